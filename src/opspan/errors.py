@@ -1,0 +1,96 @@
+"""Every exception that opspan raises on purpose, and nothing else.
+
+    OpspanError
+    |-- UsageError              the call or the command line makes no sense
+    |-- ReadError               a file could not be read
+    |   |-- NotReadable         missing, no permission, not the kind of path expected
+    |   |-- NotATrace           readable, but nothing that opspan reads
+    |   |-- Truncated           a trace, cut off before anything useful
+    |   |-- TooNew              a trace, of a version that this opspan does not know
+    |   `-- StrictError         strict=True, and the trace has issues
+    |-- WriteError              a result could not be written
+    |-- EmitError               the live side: labelling or capturing could not start
+    |   |-- AlreadyActive       emit_nvtx and its kin allow one session at a time (a RuntimeError, as in torch)
+    |   |-- CaptureError        the capture file could not be made
+    |   `-- ObserverError       torch's observer could not be had
+    |       |-- NoCompiler      none found
+    |       |-- BuildFailed     the compiler ran and failed
+    |       `-- TorchUnsupported  no torch, or one that is too old or too new
+    `-- MissingPackage          an optional part is not installed
+
+A message is one line: what was found, what was expected, what to do. The command line prints it after `error: `
+and exits with 2.
+"""
+
+from __future__ import annotations
+
+
+class OpspanError(Exception):
+    """The root. Its message is one line, whatever file names and foreign texts were put into it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+class UsageError(OpspanError):
+    """The call or the command line makes no sense."""
+
+
+class ReadError(OpspanError):
+    """A file could not be read."""
+
+
+class NotReadable(ReadError):
+    """The path is missing, forbidden, or not the kind of path that was expected."""
+
+
+class NotATrace(ReadError):
+    """The file is readable, but it is nothing that opspan reads."""
+
+
+class Truncated(ReadError):
+    """The file is a trace that was cut off before anything useful."""
+
+
+class TooNew(ReadError):
+    """The file is a trace of a version that this opspan does not know."""
+
+
+class StrictError(ReadError):
+    """Reading was strict, and the trace has issues."""
+
+
+class WriteError(OpspanError):
+    """A result could not be written."""
+
+
+class EmitError(OpspanError):
+    """Labelling or capturing could not start."""
+
+
+class AlreadyActive(EmitError, RuntimeError):
+    """A session is on already; torch raises RuntimeError here, so this is one too."""
+
+
+class CaptureError(EmitError):
+    """The capture file could not be made."""
+
+
+class ObserverError(EmitError):
+    """The observer of torch's ops could not be found, built or loaded."""
+
+
+class NoCompiler(ObserverError):
+    """The observer needs a C++ compiler once, and none was found."""
+
+
+class BuildFailed(ObserverError):
+    """The C++ compiler ran and did not produce the observer."""
+
+
+class TorchUnsupported(ObserverError):
+    """There is no torch, or one that the observer cannot be built for."""
+
+
+class MissingPackage(OpspanError):
+    """An optional part is not installed."""

@@ -1,0 +1,23 @@
+"""Fixtures that every room's tests may ask for. Kept small: a room's own fixtures stand beside its tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def repo() -> Path:
+    return REPO
+
+
+@pytest.fixture(scope="session")
+def traces_dir() -> Path:
+    """Recorded files of real tools, too many bytes for the repository: they lie beside it where they lie at all."""
+    folder = REPO.parent / "shared" / "traces"
+    if not folder.is_dir():
+        pytest.skip("no recorded traces beside the repository (../shared/traces)")
+    return folder
