@@ -1,0 +1,224 @@
+// The capture file, as bytes. docs/formats/capture.md says the same in words; readers/capture.py is the reader.
+//
+// A file is one header page, then chunks. A chunk belongs to one thread (events) or to the process (strings).
+// Events are fixed units of one cache line, so a reader takes a whole file as an array of 64-bit words and a
+// writer never shares a line with another thread. The first word of a unit is written last: a unit whose kind
+// is 0 has not been written yet, and everything before it has, whatever happened to the process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace opspan::capture {
+
+inline constexpr char kMagic[8] = {'O', 'P', 'S', 'P', 'A', 'N', 'C', 'P'};
+inline constexpr uint32_t kVersion = 1;
+inline constexpr size_t kPage = 4096;
+inline constexpr size_t kUnitBytes = 64;
+inline constexpr uint32_t kChunkMagic = 0x4b4e4843;  // "CHNK"
+
+enum class State : uint32_t {
+  kOpen = 0,    // being written, or the process was killed
+  kClosed = 1,  // closed in order
+  kFull = 2,    // no space was left: everything up to then is here
+};
+
+enum class Producer : uint32_t { kRecord = 1, kCollectors = 2 };
+
+struct FileHeader {
+  char magic[8];
+  uint32_t version;
+  uint32_t header_bytes;  // kPage; chunks start here
+  uint32_t pid;
+  uint32_t parent_pid;
+  // Two readings of (CLOCK_MONOTONIC, CLOCK_REALTIME): at open, and at close (0 until then).
+  int64_t open_monotonic_ns;
+  int64_t open_utc_ns;
+  int64_t close_monotonic_ns;
+  int64_t close_utc_ns;
+  uint32_t state;     // State
+  uint32_t producer;  // Producer
+  uint64_t lost;      // units that could not be written
+  uint32_t forked;    // 1 when this process is the child of a captured one that did not exec
+  uint32_t reserved;
+  char host[64];            // NUL-terminated
+  char command_line[3072];  // arguments, each ended by NUL, then one more NUL
+};
+static_assert(sizeof(FileHeader) <= kPage);
+
+enum class ChunkKind : uint32_t { kEvents = 1, kStrings = 2 };
+
+// 64 bytes, at a multiple of kPage. The next chunk starts at this offset + bytes.
+struct ChunkHeader {
+  uint32_t magic;  // kChunkMagic, written last
+  uint32_t kind;   // ChunkKind
+  uint64_t bytes;  // of the whole chunk, this header included; a multiple of kPage
+  uint32_t tid;    // the OS thread; 0 for strings
+  uint32_t reserved;
+  uint64_t first_unit;   // number of the chunk's first unit, counted per thread from 0
+  char thread_name[16];  // as the kernel had it when the chunk was made
+  uint64_t reserved2[2];
+};
+static_assert(sizeof(ChunkHeader) == kUnitBytes);
+
+// In a string chunk, entries follow the header back to back, each padded to 8 bytes:
+//   uint32 length + 1 (0: no more entries), uint32 id, bytes.
+// Ids count up from 1 over the whole file; id 0 is "none". Text is UTF-8 when its producer was well behaved.
+
+enum class Unit : uint8_t {
+  kNone = 0,
+  kRange = 1,      // nested on its thread; end is filled in place
+  kAsync = 2,      // start/end range or overlapped task: ends with a kEnd unit, on any thread
+  kMark = 3,       // start only
+  kEnd = 4,        // ends the kAsync or kFrame with this id, or the kRange (owner_tid, owner_unit)
+  kAttribute = 5,  // key = value of the unit `owner` of the same thread
+  kBlob = 6,       // up to 48 bytes of the payload of unit `owner`; several follow each other
+  kIds = 7,        // ITT task id and parent id of unit `owner`
+  kRelation = 8,   // between two ITT ids
+  kName = 9,       // names a thread or a category
+  kCounter = 10,
+  kSchema = 11,  // an NVTX payload schema; kBlob units carry its entries
+  kState = 12,   // collection paused (value 0) or resumed (value 1)
+  kFrame = 13,   // ITT frame; ends with kEnd unless it was submitted whole
+};
+
+enum class Source : uint8_t { kTorch = 1, kUser = 2, kNvtx = 3, kItt = 4 };
+
+// What an op is. labels.py holds the same list.
+enum class Kind : uint32_t {
+  kUnknown = 0,
+  kOp = 1,
+  kBackward = 2,
+  kEngine = 3,
+  kUser = 4,
+  kModule = 5,
+  kStep = 6,
+  kScript = 7,
+  kDtype = 8,
+  kClass = 9,
+  kFeature = 10,
+  kLite = 11,
+  kStaticOp = 12,
+  kStaticModel = 13,
+};
+
+// Flags of kRange, kAsync, kMark and kCounter. The two lowest bits say what `value` is.
+inline constexpr uint16_t kValueNone = 0;
+inline constexpr uint16_t kValueInt = 1;
+inline constexpr uint16_t kValueUint = 2;
+inline constexpr uint16_t kValueDouble = 3;
+inline constexpr uint16_t kValueMask = 3;
+inline constexpr uint16_t kHasColor = 4;
+inline constexpr uint16_t kHasForward = 8;   // forward_tid means something (0 there: forward thread not known)
+inline constexpr uint16_t kForeignEnd = 16;  // on kEnd: owner_tid and owner_unit are set, id is not
+inline constexpr uint16_t kOwnerById = 32;   // on kAttribute: owner is a kIds unit; what is meant bears its id
+
+inline constexpr uint64_t kNoOwner =
+    ~uint64_t{0};  // of an attribute of the whole thread; of a kIds that kOwnerById uses
+
+struct Event {
+  uint8_t kind;    // Unit, written last together with the rest of its word
+  uint8_t source;  // Source
+  uint16_t flags;
+  uint32_t name;  // string id; attribute key; counter, thread or category name
+  union {
+    struct {  // kRange, kAsync, kMark, kFrame
+      int64_t start_ns;
+      int64_t end_ns;     // 0: still open
+      int64_t value;      // torch: sequence number (kValueInt) or none; NVTX: the 64-bit payload
+      uint64_t id;        // torch: op id; kAsync: what kEnd will name; else 0
+      uint32_t domain;    // string id of the domain's name; 0 the default domain
+      uint32_t category;  // torch and user: Kind; NVTX: the tool's category number
+      uint32_t forward_tid;
+      uint32_t sizes;   // string id of the nested list text, or 0
+      uint32_t color;   // ARGB
+      uint32_t schema;  // NVTX payload schema id of the kBlob units that follow, or 0
+    } range;
+    struct {  // kEnd
+      int64_t time_ns;
+      uint64_t id;
+      uint32_t owner_tid;
+      uint32_t reserved;
+      uint64_t owner_unit;
+      uint64_t reserved2[3];
+    } end;
+    struct {           // kAttribute
+      uint64_t owner;  // a unit's number, or kNoOwner
+      uint32_t type;   // AttributeType
+      uint32_t count;  // of values; for kText 1
+      union {
+        uint64_t words[5];
+        int64_t ints[5];
+        double doubles[5];
+        struct {
+          uint32_t text;  // string id
+        };
+      };
+    } attribute;
+    struct {  // kBlob; flags = bytes used (fewer than 48, maybe 0: the last of its payload), name = its schema id
+      uint64_t owner;
+      uint8_t bytes[48];
+    } blob;
+    struct {  // kIds
+      uint64_t owner;
+      uint64_t id[3];
+      uint64_t parent[3];
+    } ids;
+    struct {  // kRelation; flags = ITT's relation number
+      int64_t time_ns;
+      uint64_t head[3];
+      uint64_t tail[3];
+    } relation;
+    struct {            // kName
+      uint32_t what;    // 1 thread, 2 category
+      uint32_t number;  // tid, or category number
+      uint32_t domain;
+      uint32_t reserved;
+      uint64_t reserved2[5];
+    } name_of;
+    struct {  // kCounter
+      int64_t time_ns;
+      int64_t value;
+      uint32_t domain;
+      uint32_t reserved;
+      uint64_t reserved2[4];
+    } counter;
+    struct {               // kSchema; its entries are the kBlob units that follow, owner = this unit
+      uint64_t schema_id;  // as events and entries name it: the low 32 bits of NVTX's; unique in its domain
+      uint32_t domain;
+      uint32_t entries;
+      uint32_t payload_bytes;
+      uint32_t schema_type;  // NVTX_PAYLOAD_SCHEMA_TYPE_*
+      uint64_t reserved2[4];
+    } schema;
+    struct {  // kState; flags bit 0: 1 resumed, 0 paused
+      int64_t time_ns;
+      uint64_t reserved2[6];
+    } state;
+    uint64_t words[7];
+  };
+};
+static_assert(sizeof(Event) == kUnitBytes);
+static_assert(offsetof(Event, words) == 8);
+
+enum class AttributeType : uint32_t { kInt = 1, kUint = 2, kDouble = 3, kText = 4, kBytes = 5 };
+
+// The schema_type of an NVTX enumeration: its entries are the values (in offset) with their names; flags 1: a bit flag.
+inline constexpr uint32_t kSchemaEnum = 0x100;
+
+// One entry of a kSchema unit's blob.
+struct SchemaEntry {
+  uint64_t flags;   // NVTX_PAYLOAD_ENTRY_FLAG_*
+  uint64_t type;    // NVTX_PAYLOAD_ENTRY_TYPE_* or a schema id
+  uint64_t offset;  // in the payload
+  uint64_t array_or_union_detail;
+  uint32_t name;  // string id
+  uint32_t reserved;
+};
+static_assert(sizeof(SchemaEntry) == 40);
+
+// A schema's blob is followed in meaning by the payloads that name it: integers as they stand, and for
+// registered strings (entry type 80) the string id as uint64 in place of the handle, for C strings (75..78) the
+// string id of a copy in place of the pointer: a pointer means nothing once the process is gone.
+
+}  // namespace opspan::capture

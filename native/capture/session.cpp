@@ -1,0 +1,208 @@
+#include "capture/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace opspan::capture {
+namespace {
+
+int64_t clock_ns(clockid_t clock) {
+  timespec t;
+  clock_gettime(clock, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+// The UTC time of `*monotonic_ns`, as near as two neighbouring readings get.
+int64_t clock_pair(int64_t* monotonic_ns) {
+  int64_t before = clock_ns(CLOCK_MONOTONIC);
+  int64_t utc = clock_ns(CLOCK_REALTIME);
+  *monotonic_ns = before + (clock_ns(CLOCK_MONOTONIC) - before) / 2;
+  return utc;
+}
+
+// posix_fallocate, but a file size limit is an error like any other instead of a SIGXFSZ that ends the program.
+int reserve(int fd, uint64_t offset, size_t bytes) {
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && offset + bytes > limit.rlim_cur) {
+    return EFBIG;
+  }
+  int error;
+  do {
+    error = posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  return error;
+}
+
+void read_command_line(char* out, size_t size) {
+  int fd = ::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  size_t used = 0;
+  while (used < size - 2) {
+    ssize_t count = read(fd, out + used, size - 2 - used);
+    if (count <= 0) break;
+    used += static_cast<size_t>(count);
+  }
+  ::close(fd);
+}
+
+template <typename T>
+void store(T* target, T value) {
+  __atomic_store_n(target, value, __ATOMIC_RELEASE);
+}
+
+}  // namespace
+
+Session::~Session() {
+  if (header) munmap(header, kPage);
+  for (const Mapping& chunk : string_chunks_) munmap(chunk.base, chunk.bytes);
+  if (is_ours(fd_)) ::close(fd_);
+}
+
+bool Session::is_ours(int fd) const {
+  struct stat status;
+  return fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
+}
+
+// A program that becomes a daemon closes descriptors it does not know; the number may be another file's by now.
+int Session::descriptor() {
+  if (is_ours(fd_)) return fd_;
+  fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd_ >= 0 && !is_ours(fd_)) {
+    ::close(fd_);
+    fd_ = -1;
+    errno = ESTALE;
+  }
+  return fd_;
+}
+
+bool Session::open(std::string* error) {
+  auto fail = [&](const char* what, int code) {
+    *error = "cannot " + std::string(what) + " " + path + ": " + strerror(code);
+    if (fd_ >= 0) unlink(path.c_str());
+    return false;
+  };
+  int64_t monotonic_ns = 0;
+  int64_t utc_ns = 0;
+  do {
+    utc_ns = clock_pair(&monotonic_ns);
+    path = folder + "/" + std::to_string(getpid()) + "-" + std::to_string(monotonic_ns) + ".opspan";
+    fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  } while (fd_ < 0 && (errno == EEXIST || errno == EINTR));
+  if (fd_ < 0) return fail("create", errno);
+  struct stat status;
+  if (fstat(fd_, &status) != 0) return fail("look at", errno);
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+  if (int code = reserve(fd_, 0, kPage)) return fail("make room in", code);
+  void* page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  if (page == MAP_FAILED) return fail("map", errno);
+  size_ = kPage;
+
+  header = static_cast<FileHeader*>(page);
+  header->version = kVersion;
+  header->header_bytes = kPage;
+  header->pid = static_cast<uint32_t>(getpid());
+  header->parent_pid = static_cast<uint32_t>(getppid());
+  header->open_monotonic_ns = monotonic_ns;
+  header->open_utc_ns = utc_ns;
+  header->producer = static_cast<uint32_t>(producer);
+  header->forked = forked ? 1 : 0;
+  gethostname(header->host, sizeof(header->host) - 1);
+  read_command_line(header->command_line, sizeof(header->command_line));
+  uint64_t magic;
+  std::memcpy(&magic, kMagic, sizeof(magic));
+  store(reinterpret_cast<uint64_t*>(header->magic), magic);
+  return true;
+}
+
+void Session::close() {
+  if (full) return;  // the header says since when
+  header->close_utc_ns = clock_pair(&header->close_monotonic_ns);
+  store(&header->state, static_cast<uint32_t>(State::kClosed));
+}
+
+void Session::mark_full(int code) {
+  if (full) return;
+  full = true;
+  // What could not be had whole may have been had in part; it goes back.
+  [[maybe_unused]] int ignored = ftruncate(descriptor(), static_cast<off_t>(size_));
+  header->close_utc_ns = clock_pair(&header->close_monotonic_ns);
+  store(&header->state, static_cast<uint32_t>(State::kFull));
+  std::string line =
+      "opspan: no room for more in " + path + " (" + strerror(code) + "): recording ends here, the program goes on\n";
+  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+void Session::count_lost() { __atomic_fetch_add(&header->lost, 1, __ATOMIC_RELAXED); }
+
+Mapping Session::add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t tid, uint64_t first_unit) {
+  if (full) return {};
+  int fd = descriptor();
+  int error = fd < 0 ? errno : reserve(fd, size_, bytes);
+  while (error != 0 && fd >= 0 && bytes / 2 >= least) error = reserve(fd, size_, bytes /= 2);
+  void* base = MAP_FAILED;
+  if (error == 0) {
+    base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(size_));
+    if (base == MAP_FAILED) error = errno;
+  }
+  if (error != 0) {
+    mark_full(error);
+    return {};
+  }
+  size_ += bytes;
+  auto* head = static_cast<ChunkHeader*>(base);
+  head->kind = static_cast<uint32_t>(kind);
+  head->bytes = bytes;
+  head->tid = tid;
+  head->first_unit = first_unit;
+  if (kind == ChunkKind::kEvents) pthread_getname_np(pthread_self(), head->thread_name, sizeof(head->thread_name));
+  store(&head->magic, kChunkMagic);
+  return {base, bytes};
+}
+
+char* Session::add_string_chunk(size_t need) {
+  size_t least = (sizeof(ChunkHeader) + need + kPage - 1) / kPage * kPage;
+  size_t last = string_chunks_.empty() ? kFirstChunkBytes : string_chunks_.back().bytes;
+  size_t like = std::min(last * 2, kLastStringChunkBytes);
+  // The size halves until it fits, so it starts at a power of two times the least one.
+  size_t bytes = least;
+  while (bytes < like) bytes *= 2;
+  Mapping chunk = add_chunk(ChunkKind::kStrings, bytes, least, 0, 0);
+  if (!chunk.base) return nullptr;
+  string_chunks_.push_back(chunk);
+  string_next_ = static_cast<char*>(chunk.base) + sizeof(ChunkHeader);
+  string_end_ = static_cast<char*>(chunk.base) + chunk.bytes;
+  return string_next_;
+}
+
+uint32_t Session::intern(std::string_view text) {
+  if (auto found = strings_.find(text); found != strings_.end()) return found->second;
+  if (full) return 0;
+  if (strings_.size() >= kMaxStrings) {
+    strings_.clear();
+    for (size_t i = 0; i + 1 < string_chunks_.size(); ++i) munmap(string_chunks_[i].base, string_chunks_[i].bytes);
+    string_chunks_.erase(string_chunks_.begin(), string_chunks_.end() - 1);
+  }
+  text = text.substr(0, uint32_t{1} << 30);
+  size_t need = (8 + text.size() + 7) / 8 * 8;
+  if (static_cast<size_t>(string_end_ - string_next_) < need && !add_string_chunk(need)) return 0;
+  char* entry = string_next_;
+  string_next_ += need;
+  uint32_t number = next_string_++;
+  std::memcpy(entry + 4, &number, sizeof(number));
+  std::memcpy(entry + 8, text.data(), text.size());
+  store(reinterpret_cast<uint32_t*>(entry), static_cast<uint32_t>(text.size()) + 1);
+  strings_.emplace(std::string_view(entry + 8, text.size()), number);
+  return number;
+}
+
+}  // namespace opspan::capture

@@ -1,0 +1,120 @@
+// What a thread's log writes beside plain ranges: texts through its cache, and units about other units.
+#include <algorithm>
+#include <utility>
+
+#include "capture/writer.h"
+
+namespace opspan::capture {
+namespace {
+
+template <typename T>
+uint64_t load(const char* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+// Eight bytes at a time; the last ones overlap those before, since copying a rest of unknown length into a word stalls.
+uint64_t hash_of(std::string_view text) {
+  constexpr uint64_t kMix = 0x9e3779b97f4a7c15;
+  const size_t size = text.size();
+  const char* at = text.data();
+  uint64_t hash = size * kMix;
+  auto add = [&hash](uint64_t word) {
+    hash = (hash ^ word) * kMix;
+    hash ^= hash >> 32;
+  };
+  if (size >= 8) {
+    for (size_t i = 0; i + 8 < size; i += 8) add(load<uint64_t>(at + i));
+    add(load<uint64_t>(at + size - 8));
+  } else if (size >= 4) {
+    add(load<uint32_t>(at) << 32 | load<uint32_t>(at + size - 4));
+  } else if (size) {
+    add(load<uint8_t>(at) << 16 | load<uint8_t>(at + size / 2) << 8 | load<uint8_t>(at + size - 1));
+  }
+  return hash;
+}
+
+}  // namespace
+
+uint32_t Log::intern(std::string_view text) {
+  uint64_t hash = hash_of(text);
+  Known* known = &known_[hash % kKnown & ~size_t{1}];
+  for (int way = 0; way < 2; ++way) {
+    Known& entry = known[way];
+    if (entry.hash == hash && entry.id && entry.length == text.size() &&
+        std::memcmp(entry.text.get(), text.data(), text.size()) == 0) {
+      return entry.id;
+    }
+  }
+  uint32_t id = intern_slowly(text);
+  if (!id || text.size() > kLongestKnown) return id;
+  std::swap(known[0], known[1]);  // the older of the two goes
+  known[0].hash = hash;
+  known[0].length = static_cast<uint32_t>(text.size());
+  known[0].id = id;
+  known[0].text.reset(new char[text.size()]);
+  std::memcpy(known[0].text.get(), text.data(), text.size());
+  return id;
+}
+
+uint32_t Log::intern(Constant& constant) {
+  uint64_t known = constant.known_.load(std::memory_order_relaxed);
+  if (known >> 32 == owner_ >> 32) return static_cast<uint32_t>(known);
+  uint32_t id = intern(std::string_view(constant.text_));
+  if (id) constant.known_.store(owner_ >> 32 << 32 | id, std::memory_order_relaxed);
+  return id;
+}
+
+void Log::attribute(uint64_t owner, uint32_t key, AttributeType type, const void* values, size_t count,
+                    uint16_t flags) {
+  size_t each = type == AttributeType::kBytes ? 1 : sizeof(uint64_t);
+  size_t most = sizeof(Event::attribute.words) / each;
+  auto* from = static_cast<const char*>(values);
+  do {
+    size_t some = std::min(count, most);
+    Event event{};
+    event.kind = static_cast<uint8_t>(Unit::kAttribute);
+    event.flags = flags;
+    event.name = key;
+    event.attribute.owner = owner;
+    event.attribute.type = static_cast<uint32_t>(type);
+    event.attribute.count = static_cast<uint32_t>(some);
+    if (some) std::memcpy(event.attribute.words, from, some * each);
+    append(event);
+    from += some * each;
+    count -= some;
+  } while (count);
+}
+
+void Log::attribute_text(const Place& place, uint32_t key, uint32_t text) {
+  uint64_t value = text;
+  if (place) attribute(place.number, key, AttributeType::kText, &value, 1);
+}
+
+void Log::blob(const Place& place, const void* bytes, size_t count, uint32_t schema) {
+  auto* from = static_cast<const char*>(bytes);
+  constexpr size_t kMost = sizeof(Event::blob.bytes);
+  for (size_t some = kMost; place && some == kMost; from += some, count -= some) {
+    some = std::min(count, kMost);
+    Event event{};
+    event.kind = static_cast<uint8_t>(Unit::kBlob);
+    event.flags = static_cast<uint16_t>(some);
+    event.name = schema;
+    event.blob.owner = place.number;
+    std::memcpy(event.blob.bytes, from, some);
+    append(event);
+  }
+}
+
+void Log::ids(const Place& place, const uint64_t id[3], const uint64_t parent[3]) {
+  if (!place) return;
+  Event event{};
+  event.kind = static_cast<uint8_t>(Unit::kIds);
+  event.ids.owner = place.number;
+  std::memcpy(event.ids.id, id, sizeof(event.ids.id));
+  std::memcpy(event.ids.parent, parent, sizeof(event.ids.parent));
+  append(event);
+}
+
+}  // namespace opspan::capture

@@ -1,0 +1,186 @@
+// Writes a capture file (format.h). One file a process and session; every thread writes chunks of its own.
+//
+// Hot path: log() -> append() -> finish(): no locks, no allocation, no system call. Whatever blocks (a new chunk,
+// a name not seen before) happens under one mutex of the process, rarely. The code is linked, hidden, into two
+// shared libraries; each has a writer of its own.
+#pragma once
+
+#include <time.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capture/format.h"
+
+namespace opspan::capture {
+
+struct Session;  // one file; session.h
+class Log;
+
+// Begins a file in `folder`, which must exist. False, with a sentence in *error, when that cannot be.
+bool start(const char* folder, Producer producer, std::string* path, std::string* error);
+// Marks the file as closed; other threads may be writing meanwhile. The number of units that were lost for want of
+// space. Called at the process' orderly end too.
+uint64_t stop();
+
+inline int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+// Where a unit is: what it takes to finish it later. Copy freely; an outdated one is harmless.
+struct Place {
+  uint64_t owner = 0;   // Log::owner_ of the log it was written to; 0: nothing was written
+  uint64_t number = 0;  // the unit's number on its thread
+  uint32_t tid = 0;
+
+  explicit operator bool() const { return owner != 0; }
+};
+
+// The part of the state that the hot path reads.
+inline constinit std::atomic<uint32_t> g_epoch{0};  // 0: off; changes whenever every log must look again
+inline constinit thread_local Log* t_log = nullptr;
+
+// 0: off. Another number after every start and fork, and once the disk is full.
+inline uint32_t session() { return g_epoch.load(std::memory_order_relaxed); }
+
+// A text that lives as long as the program (a registered string, a literal): its id is looked up once a file.
+class Constant {
+ public:
+  explicit Constant(std::string text) : text_(std::move(text)) {}
+  const std::string& text() const { return text_; }
+
+ private:
+  friend class Log;
+  const std::string text_;
+  std::atomic<uint64_t> known_{0};  // session << 32 | id
+};
+
+// A thread's own end of the file.
+class Log {
+ public:
+  // The id of a text. Repeats come from a cache of this thread.
+  uint32_t intern(std::string_view text);
+  uint32_t intern(Constant& constant);
+
+  // Writes a unit. A kRange without an end should be finished or released later.
+  Place append(const Event& event);
+
+  // More about a unit of this thread. Values are 64-bit words (integers, doubles) or, for kBytes, bytes; what does not
+  // fit into a unit takes several, one after the other. A blob ends with a unit that is not full.
+  void attribute(uint64_t owner, uint32_t key, AttributeType type, const void* values, size_t count,
+                 uint16_t flags = 0);
+  void attribute_text(const Place& place, uint32_t key, uint32_t text);
+  void blob(const Place& place, const void* bytes, size_t count, uint32_t schema = 0);
+  void ids(const Place& place, const uint64_t id[3], const uint64_t parent[3]);
+
+  uint32_t tid() const { return tid_; }
+
+ private:
+  friend Log* log();
+  friend Log* open_log();
+  friend void finish(const Place&, int64_t);
+  friend void finish_slowly(const Place&, int64_t);
+  friend void release(const Place&);
+  friend void forget_log(void*);
+
+  struct Chunk {
+    Event* begin = nullptr;  // its header is the line before
+    uint64_t first = 0;      // number of its first unit
+    uint64_t units = 0;
+    uint32_t open = 0;  // ranges without an end: the chunk stays mapped for them
+    bool holds(uint64_t number) const { return number - first < units; }
+    Event* end() const { return begin + units; }
+  };
+  struct Known {
+    uint64_t hash = 0;
+    uint32_t length = 0;
+    uint32_t id = 0;  // 0: empty
+    std::unique_ptr<char[]> text;
+  };
+  static constexpr size_t kKnown = 512;  // pairs of two; a power of two
+  static constexpr size_t kLongestKnown = 4096;
+
+  Log();
+  ~Log();
+  void attach(std::shared_ptr<Session> session, uint32_t epoch);
+  void detach();
+  bool grow();
+  uint32_t intern_slowly(std::string_view text);
+  void end(uint64_t number, int64_t end_ns);
+  void end_in_old(uint64_t number, int64_t end_ns);
+  static void end_in(Chunk& chunk, uint64_t number, int64_t end_ns);
+  static void unmap(const Chunk& chunk);
+
+  Event* next_ = nullptr;
+  Event* limit_ = nullptr;  // the end of the chunk, or next_ once the disk is full
+  uint64_t number_ = 0;     // of next_
+  uint64_t owner_ = 0;      // session << 32 | serial: no two logs of a process share one
+  uint32_t epoch_ = 0;
+  uint32_t tid_ = 0;
+  Chunk chunk_;
+  std::vector<Chunk> old_;
+  std::shared_ptr<Session> session_;
+  std::unique_ptr<Known[]> known_;
+};
+
+Log* open_log();
+void finish_slowly(const Place& place, int64_t end_ns);
+
+// This thread's log; null when capture is off.
+inline Log* log() {
+  Log* log = t_log;
+  if (log && log->epoch_ == g_epoch.load(std::memory_order_acquire)) [[likely]] {
+    return log;
+  }
+  return open_log();
+}
+
+inline Place Log::append(const Event& event) {
+  if (next_ == limit_ && !grow()) [[unlikely]] {
+    return {};
+  }
+  using Word [[gnu::may_alias]] = uint64_t;
+  Event* unit = next_++;
+  std::memcpy(unit->words, event.words, sizeof(event.words));
+  __atomic_store_n(reinterpret_cast<Word*>(unit), *reinterpret_cast<const Word*>(&event), __ATOMIC_RELEASE);
+  if (event.kind == static_cast<uint8_t>(Unit::kRange) && event.range.end_ns == 0) ++chunk_.open;
+  return {owner_, number_++, tid_};
+}
+
+// An end of 0 leaves the range open and only gives up its place.
+inline void Log::end_in(Chunk& chunk, uint64_t number, int64_t end_ns) {
+  if (end_ns) __atomic_store_n(&chunk.begin[number - chunk.first].range.end_ns, end_ns, __ATOMIC_RELAXED);
+  if (chunk.open) --chunk.open;
+}
+
+inline void Log::end(uint64_t number, int64_t end_ns) {
+  if (chunk_.holds(number)) [[likely]] {
+    end_in(chunk_, number, end_ns);
+  } else {
+    end_in_old(number, end_ns);
+  }
+}
+
+// Ends a kRange: in place on its own thread, with a kEnd unit on another, not at all when its file is not the current
+// one any more (stopped, or another process' since a fork).
+inline void finish(const Place& place, int64_t end_ns) {
+  if (!place) return;
+  Log* log = t_log;
+  if (log && log->owner_ == place.owner && log->epoch_ == g_epoch.load(std::memory_order_acquire)) [[likely]] {
+    log->end(place.number, end_ns);
+  } else {
+    finish_slowly(place, end_ns);
+  }
+}
+
+// For the range's own thread, when another one has finished it: its memory need not be kept for it.
+void release(const Place& place);
+
+}  // namespace opspan::capture

@@ -1,0 +1,68 @@
+#include "collectors/collector.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <memory>
+#include <unordered_map>
+
+namespace opspan::collectors {
+namespace {
+
+bool start() {
+  const char* folder = getenv("OPSPAN_CAPTURE_DIR");
+  if (!folder || !*folder) return false;
+  std::string path;
+  std::string error;
+  if (!capture::start(folder, capture::Producer::kCollectors, &path, &error)) {
+    std::string line = "opspan: " + error + " (OPSPAN_CAPTURE_DIR): nothing is recorded, the program goes on\n";
+    [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+    return false;
+  }
+  // After the writer's own handlers, so that the registry is locked before the writer is.
+  pthread_atfork([] { registry().lock(); }, [] { registry().unlock(); }, [] { registry().unlock(); });
+  return true;
+}
+
+}  // namespace
+
+bool collecting() {
+  static const bool on = start();
+  return on;
+}
+
+std::mutex& registry() {
+  static std::mutex* it = new std::mutex;
+  return *it;
+}
+
+capture::Constant* constant_held(std::string_view text) {
+  static auto* all = new std::unordered_map<std::string_view, std::unique_ptr<capture::Constant>>;
+  if (auto found = all->find(text); found != all->end()) return found->second.get();
+  auto made = std::make_unique<capture::Constant>(std::string(text));
+  std::string_view key = made->text();
+  return all->emplace(key, std::move(made)).first->second.get();
+}
+
+capture::Constant* constant(std::string_view text) {
+  std::lock_guard lock(registry());
+  return constant_held(text);
+}
+
+std::string to_utf8(const wchar_t* text) {
+  std::string out;
+  for (; text && *text; ++text) {
+    auto c = static_cast<uint32_t>(*text);
+    if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;  // not a character
+    if (c < 0x80) {
+      out += static_cast<char>(c);
+      continue;
+    }
+    int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    out += static_cast<char>((0xff00 >> (more + 1) & 0xff) | c >> 6 * more);
+    while (more--) out += static_cast<char>(0x80 | (c >> 6 * more & 0x3f));
+  }
+  return out;
+}
+
+}  // namespace opspan::collectors

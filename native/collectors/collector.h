@@ -1,0 +1,99 @@
+// What the NVTX and the ITT side share: the decision to collect, names that live for good, state of a thread, ranges
+// that are open. Nothing in this folder knows of torch; it serves any program that uses NVTX or ITT.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capture/writer.h"
+
+namespace opspan::collectors {
+
+// Are events recorded in this process? Yes when OPSPAN_CAPTURE_DIR names a folder that can be written to. The first
+// question opens the file.
+bool collecting();
+
+// Guards all that is registered: names, domains, schemas, counters. Held while units are written, never the other way
+// round, and kept whole across fork.
+std::mutex& registry();
+
+// The one Constant of a text. Never freed: clients keep handles to it.
+capture::Constant* constant(std::string_view text);
+capture::Constant* constant_held(std::string_view text);  // for those who hold the registry
+
+std::string to_utf8(const wchar_t* text);
+
+// This thread's T. Destroyed by a pthread key and not by thread_local, since thread_locals of the program may still
+// emit ranges while they are destroyed; a T needed after its own end is simply made again.
+template <typename T>
+T& of_thread() {
+  static constinit thread_local T* mine = nullptr;
+  if (!mine) [[unlikely]] {
+    static const pthread_key_t key = [] {
+      pthread_key_t made;
+      pthread_key_create(&made, [](void* it) {
+        mine = nullptr;
+        delete static_cast<T*>(it);
+      });
+      return made;
+    }();
+    mine = new T;
+    pthread_setspecific(key, mine);
+  }
+  return *mine;
+}
+
+// The open ranges of a thread. A program that begins and never ends keeps being served, but past kDeepest its ranges
+// are not remembered and so stay open in the capture.
+template <typename Frame>
+class Stack {
+ public:
+  // Zero-based level of the new range.
+  int push(const Frame& frame) {
+    if (frames_.size() < kDeepest) {
+      frames_.push_back(frame);
+    } else {
+      capture::release(frame.place);
+      ++beyond_;
+    }
+    return static_cast<int>(frames_.size() + beyond_) - 1;
+  }
+  // Takes the innermost range for which `wanted` is true. False when there is none.
+  template <typename Wanted>
+  bool pop(Frame* frame, Wanted wanted) {
+    if (beyond_) {
+      --beyond_;
+      *frame = {};
+      return true;
+    }
+    for (size_t i = frames_.size(); i-- > 0;) {
+      if (!wanted(frames_[i])) continue;
+      *frame = frames_[i];
+      frames_.erase(frames_.begin() + static_cast<ptrdiff_t>(i));
+      return true;
+    }
+    return false;
+  }
+  int depth() const { return static_cast<int>(frames_.size() + beyond_); }
+  Frame* top() { return frames_.empty() || beyond_ ? nullptr : &frames_.back(); }
+  std::vector<Frame>& frames() { return frames_; }
+
+ private:
+  static constexpr size_t kDeepest = 1 << 16;
+  std::vector<Frame> frames_;
+  size_t beyond_ = 0;
+};
+
+inline capture::Event event_of(capture::Unit kind, capture::Source source) {
+  capture::Event event{};
+  event.kind = static_cast<uint8_t>(kind);
+  event.source = static_cast<uint8_t>(source);
+  return event;
+}
+
+}  // namespace opspan::collectors

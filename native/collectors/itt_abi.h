@@ -1,0 +1,87 @@
+// The ITT structures a tool is handed, declared by us: no package that a build can depend on carries them. The
+// public ones are checked against a vendor's ittnotify.h by tests/collectors/test_itt_abi.py.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+
+namespace opspan::itt {
+
+struct Id {
+  unsigned long long d1, d2, d3;
+  bool operator==(const Id&) const = default;
+  explicit operator bool() const { return d1 || d2 || d3; }
+};
+
+struct Domain {
+  volatile int flags;  // 0: disabled, and then clients do not call
+  const char* nameA;
+  void* nameW;
+  int extra1;
+  void* extra2;  // ours: the Constant of the name
+  Domain* next;
+};
+
+struct StringHandle {
+  const char* strA;
+  void* strW;
+  int extra1;
+  void* extra2;  // ours: the Constant of the text
+  StringHandle* next;
+};
+
+struct ClockInfo {
+  unsigned long long frequency;
+  unsigned long long base;
+};
+
+using GetClockInfo = void (*)(ClockInfo* info, void* data);
+
+struct ClockDomain {
+  ClockInfo info;
+  GetClockInfo fn;
+  void* fn_data;
+  int extra1;
+  void* extra2;
+  ClockDomain* next;
+};
+
+enum MetadataType : int { kUnknown, kU64, kS64, kU32, kS32, kU16, kS16, kFloat, kDouble };
+enum Scope : int { kScopeUnknown, kScopeGlobal, kScopeTrackGroup, kScopeTrack, kScopeTask, kScopeMarker };
+
+// One entry of the table by which a tool takes over a call: `*func_ptr` is what the client jumps to, `null_func` what
+// belongs there when the tool does not care.
+struct ApiInfo {
+  const char* name;  // null ends the table
+  void** func_ptr;
+  void* init_func;
+  void* null_func;
+  int group;
+};
+
+// Every copy of ITT in a process has one. The names in its lists were made before the tool was there.
+struct Global {
+  unsigned char magic[8];
+  unsigned long version_major;
+  unsigned long version_minor;
+  unsigned long version_build;
+  volatile long api_initialized;
+  volatile long mutex_initialized;
+  volatile long atomic_counter;
+  pthread_mutex_t mutex;
+  void* lib;
+  void* error_handler;
+  const char** dll_path_ptr;
+  ApiInfo* api_list_ptr;
+  Global* next;
+  void* thread_list;
+  Domain* domain_list;
+  StringHandle* string_list;
+  int state;
+  // More follows, by version; nothing we need.
+};
+
+inline constexpr unsigned char kMagic[8] = {0xed, 0xab, 0xab, 0xec, 0x0d, 0xee, 0xda, 0x30};
+
+}  // namespace opspan::itt

@@ -1,0 +1,247 @@
+// What has a duration in ITT, and markers.
+#include <algorithm>
+
+#include "collectors/itt_calls.h"
+
+namespace opspan::collectors {
+namespace {
+
+using capture::Constant;
+using capture::Event;
+using capture::Log;
+using capture::Place;
+using capture::Source;
+using capture::Unit;
+
+struct Frame {
+  Place place;
+  Constant* domain = nullptr;
+  itt::Id id{};
+};
+
+struct Thread {
+  Stack<Frame> tasks;
+  std::vector<std::pair<int, uint64_t>> events;  // user events begun here: event, id of the range
+  uint64_t last_id = 0;
+
+  uint64_t next_id() {
+    static std::atomic<uint64_t> threads{0};
+    if (!last_id) last_id = ++threads << 40;
+    return ++last_id;
+  }
+};
+
+// One 64-bit word for an ITT id: what kEnd names. The whole ids are in kIds units. `salt` tells kinds of ranges apart.
+uint64_t short_id(const itt::Id& id, uint64_t salt) {
+  uint64_t hash = salt;
+  for (uint64_t word : {uint64_t{id.d1}, uint64_t{id.d2}, uint64_t{id.d3}}) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
+  }
+  return hash | uint64_t{1} << 63;  // apart from Thread::next_id, and never 0
+}
+
+constexpr uint64_t kOverlapped = 1;
+constexpr uint64_t kRegion = 2;
+constexpr uint64_t kFrame = 3;
+
+void write_ids(Log& log, const Place& place, const itt::Id& id, const itt::Id& parent) {
+  uint64_t own[3] = {id.d1, id.d2, id.d3};
+  uint64_t above[3] = {parent.d1, parent.d2, parent.d3};
+  log.ids(place, own, above);
+}
+
+struct Range {
+  Unit kind;
+  Constant* domain;
+  Constant* name;
+  itt::Id id;
+  itt::Id parent;
+  uint64_t short_id = 0;
+  int64_t start_ns = 0;  // 0: now
+  int64_t end_ns = 0;    // 0: still open
+  uint32_t category = 0;
+};
+
+Place write(const Range& range) {
+  Log* log = capture::log();
+  if (!log) return {};
+  Event event = event_of(range.kind, Source::kItt);
+  event.name = intern(*log, range.name);
+  event.range.domain = intern(*log, range.domain);
+  event.range.id = range.short_id;
+  event.range.category = range.category;
+  event.range.end_ns = range.end_ns;
+  event.range.start_ns = range.start_ns ? range.start_ns : capture::now_ns();
+  Place place = log->append(event);
+  if (range.id || range.parent) write_ids(*log, place, range.id, range.parent);
+  return place;
+}
+
+void write_end(uint64_t id, int64_t end_ns) {
+  Log* log = capture::log();
+  if (!log) return;
+  Event event = event_of(Unit::kEnd, Source::kItt);
+  event.end.time_ns = end_ns;
+  event.end.id = id;
+  log->append(event);
+}
+
+void begin(DomainPtr domain, itt::Id id, itt::Id parent, Constant* name, int64_t start_ns) {
+  Constant* text = text_of(domain);
+  Place place = write({Unit::kRange, text, name, id, parent, 0, start_ns});
+  of_thread<Thread>().tasks.push({place, text, id});
+}
+
+void end(DomainPtr domain, int64_t end_ns) {
+  Constant* text = text_of(domain);
+  Frame frame;
+  if (of_thread<Thread>().tasks.pop(&frame, [text](const Frame& it) { return it.domain == text; })) {
+    capture::finish(frame.place, end_ns);
+  }
+}
+
+void begin_async(uint64_t salt, DomainPtr domain, itt::Id id, itt::Id parent, NamePtr name, int64_t start_ns) {
+  write({Unit::kAsync, text_of(domain), text_of(name), id, parent, short_id(id, salt), start_ns});
+}
+
+// A frame without an id is its domain's current one.
+itt::Id frame_id(DomainPtr domain, const itt::Id* id) {
+  return id ? *id : itt::Id{reinterpret_cast<unsigned long long>(text_of(domain)), 0, ~0ULL};
+}
+
+}  // namespace
+
+void task_begin(DomainPtr domain, itt::Id id, itt::Id parent, NamePtr name) {
+  begin(domain, id, parent, text_of(name), 0);
+}
+
+void task_begin_ex(DomainPtr domain, ClockPtr clock, Stamp stamp, itt::Id id, itt::Id parent, NamePtr name) {
+  begin(domain, id, parent, text_of(name), time_ns(clock, stamp));
+}
+
+void task_begin_fn(DomainPtr domain, itt::Id id, itt::Id parent, void* fn) {
+  begin(domain, id, parent, text_of_function(fn), 0);
+}
+
+void task_begin_fn_ex(DomainPtr domain, ClockPtr clock, Stamp stamp, itt::Id id, itt::Id parent, void* fn) {
+  begin(domain, id, parent, text_of_function(fn), time_ns(clock, stamp));
+}
+
+void task_end(DomainPtr domain) { end(domain, capture::now_ns()); }
+
+void task_end_ex(DomainPtr domain, ClockPtr clock, Stamp stamp) { end(domain, time_ns(clock, stamp)); }
+
+void task_begin_overlapped(DomainPtr domain, itt::Id id, itt::Id parent, NamePtr name) {
+  begin_async(kOverlapped, domain, id, parent, name, 0);
+}
+
+void task_begin_overlapped_ex(DomainPtr domain, ClockPtr clock, Stamp stamp, itt::Id id, itt::Id parent, NamePtr name) {
+  begin_async(kOverlapped, domain, id, parent, name, time_ns(clock, stamp));
+}
+
+void task_end_overlapped(DomainPtr, itt::Id id) { write_end(short_id(id, kOverlapped), capture::now_ns()); }
+
+void task_end_overlapped_ex(DomainPtr, ClockPtr clock, Stamp stamp, itt::Id id) {
+  write_end(short_id(id, kOverlapped), time_ns(clock, stamp));
+}
+
+void region_begin(DomainPtr domain, itt::Id id, itt::Id parent, NamePtr name) {
+  begin_async(kRegion, domain, id, parent, name, 0);
+}
+
+void region_end(DomainPtr, itt::Id id) { write_end(short_id(id, kRegion), capture::now_ns()); }
+
+void frame_begin_v3(DomainPtr domain, itt::Id* id) {
+  Constant* text = text_of(domain);
+  write({Unit::kFrame, text, text, id ? *id : itt::Id{}, {}, short_id(frame_id(domain, id), kFrame)});
+}
+
+void frame_end_v3(DomainPtr domain, itt::Id* id) {
+  int64_t end_ns = capture::now_ns();
+  write_end(short_id(frame_id(domain, id), kFrame), end_ns);
+}
+
+void frame_submit_v3(DomainPtr domain, itt::Id* id, Stamp begin, Stamp end) {
+  Constant* text = text_of(domain);
+  int64_t end_ns = time_ns(nullptr, end);
+  write({Unit::kFrame, text, text, id ? *id : itt::Id{}, {}, 0, time_ns(nullptr, begin), end_ns});
+}
+
+void marker(DomainPtr domain, itt::Id id, NamePtr name, int scope) {
+  write({Unit::kMark, text_of(domain), text_of(name), id, {}, 0, 0, 0, static_cast<uint32_t>(scope)});
+}
+
+void marker_ex(DomainPtr domain, ClockPtr clock, Stamp stamp, itt::Id id, NamePtr name, int scope) {
+  int64_t start_ns = time_ns(clock, stamp);
+  write({Unit::kMark, text_of(domain), text_of(name), id, {}, 0, start_ns, 0, static_cast<uint32_t>(scope)});
+}
+
+namespace {
+
+std::vector<Constant*>& user_events() {
+  static auto* it = new std::vector<Constant*>;
+  return *it;
+}
+
+// User events that are begun and never ended are legal (a point in time); a thread remembers this many.
+constexpr size_t kOpenEvents = 256;
+
+}  // namespace
+
+int event_create(const char* name, int length) {
+  std::string_view text(name ? name : "");
+  if (length >= 0) text = text.substr(0, static_cast<size_t>(length));
+  std::lock_guard lock(registry());
+  auto& all = user_events();
+  Constant* kept = constant_held(text);
+  auto found = std::find(all.begin(), all.end(), kept);
+  if (found == all.end()) found = all.insert(all.end(), kept);
+  return static_cast<int>(found - all.begin()) + 1;
+}
+
+int event_start(int event) {
+  Constant* name = nullptr;
+  {
+    std::lock_guard lock(registry());
+    if (event < 1 || static_cast<size_t>(event) > user_events().size()) return 1;
+    name = user_events()[static_cast<size_t>(event) - 1];
+  }
+  Thread& thread = of_thread<Thread>();
+  if (thread.events.size() == kOpenEvents) thread.events.erase(thread.events.begin());
+  thread.events.emplace_back(event, thread.next_id());
+  write({Unit::kAsync, nullptr, name, {}, {}, thread.events.back().second});
+  return 0;
+}
+
+int event_end(int event) {
+  int64_t end_ns = capture::now_ns();
+  auto& open = of_thread<Thread>().events;
+  auto found = std::find_if(open.rbegin(), open.rend(), [event](auto& it) { return it.first == event; });
+  if (found == open.rend()) return 1;
+  write_end(found->second, end_ns);
+  open.erase(std::next(found).base());
+  return 0;
+}
+
+bool current_task(Log& log, bool make_id, Place* place, itt::Id* id) {
+  Frame* frame = of_thread<Thread>().tasks.top();
+  if (!frame) return false;
+  if (make_id && !frame->id) {
+    frame->id = {frame->place.number, frame->place.owner, 0x6f707370616e};
+    write_ids(log, frame->place, frame->id, {});
+  }
+  *place = frame->place;
+  *id = frame->id;
+  return true;
+}
+
+bool task_by_id(const itt::Id& id, Place* place) {
+  auto& frames = of_thread<Thread>().tasks.frames();
+  auto found = std::find_if(frames.rbegin(), frames.rend(), [&id](const Frame& it) { return it.id == id; });
+  if (found == frames.rend()) return false;
+  *place = found->place;
+  return true;
+}
+
+}  // namespace opspan::collectors

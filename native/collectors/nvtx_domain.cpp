@@ -1,0 +1,117 @@
+#include "collectors/nvtx_domain.h"
+
+#include <algorithm>
+#include <deque>
+#include <unordered_map>
+
+namespace opspan::collectors {
+namespace {
+
+struct Domains {
+  std::deque<Domain> all;  // stable addresses
+  std::unordered_map<std::string_view, Domain*> by_name;
+  Domains() { all.emplace_back(nullptr, 0); }
+};
+
+Domains& domains() {
+  static Domains* it = new Domains;
+  return *it;
+}
+
+}  // namespace
+
+Domain& Domain::of(nvtxDomainHandle_t handle) {
+  static Domain* const default_domain = &domains().all.front();
+  return handle ? *reinterpret_cast<Domain*>(handle) : *default_domain;
+}
+
+Domain* Domain::create(std::string_view name) {
+  std::lock_guard lock(registry());
+  Domains& d = domains();
+  if (auto found = d.by_name.find(name); found != d.by_name.end()) return found->second;
+  capture::Constant* text = constant_held(name);
+  Domain* made = &d.all.emplace_back(text, static_cast<uint32_t>(d.all.size()));
+  d.by_name.emplace(text->text(), made);
+  return made;
+}
+
+void Domain::describe_all(capture::Log& log) {
+  std::lock_guard lock(registry());
+  described_.store(capture::session(), std::memory_order_relaxed);
+  for (const auto& [number, text] : categories_) write_category(log, number, text);
+  for (const auto& schema : schemas_) write_schema(log, *schema);
+}
+
+void Domain::name_category(uint32_t number, std::string_view text) {
+  capture::Log* log = capture::log();
+  if (log) describe(*log);
+  std::lock_guard lock(registry());
+  std::string& known = categories_[number];
+  if (known == text) return;
+  known = text;
+  if (log) write_category(*log, number, known);
+}
+
+void Domain::write_category(capture::Log& log, uint32_t number, const std::string& text) const {
+  capture::Event event = event_of(capture::Unit::kName, capture::Source::kNvtx);
+  event.name = log.intern(text);
+  event.name_of.what = 2;
+  event.name_of.number = number;
+  event.name_of.domain = name(log);
+  log.append(event);
+}
+
+uint64_t Domain::add_schema(std::unique_ptr<Schema> schema) {
+  capture::Log* log = capture::log();
+  if (log) describe(*log);
+  std::lock_guard lock(registry());
+  if (schema->nvtx_id) {
+    if (schema_held(schema->nvtx_id)) return schema->nvtx_id;  // registered by another shared object
+  } else {
+    // Ids of our own start above NVTX's predefined types, and their low halves stay below the clients' own ids.
+    constexpr uint64_t kFirst = 1 << 12;
+    schema->nvtx_id = NVTX_PAYLOAD_SCHEMA_ID_DYNAMIC_START + kFirst + schemas_.size();
+  }
+  schema->id = static_cast<uint32_t>(schema->nvtx_id);
+  schemas_.push_back(std::move(schema));
+  if (log) write_schema(*log, *schemas_.back());
+  return schemas_.back()->nvtx_id;
+}
+
+const Schema* Domain::schema_held(uint64_t nvtx_id) const {
+  auto found = std::find_if(schemas_.begin(), schemas_.end(), [&](auto& it) { return it->nvtx_id == nvtx_id; });
+  return found == schemas_.end() ? nullptr : found->get();
+}
+
+// Every event with a payload asks, nearly always for the same one: each thread remembers its last answer.
+const Schema* Domain::schema(uint64_t nvtx_id) const {
+  struct Last {
+    const Domain* domain = nullptr;
+    const Schema* schema = nullptr;
+  };
+  Last& last = of_thread<Last>();
+  if (last.domain == this && last.schema->nvtx_id == nvtx_id) return last.schema;
+  std::lock_guard lock(registry());
+  const Schema* found = schema_held(nvtx_id);
+  if (found) last = {this, found};
+  return found;
+}
+
+void Domain::write_schema(capture::Log& log, const Schema& schema) const {
+  capture::Event event = event_of(capture::Unit::kSchema, capture::Source::kNvtx);
+  event.name = schema.name.empty() ? 0 : log.intern(schema.name);
+  event.schema.schema_id = schema.id;
+  event.schema.domain = name(log);
+  event.schema.entries = static_cast<uint32_t>(schema.entries.size());
+  event.schema.payload_bytes = static_cast<uint32_t>(schema.bytes);
+  event.schema.schema_type = schema.type;
+  std::vector<capture::SchemaEntry> entries = schema.entries;
+  for (capture::SchemaEntry& entry : entries) {
+    const std::string& text = schema.names[entry.name];
+    entry.name = text.empty() ? 0 : log.intern(text);
+  }
+  capture::Place place = log.append(event);
+  log.blob(place, entries.data(), entries.size() * sizeof(capture::SchemaEntry));
+}
+
+}  // namespace opspan::collectors

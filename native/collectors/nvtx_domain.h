@@ -1,0 +1,72 @@
+// NVTX domains and what is registered in them.
+#pragma once
+
+// Only the types: our own library is a tool, not a client.
+#define NVTX_NO_IMPL
+#include <nvtx3/nvToolsExtPayload.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectors/collector.h"
+
+namespace opspan::collectors {
+
+// A value in a payload that only means something inside this process, or that NVTX takes for an event attribute.
+struct PayloadField {
+  enum What { kHandle, kPointer, kInline, kCategory, kColor };
+  What what;
+  bool message;
+  size_t offset;
+  size_t length;  // kInline: at most so many bytes
+};
+
+struct Schema {
+  uint32_t id;  // as the file has it
+  uint64_t nvtx_id;
+  std::string name;
+  uint32_t type;
+  size_t bytes = 0;
+  size_t align = 1;
+  std::vector<capture::SchemaEntry> entries;  // their `name` is an index into names
+  std::vector<std::string> names;
+  std::vector<PayloadField> fields;
+};
+
+// Domains of the same name are one; none is ever freed, since other threads may be using it.
+class Domain {
+ public:
+  Domain(capture::Constant* name, uint32_t number) : index(number), name_(name) {}
+
+  // The domain behind a client's handle; the null handle is the default domain.
+  static Domain& of(nvtxDomainHandle_t handle);
+  static Domain* create(std::string_view name);
+
+  uint32_t name(capture::Log& log) const { return name_ ? log.intern(*name_) : 0; }
+
+  // Writes what the domain's events refer to, once a file: a fork's file must be readable by itself.
+  void describe(capture::Log& log) {
+    if (described_.load(std::memory_order_relaxed) != capture::session()) [[unlikely]]
+      describe_all(log);
+  }
+  void name_category(uint32_t number, std::string_view text);
+  uint64_t add_schema(std::unique_ptr<Schema> schema);
+  const Schema* schema_held(uint64_t nvtx_id) const;
+  const Schema* schema(uint64_t nvtx_id) const;
+
+  const uint32_t index;  // dense: a thread's stacks are found by it
+
+ private:
+  void describe_all(capture::Log& log);
+  void write_category(capture::Log& log, uint32_t number, const std::string& text) const;
+  void write_schema(capture::Log& log, const Schema& schema) const;
+
+  capture::Constant* const name_;  // null: the default domain
+  std::atomic<uint32_t> described_{0};
+  std::map<uint32_t, std::string> categories_;
+  std::vector<std::unique_ptr<Schema>> schemas_;
+};
+
+}  // namespace opspan::collectors

@@ -1,0 +1,159 @@
+#include "collectors/nvtx_events.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace opspan::collectors {
+namespace {
+
+using capture::Event;
+using capture::Log;
+using capture::Place;
+using capture::Source;
+using capture::Unit;
+
+struct Frame {
+  Place place;
+};
+
+struct Thread {
+  std::vector<Stack<Frame>> stacks;  // by domain
+  uint64_t last_id = 0;
+
+  Stack<Frame>& stack(const Domain& domain) {
+    if (domain.index >= stacks.size()) stacks.resize(domain.index + 1);
+    return stacks[domain.index];
+  }
+  // Unique in the process without two threads sharing a counter.
+  uint64_t next_id() {
+    static std::atomic<uint64_t> threads{0};
+    if (!last_id) last_id = ++threads << 40;
+    return ++last_id;
+  }
+};
+
+// A client of another NVTX version may have a shorter or a longer structure.
+nvtxEventAttributes_t read(const nvtxEventAttributes_t& given) {
+  nvtxEventAttributes_t attributes{};
+  memcpy(&attributes, &given, std::min<size_t>(given.size, sizeof(attributes)));
+  return attributes;
+}
+
+uint32_t message(Log& log, const nvtxEventAttributes_t& from) {
+  switch (from.messageType) {
+    case NVTX_MESSAGE_TYPE_REGISTERED:
+      return from.message.registered ? log.intern(*reinterpret_cast<capture::Constant*>(from.message.registered)) : 0;
+    case NVTX_MESSAGE_TYPE_ASCII:
+      return from.message.ascii ? log.intern(std::string_view(from.message.ascii)) : 0;
+    case NVTX_MESSAGE_TYPE_UNICODE:
+      return from.message.unicode ? log.intern(to_utf8(from.message.unicode)) : 0;
+    default:
+      return 0;
+  }
+}
+
+void take_payload(const nvtxEventAttributes_t& from, Event* event) {
+  auto set = [event](uint16_t flag, int64_t value) {
+    event->flags |= flag;
+    event->range.value = value;
+  };
+  switch (from.payloadType) {
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64:
+      return set(capture::kValueUint, from.payload.llValue);
+    case NVTX_PAYLOAD_TYPE_INT64:
+      return set(capture::kValueInt, from.payload.llValue);
+    case NVTX_PAYLOAD_TYPE_DOUBLE:
+      return set(capture::kValueDouble, from.payload.llValue);
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT32:
+      return set(capture::kValueUint, from.payload.uiValue);
+    case NVTX_PAYLOAD_TYPE_INT32:
+      return set(capture::kValueInt, from.payload.iValue);
+    case NVTX_PAYLOAD_TYPE_FLOAT:
+      return set(capture::kValueDouble, std::bit_cast<int64_t>(double{from.payload.fValue}));
+    default:
+      return;
+  }
+}
+
+// Writes the event, timed as late as can be: our own work is not part of a range that begins.
+Place write(Unit kind, Domain& domain, const Said& said, uint64_t id) {
+  Log* log = capture::log();
+  if (!log) return {};
+  domain.describe(*log);
+  Event event = event_of(kind, Source::kNvtx);
+  event.range.domain = domain.name(*log);
+  event.range.id = id;
+  Payloads payloads(domain, said.payloads, said.payload_count);
+  if (said.attributes) {
+    nvtxEventAttributes_t attributes = read(*said.attributes);
+    event.name = message(*log, attributes);
+    event.range.category = attributes.category;
+    if (attributes.colorType == NVTX_COLOR_ARGB) {
+      event.flags |= capture::kHasColor;
+      event.range.color = attributes.color;
+    }
+    take_payload(attributes, &event);
+    if (attributes.payloadType == NVTX_PAYLOAD_TYPE_EXT) {
+      auto* first = reinterpret_cast<const nvtxPayloadData_t*>(attributes.payload.ullValue);
+      payloads = Payloads(domain, first, static_cast<uint32_t>(attributes.reserved0));
+    }
+  } else if (said.text.data()) {
+    event.name = log->intern(said.text);
+  }
+  payloads.apply(*log, &event);
+  event.range.start_ns = capture::now_ns();
+  Place place = log->append(event);
+  payloads.write(*log, place);
+  return place;
+}
+
+}  // namespace
+
+int push(Domain& domain, const Said& said) {
+  return of_thread<Thread>().stack(domain).push({write(Unit::kRange, domain, said, 0)});
+}
+
+int pop(Domain& domain, const Said& said) {
+  int64_t end_ns = capture::now_ns();
+  Stack<Frame>& stack = of_thread<Thread>().stack(domain);
+  Frame frame;
+  if (!stack.pop(&frame, [](const Frame&) { return true; })) return -1;
+  if (said.payload_count) {
+    if (Log* log = capture::log()) Payloads(domain, said.payloads, said.payload_count).write(*log, frame.place);
+  }
+  capture::finish(frame.place, end_ns);
+  return stack.depth();
+}
+
+uint64_t start_range(Domain& domain, const Said& said) {
+  uint64_t id = of_thread<Thread>().next_id();
+  write(Unit::kAsync, domain, said, id);
+  return id;
+}
+
+void end_range(Domain& domain, uint64_t id, const Said& said) {
+  int64_t end_ns = capture::now_ns();
+  Log* log = capture::log();
+  if (!log) return;
+  Event event = event_of(Unit::kEnd, Source::kNvtx);
+  event.end.time_ns = end_ns;
+  event.end.id = id;
+  Place place = log->append(event);
+  Payloads(domain, said.payloads, said.payload_count).write(*log, place);
+}
+
+void mark(Domain& domain, const Said& said) { write(Unit::kMark, domain, said, 0); }
+
+void name_thread(uint32_t tid, std::string_view text) {
+  Log* log = capture::log();
+  if (!log) return;
+  Event event = event_of(Unit::kName, Source::kNvtx);
+  event.name = log->intern(text);
+  event.name_of.what = 1;
+  event.name_of.number = tid;
+  log->append(event);
+}
+
+}  // namespace opspan::collectors

@@ -1,0 +1,29 @@
+// NVTX's extended payloads: structures of the client's own, described by schemas.
+#pragma once
+
+#include "collectors/nvtx_domain.h"
+
+namespace opspan::collectors {
+
+// The payloads of one event.
+class Payloads {
+ public:
+  Payloads(const Domain& domain, const nvtxPayloadData_t* first, size_t count)
+      : domain_(&domain), first_(first), count_(first && count < kMost ? count : 0) {}
+
+  // Before the event is written: what the payloads say of its name, category and colour.
+  void apply(capture::Log& log, capture::Event* event) const;
+  // After it: the payloads themselves.
+  void write(capture::Log& log, const capture::Place& place) const;
+
+ private:
+  static constexpr size_t kMost = 1 << 10;  // a count above is an uninitialised field
+  const Domain* domain_;
+  const nvtxPayloadData_t* first_;
+  size_t count_;
+};
+
+uint64_t register_schema(nvtxDomainHandle_t domain, const nvtxPayloadSchemaAttr_t* attributes);
+uint64_t register_enum(nvtxDomainHandle_t domain, const nvtxPayloadEnumAttr_t* attributes);
+
+}  // namespace opspan::collectors

@@ -1,0 +1,216 @@
+"""A decoder of capture files for tests: slow, small, and independent of the reader, so that it can judge it too.
+
+Written from docs/formats/capture.md. It forgives nothing: what a healthy writer cannot have written is an error.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PAGE = 4096
+UNIT = 64
+OPEN, CLOSED, FULL = range(3)
+RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME = range(1, 14)
+TORCH, USER, NVTX, ITT = range(1, 5)
+INT, UINT, DOUBLE = 1, 2, 3  # what `value` is
+HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID = 4, 8, 16, 32
+NO_OWNER = 2**64 - 1
+
+HEADER = struct.Struct("<8s4I4q2IQ2I64s3072s")
+CHUNK = struct.Struct("<2IQ2IQ16s2Q")
+EVENT = struct.Struct("<BBHI")
+FIELDS = {
+    RANGE: ("<3qQ6I", "start_ns end_ns value id domain category forward_tid sizes color schema"),
+    END: ("<qQIIQ", "time_ns id owner_tid _ owner_unit"),
+    ATTRIBUTE: ("<QII5Q", "owner type count v0 v1 v2 v3 v4"),
+    BLOB: ("<Q48s", "owner bytes"),
+    IDS: ("<7Q", "owner i0 i1 i2 p0 p1 p2"),
+    RELATION: ("<q6Q", "time_ns h0 h1 h2 t0 t1 t2"),
+    NAME: ("<4I", "what whose domain _"),
+    COUNTER: ("<2q2I", "time_ns value domain _"),
+    SCHEMA: ("<Q4I", "schema_id domain entries payload_bytes schema_type"),
+    STATE: ("<q", "time_ns"),
+}
+FIELDS |= dict.fromkeys((ASYNC, MARK, FRAME), FIELDS[RANGE])
+
+
+@dataclass
+class Unit:
+    kind: int
+    source: int
+    flags: int
+    name: str | None
+    name_id: int
+    tid: int
+    number: int
+    fields: dict[str, Any]
+    attributes: dict[str, list[Any]] = field(default_factory=dict)
+    ids: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # ITT's own id and the parent's
+    blobs: list[tuple[int, bytes]] = field(default_factory=list)  # schema id, payload
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.fields[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def value(self) -> int | float | None:
+        what = self.flags & 3
+        raw = self.fields["value"]
+        if what == UINT:
+            return raw % 2**64  # type: ignore[no-any-return]
+        return None if not what else struct.unpack("<d", struct.pack("<q", raw))[0] if what == DOUBLE else raw
+
+
+@dataclass
+class Capture:
+    path: Path
+    pid: int
+    parent_pid: int
+    state: int
+    producer: int
+    lost: int
+    forked: bool
+    clock: tuple[int, int, int, int]  # monotonic and UTC at open, at close
+    host: str
+    arguments: list[str]
+    texts: dict[int, str]
+    threads: dict[int, list[Unit]]
+    thread_names: dict[int, str]
+
+    def units(self, *kinds: int) -> list[Unit]:
+        return [unit for units in self.threads.values() for unit in units if not kinds or unit.kind in kinds]
+
+    def text(self, number: int) -> str | None:
+        return self.texts[number] if number else None
+
+    def ended(self, unit: Unit) -> int | None:
+        """The end of a range, wherever it is written."""
+        if unit.end_ns:
+            return int(unit.end_ns)
+        for end in self.units(END):
+            if end.flags & FOREIGN_END:
+                if unit.kind == RANGE and (end.owner_tid, end.owner_unit) == (unit.tid, unit.number):
+                    return int(end.time_ns)
+            elif unit.kind in (ASYNC, FRAME) and end.id == unit.id and end.time_ns >= unit.start_ns:
+                return int(end.time_ns)
+        return None
+
+    def depths(self, tid: int) -> list[tuple[int, str | None]]:
+        """(depth, name) of a thread's nested ranges in the order in which they began."""
+        open_until: list[float] = []
+        found = []
+        for unit in (unit for unit in self.threads[tid] if unit.kind == RANGE):
+            while open_until and open_until[-1] <= unit.start_ns:
+                open_until.pop()
+            found.append((len(open_until), unit.name))
+            open_until.append(self.ended(unit) or float("inf"))
+        return found
+
+
+def read(path: Path) -> Capture:
+    data = path.read_bytes()
+    (magic, version, header_bytes, pid, parent, mono, utc, mono2, utc2, state, producer, lost, forked, reserved,
+     host, command) = HEADER.unpack_from(data)  # fmt: skip
+    require(magic == b"OPSPANCP" and version == 1 and header_bytes == PAGE and reserved == 0, "header")
+    texts: dict[int, str] = {}
+    chunks = list(split(data))
+    for kind, _, _, _, content in chunks:
+        if kind == 2:
+            read_texts(content, texts)
+    threads: dict[int, list[Unit]] = {}
+    names = {}
+    for kind, tid, name, first, content in chunks:
+        if kind == 1:
+            threads.setdefault(tid, []).extend(read_units(content, tid, first, texts))
+            names[tid] = name
+    for units in threads.values():
+        attach(units, texts)
+    return Capture(
+        path, pid, parent, state, producer, lost, bool(forked), (mono, utc, mono2, utc2),
+        host.split(b"\0")[0].decode(), command.rstrip(b"\0").decode().split("\0"), texts, threads, names,
+    )  # fmt: skip
+
+
+def read_folder(folder: Path) -> list[Capture]:
+    return [read(path) for path in sorted(folder.glob("*.opspan"))]
+
+
+def require(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(f"not what a healthy writer writes: {what}")
+
+
+def split(data: bytes) -> Any:
+    """(kind, tid, thread name, first unit, content) of every chunk."""
+    at = PAGE
+    while at < len(data):
+        magic, kind, size, tid, _, first, name, _, _ = CHUNK.unpack_from(data, at)
+        if magic == 0:  # a chunk that was being made
+            require(not any(data[at + 4 :]), "bytes after the last chunk")
+            return
+        require(magic == 0x4B4E4843 and kind in (1, 2) and size % PAGE == 0 and size > 0, f"chunk at {at}")
+        require(at + size <= len(data), f"chunk at {at} ends after the file")
+        yield kind, tid, name.split(b"\0")[0].decode(), first, data[at + UNIT : at + size]
+        at += size
+
+
+def read_texts(content: bytes, texts: dict[int, str]) -> None:
+    at = 0
+    while at + 8 <= len(content):
+        length, number = struct.unpack_from("<2I", content, at)
+        if length == 0:
+            require(not any(content[at:]), "text after the last one")
+            return
+        require(number == len(texts) + 1, f"text {number} after {len(texts)}")
+        texts[number] = content[at + 8 : at + 7 + length].decode(errors="surrogateescape")
+        at += (8 + length - 1 + 7) // 8 * 8
+
+
+def read_units(content: bytes, tid: int, first: int, texts: dict[int, str]) -> Any:
+    for index in range(len(content) // UNIT):
+        raw = content[index * UNIT : (index + 1) * UNIT]
+        kind, source, flags, name = EVENT.unpack_from(raw)
+        if kind == 0:
+            require(not any(content[index * UNIT :]), "a unit after the last one")
+            return
+        layout, names = FIELDS[kind]
+        values = dict(zip(names.split(), struct.unpack_from(layout, raw, 8), strict=True))
+        text = None if kind == BLOB or name == 0 else texts[name]
+        yield Unit(kind, source, flags, text, name, tid, first + index, values)
+
+
+def attach(units: list[Unit], texts: dict[int, str]) -> None:
+    """Gives attributes, ids and blobs to the units that they are about."""
+    by_number = {unit.number: unit for unit in units}
+    require(len(by_number) == len(units), "unit numbers repeat")
+    unfinished: dict[int, bytes] = {}
+    for unit in units:
+        if unit.kind == ATTRIBUTE and unit.owner != NO_OWNER:
+            by_number[unit.owner].attributes.setdefault(unit.name or "", []).extend(values_of(unit, texts))
+        elif unit.kind == IDS and unit.owner != NO_OWNER:
+            by_number[unit.owner].ids = id_of(unit, "i"), id_of(unit, "p")
+        elif unit.kind == BLOB:
+            whole = unfinished.pop(unit.owner, b"") + unit.bytes[: unit.flags]
+            if unit.flags == 48:
+                unfinished[unit.owner] = whole
+            else:
+                by_number[unit.owner].blobs.append((unit.name_id, whole))
+    require(not unfinished, "a payload without its last part")
+
+
+def id_of(unit: Unit, letter: str) -> tuple[int, ...]:
+    return tuple(unit.fields[f"{letter}{i}"] for i in range(3))
+
+
+def values_of(unit: Unit, texts: dict[int, str]) -> list[Any]:
+    raw = struct.pack("<5Q", *(unit.fields[f"v{i}"] for i in range(5)))
+    if unit.type == 4:
+        return [texts[unit.v0]]
+    if unit.type == 5:
+        return list(raw[: unit.count])
+    return list(struct.unpack(f"<{unit.count}{' qQd'[unit.type]}", raw[: 8 * unit.count]))
