@@ -1,0 +1,182 @@
+// The capture sink: ranges into a capture file of our own, with no tool at all.
+#include <errno.h>
+
+#include <atomic>
+#include <string>
+
+#include "capture/writer.h"
+#include "sinks/interned.h"
+#include "sinks/own.h"
+#include "sinks/session.h"
+#include "sinks/sinks.h"
+#include "sinks/text.h"
+#include "sinks/threads.h"
+
+namespace opspan {
+namespace {
+
+using capture::Event;
+using capture::Source;
+using capture::Unit;
+
+// Not under the session lock: the writer has a lock of its own, which a fork takes first.
+struct Capture {
+  enum State { kOff, kChanging, kOn };
+  std::atomic<State> state{kOff};
+  opspan_stats base = {};  // totals at the start; belongs to who made it kChanging
+
+  bool change(State from) { return state.compare_exchange_strong(from, kChanging); }
+} g_capture;
+
+// Sizes come as numbers, again and again the same: their text is written once, and its id looked up once a file.
+constexpr uint32_t kMaxSizes = 65536;
+Interned g_sizes;
+
+// Frame::where
+enum : uint8_t { kNothing = 0, kWritten = 1 };
+
+// In place on its own thread; `late` may be called on another, and writes a unit that names this one.
+void finish(const Frame& frame) {
+  if (frame.where == kWritten) capture::finish(frame.place, capture::now_ns());
+}
+
+void close(Frame& frame) {
+  Ended ended = frame.ended.load(std::memory_order_relaxed);
+  if (ended == Ended::kNo) finish(frame);
+  if (ended == Ended::kElsewhere && frame.where == kWritten) capture::release(frame.place);
+}
+
+void late(Frame& frame) { finish(frame); }
+
+uint32_t sizes_id(capture::Log& log, Thread& here, const opspan_op& op) {
+  auto build = [&](std::string& out) { text::append_sizes(out, op.sizes, op.sizes_count); };
+  auto give = [](const char* text) -> void* { return new capture::Constant(text); };
+  auto drop = [](void* constant) { delete static_cast<capture::Constant*>(constant); };
+  if (auto* entry = g_sizes.get(Key({}, 0, op.sizes, op.sizes_count), kMaxSizes, build, give, drop)) {
+    return log.intern(*static_cast<capture::Constant*>(entry->handle));
+  }
+  here.text.clear();
+  build(here.text);
+  return log.intern(here.text);
+}
+
+void begin(const void* key, const opspan_op* op) {
+  Thread& here = Thread::here();
+  here.know(op->thread);
+  Frames& frames = here.frames[OPSPAN_CAPTURE];
+  frames.settle(close);
+  Frame* frame = frames.next(key, op->op_id);
+  if (!frame) return;
+  if (capture::Log* log = capture::log()) {
+    Event event;
+    event.kind = static_cast<uint8_t>(Unit::kRange);
+    event.source = static_cast<uint8_t>(Source::kTorch);
+    event.flags = op->sequence >= 0 ? capture::kValueInt : capture::kValueNone;
+    event.name = log->intern(text::name_of(*op));
+    event.range = {};
+    event.range.value = op->sequence;
+    event.range.id = op->op_id;
+    event.range.category = op->kind;
+    if (op->kind == OPSPAN_KIND_BACKWARD) {
+      event.flags |= capture::kHasForward;
+      event.range.forward_tid = forward_tid(here, *op);
+    }
+    if (op->sizes_count) event.range.sizes = sizes_id(*log, here, *op);
+    event.range.start_ns = capture::now_ns();
+    frame->place = log->append(event);
+    frame->where = kWritten;
+    here.counters[OPSPAN_CAPTURE].ranges.add();
+  }
+  frames.open();
+}
+
+void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, size_t) {
+  end_range(Thread::here(), OPSPAN_CAPTURE, key, op_id, thread, close, late);
+}
+
+// --- the user's own
+
+bool own_on() { return capture::session() != 0; }
+
+capture::Place append_own(Unit unit, uint64_t id, const opspan_range& range) {
+  capture::Log* log = capture::log();
+  if (!log) return {};
+  Event event;
+  event.kind = static_cast<uint8_t>(unit);
+  event.source = static_cast<uint8_t>(Source::kUser);
+  event.flags = range.payload_type > 0 && range.payload_type <= 3 ? static_cast<uint16_t>(range.payload_type)
+                                                                  : capture::kValueNone;
+  if (range.color) event.flags |= capture::kHasColor;
+  event.name = log->intern(text::name_of(range));
+  event.range = {};
+  event.range.value = range.payload.i;
+  event.range.id = id;
+  event.range.category = range.kind;
+  event.range.color = range.color;
+  event.range.start_ns = capture::now_ns();
+  capture::Place place = log->append(event);
+  if (range.category) log->attribute_text(place, log->intern("category"), log->intern(range.category));
+  if (range.detail) log->attribute_text(place, log->intern(text::detail_key(range)), log->intern(range.detail));
+  return place;
+}
+
+void own_begin(Thread&, Frame& frame, const opspan_range& range) {
+  frame.place = append_own(Unit::kRange, 0, range);
+  frame.where = kWritten;
+}
+
+void own_mark(Thread&, const opspan_range& range) { append_own(Unit::kMark, 0, range); }
+
+// What was begun is known by the file it went to: no other file is told of its end.
+uint64_t own_begin_async(Thread&, uint64_t id, const opspan_range& range) {
+  append_own(Unit::kAsync, id, range);
+  return capture::session();
+}
+
+void own_end_async(uint64_t id, uint64_t session) {
+  capture::Log* log = capture::session() == session ? capture::log() : nullptr;
+  if (!log) return;
+  Event event = {};
+  event.kind = static_cast<uint8_t>(Unit::kEnd);
+  event.source = static_cast<uint8_t>(Source::kUser);
+  event.end.time_ns = capture::now_ns();
+  event.end.id = id;
+  log->append(event);
+}
+
+}  // namespace
+
+extern const opspan_sink kCaptureSink;  // doors.cpp
+const opspan_sink kCaptureSink = {begin, end};
+const OwnSink kCaptureOwn = {own_on, own_begin, close, late, own_mark, own_begin_async, own_end_async};
+
+}  // namespace opspan
+
+using namespace opspan;
+
+int opspan_capture_start(const char* folder, int, char* path, size_t path_size, char* error, size_t error_size) {
+  if (!g_capture.change(Capture::kOff)) return fail(EBUSY, "a capture is on already: stop it first", error, error_size);
+  std::string file, sentence;
+  errno = 0;
+  if (!capture::start(folder, capture::Producer::kRecord, &file, &sentence)) {
+    int number = errno ? errno : EIO;
+    g_capture.state.store(Capture::kOff);
+    return fail(number, sentence.c_str(), error, error_size);
+  }
+  if (path && path_size) std::snprintf(path, path_size, "%s", file.c_str());
+  g_capture.base = totals(OPSPAN_CAPTURE);
+  g_capture.state.store(Capture::kOn);
+  return OPSPAN_FORM_SCHEMA;
+}
+
+void opspan_capture_stop(opspan_stats* stats) {
+  if (stats) *stats = {};
+  if (!g_capture.change(Capture::kOn)) return;
+  uint64_t lost = capture::stop();
+  if (stats) {
+    *stats = totals(OPSPAN_CAPTURE);
+    subtract(stats, g_capture.base);
+    stats->lost = lost;
+  }
+  g_capture.state.store(Capture::kOff);
+}

@@ -1,0 +1,96 @@
+// What one thread has open at one sink, in the order in which it was opened there.
+//
+// Tools keep a stack a thread and close its top, whatever the caller meant. Ranges do not always end in that order:
+// a generator is dropped, an async op ends on another thread. So a frame is looked up by what it is, and closed at
+// the tool only when it is on top; until then it is marked. Only the owner opens and closes; another thread may
+// find a frame and mark it, nothing else.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "capture/writer.h"
+
+namespace opspan {
+
+enum class Ended : uint8_t { kNo, kHere, kElsewhere };
+
+struct Frame {
+  std::atomic<const void*> key{nullptr};  // torch's RecordFunction; null for a user's own range
+  std::atomic<uint64_t> id{0};            // op id, or the number of a user's own range
+  std::atomic<Ended> ended{Ended::kNo};
+  uint8_t where = 0;  // the sink's: what begin did, 0 for nothing
+  capture::Place place;
+
+  bool is(const void* other_key, uint64_t other_id) const {
+    return key.load(std::memory_order_relaxed) == other_key && id.load(std::memory_order_relaxed) == other_id &&
+           ended.load(std::memory_order_relaxed) == Ended::kNo;
+  }
+};
+
+class Frames {
+ public:
+  // The frame that the next open() will show to others; null when nesting is absurdly deep. The caller fills in
+  // where and place.
+  Frame* next(const void* key, uint64_t id) {
+    uint32_t depth = depth_.load(std::memory_order_relaxed);
+    Frame* block = depth < kBlocks * kBlock ? blocks_[depth / kBlock].load(std::memory_order_relaxed) : nullptr;
+    if (!block && !(block = add_block(depth))) return nullptr;
+    Frame* frame = block + depth % kBlock;
+    frame->key.store(key, std::memory_order_relaxed);
+    frame->id.store(id, std::memory_order_relaxed);
+    frame->ended.store(Ended::kNo, std::memory_order_relaxed);
+    frame->where = 0;
+    return frame;
+  }
+
+  void open() { depth_.store(depth_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+
+  Frame* top() const {
+    uint32_t depth = depth_.load(std::memory_order_relaxed);
+    return depth ? at(depth - 1) : nullptr;
+  }
+
+  void drop() { depth_.store(depth_.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
+  void clear() { depth_.store(0, std::memory_order_release); }
+
+  // Closes what has been marked and is on top now.
+  template <class Close>
+  void settle(Close&& close) {
+    for (Frame* frame = top(); frame && frame->ended.load(std::memory_order_acquire) != Ended::kNo; frame = top()) {
+      close(*frame);
+      drop();
+    }
+  }
+
+  // For any thread.
+  Frame* find(const void* key, uint64_t id) const {
+    for (uint32_t i = depth_.load(std::memory_order_acquire); i-- > 0;) {
+      if (Frame* frame = at(i); frame->is(key, id)) return frame;
+    }
+    return nullptr;
+  }
+
+  // The innermost open range of the user's own.
+  Frame* innermost_own() const {
+    for (uint32_t i = depth_.load(std::memory_order_relaxed); i-- > 0;) {
+      Frame* frame = at(i);
+      if (!frame->key.load(std::memory_order_relaxed) && frame->ended.load(std::memory_order_relaxed) == Ended::kNo) {
+        return frame;
+      }
+    }
+    return nullptr;
+  }
+
+ private:
+  static constexpr uint32_t kBlock = 64;
+  static constexpr uint32_t kBlocks = 256;
+
+  Frame* at(uint32_t i) const { return blocks_[i / kBlock].load(std::memory_order_relaxed) + i % kBlock; }
+  Frame* add_block(uint32_t depth);
+
+  std::atomic<uint32_t> depth_{0};
+  std::atomic<Frame*> blocks_[kBlocks] = {};  // never freed: another thread may be looking
+};
+
+}  // namespace opspan

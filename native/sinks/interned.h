@@ -1,0 +1,110 @@
+// A table of distinct labels, each with what a tool gave for it. Finding is free of locks and allocation; what is in
+// the table stays, at one address, while the process lives, because that is what tools do with registered strings.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace opspan {
+
+// A name, perhaps with a number and with sizes: compared in full, hashed once.
+struct Key {
+  std::string_view name;
+  uint64_t extra;
+  const int64_t* words;
+  size_t word_count;
+  uint64_t hash;
+
+  explicit Key(std::string_view label, uint64_t number = 0, const int64_t* sizes = nullptr, size_t size_count = 0)
+      : name(label), extra(number), words(sizes), word_count(size_count), hash(mix()) {}
+
+  static uint64_t load(const char* from, size_t bytes) {
+    uint64_t word = 0;
+    std::memcpy(&word, from, bytes);
+    return word;
+  }
+
+ private:
+  static uint64_t fold(uint64_t a, uint64_t b) {
+    __extension__ using Wide = unsigned __int128;
+    Wide product = static_cast<Wide>(a) * b;
+    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  }
+  uint64_t mix() const {
+    constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
+    uint64_t h = fold(extra ^ 0xd1b54a32d192ed03, name.size() ^ kOdd);
+    const char* p = name.data();
+    size_t left = name.size();
+    for (; left >= 8; left -= 8, p += 8) h = fold(h ^ load(p, 8), kOdd);
+    if (left) {
+      // The last eight bytes again rather than the odd ones alone: one load of a fixed width.
+      uint64_t tail = name.size() >= 8 ? load(p + left - 8, 8) : load(p, left);
+      h = fold(h ^ tail, kOdd);
+    }
+    for (size_t i = 0; i < word_count; ++i) h = fold(h ^ static_cast<uint64_t>(words[i]), kOdd);
+    return h ? h : 1;
+  }
+};
+
+class Interned {
+ public:
+  struct Entry {
+    uint64_t hash;
+    uint64_t extra;
+    uint32_t name_length;
+    uint32_t word_count;
+    const int64_t* words;
+    const char* name;
+    std::string text;  // what the tool was given
+    void* handle;      // what it gave back
+    bool is(const Key& key) const {
+      return hash == key.hash && extra == key.extra && name_length == key.name.size() && word_count == key.word_count &&
+             same(name, key.name.data(), name_length) && same(words, key.words, word_count * sizeof(int64_t));
+    }
+    // memcmp of nothing at a null pointer can take 80 ns (a masked vector load).
+    static bool same(const void* a, const void* b, size_t bytes) { return !bytes || !std::memcmp(a, b, bytes); }
+  };
+
+  // Null: not there.
+  const Entry* find(const Key& key) const {
+    const Table* table = table_.load(std::memory_order_acquire);
+    if (!table) return nullptr;
+    for (uint64_t i = key.hash & table->mask;; i = (i + 1) & table->mask) {
+      const Entry* entry = table->slots[i].load(std::memory_order_acquire);
+      if (!entry || entry->is(key)) return entry;
+    }
+  }
+
+  // Finds or adds. `build` appends the text to a string, `give` turns it into the tool's handle: without a lock, so
+  // another thread may be quicker, and then what `give` gave is dropped. Null: there are `limit` entries already.
+  template <class Build, class Give, class Drop = void (*)(void*)>
+  const Entry* get(const Key& key, uint32_t limit, Build&& build, Give&& give, Drop&& drop = [](void*) {}) {
+    if (const Entry* entry = find(key)) [[likely]]
+      return entry;
+    if (count_.load(std::memory_order_relaxed) >= limit) return nullptr;
+    std::string text;
+    build(text);
+    void* handle = give(text.c_str());
+    const Entry* entry = add(key, std::move(text), handle);
+    if (entry->handle != handle) drop(handle);
+    return entry;
+  }
+
+ private:
+  struct Table {
+    uint64_t mask;
+    std::atomic<const Entry*>* slots;
+    const Table*
+        smaller;  // the one before, still somebody may be reading it: together they are no larger than this one
+  };
+  const Entry* add(const Key& key, std::string text, void* handle);
+  static void place(const Table& table, const Entry* entry);
+
+  std::atomic<const Table*> table_{nullptr};
+  std::atomic<uint32_t> count_{0};
+};
+
+}  // namespace opspan

@@ -1,0 +1,220 @@
+// The ITT sink: a task for every range, in domain `opspan` with ids, metadata and relations, or as torch would write
+// it.
+#include <errno.h>
+
+#include <mutex>
+#include <string>
+
+#include "sinks/interned.h"
+#include "sinks/itt_calls.h"
+#include "sinks/itt_own.h"
+#include "sinks/own.h"
+#include "sinks/session.h"
+#include "sinks/text.h"
+#include "sinks/threads.h"
+
+namespace opspan {
+namespace itt {
+
+constinit std::atomic<Domain*> g_domain{nullptr};
+
+namespace {
+Interned g_names;
+void* give(const char* text) { return call(g_calls.string_handle_create, text); }
+}  // namespace
+
+StringHandle* handle(std::string_view text, uint32_t limit) {
+  auto build = [&](std::string& out) { out += text; };
+  auto* entry = g_names.get(Key(text), limit, build, give);
+  return entry ? static_cast<StringHandle*>(entry->handle) : nullptr;
+}
+
+StringHandle* key(std::string_view name) { return handle(name, UINT32_MAX); }
+
+void close(Frame& frame) {
+  if (frame.where == kOwnDomain) call(g_calls.task_end, g_domain.load(std::memory_order_relaxed));
+  if (frame.where == kTorchDomain) call(g_calls.task_end, torch_domain());
+}
+
+void late(Frame&) {}
+
+Id parent_of(const Frames& frames) {
+  const Frame* top = frames.top();
+  return top && top->where == kOwnDomain ? id_of(*top) : kNull;
+}
+
+}  // namespace itt
+
+namespace {
+
+using namespace itt;
+
+constinit Session g_session;
+
+std::atomic<Domain*> g_torch_domain{nullptr};
+Interned g_texts, g_sizes;
+
+// Keys of metadata, and names for tasks whose own has no place in the table any more.
+struct Handles {
+  StringHandle *seq, *op_id, *fwd_tid, *sizes, *name, *other;
+} g_handles;
+
+void relate(Thread& here, const opspan_op& op, Domain* domain, Id id) {
+  const Thread* thread =
+      op.forward_thread == here.number.load(std::memory_order_relaxed) ? &here : thread_of(op.forward_thread);
+  uint64_t forward = thread ? thread->forwards.find(op.sequence) : 0;
+  if (forward) {
+    call(g_calls.relation_add, domain, id, kIsDependentOn, Id{forward, kOpId, 0});
+  } else {
+    here.counters[OPSPAN_ITT].relations_missed.add();
+  }
+}
+
+void add_sizes(Thread& here, const opspan_op& op, Domain* domain, Id id) {
+  auto build = [&](std::string& out) { text::append_sizes(out, op.sizes, op.sizes_count); };
+  auto give_nothing = [](const char*) -> void* { return nullptr; };
+  const std::string* text = &here.text;
+  // The table only saves the writing: without a place in it the text is written again.
+  if (auto* entry = g_sizes.get(Key({}, 0, op.sizes, op.sizes_count),
+                                g_session.max_strings.load(std::memory_order_relaxed), build, give_nothing)) {
+    text = &entry->text;
+  } else {
+    here.text.clear();
+    build(here.text);
+  }
+  call(g_calls.metadata_str_add, domain, id, g_handles.sizes, text->c_str(), text->size());
+}
+
+void begin_task(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
+  Id id = {op.op_id, kOpId, 0};
+  StringHandle* name = handle(text::name_of(op), kMaxNames);
+  call(g_calls.task_begin, domain, id, parent, name ? name : g_handles.other);
+  if (!name) call(g_calls.metadata_str_add, domain, id, g_handles.name, op.name, op.name_length);
+  if (op.sequence >= 0) {
+    int64_t sequence = op.sequence;
+    call(g_calls.metadata_add, domain, id, g_handles.seq, kS64, size_t{1}, static_cast<void*>(&sequence));
+  }
+  uint64_t op_id = op.op_id;
+  call(g_calls.metadata_add, domain, id, g_handles.op_id, kU64, size_t{1}, static_cast<void*>(&op_id));
+  if (op.sizes_count) add_sizes(here, op, domain, id);
+  if (op.kind != OPSPAN_KIND_BACKWARD) {
+    if (op.sequence >= 0) here.forwards.put(op.sequence, op.op_id);
+    return;
+  }
+  if (uint64_t tid = forward_tid(here, op)) {
+    call(g_calls.metadata_add, domain, id, g_handles.fwd_tid, kU64, size_t{1}, static_cast<void*>(&tid));
+  }
+  if (op.sequence >= 0) relate(here, op, domain, id);
+}
+
+void begin_text(Thread& here, const opspan_op& op, Domain* domain) {
+  text::ForwardThread forward = text::forward_of(here, op);
+  here.text.clear();
+  text::append_label(here.text, op, forward);
+  auto build = [&](std::string& out) { out = here.text; };
+  auto* entry = g_texts.get(Key(here.text), g_session.max_strings.load(std::memory_order_relaxed), build, give);
+  StringHandle* name = entry ? static_cast<StringHandle*>(entry->handle) : handle(text::name_of(op), kMaxNames);
+  if (!entry) here.counters[OPSPAN_ITT].sizes_dropped.add();
+  call(g_calls.task_begin, domain, kNull, kNull, name ? name : g_handles.other);
+}
+
+void begin_torch(const opspan_op& op, Domain* domain) {
+  StringHandle* name = handle(text::name_of(op), kMaxNames);
+  if (!name) name = call(g_calls.string_handle_create, op.name);
+  call(g_calls.task_begin, domain, kNull, kNull, name);
+}
+
+void begin(const void* key, const opspan_op* op) {
+  Thread& here = Thread::here();
+  here.know(op->thread);
+  Frames& frames = here.frames[OPSPAN_ITT];
+  frames.settle(close);
+  int form = g_session.form.load(std::memory_order_acquire);
+  Id parent = form == OPSPAN_FORM_TASK ? parent_of(frames) : kNull;
+  Frame* frame = frames.next(key, op->op_id);
+  if (!frame) return;
+  Domain* domain = form == OPSPAN_FORM_TORCH ? torch_domain() : g_domain.load(std::memory_order_relaxed);
+  if (form && domain->flags) {
+    if (form == OPSPAN_FORM_TASK) {
+      begin_task(here, *op, domain, parent);
+    } else if (form == OPSPAN_FORM_TEXT) {
+      begin_text(here, *op, domain);
+    } else {
+      begin_torch(*op, domain);
+    }
+    frame->where = form == OPSPAN_FORM_TORCH ? kTorchDomain : kOwnDomain;
+    here.counters[OPSPAN_ITT].ranges.add();
+  }
+  frames.open();
+}
+
+void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, size_t) {
+  end_range(Thread::here(), OPSPAN_ITT, key, op_id, thread, close, late);
+}
+
+}  // namespace
+
+extern const opspan_sink kIttSink;  // doors.cpp
+const opspan_sink kIttSink = {begin, end};
+
+namespace itt {
+
+Domain* torch_domain() { return g_torch_domain.load(std::memory_order_relaxed); }
+
+// Looks for a collector, and makes what a session needs of it when there is one. Under the session lock.
+bool prepare() {
+  if (!refresh()) return false;
+  if (g_domain.load()) return true;
+  Domain* torch = call(g_calls.domain_create, "PyTorch");
+  Domain* own = call(g_calls.domain_create, "opspan");
+  if (!torch || !own) return false;
+  g_handles = {key("seq"), key("op_id"), key("fwd_tid"), key("sizes"), key("name"), key("other")};
+  g_torch_domain.store(torch);
+  g_domain.store(own);
+  return true;
+}
+
+}  // namespace itt
+}  // namespace opspan
+
+using namespace opspan;
+
+int opspan_itt_open(const char* library, char* error, size_t error_size) {
+  if (const char* why = itt::open(library)) return fail(ENOENT, why, error, error_size);
+  std::lock_guard guard(session_lock());
+  if (itt::listening()) itt::prepare();
+  return 0;
+}
+
+int opspan_itt_listening(void) {
+  std::lock_guard guard(session_lock());
+  return itt::prepare();
+}
+
+int opspan_itt_start(int form, int, uint32_t max_strings, char* error, size_t error_size) {
+  std::lock_guard guard(session_lock());
+  if (g_session.form.load()) return fail(EBUSY, "an ITT session is on already: stop it first", error, error_size);
+  if (form == OPSPAN_FORM_AUTO) form = OPSPAN_FORM_TASK;
+  if (form != OPSPAN_FORM_TASK && form != OPSPAN_FORM_TEXT && form != OPSPAN_FORM_TORCH) {
+    return fail(EINVAL, "no such form for ITT: use auto, task, text or torch", error, error_size);
+  }
+  if (!itt::prepare()) {
+    return fail(ENOTCONN, "no ITT collector is attached to this process: run it under one (vtune -collect ...)", error,
+                error_size);
+  }
+  g_session.start(OPSPAN_ITT, form, max_strings);
+  return form;
+}
+
+void opspan_itt_stop(opspan_stats* stats) {
+  std::lock_guard guard(session_lock());
+  g_session.stop(OPSPAN_ITT, stats);
+}
+
+void opspan_itt_collect(int on) {
+  if (on) {
+    itt::call(itt::g_calls.resume);
+  } else {
+    itt::call(itt::g_calls.pause);
+  }
+}

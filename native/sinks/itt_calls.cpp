@@ -1,0 +1,84 @@
+#include "sinks/itt_calls.h"
+
+#include <dlfcn.h>
+
+#include <mutex>
+
+#include "sinks/threads.h"
+
+namespace opspan::itt {
+
+constinit Calls g_calls;
+
+namespace {
+
+void* g_library = nullptr;  // under the slow lock; never closed
+
+bool same_file(void* a, void* b) {
+  Dl_info first, second;
+  return dladdr(a, &first) && dladdr(b, &second) && first.dli_fbase == second.dli_fbase;
+}
+
+template <class Function>
+void read(std::atomic<Function*>* pointer, const char* variable) {
+  auto* address = static_cast<Function**>(dlsym(g_library, variable));
+  pointer->store(address ? *address : nullptr, std::memory_order_relaxed);
+}
+
+// Where a collector has put no function of its own the variable may hold one of ITT's, which does nothing but look.
+template <class Function>
+void read_collectors(std::atomic<Function*>* pointer, const char* variable) {
+  read(pointer, variable);
+  Function* function = pointer->load(std::memory_order_relaxed);
+  if (function && same_file(reinterpret_cast<void*>(function), dlsym(g_library, variable))) {
+    pointer->store(nullptr, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace
+
+const char* open(const char* library) {
+  void* found = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+  if (!found) found = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (!found) {
+    const char* why = dlerror();
+    return why ? why : "the library cannot be opened";
+  }
+  if (!dlsym(found, "__itt_domain_create_ptr__3_0")) {
+    return "the library exports no ITT (no symbol __itt_domain_create_ptr__3_0)";
+  }
+  // Makes ITT look for its collector. Not every call does: creating a domain or a string does not.
+  using Version = const char* (*)();
+  auto* version = static_cast<Version*>(dlsym(found, "__itt_api_version_ptr__3_0"));
+  if (version && *version) (*version)();
+  {
+    std::lock_guard guard(slow_lock());
+    g_library = found;
+  }
+  refresh();
+  return nullptr;
+}
+
+bool refresh() {
+  std::lock_guard guard(slow_lock());
+  if (!g_library) return listening();
+  read(&g_calls.domain_create, "__itt_domain_create_ptr__3_0");
+  read(&g_calls.string_handle_create, "__itt_string_handle_create_ptr__3_0");
+  read_collectors(&g_calls.task_begin, "__itt_task_begin_ptr__3_0");
+  read_collectors(&g_calls.task_end, "__itt_task_end_ptr__3_0");
+  read_collectors(&g_calls.task_begin_overlapped, "__itt_task_begin_overlapped_ptr__3_0");
+  read_collectors(&g_calls.task_end_overlapped, "__itt_task_end_overlapped_ptr__3_0");
+  read_collectors(&g_calls.metadata_add, "__itt_metadata_add_ptr__3_0");
+  read_collectors(&g_calls.metadata_str_add, "__itt_metadata_str_add_ptr__3_0");
+  read_collectors(&g_calls.relation_add, "__itt_relation_add_ptr__3_0");
+  read_collectors(&g_calls.marker, "__itt_marker_ptr__3_0");
+  read_collectors(&g_calls.pause, "__itt_pause_ptr__3_0");
+  read_collectors(&g_calls.resume, "__itt_resume_ptr__3_0");
+  return listening();
+}
+
+bool listening() {
+  return g_calls.task_begin.load(std::memory_order_relaxed) && g_calls.task_end.load(std::memory_order_relaxed);
+}
+
+}  // namespace opspan::itt

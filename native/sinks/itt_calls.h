@@ -1,0 +1,49 @@
+// ITT, without linking to it: the functions of somebody else's static copy of ITT, reached through the pointers that
+// it exports. libtorch_cpu has them, and so has the ittapi package.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "collectors/itt_abi.h"
+
+namespace opspan::itt {
+
+inline constexpr Id kNull = {0, 0, 0};
+enum Relation : int { kIsDependentOn = 1 };
+
+// A pointer is null when there is no collector, or when the collector does not do this. (The two that create things
+// work without one.)
+struct Calls {
+  template <class Function>
+  using Pointer = std::atomic<Function*>;
+  Pointer<Domain*(const char*)> domain_create{nullptr};
+  Pointer<StringHandle*(const char*)> string_handle_create{nullptr};
+  Pointer<void(const Domain*, Id, Id, StringHandle*)> task_begin{nullptr};
+  Pointer<void(const Domain*)> task_end{nullptr};
+  Pointer<void(const Domain*, Id, Id, StringHandle*)> task_begin_overlapped{nullptr};
+  Pointer<void(const Domain*, Id)> task_end_overlapped{nullptr};
+  Pointer<void(const Domain*, Id, StringHandle*, MetadataType, size_t, void*)> metadata_add{nullptr};
+  Pointer<void(const Domain*, Id, StringHandle*, const char*, size_t)> metadata_str_add{nullptr};
+  Pointer<void(const Domain*, Id, Relation, Id)> relation_add{nullptr};
+  Pointer<void(const Domain*, Id, StringHandle*, Scope)> marker{nullptr};
+  Pointer<void()> pause{nullptr};
+  Pointer<void()> resume{nullptr};
+};
+extern Calls g_calls;
+
+// Calls through a pointer of g_calls, if it is set.
+template <class Result, class... Parameters, class... Arguments>
+Result call(const std::atomic<Result (*)(Parameters...)>& pointer, Arguments... arguments) {
+  Result (*function)(Parameters...) = pointer.load(std::memory_order_relaxed);
+  return function ? function(arguments...) : Result();
+}
+
+// Finds the pointers in `library` and makes the collector attach. Null, or a sentence.
+const char* open(const char* library);
+// Reads the pointers again. True when there is a collector that takes tasks.
+bool refresh();
+// What refresh() found last.
+bool listening();
+
+}  // namespace opspan::itt

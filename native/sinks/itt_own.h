@@ -1,0 +1,38 @@
+// What the two halves of the ITT sink share: ops (itt.cpp) and a user's own ranges (itt_own.cpp).
+#pragma once
+
+#include <string_view>
+
+#include "sinks/itt_calls.h"
+#include "sinks/threads.h"
+
+namespace opspan::itt {
+
+// Our own domain; null until a collector has been found.
+extern std::atomic<Domain*> g_domain;
+Domain* torch_domain();
+
+// Frame::where
+enum : uint8_t { kNothing = 0, kTorchDomain = 1, kOwnDomain = 2 };
+
+// d2 and d3 of a task's id say whose number d1 is.
+inline constexpr uint64_t kOpId = 0x6f7073;  // "ops"
+inline Id id_of(const Frame& frame) {
+  bool own = !frame.key.load(std::memory_order_relaxed);
+  return {frame.id.load(std::memory_order_relaxed), kOpId, own ? 1u : 0u};
+}
+// The task that encloses what begins now.
+Id parent_of(const Frames& frames);
+
+// A name's handle. Null: there are `limit` names already. A table of handles costs most collectors a search for every
+// new name, and memory for good.
+inline constexpr uint32_t kMaxNames = 65536;
+StringHandle* handle(std::string_view text, uint32_t limit);
+// For the few names that are ours.
+StringHandle* key(std::string_view name);
+
+// For end_range.
+void close(Frame& frame);
+void late(Frame& frame);
+
+}  // namespace opspan::itt

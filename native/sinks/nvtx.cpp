@@ -1,0 +1,202 @@
+// The NVTX sink: ranges of ops, in the form that the tool understands.
+#include <errno.h>
+
+#include <mutex>
+#include <string>
+
+#include "sinks/nvtx_own.h"
+#include "sinks/producers.h"
+#include "sinks/text.h"
+
+namespace opspan {
+namespace nvtx {
+
+constinit Session g_session;
+constinit Interned g_names;
+
+void close(Frame& frame) {
+  if (frame.where == kOwnDomain) nvtxDomainRangePop(domain());
+  if (frame.where == kDefaultDomain) nvtxRangePop();
+}
+
+void late(Frame&) {}
+
+uint32_t color_of(uint32_t kind) {
+  constexpr uint32_t kColors[] = {0xff9e9e9e, 0xff4c78a8, 0xfff58518, 0xffbab0ac, 0xff54a24b, 0xff72b7b2, 0xffe45756,
+                                  0xffb279a2, 0xff9d755d, 0xff9d755d, 0xff9d755d, 0xffb279a2, 0xffb279a2, 0xffb279a2};
+  return kColors[kind <= OPSPAN_KIND_STATIC_MODEL ? kind : 0];
+}
+
+}  // namespace nvtx
+
+namespace {
+
+using namespace nvtx;
+
+// Names with sizes, and sizes alone; as g_names, but bounded by the session.
+constinit Interned g_sized, g_sizes;
+
+uint32_t max_strings() { return g_session.max_strings.load(std::memory_order_relaxed); }
+
+// Sets the label's message to `<name>[, fwd_tid = T]`: registered, while there is room for names.
+void set_name(Label* label, const opspan_op& op, text::ForwardThread forward, std::string* buffer) {
+  auto build = [&](std::string& out) {
+    out += text::name_of(op);
+    text::append_forward(out, forward);
+  };
+  // A user's names may be numbered: those are texts, not strings to keep.
+  if (op.kind != OPSPAN_KIND_USER) {
+    uint64_t extra = forward.named ? uint64_t{forward.tid} + 1 : 0;
+    if (auto* entry = g_names.get(Key(text::name_of(op), extra), kMaxNames, build, give)) {
+      label->registered = handle(entry);
+      return;
+    }
+  }
+  buffer->clear();
+  build(*buffer);
+  label->text = buffer->c_str();
+}
+
+void push_payload(Thread& here, const opspan_op& op, const Label& base) {
+  Label label = base;
+  text::ForwardThread forward = text::forward_of(here, op);
+  if (op.sizes_count) {
+    Key key(text::name_of(op), forward.named ? uint64_t{forward.tid} + 1 : 0, op.sizes, op.sizes_count);
+    auto build = [&](std::string& out) {
+      out += text::name_of(op);
+      text::append_forward(out, forward);
+      out += ", sizes = ";
+      text::append_sizes(out, op.sizes, op.sizes_count);
+    };
+    if (auto* entry = g_sized.get(key, max_strings(), build, give)) {
+      label.registered = handle(entry);
+    } else {
+      here.counters[OPSPAN_NVTX].sizes_dropped.add();
+    }
+  }
+  if (!label.registered) set_name(&label, op, forward, &here.text);
+  if (op.sequence >= 0) {
+    label.payload_type = NVTX_PAYLOAD_TYPE_INT64;
+    label.payload = static_cast<uint64_t>(op.sequence);
+  }
+  nvtxEventAttributes_t event = attributes(label);
+  nvtxDomainRangePushEx(domain(), &event);
+}
+
+void push_schema(Thread& here, const opspan_op& op, const Label& base) {
+  Label label = base;
+  OpPayload payload = {op.sequence, op.op_id, 0, op.kind, nullptr};
+  if (op.kind == OPSPAN_KIND_BACKWARD) payload.fwd_tid = forward_tid(here, op);
+  if (op.sizes_count) {
+    auto build = [&](std::string& out) { text::append_sizes(out, op.sizes, op.sizes_count); };
+    if (auto* entry = g_sizes.get(Key({}, 0, op.sizes, op.sizes_count), max_strings(), build, give)) {
+      payload.sizes = handle(entry);
+    } else {
+      here.counters[OPSPAN_NVTX].sizes_dropped.add();
+    }
+  }
+  set_name(&label, op, {}, &here.text);
+  nvtxPayloadData_t data = {schema(), sizeof(payload), &payload};
+  label.payload_type = NVTX_PAYLOAD_TYPE_EXT;
+  label.payload = reinterpret_cast<uintptr_t>(&data);
+  nvtxEventAttributes_t event = attributes(label);
+  nvtxDomainRangePushEx(domain(), &event);
+}
+
+void push_text(Thread& here, const opspan_op& op, const Label& base) {
+  text::ForwardThread forward = text::forward_of(here, op);
+  here.text.clear();
+  text::append_label(here.text, op, forward);
+  Label label = base;
+  label.text = here.text.c_str();
+  nvtxEventAttributes_t event = attributes(label);
+  nvtxDomainRangePushEx(domain(), &event);
+}
+
+void push_torch(Thread& here, const opspan_op& op) {
+  std::string& out = here.text;
+  out.assign(op.name, op.name_length);
+  if (op.sequence >= 0) {
+    out += ", seq = ";
+    text::append_number(out, op.sequence);
+  }
+  if (op.op_id) {
+    out += ", op_id = ";
+    text::append_number(out, op.op_id);
+  }
+  text::append_torch_sizes(out, op.sizes, op.sizes_count);
+  producers::append(out, op.tensors, op.tensor_count);
+  nvtxRangePushA(out.c_str());
+}
+
+void begin(const void* key, const opspan_op* op) {
+  Thread& here = Thread::here();
+  here.know(op->thread);
+  Frames& frames = here.frames[OPSPAN_NVTX];
+  frames.settle(close);
+  Frame* frame = frames.next(key, op->op_id);
+  if (!frame) return;
+  if (int form = g_session.form.load(std::memory_order_relaxed)) {
+    Label base;
+    base.category = op->kind;
+    base.color = color_of(op->kind);
+    frame->where = form == OPSPAN_FORM_TORCH ? kDefaultDomain : kOwnDomain;
+    switch (form) {
+      case OPSPAN_FORM_SCHEMA:
+        push_schema(here, *op, base);
+        break;
+      case OPSPAN_FORM_PAYLOAD:
+        push_payload(here, *op, base);
+        break;
+      case OPSPAN_FORM_TEXT:
+        push_text(here, *op, base);
+        break;
+      default:
+        push_torch(here, *op);
+    }
+    here.counters[OPSPAN_NVTX].ranges.add();
+  }
+  frames.open();
+}
+
+void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t* outputs, size_t output_count) {
+  producers::remember(op_id, outputs, output_count);
+  end_range(Thread::here(), OPSPAN_NVTX, key, op_id, thread, close, late);
+}
+
+}  // namespace
+
+extern const opspan_sink kNvtxSink;  // doors.cpp
+const opspan_sink kNvtxSink = {begin, end};
+
+}  // namespace opspan
+
+using namespace opspan;
+
+int opspan_nvtx_listening(void) { return nvtx::attach(); }
+
+int opspan_nvtx_start(int form, int, uint32_t max_strings, char* error, size_t error_size) {
+  std::lock_guard guard(session_lock());
+  if (nvtx::g_session.form.load())
+    return fail(EBUSY, "an NVTX session is on already: stop it first", error, error_size);
+  if (form < OPSPAN_FORM_AUTO || form > OPSPAN_FORM_TORCH) {
+    return fail(EINVAL, "no such form for NVTX: use auto, schema, payload, text or torch", error, error_size);
+  }
+  if (!nvtx::attach()) {
+    return fail(ENOTCONN, "no NVTX tool is attached to this process: run it under one (nsys profile -t nvtx ...)",
+                error, error_size);
+  }
+  if (form == OPSPAN_FORM_SCHEMA && !nvtx::schema()) {
+    return fail(ENOTSUP, "the attached tool does not know NVTX payload schemas: use the form auto or payload", error,
+                error_size);
+  }
+  if (form == OPSPAN_FORM_AUTO) form = nvtx::schema() ? OPSPAN_FORM_SCHEMA : OPSPAN_FORM_PAYLOAD;
+  if (form == OPSPAN_FORM_TORCH) producers::forget_all();
+  nvtx::g_session.start(OPSPAN_NVTX, form, max_strings);
+  return form;
+}
+
+void opspan_nvtx_stop(opspan_stats* stats) {
+  std::lock_guard guard(session_lock());
+  nvtx::g_session.stop(OPSPAN_NVTX, stats);
+}

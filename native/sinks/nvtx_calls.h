@@ -1,0 +1,60 @@
+// NVTX, and the only place that includes it: header-only, hidden in this library, attached to a tool by the first call.
+#pragma once
+
+#include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtPayload.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace opspan::nvtx {
+
+// What goes into our own domain.
+struct Label {
+  nvtxStringHandle_t registered = nullptr;
+  const char* text = nullptr;  // when there is no registered string
+  uint32_t category = 0;
+  uint32_t color = 0;
+  int32_t payload_type = NVTX_PAYLOAD_UNKNOWN;
+  uint64_t payload = 0;
+};
+
+inline nvtxEventAttributes_t attributes(const Label& label) {
+  nvtxEventAttributes_t event;
+  event.version = NVTX_VERSION;
+  event.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  event.category = label.category;
+  event.colorType = label.color ? NVTX_COLOR_ARGB : NVTX_COLOR_UNKNOWN;
+  event.color = label.color;
+  event.payloadType = label.payload_type;
+  event.reserved0 = label.payload_type == NVTX_PAYLOAD_TYPE_EXT ? 1 : 0;
+  event.payload.ullValue = label.payload;
+  if (label.registered) {
+    event.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+    event.message.registered = label.registered;
+  } else {
+    event.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    event.message.ascii = label.text;
+  }
+  return event;
+}
+
+// The payload of the SCHEMA form.
+struct OpPayload {
+  int64_t sequence;  // -1: none
+  uint64_t op_id;    // 0: none
+  uint32_t fwd_tid;  // 0: not a backward op, or not known
+  uint32_t kind;
+  nvtxStringHandle_t sizes;
+};
+
+// The domain `opspan`; null until attach() has found a tool.
+extern std::atomic<nvtxDomainHandle_t> g_domain;
+inline nvtxDomainHandle_t domain() { return g_domain.load(std::memory_order_relaxed); }
+
+// Creates the domain, once. That makes the tool attach, if there is one: false when there is not.
+bool attach();
+// The schema of OpPayload, registered once; 0 when the tool does not understand extended payloads.
+uint64_t schema();
+
+}  // namespace opspan::nvtx

@@ -1,0 +1,86 @@
+// A user's own ranges at NVTX: in our own domain, or as torch would write them when the session does.
+#include "sinks/nvtx_own.h"
+
+#include "sinks/own.h"
+#include "sinks/text.h"
+
+namespace opspan {
+namespace {
+
+using namespace nvtx;
+
+constexpr uint32_t kFirstUserCategory = 100;
+constexpr uint32_t kMaxUserCategories = 4096;
+Interned g_categories;
+
+uint32_t category(const opspan_range& range) {
+  if (!range.category) return range.kind;
+  static std::atomic<uint32_t> next{kFirstUserCategory};
+  auto build = [&](std::string& out) { out += range.category; };
+  auto name = [](const char* text) {
+    uint32_t number = next.fetch_add(1, std::memory_order_relaxed);
+    nvtxDomainNameCategoryA(domain(), number, text);
+    return reinterpret_cast<void*>(uintptr_t{number});
+  };
+  auto* entry = g_categories.get(Key(range.category), kMaxUserCategories, build, name);
+  return entry ? static_cast<uint32_t>(reinterpret_cast<uintptr_t>(entry->handle)) : range.kind;
+}
+
+nvtxEventAttributes_t event_of(Thread& here, const opspan_range& range) {
+  Label label;
+  label.category = category(range);
+  label.color = range.color ? range.color : color_of(range.kind);
+  constexpr int32_t kTypes[] = {NVTX_PAYLOAD_UNKNOWN, NVTX_PAYLOAD_TYPE_INT64, NVTX_PAYLOAD_TYPE_UNSIGNED_INT64,
+                                NVTX_PAYLOAD_TYPE_DOUBLE};
+  if (range.payload_type > 0 && range.payload_type <= 3) {
+    label.payload_type = kTypes[range.payload_type];
+    label.payload = range.payload.u;
+  }
+  here.text.clear();
+  text::append_own(here.text, range);
+  // Modules come back again and again; other names may be numbered.
+  if (range.kind == OPSPAN_KIND_MODULE || range.kind == OPSPAN_KIND_STEP) {
+    auto build = [&](std::string& out) { out = here.text; };
+    if (auto* entry = g_names.get(Key(here.text), kMaxNames, build, give)) label.registered = handle(entry);
+  }
+  label.text = here.text.c_str();
+  return attributes(label);
+}
+
+bool plain() { return g_session.form.load(std::memory_order_relaxed) == OPSPAN_FORM_TORCH; }
+
+bool on() { return attach(); }
+
+void begin(Thread& here, Frame& frame, const opspan_range& range) {
+  if (plain()) {
+    frame.where = kDefaultDomain;
+    nvtxRangePushA(range.name);
+  } else {
+    frame.where = kOwnDomain;
+    nvtxEventAttributes_t event = event_of(here, range);
+    nvtxDomainRangePushEx(domain(), &event);
+  }
+}
+
+void mark(Thread& here, const opspan_range& range) {
+  if (plain()) {
+    nvtxMarkA(range.name);
+  } else {
+    nvtxEventAttributes_t event = event_of(here, range);
+    nvtxDomainMarkEx(domain(), &event);
+  }
+}
+
+// Always in our own domain: an id of NVTX's says nothing about its domain, and torch has no such ranges to look like.
+uint64_t begin_async(Thread& here, uint64_t, const opspan_range& range) {
+  nvtxEventAttributes_t event = event_of(here, range);
+  return nvtxDomainRangeStartEx(domain(), &event);
+}
+
+void end_async(uint64_t, uint64_t begun) { nvtxDomainRangeEnd(domain(), begun); }
+
+}  // namespace
+
+const OwnSink kNvtxOwn = {on, begin, close, late, mark, begin_async, end_async};
+
+}  // namespace opspan

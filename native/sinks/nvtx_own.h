@@ -1,0 +1,34 @@
+// What the two halves of the NVTX sink share: ops (nvtx.cpp) and a user's own ranges (nvtx_own.cpp).
+#pragma once
+
+#include <string_view>
+
+#include "sinks/interned.h"
+#include "sinks/nvtx_calls.h"
+#include "sinks/session.h"
+#include "sinks/threads.h"
+
+namespace opspan::nvtx {
+
+extern Session g_session;
+
+// Registered names without sizes. They are few, unless a program makes them up as it goes: then the table must not
+// grow for ever. Handles are good for the process, so the table outlives sessions.
+inline constexpr uint32_t kMaxNames = 65536;
+extern Interned g_names;
+
+inline void* give(const char* text) { return nvtxDomainRegisterStringA(domain(), text); }
+inline nvtxStringHandle_t handle(const Interned::Entry* entry) {
+  return static_cast<nvtxStringHandle_t>(entry->handle);
+}
+
+// Frame::where
+enum : uint8_t { kNothing = 0, kDefaultDomain = 1, kOwnDomain = 2 };
+
+uint32_t color_of(uint32_t kind);
+
+// For end_range.
+void close(Frame& frame);
+void late(Frame& frame);
+
+}  // namespace opspan::nvtx

@@ -1,0 +1,107 @@
+// A user's own ranges: opspan_push and the like, handed to every sink that somebody listens at.
+#include "sinks/own.h"
+
+#include <mutex>
+#include <unordered_map>
+
+namespace opspan {
+namespace {
+
+const OwnSink* const kSinks[OPSPAN_SINK_COUNT] = {&kNvtxOwn, &kIttOwn, &kCaptureOwn};
+
+struct Async {
+  uint32_t to;
+  uint64_t begun[OPSPAN_SINK_COUNT];
+};
+// On the heap for good, see threads.cpp; under the slow lock.
+auto& asyncs() {
+  static auto* made = new std::unordered_map<uint64_t, Async>;
+  return *made;
+}
+
+// Calls `action(sink number, sink)` for each sink of `to`.
+template <class Action>
+void each(uint32_t to, Action&& action) {
+  for (int i = 0; i < OPSPAN_SINK_COUNT; ++i) {
+    if (to & 1u << i) action(i, *kSinks[i]);
+  }
+}
+
+}  // namespace
+
+uint64_t next_own_id() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+}  // namespace opspan
+
+using namespace opspan;
+
+int opspan_push(const opspan_range* range, uint32_t to) {
+  uint32_t on = 0;
+  each(to, [&](int number, const OwnSink& sink) { on |= sink.on() ? 1u << number : 0; });
+  if (!on) return -1;
+  int depth = -1;
+  Thread& here = Thread::here();
+  uint64_t id = next_own_id();
+  each(to, [&](int number, const OwnSink& sink) {
+    Frames& frames = here.frames[number];
+    frames.settle(sink.close);
+    Frame* frame = frames.next(nullptr, id);
+    if (!frame) return;
+    // Where nobody listens now a frame is opened all the same: whoever pops it may listen by then.
+    if (on & 1u << number) {
+      sink.begin(here, *frame, *range);
+      if (depth < 0) depth = here.own_depth[number];
+    }
+    frames.open();
+    ++here.own_depth[number];
+  });
+  return depth;
+}
+
+int opspan_pop(uint32_t to) {
+  int depth = -1;
+  Thread& here = Thread::here();
+  each(to, [&](int number, const OwnSink& sink) {
+    Frame* frame = here.frames[number].innermost_own();
+    if (!frame) return;
+    --here.own_depth[number];
+    if (depth < 0 && frame->where) depth = here.own_depth[number];
+    end_range(here, number, nullptr, frame->id.load(std::memory_order_relaxed), 0, sink.close, sink.late);
+  });
+  return depth;
+}
+
+void opspan_mark(const opspan_range* range, uint32_t to) {
+  each(to, [&](int, const OwnSink& sink) {
+    if (sink.on()) sink.mark(Thread::here(), *range);
+  });
+}
+
+uint64_t opspan_range_start(const opspan_range* range, uint32_t to) {
+  Async async = {};
+  uint64_t id = next_own_id();
+  each(to, [&](int number, const OwnSink& sink) {
+    if (!sink.on()) return;
+    async.begun[number] = sink.begin_async(Thread::here(), id, *range);
+    async.to |= 1u << number;
+  });
+  if (!async.to) return 0;
+  std::lock_guard guard(slow_lock());
+  asyncs().emplace(id, async);
+  return id;
+}
+
+void opspan_range_end(uint64_t id) {
+  Async async;
+  {
+    std::lock_guard guard(slow_lock());
+    auto found = asyncs().find(id);
+    if (found == asyncs().end()) return;
+    async = found->second;
+    asyncs().erase(found);
+  }
+  each(async.to, [&](int number, const OwnSink& sink) { sink.end_async(id, async.begun[number]); });
+}

@@ -1,0 +1,145 @@
+// The plain C door between torch's side (native/observer) and the tools' side (native/sinks).
+//
+// The observer is compiled on the user's machine against the torch that is installed; the sinks are built once,
+// with the wheel, and know nothing of torch. This header is all that both see, so it is C and has no includes
+// but the standard ones. Python opens the functions with ctypes (src/opspan/emit/sinks.py).
+#ifndef OPSPAN_SINKS_H
+#define OPSPAN_SINKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OPSPAN_SINKS_ABI 1
+#define OPSPAN_EXPORT __attribute__((visibility("default")))
+
+enum { OPSPAN_NVTX = 0, OPSPAN_ITT = 1, OPSPAN_CAPTURE = 2, OPSPAN_SINK_COUNT = 3 };
+
+// The forms a label can take. Not every sink has every form.
+enum {
+  OPSPAN_FORM_AUTO = 0,     // ask the tool
+  OPSPAN_FORM_SCHEMA = 1,   // NVTX: own domain, registered name, extended payload
+  OPSPAN_FORM_PAYLOAD = 2,  // NVTX: own domain, registered name, 64-bit payload = seq
+  OPSPAN_FORM_TEXT = 3,     // everything in the name, opspan's own text
+  OPSPAN_FORM_TORCH = 4,    // exactly what torch's own emitter would write
+  OPSPAN_FORM_TASK = 5,     // ITT: interned name, ids, metadata, relations
+};
+
+// The same numbers as capture::Kind and labels.py.
+enum {
+  OPSPAN_KIND_UNKNOWN = 0,
+  OPSPAN_KIND_OP = 1,
+  OPSPAN_KIND_BACKWARD = 2,
+  OPSPAN_KIND_ENGINE = 3,
+  OPSPAN_KIND_USER = 4,
+  OPSPAN_KIND_MODULE = 5,
+  OPSPAN_KIND_STEP = 6,
+  OPSPAN_KIND_SCRIPT = 7,
+  OPSPAN_KIND_DTYPE = 8,
+  OPSPAN_KIND_CLASS = 9,
+  OPSPAN_KIND_FEATURE = 10,
+  OPSPAN_KIND_LITE = 11,
+  OPSPAN_KIND_STATIC_OP = 12,
+  OPSPAN_KIND_STATIC_MODEL = 13,
+};
+
+// The inputs of an op, as a run of int64 words, one group an argument:
+//   tensor            rank, then rank dimensions
+//   undefined tensor, number, string, None ...   OPSPAN_SIZES_NONE
+//   list of tensors   OPSPAN_SIZES_LIST, count, then a group for each
+enum { OPSPAN_SIZES_NONE = -1, OPSPAN_SIZES_LIST = -2 };
+
+// One range as torch's RecordFunction tells it. Pointers live only as long as the call.
+typedef struct opspan_op {
+  const char* name;  // ended by NUL
+  size_t name_length;
+  uint32_t kind;
+  uint32_t sizes_count;  // words in sizes; 0 when shapes are off
+  const int64_t* sizes;
+  int64_t sequence;         // -1: none
+  uint64_t op_id;           // 0: none
+  uint64_t thread;          // torch's logical id of this thread, 0: not known
+  uint64_t forward_thread;  // torch's logical id of the forward's thread, 0: not a backward op
+  // Only for OPSPAN_FORM_TORCH with shapes: one address for each of torch's input_op_ids, 0 where torch has none.
+  // That is: a tensor's; for a list one of each tensor in it; 0 for an undefined tensor, for a list without tensors
+  // and for anything else. (Not one for each of the sizes: torch leaves undefined tensors in lists out there.)
+  const uintptr_t* tensors;
+  size_t tensor_count;
+} opspan_op;
+
+// What the observer calls, per range. `key` is the address of torch's RecordFunction: unique while it lives.
+typedef struct opspan_sink {
+  void (*begin)(const void* key, const opspan_op* op);
+  // thread: torch's id of the thread that begin was called on; end may come on another one (async ops).
+  // outputs: addresses of the output tensors (0: not a tensor), only for OPSPAN_FORM_TORCH with shapes.
+  void (*end)(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t* outputs, size_t output_count);
+} opspan_sink;
+
+OPSPAN_EXPORT int opspan_sinks_abi(void);
+OPSPAN_EXPORT const opspan_sink* opspan_sink_of(int sink);
+
+typedef struct opspan_stats {
+  uint64_t ranges;            // begun while this session was on
+  uint64_t late_ends;         // ended on another thread than they began: popped when that thread came by again
+  uint64_t sizes_dropped;     // sizes left out because the table of distinct strings was full
+  uint64_t relations_missed;  // backward ops whose forward was not found any more
+  uint64_t lost;              // capture: units that could not be written
+} opspan_stats;
+
+// --- sessions. Every start returns a form (> 0) or -errno with a sentence in error. At most one session a sink.
+// A tool is listening?  1 yes, 0 no. Asking makes the tool attach.
+OPSPAN_EXPORT int opspan_nvtx_listening(void);
+// ITT lives in somebody else's library (libtorch_cpu, or the ittapi package): name the file, already loaded or not.
+OPSPAN_EXPORT int opspan_itt_open(const char* library, char* error, size_t error_size);
+OPSPAN_EXPORT int opspan_itt_listening(void);
+
+OPSPAN_EXPORT int opspan_nvtx_start(int form, int shapes, uint32_t max_strings, char* error, size_t error_size);
+OPSPAN_EXPORT void opspan_nvtx_stop(opspan_stats* stats);
+OPSPAN_EXPORT int opspan_itt_start(int form, int shapes, uint32_t max_strings, char* error, size_t error_size);
+OPSPAN_EXPORT void opspan_itt_stop(opspan_stats* stats);
+// folder: where this process' capture file goes (it must exist; the file's name is the sink's choice, a fork's
+// file lands beside it). path receives the file's name.
+OPSPAN_EXPORT int opspan_capture_start(const char* folder, int shapes, char* path, size_t path_size, char* error,
+                                       size_t error_size);
+OPSPAN_EXPORT void opspan_capture_stop(opspan_stats* stats);
+
+// --- a user's own ranges: to every sink that is on, and to NVTX and ITT whenever a tool is listening there.
+typedef struct opspan_range {
+  const char* name;  // UTF-8, any length, ended by NUL
+  size_t name_length;
+  uint32_t kind;         // OPSPAN_KIND_USER, _MODULE, _STEP
+  uint32_t color;        // ARGB; 0: none
+  const char* category;  // or null
+  const char* detail;    // class of a module, args of a record_function, or null
+  int32_t payload_type;  // 0 none, 1 int64, 2 uint64, 3 double
+  union {
+    int64_t i;
+    uint64_t u;
+    double d;
+  } payload;
+} opspan_range;
+
+enum { OPSPAN_TO_NVTX = 1, OPSPAN_TO_ITT = 2, OPSPAN_TO_CAPTURE = 4, OPSPAN_TO_ALL = 7 };
+
+// Zero-based depth of the new range on this thread; -1 when nobody listens. Counted are the ranges that opspan_push
+// opened on this thread, for each sink apart; the answer is that of the first sink of `to` that takes the range.
+OPSPAN_EXPORT int opspan_push(const opspan_range* range, uint32_t to);
+// Ends this thread's innermost range at each sink of `to`, as it was pushed: only what opspan_push answered a depth for
+// may be popped, and with the same `to`. Zero-based depth of the range that ended, at the first of them that had taken
+// it; -1 when none was open. A range ends wherever it was pushed to, though the session has stopped since.
+OPSPAN_EXPORT int opspan_pop(uint32_t to);
+OPSPAN_EXPORT void opspan_mark(const opspan_range* range, uint32_t to);
+// A range that may end on any thread; the result is never 0 unless nobody listens.
+OPSPAN_EXPORT uint64_t opspan_range_start(const opspan_range* range, uint32_t to);
+OPSPAN_EXPORT void opspan_range_end(uint64_t id);
+
+// Tell the tool to collect or not (ITT resume/pause; NVTX has no such call).
+OPSPAN_EXPORT void opspan_itt_collect(int on);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

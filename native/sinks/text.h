@@ -1,0 +1,48 @@
+// The text forms of a label, and of the sizes in it. docs/labels.md has the grammar; labels.py is the Python twin.
+//
+//   aten::cat, seq = 3, op_id = 7, sizes = [[[2, 4], [2, 4]], []]
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "sinks/sinks.h"
+#include "sinks/threads.h"
+
+namespace opspan::text {
+
+void append_number(std::string& out, int64_t value);
+void append_number(std::string& out, uint64_t value);
+
+// `[[2, 4], [[2], [3]], []]`: a list for each argument, a list of lists for a list of tensors.
+void append_sizes(std::string& out, const int64_t* words, size_t count);
+
+// `, sizes = ...`, as torch writes it: lists of tensors come apart, undefined tensors in them are left out. Nothing
+// when there is no argument.
+void append_torch_sizes(std::string& out, const int64_t* words, size_t count);
+
+// Which forward thread a label names. Only that of a backward op, and not the main thread: names stay few.
+struct ForwardThread {
+  bool named = false;
+  uint32_t tid = 0;  // 0: not known
+};
+
+// As the text forms and PAYLOAD name it.
+ForwardThread forward_of(const Thread& here, const opspan_op& op);
+
+// All that opspan knows of an op, in its own grammar.
+void append_label(std::string& out, const opspan_op& op, ForwardThread forward);
+
+// `, fwd_tid = T`
+void append_forward(std::string& out, ForwardThread forward);
+
+// A user's own range: `name[, class = C][, args = A]`.
+void append_own(std::string& out, const opspan_range& range);
+
+inline std::string_view name_of(const opspan_op& op) { return {op.name, op.name_length}; }
+inline std::string_view name_of(const opspan_range& range) { return {range.name, range.name_length}; }
+// The key under which opspan_range::detail goes.
+inline const char* detail_key(const opspan_range& range) { return range.kind == OPSPAN_KIND_MODULE ? "class" : "args"; }
+
+}  // namespace opspan::text

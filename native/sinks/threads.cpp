@@ -1,0 +1,219 @@
+#include "sinks/threads.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <deque>
+#include <new>
+#include <vector>
+
+namespace opspan {
+namespace {
+
+// Torch counts threads up from 1 as they first run an op.
+struct Known {
+  std::atomic<Thread*> thread{nullptr};
+  std::atomic<uint32_t> tid{0};
+};
+constexpr uint64_t kKnownBlock = 1024;
+constexpr uint64_t kKnownBlocks = 4096;
+std::atomic<Known*> g_known[kKnownBlocks];
+
+// A thread that ended stays readable (its forwards, its open frames) until so many more have ended.
+constexpr size_t kRetired = 64;
+
+struct Registry {
+  std::mutex sessions;
+  std::mutex lock;
+  std::vector<Thread*> all;
+  std::deque<Thread*> retired;
+  pthread_key_t at_exit;
+};
+
+// On the heap for good: threads outlive the statics of a process that is exiting.
+Registry& registry();
+
+std::atomic<uint32_t> g_process_id{0};
+
+Known* known(uint64_t number, bool add) {
+  if (number >= kKnownBlock * kKnownBlocks) return nullptr;
+  std::atomic<Known*>& block = g_known[number / kKnownBlock];
+  Known* entries = block.load(std::memory_order_acquire);
+  if (!entries && add) {
+    std::lock_guard guard(slow_lock());
+    entries = block.load(std::memory_order_acquire);
+    if (!entries) block.store(entries = new Known[kKnownBlock], std::memory_order_release);
+  }
+  return entries ? entries + number % kKnownBlock : nullptr;
+}
+
+uint32_t os_tid() { return static_cast<uint32_t>(syscall(SYS_gettid)); }
+
+}  // namespace
+
+constinit thread_local Thread* Thread::t_here = nullptr;
+
+void forget_thread(void* pointer) {
+  Thread::t_here = nullptr;
+  std::lock_guard guard(slow_lock());
+  registry().retired.push_back(static_cast<Thread*>(pointer));
+}
+
+// In the child: only this thread is left.
+void after_fork() {
+  g_process_id.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
+  if (Thread* thread = Thread::t_here) {
+    thread->tid = os_tid();
+    thread->number.store(0, std::memory_order_relaxed);  // to be learnt again, with the new tid
+  }
+  slow_lock().unlock();
+  session_lock().unlock();
+}
+
+namespace {
+
+void before_fork() {
+  session_lock().lock();
+  slow_lock().lock();
+}
+
+void after_fork_in_parent() {
+  slow_lock().unlock();
+  session_lock().unlock();
+}
+
+Registry& registry() {
+  static Registry* made = [] {
+    auto* registry = new Registry;
+    pthread_key_create(&registry->at_exit, forget_thread);
+    g_process_id.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
+    return registry;
+  }();
+  [[maybe_unused]] static const int watched = pthread_atfork(before_fork, after_fork_in_parent, after_fork);
+  return *made;
+}
+
+}  // namespace
+
+std::mutex& session_lock() { return registry().sessions; }
+std::mutex& slow_lock() { return registry().lock; }
+
+uint32_t process_id() {
+  uint32_t pid = g_process_id.load(std::memory_order_relaxed);
+  return pid ? pid : (registry(), g_process_id.load(std::memory_order_relaxed));
+}
+
+Thread& Thread::enter() {
+  Registry& all = registry();
+  Thread* thread = nullptr;
+  {
+    std::lock_guard guard(all.lock);
+    if (all.retired.size() >= kRetired) {
+      thread = all.retired.front();
+      all.retired.pop_front();
+    } else {
+      thread = new Thread;
+      all.all.push_back(thread);
+    }
+  }
+  thread->number.store(0, std::memory_order_release);
+  thread->forwards.clear();
+  for (Frames& frames : thread->frames) frames.clear();
+  for (int& depth : thread->own_depth) depth = 0;
+  thread->tid = os_tid();
+  t_here = thread;
+  // Not a C++ destructor: those of other thread-locals may still run ops after it, and then the thread enters anew.
+  pthread_setspecific(all.at_exit, thread);
+  return *thread;
+}
+
+void Thread::learn(uint64_t torch_number) {
+  if (Known* entry = known(torch_number, true)) {
+    entry->tid.store(tid, std::memory_order_relaxed);
+    entry->thread.store(this, std::memory_order_release);
+  }
+  number.store(torch_number, std::memory_order_release);
+}
+
+Thread* thread_of(uint64_t torch_number) {
+  Known* entry = known(torch_number, false);
+  Thread* thread = entry ? entry->thread.load(std::memory_order_acquire) : nullptr;
+  // It may have become another thread's since.
+  return thread && thread->number.load(std::memory_order_acquire) == torch_number ? thread : nullptr;
+}
+
+uint32_t tid_of(uint64_t torch_number) {
+  Known* entry = known(torch_number, false);
+  return entry ? entry->tid.load(std::memory_order_relaxed) : 0;
+}
+
+opspan_stats totals(int sink) {
+  opspan_stats sum = {};
+  std::lock_guard guard(slow_lock());
+  for (const Thread* thread : registry().all) {
+    const Counters& counters = thread->counters[sink];
+    sum.ranges += counters.ranges.value.load(std::memory_order_relaxed);
+    sum.late_ends += counters.late_ends.value.load(std::memory_order_relaxed);
+    sum.sizes_dropped += counters.sizes_dropped.value.load(std::memory_order_relaxed);
+    sum.relations_missed += counters.relations_missed.value.load(std::memory_order_relaxed);
+  }
+  return sum;
+}
+
+void subtract(opspan_stats* from, const opspan_stats& what) {
+  from->ranges -= what.ranges;
+  from->late_ends -= what.late_ends;
+  from->sizes_dropped -= what.sizes_dropped;
+  from->relations_missed -= what.relations_missed;
+}
+
+Frame* Frames::add_block(uint32_t depth) {
+  if (depth >= kBlocks * kBlock) return nullptr;
+  Frame* block = new (std::nothrow) Frame[kBlock];
+  if (block) blocks_[depth / kBlock].store(block, std::memory_order_release);
+  return block;
+}
+
+Forwards::Entry* Forwards::allocate() {
+  void* memory = mmap(nullptr, kEntries * sizeof(Entry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* entries = static_cast<Entry*>(memory);
+  entries_.store(entries, std::memory_order_release);
+  return entries;
+}
+
+void Forwards::put(int64_t sequence, uint64_t op_id) {
+  Entry* entries = entries_.load(std::memory_order_relaxed);
+  if (!entries && !(entries = allocate())) return;
+  Entry& entry = entries[static_cast<uint64_t>(sequence) % kEntries];
+  uint64_t tag = static_cast<uint64_t>(sequence) + 1;
+  if (entry.sequence.load(std::memory_order_relaxed) != tag) {
+    // A reader that sees the new op must not see the old number around it.
+    entry.sequence.store(0, std::memory_order_relaxed);
+    entry.op_id.store(op_id, std::memory_order_release);
+    entry.sequence.store(tag, std::memory_order_release);
+  } else {
+    entry.op_id.store(op_id, std::memory_order_release);
+  }
+}
+
+uint64_t Forwards::find(int64_t sequence) const {
+  const Entry* entries = entries_.load(std::memory_order_acquire);
+  if (!entries) return 0;
+  const Entry& entry = entries[static_cast<uint64_t>(sequence) % kEntries];
+  uint64_t tag = static_cast<uint64_t>(sequence) + 1;
+  if (entry.sequence.load(std::memory_order_acquire) != tag) return 0;
+  uint64_t op_id = entry.op_id.load(std::memory_order_acquire);
+  return entry.sequence.load(std::memory_order_relaxed) == tag ? op_id : 0;
+}
+
+// Another thread may be reading: the memory stays, its pages are exchanged for empty ones.
+void Forwards::clear() {
+  if (Entry* entries = entries_.load(std::memory_order_relaxed)) {
+    madvise(entries, kEntries * sizeof(Entry), MADV_DONTNEED);
+  }
+}
+
+}  // namespace opspan

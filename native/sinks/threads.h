@@ -1,0 +1,113 @@
+// What opspan keeps for each thread of the process, and who is who: torch numbers threads by itself, tools by the
+// OS. Nothing here is ever freed while the process lives, only used again: another thread may be looking.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "sinks/frames.h"
+#include "sinks/sinks.h"
+
+namespace opspan {
+
+// The forward ops of one thread, by sequence number: the last one started under a number made its autograd node.
+// 65,536 numbers back; allocated when first used.
+class Forwards {
+ public:
+  void put(int64_t sequence, uint64_t op_id);
+  uint64_t find(int64_t sequence) const;  // 0: not there (any more)
+  void clear();
+
+ private:
+  static constexpr uint64_t kEntries = 65536;
+  struct Entry {
+    std::atomic<uint64_t> sequence;  // + 1, so that fresh memory is empty
+    std::atomic<uint64_t> op_id;
+  };
+  Entry* allocate();
+  std::atomic<Entry*> entries_{nullptr};
+};
+
+// Written by one thread, summed by others.
+struct Counter {
+  std::atomic<uint64_t> value{0};
+  void add() { value.store(value.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+};
+
+struct Counters {
+  Counter ranges, late_ends, sizes_dropped, relations_missed;
+};
+
+struct Thread {
+  std::atomic<uint64_t> number{0};  // torch's; 0: not told yet
+  uint32_t tid = 0;
+  Frames frames[OPSPAN_SINK_COUNT];
+  Counters counters[OPSPAN_SINK_COUNT];
+  int own_depth[OPSPAN_SINK_COUNT] = {};  // of the user's own ranges
+  Forwards forwards;
+  std::string text;  // for building labels
+
+  static Thread& here() {
+    Thread* thread = t_here;
+    return thread ? *thread : enter();
+  }
+  // Torch's number of this thread, told with every range.
+  void know(uint64_t torch_number) {
+    if (torch_number != number.load(std::memory_order_relaxed) && torch_number) [[unlikely]]
+      learn(torch_number);
+  }
+
+ private:
+  friend void forget_thread(void*);
+  friend void after_fork();
+  static constinit thread_local Thread* t_here;
+  static Thread& enter();
+  void learn(uint64_t torch_number);
+};
+
+// By torch's number. Null, 0: never seen under a session. The thread may have ended.
+Thread* thread_of(uint64_t torch_number);
+uint32_t tid_of(uint64_t torch_number);
+
+// The forward's thread of a backward op as an OS thread id; 0: not known.
+inline uint32_t forward_tid(const Thread& here, const opspan_op& op) {
+  if (!op.forward_thread) return 0;
+  return op.forward_thread == here.number.load(std::memory_order_relaxed) ? here.tid : tid_of(op.forward_thread);
+}
+
+uint32_t process_id();  // = the main thread's id
+
+// Everything that blocks does so under these, so that a fork can hold them and leave them usable. Sessions start and
+// stop under the first; the second is for tables, and is taken under the first if both are.
+std::mutex& session_lock();
+std::mutex& slow_lock();
+
+// Sums over all threads. stats.lost is not touched.
+opspan_stats totals(int sink);
+void subtract(opspan_stats* from, const opspan_stats& what);
+
+// Ends the range (key, id) that `number`, a thread in torch's counting, began. `close` undoes at the tool what begin
+// did there: on the thread that did it, once the frame is on top. `late` is called now if that is not now.
+template <class Close, class Late>
+void end_range(Thread& here, int sink, const void* key, uint64_t id, uint64_t number, Close&& close, Late&& late) {
+  Frames& frames = here.frames[sink];
+  frames.settle(close);
+  if (Frame* top = frames.top(); top && top->is(key, id)) [[likely]] {
+    close(*top);
+    frames.drop();
+    frames.settle(close);
+  } else if (Frame* deeper = frames.find(key, id)) {
+    late(*deeper);
+    deeper->ended.store(Ended::kHere, std::memory_order_relaxed);
+  } else if (Thread* owner = thread_of(number); owner && owner != &here) {
+    if (Frame* theirs = owner->frames[sink].find(key, id)) {
+      late(*theirs);
+      theirs->ended.store(Ended::kElsewhere, std::memory_order_release);
+      here.counters[sink].late_ends.add();
+    }
+  }
+}
+
+}  // namespace opspan
