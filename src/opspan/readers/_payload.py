@@ -1,0 +1,177 @@
+"""Extended NVTX payloads of one schema -> JSON: bytes, and the schema that says what they are.
+
+    entries: ("bytes", type 18 = uint64, offset 0), ("rank", type 15 = int32, offset 8)     payload: 00 10 00 ... 03 ...
+    -> "bytes": 4096, "rank": 3
+
+Whole columns at a time: payloads of one schema and length are a matrix of bytes, and an entry is a slice of it. Which
+bytes belong to which range is the reader's business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opspan.readers import _json
+
+Bytes = npt.NDArray[np.uint8]
+
+DEEPEST = 8  # schemas within schemas; a damaged file may nest them in a circle
+
+# NVTX_PAYLOAD_ENTRY_TYPE_*
+NUMBERS = {
+    **dict.fromkeys((11,), "i1"),
+    **dict.fromkeys((2, 12, 32), "u1"),
+    **dict.fromkeys((3, 13), "i2"),
+    **dict.fromkeys((4, 14), "u2"),
+    **dict.fromkeys((5, 15), "i4"),
+    **dict.fromkeys((6, 16, 68, 69, 71, 73), "u4"),
+    **dict.fromkeys((7, 9, 17), "i8"),
+    **dict.fromkeys((8, 10, 18, 22, 23, 67, 70, 72, 74), "u8"),
+    **dict.fromkeys((19, 43), "f4"),
+    **dict.fromkeys((20, 44), "f8"),
+    42: "f2",
+}
+CHARACTERS = (1, 25)
+TEXT_IDS = (75, 76, 80)  # the number of a text where the program had a pointer or a handle
+INLINE_TEXTS = (75, 76)  # with a length: the characters themselves
+
+# NVTX_PAYLOAD_ENTRY_FLAG_*
+ELSEWHERE = 2 | 4 | 8
+ARRAY_MASK, FIXED_ARRAY = 7 << 4, 1 << 4
+
+STATIC, ENUM = 1, 0x100  # types of schemas; the second is format.h's
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str
+    type: int  # NVTX's, or the number of another schema
+    offset: int  # of an enumeration: the value
+    flags: int
+    detail: int  # length of an array or of inline text
+
+
+@dataclass(frozen=True)
+class Schema:
+    name: str
+    type: int
+    bytes: int
+    entries: tuple[Entry, ...]
+
+
+class Decoder:
+    """Takes payloads apart by the schemas of one domain; `texts` knows the texts that numbers in them stand for."""
+
+    def __init__(self, schemas: Mapping[int, Schema], texts: Callable[[npt.NDArray[np.int64]], pl.Series]) -> None:
+        self._schemas = schemas
+        self._texts = texts
+
+    def members(self, number: int, raw: Bytes) -> tuple[pl.Series, bool]:
+        """For every payload, its fields as members of a JSON object, and whether all of them could be read."""
+        schema = self._schemas.get(number)
+        if schema is None:
+            schema = _without_schema(number, raw.shape[1])
+        return self._members(schema, raw, 0)
+
+    def _members(self, schema: Schema, raw: Bytes, depth: int) -> tuple[pl.Series, bool]:
+        written: list[pl.Series] = []
+        whole = schema.type == STATIC and depth < DEEPEST
+        for place, entry in enumerate(schema.entries if whole else ()):
+            value = self._value(entry, raw[:, entry.offset :], depth)
+            if value is None:
+                whole = False
+            else:
+                written.append(json.dumps(entry.name or f"field{place}", ensure_ascii=False) + ": " + value)
+        if not whole:
+            written.append('"bytes": ' + _json.hexes(raw, raw.shape[1]))
+        return _joined(written, len(raw)), whole
+
+    def _value(self, entry: Entry, raw: Bytes, depth: int) -> pl.Series | None:
+        """One entry of every payload as JSON; `raw` begins with it. None: opspan does not read that."""
+        array = entry.flags & ARRAY_MASK
+        count = entry.detail if array else 1
+        if entry.flags & ELSEWHERE or array not in (0, FIXED_ARRAY) or not 0 < count <= raw.shape[1]:
+            return None
+        if entry.type in INLINE_TEXTS and entry.detail:
+            return _characters(raw, entry.detail)
+        if entry.type in CHARACTERS:
+            return _characters(raw, count)
+        if entry.type in TEXT_IDS:
+            ids = numbers(raw, "i8", count)
+            return None if ids is None else _items([_json.texts(self._texts(column)) for column in ids.T], array)
+        if entry.type in NUMBERS:
+            values = numbers(raw, NUMBERS[entry.type], count)
+            return None if values is None else _items([_written(column) for column in values.T], array)
+        nested = self._schemas.get(entry.type)
+        if nested is None or nested.bytes * count > raw.shape[1]:
+            return None
+        size = nested.bytes
+        parts = [self._nested(nested, raw[:, place * size : (place + 1) * size], depth) for place in range(count)]
+        known = [part for part in parts if part is not None]
+        return _items(known, array) if len(known) == count else None
+
+    def _nested(self, schema: Schema, raw: Bytes, depth: int) -> pl.Series | None:
+        if schema.type != ENUM:
+            members, whole = self._members(schema, raw, depth + 1)
+            return "{" + members + "}" if whole else None
+        values = numbers(raw, f"u{schema.bytes}", 1) if schema.bytes in (1, 2, 4, 8) else None
+        if values is None:
+            return None
+        # Names only for whole values: a number made of flags says more than the name of one of them.
+        names = {str(entry.offset): json.dumps(entry.name) for entry in schema.entries if not entry.flags & 1}
+        written = _written(values[:, 0])
+        return written.replace(list(names), list(names.values())) if names else written
+
+
+def numbers(raw: Bytes, dtype: str, count: int) -> npt.NDArray[Any] | None:
+    """The first `count` numbers of every row, a column each; None where the rows are too short."""
+    size = np.dtype(dtype).itemsize * count
+    if size > raw.shape[1]:
+        return None
+    found: npt.NDArray[Any] = np.ascontiguousarray(raw[:, :size]).view(dtype)
+    return found
+
+
+def _without_schema(number: int, size: int) -> Schema:
+    """A payload that is just some numbers, or a text, of one of NVTX's own types."""
+    if number in NUMBERS:
+        width = np.dtype(NUMBERS[number]).itemsize
+        flags = FIXED_ARRAY if size > width else 0
+        return Schema("", STATIC, size, (Entry("payload", number, 0, flags, size // width),))
+    if number in INLINE_TEXTS:
+        return Schema("", STATIC, size, (Entry("payload", number, 0, 0, size),))
+    return Schema("", 0, size, ())
+
+
+def _written(values: npt.NDArray[Any]) -> pl.Series:
+    if values.dtype.kind == "f":
+        return _json.floats(pl.Series(values.astype(np.float64)))
+    return pl.Series(np.ascontiguousarray(values)).cast(pl.String)
+
+
+def _characters(raw: Bytes, count: int) -> pl.Series | None:
+    """Text of a fixed length, up to its NUL."""
+    if count > raw.shape[1]:
+        return None
+    fields = np.ascontiguousarray(raw[:, :count]).view(f"S{count}")[:, 0]
+    distinct, places = np.unique(fields, return_inverse=True)
+    texts = [json.dumps(text.split(b"\0", 1)[0].decode("utf-8", "replace"), ensure_ascii=False) for text in distinct]
+    return pl.Series(texts, dtype=pl.String).gather(places)
+
+
+def _items(columns: list[pl.Series], array: int) -> pl.Series:
+    known = [column.fill_null("null") for column in columns]
+    return "[" + _joined(known, len(known[0])) + "]" if array else known[0]
+
+
+def _joined(columns: list[pl.Series], count: int) -> pl.Series:
+    if not columns:
+        return pl.Series([""], dtype=pl.String).new_from_index(0, count)
+    return pl.select(pl.concat_str([pl.lit(column) for column in columns], separator=", ")).to_series()

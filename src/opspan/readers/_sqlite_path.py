@@ -1,0 +1,92 @@
+"""How to open an SQLite file so that neither it nor its folder is changed, and what is wrong with one that cannot be.
+
+bytes 0-15  'SQLite format 3\\0'      16-17 page size, 1: 65536      18, 19  1: journal, 2: write-ahead log
+24-27 changes      28-31 pages      92-95 changes when the number of pages was written
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import quote
+
+from opspan.errors import NotATrace, NotReadable, Truncated
+
+MAGIC = b"SQLite format 3\0"
+HEADER_BYTES = 100
+WAL = 2
+
+
+def is_sqlite(head: bytes) -> bool:
+    return head.startswith(MAGIC)
+
+
+def stamp(path: Path) -> tuple[int, int, bytes]:
+    """What changes whenever the file does: its size, time and SQLite's own count of changes."""
+    try:
+        with path.open("rb") as file:
+            facts = os.fstat(file.fileno())
+            return facts.st_size, facts.st_mtime_ns, file.read(HEADER_BYTES)
+    except OSError as error:
+        raise NotReadable(f"cannot read {path}: {error.strerror}; expected an SQLite file") from error
+
+
+def read_only_uri(path: Path, stack: ExitStack) -> str:
+    """How to open the file so that neither it nor its folder is changed."""
+    size, _, head = stamp(path)
+    if not is_sqlite(head):
+        found = "is empty" if not size else "does not begin as one"
+        raise NotATrace(f"{path} is no SQLite file: it {found}; expected the bytes 'SQLite format 3'")
+    journals = [other for suffix in ("-wal", "-journal") if (other := _beside(path, suffix)) is not None]
+    if not journals:
+        _check_size(path, size, head)
+        # A reader of a file in WAL mode would make -wal and -shm files. With no log there is nothing to miss.
+        return _as_uri(path, "immutable=1" if len(head) > 19 and head[19] == WAL else "mode=ro")
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="opspan-")))
+    return _as_uri(_copy(path, journals, folder), "mode=rw")
+
+
+def _beside(path: Path, suffix: str) -> Path | None:
+    other = path.with_name(path.name + suffix)
+    try:
+        return other if other.stat().st_size else None
+    except OSError:
+        return None
+
+
+def _copy(path: Path, journals: Sequence[Path], folder: Path) -> Path:
+    files = [path, *journals]
+    try:
+        before = [stamp(file) for file in files]
+        for file in files:
+            shutil.copyfile(file, folder / file.name)
+    except OSError as error:
+        raise NotReadable(
+            f"{path} has a journal beside it and must be copied to {folder} to be read: {error.strerror or error}"
+        ) from error
+    if [stamp(file) for file in files] != before:
+        raise NotReadable(f"{path} is being written by another program; wait until that has ended")
+    return folder / path.name
+
+
+def _check_size(path: Path, size: int, head: bytes) -> None:
+    if len(head) < HEADER_BYTES:
+        raise Truncated(f"{path} ends within the header of an SQLite file, after {size} bytes; copy or export it again")
+    page_bytes = struct.unpack_from(">H", head, 16)[0]
+    page_bytes = 65536 if page_bytes == 1 else page_bytes
+    changes, pages = struct.unpack_from(">2I", head, 24)
+    # SQLite itself believes the number of pages only when the same program wrote both numbers of changes.
+    if changes == struct.unpack_from(">I", head, 92)[0] and pages * page_bytes > size:
+        raise Truncated(
+            f"{path} was cut off: {size:,} bytes of {pages * page_bytes:,} are there, and what is there cannot be "
+            "trusted; copy or export it again"
+        )
+
+
+def _as_uri(path: Path, option: str) -> str:
+    return f"file:{quote(str(path.absolute()))}?{option}"

@@ -1,0 +1,99 @@
+"""Reads opspan's own captures: one `*.opspan` file of one process, or the folder that `opspan run` and `record` fill.
+
+The bytes are described in docs/formats/capture.md. A file gives what it holds: one that is cut or damaged loses what is
+gone and gains an issue; one that is no capture is an error. Here the files of a run come together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from opspan.errors import NotATrace, ReadError
+from opspan.readers.capture.file import MAGIC, CaptureFile, read_file
+from opspan.readers.capture.ranges import read_ranges
+from opspan.readers.capture.tables import note_capture, read_counters, read_process, read_threads
+from opspan.trace import Issues, Metadata, Trace, side_by_side
+
+SUFFIX = ".opspan"
+PRODUCERS = {1: "record", 2: "collectors"}
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    """Is it a capture? `head`: the first bytes of a file, empty for a folder."""
+    if path.is_dir():
+        return next(path.glob(f"*{SUFFIX}"), None) is not None
+    return head.startswith(MAGIC)
+
+
+def read(path: Path) -> Trace:
+    """One capture: a file, or all files of a folder as the processes of one run."""
+    return _read_folder(path) if path.is_dir() else _read_one(path)
+
+
+def _read_folder(folder: Path) -> Trace:
+    traces: list[Trace] = []
+    refused: list[ReadError] = []
+    # In order of opening, as far as the names tell.
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            traces.append(_read_one(path))
+        except ReadError as error:
+            refused.append(error)
+    if not traces:
+        why = f"; {refused[0]}" if refused else ""
+        raise NotATrace(f"{folder} holds no readable capture (*{SUFFIX}){why}")
+    whole = side_by_side(traces)
+    issues = Issues(str(folder))
+    issues.add("unreadable_file", len(refused), str(refused[0]) if refused else "")
+    frames = {name: frame.with_columns(rank=pl.lit(0, dtype=pl.Int32)) for name, frame in whole.frames.items()}
+    frames["issues"] = pl.concat([frames["issues"], issues.frame()])
+    return Trace((_common(folder, whole.ranks),), **frames)
+
+
+def _common(folder: Path, parts: Sequence[Metadata]) -> Metadata:
+    """Metadata of the files as one: what they say alike."""
+    first = parts[0]
+    producers = sorted({part.options["producer"] for part in parts})
+    return Metadata(
+        source=first.source,
+        paths=(str(folder),),
+        tool=first.tool,
+        tool_version=first.tool_version,
+        host=first.host if all(part.host == first.host for part in parts) else None,
+        clock=first.clock,
+        origin_utc_ns=first.origin_utc_ns,
+        options={"producer": ", ".join(producers), "files": len(parts)},
+    )
+
+
+def _read_one(path: Path) -> Trace:
+    issues = Issues(str(path))
+    file = read_file(path, issues)
+    ranges, relations = read_ranges(file, issues)
+    counters = read_counters(file, issues)
+    note_capture(file, issues)
+    return Trace(
+        (_metadata(file),),
+        ranges=ranges,
+        relations=relations.with_columns(rank=0),
+        threads=read_threads(file),
+        processes=read_process(file),
+        counters=counters,
+        issues=issues.frame(),
+    )
+
+
+def _metadata(file: CaptureFile) -> Metadata:
+    header = file.header
+    return Metadata(
+        source="capture",
+        paths=(str(file.path),),
+        tool="opspan",
+        host=header.host or None,
+        clock="CLOCK_MONOTONIC",
+        origin_utc_ns=header.open_utc_ns - header.open_monotonic_ns if header.open_utc_ns else None,
+        options={"producer": PRODUCERS.get(header.producer, "unknown"), "forked": header.forked},
+    )

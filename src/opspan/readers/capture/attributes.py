@@ -1,0 +1,126 @@
+"""Attributes (ITT metadata, fields of a user's own range) of ranges: columns where opspan wrote them, else JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opspan.readers import _json
+from opspan.readers.capture.file import Bools, Ints, Texts, Units, distinct
+
+INT, UINT, DOUBLE, TEXT, BYTES = range(1, 6)
+VALUES = 5  # that a unit has room for
+
+# What opspan's own ranges carry: key -> the types it may have
+OWN = {
+    "seq": (INT, UINT),
+    "op_id": (INT, UINT),
+    "fwd_tid": (INT, UINT),
+    "kind": (INT, UINT),
+    "payload": (INT, UINT, DOUBLE),
+    "name": (TEXT,),
+    "sizes": (TEXT,),
+    "category": (TEXT,),
+    "class": (TEXT,),
+    "args": (TEXT,),
+}
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """Attribute units whose range is known, in the order in which they were written."""
+
+    units: Units
+    rows: Ints  # of the ranges they belong to
+    texts: Texts
+
+    def where(self, mask: Bools) -> Attributes:
+        return Attributes(self.units.where(mask), self.rows[mask], self.texts)
+
+    @cached_property
+    def types(self) -> npt.NDArray[np.uint32]:
+        return self.units.u32(4)
+
+    @cached_property
+    def own(self) -> npt.NDArray[np.int8]:
+        """Which of opspan's own each one is, by place in OWN; -1: none of them."""
+        used, places = distinct(self.texts.rows(self.units.u32(1)), len(self.texts.column))
+        keys = self.texts.column.gather(used)
+        known = list(OWN)
+        numbers = np.array([known.index(key) if key in OWN else -1 for key in keys], dtype=np.int8)[places]
+        for number, types in enumerate(OWN.values()):
+            numbers[(numbers == number) & ~np.isin(self.types, types)] = -1
+        return numbers
+
+
+def own_columns(attributes: Attributes, count: int) -> dict[str, pl.Series]:
+    """Columns a_<key> of as many rows as there are ranges; a_payload_type says what the word a_payload is."""
+    columns = {}
+    for number, (key, types) in enumerate(OWN.items()):
+        some = attributes.where(attributes.own == number)
+        values = some.texts.of(some.units.u32(6)) if types == (TEXT,) else pl.Series(some.units.i64(3))
+        columns[f"a_{key}"] = scattered(values, some.rows, count)
+        if key == "payload":
+            columns["a_payload_type"] = scattered(pl.Series(some.types), some.rows, count)
+    return columns
+
+
+def scattered(values: pl.Series, rows: Ints, count: int) -> pl.Series:
+    """A column of `count` rows, null where no row is given; of several values for a row the last one."""
+    if not len(values):
+        return pl.Series([None], dtype=values.dtype).new_from_index(0, count)
+    places = np.full(count, len(values), dtype=np.int64)
+    places[rows] = np.arange(len(values))
+    return pl.concat([values, pl.Series([None], dtype=values.dtype)]).gather(places)
+
+
+def json_members(attributes: Attributes) -> pl.DataFrame:
+    """row, members: `"key": value, "other": [1, 2]` for each range that has attributes."""
+    units, types, texts = attributes.units, attributes.types, attributes.texts
+    single = np.isin(types, (TEXT, BYTES))
+    counts = np.where(single, 1, np.clip(units.u32(5), 1, VALUES)).astype(np.int64)
+    unit = np.repeat(np.arange(len(units)), counts)
+    slot = np.arange(len(unit)) - np.repeat(np.cumsum(counts) - counts, counts)
+    values = _values(units.words[unit, 3 + slot], types[unit], texts)
+    if (types == BYTES).any():
+        chosen = units.where(types == BYTES)
+        hexes = _json.hexes(np.ascontiguousarray(chosen.words.view(np.uint8)[:, 24:]), chosen.u32(5))
+        values = scattered(hexes, np.flatnonzero(types[unit] == BYTES), len(values)).fill_null(values)
+    keys = texts.of(units.u32(1)).fill_null("").gather(unit)
+    frame = pl.DataFrame({"row": attributes.rows[unit], "key": keys, "value": values.fill_null("null")})
+    # Nearly always one value an attribute: then there is nothing to gather.
+    if frame.select(pl.struct("row", "key").is_duplicated().any()).item():
+        # What has no room in a unit goes on in the next one, under the same key.
+        lists = frame.group_by("row", "key", maintain_order=True).agg(
+            pl.col("value").str.join(", "), pl.len().alias("count")
+        )
+        several = pl.col("count") > 1
+        frame = lists.with_columns(pl.when(several).then("[" + pl.col("value") + "]").otherwise("value").alias("value"))
+    return one_a_row(frame.select("row", _json.members(frame["key"], frame["value"]).alias("members")))
+
+
+def one_a_row(members: pl.DataFrame) -> pl.DataFrame:
+    """Members of the same range joined, in their order."""
+    if members["row"].n_unique() == members.height:
+        return members
+    return members.sort("row", maintain_order=True).group_by("row").agg(pl.col("members").str.join(", "))
+
+
+def _values(words: Ints, types: npt.NDArray[np.uint32], texts: Texts) -> pl.Series:
+    """Words as JSON, by their types; null for bytes."""
+    numbers = pl.Series(words)
+    named = texts.of(np.where(types == TEXT, words & 0xFFFFFFFF, 0))
+    by_type = {
+        INT: numbers.cast(pl.String),
+        UINT: numbers.reinterpret(signed=False).cast(pl.String),
+        DOUBLE: _json.floats(pl.Series(words.view(np.float64))),
+        TEXT: _json.texts(named),
+    }
+    values = pl.Series([None], dtype=pl.String).new_from_index(0, len(words))
+    for value_type, written in by_type.items():
+        values = written.zip_with(pl.Series(types == value_type), values)
+    return values

@@ -1,0 +1,135 @@
+"""Extended payloads in a capture file: which bytes, of which schema, belong to which range.
+
+A payload is a run of kBlob units, all full but the last. A schema is a kSchema unit whose own blob is its entries.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opspan.readers._payload import Decoder, Entry, Schema, numbers
+from opspan.readers.capture.attributes import one_a_row, scattered
+from opspan.readers.capture.file import BLOB, SCHEMA, CaptureFile, Units, find
+from opspan.trace import Issues
+
+BLOB_BYTES = 48
+ENTRY = np.dtype([("flags", "u8"), ("type", "u8"), ("offset", "u8"), ("detail", "u8"), ("name", "u4"), ("pad", "u4")])
+
+# What opspan's own labels carry in the form SCHEMA. The kind comes with the category as well.
+OWN_DOMAIN, OWN_SCHEMA = "opspan", "opspan.op"
+OWN_FIELDS = {"seq": "i8", "op_id": "i8", "fwd_tid": "u4", "kind": "u4", "sizes": "i8"}
+
+
+@dataclass(frozen=True)
+class Extended:
+    own: dict[str, pl.Series]  # x_<field> of opspan's own schema, a row a range
+    members: pl.DataFrame  # row, members: the fields of all other payloads as JSON
+
+
+def read(file: CaptureFile, ranges: Units, issues: Issues) -> Extended:
+    blobs = file.units.of(BLOB)
+    payloads = _payloads(blobs)
+    schemas = _schemas(file, blobs, payloads)
+    rows = find(ranges.keys, payloads["owner"].to_numpy())
+    of_schema = find(file.units.of(SCHEMA).keys, payloads["owner"].to_numpy()) >= 0
+    issues.add("dangling_data", int(((rows < 0) & ~of_schema).sum()), "payloads")
+    payloads = payloads.with_columns(row=pl.Series(rows)).filter(pl.col("row") >= 0)
+    domains = file.texts.of(ranges.u32(10))
+    alone = payloads["row"].n_unique() == payloads.height
+    place = pl.lit(0, dtype=pl.Int64) if alone else pl.int_range(pl.len()).over("row")
+    payloads = payloads.with_columns(domain=domains.gather(payloads["row"]), place=place)
+
+    own: list[pl.DataFrame] = []
+    members = [pl.DataFrame(schema={"row": pl.Int64, "place": pl.Int64, "members": pl.String})]
+    undecoded = 0
+    for (domain, number, units, size), group in payloads.group_by(
+        "domain", "schema", "units", "size", maintain_order=True
+    ):
+        raw = _bytes(blobs, group["first"].to_numpy(), int(units))[:, : int(size)]
+        of_domain = schemas.get(domain, {})
+        schema = of_domain.get(int(number))
+        if domain == OWN_DOMAIN and schema is not None and schema.name == OWN_SCHEMA:
+            own.append(_own(schema, raw).with_columns(group["row"]))
+            continue
+        written, whole = Decoder(of_domain, file.texts.of).members(int(number), raw)
+        undecoded += 0 if whole else len(raw)
+        # The second payload of a range may have the same fields as the first.
+        name = schema.name if schema is not None and schema.name else "payload"
+        members.append(
+            group.select("row", "place", members=written).with_columns(
+                pl.when(pl.col("place") == 0)
+                .then("members")
+                .otherwise(pl.lit(json.dumps(name)) + ": {" + pl.col("members") + "}")
+            )
+        )
+    issues.add("undecoded_payload", undecoded)
+    found = pl.concat(members).sort("row", "place").select("row", "members")
+    return Extended(_own_columns(file, own, len(ranges)), one_a_row(found))
+
+
+def _payloads(blobs: Units) -> pl.DataFrame:
+    """owner, schema, first (row of its first blob), units, size: one row a payload, in the order of the file."""
+    owners, schemas, used = blobs.owners, blobs.u32(1), np.minimum(blobs.u16(1), BLOB_BYTES)
+    begins = np.ones(len(blobs), dtype=np.bool_)
+    goes_on = (used[:-1] == BLOB_BYTES) & (np.diff(blobs.keys) == 1)
+    begins[1:] = ~(goes_on & (owners[1:] == owners[:-1]) & (schemas[1:] == schemas[:-1]))
+    first = np.flatnonzero(begins)
+    sizes = np.add.reduceat(used.astype(np.int64), first) if len(first) else np.empty(0, dtype=np.int64)
+    units = np.diff(np.append(first, len(blobs)))
+    return pl.DataFrame(
+        {"owner": owners[first], "schema": schemas[first], "first": first, "units": units, "size": sizes},
+        schema_overrides={"owner": pl.Int64, "first": pl.Int64, "units": pl.Int64, "size": pl.Int64},
+    )
+
+
+def _bytes(blobs: Units, first: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.uint8]:
+    """The bytes of payloads of `count` units each, a row a payload."""
+    rows = first[:, None] + np.arange(count)
+    parts = blobs.words[rows, 2:] if count else np.empty((len(first), 0, 6), dtype=np.int64)
+    return np.ascontiguousarray(parts).view(np.uint8).reshape(len(first), count * BLOB_BYTES)
+
+
+def _schemas(file: CaptureFile, blobs: Units, payloads: pl.DataFrame) -> dict[str | None, dict[int, Schema]]:
+    """Domain -> number -> schema."""
+    units = file.units.of(SCHEMA)
+    contents = {row["owner"]: row for row in payloads.filter(pl.col("owner").is_in(units.keys)).iter_rows(named=True)}
+    names, domains = file.texts.of(units.u32(1)), file.texts.of(units.u32(4))
+    found: dict[str | None, dict[int, Schema]] = {}
+    for place, key in enumerate(units.keys.tolist()):
+        raw = b""
+        if (content := contents.get(key)) is not None:
+            raw = _bytes(blobs, np.array([content["first"]]), content["units"])[0, : content["size"]].tobytes()
+        count = min(int(units.u32(5)[place]), len(raw) // ENTRY.itemsize)
+        records = np.frombuffer(raw, dtype=ENTRY, count=count)
+        entry_names = file.texts.of(records["name"])
+        entries = tuple(
+            Entry(name or "", int(record["type"]), int(record["offset"]), int(record["flags"]), int(record["detail"]))
+            for name, record in zip(entry_names, records, strict=True)
+        )
+        schema = Schema(names[place] or "", int(units.u32(7)[place]), int(units.u32(6)[place]), entries)
+        found.setdefault(domains[place], {})[int(units.u32(2)[place])] = schema
+    return found
+
+
+def _own(schema: Schema, raw: npt.NDArray[np.uint8]) -> pl.DataFrame:
+    """The fields of opspan's own payloads. Entries are found by name: a later version may add some."""
+    offsets = {entry.name: entry.offset for entry in schema.entries}
+    columns = {}
+    for field, dtype in OWN_FIELDS.items():
+        values = numbers(raw[:, offsets[field] :], dtype, 1) if field in offsets else None
+        column = np.zeros(len(raw), dtype=np.int64) if values is None else values[:, 0].astype(np.int64)
+        columns[f"x_{field}"] = column
+    return pl.DataFrame(columns)
+
+
+def _own_columns(file: CaptureFile, own: list[pl.DataFrame], count: int) -> dict[str, pl.Series]:
+    schema = {"row": pl.Int64, **{f"x_{field}": pl.Int64 for field in OWN_FIELDS}}
+    frame = pl.concat([pl.DataFrame(schema=schema), *own], how="diagonal")
+    columns = {name: scattered(frame[name], frame["row"].to_numpy(), count) for name in schema if name != "row"}
+    sizes = file.texts.of(columns["x_sizes"].fill_null(0).to_numpy())
+    return {**columns, "x_sizes": sizes}

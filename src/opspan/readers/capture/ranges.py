@@ -1,0 +1,227 @@
+"""Ranges, marks, async ranges and frames of a capture file -> the tables ranges and relations.
+
+Whoever reported a range, the columns are the same: what `record` writes in the unit itself, an NVTX label has in its
+text, 64-bit payload, category or extended payload, and an ITT task in its metadata. Which form has which field where is
+in docs/labels.md. No nesting and no pairing of backward with forward here: that is analysis.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from opspan.labels import KIND_NAMES, Kind, kind_expr, parse_column
+from opspan.readers.capture import ends, payloads
+from opspan.readers.capture.attributes import Attributes, json_members, one_a_row, own_columns, scattered
+from opspan.readers.capture.file import (
+    ASYNC,
+    ATTRIBUTE,
+    FRAME,
+    HAS_COLOR,
+    HAS_FORWARD,
+    ITT,
+    MARK,
+    NAME,
+    NO_OWNER,
+    NVTX,
+    OWNER_BY_ID,
+    RANGES,
+    TORCH,
+    USER,
+    VALUE_DOUBLE,
+    VALUE_INT,
+    VALUE_MASK,
+    VALUE_UINT,
+    CaptureFile,
+    Units,
+    distinct,
+    find,
+)
+from opspan.readers.capture.ids import TaskIds, relations
+from opspan.trace import Issues
+from opspan.trace.schema import KIND
+
+SOURCES = pl.Series([None, "torch", "user", "nvtx", "itt"], dtype=pl.Categorical)
+KINDS = pl.Series(KIND_NAMES, dtype=KIND)
+
+OWN_DOMAIN = "opspan"
+# Where a text may be a label of torch's or ours, beside the default domain. Elsewhere text is only text.
+LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
+# Kinds whose 64-bit payload is the user's; that of the others is a sequence number.
+USERS_KINDS = (Kind.USER, Kind.MODULE, Kind.STEP)
+
+
+def read_ranges(file: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The tables ranges and relations."""
+    units = file.units.of(*RANGES)
+    count = len(units)
+    tasks = TaskIds(file, units, issues)
+    end_ns, end_tid = ends.read(file, units, issues)
+    extended = payloads.read(file, units, issues)
+    frame = _raw(file, units).with_columns(
+        end_ns=end_ns, end_tid=end_tid, parent_id=tasks.parents(count, issues), category=_categories(file, units)
+    )
+    # Where the label stands beside the name, the name is a name, whatever it looks like.
+    beside = tasks.bearers(count) & (frame["source_number"] == ITT) | extended.own["x_kind"].is_not_null()
+    frame = frame.with_columns(**_labels(file, frame, frame["labelled"] & ~(frame["own"] & beside)))
+
+    attributes = _attributes(file, units, tasks, issues)
+    described = (frame["own"] | frame["source_number"].is_in((TORCH, USER))).to_numpy()[attributes.rows]
+    own = described & (attributes.own >= 0)
+    frame = frame.with_columns(**own_columns(attributes.where(own), count), **extended.own)
+    json = one_a_row(pl.concat([json_members(attributes.where(~own)), extended.members]))
+    written = "{" + scattered(json["members"], json["row"].to_numpy(), count) + "}"
+    frame = frame.with_columns(payload_json=written, color=pl.when(pl.col("flags") & HAS_COLOR != 0).then("raw_color"))
+    return _columns(file.header.pid, frame), relations(file, tasks, issues)
+
+
+def _raw(file: CaptureFile, units: Units) -> pl.DataFrame:
+    """The fields of the units, and whose they are."""
+    texts, unit, source, flags = file.texts, units.u8(0), units.u8(1), units.u16(1)
+    # A frame may have no name of its own: it is one of its domain's.
+    name = np.where((unit == FRAME) & (units.u32(1) == 0), units.u32(10), units.u32(1))
+    told = np.isin(source, (NVTX, ITT))
+    domain = texts.categories(units.u32(10))
+    return pl.DataFrame(
+        {
+            "id": np.arange(len(units)),
+            "tid": file.tids[units.logs],
+            "start_ns": units.i64(1),
+            "flags": flags,
+            "value_type": flags & VALUE_MASK,
+            "value": units.i64(3),
+            "unit_id": units.i64(4),
+            "name_id": name,
+            "raw_name": texts.categories(name),
+            "domain": domain,
+            "own": told & (domain == OWN_DOMAIN).fill_null(value=False).to_numpy(),
+            "labelled": told & (domain.is_null() | domain.is_in(LABELLED_DOMAINS)).to_numpy(),
+            "number": units.u32(11),  # a Kind, or the tool's category
+            "forward": units.u32(12),
+            "raw_sizes": texts.categories(units.u32(13)),
+            "raw_color": units.u32(14),
+            "has_schema": units.u32(15) != 0,
+            "source_number": source,
+            "source": SOURCES.gather(np.where(source <= ITT, source, 0)),
+            "is_async": np.isin(unit, (ASYNC, FRAME)),
+            "is_mark": unit == MARK,
+        }
+    )
+
+
+def _categories(file: CaptureFile, units: Units) -> pl.Series:
+    """Names of the categories of NVTX ranges. In opspan's own domain the first numbers are kinds and not categories."""
+    names = file.units.of(NAME)
+    known = dict(
+        zip(zip(names.u32(4).tolist(), names.u32(3).tolist(), strict=True), file.texts.of(names.u32(1)), strict=True)
+    )
+    domains, numbers = units.u32(10), units.u32(11)
+    codes = np.where(units.u8(1) == NVTX, domains.astype(np.int64) << 32 | numbers, 0)
+    used, places = np.unique(codes, return_inverse=True)
+    pairs = [(code >> 32, code & 0xFFFFFFFF) for code in used.tolist()]
+    own = (file.texts.of(np.array([domain for domain, _ in pairs])) == OWN_DOMAIN).fill_null(value=False)
+    texts = [
+        None if number == 0 or (is_own and number < len(KIND_NAMES)) else known.get((domain, number)) or str(number)
+        for (domain, number), is_own in zip(pairs, own, strict=True)
+    ]
+    return pl.Series(texts, dtype=pl.Categorical).gather(places)
+
+
+def _labels(file: CaptureFile, frame: pl.DataFrame, has_label: pl.Series) -> dict[str, pl.Series]:
+    """p_<field>: what the texts say that are labels. Each text is parsed once."""
+    rows = file.texts.rows(np.where(has_label.to_numpy(), frame["name_id"].to_numpy(), 0))
+    used, places = distinct(rows, len(file.texts.column))
+    texts = file.texts.column.gather(used)
+    parsed = (
+        parse_column(texts)
+        .drop("kind")
+        .with_columns(
+            pl.when(texts != pl.col("name")).then(texts).alias("text"),
+            pl.col("name", "sizes", "class_name").cast(pl.Categorical),
+        )
+    )
+    return {f"p_{column.name}": column.gather(places) for column in parsed}
+
+
+def _attributes(file: CaptureFile, ranges: Units, tasks: TaskIds, issues: Issues) -> Attributes:
+    units = file.units.of(ATTRIBUTE)
+    owners = units.owners
+    rows = find(ranges.keys, owners)
+    by_id = (units.u16(1) & OWNER_BY_ID) != 0
+    rows[by_id] = tasks.of_units(owners[by_id])
+    of_thread = (units.i64(1) == NO_OWNER) & ~by_id
+    issues.add("dangling_data", int(((rows < 0) & ~of_thread).sum()), "attributes")
+    known = rows >= 0
+    return Attributes(units.where(known), rows[known], file.texts)
+
+
+def _is_kind(column: str) -> pl.Expr:
+    return (pl.col(column) > 0) & (pl.col(column) < len(KIND_NAMES))
+
+
+def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
+    """The table ranges: for each column the first that knows."""
+    col, none = pl.col, pl.lit(None, dtype=pl.Int64)
+    torch, user, nvtx = col("source_number") == TORCH, col("source_number") == USER, col("source_number") == NVTX
+    is_kind = _is_kind("number")
+    number = pl.when(is_kind).then("number")
+    integer = col("value_type").is_in((VALUE_INT, VALUE_UINT))
+    # The form PAYLOAD: sequence number in the 64-bit payload, kind in the category.
+    has_seq = torch | (nvtx & col("own") & is_kind & ~col("number").is_in(USERS_KINDS))
+    named = frame.with_columns(
+        name=pl.coalesce(col("a_name").cast(pl.Categorical), "p_name", "raw_name"),
+        seq=pl.coalesce(
+            pl.when(has_seq & integer).then("value"), pl.when(col("x_seq") >= 0).then("x_seq"), "a_seq", "p_seq"
+        ),
+        op_id=pl.coalesce(pl.when(torch).then("unit_id"), "x_op_id", "a_op_id", "p_op_id").replace(0, None),
+        class_name=pl.coalesce(col("a_class").cast(pl.Categorical), "p_class_name"),
+        value_type=pl.when(has_seq & integer).then(0).otherwise(pl.coalesce("a_payload_type", "value_type")),
+        value=pl.coalesce("a_payload", "value"),
+    )
+    guessed = pl.when("labelled").then(kind_expr(col("name").cast(pl.String), col("seq"), col("class_name")))
+    carried = pl.when(torch | user | (nvtx & col("own"))).then(number)
+    beside = [pl.when(_is_kind(column)).then(column) for column in ("x_kind", "a_kind")]
+    named = named.with_columns(kind=pl.coalesce(carried, *beside, guessed, 0))
+    # An own label without the field means the main thread, which is left out to keep names few; where the field has a
+    # place of its own (extended payload, ITT metadata, our own units), nothing there means not known.
+    in_text = col("own") & ~col("has_schema") & col("a_op_id").is_null() & (col("kind") == Kind.BACKWARD)
+    forward = pl.coalesce(
+        pl.when(torch & (col("flags") & HAS_FORWARD != 0)).then("forward"),
+        "x_fwd_tid",
+        "a_fwd_tid",
+        "p_forward_tid",
+        pl.when(in_text).then(pid).otherwise(none),
+    )
+    floats = pl.Series(named["value"].to_numpy().view(np.float64))
+    return named.select(
+        "id",
+        pl.lit(0, dtype=pl.Int32).alias("rank"),
+        pl.lit(pid, dtype=pl.Int64).alias("pid"),
+        "tid",
+        "end_tid",
+        "start_ns",
+        "end_ns",
+        "name",
+        col("p_text").alias("text"),
+        KINDS.gather(named["kind"]).alias("kind"),
+        "source",
+        "domain",
+        pl.coalesce(col("a_category").cast(pl.Categorical), "category").alias("category"),
+        "color",
+        "seq",
+        "op_id",
+        forward.cast(pl.Int64).replace(0, None).alias("forward_tid"),
+        pl.coalesce(
+            "raw_sizes", col("x_sizes").cast(pl.Categorical), col("a_sizes").cast(pl.Categorical), "p_sizes"
+        ).alias("sizes"),
+        col("p_input_op_ids").alias("input_op_ids"),
+        "class_name",
+        pl.coalesce("a_args", "p_args").alias("args"),
+        pl.when(col("value_type") == VALUE_INT).then("value").alias("payload_int"),
+        pl.when(col("value_type") == VALUE_UINT).then(col("value").reinterpret(signed=False)).alias("payload_uint"),
+        pl.when(col("value_type") == VALUE_DOUBLE).then(floats).alias("payload_float"),
+        "payload_json",
+        "parent_id",
+        "is_async",
+        "is_mark",
+    )

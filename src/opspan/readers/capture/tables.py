@@ -1,0 +1,112 @@
+"""What a capture file says beside its ranges: threads, the process, counters; and how the capture itself went."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import PurePath
+
+import numpy as np
+import polars as pl
+
+from opspan.readers.capture.attributes import Attributes, json_members
+from opspan.readers.capture.file import (
+    ATTRIBUTE,
+    COUNTER,
+    FRAME,
+    NAME,
+    NO_OWNER,
+    OWNER_BY_ID,
+    RANGES,
+    STATE,
+    VALUE_DOUBLE,
+    VALUE_MASK,
+    VALUE_UINT,
+    CaptureFile,
+)
+from opspan.trace import Issues
+
+FULL, CLOSED = 2, 1
+STEPPED_NS = 1_000_000_000
+EXACT = 1 << 53  # integers up to here are floats without loss
+
+THREAD_NAME = 1  # what a kName unit names
+
+
+def read_threads(file: CaptureFile) -> pl.DataFrame:
+    """The table threads."""
+    names = {log.tid: log.thread_name or None for log in file.logs}
+    units = file.units.of(NAME)
+    units = units.where(units.u32(2) == THREAD_NAME)
+    given = zip(units.u32(3).tolist(), file.texts.of(units.u32(1)), strict=True)
+    names |= {tid: name for tid, name in given if name}
+    threads = pl.DataFrame(
+        {"tid": list(names), "name": list(names.values())}, schema={"tid": pl.Int64, "name": pl.String}
+    )
+    own = file.units.of(ATTRIBUTE)
+    own = own.where((own.i64(1) == NO_OWNER) & ((own.u16(1) & OWNER_BY_ID) == 0))
+    json = json_members(Attributes(own, file.tids[own.logs], file.texts)).select(
+        pl.col("row").alias("tid"), ("{" + pl.col("members") + "}").alias("payload_json")
+    )
+    return threads.with_columns(rank=0, pid=file.header.pid).join(json, on="tid", how="left", maintain_order="left")
+
+
+def read_process(file: CaptureFile) -> pl.DataFrame:
+    """The table processes: one row."""
+    header = file.header
+    program = header.arguments[0] if header.arguments else ""
+    row = {
+        "rank": 0,
+        "pid": header.pid,
+        "parent_pid": header.parent_pid,
+        "name": PurePath(program).name or None,
+        "command_line": shlex.join(header.arguments) or None,
+        "host": header.host or None,
+        "is_forked": header.forked,
+        "start_ns": header.open_monotonic_ns,
+        "end_ns": header.close_monotonic_ns or None,
+    }
+    return pl.DataFrame([row])
+
+
+def read_counters(file: CaptureFile, issues: Issues) -> pl.DataFrame:
+    """The table counters. Whether the program let itself be captured is one of them."""
+    units = file.units.of(COUNTER)
+    words, types = units.i64(2), units.u16(1) & VALUE_MASK
+    values = words.astype(np.float64)
+    values[types == VALUE_UINT] = words.view(np.uint64)[types == VALUE_UINT]
+    values[types == VALUE_DOUBLE] = words.view(np.float64)[types == VALUE_DOUBLE]
+    issues.add("rounded_counters", int(((types != VALUE_DOUBLE) & (np.abs(values) > EXACT)).sum()))
+    counters = pl.DataFrame(
+        {
+            "tid": file.tids[units.logs],
+            "time_ns": units.i64(1),
+            "name": file.texts.categories(units.u32(1)),
+            "domain": file.texts.categories(units.u32(6)),
+            "value": values,
+        }
+    )
+    states = file.units.of(STATE)
+    resumed = states.u16(1) & 1
+    issues.add("collection_paused", int((resumed == 0).sum()))
+    collecting = pl.DataFrame(
+        {"tid": file.tids[states.logs], "time_ns": states.i64(1), "value": resumed.astype(np.float64)}
+    ).with_columns(pl.lit("collecting").cast(pl.Categorical).alias("name"))
+    both = pl.concat([counters, collecting], how="diagonal")
+    return both.with_columns(rank=0, pid=file.header.pid)
+
+
+def note_capture(file: CaptureFile, issues: Issues) -> None:
+    """How the capture went, as issues."""
+    header = file.header
+    if header.state == FULL:
+        issues.add("disk_full")
+    elif header.state != CLOSED:
+        issues.add("not_closed")
+    issues.add("lost_events", header.lost)
+    if header.close_monotonic_ns:
+        drift_ns = (header.close_utc_ns - header.close_monotonic_ns) - (header.open_utc_ns - header.open_monotonic_ns)
+        if abs(drift_ns) > STEPPED_NS:
+            issues.add("clock_stepped", detail=f"by {drift_ns / 1e9:+.3f} s")
+    issues.add("unknown_units", int((file.units.u8(0) > FRAME).sum()))
+    ranges = file.units.of(*RANGES)
+    issues.add("unknown_strings", sum(file.texts.missing(ranges.u32(k)) for k in (1, 10, 13)))

@@ -1,0 +1,15 @@
+"""Reads folders written by Trace.save: Parquet files and an index. Writing and reading them is trace/storage.py's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opspan.trace import Trace, storage
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    return path.is_dir() and storage.is_saved(path)
+
+
+def read(path: Path) -> Trace:
+    return storage.load(path)

@@ -1,0 +1,203 @@
+"""Everything that can be wrong with a trace and still let it be read, in one place: code, severity, advice.
+
+A reader collects findings in an `Issues`; a Trace carries them as its table `issues`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from opspan.trace.schema import ISSUES
+
+
+@dataclass(frozen=True)
+class Code:
+    severity: str  # info: worth knowing; warning: something is missing; error: do not trust the rest
+    message: str  # what was found; how often is added
+    advice: str
+
+
+CODES: dict[str, Code] = {
+    # --- files
+    "truncated_file": Code(
+        "warning",
+        "parts of the file are missing at its end",
+        "Everything before the cut was read. Copy the file again, or capture again with more disk space.",
+    ),
+    "damaged_file": Code(
+        "error",
+        "places in the file do not hold what they should and were skipped",
+        "Copy the file again; if it is damaged at its origin, capture again.",
+    ),
+    "unreadable_file": Code(
+        "warning",
+        "files in the folder could not be read and were left out",
+        "Look at the path and its permissions; what the other files hold is complete.",
+    ),
+    "disk_full": Code(
+        "warning",
+        "captures ended early because the disk was full",
+        "Free some space, or send the capture elsewhere with `-o DIR`.",
+    ),
+    "lost_events": Code(
+        "warning",
+        "events could not be written while capturing",
+        "Free some space or memory, and capture again; the ranges around the gaps are right.",
+    ),
+    # --- databases
+    "odd_cells": Code(
+        "warning",
+        "cells do not hold what their column should and were read as null",
+        "Another tool wrote into the file, or it is damaged: export it again.",
+    ),
+    "skipped_tables": Code(
+        "info",
+        "rows are in tables that opspan does not read",
+        "Nothing that opspan shows is missing; the file's own tool has more.",
+    ),
+    "no_time": Code(
+        "warning",
+        "rows have no time, or one that cannot be, and were left out",
+        "The tool's buffers overflowed, or the file is damaged: capture a shorter stretch.",
+    ),
+    "shared_pids": Code(
+        "warning",
+        "numbers of processes stand for several processes, on different machines",
+        "Their rows cannot be told apart by pid: load the report of each machine by itself.",
+    ),
+    "tool_messages": Code("info", "messages from the tool that captured", "They are the tool's own words."),
+    "tool_warnings": Code("warning", "warnings from the tool that captured", "They are the tool's own words."),
+    "tool_errors": Code("error", "errors from the tool that captured", "They are the tool's own words."),
+    # --- times
+    "not_closed": Code(
+        "info",
+        "processes ended without closing their capture",
+        "They were killed, crashed, or are still running; all that they recorded until then is here.",
+    ),
+    "open_ranges": Code(
+        "info",
+        "ranges had not ended when the capture ended",
+        "They were open at the end, or their thread was killed; their end is null.",
+    ),
+    "end_without_start": Code(
+        "warning",
+        "ends belong to no range in the file",
+        "The ranges began before the capture did.",
+    ),
+    "negative_duration": Code(
+        "warning",
+        "ranges ended before they began; their end was made null",
+        "The file is damaged, or the machine's clock is.",
+    ),
+    "clock_stepped": Code(
+        "warning",
+        "processes saw the UTC clock move by more than a second while capturing",
+        "Times within the trace are right; compare its UTC times to other machines' with care.",
+    ),
+    "clocks_not_aligned": Code(
+        "warning",
+        "files have no UTC time to align them with the first one",
+        "Times within each rank are right; do not compare them across ranks.",
+    ),
+    "collection_paused": Code(
+        "info",
+        "times the program paused the collection",
+        "Nothing was recorded in between; counter `collecting` says when.",
+    ),
+    # --- labels
+    "unknown_strings": Code(
+        "error",
+        "texts are missing from the file",
+        "The names in question are null; capture again.",
+    ),
+    "undecoded_text": Code(
+        "info",
+        "texts are not UTF-8",
+        "The bytes that are not were replaced by U+FFFD.",
+    ),
+    "unknown_units": Code(
+        "warning",
+        "events are of a kind that this version does not know",
+        "Update opspan and read the file again.",
+    ),
+    "dangling_data": Code(
+        "warning",
+        "attributes, payloads or ids belong to no range in the file",
+        "The file is damaged or was cut.",
+    ),
+    "dangling_relations": Code(
+        "info",
+        "relations or parents name a range that is not in the file",
+        "It began before the capture did, or was never begun.",
+    ),
+    "undecoded_payload": Code(
+        "info",
+        "extended payloads could not be taken apart",
+        "Their schema is not in the file or uses what opspan does not read; the bytes are kept as hex.",
+    ),
+    "rounded_counters": Code(
+        "info",
+        "counter values are integers past 2^53 and were rounded",
+        "Count in larger units.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Issue:
+    code: str
+    count: int
+    path: str | None = None
+    detail: str = ""  # said after the message of the code
+
+    @property
+    def severity(self) -> str:
+        return CODES[self.code].severity
+
+    def __str__(self) -> str:
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{CODES[self.code].message} ({self.count:,}){detail}"
+
+
+@dataclass
+class Issues:
+    """A list under construction. Adding nothing adds nothing, so a reader adds its counts without asking; the same
+    thing found again is counted with the first."""
+
+    path: str | None = None
+    found: list[Issue] = field(default_factory=list)
+
+    def add(self, code: str, count: int = 1, detail: str = "") -> None:
+        if code not in CODES:
+            raise KeyError(f"no such issue: {code}")
+        if count <= 0:
+            return
+        for place, issue in enumerate(self.found):
+            if (issue.code, issue.detail) == (code, detail):
+                self.found[place] = replace(issue, count=issue.count + count)
+                return
+        self.found.append(Issue(code, count, self.path, detail))
+
+    def __iter__(self) -> Iterator[Issue]:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def frame(self) -> pl.DataFrame:
+        rows = [
+            {
+                "rank": 0,
+                "code": issue.code,
+                "severity": issue.severity,
+                "count": issue.count,
+                "message": str(issue),
+                "advice": CODES[issue.code].advice,
+                "path": issue.path,
+            }
+            for issue in self.found
+        ]
+        return pl.DataFrame(rows, schema=ISSUES.schema)

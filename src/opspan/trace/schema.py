@@ -1,0 +1,297 @@
+"""The tables of a Trace as data: every column's name, type, unit and one sentence. docs/schema.md is made from this.
+
+Nothing is computed here. Readers fill these columns and no others; an analysis adds columns of its own to a frame.
+
+Texts that repeat (names, domains, sizes) are polars Categoricals: one u32 a row, grouped and joined as integers, and
+frames of different files still concatenate, which Enums of different files do not. Texts that are mostly distinct
+(torch's own labels, JSON) are plain Strings. Lists that are closed once and for all (kinds) are Enums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from opspan.labels import KIND_NAMES
+
+KIND = pl.Enum(KIND_NAMES)
+WORK_KIND = pl.Enum(["kernel", "memcpy", "memset", "sync", "graph", "other"])
+MEMORY_EVENT = pl.Enum(["alloc", "free", "usage", "transfer", "fault"])
+SEVERITY = pl.Enum(["info", "warning", "error"])
+
+NAME = pl.Categorical
+I32, I64, U32, U64 = pl.Int32, pl.Int64, pl.UInt32, pl.UInt64
+Dtype = pl.DataType | type[pl.DataType]
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    dtype: Dtype
+    sentence: str
+    unit: str = ""
+    # "table.column" whose values this column holds; such numbers are shifted together when traces are put side by side
+    refers: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    name: str
+    sentence: str
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> dict[str, Dtype]:
+        return {column.name: column.dtype for column in self.columns}
+
+
+def _where(thread: bool = True) -> tuple[Column, ...]:
+    """The columns that say whose row it is."""
+    rank = Column("rank", I32, "Number of the file, or folder, among those that were loaded side by side.")
+    pid = Column("pid", I64, "Process, as the operating system numbered it.")
+    tid = Column("tid", I64, "Thread, as the operating system numbered it.")
+    return (rank, pid, tid) if thread else (rank, pid)
+
+
+RANGES = Table(
+    "ranges",
+    "What the program said about itself: ranges and marks, as the tool had them.",
+    (
+        Column("id", I64, "Number of the row in this trace, from 0; other columns and tables refer to it."),
+        *_where(),
+        Column("end_tid", I64, "Thread that ended the range, where that is not the thread that began it."),
+        Column("start_ns", I64, "When the range began, or the mark was set.", "ns"),
+        Column("end_ns", I64, "When the range ended; null for a mark and for a range that was still open.", "ns"),
+        Column("name", NAME, "Name without the fields of the label: the op, the module, the user's text."),
+        Column("text", pl.String, "The text as the tool had it, where that is not just the name."),
+        Column("kind", KIND, "What the range is; guessed from the name where the label does not carry it."),
+        Column("source", NAME, "Through what the range was reported: torch, user, nvtx, itt, ..."),
+        Column("domain", NAME, "NVTX or ITT domain; null: the default domain."),
+        Column("category", NAME, "The user's category; its number as text where it has no name."),
+        Column("color", U32, "Colour that the program asked for, as ARGB."),
+        Column("seq", I64, "Autograd's sequence number: a backward op has that of its forward op."),
+        Column("op_id", I64, "torch's number of the op, unique in its process."),
+        Column("forward_tid", I64, "For a backward op, the thread of its forward op."),
+        Column("sizes", NAME, "Sizes of the inputs as nested lists: [[2, 4], [[2], [3]], []]."),
+        Column("input_op_ids", pl.String, "For each input, (op_id, output) of the op that made it: torch's guess."),
+        Column("class_name", NAME, "Class of the module that the range is a call of."),
+        Column("args", pl.String, "Arguments that were given to record_function."),
+        Column("payload_int", I64, "The user's payload, when a signed integer."),
+        Column("payload_uint", U64, "The user's payload, when an unsigned integer."),
+        Column("payload_float", pl.Float64, "The user's payload, when a floating-point number."),
+        Column("payload_json", pl.String, "Every other data the range carries, as a JSON object."),
+        Column("parent_id", I64, "The range that the program named as parent (ITT).", refers="ranges.id"),
+        Column("is_async", pl.Boolean, "It need not nest on its thread: start/end range, overlapped task, frame."),
+        Column("is_mark", pl.Boolean, "A point in time, not a range."),
+    ),
+)
+
+RELATIONS = Table(
+    "relations",
+    "What the program said about pairs of ranges (ITT relations).",
+    (
+        Column("rank", I32, "Number of the file, or folder, among those that were loaded side by side."),
+        Column("range_id", I64, "The range that the relation is about.", refers="ranges.id"),
+        Column("relation", NAME, "is_dependent_on, is_child_of, ...: how it stands to the other."),
+        Column("other_id", I64, "The other range.", refers="ranges.id"),
+        Column("time_ns", I64, "When the program said so.", "ns"),
+    ),
+)
+
+CALLS = Table(
+    "calls",
+    "Calls into libraries that the tool saw: CUDA, cuBLAS, NCCL, MPI, the operating system.",
+    (
+        Column("id", I64, "Number of the row in this trace, from 0."),
+        *_where(),
+        Column("start_ns", I64, "When the call began.", "ns"),
+        Column("end_ns", I64, "When it returned; null: it did not.", "ns"),
+        Column("name", NAME, "Name of the function, without a version suffix."),
+        Column("api", NAME, "Whose function it is: cuda_runtime, cuda_driver, cublas, nccl, mpi, osrt, ..."),
+        Column("correlation_id", I64, "What the tool pairs calls and work by; unique in the process only."),
+        Column("return_code", I64, "What the call returned."),
+        Column("graph_node_id", I64, "Graph node that the call created."),
+        Column("original_graph_node_id", I64, "Graph node that the new one was cloned from."),
+        Column("graph_id", I64, "Graph that the call created or that is meant."),
+        Column("original_graph_id", I64, "Graph that the new one was cloned from."),
+        Column("graph_exec_id", I64, "Instance of the graph that the call created."),
+        Column("payload_json", pl.String, "Every other data the call carries, as a JSON object."),
+    ),
+)
+
+WORK = Table(
+    "work",
+    "What ran on a device: kernels, copies, fills, waits, whole graphs.",
+    (
+        Column("id", I64, "Number of the row in this trace, from 0."),
+        *_where(thread=False),
+        Column("tid", I64, "Thread of the host, only for what the profiler itself did there."),
+        Column("device_id", I32, "The device, as devices numbers it."),
+        Column("context_id", I64, "Context on the device."),
+        Column("stream_id", I64, "Stream, or queue, within the context."),
+        Column("start_ns", I64, "When the device began.", "ns"),
+        Column("end_ns", I64, "When it was done.", "ns"),
+        Column("kind", WORK_KIND, "What ran."),
+        Column("name", NAME, "Short name of the kernel, or what kind of copy, fill or wait it was."),
+        Column("full_name", NAME, "Name of the kernel with its template arguments."),
+        Column("correlation_id", I64, "What the tool pairs calls and work by; unique in the process only."),
+        Column("graph_id", I64, "Graph that the work belongs to."),
+        Column("graph_exec_id", I64, "Instance of the graph that was launched."),
+        Column("graph_node_id", I64, "Node of the graph that the work is a run of."),
+        Column("bytes", I64, "Bytes copied or filled.", "bytes"),
+        Column("copy_from", NAME, "Kind of memory that was copied from: pageable, pinned, device, managed, ..."),
+        Column("copy_to", NAME, "Kind of memory that was copied or written to."),
+        Column("peer_device_id", I32, "The other device of a copy between devices."),
+        Column("grid_x", I32, "Blocks in x.", "blocks"),
+        Column("grid_y", I32, "Blocks in y.", "blocks"),
+        Column("grid_z", I32, "Blocks in z.", "blocks"),
+        Column("block_x", I32, "Threads of a block in x.", "threads"),
+        Column("block_y", I32, "Threads of a block in y.", "threads"),
+        Column("block_z", I32, "Threads of a block in z.", "threads"),
+        Column("registers", I32, "Registers of one thread."),
+        Column("static_shared_bytes", I64, "Shared memory that the kernel declares.", "bytes"),
+        Column("dynamic_shared_bytes", I64, "Shared memory that the launch asked for.", "bytes"),
+        Column("is_overhead", pl.Boolean, "The profiler's own doing, not the program's."),
+    ),
+)
+
+THREADS = Table(
+    "threads",
+    "Threads, with the best name that is known.",
+    (
+        *_where(),
+        Column("name", NAME, "Name that the program gave, else the operating system's."),
+        Column("payload_json", pl.String, "Data that the program attached to the thread, as a JSON object."),
+    ),
+)
+
+PROCESSES = Table(
+    "processes",
+    "Processes of the program.",
+    (
+        *_where(thread=False),
+        Column("parent_pid", I64, "Process that started this one."),
+        Column("name", NAME, "Name of the executable."),
+        Column("command_line", pl.String, "Command line, quoted as for a shell."),
+        Column("host", NAME, "Machine that it ran on."),
+        Column("is_forked", pl.Boolean, "A fork of its parent that runs no program of its own."),
+        Column("start_ns", I64, "When the tool first saw it.", "ns"),
+        Column("end_ns", I64, "When it closed its part of the trace; null: it did not.", "ns"),
+    ),
+)
+
+DEVICES = Table(
+    "devices",
+    "Devices that work ran on.",
+    (
+        Column("rank", I32, "Number of the file, or folder, among those that were loaded side by side."),
+        Column("device_id", I32, "Number of the device in this file."),
+        Column("kind", NAME, "gpu, cpu, xpu, ..."),
+        Column("name", NAME, "Name of the model."),
+        Column("uuid", pl.String, "What tells this device from all others."),
+        Column("bus", NAME, "Where it is plugged in."),
+        Column("memory_bytes", I64, "Memory on the device.", "bytes"),
+        Column("multiprocessors", I32, "Multiprocessors, or compute units."),
+        Column("capability", NAME, "Compute capability, or architecture."),
+        Column("clock_hz", I64, "Highest clock rate of the multiprocessors.", "Hz"),
+        Column("bandwidth_bytes_per_s", I64, "Memory bandwidth.", "bytes/s"),
+        Column("attributes_json", pl.String, "Everything else the tool says of it, as a JSON object."),
+    ),
+)
+
+MEMORY = Table(
+    "memory",
+    "Memory taken, given back, moved and faulted in.",
+    (
+        *_where(),
+        Column("device_id", I32, "The device; null: memory of the host."),
+        Column("time_ns", I64, "When it happened, or began.", "ns"),
+        Column("end_ns", I64, "When it was done, for a transfer.", "ns"),
+        Column("event", MEMORY_EVENT, "What happened."),
+        Column("bytes", I64, "How much.", "bytes"),
+        Column("address", U64, "Where it lies."),
+        Column("total_bytes", I64, "In use after this event, where the tool says so.", "bytes"),
+        Column("kind", NAME, "Kind of memory: pageable, pinned, device, managed, ..."),
+        Column("name", NAME, "What it was for."),
+        Column("correlation_id", I64, "What the tool pairs calls and events by; unique in the process only."),
+        Column("count", I64, "How many events the row stands for; null: one."),
+    ),
+)
+
+SAMPLES = Table(
+    "samples",
+    "Samples of where the processors were.",
+    (
+        *_where(),
+        Column("time_ns", I64, "When the sample was taken.", "ns"),
+        Column("cpu", I32, "Processor that the thread was on."),
+        Column("weight", I64, "How much the sample stands for, in the tool's unit (cycles, ns, 1)."),
+        Column("stack", NAME, "Functions from the outermost to the innermost, separated by ';'."),
+    ),
+)
+
+COUNTERS = Table(
+    "counters",
+    "Values over time: the program's counters, device metrics, whether the tool was collecting.",
+    (
+        *_where(),
+        Column("device_id", I32, "The device that the value is of."),
+        Column("time_ns", I64, "When the value held.", "ns"),
+        Column("name", NAME, "Name of the counter."),
+        Column("domain", NAME, "Domain of the counter."),
+        Column("value", pl.Float64, "The value; integers past 2^53 are rounded."),
+    ),
+)
+
+ISSUES = Table(
+    "issues",
+    "What was skipped, repaired or odd while reading.",
+    (
+        Column("rank", I32, "Number of the file, or folder, among those that were loaded side by side."),
+        Column("code", NAME, "Name of what is wrong, the same in every trace."),
+        Column(
+            "severity", SEVERITY, "info: worth knowing; warning: something is missing; error: the rest may be wrong."
+        ),
+        Column("count", I64, "How often."),
+        Column("message", pl.String, "What was found."),
+        Column("advice", pl.String, "What to do about it."),
+        Column("path", pl.String, "File it was found in."),
+    ),
+)
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        RANGES,
+        RELATIONS,
+        CALLS,
+        WORK,
+        THREADS,
+        PROCESSES,
+        DEVICES,
+        MEMORY,
+        SAMPLES,
+        COUNTERS,
+        ISSUES,
+    )
+}
+
+
+def empty(table: str) -> pl.DataFrame:
+    return pl.DataFrame(schema=TABLES[table].schema)
+
+
+def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with every column of its table, in order and of the right type; columns of its own come last."""
+    schema = TABLES[table].schema
+    have = frame.schema
+
+    def column(name: str, dtype: Dtype) -> pl.Expr:
+        if name not in have:
+            return pl.lit(None, dtype=dtype).alias(name)
+        return pl.col(name) if have[name] == dtype else pl.col(name).cast(dtype)
+
+    others: Iterable[str] = (name for name in have if name not in schema)
+    return frame.select(*(column(name, dtype) for name, dtype in schema.items()), *others)

@@ -1,0 +1,93 @@
+"""A Trace as a folder: trace.json and one Parquet file a table. Written whole or not at all, read back exactly.
+
+{"format": "opspan trace", "version": 1, "ranks": [{"source": "capture", ...}], "tables": {"ranges": 1234, ...}}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars.exceptions import PanicException, PolarsError
+
+from opspan.errors import NotATrace, ReadError, TooNew, WriteError
+from opspan.trace import schema
+from opspan.trace.trace import Metadata, Trace
+
+INDEX = "trace.json"
+FORMAT = "opspan trace"
+VERSION = 1
+
+
+def save(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
+    replaced = folder.exists() or folder.is_symlink()
+    if replaced and not (overwrite and is_saved(folder)):
+        what = "exists and is not a saved trace" if not is_saved(folder) else "exists (overwrite=True replaces it)"
+        raise WriteError(f"{folder} {what}; nothing was written")
+    # Beside its final place, so that the rename stays within one file system.
+    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.unfinished")
+    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    try:
+        unfinished.mkdir(parents=True)
+        for name, frame in trace.frames.items():
+            frame.write_parquet(unfinished / f"{name}.parquet")
+        (unfinished / INDEX).write_text(json.dumps(_index(trace), indent=1), encoding="utf-8")
+        if replaced:
+            folder.rename(old)
+        unfinished.rename(folder)
+    except (OSError, PolarsError, TypeError) as error:
+        raise WriteError(f"cannot write {folder}: {error}") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def is_saved(folder: Path) -> bool:
+    try:
+        return _read_index(folder).get("format") == FORMAT
+    except (OSError, ValueError):
+        return False
+
+
+def load(folder: Path) -> Trace:
+    try:
+        index = _read_index(folder)
+    except (OSError, ValueError) as error:
+        raise NotATrace(f"{folder} is not a saved trace: {error}") from error
+    if index.get("format") != FORMAT:
+        raise NotATrace(f"{folder} is not a saved trace: {INDEX} does not say {FORMAT!r}")
+    version = index.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise TooNew(f"{folder} is a saved trace of version {version}; this opspan reads up to {VERSION}: update it")
+    try:
+        names = [name for name in index["tables"] if name in schema.TABLES]
+        frames = {name: pl.read_parquet(folder / f"{name}.parquet") for name in names}
+        return Trace(tuple(_metadata(rank) for rank in index["ranks"]), **frames)
+    except (OSError, PolarsError, PanicException, KeyError, TypeError, ValueError) as error:
+        # polars panics, which is no Exception even, on some damaged Parquet files
+        raise ReadError(f"{folder} is a saved trace, but damaged ({error}); save it again from its source") from error
+
+
+def _index(trace: Trace) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "ranks": [dataclasses.asdict(rank) for rank in trace.ranks],
+        "tables": {name: frame.height for name, frame in trace.frames.items()},
+    }
+
+
+def _read_index(folder: Path) -> dict[str, Any]:
+    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    if not isinstance(index, dict):
+        raise ValueError(f"{INDEX} is no JSON object")
+    return index
+
+
+def _metadata(rank: dict[str, Any]) -> Metadata:
+    return Metadata(**{**rank, "paths": tuple(rank["paths"])})

@@ -1,0 +1,181 @@
+"""The Trace: what every reader makes and every analysis and view takes. A handful of frames and where they came from.
+
+Times are integer nanoseconds on one clock; `origin_utc_ns` is the UTC time of that clock's zero. Nothing here knows a
+vendor's file: readers/ make traces, storage.py saves and loads them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from opspan.errors import StrictError, UsageError
+from opspan.trace import schema
+from opspan.trace.issues import Issues
+
+# Two clocks of one machine with zeros this close are one clock: its UTC reading was merely adjusted in between.
+SAME_CLOCK_NS = 60_000_000_000
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Where one rank of a trace came from: one file, or one folder of files that belong together."""
+
+    source: str  # name of the reader
+    paths: tuple[str, ...] = ()
+    tool: str | None = None
+    tool_version: str | None = None
+    host: str | None = None
+    clock: str | None = None  # what the times are readings of
+    origin_utc_ns: int | None = None  # UTC time, since 1970, of the clock's zero
+    options: Mapping[str, Any] = field(default_factory=dict)  # how it was captured: JSON values only
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace:
+    """Frames by name (docs/schema.md has every column), and a Metadata for each rank.
+
+    Frames that are not given are empty, columns that are not given are null. Frames are never changed in place: an
+    analysis returns `trace.replace(ranges=...)`.
+    """
+
+    ranks: tuple[Metadata, ...]
+    ranges: pl.DataFrame = field(default_factory=partial(schema.empty, "ranges"))
+    relations: pl.DataFrame = field(default_factory=partial(schema.empty, "relations"))
+    calls: pl.DataFrame = field(default_factory=partial(schema.empty, "calls"))
+    work: pl.DataFrame = field(default_factory=partial(schema.empty, "work"))
+    threads: pl.DataFrame = field(default_factory=partial(schema.empty, "threads"))
+    processes: pl.DataFrame = field(default_factory=partial(schema.empty, "processes"))
+    devices: pl.DataFrame = field(default_factory=partial(schema.empty, "devices"))
+    memory: pl.DataFrame = field(default_factory=partial(schema.empty, "memory"))
+    samples: pl.DataFrame = field(default_factory=partial(schema.empty, "samples"))
+    counters: pl.DataFrame = field(default_factory=partial(schema.empty, "counters"))
+    issues: pl.DataFrame = field(default_factory=partial(schema.empty, "issues"))
+
+    def __post_init__(self) -> None:
+        for name, frame in self.frames.items():
+            object.__setattr__(self, name, schema.conform(name, frame))
+
+    @property
+    def frames(self) -> dict[str, pl.DataFrame]:
+        return {name: getattr(self, name) for name in schema.TABLES}
+
+    @property
+    def metadata(self) -> Metadata:
+        """That of the first rank, whose clock all times are on."""
+        return self.ranks[0]
+
+    @property
+    def origin_utc_ns(self) -> int | None:
+        return self.metadata.origin_utc_ns
+
+    def replace(self, **frames: pl.DataFrame) -> Trace:
+        return Trace(self.ranks, **{**self.frames, **frames})
+
+    def check(self) -> Trace:
+        """The trace itself, if it has no issue that is worse than worth knowing."""
+        worse = self.issues.filter(pl.col("severity") != "info")
+        if worse.is_empty():
+            return self
+        first = worse.row(0, named=True)
+        others = f" and {worse.height - 1} more" if worse.height > 1 else ""
+        raise StrictError(
+            f"{first['path'] or 'the trace'}: {first['message']}{others}; expected none (strict). {first['advice']} "
+            "Without strict the trace is read, and trace.issues lists them."
+        )
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the trace to a folder of Parquet files; `opspan.load` reads it back exactly."""
+        from opspan.trace import storage
+
+        storage.save(self, Path(path), overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        first = self.ranks[0] if self.ranks else None
+        parts = [first.source if first else "empty"]
+        if len(self.ranks) > 1:
+            parts.append(f"{len(self.ranks)} ranks")
+        if first and first.host:
+            parts.append(f"host {first.host}")
+        parts += [f"{frame.height:,} {name}" for name, frame in self.frames.items() if frame.height]
+        if (duration := self._duration_ns()) is not None:
+            parts.append(f"{duration / 1e9:.3f} s")
+        return f"Trace({', '.join(parts)})"
+
+    def _duration_ns(self) -> int | None:
+        bounds = [
+            bound
+            for frame in (self.ranges, self.calls, self.work)
+            for name in ("start_ns", "end_ns")
+            for bound in (frame[name].min(), frame[name].max())
+            if isinstance(bound, int)
+        ]
+        return max(bounds) - min(bounds) if bounds else None
+
+
+def side_by_side(traces: Sequence[Trace]) -> Trace:
+    """One trace of several, each as further ranks of one run, all on the first one's clock."""
+    if not traces:
+        raise UsageError("no traces to put side by side; expected at least one")
+    if len(traces) == 1:
+        return traces[0]
+    first = traces[0].metadata
+    frames: dict[str, list[pl.DataFrame]] = {name: [] for name in schema.TABLES}
+    ranks: list[Metadata] = []
+    issues = Issues()
+    ids = dict.fromkeys(schema.TABLES, 0)  # the first id that each table has free
+    for trace in traces:
+        shift_ns = _shift_ns(trace.metadata, first)
+        if shift_ns is None:
+            issues.add("clocks_not_aligned", len(trace.ranks), ", ".join(trace.metadata.paths))
+        for name, frame in trace.frames.items():
+            frames[name].append(_moved(name, frame, len(ranks), ids, shift_ns or 0))
+        ids = {name: first_id + _id_count(trace.frames[name]) for name, first_id in ids.items()}
+        ranks += [_on_clock_of(first, metadata, shift_ns) for metadata in trace.ranks]
+    frames["issues"].append(issues.frame())
+    # Frames of analysed traces may have columns of their own, and not all of them the same.
+    return Trace(tuple(ranks), **{name: pl.concat(parts, how="diagonal") for name, parts in frames.items()})
+
+
+def _shift_ns(one: Metadata, other: Metadata) -> int | None:
+    """What to add to one's times to have them on the other's clock; None: not known."""
+    if one is other:
+        return 0
+    if one.origin_utc_ns is None or other.origin_utc_ns is None:
+        return None
+    apart = one.origin_utc_ns - other.origin_utc_ns
+    same = one.clock is not None and one.host is not None and (one.clock, one.host) == (other.clock, other.host)
+    return 0 if same and abs(apart) < SAME_CLOCK_NS else apart
+
+
+def _on_clock_of(first: Metadata, metadata: Metadata, shift_ns: int | None) -> Metadata:
+    if not shift_ns:
+        return metadata
+    options = {**metadata.options, "shifted_ns": shift_ns}
+    return dataclasses.replace(metadata, clock=first.clock, origin_utc_ns=first.origin_utc_ns, options=options)
+
+
+def _id_count(frame: pl.DataFrame) -> int:
+    highest = frame["id"].max() if "id" in frame.columns else None
+    return highest + 1 if isinstance(highest, int) else 0
+
+
+def _moved(table: str, frame: pl.DataFrame, ranks: int, ids: Mapping[str, int], shift_ns: int) -> pl.DataFrame:
+    """The rows of a table after `ranks` ranks of other traces, past their ids, on another clock."""
+    changes = []
+    for column in schema.TABLES[table].columns:
+        values = pl.col(column.name)
+        refers = column.refers or (f"{table}.id" if column.name == "id" else "")
+        if column.name == "rank":
+            changes.append(values.fill_null(0) + ranks)
+        elif refers:
+            changes.append(values + ids[refers.split(".")[0]])
+        elif column.unit == "ns" and shift_ns:
+            changes.append(values + shift_ns)
+    return frame.with_columns(changes)

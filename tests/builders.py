@@ -1,0 +1,239 @@
+"""Capture files by hand, byte by byte, from native/capture/format.h: what the reader is tested against.
+
+Nothing here comes from opspan, so that a mistake in the reader is not made twice.
+
+    capture = Capture(pid=100)
+    main = capture.thread(100)
+    range_ = main.torch("aten::mm", 10, 20, seq=3)
+    main.attribute(range_, "args", "x = 1")
+    capture.write(folder / "100-1.opspan")
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PAGE = 4096
+UNIT = 64
+NOTHING = (1 << 64) - 1
+
+RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME = range(1, 14)
+TORCH, USER, NVTX, ITT = 1, 2, 3, 4
+OP, BACKWARD, ENGINE, USERS, MODULE, STEP = 1, 2, 3, 4, 5, 6
+INT, UINT, DOUBLE, TEXT, BYTES = 1, 2, 3, 4, 5
+STATIC, ENUM = 1, 0x100
+
+
+def value_word(value: float | None, unsigned: bool = False) -> tuple[int, bytes]:
+    """(value flags, 8 bytes) of a payload or counter."""
+    if value is None:
+        return 0, bytes(8)
+    if isinstance(value, float):
+        return 3, struct.pack("<d", value)
+    return (2, struct.pack("<Q", value)) if unsigned else (1, struct.pack("<q", value))
+
+
+@dataclass
+class Thread:
+    capture: Capture
+    tid: int
+    name: str = ""
+    chunk_units: int = 63  # of its first chunk; a page
+    units: list[bytes] = field(default_factory=list)
+
+    def put(self, kind: int, source: int, flags: int, name: int, body: bytes) -> int:
+        """Write a unit; its number."""
+        if len(body) > UNIT - 8:
+            raise ValueError("a unit is 64 bytes")
+        self.units.append(struct.pack("<BBHI", kind, source, flags, name) + body.ljust(UNIT - 8, b"\0"))
+        return len(self.units) - 1
+
+    def range(
+        self,
+        name: str | None,
+        start: int,
+        end: int | None = None,
+        *,
+        kind: int = RANGE,
+        source: int = NVTX,
+        value: float | None = None,
+        unsigned: bool = False,
+        identity: int = 0,
+        domain: str | None = None,
+        category: int = 0,
+        forward: int | None = None,
+        sizes: str | None = None,
+        color: int | None = None,
+        schema: int = 0,
+    ) -> int:
+        text = self.capture.text
+        flags, word = value_word(value, unsigned)
+        flags |= 4 if color is not None else 0
+        flags |= 8 if forward is not None else 0
+        body = struct.pack("<qq8sQ", start, end or 0, word, identity)
+        body += struct.pack("<6I", text(domain), category, forward or 0, text(sizes), color or 0, schema)
+        return self.put(kind, source, flags, text(name), body)
+
+    def torch(
+        self, name: str, start: int, end: int | None = None, *, seq: int | None = None, op_id: int = 0, **more
+    ) -> int:
+        """A range as `record` writes torch's."""
+        more = {"category": OP, **more}
+        return self.range(name, start, end, source=TORCH, value=seq, identity=op_id, **more)
+
+    def end(self, time: int, identity: int, source: int = NVTX) -> int:
+        return self.put(END, source, 0, 0, struct.pack("<qQ", time, identity))
+
+    def foreign_end(self, time: int, tid: int, unit: int) -> int:
+        return self.put(END, 0, 16, 0, struct.pack("<qQIIQ", time, 0, tid, 0, unit))
+
+    def attribute(
+        self, owner: int, key: str, *values: float | str | bytes, unsigned: bool = False, by_id: bool = False
+    ) -> int:
+        flags = 32 if by_id else 0
+        first = values[0] if values else 0
+        if isinstance(first, str):
+            kind, count, words = TEXT, 1, struct.pack("<I", self.capture.text(first))
+        elif isinstance(first, bytes):
+            kind, count, words = BYTES, len(first), first
+        else:
+            kind = DOUBLE if isinstance(first, float) else UINT if unsigned else INT
+            count = len(values)
+            words = struct.pack(f"<{count}{'d' if kind == DOUBLE else 'Q' if unsigned else 'q'}", *values)
+        return self.put(ATTRIBUTE, 0, flags, self.capture.text(key), struct.pack("<QII", owner, kind, count) + words)
+
+    def blob(self, owner: int, raw: bytes, schema: int = 0) -> None:
+        """A payload, in as many units as it takes; the last is never full."""
+        for at in range(0, len(raw) + 1, 48):
+            part = raw[at : at + 48]
+            self.put(BLOB, 0, len(part), schema, struct.pack("<Q", owner) + part)
+
+    def ids(self, owner: int, identity: tuple[int, int, int], parent: tuple[int, int, int] = (0, 0, 0)) -> int:
+        return self.put(IDS, ITT, 0, 0, struct.pack("<7Q", owner, *identity, *parent))
+
+    def relation(self, time: int, head: tuple[int, int, int], kind: int, tail: tuple[int, int, int]) -> int:
+        return self.put(RELATION, ITT, kind, 0, struct.pack("<q6Q", time, *head, *tail))
+
+    def name_thread(self, tid: int, name: str) -> int:
+        return self.put(NAME, NVTX, 0, self.capture.text(name), struct.pack("<4I", 1, tid, 0, 0))
+
+    def name_category(self, number: int, name: str, domain: str | None = None) -> int:
+        body = struct.pack("<4I", 2, number, self.capture.text(domain), 0)
+        return self.put(NAME, NVTX, 0, self.capture.text(name), body)
+
+    def counter(self, time: int, name: str, value: float, *, unsigned: bool = False, domain: str | None = None) -> int:
+        flags, word = value_word(value, unsigned)
+        body = struct.pack("<q8sI", time, word, self.capture.text(domain))
+        return self.put(COUNTER, ITT, flags, self.capture.text(name), body)
+
+    def schema(
+        self,
+        number: int,
+        name: str | None,
+        entries: list[tuple],  # (name, type, offset[, flags[, detail]])
+        *,
+        domain: str | None = None,
+        size: int = 0,
+        kind: int = STATIC,
+    ) -> int:
+        text = self.capture.text
+        body = struct.pack("<Q4I", number, text(domain), len(entries), size, kind)
+        unit = self.put(SCHEMA, NVTX, 0, text(name), body)
+        raw = b""
+        for entry_name, entry_type, offset, *more in entries:
+            flags, detail = (*more, 0, 0)[:2]
+            raw += struct.pack("<4Q2I", flags, entry_type, offset, detail, text(entry_name), 0)
+        self.blob(unit, raw)
+        return unit
+
+    def state(self, time: int, resumed: bool) -> int:
+        return self.put(STATE, ITT, int(resumed), 0, struct.pack("<q", time))
+
+
+@dataclass
+class Capture:
+    pid: int = 100
+    parent_pid: int = 1
+    host: str = "box"
+    arguments: tuple[str, ...] = ("python", "train.py")
+    state: int = 1
+    producer: int = 1
+    lost: int = 0
+    forked: bool = False
+    version: int = 1
+    open_ns: tuple[int, int] = (1_000, 1_700_000_000_000_001_000)  # monotonic, UTC
+    close_ns: tuple[int, int] = (9_000, 1_700_000_000_000_009_000)
+    threads: list[Thread] = field(default_factory=list)
+    texts: dict[bytes, int] = field(default_factory=dict)
+    spare_units: int = 5  # left unwritten at the end of each thread
+
+    def thread(self, tid: int, name: str = "", chunk_units: int = 63) -> Thread:
+        """A thread's log; asking again for the same tid begins another log, as when the number is used again."""
+        thread = Thread(self, tid, name, chunk_units)
+        self.threads.append(thread)
+        return thread
+
+    def text(self, text: str | bytes | None) -> int:
+        if text is None:
+            return 0
+        raw = text.encode() if isinstance(text, str) else text
+        return self.texts.setdefault(raw, len(self.texts) + 1)
+
+    # --- bytes
+
+    def header(self) -> bytes:
+        arguments = b"".join(argument.encode() + b"\0" for argument in self.arguments) + b"\0"
+        raw = b"OPSPANCP" + struct.pack("<4I", self.version, PAGE, self.pid, self.parent_pid)
+        raw += struct.pack("<4q", *self.open_ns, *self.close_ns)
+        raw += struct.pack("<IIQII", self.state, self.producer, self.lost, self.forked, 0)
+        raw += self.host.encode().ljust(64, b"\0") + arguments.ljust(3072, b"\0")
+        return raw.ljust(PAGE, b"\0")
+
+    def chunks(self) -> list[bytes]:
+        """Event chunks of all threads, doubling, taking turns; then the texts."""
+        queues = []
+        for thread in self.threads:
+            queue, first, size = [], 0, thread.chunk_units
+            units = [*thread.units, *[bytes(UNIT)] * self.spare_units]
+            while first < len(units):
+                queue.append(self._events(thread, first, units[first : first + size], size))
+                first, size = first + size, size * 2 + 1
+            queues.append(queue)
+        chunks = []
+        while any(queues):
+            chunks += [queue.pop(0) for queue in queues if queue]
+        return [*chunks, *self._text_chunks()]
+
+    def to_bytes(self) -> bytes:
+        return self.header() + b"".join(self.chunks())
+
+    def write(self, path: Path) -> Path:
+        path.write_bytes(self.to_bytes())
+        return path
+
+    def _events(self, thread: Thread, first: int, units: list[bytes], size: int) -> bytes:
+        raw = b"".join(units).ljust(size * UNIT, b"\0")
+        return chunk(1, raw, thread.tid, first, thread.name)
+
+    def _text_chunks(self) -> list[bytes]:
+        entries = []
+        for raw, number in self.texts.items():
+            entries.append(struct.pack("<II", len(raw) + 1, number) + raw.ljust((len(raw) + 7) // 8 * 8, b"\0"))
+        half = len(entries) // 2  # two chunks, so that there is more than one
+        return [chunk(2, b"".join(part)) for part in (entries[:half], entries[half:])]
+
+
+def chunk(kind: int, content: bytes, tid: int = 0, first: int = 0, name: str = "") -> bytes:
+    whole = (UNIT + len(content) + PAGE - 1) // PAGE * PAGE
+    head = struct.pack("<IIQIIQ16s16x", 0x4B4E4843, kind, whole, tid, 0, first, name.encode())
+    return (head + content).ljust(whole, b"\0")
+
+
+# opspan's own extended payload, "opspan.op".
+OWN_ENTRIES = [("seq", 17, 0), ("op_id", 18, 8), ("fwd_tid", 16, 16), ("kind", 16, 20), ("sizes", 80, 24)]
+
+
+def own_payload(seq: int, op_id: int, forward: int, kind: int, sizes: int) -> bytes:
+    return struct.pack("<qQIIQ", seq, op_id, forward, kind, sizes)
