@@ -1,0 +1,76 @@
+"""The command line: parse, call, print. What a verb does is in the library; here is one verb a file, and their table.
+
+A verb's module is imported when the verb is asked for, and imports the heavy parts of opspan inside its function.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from opspan.errors import OpspanError
+
+# verb -> the module whose `command` it is
+VERBS = {
+    "demo": "opspan.cli.demo",
+    "doctor": "opspan.cli.doctor",
+    "exec": "opspan.cli.exec",
+    "run": "opspan.cli.run",
+}
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command = import_module(VERBS[cmd_name]).command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{VERBS[cmd_name]}.command is no click command")
+        return command
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
+        """Run a verb and exit: 0, 1 where a verb says so, 2 for bad use or bad input."""
+        sys.exit(self._run(args))
+
+    def _run(self, args: Sequence[str] | None) -> int:
+        try:
+            result = super().main(args, prog_name="opspan", standalone_mode=False)
+        except click.ClickException as error:
+            verb = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "opspan"
+            click.echo(f"error: {' '.join(error.format_message().split())} See `{verb} --help`", err=True)
+            return 2
+        except click.Abort:
+            return 130
+        except OpspanError as error:
+            click.echo(f"error: {error}", err=True)
+            return 2
+        if callable(result):
+            # exec hands the process over. Not inside click, which takes a script's KeyboardInterrupt for its own.
+            result()
+        return result if isinstance(result, int) else 0
+
+
+def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        click.echo(f"opspan {version('opspan')}")
+        ctx.exit()
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
+def main() -> None:
+    """Label every PyTorch op for the profiler you already use, and capture with no profiler at all.
+
+    \b
+    Example:
+      opspan run --emit nvtx -- python train.py
+    """

@@ -1,0 +1,35 @@
+"""opspan demo: the whole way in one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from opspan.cli.options import capture_folder
+from opspan.errors import WriteError
+
+
+@click.command("demo")
+@capture_folder
+def command(wanted: Path | None) -> None:
+    """Train a small model under record and show its ranges.
+
+    Ops, modules, sequence numbers, sizes: needs torch and nothing else. Leaves the capture and the text it prints.
+
+    \b
+    Example:
+      opspan demo -o demo
+    """
+    from opspan.emit import capturing, demo
+
+    folder = capturing.make_folder(wanted)
+    trace = demo.train(folder)
+    lines = list(demo.tree(trace))
+    click.echo("\n".join(lines))
+    text = folder / "ranges.txt"
+    try:
+        text.write_text("\n".join(lines) + "\n")
+    except OSError as error:
+        raise WriteError(f"{text} cannot be written: {error.strerror}") from error
+    click.echo(f"\nWrote {folder} ({trace.ranges.height} ranges, {trace.issues.height} issues) and {text}")

@@ -1,0 +1,69 @@
+"""opspan exec: label a script without editing it, in the same process."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from opspan.cli.options import labelling
+from opspan.errors import OpspanError, UsageError
+
+if TYPE_CHECKING:
+    from opspan.emit import launch
+
+
+class _LikePython(click.Command):
+    """Takes the rest of the line after SCRIPT or `-m MOD` as it is: those options are the script's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        position = 0
+        while position < len(args) and args[position].startswith("-"):
+            if args[position] == "--":
+                break
+            if args[position] == "-m" and position + 1 < len(args):
+                args = [*args[: position + 2], "--", *args[position + 2 :]]
+                break
+            position += 2 if args[position] == "--emit" else 1
+        return super().parse_args(ctx, args)
+
+
+@click.command("exec", cls=_LikePython, context_settings={"allow_interspersed_args": False})
+@labelling
+@click.option("-m", "module", metavar="MOD", help="Run a module, as `python -m` does; the rest of the line is its own.")
+@click.argument("arguments", metavar="[SCRIPT] [ARGS]...", nargs=-1, type=click.UNPROCESSED)
+def command(
+    tool: str | None, record_shapes: bool, modules: bool, module: str | None, arguments: tuple[str, ...]
+) -> Callable[[], NoReturn]:
+    """Run SCRIPT as python would, with torch's ops labelled.
+
+    In this very process, for the tool that is attached unless --emit names one. Arguments, exit code and tracebacks
+    are as if python had run it. Forks of the process are labelled too, other programs that the script starts are
+    not: `opspan run --emit` reaches those.
+
+    \b
+    Example:
+      nsys profile -t nvtx,osrt opspan exec --record-shapes train.py --epochs 3
+      opspan exec --emit itt -m package.train
+    """
+    from opspan.emit import execute, launch
+
+    if module is None and not arguments:
+        raise UsageError("nothing to run: name a SCRIPT, or -m MOD")
+    launch.when_torch_is_imported(functools.partial(_start_or_end, launch.Emit(tool or "auto", record_shapes, modules)))
+    if module is not None:
+        return functools.partial(execute.run_module, module, arguments)
+    return execute.script(arguments[0], arguments[1:])
+
+
+def _start_or_end(emit: launch.Emit) -> None:
+    """Who asked for labels does not want an hour's run without them."""
+    from opspan.emit import launch
+
+    try:
+        launch.start(emit)
+    except OpspanError as error:
+        click.echo(f"error: {error}", err=True)
+        raise SystemExit(2) from None

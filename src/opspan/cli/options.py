@@ -1,0 +1,32 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def labelling(function: F) -> F:
+    """--emit, --record-shapes, --modules: what to start in a program that was not edited."""
+    emit = click.option("--emit", "tool", type=click.Choice(["nvtx", "itt"]), help="Label torch's ops for this tool.")
+    shapes = click.option("--record-shapes", is_flag=True, help="Put the sizes of an op's inputs on its label.")
+    modules = click.option("--modules", is_flag=True, help="A range for every nn.Module call as well.")
+    return emit(shapes(modules(function)))
+
+
+def capture_folder(function: F) -> F:
+    """-o: where a capture goes."""
+    option = click.option(
+        "-o",
+        "--output",
+        "wanted",
+        metavar="DIR",
+        type=click.Path(path_type=Path),
+        help="Folder for the capture, new or empty. Without it: opspan-capture-N.",
+    )
+    return option(function)

@@ -1,0 +1,62 @@
+"""opspan run: capture a program and its children with no vendor tool."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import click
+
+from opspan.cli.options import capture_folder, labelling
+from opspan.errors import UsageError
+
+_NOTHING = {
+    False: "no process made an NVTX or ITT call. torch's ops make none by themselves: add --emit nvtx (or itt)",
+    True: "no Python process imported torch and ran ops (or it runs with -S, -E or -I, which leaves --emit out)",
+}
+
+
+@click.command("run", context_settings={"allow_interspersed_args": False})
+@capture_folder
+@labelling
+@click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(wanted: Path | None, tool: str | None, record_shapes: bool, modules: bool, cmd: tuple[str, ...]) -> int:
+    """Run CMD and capture its NVTX and ITT ranges.
+
+    And those of its children. With --emit, every Python among them that imports torch labels its ops, with nothing
+    edited. Exits with CMD's exit code, 128 + n when signal n ended it.
+
+    \b
+    Example:
+      opspan run --emit nvtx --record-shapes -o capture -- python train.py --epochs 3
+      opspan run -- ./program-that-uses-nvtx
+    """
+    from opspan.emit import capturing, launch, libraries
+
+    collectors = libraries.collectors()
+    if not collectors.is_file():
+        raise UsageError(f"{collectors} is missing: opspan's native part was not installed; pip install opspan")
+    if (record_shapes or modules) and tool is None:
+        raise UsageError("--record-shapes and --modules say what --emit labels: add --emit nvtx (or itt)")
+    for name in ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64"):
+        if os.environ.get(name):
+            click.echo(
+                f"note: {name}={os.environ[name]} is set: another tool wants to listen, opspan goes first", err=True
+            )
+    emit = launch.Emit(tool, record_shapes, modules) if tool is not None else None
+    ours = wanted is None or not wanted.exists()
+    folder = capturing.make_folder(wanted)
+    try:
+        code = capturing.run(cmd, launch.environment(os.environ, collectors, folder, emit))
+    finally:
+        captured = capturing.look(folder)
+        if ours and not captured.processes:
+            with contextlib.suppress(OSError):  # CMD wrote something of its own there
+                folder.rmdir()
+    if captured.processes:
+        processes = "1 process" if captured.processes == 1 else f"{captured.processes} processes"
+        click.echo(f"Wrote {folder} ({processes}, {captured.bytes:,} bytes)", err=True)
+    else:
+        click.echo(f"Captured nothing: {_NOTHING[emit is not None]}", err=True)
+    return code

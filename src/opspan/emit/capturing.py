@@ -1,0 +1,95 @@
+"""Runs another program and its children with opspan's collectors in them: what `opspan run` does, without its words."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opspan.errors import UsageError, WriteError
+
+_SUFFIX = ".opspan"
+# What somebody may send to us and means for the program. Stop and continue go to a terminal's whole group anyway.
+_FORWARDED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What lies in a capture folder."""
+
+    processes: int
+    bytes: int
+
+
+def make_folder(wanted: Path | None) -> Path:
+    """A capture folder that holds nothing yet: `wanted`, or the first free `opspan-capture-N` here."""
+    if wanted is None:
+        number = 1
+        while True:
+            folder = Path.cwd() / f"opspan-capture-{number}"
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                number += 1
+            except OSError as error:
+                raise WriteError(
+                    f"{folder} cannot be made ({error.strerror}): choose another folder with -o"
+                ) from error
+            else:
+                return folder
+    folder = wanted.absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(
+                f"{wanted} is not empty, and a capture is never overwritten: choose another folder with -o"
+            )
+    except OSError as error:
+        raise WriteError(f"{wanted} cannot be made ({error.strerror}): choose another folder with -o") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise WriteError(f"{wanted} cannot be written: choose another folder with -o")
+    return folder
+
+
+def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run it and wait; the exit code as a shell gives it, 128 + the signal for one that was killed."""
+    # Blocked, not handled: sigwaitinfo tells who sent a signal, and nothing can slip in between.
+    waited = {*_FORWARDED, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    try:
+        try:
+            child = os.posix_spawnp(command[0], list(command), environment, setsigmask=before)
+        except FileNotFoundError:
+            raise UsageError(f"there is no command {command[0]}: looked for it on the PATH") from None
+        except OSError as error:
+            raise UsageError(f"the command {command[0]} cannot be run: {error.strerror}") from error
+        return _wait(child, waited)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _wait(child: int, waited: set[signal.Signals]) -> int:
+    while True:
+        told = signal.sigwaitinfo(waited)
+        if told.si_signo == signal.SIGCHLD:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        elif told.si_pid:  # from a process. Ctrl-C comes from the terminal, which has told the program as well
+            os.kill(child, told.si_signo)
+
+
+def look(folder: Path) -> Captured:
+    files = sorted(folder.glob(f"*{_SUFFIX}"))
+    pids = {file.name.partition("-")[0] for file in files}
+    return Captured(len(pids), sum(file.stat().st_size for file in files))

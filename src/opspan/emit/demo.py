@@ -1,0 +1,77 @@
+"""What `opspan demo` runs: a small model trained under `record`, and its ranges as an indented text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opspan.emit.record import record
+from opspan.errors import TorchUnsupported
+
+if TYPE_CHECKING:
+    from opspan.trace import Trace
+
+STEPS = 2
+
+
+def train(folder: Path) -> Trace:
+    """Two steps of a multilayer perceptron, recorded into `folder`."""
+    try:
+        import torch
+    except ImportError as error:
+        raise TorchUnsupported(
+            f"the demo trains a model, and torch cannot be imported ({error}): pip install torch"
+        ) from error
+
+    class MLP(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+
+        def forward(self, x: Any) -> Any:
+            return self.layers(x)
+
+    torch.manual_seed(0)
+    model = MLP()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    inputs, targets = torch.randn(4, 8), torch.tensor([0, 1, 2, 1])
+    with record(record_shapes=True, modules=True, path=folder) as recording:
+        for _ in range(STEPS):
+            loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return recording.trace
+
+
+def tree(trace: Trace) -> Iterator[str]:
+    """A line a range, indented below the range that encloses it on its thread."""
+    ranges = trace.ranges.sort("pid", "tid", "start_ns", "id")
+    thread: tuple[int, int] | None = None
+    ends: list[int] = []
+    for row in ranges.iter_rows(named=True):
+        if (row["pid"], row["tid"]) != thread:
+            thread = (row["pid"], row["tid"])
+            ends.clear()
+            yield f"process {thread[0]}, thread {thread[1]}"
+        while ends and ends[-1] <= row["start_ns"]:
+            ends.pop()
+        yield "  " * (len(ends) + 1) + _line(row)
+        if not row["is_mark"]:
+            ends.append(row["end_ns"] if row["end_ns"] is not None else 2**63 - 1)
+
+
+def _line(row: dict[str, Any]) -> str:
+    parts = [row["name"], f"[{row['kind']}]"]
+    if row["class_name"]:
+        parts.append(row["class_name"])
+    if row["seq"] is not None:
+        parts.append(f"seq {row['seq']}")
+    if row["forward_tid"] is not None:
+        parts.append(f"forward on thread {row['forward_tid']}")
+    if row["sizes"]:
+        parts.append(f"sizes {row['sizes']}")
+    if row["end_ns"] is not None:
+        parts.append(f"{(row['end_ns'] - row['start_ns']) / 1000:.1f} us")
+    return "  ".join(parts)

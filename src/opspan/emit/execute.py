@@ -1,0 +1,133 @@
+"""Runs a script or a module in this process as `python` would: argv, sys.path, __main__, exit codes, tracebacks.
+
+What cannot be the same: opspan is imported already, and its frames lie below the script's (inspect.stack() shows
+them; a traceback does not).
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import pkgutil
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, NoReturn
+
+from opspan.errors import UsageError
+
+
+def script(name: str, arguments: Sequence[str]) -> Callable[[], NoReturn]:
+    """`python NAME ARGUMENTS`, ready to run; a folder or an archive with a __main__.py as well."""
+    path = Path(name)
+    if not path.exists():
+        raise UsageError(f"there is no script {name}: name a Python file, or -m MODULE")
+    if pkgutil.get_importer(name) is not None:
+        return functools.partial(_run_container, name, arguments)
+    # Not resolved: python too shows a linked script under the name it was called by.
+    file = str(Path.cwd() / path)
+    try:
+        with io.open_code(file) as source:
+            text = source.read()
+    except OSError as error:
+        raise UsageError(f"the script {name} cannot be read: {error.strerror}") from error
+    return functools.partial(_run_text, text, file, [name, *arguments])
+
+
+def _run_container(name: str, arguments: Sequence[str]) -> NoReturn:
+    sys.argv = [name, *arguments]
+    _new_main()
+    _set_first_path(str(Path.cwd() / name))
+    _as_python(lambda: runpy._run_module_as_main("__main__", alter_argv=False))  # type: ignore[attr-defined]
+
+
+def _run_text(text: bytes, file: str, argv: list[str]) -> NoReturn:
+    sys.argv = argv
+    # Resolved: python looks for a linked script's modules where the script really is.
+    _set_first_path(str(Path(file).resolve().parent))
+    main = _new_main()
+    vars(main).update(
+        __file__=file,
+        __cached__=None,
+        __loader__=SourceFileLoader("__main__", file),
+    )
+
+    def run() -> None:
+        exec(compile(text, file, "exec", dont_inherit=True), vars(main))
+
+    _as_python(run)
+
+
+def run_module(module: str, arguments: Sequence[str]) -> NoReturn:
+    """`python -m MODULE ARGUMENTS`."""
+    sys.argv = ["-m", *arguments]
+    _new_main()
+    _set_first_path(str(Path.cwd()))
+    # What python itself calls for -m, so that even the frames in a traceback are the same.
+    _as_python(lambda: runpy._run_module_as_main(module))  # type: ignore[attr-defined]
+
+
+def _new_main() -> ModuleType:
+    """An empty __main__ in the place of ours: what pickles and spawned processes refer to."""
+    global _our_main
+    _our_main = sys.modules["__main__"]  # kept: clearing it would break whoever still runs in it
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    vars(main).update(__builtins__=sys.modules["builtins"], __annotations__={})
+    return main
+
+
+_our_main: ModuleType | None = None
+
+
+def _set_first_path(entry: str) -> None:
+    # Python puts a first entry there for `opspan` as it would for the script, unless it was told not to.
+    if getattr(sys.flags, "safe_path", False) or sys.flags.isolated:
+        return
+    sys.path[0] = entry
+
+
+def _as_python(run: Callable[[], Any]) -> NoReturn:
+    """Call it, and end as the interpreter ends after its main script."""
+    caught: BaseException | None = None
+    try:
+        run()
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001  # this is the last one there is, as in the interpreter
+        caught = error
+    if caught is None:
+        sys.exit(0)
+    _report(caught)
+    if isinstance(caught, KeyboardInterrupt):
+        # Only the interpreter can end as one that was interrupted does: by the signal, after cleaning up.
+        sys.excepthook = lambda *_: None
+        raise caught
+    sys.exit(1)
+
+
+def _report(error: BaseException) -> None:
+    trace = _without_us(error.__traceback__)
+    error = error.with_traceback(trace)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    sys.stdout.flush()
+    try:
+        sys.excepthook(type(error), error, trace)
+    except SystemExit:
+        raise
+    except BaseException as second:  # noqa: BLE001  # as the interpreter says it
+        sys.stderr.write("Error in sys.excepthook:\n")
+        second = second.with_traceback(_without_us(second.__traceback__))
+        sys.__excepthook__(type(second), second, second.__traceback__)
+        sys.stderr.write("\nOriginal exception was:\n")
+        sys.__excepthook__(type(error), error, trace)
+
+
+def _without_us(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return trace

@@ -1,0 +1,128 @@
+"""How labels get into a program that was not edited: its environment, and a hook that starts an emitter once torch is
+imported. Runs no program itself: that is `execute` (this process) and cli/run (another one).
+
+Imports nothing heavy: every Python process under `opspan run --emit` comes through here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from opspan.errors import OpspanError
+
+SITE = Path(__file__).parent / "launch_site"  # holds a sitecustomize.py for Python children
+_VARIABLE = "OPSPAN_EMIT"
+
+
+@dataclass(frozen=True)
+class Emit:
+    """Which emitter to start. `tool` is "nvtx", "itt", or "auto": the one that is attached."""
+
+    tool: str = "auto"
+    record_shapes: bool = False
+    modules: bool = False
+
+    def as_text(self) -> str:
+        flags = [self.tool, "record_shapes" if self.record_shapes else "", "modules" if self.modules else ""]
+        return " ".join(filter(None, flags))
+
+    @classmethod
+    def from_text(cls, text: str) -> Emit:
+        tool, *flags = text.split()
+        return cls(tool, "record_shapes" in flags, "modules" in flags)
+
+
+def environment(before: Mapping[str, str], collectors: Path, captures: Path, emit: Emit | None) -> dict[str, str]:
+    """The environment of a captured program and its children."""
+    after = dict(before)
+    after["NVTX_INJECTION64_PATH"] = after["INTEL_LIBITTNOTIFY64"] = str(collectors)
+    after["OPSPAN_CAPTURE_DIR"] = str(captures)
+    after.pop(_VARIABLE, None)
+    if emit is not None:
+        after[_VARIABLE] = emit.as_text()
+        after["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SITE), before.get("PYTHONPATH")]))
+    return after
+
+
+def start_from_environment() -> None:
+    """For the sitecustomize.py of `SITE`."""
+    asked = os.environ.get(_VARIABLE)
+    if asked:
+        when_torch_is_imported(lambda: _start_and_go_on(Emit.from_text(asked)))
+
+
+def start(emit: Emit) -> None:
+    """Start the emitter for the rest of this process, its non-daemon threads and atexit functions included."""
+    from opspan.emit import ranges, sinks
+    from opspan.emit.sessions import emit_itt, emit_nvtx
+
+    listening = ranges.listening()
+    tools = [emit.tool]
+    if emit.tool == "auto":
+        # Nobody there: emit_nvtx says so, once.
+        tools = ["itt"] if listening & sinks.TO_ITT else []
+        if listening & sinks.TO_NVTX or not tools:
+            tools.append("nvtx")
+    for tool in tools:
+        session = (emit_itt if tool == "itt" else emit_nvtx)(record_shapes=emit.record_shapes, modules=emit.modules)
+        session.gives_way = True
+        session.__enter__()
+        atexit.register(session.__exit__, None, None, None)
+
+
+def when_torch_is_imported(call: Callable[[], None]) -> None:
+    """Once `import torch` has run. Importing torch ourselves would come before what a program sets up for it."""
+    if "torch" in sys.modules:
+        call()
+    else:
+        sys.meta_path.insert(0, _TorchFinder(call))
+
+
+class _TorchFinder:
+    """Finds torch through the others, and has its loader call back. Goes away when that is done."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._asking = False
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != "torch" or self._asking:
+            return None
+        self._asking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asking = False
+        if spec is not None and spec.loader is not None:
+            self._watch(spec.loader)
+        return spec
+
+    def _watch(self, loader: Any) -> None:
+        run = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module  # as if we had never been here
+            run(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            self._call()
+
+        loader.exec_module = exec_module  # of this one loader, which is made for torch alone
+
+
+def _start_and_go_on(emit: Emit) -> None:
+    try:
+        start(emit)
+    except OpspanError as error:  # the program is what matters here, and it has begun
+        sys.stderr.write(f"opspan: this process is not labelled: {error}\n")

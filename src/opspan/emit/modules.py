@@ -1,0 +1,156 @@
+"""A range for every nn.Module call: `MLP.layers.0`, and its class. Only forward hooks; no model is changed.
+
+One pair of global hooks serves every session that asked for modules. Under torch.compile the hooks do nothing while a
+model is traced, so there is no graph break and nothing is left of them in the compiled code: a compiled model shows as
+one range, the outermost, and what runs eagerly around it shows as usual.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from opspan.emit import ranges
+from opspan.emit.sinks import KIND_MODULE
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+# A model that makes new modules in every forward would have its names looked up for ever.
+_MAX_LOOKUPS = 8
+_HOOK_IDS = 0x6F70_7370_616E_0000  # far from torch's own, which count from 0
+
+
+@dataclass
+class _Frame:
+    module: weakref.ref[Module]
+    to: int  # the sinks it was pushed to, 0 when it reached nobody
+    hooks: int  # which installation of the hooks pushed it
+
+
+class _Names:
+    """Qualified names, from the outermost module that was seen to contain one."""
+
+    def __init__(self) -> None:
+        self._refs: weakref.WeakKeyDictionary[Module, Any] = weakref.WeakKeyDictionary()
+        self._lookups: weakref.WeakKeyDictionary[Module, int] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def ref(self, module: Module, outermost: Module | None) -> Any:
+        """The range of a module. `outermost` is the one whose call this call is inside, on this thread."""
+        found = self._refs.get(module)
+        if found is not None:
+            return found
+        with self._lock:
+            if outermost is not None and self._lookups.get(outermost, 0) < _MAX_LOOKUPS:
+                self._lookups[outermost] = self._lookups.get(outermost, 0) + 1
+                self._learn(outermost)
+            if module not in self._refs:  # not a part of it: the outermost of its own
+                self._learn(module)
+            return self._refs[module]
+
+    def _learn(self, root: Module) -> None:
+        base = _class_of(getattr(root, "_orig_mod", root))
+        for path, module in root.named_modules():
+            # torch.compile wraps a module in another one, which is no part of the model.
+            parts = [part for part in path.split(".") if part and part != "_orig_mod"]
+            self._refs[module] = ranges.ref_of(".".join([base, *parts]), kind=KIND_MODULE, detail=_class_of(module))
+
+
+def _class_of(module: Module) -> str:
+    # A scripted module's class is RecursiveScriptModule; it knows what it was.
+    return str(getattr(module, "original_name", None) or type(module).__name__)
+
+
+_lock = threading.Lock()
+_local = threading.local()
+_handles: list[Any] = []
+_warning: Any = None
+_names = _Names()
+_to = 0  # the sinks that asked for modules
+_installed = 0  # counts installations
+
+
+def start(to: int) -> None:
+    """Modules to this sink too."""
+    global _to, _installed, _names
+    with _lock:
+        if not _handles:
+            _installed += 1
+            _names = _Names()
+            _install()
+        _to |= to
+
+
+def stop(to: int) -> None:
+    """No more modules to this sink; the hooks go with the last one."""
+    global _to
+    with _lock:
+        _to &= ~to
+        if not _to and _handles:
+            for handle in _handles:
+                handle.remove()
+            _handles.clear()
+            with contextlib.suppress(ValueError):  # the program has put other filters in place
+                cast("list[Any]", warnings.filters).remove(_warning)
+            _unwind(_stack(), 0)
+
+
+def _install() -> None:
+    global _warning
+    from torch.nn.modules import module
+    from torch.utils.hooks import RemovableHandle
+
+    # The same numbers every time: compiled code is guarded by a hook's number, and a new one in every session would
+    # have it compiled again until torch gives up and runs it eagerly.
+    following = RemovableHandle.next_id
+    RemovableHandle.next_id = _HOOK_IDS
+    try:
+        _handles.append(module.register_module_forward_pre_hook(_before))
+        _handles.append(module.register_module_forward_hook(_after, always_call=True))
+    finally:
+        RemovableHandle.next_id = following
+    # What it warns of, that a compiled model's wrapper is a module as well, is what we want.
+    warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
+    _warning = warnings.filters[0]
+
+
+def _before(module: Module, _inputs: object) -> None:
+    if ranges.compiling():
+        return
+    stack = _stack()
+    if stack and stack[0].hooks != _installed:  # left open when an earlier session ended inside a call
+        _unwind(stack, 0)
+    outermost = stack[0].module() if stack else None
+    to = _to if ranges.push(_names.ref(module, outermost), _to) >= 0 else 0
+    stack.append(_Frame(weakref.ref(module), to, _installed))
+
+
+def _after(module: Module, _inputs: object, _outputs: object) -> None:
+    if ranges.compiling():
+        return
+    stack = _stack()
+    # Normally the top. A BaseException such as KeyboardInterrupt passes torch's hooks by: its frames go now.
+    for depth in range(len(stack) - 1, -1, -1):
+        if stack[depth].module() is module:
+            _unwind(stack, depth)
+            return
+
+
+def _unwind(stack: list[_Frame], depth: int) -> None:
+    while len(stack) > depth:
+        frame = stack.pop()
+        if frame.to:
+            ranges.pop(frame.to)
+
+
+def _stack() -> list[_Frame]:
+    try:
+        stack: list[_Frame] = _local.stack
+    except AttributeError:
+        stack = _local.stack = []
+    return stack

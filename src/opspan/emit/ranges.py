@@ -1,0 +1,182 @@
+"""A user's own ranges, one level above the C door: does anybody listen, and if so push, pop, mark. No decorators.
+
+Everything that is not torch's op goes through here: annotate, the namespaces `opspan.nvtx` and `opspan.itt`, module
+and step ranges. When nobody listens a push is one comparison.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from opspan.emit import sinks
+from opspan.emit.sinks import KIND_USER, TO_ALL, TO_CAPTURE, TO_ITT, TO_NVTX, CRange
+from opspan.errors import EmitError
+
+Payload = int | float | None
+Ref = Any  # ctypes.byref() of a CRange: kept ready, it owns its range
+
+_UNKNOWN: Final = -1
+_INT64: Final = range(-(2**63), 2**63)
+_UINT64: Final = range(2**64)
+
+_to = _UNKNOWN  # who listens, as TO_ bits
+_capturing = False
+_push: Callable[[Ref, int], int]
+_pop: Callable[[int], int]
+_mark: Callable[[Ref, int], None]
+_range_start: Callable[[Ref, int], int]
+_range_end: Callable[[int], None]
+
+
+def _never() -> bool:
+    return False
+
+
+_compiling: Callable[[], bool] = _never  # torch.compiler.is_compiling, once torch is here
+
+
+def compiling() -> bool:
+    """Is torch.compile tracing this code? Nothing of ours may end up in what it makes."""
+    return _compiling()
+
+
+def listening() -> int:
+    """Who listens, as TO_ bits. The first call makes an NVTX or ITT tool attach."""
+    return _ask() if _to == _UNKNOWN else _to
+
+
+def push(ref: Ref, to: int = TO_ALL) -> int:
+    """Zero-based depth of the new range on this thread; -1 when nobody listens."""
+    if _compiling() or not (_to if _to != _UNKNOWN else _ask()) & to:
+        return -1
+    return _push(ref, to)
+
+
+def pop(to: int = TO_ALL) -> int:
+    """Call it only for a push that answered a depth: what was not pushed must not be popped."""
+    return _pop(to)
+
+
+def mark(ref: Ref, to: int = TO_ALL) -> None:
+    if not _compiling() and (_to if _to != _UNKNOWN else _ask()) & to:
+        _mark(ref, to)
+
+
+def range_start(ref: Ref, to: int = TO_ALL) -> int:
+    """A range that may end on any thread; 0 when nobody listens."""
+    if _compiling() or not (_to if _to != _UNKNOWN else _ask()) & to:
+        return 0
+    return _range_start(ref, to)
+
+
+def range_end(range_id: int) -> None:
+    if range_id:
+        _range_end(range_id)
+
+
+@functools.lru_cache(maxsize=4096, typed=True)  # typed: 1 and 1.0 are two payloads
+def ref_of(
+    name: str,
+    kind: int = KIND_USER,
+    color: int = 0,
+    category: str | None = None,
+    detail: str | None = None,
+    payload: Payload = None,
+) -> Ref:
+    """The C form of a range, ready to push. Kept, since programs repeat their names."""
+    text = encode(name)
+    made = CRange(
+        name=text,
+        name_length=len(text),
+        kind=kind,
+        color=color,
+        category=None if category is None else encode(category),
+        detail=None if detail is None else encode(detail),
+    )
+    if isinstance(payload, float):
+        made.payload_type = 3
+        made.payload.d = payload
+    elif payload is not None and payload in _INT64:
+        made.payload_type = 1
+        made.payload.i = payload
+    elif payload is not None and payload in _UINT64:
+        made.payload_type = 2
+        made.payload.u = payload
+    elif payload is not None:
+        raise ValueError(f"payload {payload} does not fit 64 bits")
+    return ctypes.byref(made)
+
+
+def encode(text: str) -> bytes:
+    """UTF-8 whatever the text: a lone surrogate, as in a badly decoded file name, is written as an escape."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def refresh() -> None:
+    """Ask again: a session found a tool, or torch has come."""
+    _ask()
+
+
+def set_capturing(on: bool) -> None:
+    """`record` started or stopped."""
+    global _capturing
+    _capturing = on
+    _ask()
+
+
+def open_itt(native: sinks.Sinks) -> bool:
+    """Open the ITT that is in this process: torch's if torch is here, else the one of the package ittapi."""
+    for library in filter(None, (_torch_library(), _ittapi_library())):
+        try:
+            native.itt_open(library)
+        except EmitError:  # a torch built without ITT
+            continue
+        return True
+    return False
+
+
+def _ask() -> int:
+    global _to, _push, _pop, _mark, _range_start, _range_end, _compiling
+    native = sinks.load()
+    if native is None:
+        from opspan.emit import packages
+
+        found = packages.listening()
+        _push, _pop, _mark = packages.push, packages.pop, packages.mark
+        _range_start, _range_end = packages.range_start, packages.range_end
+    else:
+        found = TO_NVTX if native.nvtx_listening() else 0
+        # ITT looks for a tool in these two variables only; without them there is no reason to open a library.
+        wanted = os.environ.get("INTEL_LIBITTNOTIFY64") or os.environ.get("INTEL_ITTNOTIFY_GROUPS")
+        if wanted and open_itt(native) and native.itt_listening():
+            found |= TO_ITT
+        _push, _pop, _mark = native.push, native.pop, native.mark
+        _range_start, _range_end = native.range_start, native.range_end
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "compiler"):
+        _compiling = torch.compiler.is_compiling
+    _to = found | (TO_CAPTURE if _capturing else 0)
+    return _to
+
+
+def _torch_library() -> str | None:
+    torch = sys.modules.get("torch")
+    if torch is None or not getattr(torch, "__file__", None):
+        return None
+    library = Path(str(torch.__file__)).parent / "lib" / "libtorch_cpu.so"
+    return str(library) if library.is_file() else None
+
+
+def _ittapi_library() -> str | None:
+    try:
+        spec = importlib.util.find_spec("ittapi.native")
+    except ImportError:
+        return None
+    return spec.origin if spec is not None else None

@@ -1,0 +1,59 @@
+"""Which training steps are labelled: torch.profiler's schedule, and the labels and commands that go with a step.
+
+The numbers are torch's: the first step is 0, and `wait`, `warmup` and `active` steps follow one another `repeat` times.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+Schedule = Callable[[int], "ProfilerAction"]
+
+
+class ProfilerAction(enum.Enum):
+    """What happens in a step. Labels are written in RECORD and RECORD_AND_SAVE, the last active step of a cycle."""
+
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+    DEVICE_STOPPED = 4  # no schedule answers it: torch.profiler uses it within itself
+
+
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
+) -> Schedule:
+    """Skip `skip_first` steps, then wait, warm up and label in cycles; `repeat=0` cycles to the end.
+
+    With `skip_first_wait` the first cycle does not wait. Warming up labels nothing: it is here so that a schedule can
+    be shared with torch.profiler.
+    """
+    if wait < 0 or warmup < 0 or active <= 0 or repeat < 0 or skip_first < 0:
+        raise ValueError(
+            f"a schedule needs wait, warmup, repeat and skip_first >= 0 and active > 0: "
+            f"got wait={wait}, warmup={warmup}, active={active}, repeat={repeat}, skip_first={skip_first}"
+        )
+    cycle = wait + warmup + active
+
+    def action_of(step: int) -> ProfilerAction:
+        if step < 0:
+            raise ValueError(f"a step is counted from 0, got {step}")
+        if step < skip_first:
+            return ProfilerAction.NONE
+        step += -skip_first + (wait if skip_first_wait else 0)
+        if repeat > 0 and step >= repeat * cycle:
+            return ProfilerAction.NONE
+        position = step % cycle
+        if position < wait:
+            return ProfilerAction.NONE
+        if position < wait + warmup:
+            return ProfilerAction.WARMUP
+        return ProfilerAction.RECORD if position < cycle - 1 else ProfilerAction.RECORD_AND_SAVE
+
+    return action_of
+
+
+def is_active(action: object) -> bool:
+    """Also for torch.profiler's own enum, which has the same names: its schedules can be handed over as they are."""
+    return getattr(action, "name", None) in ("RECORD", "RECORD_AND_SAVE")

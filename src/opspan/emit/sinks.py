@@ -1,0 +1,178 @@
+"""The ctypes door to libopspan_sinks.so, whose C face is native/sinks/sinks.h. Who may start what is `sessions`.
+
+Two handles on one library. Calls that can take long (a tool attaching, a session starting) release Python's lock;
+pushes and pops keep it, because handing it over and taking it back costs more than they do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from opspan.emit import libraries
+from opspan.errors import CaptureError, EmitError
+
+ABI: Final = 1
+
+# enum of sinks, and the bits that push, pop and mark take
+NVTX: Final = 0
+ITT: Final = 1
+CAPTURE: Final = 2
+TO_NVTX: Final = 1 << NVTX
+TO_ITT: Final = 1 << ITT
+TO_CAPTURE: Final = 1 << CAPTURE
+TO_ALL: Final = TO_NVTX | TO_ITT | TO_CAPTURE
+
+FORMS: Final = {"auto": 0, "schema": 1, "payload": 2, "text": 3, "torch": 4, "task": 5}
+FORM_NAMES: Final = {number: name for name, number in FORMS.items()}
+
+KIND_USER: Final = 4
+KIND_MODULE: Final = 5
+KIND_STEP: Final = 6
+
+MAX_STRINGS: Final = 65536
+_ERROR_BYTES: Final = 512
+_PATH_BYTES: Final = 4096
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What one session counted, read when it ended."""
+
+    ranges: int = 0  # begun while the session was on
+    late_ends: int = 0  # ended on another thread than they began
+    sizes_dropped: int = 0  # labels whose sizes were left out: the table of distinct strings was full
+    relations_missed: int = 0  # backward ops whose forward was not found
+    lost: int = 0  # capture: events that could not be written
+
+
+class _Stats(ctypes.Structure):
+    _fields_ = (
+        ("ranges", ctypes.c_uint64),
+        ("late_ends", ctypes.c_uint64),
+        ("sizes_dropped", ctypes.c_uint64),
+        ("relations_missed", ctypes.c_uint64),
+        ("lost", ctypes.c_uint64),
+    )
+
+
+class _Payload(ctypes.Union):
+    _fields_ = (("i", ctypes.c_int64), ("u", ctypes.c_uint64), ("d", ctypes.c_double))
+
+
+class CRange(ctypes.Structure):
+    """opspan_range of sinks.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("name_length", ctypes.c_size_t),
+        ("kind", ctypes.c_uint32),
+        ("color", ctypes.c_uint32),
+        ("category", ctypes.c_char_p),
+        ("detail", ctypes.c_char_p),
+        ("payload_type", ctypes.c_int32),
+        ("payload", _Payload),
+    )
+
+
+class Sinks:
+    """The open library. One a process, from `load`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._slow = ctypes.CDLL(str(path))
+        quick = ctypes.PyDLL(str(path))
+        found = self._slow.opspan_sinks_abi()
+        if found != ABI:
+            raise EmitError(f"{path} speaks version {found} of sinks.h, this opspan version {ABI}: reinstall opspan")
+        text = (ctypes.c_char_p, ctypes.c_size_t)
+        self._declare("opspan_sink_of", ctypes.c_void_p, ctypes.c_int)
+        self._declare("opspan_itt_open", ctypes.c_int, ctypes.c_char_p, *text)
+        for tool in ("nvtx", "itt"):
+            start_arguments = (ctypes.c_int, ctypes.c_int, ctypes.c_uint32, *text)
+            self._declare(f"opspan_{tool}_start", ctypes.c_int, *start_arguments)
+            self._declare(f"opspan_{tool}_stop", None, ctypes.POINTER(_Stats))
+        self._declare("opspan_capture_start", ctypes.c_int, ctypes.c_char_p, ctypes.c_int, *text, *text)
+        self._declare("opspan_capture_stop", None, ctypes.POINTER(_Stats))
+        self._declare("opspan_itt_collect", None, ctypes.c_int)
+        # No argument types: a ready-made byref() and a small int need no conversion, and checking them costs.
+        self.push: Any = quick.opspan_push
+        self.pop: Any = quick.opspan_pop
+        self.mark: Any = quick.opspan_mark
+        self.mark.restype = None
+        self.range_start: Any = quick.opspan_range_start
+        self.range_start.restype = ctypes.c_uint64
+        self.range_end: Any = quick.opspan_range_end
+        self.range_end.argtypes = (ctypes.c_uint64,)
+        self.range_end.restype = None
+
+    def _declare(self, name: str, result: Any, *arguments: Any) -> None:
+        function = getattr(self._slow, name)
+        function.restype = result
+        function.argtypes = arguments
+
+    def sink_of(self, sink: int) -> int:
+        """The address of the two functions the observer calls."""
+        return int(self._slow.opspan_sink_of(sink) or 0)
+
+    def nvtx_listening(self) -> bool:
+        return bool(self._slow.opspan_nvtx_listening())
+
+    def itt_listening(self) -> bool:
+        return bool(self._slow.opspan_itt_listening())
+
+    def itt_open(self, library: str) -> None:
+        error = ctypes.create_string_buffer(_ERROR_BYTES)
+        _check(self._slow.opspan_itt_open(library.encode(), error, _ERROR_BYTES), error)
+
+    def itt_collect(self, on: bool) -> None:
+        self._slow.opspan_itt_collect(int(on))
+
+    def start(self, sink: int, form: int, shapes: bool, max_strings: int) -> int:
+        """Start NVTX or ITT; the form the tool understands."""
+        function = self._slow.opspan_nvtx_start if sink == NVTX else self._slow.opspan_itt_start
+        error = ctypes.create_string_buffer(_ERROR_BYTES)
+        return _check(function(form, int(shapes), max_strings, error, _ERROR_BYTES), error)
+
+    def capture_start(self, folder: bytes, shapes: bool) -> bytes:
+        """Start the capture; the file it writes."""
+        path = ctypes.create_string_buffer(_PATH_BYTES)
+        error = ctypes.create_string_buffer(_ERROR_BYTES)
+        result = self._slow.opspan_capture_start(folder, int(shapes), path, _PATH_BYTES, error, _ERROR_BYTES)
+        _check(result, error, CaptureError)
+        return path.value
+
+    def stop(self, sink: int) -> Stats:
+        names = {NVTX: "opspan_nvtx_stop", ITT: "opspan_itt_stop", CAPTURE: "opspan_capture_stop"}
+        stats = _Stats()
+        getattr(self._slow, names[sink])(ctypes.byref(stats))
+        return Stats(*(getattr(stats, name) for name, _ in _Stats._fields_))
+
+
+def _check(result: int, error: ctypes.Array[ctypes.c_char], kind: type[EmitError] = EmitError) -> int:
+    if result < 0:
+        raise kind(error.value.decode(errors="replace") or f"a sink failed with error number {-result}")
+    return result
+
+
+@functools.cache
+def load() -> Sinks | None:
+    """The library, or None on a platform that opspan has none for."""
+    path = libraries.sinks()
+    if not path.is_file():
+        return None
+    try:
+        return Sinks(path)
+    except (OSError, AttributeError) as error:  # not a library; a library without our functions
+        raise EmitError(f"cannot open {path} ({error}): reinstall opspan") from error
+
+
+def require() -> Sinks:
+    """The library, or a clear error."""
+    sinks = load()
+    if sinks is None:
+        raise EmitError(f"{libraries.sinks()} is missing: opspan's native part was not installed; pip install opspan")
+    return sinks

@@ -1,0 +1,55 @@
+"""What a session does at a training step: `ProfilerStep#N` around it, and on and off as the schedule says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from opspan.emit import ranges
+from opspan.emit.schedule import Schedule, is_active
+from opspan.emit.sinks import KIND_STEP
+
+
+class Steps:
+    """Counts steps and turns labelling on for the active ones."""
+
+    def __init__(self, schedule: Schedule, to: int, turn: Callable[[bool], None]) -> None:
+        self.number = 0
+        self._schedule = schedule
+        self._to = to
+        self._turn = turn
+        self._on = False
+        self._pushed = False
+        self._thread = threading.get_ident()
+
+    def start(self) -> None:
+        self._thread = threading.get_ident()
+        self._enter()
+
+    def step(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("step() was called on another thread than the session was entered on")
+        self._leave()
+        self.number += 1
+        self._enter()
+
+    def stop(self) -> None:
+        self._leave()
+        if self._on:
+            self._on = False
+            self._turn(False)
+
+    def _enter(self) -> None:
+        on = is_active(self._schedule(self.number))
+        if on != self._on:
+            self._on = on
+            self._turn(on)
+        if on:
+            ref = ranges.ref_of(f"ProfilerStep#{self.number}", kind=KIND_STEP)
+            self._pushed = ranges.push(ref, self._to) >= 0
+
+    def _leave(self) -> None:
+        # A range can only be popped where it was pushed; one that is left open ends with its thread.
+        if self._pushed and threading.get_ident() == self._thread:
+            ranges.pop(self._to)
+        self._pushed = False

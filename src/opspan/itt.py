@@ -1,0 +1,50 @@
+"""torch.profiler.itt's names: ranges and marks to ITT only. `opspan.annotate` reaches every sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from opspan.emit import ranges, sinks
+from opspan.emit.namespace import Namespace
+
+__all__ = ["is_available", "mark", "range", "range_pop", "range_push"]
+
+_itt = Namespace(sinks.TO_ITT)
+
+
+def is_available() -> bool:
+    """Is there an ITT in this process to send to, torch's or the package ittapi's? Not whether a tool listens now."""
+    native = sinks.load()
+    if native is not None:
+        return ranges.open_itt(native)
+    try:
+        import ittapi  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def range_push(msg: str) -> int:
+    """Push a range on this thread's stack. Returns its zero-based depth."""
+    return _itt.push(msg)
+
+
+def range_pop() -> int:
+    """Pop a range off this thread's stack. Returns the zero-based depth of the range that ended, -1: none was open."""
+    return _itt.pop()
+
+
+def mark(msg: str) -> None:
+    """A moment, not a range."""
+    _itt.mark(msg)
+
+
+@contextmanager
+def range(msg: str, *args: object, **kwargs: object) -> Iterator[None]:  # noqa: A001  # torch's name
+    """A range around a `with` block or a function. With further arguments, `msg.format(*args, **kwargs)`."""
+    range_push(msg.format(*args, **kwargs) if args or kwargs else msg)
+    try:
+        yield
+    finally:
+        range_pop()

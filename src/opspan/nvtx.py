@@ -1,0 +1,59 @@
+"""torch.cuda.nvtx's names, on any machine: ranges and marks to NVTX only. `opspan.annotate` reaches every sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from opspan.emit import ranges, sinks
+from opspan.emit.namespace import Namespace
+
+__all__ = ["is_available", "mark", "range", "range_end", "range_pop", "range_push", "range_start"]
+
+_nvtx = Namespace(sinks.TO_NVTX)
+
+
+def is_available() -> bool:
+    """Can ranges be sent at all? Not whether a tool is listening now."""
+    if sinks.load() is not None:
+        return True
+    try:
+        import nvtx  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def range_push(msg: str) -> int:
+    """Push a range on this thread's stack. Returns its zero-based depth."""
+    return _nvtx.push(msg)
+
+
+def range_pop() -> int:
+    """Pop a range off this thread's stack. Returns the zero-based depth of the range that ended, -1: none was open."""
+    return _nvtx.pop()
+
+
+def range_start(msg: str) -> int:
+    """Start a range that may end on another thread. Returns the handle for `range_end`, 0 when nobody listens."""
+    return ranges.range_start(ranges.ref_of(msg), sinks.TO_NVTX)
+
+
+def range_end(range_id: int) -> None:
+    """End the range that `range_start` returned."""
+    ranges.range_end(range_id)
+
+
+def mark(msg: str) -> None:
+    """A moment, not a range."""
+    _nvtx.mark(msg)
+
+
+@contextmanager
+def range(msg: str, *args: object, **kwargs: object) -> Iterator[None]:  # noqa: A001  # torch's name
+    """A range around a `with` block or a function. With further arguments, `msg.format(*args, **kwargs)`."""
+    range_push(msg.format(*args, **kwargs) if args or kwargs else msg)
+    try:
+        yield
+    finally:
+        range_pop()

@@ -1,0 +1,66 @@
+"""Runs programs in processes of their own: what a session leaves behind must not reach the next test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+# A tool that the tests themselves run under must not listen to the programs they start.
+_TOOLS = (
+    "NVTX_INJECTION64_PATH",
+    "INTEL_LIBITTNOTIFY64",
+    "INTEL_ITTNOTIFY_GROUPS",
+    "OPSPAN_CAPTURE_DIR",
+    "OPSPAN_EMIT",
+)
+
+
+def environment(more: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """Ours without any tool, and with `more`; None takes a variable away."""
+    kept = {name: value for name, value in os.environ.items() if name not in _TOOLS}
+    for name, value in (more or {}).items():
+        kept.pop(name, None)
+        if value is not None:
+            kept[name] = value
+    return kept
+
+
+def run(
+    command: list[str | Path], env: Mapping[str, str | None] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run to the end, whatever the exit code."""
+    return subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        env=environment(env),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        timeout=300,
+    )
+
+
+def python(code: str, *arguments: str, env: Mapping[str, str | None] | None = None, cwd: Path | None = None) -> str:
+    """The output of a program that must not fail; warnings are errors unless it says otherwise."""
+    done = run([sys.executable, "-W", "error", "-c", textwrap.dedent(code), *arguments], env, cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def opspan(
+    *arguments: str | Path, env: Mapping[str, str | None] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    return run([sys.executable, "-m", "opspan", *arguments], env, cwd)
+
+
+def under_collectors(folder: Path) -> dict[str, str]:
+    """The environment in which opspan's own collectors listen, to NVTX and to ITT."""
+    from opspan.emit import launch, libraries
+
+    folder.mkdir(exist_ok=True)
+    made = launch.environment({}, libraries.collectors(), folder, None)
+    return {name: made[name] for name in ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64", "OPSPAN_CAPTURE_DIR")}

@@ -1,0 +1,41 @@
+"""What every program of this folder shares: which sessions are on while its `main` runs.
+
+A program is a plain torch script. `run(main)` reads the command line, enters the sessions asked for, all of them at
+once, so that two tools see the very same ranges of the very same process, and calls `main`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Callable
+
+import opspan
+
+
+def run(main: Callable[[], None]) -> None:
+    options = arguments()
+    with sessions(options):
+        main()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nvtx", metavar="LABELS", help="emit_nvtx with these labels")
+    parser.add_argument("--itt", metavar="LABELS", help="emit_itt with these labels")
+    parser.add_argument("--record", metavar="DIR", help="record into this folder")
+    parser.add_argument("--shapes", action="store_true")
+    parser.add_argument("--modules", action="store_true")
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def sessions(options: argparse.Namespace):
+    with contextlib.ExitStack() as stack:
+        if options.record:
+            stack.enter_context(opspan.record(record_shapes=options.shapes, path=options.record))
+        if options.nvtx:
+            stack.enter_context(opspan.emit_nvtx(record_shapes=options.shapes, labels=options.nvtx))
+        if options.itt:
+            stack.enter_context(opspan.emit_itt(record_shapes=options.shapes, labels=options.itt))
+        yield

@@ -1,0 +1,297 @@
+"""What emitting costs: nanoseconds a range above a torch observer that does nothing, side by side in one run.
+
+    python tools/bench/emit.py            a table for a step of tiny ops and a small transformer step (about 4 minutes)
+    python tools/bench/emit.py --quick    fewer rounds
+    python tools/bench/emit.py --long     50 million ranges, and what memory does meanwhile (about 3 minutes)
+
+Every figure is a median over rounds in which all modes take turns, so that a slow moment of the machine slows all of
+them. "Null tool" is an injection library whose calls return at once (tests/native/null_tools): what is left is ours.
+torch cannot emit NVTX without CUDA, so its text form is timed as labels="torch", which writes the same text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+NULL_TOOLS = ROOT / "tests/native/null_tools"
+
+
+# --- what is timed
+
+
+def tiny_step() -> Callable[[], None]:
+    import torch
+
+    torch.manual_seed(0)
+    weight = torch.nn.Parameter(torch.randn(2, 4))
+    x = torch.randn(2, 4)
+
+    def step() -> None:
+        (x * weight).relu().sum().backward()
+
+    return step
+
+
+def transformer_step() -> Callable[[], None]:
+    import torch
+
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, dropout=0.0)
+    x = torch.randn(2, 8, 32)
+
+    def step() -> None:
+        layer(x).sum().backward()
+
+    return step
+
+
+STEPS = {"tiny": tiny_step, "transformer": transformer_step}
+
+
+def modes(tool: str, folder: str) -> dict[str, Callable[[], contextlib.AbstractContextManager]]:
+    """The modes that make sense with this tool attached, by name."""
+    import torch
+
+    import opspan
+    from opspan.emit import observer
+
+    @contextlib.contextmanager
+    def empty():
+        loaded = observer.load()
+        loaded.empty(True)
+        try:
+            yield
+        finally:
+            loaded.empty(False)
+
+    def recorded(shapes: bool):
+        return opspan.record(record_shapes=shapes, path=tempfile.mkdtemp(dir=folder))
+
+    found: dict[str, Callable] = {"off": contextlib.nullcontext}
+    if tool == "none":
+        found["emit_nvtx"] = opspan.emit_nvtx
+        found["emit_itt"] = opspan.emit_itt
+        return found
+    found["empty"] = empty
+    for shapes in (False, True):
+        tail = " shapes" if shapes else ""
+        found["nvtx auto" + tail] = lambda shapes=shapes: opspan.emit_nvtx(record_shapes=shapes)
+        found["itt auto" + tail] = lambda shapes=shapes: opspan.emit_itt(record_shapes=shapes)
+        if tool == "null":
+            found["nvtx torch" + tail] = lambda shapes=shapes: opspan.emit_nvtx(record_shapes=shapes, labels="torch")
+            found["record" + tail] = lambda shapes=shapes: recorded(shapes)
+    if tool == "null":
+        found["torch emit_itt"] = torch.autograd.profiler.emit_itt
+    return found
+
+
+def measure(tool: str, step_name: str, rounds: int, seconds: float) -> dict[str, object]:
+    """ns a step per mode, and how many ranges a step has."""
+    import warnings
+
+    import torch
+
+    import opspan
+
+    warnings.simplefilter("ignore")  # with no tool, each emitter says so once
+    torch.set_num_threads(1)
+    step = STEPS[step_name]()
+    with opspan.record() as counted:
+        for _ in range(10):
+            step()
+    with tempfile.TemporaryDirectory() as folder:
+        found = modes(tool, folder)
+        started = time.perf_counter()
+        for _ in range(200):
+            step()
+        repeat = max(10, int(seconds / ((time.perf_counter() - started) / 200)))
+        times: dict[str, list[float]] = {name: [] for name in found}
+        for _ in range(rounds):
+            for name in random.sample(list(found), len(found)):
+                with found[name]():
+                    for _ in range(10 + repeat // 10):
+                        step()
+                    started = time.perf_counter_ns()
+                    for _ in range(repeat):
+                        step()
+                    times[name].append((time.perf_counter_ns() - started) / repeat)
+    return {"ranges": counted.stats.ranges / 10, "times": times}
+
+
+def startup(rounds: int) -> dict[str, list[float]]:
+    commands = {
+        "python": [sys.executable, "-c", "pass"],
+        "import opspan": [sys.executable, "-c", "import opspan"],
+        "opspan --help": [sys.executable, "-m", "opspan", "--help"],
+    }
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            started = time.perf_counter()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            times[name].append((time.perf_counter() - started) * 1e3)
+    return times
+
+
+def long_run(millions: int) -> None:
+    """Resident memory while emitting to a null tool."""
+    import opspan
+
+    step = tiny_step()
+    with opspan.record() as counted:
+        step()
+    for name, session in (("nvtx", opspan.emit_nvtx(record_shapes=True)), ("itt", opspan.emit_itt(record_shapes=True))):
+        done, marks = 0, [1, *range(10, millions + 1, 10)]
+        with session:
+            for mark in marks:
+                while done < mark * 1_000_000:
+                    step()
+                    done += counted.stats.ranges
+                print(f"{name}: {mark:>3} M ranges, {resident_mb():7.1f} MB resident", flush=True)
+
+
+def resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+
+
+# --- tools and children
+
+
+def build_null_tools(folder: Path) -> dict[str, str]:
+    asked = [sys.executable, ROOT / "native/nvtx_include.py"]
+    headers = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    environment = {}
+    for variable, name in (("NVTX_INJECTION64_PATH", "nvtx_null"), ("INTEL_LIBITTNOTIFY64", "itt_null")):
+        library = folder / f"{name}.so"
+        source = NULL_TOOLS / f"{name}.cpp"
+        command = [
+            "c++",
+            "-std=c++20",
+            "-O2",
+            "-shared",
+            "-fPIC",
+            f"-I{headers}",
+            f"-I{headers}/nvtx3",
+            f"-I{ROOT / 'native'}",
+        ]
+        subprocess.run([*command, source, "-o", library], check=True)
+        environment[variable] = str(library)
+    return environment
+
+
+def environment_of(tool: str, folder: Path) -> dict[str, str]:
+    if tool == "null":
+        return build_null_tools(folder)
+    if tool == "own":
+        from opspan.emit import libraries
+
+        collectors = str(libraries.collectors())
+        return {
+            "NVTX_INJECTION64_PATH": collectors,
+            "INTEL_LIBITTNOTIFY64": collectors,
+            "OPSPAN_CAPTURE_DIR": str(folder),
+        }
+    return {}
+
+
+def child(tool: str, *arguments: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, **environment_of(tool, Path(folder))}
+        done = subprocess.run(
+            [sys.executable, __file__, "--child", tool, *arguments], env=environment, stdout=subprocess.PIPE, check=True
+        )
+    return done.stdout.decode()
+
+
+# --- the table
+
+
+def median(times: dict[str, list[float]], name: str) -> float:
+    return statistics.median(times[name])
+
+
+def above_empty(result: dict, name: str) -> float:
+    """ns a range; the median of the differences of each round, which a drift of the machine does not touch."""
+    differences = [a - b for a, b in zip(result["times"][name], result["times"]["empty"], strict=True)]
+    return statistics.median(differences) / result["ranges"]
+
+
+def line(what: str, figure: str, goal: str, met: bool | None) -> None:
+    said = {True: "met", False: "MISSED", None: ""}[met]
+    print(f"  {what:<58} {figure:>16}   {goal:<10} {said}")
+
+
+def compare(results: dict, what: str, one: str, other: str, goal: float) -> None:
+    a, b = above_empty(results, one), above_empty(results, other)
+    line(what, f"{a:5.0f} / {b:5.0f} ns", f"<= {goal} x", a <= goal * b)
+
+
+def report(step: str, rounds: int, seconds: float) -> None:
+    results = {}
+    for tool in ("none", "null", "own"):
+        results[tool] = json.loads(child(tool, step, str(rounds), str(seconds)))
+    none, null, own = results["none"], results["null"], results["own"]
+    off, empty = median(null["times"], "off"), median(null["times"], "empty")
+    ranges = null["ranges"]
+    floor = (empty - off) / ranges
+    print(f"\n{step} step: {ranges:.0f} ranges, {off / 1e3:.1f} us; empty observer {floor:.0f} ns a range")
+    for name in ("emit_nvtx", "emit_itt"):
+        ratio = statistics.median(a / b for a, b in zip(none["times"][name], none["times"]["off"], strict=True))
+        line(f"{name}, no tool listening, against not emitting", f"{ratio:.4f}", "<= 1.01", ratio <= 1.01)
+    compare(null, "NVTX, null tool, against torch's text", "nvtx auto", "nvtx torch", 0.5)
+    compare(null, "NVTX with shapes, null tool, against torch's text", "nvtx auto shapes", "nvtx torch shapes", 0.25)
+    compare(null, "ITT, null tool, against torch's emit_itt", "itt auto", "torch emit_itt", 0.6)
+    for what, result, name in (
+        ("record", null, "record"),
+        ("record with shapes", null, "record shapes"),
+        ("our NVTX collector", own, "nvtx auto"),
+        ("our NVTX collector, with shapes", own, "nvtx auto shapes"),
+        ("our ITT collector", own, "itt auto"),
+        ("our ITT collector, with shapes", own, "itt auto shapes"),
+    ):
+        figure = above_empty(result, name)
+        line(what, f"{figure:.0f} ns", "<= 150 ns", figure <= 150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        tool, *rest = options.child
+        if rest == ["long"]:
+            long_run(50)
+        else:
+            print(json.dumps(measure(tool, rest[0], int(rest[1]), float(rest[2]))))
+        return
+    if options.long:
+        print(child("null", "long"), end="")
+        return
+    rounds, seconds = (40, 0.01) if options.quick else (150, 0.02)
+    times = startup(rounds // 6)
+    bare = median(times, "python")
+    print(f"start-up: bare python {bare:.0f} ms")
+    for name in ("import opspan", "opspan --help"):
+        extra = statistics.median(a - b for a, b in zip(times[name], times["python"], strict=True))
+        line(name, f"+{extra:.0f} ms", "<= 150 ms", extra <= 150)
+    for step in STEPS:
+        report(step, rounds, seconds)
+
+
+if __name__ == "__main__":
+    main()
