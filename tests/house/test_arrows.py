@@ -1,0 +1,119 @@
+"""The arrows between the rooms, as docs/architecture.md draws them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+from house.tree import Import, files, imports, module_name, modules, room
+from opspan.readers import READERS
+
+# Room -> the rooms of ours it may import. A new room is a new line here and in docs/architecture.md.
+MODEL = {"errors", "labels"}
+ROOMS: dict[str, set[str]] = {
+    "errors": set(),
+    "labels": set(),
+    "trace": MODEL,
+    "readers": MODEL | {"trace"},
+    "analysis": MODEL | {"trace", "opspan"},  # opspan: its __path__, where the native libraries lie
+    "events": MODEL | {"trace", "analysis"},
+    "emit": MODEL | {"trace", "readers", "opspan"},  # trace and readers put off, see below
+    "itt": {"emit"},
+    "nvtx": {"emit"},
+    "loading": MODEL | {"trace", "readers", "events"},
+    "autograd_profiler": MODEL | {"trace", "readers", "analysis", "events", "emit", "opspan"},
+    "cli": MODEL | {"trace", "readers", "analysis", "events", "emit", "opspan"},
+    "opspan": set(),  # the face names modules and imports none before they are asked for
+    "__main__": {"cli"},
+}
+
+
+def ours(room_name: str) -> list[tuple[str, Import]]:
+    """(importing module, import) for what a room imports of opspan."""
+    return [
+        (module_name(path), found)
+        for path in modules()
+        if room(module_name(path)) == room_name
+        for found in imports(path)
+        if found.target.split(".")[0] == "opspan"
+    ]
+
+
+def test_every_room_is_in_the_table() -> None:
+    rooms = {room(module_name(path)) for path in modules()}
+    assert rooms <= set(ROOMS), "a room that the table of arrows does not know"
+
+
+def test_rooms_import_only_what_their_arrows_allow() -> None:
+    wrong = [
+        f"{found.where}: {name} imports {found.target}"
+        for name, allowed in ROOMS.items()
+        for _, found in ours(name)
+        if room(found.target) not in allowed | {name}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_readers_do_not_import_each_other() -> None:
+    # What several of them need stands in a module beside them that is no reader; the registry imports by name.
+    readers = {reader.name for reader in READERS}
+    wrong = [
+        f"{found.where}: {module} imports {found.target}"
+        for module, found in ours("readers")
+        if (target := found.target.split(".")[2:3]) and target[0] in readers
+        if module.split(".")[2:3] != target
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_emit_reads_nothing_but_a_finished_capture_and_only_then() -> None:
+    # A user's program must not pay for polars, which trace and readers are made of, before it asks for rec.trace.
+    wrong = [
+        f"{found.where}: {module} imports {found.target}" + ("" if found.deferred else " at module level")
+        for module, found in ours("emit")
+        if (to := room(found.target)) in ("readers", "trace")
+        if not found.deferred or (to == "readers" and not found.target.startswith("opspan.readers.capture"))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_torch_is_imported_by_emit_alone() -> None:
+    # and by to_torch(), which makes torch's own objects, when it is called
+    wrong = [
+        f"{found.where}: imports {found.target}"
+        for path in modules()
+        if room(module_name(path)) != "emit"
+        for found in imports(path)
+        if found.target.split(".")[0] == "torch"
+        if module_name(path) != "opspan.events.to_torch" or not found.deferred
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_the_observer_includes_torch() -> None:
+    include = re.compile(r'^#include [<"](ATen|c10|torch)/', re.MULTILINE)
+    including = [path for path in files("native/*.h", "native/*.cpp") if include.search(path.read_text())]
+
+    assert including, "the observer itself must be among them"
+    assert {path.parent.name for path in including} == {"observer"}, including
+
+
+def loaded_after(statement: str) -> set[str]:
+    program = f"{statement}\nimport sys\nprint('\\n'.join({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines())
+
+
+def test_import_opspan_is_cheap() -> None:
+    loaded = loaded_after("import opspan")
+
+    assert "opspan" in loaded
+    assert not loaded & {"torch", "polars", "numpy", "click", "rich", "nvtx", "ittapi"}
+
+
+def test_help_needs_neither_torch_nor_polars() -> None:
+    loaded = loaded_after("from opspan.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass")
+
+    assert "opspan" in loaded
+    assert not loaded & {"torch", "polars", "numpy"}

@@ -1,0 +1,75 @@
+"""Docs that cannot lie: what they name exists, what exists is named, and the README's code runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from house.tree import REPO, files, module_name, modules, room
+from opspan.cli import main
+
+README = REPO / "README.md"
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def verbs() -> list[str]:
+    return main.list_commands(click.Context(main))
+
+
+@pytest.mark.parametrize("verb", verbs())
+def test_every_verb_has_help_with_an_example(verb: str) -> None:
+    command = [sys.executable, "-m", "opspan", verb, "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert re.search(rf"(?s)\bExamples?\b.*\bopspan {verb}\b", shown), shown
+
+
+@pytest.mark.parametrize("verb", verbs())
+def test_every_verb_is_documented(verb: str) -> None:
+    assert re.search(rf"^#+ .*`?opspan {verb}\b", (REPO / "docs" / "cli.md").read_text(), re.MULTILINE)
+
+
+def test_every_room_is_drawn() -> None:
+    picture = (REPO / "docs" / "architecture.md").read_text()
+    python = {room(module_name(path)) for path in modules()} - {"opspan", "__main__"}
+    native = {path.parent.name for path in files("native/*.cpp")}
+
+    missing = [name for name in sorted(python | native) if not re.search(rf"^\s*{name}(\.py|/)", picture, re.MULTILINE)]
+
+    assert not missing, f"docs/architecture.md does not show: {missing}"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    broken = [
+        f"{page.relative_to(REPO)}: {target}"
+        for page in files("*.md")
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if not re.match(r"https?:", target) and not (page.parent / target).exists()
+    ]
+    assert not broken, "\n".join(broken)
+
+
+def fenced(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme_shows_two_commands_to_copy() -> None:
+    commands = re.findall(r"<!-- command: (\w+) -->\n+```sh\n(.*?)\n```\n", README.read_text(), re.DOTALL)
+
+    assert [name for name, _ in commands] == ["demo", "test"]
+    assert all("\n" not in command and command.startswith("python3 -m venv .venv && ") for _, command in commands)
+
+
+def test_the_readme_code_runs_as_it_stands(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the README's examples label torch")
+    examples = fenced("python")
+    assert len(examples) == 2  # emitting, reading
+
+    # One after the other in one folder: the second reads what the first wrote.
+    for example in examples:
+        subprocess.run([sys.executable, "-W", "error::DeprecationWarning", "-c", example], cwd=tmp_path, check=True)

@@ -1,0 +1,72 @@
+"""What the tests of the house rules look at: the files git knows, the modules of opspan, what they import."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+SOURCE = REPO / "src"
+
+
+@cache
+def files(*patterns: str) -> tuple[Path, ...]:
+    """Tracked files and new ones that git does not ignore, matching any pattern."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    names = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True).stdout.split("\0")
+    return tuple(sorted(path for name in set(names) if name and (path := REPO / name).is_file()))
+
+
+def modules() -> tuple[Path, ...]:
+    return files("src/opspan/*.py")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room(module: str) -> str:
+    """opspan.readers.capture -> readers; opspan -> opspan, the face."""
+    return module.split(".")[1] if "." in module else module
+
+
+@dataclass(frozen=True)
+class Import:
+    where: str  # file:line
+    target: str  # absolute dotted name of the module
+    deferred: bool  # inside a function (paid for when it is called), or for type checkers only (never)
+
+
+def _is_put_off(node: ast.AST) -> bool:
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING") and not node.orelse
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+@cache
+def imports(path: Path) -> tuple[Import, ...]:
+    known = {module_name(other) for other in modules()}
+    package = module_name(path).split(".")
+    if path.name != "__init__.py":
+        package = package[:-1]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    deferred = {id(inner) for outer in ast.walk(tree) if _is_put_off(outer) for inner in ast.walk(outer)}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            # `from opspan.readers import capture` names a module, `from opspan.errors import X` a thing in one
+            named = [f"{origin}.{alias.name}" for alias in node.names]
+            targets = [name if name in known else origin for name in named]
+        else:
+            continue
+        where = f"{path.relative_to(REPO)}:{node.lineno}"
+        found += [Import(where, target, id(node) in deferred) for target in dict.fromkeys(targets)]
+    return tuple(found)
