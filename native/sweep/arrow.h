@@ -1,0 +1,202 @@
+// Columns across the door, by the Arrow C data interface (https://arrow.apache.org/docs/format/CDataInterface.html).
+// Only what the sweeps need of it: flat columns of integers, bits and string views in; integers, bits, string views and
+// dictionaries of strings out.
+//
+// Input reads a frame in place: no value is copied. Output owns what it hands over, or shares the input's ownership.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+extern "C" {
+
+struct ArrowSchema {
+  const char* format;
+  const char* name;
+  const char* metadata;
+  int64_t flags;
+  int64_t n_children;
+  ArrowSchema** children;
+  ArrowSchema* dictionary;
+  void (*release)(ArrowSchema*);
+  void* private_data;
+};
+
+struct ArrowArray {
+  int64_t length;
+  int64_t null_count;
+  int64_t offset;
+  int64_t n_buffers;
+  int64_t n_children;
+  const void** buffers;
+  ArrowArray** children;
+  ArrowArray* dictionary;
+  void (*release)(ArrowArray*);
+  void* private_data;
+};
+
+struct ArrowArrayStream {
+  int (*get_schema)(ArrowArrayStream*, ArrowSchema*);
+  int (*get_next)(ArrowArrayStream*, ArrowArray*);
+  const char* (*get_last_error)(ArrowArrayStream*);
+  void (*release)(ArrowArrayStream*);
+  void* private_data;
+};
+
+}  // extern "C"
+
+namespace opspan::sweep {
+
+// Numbers of rows are what polars gathers by. The largest is no row.
+using Row = uint32_t;
+inline constexpr Row kNone = std::numeric_limits<Row>::max();
+
+// The caller's mistake, not the data's: a column missing, of another type, in pieces.
+struct BadInput : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+template <class T>
+std::unique_ptr<T[]> uninitialized(size_t count) {
+  return std::make_unique_for_overwrite<T[]>(count);
+}
+
+inline bool bit(const uint8_t* bits, size_t at) { return (bits[at >> 3] >> (at & 7)) & 1; }
+
+// A bit a row, from all zeros. Threads may set bits at once where no byte is shared: split rows at multiples of 8.
+class Bits {
+ public:
+  explicit Bits(size_t rows) : bytes_((rows + 7) / 8) {}
+  void set(size_t row) { bytes_[row >> 3] |= static_cast<uint8_t>(1u << (row & 7)); }
+  bool operator[](size_t row) const { return bit(bytes_.data(), row); }
+  std::vector<uint8_t>& bytes() { return bytes_; }
+
+ private:
+  std::vector<uint8_t> bytes_;
+};
+
+// --- in
+
+struct Nulls {
+  const uint8_t* validity = nullptr;  // none: no nulls
+  size_t offset = 0;
+  bool operator()(size_t row) const { return validity != nullptr && !bit(validity, offset + row); }
+};
+
+template <class T>
+struct Values {
+  const T* data = nullptr;
+  Nulls null;
+  T operator[](size_t row) const { return data[row]; }
+};
+
+struct Flags {  // booleans; null is false
+  const uint8_t* data = nullptr;
+  size_t offset = 0;
+  Nulls null;
+  bool operator[](size_t row) const { return !null(row) && bit(data, offset + row); }
+};
+
+struct Texts {  // string views
+  struct View {
+    int32_t length;
+    char prefix[4];
+    int32_t buffer;
+    int32_t offset;
+  };
+  static_assert(sizeof(View) == 16);
+  static constexpr int32_t kInline = 12;
+
+  const View* views = nullptr;
+  const void* const* buffers = nullptr;
+  const int64_t* buffer_bytes = nullptr;
+  size_t n_buffers = 0;
+  Nulls null;
+
+  std::string_view operator[](size_t row) const {
+    const View& view = views[row];
+    const size_t length = static_cast<uint32_t>(view.length);
+    if (view.length <= kInline) return {reinterpret_cast<const char*>(&view) + 4, length};
+    return {static_cast<const char*>(buffers[view.buffer]) + view.offset, length};
+  }
+};
+
+class Input {
+ public:
+  explicit Input(ArrowArrayStream* stream);
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+  ~Input();
+
+  size_t rows() const { return rows_; }
+  bool has(const char* name) const { return find(name) != nullptr; }
+  template <class T>
+  Values<T> values(const char* name) const;
+  Flags flags(const char* name) const;
+  Texts texts(const char* name) const;
+  const std::shared_ptr<ArrowArray>& batch() const { return batch_; }
+
+ private:
+  const ArrowArray* find(const char* name, const char** format = nullptr) const;
+  const ArrowArray& expect(const char* name, std::string_view format) const;
+  size_t offset(const ArrowArray& column) const { return static_cast<size_t>(batch_->offset + column.offset); }
+  Nulls nulls(const ArrowArray& column) const;
+
+  ArrowSchema schema_{};
+  std::shared_ptr<ArrowArray> batch_;  // null: not one row
+  size_t rows_ = 0;
+};
+
+template <>
+Values<int32_t> Input::values(const char* name) const;
+template <>
+Values<int64_t> Input::values(const char* name) const;
+template <>
+Values<uint32_t> Input::values(const char* name) const;
+template <>
+Values<uint8_t> Input::values(const char* name) const;
+
+// --- out
+
+class Output {
+ public:
+  explicit Output(size_t rows) : rows_(rows) {}
+
+  void add(const char* name, std::unique_ptr<Row[]> rows);  // kNone is null
+  void add(const char* name, std::unique_ptr<int64_t[]> values, Bits* valid = nullptr);
+  void add(const char* name, std::unique_ptr<uint8_t[]> values, Bits* valid = nullptr);
+  void add(const char* name, Bits&& flags);
+  // Views into the buffers of the input, which live on as long as the column does.
+  void add(const char* name, std::unique_ptr<Texts::View[]> views, Bits* valid, const Texts& source,
+           const std::shared_ptr<ArrowArray>& owner);
+  // Codes into a dictionary; kNone is null.
+  void add(const char* name, std::unique_ptr<uint32_t[]> codes, std::vector<std::string_view> dictionary);
+
+  // The frame as a struct array. Nothing is left here.
+  void give(ArrowSchema* schema, ArrowArray* array);
+
+ private:
+  struct Column {
+    std::string name;
+    const char* format = "";
+    int64_t null_count = 0;
+    size_t length = 0;
+    std::vector<std::shared_ptr<const void>> owners;  // first: validity (or none); then as the format wants them
+    std::vector<const void*> buffers;
+    std::unique_ptr<Column> dictionary;
+  };
+  Column& column(const char* name, const char* format, Bits* valid);
+  static void give(Column&& column, ArrowSchema* schema, ArrowArray* array);
+
+  size_t rows_;
+  std::vector<Column> columns_;
+};
+
+}  // namespace opspan::sweep

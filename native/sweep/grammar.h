@@ -1,0 +1,27 @@
+// The grammar of a label: the native twin of opspan.labels, and bound to it by tests. Reads in place, copies nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace opspan::sweep {
+
+struct Label {
+  std::string_view name;
+  std::optional<int64_t> seq, op_id, forward_tid;
+  std::optional<std::string_view> class_name, args, sizes, input_op_ids;
+};
+
+Label parse_label(std::string_view text);
+
+// The most likely kind of a range without a class from its name: the numbers of opspan.labels.Kind. With a class it is
+// a module's.
+inline constexpr uint8_t kModule = 5;
+uint8_t kind_of(std::string_view name, bool has_seq);
+
+// A dict as PyProf and DLProf write it: {'mod': 'torch', 'op': ...} or {'traceMarker': ...}, in Python's or JSON's
+// spelling.
+bool is_pyprof(std::string_view name);
+
+}  // namespace opspan::sweep

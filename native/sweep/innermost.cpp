@@ -1,0 +1,60 @@
+// For points in time on threads: the innermost range that is open there. Ranges need not nest: the one begun last wins.
+
+#include "sweep/order.h"
+#include "sweep/sweep.h"
+
+namespace opspan::sweep {
+
+Output innermost(const Input& frame, const Input& points) {
+  const auto start = frame.values<int64_t>("start_ns"), end = frame.values<int64_t>("end_ns");
+  const auto is_async = frame.flags("is_async");
+  const auto time = points.values<int64_t>("time_ns");
+
+  Places places;
+  auto range_threads = places.threads(frame);
+  auto point_threads = places.threads(points);
+  // A range that covers no point in time (a mark, an empty one) is never asked for.
+  for (size_t row = 0; row < frame.rows(); ++row) {
+    if (start.null(row) || end.null(row) || end[row] <= start[row]) range_threads[row] = kNone;
+  }
+  auto found = uninitialized<Row>(points.rows());
+  for (size_t row = 0; row < points.rows(); ++row) {
+    found[row] = kNone;
+    if (time.null(row)) point_threads[row] = kNone;
+  }
+  Slices ranges_of = slices(range_threads.get(), frame.rows(), places.thread_count());
+  Slices points_of = slices(point_threads.get(), points.rows(), places.thread_count());
+
+  std::vector<Row> nested, apart;  // begun and, those on top, not ended
+  auto top = [&](std::vector<Row>& stack, int64_t at) {
+    while (!stack.empty() && end[stack.back()] <= at) stack.pop_back();
+    return stack.empty() ? kNone : stack.back();
+  };
+  for (size_t thread = 0; thread < ranges_of.count(); ++thread) {
+    const std::span<Row> ranges = ranges_of[thread], asked = points_of[thread];
+    if (ranges.empty() || asked.empty()) continue;
+    sort_rows(
+        ranges, [&](Row row) { return start[row]; },
+        [&](Row a, Row b) { return end[a] != end[b] ? end[a] > end[b] : a < b; });
+    sort_rows(asked, [&](Row row) { return time[row]; }, std::less<Row>());
+    nested.clear();
+    apart.clear();
+    auto next = ranges.begin();
+    for (Row point : asked) {
+      const int64_t at = time[point];
+      for (; next != ranges.end() && start[*next] <= at; ++next) {
+        // Ended ranges below the top go when it does; those on top go now, so that a stack is as deep as the program's.
+        std::vector<Row>& stack = is_async[*next] ? apart : nested;
+        top(stack, start[*next]);
+        stack.push_back(*next);
+      }
+      found[point] = top(nested, at);
+      if (found[point] == kNone) found[point] = top(apart, at);
+    }
+  }
+  Output out(points.rows());
+  out.add("range", std::move(found));
+  return out;
+}
+
+}  // namespace opspan::sweep

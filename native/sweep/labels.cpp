@@ -1,0 +1,234 @@
+// A column of labels, taken apart: names and sizes as dictionaries, the rest as numbers and as views into the texts.
+
+#include <bit>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+#include "sweep/grammar.h"
+#include "sweep/sweep.h"
+
+namespace opspan::sweep {
+namespace {
+
+uint64_t hash(std::string_view text) {
+  constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
+  uint64_t sum = text.size() * kMix;
+  auto mix = [&](uint64_t word) { sum = std::rotl((sum ^ word) * kMix, 29); };
+  const char* at = text.data();
+  size_t left = text.size();
+  uint64_t word = 0;
+  for (; left >= sizeof word; at += sizeof word, left -= sizeof word) {
+    std::memcpy(&word, at, sizeof word);
+    mix(word);
+  }
+  word = 0;
+  std::memcpy(&word, at, left);
+  mix(word);
+  return sum ^ (sum >> 32);
+}
+
+// Texts by number, in the order they were first seen. They lie where they lay.
+class Dictionary {
+ public:
+  Dictionary() : slots_(256, Slot{0, kNone}) {}
+
+  uint32_t code(std::string_view text) {
+    const uint64_t hashed = hash(text);
+    const auto check = static_cast<uint32_t>(hashed >> 32);
+    size_t at = hashed & (slots_.size() - 1);
+    while (slots_[at].code != kNone) {
+      if (slots_[at].check == check && texts_[slots_[at].code] == text) return slots_[at].code;
+      at = (at + 1) & (slots_.size() - 1);
+    }
+    const auto code = static_cast<uint32_t>(texts_.size());
+    slots_[at] = {check, code};
+    texts_.push_back(text);
+    if (texts_.size() * 2 > slots_.size()) grow();
+    return code;
+  }
+  const std::vector<std::string_view>& texts() const { return texts_; }
+
+ private:
+  struct Slot {
+    uint32_t check;
+    uint32_t code;
+  };
+  void grow() {
+    slots_.assign(slots_.size() * 2, Slot{0, kNone});
+    for (uint32_t code = 0; code < texts_.size(); ++code) {
+      const uint64_t hashed = hash(texts_[code]);
+      size_t at = hashed & (slots_.size() - 1);
+      while (slots_[at].code != kNone) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = {static_cast<uint32_t>(hashed >> 32), code};
+    }
+  }
+  std::vector<Slot> slots_;
+  std::vector<std::string_view> texts_;
+};
+
+struct Numbers {
+  explicit Numbers(size_t rows) : values(uninitialized<int64_t>(rows)), valid(rows) {}
+  void set(size_t row, const std::optional<int64_t>& value) {
+    values[row] = value.value_or(0);
+    if (value) valid.set(row);
+  }
+  std::unique_ptr<int64_t[]> values;
+  Bits valid;
+};
+
+struct Views {
+  explicit Views(size_t rows) : views(std::make_unique<Texts::View[]>(rows)), valid(rows) {}
+  void set(size_t row, std::string_view part, const Texts& source) {
+    Texts::View& view = views[row];
+    if (part.size() <= static_cast<size_t>(Texts::kInline)) {
+      std::memcpy(reinterpret_cast<char*>(&view) + 4, part.data(), part.size());
+    } else {
+      const Texts::View& whole = source.views[row];
+      std::memcpy(view.prefix, part.data(), sizeof view.prefix);
+      view.buffer = whole.buffer;
+      view.offset = whole.offset + static_cast<int32_t>(part.data() - source[row].data());
+    }
+    view.length = static_cast<int32_t>(part.size());
+    valid.set(row);
+  }
+  std::unique_ptr<Texts::View[]> views;
+  Bits valid;
+};
+
+struct Codes {
+  explicit Codes(size_t rows) : codes(uninitialized<uint32_t>(rows)) {}
+  std::unique_ptr<uint32_t[]> codes;
+};
+
+struct Columns {
+  explicit Columns(size_t rows)
+      : seq(rows),
+        op_id(rows),
+        forward_tid(rows),
+        args(rows),
+        input_op_ids(rows),
+        name(rows),
+        class_name(rows),
+        sizes(rows),
+        kind(uninitialized<uint8_t>(rows)),
+        known(rows),
+        pyprof(rows) {}
+  Numbers seq, op_id, forward_tid;
+  Views args, input_op_ids;
+  Codes name, class_name, sizes;
+  std::unique_ptr<uint8_t[]> kind;
+  Bits known, pyprof;
+};
+
+struct Kinds {  // of one name
+  uint8_t with_seq, without_seq;
+  bool pyprof;
+};
+
+// A stretch of the rows, with dictionaries of its own.
+struct Part {
+  size_t from, to;
+  Dictionary names, classes, sizes;
+  std::exception_ptr failed;
+
+  void parse(const Texts& texts, Columns& out) {
+    std::vector<Kinds> kinds;
+    auto code = [](Dictionary& dictionary, const std::optional<std::string_view>& text) {
+      return text ? dictionary.code(*text) : kNone;
+    };
+    for (size_t row = from; row < to; ++row) {
+      if (texts.null(row)) {
+        out.name.codes[row] = out.class_name.codes[row] = out.sizes.codes[row] = kNone;
+        out.seq.values[row] = out.op_id.values[row] = out.forward_tid.values[row] = 0;
+        out.kind[row] = 0;
+        continue;
+      }
+      const Label label = parse_label(texts[row]);
+      const uint32_t name = out.name.codes[row] = names.code(label.name);
+      if (name == kinds.size())
+        kinds.push_back({kind_of(label.name, true), kind_of(label.name, false), is_pyprof(label.name)});
+      out.kind[row] = label.class_name ? kModule : label.seq ? kinds[name].with_seq : kinds[name].without_seq;
+      out.known.set(row);
+      if (kinds[name].pyprof) out.pyprof.set(row);
+      out.seq.set(row, label.seq);
+      out.op_id.set(row, label.op_id);
+      out.forward_tid.set(row, label.forward_tid);
+      out.class_name.codes[row] = code(classes, label.class_name);
+      out.sizes.codes[row] = code(sizes, label.sizes);
+      if (label.args) out.args.set(row, *label.args, texts);
+      if (label.input_op_ids) out.input_op_ids.set(row, *label.input_op_ids, texts);
+    }
+  }
+};
+
+std::vector<Part> parts_of(size_t rows, int64_t workers) {
+  constexpr size_t kLeastRows = 65536;  // below, a thread costs more than it saves
+  const size_t most = std::max<size_t>(1, static_cast<size_t>(std::max<int64_t>(1, workers)));
+  const size_t count = std::min(most, rows / kLeastRows + 1);
+  const size_t each = (rows / count + 64) & ~size_t{63};  // no two write bits of one byte
+  std::vector<Part> parts;
+  for (size_t from = 0; from < rows; from += each) {
+    Part& part = parts.emplace_back();
+    part.from = from;
+    part.to = std::min(rows, from + each);
+  }
+  return parts;
+}
+
+// The codes of every part's own dictionary to those of one for all.
+std::vector<std::string_view> join(std::vector<Part>& parts, Dictionary Part::* dictionary, Codes& codes) {
+  if (parts.empty()) return {};
+  Dictionary all = std::move(parts[0].*dictionary);
+  for (size_t at = 1; at < parts.size(); ++at) {
+    std::vector<uint32_t> to;
+    for (std::string_view text : (parts[at].*dictionary).texts()) to.push_back(all.code(text));
+    for (size_t row = parts[at].from; row < parts[at].to; ++row) {
+      uint32_t& code = codes.codes[row];
+      if (code != kNone) code = to[code];
+    }
+  }
+  return all.texts();
+}
+
+}  // namespace
+
+Output labels(const Input& frame, int64_t workers) {
+  const size_t rows = frame.rows();
+  const Texts texts = frame.texts("text");
+  Columns columns(rows);
+  std::vector<Part> parts = parts_of(rows, workers);
+  auto work = [&](Part& part) {
+    try {
+      part.parse(texts, columns);
+    } catch (...) {
+      part.failed = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (size_t at = 1; at < parts.size(); ++at) threads.emplace_back(work, std::ref(parts[at]));
+    if (!parts.empty()) work(parts[0]);
+  }
+  for (const Part& part : parts) {
+    if (part.failed) std::rethrow_exception(part.failed);
+  }
+
+  Output out(rows);
+  auto names = join(parts, &Part::names, columns.name);
+  auto classes = join(parts, &Part::classes, columns.class_name);
+  auto sizes = join(parts, &Part::sizes, columns.sizes);
+  out.add("name", std::move(columns.name.codes), std::move(names));
+  out.add("seq", std::move(columns.seq.values), &columns.seq.valid);
+  out.add("op_id", std::move(columns.op_id.values), &columns.op_id.valid);
+  out.add("forward_tid", std::move(columns.forward_tid.values), &columns.forward_tid.valid);
+  out.add("class_name", std::move(columns.class_name.codes), std::move(classes));
+  out.add("args", std::move(columns.args.views), &columns.args.valid, texts, frame.batch());
+  out.add("sizes", std::move(columns.sizes.codes), std::move(sizes));
+  out.add("input_op_ids", std::move(columns.input_op_ids.views), &columns.input_op_ids.valid, texts, frame.batch());
+  out.add("kind", std::move(columns.kind), &columns.known);
+  out.add("is_pyprof", std::move(columns.pyprof));
+  return out;
+}
+
+}  // namespace opspan::sweep

@@ -1,0 +1,199 @@
+// Backward ranges to the op that made their node: the last begun with the same seq, on the forward thread, before them.
+
+#include <unordered_map>
+
+#include "sweep/order.h"
+#include "sweep/sweep.h"
+
+namespace opspan::sweep {
+namespace {
+
+// opspan.analysis.autograd has the same numbers.
+enum Role : uint8_t { kForward = 1, kBackward = 2 };
+enum Link : uint8_t { kLinked = 1, kSeveralThreads = 2, kUsedAgain = 3, kNoForward = 4 };
+
+// Names are looked at only for so many threads that share a seq: past that the nearest in time has to do.
+constexpr size_t kMostThreads = 64;
+
+struct Ranges {
+  explicit Ranges(const Input& frame)
+      : start(frame.values<int64_t>("start_ns")),
+        seq(frame.values<int64_t>("seq")),
+        forward_tid(frame.values<int64_t>("forward_tid")),
+        role(frame.values<uint8_t>("role")),
+        name(frame.values<uint32_t>("name")) {}
+
+  bool is(Role wanted, Row row) const {
+    return !role.null(row) && role[row] == wanted && !seq.null(row) && !start.null(row);
+  }
+  bool knows_thread(Row row) const { return !forward_tid.null(row) && forward_tid[row] != 0; }
+
+  Values<int64_t> start, seq, forward_tid;
+  Values<uint8_t> role;
+  Values<uint32_t> name;
+};
+
+// What is said of a range by its name. Names that are not in the list say nothing, and may make nodes.
+class Names {
+ public:
+  explicit Names(const Input& frame) {
+    const auto name = frame.values<uint32_t>("name"), op = frame.values<uint32_t>("op");
+    const auto makes_node = frame.flags("makes_node");
+    for (size_t row = 0; row < frame.rows(); ++row) {
+      if (name.null(row)) continue;
+      said_.emplace(name[row], Said{op.null(row) ? kNone : op[row], makes_node[row]});
+    }
+  }
+  uint32_t op(const Ranges& ranges, Row row) const {
+    const Said* said = find(ranges, row);
+    return said != nullptr ? said->op : kNone;
+  }
+  bool makes_node(const Ranges& ranges, Row row) const {
+    const Said* said = find(ranges, row);
+    return said == nullptr || said->makes_node;
+  }
+
+ private:
+  struct Said {
+    uint32_t op;
+    bool makes_node;
+  };
+  const Said* find(const Ranges& ranges, Row row) const {
+    if (ranges.name.null(row)) return nullptr;
+    const auto found = said_.find(ranges.name[row]);
+    return found == said_.end() ? nullptr : &found->second;
+  }
+  std::unordered_map<uint32_t, Said> said_;
+};
+
+// How often the seq of a row's thread had gone back before it: a thread's seq only grows, so another thread of the same
+// number, with a seq of its own, had come.
+std::vector<uint32_t> eras(const Ranges& ranges, const uint32_t* threads, size_t count, size_t thread_count) {
+  std::vector<uint32_t> era(count, 0);
+  Slices by_thread = slices(threads, count, thread_count);
+  for (size_t thread = 0; thread < by_thread.count(); ++thread) {
+    const std::span<Row> rows = by_thread[thread];
+    sort_rows(
+        rows, [&](Row row) { return ranges.start[row]; },
+        [&](Row a, Row b) { return ranges.seq[a] != ranges.seq[b] ? ranges.seq[a] < ranges.seq[b] : a < b; });
+    for (size_t at = 1; at < rows.size(); ++at) {
+      era[rows[at]] = era[rows[at - 1]] + (ranges.seq[rows[at]] < ranges.seq[rows[at - 1]] ? 1 : 0);
+    }
+  }
+  return era;
+}
+
+struct Seen {  // of one seq on one thread
+  uint32_t group = kNone;
+  Row last = kNone;
+  bool used_again = false;
+};
+
+class Group {  // the forward ops of one seq in one process that have begun
+ public:
+  explicit Group(size_t thread_count) : seen_(thread_count) {}
+
+  void clear() {
+    ++number_;
+    threads_.clear();
+    latest_ = kNone;
+  }
+
+  void add(Row row, uint32_t thread, const std::vector<uint32_t>& era) {
+    Seen& seen = seen_[thread];
+    if (seen.group != number_) {
+      seen = {number_, row, false};
+      threads_.push_back(thread);
+    } else {
+      seen.used_again = seen.used_again || era[row] != era[seen.last];
+      seen.last = row;
+    }
+    latest_ = thread;
+  }
+
+  std::pair<Row, Link> on(uint32_t thread) const {
+    const Seen& seen = seen_[thread];
+    if (seen.group != number_) return {kNone, kNoForward};
+    return {seen.last, seen.used_again ? kUsedAgain : kLinked};
+  }
+
+  template <class SameName>
+  std::pair<Row, Link> on_any(SameName same_name) const {
+    if (threads_.empty()) return {kNone, kNoForward};
+    if (threads_.size() == 1) return on(threads_[0]);
+    uint32_t named = kNone;
+    size_t count = 0;
+    for (size_t at = 0; at < threads_.size() && threads_.size() <= kMostThreads; ++at) {
+      if (!same_name(seen_[threads_[at]].last)) continue;
+      named = threads_[at];
+      ++count;
+    }
+    if (count == 1) return on(named);
+    return {seen_[latest_].last, kSeveralThreads};
+  }
+
+ private:
+  std::vector<Seen> seen_;
+  std::vector<uint32_t> threads_;
+  uint32_t latest_ = kNone;  // the thread of the op begun last
+  uint32_t number_ = 0;
+};
+
+}  // namespace
+
+Output link(const Input& frame, const Input& names) {
+  const size_t count = frame.rows();
+  const Ranges ranges(frame);
+  const Names said(names);
+  Places places;
+  auto processes = places.processes(frame);
+  auto threads = places.threads(frame);  // of a forward op, its own; of a backward range, its forward's
+  auto candidates = uninitialized<uint32_t>(count);
+  for (size_t at = 0; at < count; ++at) {
+    const Row row = static_cast<Row>(at);
+    const bool is_forward = ranges.is(kForward, row) && threads[row] != kNone && said.makes_node(ranges, row);
+    const bool is_backward = ranges.is(kBackward, row);
+    candidates[row] = is_forward ? threads[row] : kNone;
+    if (is_backward) {
+      const bool known = ranges.knows_thread(row);
+      threads[row] = known ? places.thread(processes[row], ranges.forward_tid[row]) : kNone;
+    }
+    if (!is_forward && !is_backward) processes[row] = kNone;
+  }
+  const std::vector<uint32_t> era = eras(ranges, candidates.get(), count, places.thread_count());
+
+  auto forward = uninitialized<Row>(count);
+  std::fill_n(forward.get(), count, kNone);
+  auto links = std::make_unique<uint8_t[]>(count);
+  Group group(places.thread_count());
+  Slices by_process = slices(processes.get(), count, places.process_count());
+  for (size_t process = 0; process < by_process.count(); ++process) {
+    const std::span<Row> rows = by_process[process];
+    // A backward range and an op that begin at once: the op is not before it.
+    sort_rows(
+        rows, [&](Row row) { return ranges.seq[row]; },
+        [&](Row a, Row b) {
+          if (ranges.start[a] != ranges.start[b]) return ranges.start[a] < ranges.start[b];
+          return ranges.role[a] != ranges.role[b] ? ranges.role[a] > ranges.role[b] : a < b;
+        });
+    for (size_t at = 0; at < rows.size(); ++at) {
+      const Row row = rows[at];
+      if (at == 0 || ranges.seq[row] != ranges.seq[rows[at - 1]]) group.clear();
+      if (ranges.role[row] == kForward) {
+        group.add(row, threads[row], era);
+        continue;
+      }
+      const uint32_t wanted = said.op(ranges, row);
+      auto same_name = [&](Row other) { return wanted != kNone && said.op(ranges, other) == wanted; };
+      const auto [found, how] = threads[row] != kNone ? group.on(threads[row]) : group.on_any(same_name);
+      forward[row] = found;
+      links[row] = how;
+    }
+  }
+  Output out(count);
+  out.add("forward", std::move(forward));
+  out.add("link", std::move(links));
+  return out;
+}
+
+}  // namespace opspan::sweep

@@ -1,0 +1,109 @@
+#include "sweep/order.h"
+
+#include <array>
+
+namespace opspan::sweep {
+
+uint32_t Numbering::number(uint64_t key) {
+  if (last_ != kNone && key == last_key_) return last_;
+  size_t slot = slot_of(key);
+  while (slots_[slot] != kNone && keys_[slots_[slot]] != key) slot = (slot + 1) & (slots_.size() - 1);
+  if (slots_[slot] == kNone) {
+    slots_[slot] = count();
+    keys_.push_back(key);
+    last_ = slots_[slot];
+    if (keys_.size() * 2 > slots_.size()) grow();
+  } else {
+    last_ = slots_[slot];
+  }
+  last_key_ = key;
+  return last_;
+}
+
+void Numbering::grow() {
+  slots_.assign(slots_.size() * 2, kNone);
+  for (uint32_t number = 0; number < count(); ++number) {
+    size_t slot = slot_of(keys_[number]);
+    while (slots_[slot] != kNone) slot = (slot + 1) & (slots_.size() - 1);
+    slots_[slot] = number;
+  }
+}
+
+namespace {
+// Null first: 0. A value: what it is numbered as, and 1.
+uint64_t with_null(Numbering& numbering, bool null, uint64_t value) {
+  return null ? 0 : uint64_t{1} + numbering.number(value);
+}
+uint64_t pair(uint64_t high, uint64_t low) { return high << 32 | low; }
+}  // namespace
+
+struct Places::Reader {
+  Values<int32_t> rank;
+  Values<int64_t> pid;
+};
+
+uint32_t Places::process(const Reader& rows, size_t row) {
+  const bool no_rank = rows.rank.null(row), no_pid = rows.pid.null(row);
+  const uint64_t rank = with_null(ranks_, no_rank, no_rank ? 0 : static_cast<uint64_t>(rows.rank[row]));
+  const uint64_t pid = with_null(pids_, no_pid, no_pid ? 0 : static_cast<uint64_t>(rows.pid[row]));
+  return processes_.number(pair(rank, pid));
+}
+
+std::unique_ptr<uint32_t[]> Places::processes(const Input& frame) {
+  const Reader reader{frame.values<int32_t>("rank"), frame.values<int64_t>("pid")};
+  auto numbers = uninitialized<uint32_t>(frame.rows());
+  for (size_t row = 0; row < frame.rows(); ++row) numbers[row] = process(reader, row);
+  return numbers;
+}
+
+uint32_t Places::thread(uint32_t process, int64_t tid) {
+  return threads_.number(pair(process, with_null(tids_, false, static_cast<uint64_t>(tid))));
+}
+
+std::unique_ptr<uint32_t[]> Places::threads(const Input& frame) {
+  const Reader reader{frame.values<int32_t>("rank"), frame.values<int64_t>("pid")};
+  const auto tid = frame.values<int64_t>("tid");
+  auto numbers = uninitialized<uint32_t>(frame.rows());
+  for (size_t row = 0; row < frame.rows(); ++row) {
+    // A row of no known thread shares it with no other: it is in none.
+    numbers[row] = tid.null(row) ? kNone : thread(process(reader, row), tid[row]);
+  }
+  return numbers;
+}
+
+Slices slices(const uint32_t* groups, size_t rows, size_t group_count) {
+  Slices sliced;
+  sliced.starts.assign(group_count + 1, 0);
+  for (size_t row = 0; row < rows; ++row) {
+    if (groups[row] != kNone) ++sliced.starts[groups[row] + 1];
+  }
+  for (size_t group = 0; group < group_count; ++group) sliced.starts[group + 1] += sliced.starts[group];
+  sliced.rows.resize(sliced.starts[group_count]);
+  std::vector<size_t> next(sliced.starts.begin(), sliced.starts.end() - 1);
+  for (size_t row = 0; row < rows; ++row) {
+    if (groups[row] != kNone) sliced.rows[next[groups[row]]++] = static_cast<Row>(row);
+  }
+  return sliced;
+}
+
+void radix_sort(std::vector<Keyed>& keyed) {
+  constexpr int kBits = 11;
+  constexpr size_t kDigits = size_t{1} << kBits;
+  uint64_t low = ~uint64_t{0}, high = 0;
+  for (const Keyed& item : keyed) {
+    low = std::min(low, item.key);
+    high = std::max(high, item.key);
+  }
+  const int width = keyed.empty() ? 0 : std::bit_width(high - low);
+  std::vector<Keyed> other(keyed.size());
+  for (int shift = 0; shift < width; shift += kBits) {
+    std::array<size_t, kDigits> next{};
+    for (const Keyed& item : keyed) ++next[((item.key - low) >> shift) & (kDigits - 1)];
+    size_t sum = 0;
+    for (size_t& start : next) sum += std::exchange(start, sum);
+    for (const Keyed& item : keyed) other[next[((item.key - low) >> shift) & (kDigits - 1)]++] = item;
+    keyed.swap(other);
+  }
+}
+
+}  // namespace opspan::sweep

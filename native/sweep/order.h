@@ -1,0 +1,97 @@
+// Whose row it is, and in which order rows come: what every sweep starts with.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <span>
+
+#include "sweep/arrow.h"
+
+namespace opspan::sweep {
+
+// Numbers 64-bit keys densely, in the order they are first seen. Rows of one key mostly follow each other.
+class Numbering {
+ public:
+  Numbering() : slots_(kFirstSlots, kNone) {}
+  uint32_t number(uint64_t key);
+  uint32_t count() const { return static_cast<uint32_t>(keys_.size()); }
+
+ private:
+  static constexpr size_t kFirstSlots = 64;
+  void grow();
+  size_t slot_of(uint64_t key) const {
+    key *= 0x9e3779b97f4a7c15u;  // the golden ratio spreads what comes in sequence
+    return (key ^ (key >> 32)) & (slots_.size() - 1);
+  }
+
+  std::vector<uint32_t> slots_;
+  std::vector<uint64_t> keys_;
+  uint64_t last_key_ = 0;
+  uint32_t last_ = kNone;
+};
+
+// The numbers of processes and threads, the same for all frames it is asked about. Null is a value like any other.
+class Places {
+ public:
+  // One number a row for (rank, pid), or for (rank, pid, tid).
+  std::unique_ptr<uint32_t[]> processes(const Input& frame);
+  std::unique_ptr<uint32_t[]> threads(const Input& frame);
+  // The number of a thread of a process, by a value that need not be a row's.
+  uint32_t thread(uint32_t process, int64_t tid);
+  uint32_t process_count() const { return processes_.count(); }
+  uint32_t thread_count() const { return threads_.count(); }
+
+ private:
+  struct Reader;
+  uint32_t process(const Reader& rows, size_t row);
+  uint32_t tid(bool null, int64_t value);
+
+  Numbering ranks_, pids_, tids_, processes_, threads_;
+};
+
+// Rows in slices, one a group, each in the order of the rows. A row whose group is kNone is in none.
+struct Slices {
+  std::vector<Row> rows;
+  std::vector<size_t> starts;  // one more than there are groups
+  std::span<Row> operator[](size_t group) { return {rows.data() + starts[group], rows.data() + starts[group + 1]}; }
+  size_t count() const { return starts.size() - 1; }
+};
+
+Slices slices(const uint32_t* groups, size_t rows, size_t group_count);
+
+// A number of any sign as one that sorts the same without it.
+inline uint64_t ordered(int64_t value) { return static_cast<uint64_t>(value) ^ (uint64_t{1} << 63); }
+
+struct Keyed {
+  uint64_t key;
+  Row row;
+};
+
+void radix_sort(std::vector<Keyed>& keyed);
+
+// Sorts rows by key(row), an int64, and rows of one key by before(a, b). Linear: rows that are in order are left alone.
+template <class Key, class Before>
+void sort_rows(std::span<Row> rows, Key key, Before before) {
+  auto less = [&](Row a, Row b) {
+    const int64_t left = key(a), right = key(b);
+    return left < right || (left == right && before(a, b));
+  };
+  if (std::is_sorted(rows.begin(), rows.end(), less)) return;
+  constexpr size_t kFew = 256;
+  if (rows.size() < kFew) {
+    std::sort(rows.begin(), rows.end(), less);
+    return;
+  }
+  std::vector<Keyed> keyed(rows.size());
+  for (size_t at = 0; at < rows.size(); ++at) keyed[at] = {ordered(key(rows[at])), rows[at]};
+  radix_sort(keyed);
+  for (size_t at = 0; at < rows.size(); ++at) rows[at] = keyed[at].row;
+  for (size_t from = 0; from < keyed.size();) {
+    size_t to = from + 1;
+    while (to < keyed.size() && keyed[to].key == keyed[from].key) ++to;
+    if (to - from > 1) std::sort(rows.begin() + static_cast<long>(from), rows.begin() + static_cast<long>(to), before);
+    from = to;
+  }
+}
+
+}  // namespace opspan::sweep

@@ -1,0 +1,38 @@
+// libopspan_sweep's door: nesting, attribution and linking over columns, as C functions with one signature.
+//
+// A function takes one frame or two (a stream with at most one batch of rows, columns by name), a number, and gives a
+// frame back as an Arrow struct array. Returns 0, or -1 with a sentence in `error`. The streams stay the caller's.
+// Any value may stand in any column; a column that is missing or of another type is the caller's mistake, and is said.
+// opspan.analysis.sweep is the Python side, docs/analysis.md says what the results mean.
+#pragma once
+
+#include "sweep/arrow.h"
+
+extern "C" {
+
+// Grows with every change that an older Python side would not understand.
+int opspan_sweep_abi(void);
+
+typedef int opspan_sweep(ArrowArrayStream* first, ArrowArrayStream* second, int64_t number, ArrowSchema* schema,
+                         ArrowArray* array, char* error, size_t error_size);
+
+opspan_sweep opspan_sweep_nest;       // ranges; -; end of the trace
+opspan_sweep opspan_sweep_innermost;  // ranges; points
+opspan_sweep opspan_sweep_match;      // calls; work
+opspan_sweep opspan_sweep_nearest;    // parents with marked rows
+opspan_sweep opspan_sweep_rollup;     // parents; work
+opspan_sweep opspan_sweep_link;       // ranges with seq; names
+opspan_sweep opspan_sweep_labels;     // texts; -; threads to use
+}
+
+namespace opspan::sweep {
+
+Output nest(const Input& ranges, int64_t trace_end);
+Output innermost(const Input& ranges, const Input& points);
+Output match(const Input& calls, const Input& work);
+Output nearest(const Input& ranges);
+Output rollup(const Input& ranges, const Input& work);
+Output link(const Input& ranges, const Input& names);
+Output labels(const Input& texts, int64_t workers);
+
+}  // namespace opspan::sweep

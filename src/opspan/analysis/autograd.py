@@ -1,0 +1,124 @@
+"""Backward ranges to the op whose node they run. The rules are in docs/analysis.md, "autograd".
+
+    autograd(ranges) -> ranges with
+        forward  UInt32  row of the forward op; null where there is none
+        link     Enum    how sure that is, one of LINKS; null where the range is no part of a backward
+
+Ranges must be nested (`nest`) and their labels read (`ops`) first. What runs inside a backward range (its aten ops) has
+no link of its own: `within_backward` says under which backward range it runs.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis import sweep
+from opspan.analysis.nest import codes, nearest
+
+LINKED = "linked"
+BY_NESTING = "by nesting"
+SEVERAL_THREADS = "ambiguous: several threads used this seq"
+USED_AGAIN = "ambiguous: the thread used this seq again"
+NO_FORWARD = "no forward in the trace"
+NO_SEQ = "no seq"
+ROOT = "made by the backward itself"
+LINKS = pl.Enum([LINKED, BY_NESTING, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO_SEQ, ROOT])
+
+# native/sweep/link.cpp has the same numbers.
+_FORWARD, _BACKWARD = 1, 2
+_NUMBERS = [None, LINKED, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO_SEQ, ROOT, BY_NESTING]
+_OF_NUMBER = pl.Series("link", _NUMBERS, dtype=LINKS)
+
+# Ops that make no node. Old torch gave them the seq of the node that the op around them was about to make.
+_NO_NODE = (
+    r"^(aten::)?((new_)?(empty|zeros|ones|full|rand|randn|randint)(_like|_strided)?|arange|linspace|scalar_tensor|eye"
+    r"|detach_?|item|_local_scalar_dense|is_floating_point|is_complex|is_nonzero|result_type|resize_)$"
+)
+# The engine's own first node: its seq is that of no op.
+_ROOTS = r"^(torch::autograd::|N5torch8autograd9)GraphRootE?$"
+
+_col = pl.col
+
+
+def within_backward(ranges: pl.DataFrame) -> pl.Series:
+    """For each range the row of the nearest backward range around it, or of itself."""
+    return nearest(ranges, ranges["kind"] == "backward")
+
+
+def autograd(ranges: pl.DataFrame) -> pl.DataFrame:
+    is_backward = ranges.select(
+        (_col("kind") == "backward").fill_null(value=False) & ~_col("is_mark").fill_null(value=False)
+    ).to_series()
+    if not is_backward.any():
+        none = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height)
+        return ranges.with_columns(none.alias("forward"), none.alias("link").cast(LINKS))
+    names = _names(ranges)
+    found = sweep.call("link", _columns(ranges, is_backward), names.select("name", "op", "makes_node"))
+    forward, number = found["forward"], found["link"]
+    number = number.set(is_backward & (number == 0), _NUMBERS.index(NO_SEQ))
+    roots = names.filter("is_root")["name"]
+    if roots.len():
+        is_root = is_backward & ranges.select(codes("name").is_in(roots.implode())).to_series().fill_null(value=False)
+        forward, number = forward.set(is_root, None), number.set(is_root, _NUMBERS.index(ROOT))
+    forward, number = _engine(ranges, forward, number)
+    return ranges.with_columns(forward.alias("forward"), _OF_NUMBER.gather(number).alias("link"))
+
+
+def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
+    inside = nearest(ranges, is_backward).is_not_null()
+    # Old torch wrote `seq = 0` on every op inside a backward, where no node is made.
+    says_nothing = pl.lit(inside) & (_col("seq") == 0) & _col("op_id").is_null()
+    is_forward = (
+        _col("seq").is_not_null() & ~_col("kind").is_in(["engine", "backward"]) & ~_col("is_mark") & ~says_nothing
+    )
+    role = (
+        pl.when(pl.lit(is_backward))
+        .then(_BACKWARD)
+        .when(is_forward.fill_null(value=False))
+        .then(_FORWARD)
+        .otherwise(0)
+        .cast(pl.UInt8)
+    )
+    return ranges.select(
+        _col("rank").cast(pl.Int32),
+        _col("pid").cast(pl.Int64),
+        _col("tid").cast(pl.Int64),
+        "start_ns",
+        "seq",
+        "forward_tid",
+        role.alias("role"),
+        codes("name").alias("name"),
+    )
+
+
+def _names(ranges: pl.DataFrame) -> pl.DataFrame:
+    """What each name says, by its code; op is the same for aten::native_layer_norm and NativeLayerNormBackward0."""
+    text = _col("name").cast(pl.String)
+    op = text.str.replace(r"^.*::", "").str.replace(r"Backward[0-9]*$", "").str.replace_all("_", "").str.to_lowercase()
+    return (
+        ranges.select(_col("name").unique())
+        .drop_nulls()
+        .select(
+            codes("name"),
+            op.rank("dense").cast(pl.UInt32).alias("op"),
+            (~text.str.contains(_NO_NODE)).alias("makes_node"),
+            text.str.contains(_ROOTS).alias("is_root"),
+        )
+    )
+
+
+def _engine(ranges: pl.DataFrame, forward: pl.Series, number: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """evaluate_function ranges have no seq: they get the forward of the node that runs inside them."""
+    is_engine = (ranges["kind"] == "engine").fill_null(value=False)
+    if not is_engine.any():
+        return forward, number
+    rows = pl.int_range(ranges.height, dtype=pl.UInt32, eager=True)
+    inner = pl.DataFrame({"engine": ranges["parent"], "forward": forward, "row": rows}).filter(
+        forward.is_not_null() & ranges["parent"].is_not_null()
+    )
+    inner = (
+        inner.filter(is_engine.gather(inner["engine"])).sort("row").unique("engine", keep="first", maintain_order=True)
+    )
+    forward = forward.scatter(inner["engine"], inner["forward"])
+    number = number.scatter(inner["engine"], _NUMBERS.index(BY_NESTING))
+    return forward, number.set(is_engine & (number == 0), _NUMBERS.index(NO_SEQ))

@@ -1,0 +1,113 @@
+"""Sums by name, shape, module, step, phase, stream or kernel, and the device time of each range that they are made of.
+
+    device_time(ranges, work) -> ranges with
+        self_device_ns  Int64  time of the work that belongs to the range itself
+        device_ns       Int64  the same of the range and of all inside it: each work counts once on the way up
+
+    averages(ranges, work, by="name") -> the keys, count, and over the group
+        cpu_ns, self_cpu_ns, device_ns, self_device_ns             by what ranges say
+        backward_cpu_ns, backward_device_ns                        of the backward of the group's ops, after `autograd`
+        count, device_ns                                           by stream and by kernel: of work
+
+Ranges must be nested, and work attributed (`launches`). Waits and the profiler's own doing are no device time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from opspan.analysis import sweep
+from opspan.errors import UsageError
+
+_col = pl.col
+DEVICE_KINDS = ("kernel", "memcpy", "memset", "graph")
+
+_KEYS: dict[str, tuple[str, ...]] = {
+    "name": ("name",),
+    "shape": ("name", "sizes"),
+    "module": ("module",),
+    "step": ("step",),
+    "phase": ("phase",),
+}
+_WORK_KEYS: dict[str, tuple[str, ...]] = {
+    "stream": ("rank", "device_id", "context_id", "stream_id"),
+    "kernel": ("kind", "name"),
+}
+BY = (*_KEYS, *_WORK_KEYS)
+
+
+def on_device(work: pl.DataFrame) -> pl.DataFrame:
+    """The work that a device was busy with."""
+    busy = _col("kind").is_in(DEVICE_KINDS) & ~_col("is_overhead").fill_null(value=False)
+    flags = work.select(busy.fill_null(value=False).alias("busy"))["busy"]
+    return work if flags.all() else work.filter(flags)
+
+
+def device_time(ranges: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    columns = on_device(work).select("range", "start_ns", "end_ns")
+    return ranges.with_columns(sweep.call("rollup", ranges.select("parent"), columns))
+
+
+def averages(ranges: pl.DataFrame, work: pl.DataFrame, by: str | Sequence[str] = "name") -> pl.DataFrame:
+    """`by`: one of BY, or several of name, shape, module, step and phase. The largest group first."""
+    chosen = [by] if isinstance(by, str) else list(by)
+    unknown = [name for name in chosen if name not in BY]
+    if unknown or not chosen or (len(chosen) > 1 and set(chosen) & set(_WORK_KEYS)):
+        raise UsageError(f"cannot sum by {' and '.join(map(repr, chosen))}; expected one of {', '.join(BY)}")
+    if chosen[0] in _WORK_KEYS:
+        return _of_work(work, _WORK_KEYS[chosen[0]])
+    keys = list(dict.fromkeys(key for name in chosen for key in _KEYS[name]))
+    missing = [key for key in keys if key not in ranges.columns]
+    if missing:
+        raise UsageError(f"ranges have no {', '.join(missing)}: call opspan.analysis.{missing[0]}s before averages")
+    if "device_ns" not in ranges.columns:
+        ranges = device_time(ranges, work)
+    return _of_ranges(ranges, keys)
+
+
+def _of_ranges(ranges: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    is_range = ~_col("is_mark").fill_null(value=False)
+    rows = ranges.filter(is_range) if ranges["is_mark"].any() else ranges
+    grouped = rows.group_by(keys).agg(
+        pl.len().cast(pl.Int64).alias("count"),
+        _duration().sum().alias("cpu_ns"),
+        _col("self_ns").sum().alias("self_cpu_ns"),
+        _col("device_ns").sum(),
+        _col("self_device_ns").sum(),
+    )
+    if "forward" in ranges.columns and ranges["forward"].count():
+        grouped = grouped.join(_backward(ranges, keys), on=keys, how="left", nulls_equal=True).with_columns(
+            _col("backward_cpu_ns", "backward_device_ns").fill_null(0)
+        )
+    order = ["self_device_ns", "self_cpu_ns", "count"]
+    return grouped.sort(*order, *keys, descending=[True] * len(order) + [False] * len(keys))
+
+
+def _duration() -> pl.Expr:
+    return (_col("end_ns") - _col("start_ns")).clip(lower_bound=0)
+
+
+def _backward(ranges: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """What the backward of each group's ops took: of nested ranges with one forward, the outermost."""
+    linked = ranges.select("forward", "parent", "device_ns", _duration().alias("cpu_ns")).filter(
+        ranges["forward"].is_not_null()
+    )
+    around = ranges["forward"].gather(linked["parent"])
+    linked = linked.filter(around.ne_missing(linked["forward"]))
+    of = ranges.select(keys)[linked["forward"]]
+    return (
+        pl.concat([of, linked.select("cpu_ns", "device_ns")], how="horizontal")
+        .group_by(keys)
+        .agg(_col("cpu_ns").sum().alias("backward_cpu_ns"), _col("device_ns").sum().alias("backward_device_ns"))
+    )
+
+
+def _of_work(work: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    return (
+        on_device(work)
+        .group_by(keys)
+        .agg(pl.len().cast(pl.Int64).alias("count"), _duration().sum().alias("device_ns"))
+        .sort("device_ns", "count", *keys, descending=[True, True] + [False] * len(keys))
+    )

@@ -1,0 +1,94 @@
+"""How much of a trace could be attributed, as figures: by count and by time. Nothing unattributed goes unsaid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from opspan.analysis.autograd import BY_NESTING, LINKED, LINKS, NO_SEQ, ROOT
+from opspan.analysis.averages import on_device
+
+
+@dataclass(frozen=True)
+class Share:
+    """So many, which took so long, of all."""
+
+    count: int
+    of: int
+    ns: int
+    of_ns: int
+
+    @property
+    def fraction(self) -> float:
+        """By time; by count where nothing took any. Of nothing: all."""
+        if self.of_ns:
+            return self.ns / self.of_ns
+        return self.count / self.of if self.of else 1.0
+
+
+@dataclass(frozen=True)
+class Coverage:
+    work_with_call: Share
+    work_in_range: Share
+    ambiguous_work: int  # the correlation id was used by several calls
+    calls_in_range: Share
+    overlapping_ranges: int  # outside the tree because they only overlap
+    links: dict[str, int]  # how many backward ranges were linked how: one of autograd.LINKS each
+
+    @property
+    def backward(self) -> int:
+        """Backward ranges that have a forward to be found."""
+        return sum(count for how, count in self.links.items() if how not in (BY_NESTING, NO_SEQ, ROOT))
+
+    @property
+    def linked(self) -> int:
+        return self.links.get(LINKED, 0)
+
+    def lines(self) -> list[str]:
+        """One sentence a figure that is not whole, and one for each that is worth knowing."""
+        found = []
+        for share, what in (
+            (self.work_in_range, "device time belongs to a range"),
+            (self.work_with_call, "has its call"),
+        ):
+            if share.of:
+                found.append(f"{share.fraction:.1%} of {what} ({share.count:,} of {share.of:,} kernels and copies)")
+        if len(found) == 2:
+            found[1] = found[1].replace(" of has", " of it has")
+        if self.backward:
+            found.append(f"{self.linked:,} of {self.backward:,} backward ranges are linked to their forward op")
+            found += [
+                f"{count:,} backward ranges: {how}"
+                for how, count in self.links.items()
+                if count and how not in (LINKED, BY_NESTING, NO_SEQ, ROOT)
+            ]
+        if self.ambiguous_work:
+            found.append(f"{self.ambiguous_work:,} kernels and copies have a correlation id that several calls used")
+        if self.overlapping_ranges:
+            found.append(
+                f"{self.overlapping_ranges:,} ranges only overlap others of their thread and stand outside the tree"
+            )
+        return found
+
+
+def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> Coverage:
+    """Of frames that went through `nest`, `launches` and `autograd`."""
+    busy = on_device(work)
+    counts = ranges["link"].value_counts().drop_nulls() if "link" in ranges.columns else pl.DataFrame()
+    found = dict(counts.iter_rows()) if counts.height else {}
+    return Coverage(
+        work_with_call=_share(busy, "call"),
+        work_in_range=_share(busy, "range"),
+        ambiguous_work=int(busy["ambiguous"].sum()),
+        calls_in_range=_share(calls, "range"),
+        overlapping_ranges=int(ranges["overlaps"].sum()),
+        links={how: int(found.get(how, 0)) for how in LINKS.categories},
+    )
+
+
+def _share(frame: pl.DataFrame, column: str) -> Share:
+    took = (pl.col("end_ns") - pl.col("start_ns")).clip(lower_bound=0)
+    has = pl.col(column).is_not_null()
+    count, ns, of_ns = frame.select(has.sum(), took.filter(has).sum().alias("ns"), took.sum().alias("of_ns")).row(0)
+    return Share(int(count), frame.height, int(ns), int(of_ns))

@@ -1,0 +1,100 @@
+"""Who launched what: calls to the range they were made in, work to the call that caused it and on to the range.
+
+    launches(ranges, calls, work) -> Launches, row for row as given, with
+        calls.range        UInt32   row of the innermost range on the call's own thread when it began
+        work.call          UInt32   row of the call, by process and correlation id; one call may own many
+        work.ambiguous     Boolean  several calls of the process have that id: the last one before the work was taken
+        work.launch_range  UInt32   the range of the call
+        work.range         UInt32   the range that the work belongs to: launch_range, but for a run of a CUDA graph's
+                                    node whose making is known, the range in which the node was captured
+
+Ranges must be nested (`nest`) first. Nothing is joined across processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from opspan.analysis import sweep
+from opspan.analysis.nest import innermost
+
+# An instance of a graph, its graph, the graph it was cloned from or is a child of. A longer way is a damaged file's.
+_MOST_HOPS = 16
+_NODE = ["rank", "pid", "graph_node_id"]
+_ORIGINAL = r'"original_?[gG]raph_?[nN]ode_?[iI]d"\s*:\s*"?(-?[0-9]{1,19})'
+
+
+@dataclass(frozen=True)
+class Launches:
+    calls: pl.DataFrame
+    work: pl.DataFrame
+
+
+def launches(
+    ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame | None = None
+) -> Launches:
+    """`nodes`: every graph node that was made (rank, pid, tid, start_ns, graph_node_id, original_graph_node_id); if not
+    given, the calls that made one."""
+    called_in = innermost(ranges, calls.rename({"start_ns": "time_ns"}))
+    id_columns = (pl.col("rank").cast(pl.Int32), pl.col("pid").cast(pl.Int64), "correlation_id", "start_ns")
+    matched = sweep.call("match", calls.select(id_columns), work.select(id_columns))
+    launch_range = called_in.gather(matched["call"])
+    captured_in = _captured_in(ranges, work, graph_nodes(calls) if nodes is None else nodes)
+    return Launches(
+        calls.with_columns(called_in.alias("range")),
+        work.with_columns(
+            matched["call"],
+            matched["ambiguous"],
+            launch_range.alias("launch_range"),
+            (
+                launch_range if captured_in is None else captured_in.zip_with(captured_in.is_not_null(), launch_range)
+            ).alias("range"),
+        ),
+    )
+
+
+def graph_nodes(calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls that made a graph's node, and the node it is a copy of."""
+    made = calls.filter(pl.col("graph_node_id").is_not_null())
+    if "original_graph_node_id" not in made.columns:
+        original = pl.col("payload_json").str.extract(_ORIGINAL).cast(pl.Int64, strict=False)
+        made = made.with_columns(original.alias("original_graph_node_id"))
+    return made.select("rank", "pid", "tid", "start_ns", "graph_node_id", "original_graph_node_id")
+
+
+def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) -> pl.Series | None:
+    """For each work the range in which its graph node was first made; None: no work has a known node."""
+    if not nodes.height or not work["graph_node_id"].count():
+        return None
+    nodes = nodes.sort("start_ns", "tid", "original_graph_node_id")
+    # A node has two events where it was made as a copy: that it was made, and of what. So has one of a number that was
+    # used again; there the first is as good as any.
+    made = nodes.unique(_NODE, keep="first", maintain_order=True)
+    copied = nodes.drop_nulls("original_graph_node_id").unique(_NODE, keep="first", maintain_order=True)
+    roots = _roots(made, copied)
+    times = made.rename({"graph_node_id": "root", "start_ns": "time_ns"}).drop("original_graph_node_id")
+    points = roots.join(times, on=["rank", "pid", "root"], how="left", nulls_equal=True, maintain_order="left")
+    found = roots.select(_NODE).with_columns(innermost(ranges, points).alias("captured_in"))
+    rows = work.select(_NODE)
+    return rows.join(found, on=_NODE, how="left", nulls_equal=True, maintain_order="left")["captured_in"]
+
+
+def _roots(made: pl.DataFrame, copied: pl.DataFrame) -> pl.DataFrame:
+    """_NODE and `root`: the last node that was made in the trace, from copy to original; null in a ring."""
+    up = copied.select("rank", "pid", root="graph_node_id", above="original_graph_node_id")
+    # An original that the trace does not have ends the way, as does a node that is its own.
+    known = made.select("rank", "pid", above="graph_node_id")
+    up = up.filter(pl.col("above") != pl.col("root")).join(
+        known, on=["rank", "pid", "above"], how="semi", nulls_equal=True
+    )
+    way = made.select(*_NODE, root="graph_node_id")
+    for _ in range(_MOST_HOPS):
+        way = way.join(up, on=["rank", "pid", "root"], how="left", nulls_equal=True, maintain_order="left")
+        moved = way["above"].count()
+        way = way.select(*_NODE, root=pl.coalesce("above", "root"))
+        if not moved:
+            return way
+    unfinished = way.join(up, on=["rank", "pid", "root"], how="left", nulls_equal=True, maintain_order="left")
+    return unfinished.select(*_NODE, root=pl.when(pl.col("above").is_null()).then("root"))

@@ -1,0 +1,86 @@
+"""Modules of the model: which one a range belongs to.
+
+    modules(ranges) -> ranges with module, Categorical: name of the innermost module around it, null outside of modules
+
+A module is known by
+    a range of kind module                      its name, which is qualified: MLP.layers.0
+    FSDP::pre_forward (blocks.3)                blocks.3, from there to its FSDP::post_forward on the same thread
+    {'traceMarker': ..., 'funcStack': '...'}    DLProf's stack of calls: Net::forward/Conv2d::forward is Net.Conv2d
+A range inside a backward belongs to the module of its forward op. Ranges must be nested first; `autograd` before this,
+for the backward to have modules.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.autograd import within_backward
+from opspan.analysis.nest import innermost, nearest
+
+_col = pl.col
+_FSDP = r"^FSDP::(pre|post)_forward \(([^)]*)\)$"
+# Wrappers that are no part of the model's own names.
+_WRAPPERS = r"\.?_(?:checkpoint_wrapped|fsdp_wrapped|orig)_mod(?:ule)?\b"
+_STACK = "[\"']funcStack[\"']: [\"']([^\"']*)[\"']"
+_FORWARD = r"[^/:]+::forward"
+_PLACE = ["rank", "pid", "tid"]
+
+
+def modules(ranges: pl.DataFrame) -> pl.DataFrame:
+    own = _own(ranges)
+    around = nearest(ranges, own.is_not_null())
+    module = own.gather(around)
+    spans = _fsdp_spans(ranges)
+    if spans.height:
+        inside = innermost(spans, ranges.rename({"start_ns": "time_ns"}))
+        # Both around a range: the inner one began later.
+        inner = spans["start_ns"].gather(inside) > ranges["start_ns"].gather(around)
+        module = spans["module"].gather(inside).zip_with(inside.is_not_null() & inner.fill_null(value=True), module)
+    if "forward" in ranges.columns and ranges["forward"].count():
+        handed = module.gather(ranges["forward"].gather(within_backward(ranges)))
+        handed = handed.zip_with(handed.is_not_null(), module.gather(ranges["forward"]))
+        module = module.zip_with(module.is_not_null(), handed)
+    return ranges.with_columns(module.alias("module"))
+
+
+def _own(ranges: pl.DataFrame) -> pl.Series:
+    """The module that a range itself is a call of."""
+    is_module = (ranges["kind"] == "module").fill_null(value=False)
+    own = ranges["name"].zip_with(is_module, pl.Series([None], dtype=pl.Categorical))
+    has_stack = ranges["text"].str.contains("funcStack", literal=True) if ranges["text"].count() else None
+    if has_stack is None or not has_stack.any():
+        return own
+    marked = ranges.select(pl.int_range(pl.len(), dtype=pl.UInt32).alias("row"), "text").filter(has_stack)
+    calls = _col("text").str.extract(_STACK).str.extract_all(_FORWARD)
+    names = calls.list.eval(pl.element().str.strip_suffix("::forward")).list.join(".")
+    marked = marked.select("row", names.alias("module")).filter(_col("module") != "")
+    return own.scatter(marked["row"], marked["module"].cast(pl.Categorical))
+
+
+def _fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
+    """From each pre_forward to the post_forward that follows it for the same module and thread, as ranges."""
+    is_fsdp = ranges["name"].cat.starts_with("FSDP::p")
+    if not is_fsdp.any():
+        return ranges.clear().select(*_PLACE, "start_ns", "end_ns", "is_async", module="name")
+    label = _col("name").cast(pl.String)
+    found = ranges.filter(is_fsdp).select(
+        *_PLACE,
+        "start_ns",
+        "end_ns",
+        label.str.extract(_FSDP, 1).alias("when"),
+        label.str.extract(_FSDP, 2).str.replace_all(_WRAPPERS, "").alias("module"),
+    )
+    key = [*_PLACE, "module"]
+    found = found.drop_nulls(["when", "start_ns"]).sort("start_ns", maintain_order=True)
+    found = found.with_columns(
+        _col("when").shift(-1).over(key).alias("next"), _col("end_ns").shift(-1).over(key).alias("next_end_ns")
+    )
+    # One that has no post_forward, as when a checkpoint recomputes, is a module only while it lasts itself.
+    end_ns = pl.when(_col("next") == "post").then("next_end_ns").otherwise("end_ns")
+    return found.filter(_col("when") == "pre").select(
+        *_PLACE,
+        "start_ns",
+        end_ns.alias("end_ns"),
+        pl.lit(False).alias("is_async"),
+        _col("module").cast(pl.Categorical),
+    )

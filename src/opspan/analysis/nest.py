@@ -1,0 +1,74 @@
+"""Ranges as a tree for each thread: parent, depth, self time. The rules are in docs/analysis.md, "nest".
+
+    nest(ranges) -> ranges with
+        parent    UInt32   row of the innermost range of the thread that contains this one; null at the root
+        depth     UInt32   how many ranges contain it
+        self_ns   Int64    its time less that of its children; null for a mark's like and for what is async
+        end_ns    Int64    closed: an open range ends where the trace does, or where its stack says it must have
+        is_open   Boolean  its end was not in the trace
+        is_async  Boolean  it stands outside the tree: no parent of any other
+        overlaps  Boolean  why it does: it begins inside a range of its thread and ends after that
+
+Row numbers are those of the frame that was given. Nothing here knows what a range means.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis import sweep
+
+_col = pl.col
+
+# Whose a row is, as the native side wants it.
+PLACE = (_col("rank").cast(pl.Int32), _col("pid").cast(pl.Int64), _col("tid").cast(pl.Int64))
+
+ADDED = ("parent", "depth", "self_ns", "end_ns", "is_open", "is_async", "overlaps")
+
+# Ended by another thread than it was begun by: no push and pop.
+_IS_APART = _col("is_async").fill_null(value=False) | (_col("end_tid") != _col("tid")).fill_null(value=False)
+
+
+def codes(name: str) -> pl.Expr:
+    """A column of repeated texts as numbers: the same number for the same text, within this process."""
+    return _col(name).cast(pl.Categorical).to_physical().cast(pl.UInt32)
+
+
+def trace_end_ns(*frames: pl.DataFrame) -> int:
+    """The last time that is in any of the frames."""
+    times = [frame[name].max() for frame in frames for name in ("start_ns", "end_ns")]
+    return max((time for time in times if isinstance(time, int)), default=0)
+
+
+def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
+    """`end_ns`: the end of the trace, where that is later than the ranges' last time."""
+    # What an earlier nest found is found again.
+    was_open, was_apart = (_col(name) if name in ranges.columns else pl.lit(False) for name in ("is_open", "overlaps"))
+    columns = ranges.select(
+        *PLACE,
+        codes("domain").alias("domain"),
+        "start_ns",
+        pl.when(~was_open).then("end_ns").alias("end_ns"),
+        (_IS_APART & ~was_apart).alias("is_async"),
+        _col("is_mark").fill_null(value=False),
+    )
+    last = trace_end_ns(ranges)
+    return ranges.with_columns(sweep.call("nest", columns, number=last if end_ns is None else max(last, end_ns)))
+
+
+def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
+    """For each point (rank, pid, tid, time_ns) the row of the innermost range that is open there: it began last.
+
+    A range that was reported as async is asked only where there is no other. `ranges` may be any rows of a nested
+    frame, and the answer is in the numbers of those rows.
+    """
+    is_apart = _col("is_async")
+    if "overlaps" in ranges.columns:
+        is_apart &= ~_col("overlaps")
+    columns = ranges.select(*PLACE, "start_ns", "end_ns", is_apart.fill_null(value=False).alias("is_async"))
+    return sweep.call("innermost", columns, points.select(*PLACE, "time_ns"))["range"]
+
+
+def nearest(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
+    """For each range the row of the nearest marked one: itself, else up the tree; null where there is none."""
+    return sweep.call("nearest", ranges.select("parent", marked.fill_null(value=False).alias("marked")))["nearest"]

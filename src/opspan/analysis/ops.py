@@ -1,0 +1,111 @@
+"""Texts to what they say: the columns of a label, natively, and PyProf's markers.
+
+parse_texts(texts) -> name, seq, op_id, forward_tid, class_name, args, sizes, input_op_ids, kind (a number)
+    What labels.parse says of each text; tests bind the two. Names and sizes come as Categoricals.
+
+ops(ranges) -> ranges, with texts that no reader took apart (text and no name) taken apart, and
+    {'mod': 'torch', 'op': 'cat', 'args': [...]}  named torch.cat, with its args and the sizes of its tensors
+    {'traceMarker': ['train.py:14', ...], ...}    named train.py:14, with the rest in args
+    The marker itself stays in text. What a column has already is kept.
+"""
+
+from __future__ import annotations
+
+import os
+
+import polars as pl
+
+from opspan.analysis import sweep
+from opspan.labels import KIND_NAMES, Kind
+from opspan.trace.schema import KIND
+
+_OWN_DOMAIN = "opspan"
+_KINDS = pl.Series("kind", KIND_NAMES, dtype=KIND)
+_FIELDS = ("name", "seq", "op_id", "forward_tid", "class_name", "args", "sizes", "input_op_ids", "kind")
+
+
+def parse_texts(texts: pl.Series) -> pl.DataFrame:
+    """One row a text, in order; null text: a row of nulls."""
+    return _parse(texts).drop("is_pyprof")
+
+
+def ops(ranges: pl.DataFrame) -> pl.DataFrame:
+    unread = ranges["name"].is_null() & ranges["text"].is_not_null()
+    if unread.any():
+        ranges = _read(ranges, unread)
+    return _pyprof(ranges)
+
+
+def _parse(texts: pl.Series) -> pl.DataFrame:
+    workers = len(os.sched_getaffinity(0))
+    return sweep.call("labels", texts.cast(pl.String).alias("text").to_frame(), number=workers)
+
+
+def _read(ranges: pl.DataFrame, unread: pl.Series) -> pl.DataFrame:
+    text = ranges["text"]
+    parsed = _parse(text if unread.all() else text.zip_with(unread, pl.Series([None], dtype=pl.String)))
+    columns = {name: _first(ranges[name], parsed[name]) for name in _FIELDS if name != "kind"}
+    guessed = _KINDS.gather(parsed["kind"])
+    given = ranges["kind"]
+    # Unknown is what a reader says that did not look.
+    columns["kind"] = _first(given.set(given == "unknown", None) if given.count() else given, guessed)
+    # In a text of ours no thread means the main thread, and 0 that it is not known.
+    forward = columns["forward_tid"]
+    main = unread & (ranges["domain"] == _OWN_DOMAIN).fill_null(value=False)
+    if main.any():
+        main &= (columns["kind"] == Kind.BACKWARD.name.lower()).fill_null(value=False) & forward.is_null()
+        forward = ranges["pid"].zip_with(main, forward)
+    columns["forward_tid"] = forward.set(forward == 0, None) if forward.count() else forward
+    return ranges.with_columns(**columns)
+
+
+def _first(given: pl.Series, found: pl.Series) -> pl.Series:
+    if not given.count():
+        return found
+    return given.zip_with(given.is_not_null(), found.cast(given.dtype)) if found.count() else given
+
+
+# --- PyProf and DLProf: dicts as Python's repr, or JSON, writes them. They are matched, never evaluated.
+
+_QUOTE = "[\"']"
+_TEXT = "[\"']([^\"']*)[\"']"
+_MOD = rf"^\{{{_QUOTE}mod{_QUOTE}: {_TEXT}"
+_OP = rf"^\{{{_QUOTE}mod{_QUOTE}: {_TEXT}, {_QUOTE}op{_QUOTE}: {_TEXT}"
+_ARGS = rf"{_QUOTE}args{_QUOTE}: (\[.*\])\}}$"
+_PLACES = rf"^\{{{_QUOTE}traceMarker{_QUOTE}: (\[[^\]]*\])"
+_PLACE = rf"^\{{{_QUOTE}traceMarker{_QUOTE}: \[{_TEXT}"
+_ARGUMENT = rf"{_QUOTE}type{_QUOTE}: {_TEXT}(?:, {_QUOTE}shape{_QUOTE}: [\[(][0-9, ]*[\])])?"
+
+
+def _sizes(marker: pl.Expr) -> pl.Expr:
+    """[[35, 20], []]: the shape of each argument that is a tensor, [] for the others."""
+    shape = pl.element().str.extract(r"[\[(]([0-9, ]*)[\])]$").str.strip_chars_end(", ").fill_null("")
+    inputs = marker.str.extract_all(_ARGUMENT).list.eval(pl.concat_str(pl.lit("["), shape, pl.lit("]")))
+    return pl.concat_str(pl.lit("["), inputs.list.join(", "), pl.lit("]"))
+
+
+def _pyprof(ranges: pl.DataFrame) -> pl.DataFrame:
+    name = ranges["name"]
+    is_marker = name.cat.starts_with("{'") | name.cat.starts_with('{"')
+    if not is_marker.any():
+        return ranges
+    marker = pl.col("marker")
+    found = pl.DataFrame({"marker": name.unique()}).with_columns(marker.cast(pl.String).alias("label"))
+    label = pl.col("label")
+    op = pl.concat_str(label.str.extract(_OP, 1), pl.lit("."), label.str.extract(_OP, 2))
+    found = found.select(
+        "marker",
+        pl.coalesce(op, label.str.extract(_PLACE)).alias("name"),
+        pl.coalesce(label.str.extract(_ARGS), label.str.extract(_PLACES)).alias("args"),
+        pl.when(op.is_not_null()).then(_sizes(label)).alias("sizes"),
+    ).filter(pl.col("name").is_not_null())
+    read = pl.DataFrame({"marker": name}).join(found, on="marker", how="left", nulls_equal=True, maintain_order="left")
+    is_read = read["name"].is_not_null()
+    return ranges.with_columns(
+        read["name"].cast(pl.Categorical).zip_with(is_read, name).alias("name"),
+        _first(ranges["text"], name.cast(pl.String).zip_with(is_read, pl.Series([None], dtype=pl.String))).alias(
+            "text"
+        ),
+        _first(ranges["args"], read["args"]).alias("args"),
+        _first(ranges["sizes"], read["sizes"].cast(pl.Categorical)).alias("sizes"),
+    )

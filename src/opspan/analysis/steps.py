@@ -1,0 +1,31 @@
+"""Training steps: which step a range is in.
+
+    steps(ranges) -> ranges with step, Categorical: the name of the step's range (ProfilerStep#3), null outside of steps
+
+A step is a range whose name matches; the ranges that begin while one is open in their process are in it, on whatever
+thread: the backward of a step runs on another one. Of several that are open, the one begun last.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.nest import innermost
+from opspan.errors import UsageError
+
+PATTERN = r"^ProfilerStep#[0-9]+$"
+
+
+def steps(ranges: pl.DataFrame, pattern: str | None = None) -> pl.DataFrame:
+    """`pattern`: a regular expression that finds a step's name; torch's ProfilerStep#N if not given."""
+    names = ranges.select(pl.col("name").unique()).drop_nulls()
+    try:
+        names = names.filter(pl.col("name").cast(pl.String).str.contains(pattern or PATTERN))
+    except pl.exceptions.ComputeError as error:
+        raise UsageError(f"{pattern!r} is no regular expression: {error}") from error
+    anywhere = pl.lit(0, dtype=pl.Int64).alias("tid")
+    found = ranges.filter(pl.col("name").is_in(names["name"].implode()))
+    if not found.height:
+        return ranges.with_columns(pl.lit(None, dtype=pl.Categorical).alias("step"))
+    row = innermost(found.with_columns(anywhere), ranges.select("rank", "pid", anywhere, time_ns="start_ns"))
+    return ranges.with_columns(found["name"].cast(pl.Categorical).gather(row).alias("step"))

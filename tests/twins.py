@@ -1,0 +1,203 @@
+"""Twins of the analysis in plain Python: nested loops over the definitions of docs/analysis.md, and no cleverness.
+
+Rows are dicts with the columns of the schema. Each function gives what the native one must give, row for row.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+Row = dict
+LAST = 2**63 - 1
+
+
+def thread(row: Row) -> tuple:
+    return row["rank"], row["pid"], row["tid"]
+
+
+def order(ranges: list[dict], row: int) -> tuple:
+    """The outer one first: it begins earlier or, of two that begin at once, ends later."""
+    return ranges[row]["start_ns"], -ranges[row]["end_ns"], row
+
+
+# --- nest
+
+
+def nest(given: list[Row], end_ns: int | None = None) -> list[Row]:
+    times = [row[name] for row in given for name in ("start_ns", "end_ns") if row[name] is not None]
+    last = max(times + ([end_ns] if end_ns is not None and times else []), default=end_ns or 0)
+    ranges = [_closed(row, last) for row in given]
+    _close_lost(ranges)
+    placed = [row for row, found in enumerate(ranges) if found["is_placed"]]
+    placed.sort(key=lambda row: order(ranges, row))
+    tree: list[int] = []
+    for row in placed:
+        one = ranges[row]
+        around = [ranges[other] | {"row": other} for other in tree if _covers(ranges[other], one)]
+        one["overlaps"] = not one["is_leaf"] and any(other["end_ns"] < one["end_ns"] for other in around)
+        whole = [other["row"] for other in around if other["end_ns"] >= one["end_ns"]]
+        one["parent"] = whole[-1] if whole else None
+        one["depth"] = 0 if one["parent"] is None else ranges[one["parent"]]["depth"] + 1
+        if not one["is_leaf"] and not one["overlaps"]:
+            tree.append(row)
+    for row, one in enumerate(ranges):
+        children = [ranges[other] for other in tree if ranges[other]["parent"] == row]
+        one["is_async"] = not one["is_mark"] and (one["is_apart"] or not one["is_placed"] or one["overlaps"])
+        took = (one["end_ns"] - one["start_ns"]) if one["is_placed"] else 0
+        own = took - sum(child["end_ns"] - child["start_ns"] for child in children)
+        one["self_ns"] = min(own, LAST) if one["is_placed"] and not one["is_async"] else None
+        if one["is_mark"]:
+            one["end_ns"] = None
+    names = ("parent", "depth", "self_ns", "end_ns", "is_open", "is_async", "overlaps")
+    return [{name: one[name] for name in names} for one in ranges]
+
+
+def _closed(row: Row, last: int) -> Row:
+    is_mark = bool(row["is_mark"])
+    is_apart = bool(row["is_async"]) or (None not in (row["end_tid"], row["tid"]) and row["end_tid"] != row["tid"])
+    start = row["start_ns"]
+    end = start if is_mark else last if row["end_ns"] is None else row["end_ns"]
+    if start is not None:
+        end = max(start, end)
+    return {
+        **row,
+        "end_ns": end,
+        "is_mark": is_mark,
+        "is_apart": is_apart,
+        "is_leaf": is_mark or is_apart,
+        "is_open": row["end_ns"] is None and not is_mark,
+        "is_placed": start is not None and row["tid"] is not None,
+        "parent": None,
+        "depth": 0,
+        "overlaps": False,
+    }
+
+
+def _close_lost(ranges: list[Row]) -> None:
+    """An open range inside one of its own stack that ended, ended with it at the latest."""
+    stacks = [one for one in ranges if one["is_placed"] and not one["is_leaf"]]
+    for one in stacks:
+        if not one["is_open"]:
+            continue
+        for other in stacks:
+            same = thread(one) == thread(other) and one["domain"] == other["domain"]
+            if same and not other["is_open"] and other["start_ns"] < one["start_ns"] < other["end_ns"]:
+                one["end_ns"] = min(one["end_ns"], other["end_ns"])
+
+
+def _covers(outer: Row, inner: Row) -> bool:
+    return thread(outer) == thread(inner) and outer["start_ns"] <= inner["start_ns"] < outer["end_ns"]
+
+
+# --- launches
+
+
+def innermost(ranges: list[Row], points: list[Row]) -> list[int | None]:
+    """Ranges are nested; `is_async` of those that overlap does not count here."""
+    found: list[int | None] = []
+    for point in points:
+        around = []
+        for row, one in enumerate(ranges):
+            if None in (one["start_ns"], one["end_ns"], one["tid"], point["time_ns"], point["tid"]):
+                continue
+            if thread(one) == thread(point) and one["start_ns"] <= point["time_ns"] < one["end_ns"]:
+                around.append((not one["is_async"] or one["overlaps"], order(ranges, row), row))
+        found.append(max(around)[2] if around else None)
+    return found
+
+
+def match(calls: list[Row], work: list[Row]) -> list[tuple[int | None, bool]]:
+    found: list[tuple[int | None, bool]] = []
+    for effect in work:
+        causes = []
+        for row, call in enumerate(calls):
+            same = all(call[name] == effect[name] for name in ("rank", "pid", "correlation_id"))
+            if same and effect["correlation_id"] is not None:
+                causes.append((_time(call), row))
+        causes.sort()
+        before = [row for time, row in causes if time <= _time(effect)]
+        chosen = before[-1] if before else causes[0][1] if causes else None
+        found.append((chosen, len(causes) > 1))
+    return found
+
+
+def _time(row: Row) -> int:
+    return -(2**63) if row["start_ns"] is None else row["start_ns"]
+
+
+# --- autograd
+
+
+def link(ranges: list[Row], is_forward: list[bool], is_backward: list[bool]) -> list[tuple[int | None, str | None]]:
+    """Which rows are forward ops that count and backward ranges with a seq is given; names do not decide here."""
+    found: list[tuple[int | None, str | None]] = []
+    for row, one in enumerate(ranges):
+        if not is_backward[row] or one["seq"] is None or one["start_ns"] is None:
+            found.append((None, None))
+            continue
+        before = []
+        for other, op in enumerate(ranges):
+            if not is_forward[other] or None in (op["seq"], op["start_ns"], op["tid"]):
+                continue
+            same = (op["rank"], op["pid"], op["seq"]) == (one["rank"], one["pid"], one["seq"])
+            if (
+                same
+                and op["start_ns"] < one["start_ns"]
+                and (not one["forward_tid"] or op["tid"] == one["forward_tid"])
+            ):
+                before.append((op["start_ns"], other))
+        if not before:
+            found.append((None, "no forward in the trace"))
+            continue
+        last = max(before)[1]
+        threads = {ranges[other]["tid"] for _, other in before}
+        again = {_era(ranges, is_forward, other) for _, other in before}
+        how = "linked"
+        if len(threads) > 1:
+            how = "ambiguous: several threads used this seq"
+        elif len(again) > 1:
+            how = "ambiguous: the thread used this seq again"
+        found.append((last, how))
+    return found
+
+
+def _era(ranges: list[Row], is_forward: list[bool], row: int) -> int:
+    """How often the seq of the row's thread went back until the row."""
+    ops = [
+        (op["start_ns"], op["seq"], other)
+        for other, op in enumerate(ranges)
+        if is_forward[other]
+        and None not in (op["seq"], op["start_ns"], op["tid"])
+        and thread(op) == thread(ranges[row])
+    ]
+    ops.sort()
+    until = ops[: [other for _, _, other in ops].index(row) + 1]
+    return sum(after[1] < before[1] for before, after in itertools.pairwise(until))
+
+
+# --- sums
+
+
+def rollup(parents: list[int | None], work: list[Row]) -> list[tuple[int, int]]:
+    """(own, with all inside) device time; parents make no ring."""
+    own = [0] * len(parents)
+    for one in work:
+        if None not in (one["range"], one["start_ns"], one["end_ns"]) and one["range"] < len(parents):
+            own[one["range"]] += max(0, one["end_ns"] - one["start_ns"])
+    total = list(own)
+    for row, value in enumerate(own):
+        above = parents[row]
+        while above is not None:
+            total[above] += value
+            above = parents[above]
+    return [(min(one, LAST), min(all_, LAST)) for one, all_ in zip(own, total, strict=True)]
+
+
+def nearest(parents: list[int | None], marked: list[bool]) -> list[int | None]:
+    found: list[int | None] = []
+    for row in range(len(parents)):
+        at: int | None = row
+        while at is not None and not marked[at]:
+            at = parents[at]
+        found.append(at)
+    return found
