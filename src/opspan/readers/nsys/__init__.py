@@ -1,0 +1,63 @@
+"""Reads Nsight Systems: SQLite exports of 2019 to today, parquetdir and arrowdir folders, and reports (*.nsys-rep).
+
+A report is in nsys' own format, so it is exported by the installed nsys first (reports.py). Everything else is one set
+of tables (export.py) that the files beside this one translate. docs/formats/nsys.md describes the tables.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from opspan.errors import NotATrace
+from opspan.readers.nsys import calls, memory, nvtx, samples, tables, target, work
+from opspan.readers.nsys.export import Export, Source
+from opspan.readers.nsys.folders import Folder, is_folder
+from opspan.readers.nsys.reports import exported, is_report
+from opspan.readers.sqlite import SqliteFile, is_sqlite, table_names
+from opspan.trace import Issues, Trace
+
+# What nsys' exports have and nvprof's databases, which share the names of CUPTI's tables, have not.
+OF_NSYS = frozenset({"StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", tables.NVTX})
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    """Is it an export, a folder of one, or a report? `head`: the first bytes of a file, empty for a folder."""
+    if path.is_dir():
+        return is_folder(path)
+    if is_sqlite(head):
+        return not OF_NSYS.isdisjoint(table_names(path))
+    return is_report(path, head)
+
+
+def read(path: Path) -> Trace:
+    issues = Issues(str(path))
+    with ExitStack() as stack:
+        source: Source
+        if path.is_dir():
+            source = Folder(path, issues)
+        else:
+            file = exported(path) if is_report(path) else path
+            source = stack.enter_context(SqliteFile(file, issues))
+        if OF_NSYS.isdisjoint(source.tables):
+            raise NotATrace(f"{path} has none of nsys' tables; expected what `nsys export --type sqlite` writes")
+        return _read(path, Export(source, issues), issues)
+
+
+def _read(path: Path, export: Export, issues: Issues) -> Trace:
+    ranges = nvtx.read(export)
+    frames = {
+        "ranges": ranges.ranges,
+        "calls": calls.read(export),
+        "work": work.read(export),
+        "memory": memory.read(export),
+        "samples": samples.read_samples(export),
+        "counters": samples.read_counters(export),
+    }
+    threads = target.threads(export, ranges.threads, frames.values())
+    processes = target.processes(export, frames.values())
+    devices = target.devices(export, frames["work"]["device_id"])
+    target.note_diagnostics(export)
+    metadata = target.metadata(export, path)
+    export.skip_the_rest()
+    return Trace((metadata,), **frames, threads=threads, processes=processes, devices=devices, issues=issues.frame())

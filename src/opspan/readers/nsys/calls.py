@@ -1,0 +1,112 @@
+"""Tables of calls -> the table calls: CUDA's runtime and driver, libraries, MPI, the operating system.
+
+    CUPTI_ACTIVITY_KIND_RUNTIME: start, end, eventClass 0, globalTid, correlationId 214, nameId 'cudaLaunchKernel_v7000'
+
+A table of calls is any that has start, end, globalTid and nameId or textId, so those of tools to come are read as well.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import polars as pl
+
+from opspan.readers.nsys import tables
+from opspan.readers.nsys.export import Export, constant, named, pid_of, tid_of
+from opspan.readers.nsys.payloads import as_json
+from opspan.readers.nsys.tables import Columns
+from opspan.trace.schema import empty
+
+# CUDA's own, the ones with the most rows, come first.
+FIRST = (tables.RUNTIME, *tables.GRAPH_TABLES)
+
+
+def read(export: Export) -> pl.DataFrame:
+    found = [name for name in export.tables if _holds_calls(export, name)]
+    found.sort(key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
+    parts = [_runtime(export, name) if name == tables.RUNTIME else _calls(export, name) for name in found]
+    if not parts:
+        return empty("calls")
+    calls = pl.concat([part for part in parts if part.height] or parts[:1], how="diagonal_relaxed")
+    return calls.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), rank=pl.lit(0, dtype=pl.Int32))
+
+
+def _holds_calls(export: Export, table: str) -> bool:
+    columns = set(export.columns(table))
+    return (
+        table not in tables.NOT_CALLS
+        and re.fullmatch("[A-Z0-9_]+", table) is not None
+        and set(tables.CALL_COLUMNS) <= columns
+        and bool(columns & set(tables.CALL_NAMES))
+    ) or (table in FIRST and {"start", "globalTid"} <= columns)
+
+
+def _runtime(export: Export, table: str) -> pl.DataFrame:
+    columns: Columns = {**tables.CALL_COLUMNS, **tables.ints("nameId eventClass correlationId")}
+    extras: Columns = tables.ints("returnValue") if "returnValue" in export.columns(table) else {}
+    frame = export.timed(table, {**columns, **extras})
+    # `cudaLaunchKernel_v7000`: the version that the program was compiled for
+    names = export.strings.values.str.replace("_v[0-9]+$", "")
+    return frame.select(
+        *_where(),
+        export.strings.names(frame["nameId"], table, names).alias("name"),
+        named("eventClass", tables.RUNTIME_CLASSES, other="cuda").alias("api"),
+        pl.when(pl.col("eventClass").ne_missing(tables.BACKTRACES)).then("correlationId").alias("correlation_id"),
+        *([pl.col("returnValue").alias("return_code")] if extras else []),
+    )
+
+
+def _calls(export: Export, table: str) -> pl.DataFrame:
+    have = export.columns(table)
+    name = "nameId" if "nameId" in have else "textId"
+    graph = table in tables.GRAPH_TABLES
+    columns: Columns = tables.GRAPH_COLUMNS if graph else {**tables.CALL_COLUMNS, **tables.ints(f"{name} returnValue")}
+    others = [] if graph else [column for column in have if column not in tables.CALL_KNOWN]
+    # Beside the common columns a table has its own: sizes, tags and ranks of MPI, ids of OpenMP's tasks.
+    frame = export.timed(table, {**columns, **dict.fromkeys(others, "text")})
+    return frame.select(
+        *_where(),
+        export.strings.names(frame[name], table).alias("name"),
+        constant(_api(table)).alias("api"),
+        *_graph(graph),
+        *([] if graph else [pl.col("returnValue").alias("return_code")]),
+        _json(frame, others).alias("payload_json"),
+    )
+
+
+def _where() -> list[pl.Expr]:
+    return [
+        pid_of("globalTid").alias("pid"),
+        tid_of("globalTid").alias("tid"),
+        pl.col("start_ns"),
+        pl.col("end_ns"),
+    ]
+
+
+def _graph(graph: bool) -> list[pl.Expr]:
+    """Creation of nodes and graphs, and what they were cloned from."""
+    if not graph:
+        return []
+    return [
+        pl.col("graphNodeId").alias("graph_node_id"),
+        pl.col("originalGraphNodeId").alias("original_graph_node_id"),
+        pl.col("graphId").alias("graph_id"),
+        pl.col("originalGraphId").alias("original_graph_id"),
+        pl.col("graphExecId").alias("graph_exec_id"),
+    ]
+
+
+def _json(frame: pl.DataFrame, columns: list[str]) -> pl.Expr:
+    known = [name for name in columns if frame[name].count()]
+    if not known:
+        return pl.lit(None, dtype=pl.String)
+    members = [pl.lit(f"{json.dumps(name)}: ") + pl.lit(as_json(frame[name])) for name in known]
+    return "{" + pl.concat_str(members, separator=", ") + "}"
+
+
+def _api(table: str) -> str:
+    for pattern, api in tables.APIS:
+        if match := pattern.match(table):
+            return api or match[1].lower()
+    return table.lower()

@@ -1,0 +1,98 @@
+"""Folders that `nsys export --type parquetdir` and `--type arrowdir` write: a file per table, columns as in SQLite.
+
+    StringIds.parquet  NVTX_EVENTS.parquet  ...        StringIds.arrow  NVTX_EVENTS.arrow  ... (Arrow's stream format)
+
+Unsigned columns (globalTid is one) become signed ones of the same bits, which is what SQLite holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from opspan.errors import NotReadable
+from opspan.readers.sqlite import DTYPES, Type
+from opspan.trace import Issues
+
+SUFFIXES = (".parquet", ".arrow")
+# One of these is in every export.
+MARKS = ("StringIds", "NVTX_EVENTS", "META_DATA_EXPORT")
+
+# What polars raises for damaged files; it also panics, which is no Exception.
+FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+
+
+def is_folder(path: Path) -> bool:
+    return any((path / f"{name}{suffix}").is_file() for name in MARKS for suffix in SUFFIXES)
+
+
+class Folder:
+    """A `Source` of export.py."""
+
+    def __init__(self, path: Path, issues: Issues) -> None:
+        self._issues = issues
+        try:
+            files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+        except OSError as error:
+            raise NotReadable(f"cannot read {path}: {error.strerror}; expected a folder of nsys' tables") from error
+        # Where both kinds of files are, they are the same tables twice.
+        self._files = {file.stem: file for file in files}
+        self._columns = {name: columns for name, file in self._files.items() if (columns := self._described(file))}
+
+    @property
+    def tables(self) -> Sequence[str]:
+        return tuple(self._columns)
+
+    def columns(self, table: str) -> Sequence[str]:
+        return self._columns.get(table, ())
+
+    def count(self, table: str) -> int:
+        columns = self.columns(table)[:1]
+        return self._read(self._files[table], columns).height if columns else 0
+
+    def any(self, table: str, columns: Sequence[str]) -> bool:
+        have = [name for name in columns if name in self.columns(table)]
+        return bool(have) and any(column.count() for column in self._read(self._files[table], have))
+
+    def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
+        have = [name for name in columns if name in self.columns(table)]
+        if not have:
+            return pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns.items()})
+        frame = self._read(self._files[table], have)
+        typed = {name: self._typed(table, frame[name], columns[name]) for name in have if name in frame.columns}
+        missing = {name: pl.lit(None, dtype=DTYPES[kind]) for name, kind in columns.items() if name not in typed}
+        return pl.DataFrame(typed).with_columns(**missing).select(*columns)
+
+    def _described(self, file: Path) -> Sequence[str]:
+        try:
+            if file.suffix == ".parquet":
+                return tuple(pl.read_parquet_schema(file))
+            return tuple(pl.read_ipc_stream(file, n_rows=0).columns)
+        except FAILURES as error:
+            self._damaged(file, error)
+            return ()
+
+    def _read(self, file: Path, columns: Sequence[str]) -> pl.DataFrame:
+        try:
+            read: Callable[..., pl.DataFrame] = pl.read_parquet if file.suffix == ".parquet" else pl.read_ipc_stream
+            return read(file, columns=list(columns))
+        except FAILURES as error:
+            self._damaged(file, error)
+            return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+
+    def _damaged(self, file: Path, error: BaseException) -> None:
+        said = " ".join(str(error).split())[:120]
+        if not any(issue.code == "damaged_file" and issue.detail.startswith(file.name) for issue in self._issues):
+            self._issues.add("damaged_file", detail=f"{file.name} ({said})")
+
+    def _typed(self, table: str, column: pl.Series, kind: Type) -> pl.Series:
+        dtype = DTYPES[kind]
+        if column.dtype == pl.UInt64 and kind == "int":
+            return column.reinterpret(signed=True)
+        if column.dtype == dtype:
+            return column
+        typed = column.cast(dtype, strict=False)
+        self._issues.add("odd_cells", typed.null_count() - column.null_count(), f"{table}, {column.name}")
+        return typed

@@ -1,0 +1,197 @@
+"""NVTX_EVENTS -> the table ranges, and the names of threads. docs/formats/nsys.md has the rows' meaning.
+
+    start, end, eventType 59, text 'aten::mm, seq = 3, op_id = 7', globalTid          torch's own label, default domain
+    start, end, eventType 59, textId 71487, globalTid, domainId 1                     a registered string of NCCL's
+
+A text is taken apart as a label where it may be one; which form of label has which field where is in docs/labels.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from opspan.labels import KIND_NAMES, Kind, parse_column
+from opspan.readers.nsys import payloads, tables
+from opspan.readers.nsys.export import Export, constant, pid_of, tid_of
+from opspan.readers.sqlite import stacked
+from opspan.trace.schema import KIND
+
+SLICE_ROWS = 200_000
+
+OWN_DOMAIN = "opspan"
+# Where a text may be a label of torch's or ours, beside the default domain. Elsewhere text is only text.
+LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
+# Kinds whose 64-bit payload is the user's; that of the others is a sequence number.
+USERS_KINDS = (int(Kind.USER), int(Kind.MODULE), int(Kind.STEP))
+
+_LABEL = ("name", "text", "kind", "seq", "op_id", "forward_tid", "class_name", "args", "sizes", "input_op_ids")
+
+
+@dataclass(frozen=True)
+class Nvtx:
+    ranges: pl.DataFrame
+    threads: pl.DataFrame  # pid, tid, name: as the program named them
+
+
+def read(export: Export) -> Nvtx:
+    types = _event_types(export)
+    events = export.timed(tables.NVTX, tables.NVTX_COLUMNS, tables.NVTX_EXTRAS).with_columns(
+        pid=pid_of("globalTid"), tid=tid_of("globalTid")
+    )
+
+    def of(names: tuple[str, ...]) -> pl.Expr:
+        return pl.col("eventType").is_in([types[name] for name in names])
+
+    described = events.filter(~of(tables.RANGES + tables.MARKS))
+    unknown = described.filter(~pl.col("eventType").is_in(list(types.values())))
+    export.issues.add("unknown_units", unknown.height, f"{tables.NVTX}, eventType")
+    if described.height:
+        events = events.filter(of(tables.RANGES + tables.MARKS))
+    events = events.with_columns(is_mark=of(tables.MARKS), is_async=of(tables.ASYNC_RANGES))
+    open_ranges = events.filter(pl.col("end_ns").is_null() & ~pl.col("is_mark"))
+    export.issues.add("open_ranges", open_ranges.height, tables.NVTX)
+
+    described = described.with_columns(_text(export, described))
+    domains = described.filter(of(tables.DOMAINS)).select("pid", "domainId", domain="text")
+    categories = described.filter(of(tables.CATEGORIES))
+    events = events.with_columns(_domains(events, domains))
+    events = events.with_columns(_categories(events, categories))
+    threads = described.filter(of(tables.THREADS)).select("pid", "tid", name="text").drop_nulls("name")
+    # Slice by slice, so that what the texts are taken apart into is never there for all rows at once.
+    parts = [_ranges(export, part) for part in events.iter_slices(SLICE_ROWS)] or [_ranges(export, events)]
+    del events
+    ranges = stacked(parts).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"))
+    return Nvtx(ranges, threads)
+
+
+def _event_types(export: Export) -> dict[str, int]:
+    rows = export.frame("ENUM_NSYS_EVENT_TYPE", {"id": "int", "name": "text"}).drop_nulls()
+    return tables.EVENT_TYPES | {name: number for number, name in rows.iter_rows() if name in tables.EVENT_TYPES}
+
+
+def _text(export: Export, events: pl.DataFrame) -> pl.Series:
+    if not events["textId"].count():
+        return events["text"]
+    return events["text"].zip_with(events["text"].is_not_null(), export.strings.texts(events["textId"], tables.NVTX))
+
+
+def _domains(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series:
+    """Names of the domains, which are numbered per process; the number where there is no name, null for the default."""
+    if not (events["domainId"] != 0).any():
+        return pl.Series("domain", [None], dtype=pl.Categorical).new_from_index(0, events.height)
+    used = events.select("pid", "domainId").unique().filter(pl.col("domainId") != 0)
+    key = ["pid", "domainId"]
+    known = used.join(names.unique(key, keep="last"), on=key, how="left", nulls_equal=True)
+    known = known.with_columns(pl.coalesce("domain", pl.col("domainId").cast(pl.String)).cast(pl.Categorical))
+    return events.select(key).join(known, on=key, how="left", nulls_equal=True, maintain_order="left")["domain"]
+
+
+def _categories(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series:
+    """Names of the categories, else their numbers. In opspan's own domain the first numbers are kinds instead."""
+    if "category" not in events.columns:
+        return pl.Series("category_name", [None], dtype=pl.Categorical).new_from_index(0, events.height)
+    key = ["pid", "domainId", "category"]
+    used = events.select(*key, own=_is_own(events)).unique().filter((pl.col("category") != 0).fill_null(value=False))
+    used = used.filter(~(pl.col("own") & (pl.col("category") < len(KIND_NAMES))))
+    if "category" in names.columns:
+        given = names.select(*key, category_name="text").unique(key, keep="last")
+        used = used.join(given, on=key, how="left", nulls_equal=True)
+    else:
+        used = used.with_columns(category_name=pl.lit(None, dtype=pl.String))
+    used = used.select(*key, pl.coalesce("category_name", pl.col("category").cast(pl.String)).cast(pl.Categorical))
+    joined = events.select(key).join(used, on=key, how="left", nulls_equal=True, maintain_order="left")
+    return joined["category_name"]
+
+
+def _is_own(events: pl.DataFrame) -> pl.Series:
+    return (events["domain"] == OWN_DOMAIN).fill_null(value=False)
+
+
+def _labels(export: Export, events: pl.DataFrame) -> pl.DataFrame:
+    """The fields of the labels, a row an event. Registered texts are taken apart once each."""
+    may_be = events["domain"].is_null() | events["domain"].is_in(LABELLED_DOMAINS)
+    has_text = events["text"].is_not_null()
+    if has_text.all() and may_be.all():
+        return _parsed(events["text"])
+    rows = export.strings.rows(events["textId"], tables.NVTX)
+    keys = pl.DataFrame({"text": events["text"], "row": rows.zip_with(~has_text, pl.Series([None], dtype=rows.dtype))})
+    keys = keys.with_columns(may_be=may_be, place=pl.int_range(pl.len(), dtype=pl.UInt32))
+    inline = keys.filter(has_text)
+    registered = keys.filter(~has_text).group_by("row", "may_be", maintain_order=True).agg("place")
+    texts = [inline["text"], export.strings.values.gather(registered["row"])]
+    flags = pl.concat([inline["may_be"], registered["may_be"]])
+    source = pl.concat([text.rename("text") for text in texts])
+    parsed = _parsed(source.zip_with(flags, pl.Series([None], dtype=pl.String)))
+    plain = pl.DataFrame({"name": source.cast(pl.Categorical)})
+    parsed = parsed.with_columns(parsed["name"].zip_with(flags, plain["name"]))
+    places = pl.concat(
+        [
+            pl.DataFrame({"place": inline["place"], "at": pl.int_range(inline.height, dtype=pl.UInt32, eager=True)}),
+            registered.select("place", at=pl.int_range(pl.len(), dtype=pl.UInt32) + inline.height).explode("place"),
+        ]
+    ).sort("place")
+    return parsed[places["at"]]
+
+
+def _parsed(texts: pl.Series) -> pl.DataFrame:
+    parsed = parse_column(texts)
+    return parsed.with_columns(
+        pl.when(pl.lit(texts) != pl.col("name")).then(pl.lit(texts)).alias("text"),
+        pl.col("name", "sizes", "class_name").cast(pl.Categorical),
+        pl.col("kind").cast(pl.Int64),
+    ).select(_LABEL)
+
+
+def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
+    col = pl.col
+    labels = _labels(export, events).select(pl.all().name.prefix("p_"))
+    frame = pl.concat([events.drop("text"), labels, payloads.read(export, events)], how="horizontal")
+    missing = {name: pl.Int64 for name in ("category", "endGlobalTid", "color") if name not in frame.columns}
+    frame = frame.with_columns(pl.lit(None, dtype=dtype).alias(name) for name, dtype in missing.items())
+    frame = frame.with_columns(own=_is_own(frame))
+
+    is_kind = col("own") & (col("category") > 0) & (col("category") < len(KIND_NAMES))
+    kind = pl.when(is_kind).then("category")
+    # The form PAYLOAD: sequence number in the 64-bit payload, kind in the category.
+    has_seq = (is_kind & ~col("category").is_in(USERS_KINDS)).fill_null(value=False)
+    number = pl.coalesce("payload_int", col("payload_uint").reinterpret(signed=True))
+    frame = frame.with_columns(
+        kind=pl.coalesce(kind, "x_kind", "p_kind", pl.lit(0)),
+        seq=pl.coalesce(pl.when(has_seq).then(number), "x_seq", "p_seq"),
+        payload_int=pl.when(~has_seq).then("payload_int"),
+        payload_uint=pl.when(~has_seq).then("payload_uint"),
+    )
+    # An own label without the field means the main thread, which is left out to keep names few; an extended payload
+    # always has the field, and there 0 means not known.
+    main = pl.when(col("own") & (col("kind") == int(Kind.BACKWARD)) & col("x_forward_tid").is_null()).then("pid")
+    frame = export.narrow(tables.NVTX, frame.with_columns(color=col("color") & 0xFFFFFFFF), {"color": pl.UInt32})
+    return frame.select(
+        pl.lit(0, dtype=pl.Int32).alias("rank"),
+        "pid",
+        "tid",
+        pl.when(col("endGlobalTid") != col("globalTid")).then(tid_of("endGlobalTid")).alias("end_tid"),
+        "start_ns",
+        pl.when(~col("is_mark")).then("end_ns").alias("end_ns"),
+        col("p_name").alias("name"),
+        col("p_text").alias("text"),
+        pl.Series("kinds", KIND_NAMES, dtype=KIND).gather(frame["kind"]).alias("kind"),
+        constant("nvtx").alias("source"),
+        "domain",
+        col("category_name").alias("category"),
+        "color",
+        "seq",
+        pl.coalesce("x_op_id", "p_op_id").replace(0, None).alias("op_id"),
+        pl.coalesce("x_forward_tid", "p_forward_tid", main).replace(0, None).alias("forward_tid"),
+        pl.coalesce(col("x_sizes").cast(pl.Categorical), "p_sizes").alias("sizes"),
+        col("p_input_op_ids").alias("input_op_ids"),
+        col("p_class_name").alias("class_name"),
+        col("p_args").alias("args"),
+        "payload_int",
+        "payload_uint",
+        "payload_float",
+        "payload_json",
+        "is_async",
+        "is_mark",
+    )

@@ -1,0 +1,65 @@
+"""CPU samples with their call chains -> the table samples; metrics of GPUs -> the table counters.
+
+COMPOSITE_EVENTS: id 7, start, cpu, globalTid, cpuCycles
+SAMPLING_CALLCHAINS: id 7, symbol -> StringIds, stackDepth 0 (the innermost), 1, ...
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.readers.nsys import tables
+from opspan.readers.nsys.export import Export, pid_of, tid_of
+from opspan.trace.schema import empty
+
+FRAME_SEPARATOR = ";"
+GPU_OF_TYPE = 0xFF  # the low bits of a metric's typeId number the GPU
+
+
+def read_samples(export: Export) -> pl.DataFrame:
+    samples = export.timed(tables.SAMPLES, tables.SAMPLE_COLUMNS)
+    if not samples.height:
+        return empty("samples")
+    # Names of C++ functions may hold the separator themselves.
+    symbols = export.strings.values.str.replace_all(FRAME_SEPARATOR, ",", literal=True)
+    frames = export.frame(tables.SAMPLE_STACKS, tables.SAMPLE_STACK_COLUMNS)
+    rows = export.strings.rows(frames["symbol"], tables.SAMPLE_STACKS)
+    frames = frames.select("id", "stackDepth", symbol=symbols.gather(rows).fill_null("?"))
+    lost = frames.join(samples.select("id"), on="id", how="anti").height
+    export.issues.add("dangling_data", lost, tables.SAMPLE_STACKS)
+    stacks = frames.sort("stackDepth", descending=True).group_by("id").agg(pl.col("symbol").str.join(FRAME_SEPARATOR))
+    samples = samples.join(stacks, on="id", how="left", maintain_order="left").select(
+        pl.lit(0, dtype=pl.Int32).alias("rank"),
+        pid_of("globalTid").alias("pid"),
+        tid_of("globalTid").alias("tid"),
+        pl.col("start_ns").alias("time_ns"),
+        "cpu",
+        pl.col("cpuCycles").alias("weight"),
+        pl.col("symbol").cast(pl.Categorical).alias("stack"),
+    )
+    return export.narrow(tables.SAMPLES, samples, {"cpu": pl.Int32})
+
+
+def read_counters(export: Export) -> pl.DataFrame:
+    values = export.frame(tables.METRICS, tables.METRIC_COLUMNS).rename({"timestamp": "start"})
+    if not values.height:
+        return empty("counters")
+    values = export.in_time(tables.METRICS, values)
+    names = export.frame(tables.METRIC_NAMES, tables.METRIC_NAME_COLUMNS)
+    # Small exports leave the type out of either table.
+    key = ["typeId", "metricId"] if names["typeId"].count() and values["typeId"].count() else ["metricId"]
+    names = names.select(*key, name="metricName").unique(key, keep="first")
+    values = values.join(names, on=key, how="left", maintain_order="left")
+    # The metrics number GPUs in their own way, which newer exports tell.
+    gpus = export.frame("TARGET_INFO_GPU", tables.ints("id pwGpuId")).drop_nulls().unique("pwGpuId", keep="first")
+    values = values.with_columns(pwGpuId=pl.col("typeId") & GPU_OF_TYPE).join(
+        gpus, on="pwGpuId", how="left", maintain_order="left"
+    )
+    return values.select(
+        pl.lit(0, dtype=pl.Int32).alias("rank"),
+        pl.coalesce("id", "pwGpuId").cast(pl.Int32, strict=False).alias("device_id"),
+        pl.col("start_ns").alias("time_ns"),
+        pl.coalesce("name", pl.col("metricId").cast(pl.String)).cast(pl.Categorical).alias("name"),
+        pl.lit("gpu metrics").cast(pl.Categorical).alias("domain"),
+        "value",
+    )

@@ -1,0 +1,189 @@
+"""What an export says of itself and its machine -> metadata, processes, threads, devices, the tool's messages."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from opspan.readers.nsys import tables
+from opspan.readers.nsys.export import ID_MASK, PID_UNIT, Export, pid_of, tid_of
+from opspan.readers.nsys.tables import Columns
+from opspan.trace import Metadata
+
+EXPORT_FACTS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+CAPTURE_FACTS = "META_DATA_CAPTURE"
+FACT_COLUMNS: Columns = {"name": "text", "value": "text"}
+
+# A user's environment holds secrets, and nothing that is needed here.
+PRIVATE = re.compile("ENVIRONMENT", re.IGNORECASE)
+ARGUMENT = re.compile(r"PROCESS_0:ARGUMENT_(?P<place>[0-9]+)")
+
+DIAGNOSTICS = "DIAGNOSTIC_EVENT"
+# Severity -> code of the issue, by the names of ENUM_DIAGNOSTIC_SEVERITY_LEVEL
+SEVERITIES = {2: "tool_warnings", 3: "tool_errors"}
+SHOWN_MESSAGES = 3
+
+GPUS = "TARGET_INFO_GPU"
+GPU_COLUMNS: Columns = {
+    **tables.ints("id deviceId totalMemory memoryBandwidth clockRate smCount computeMajor computeMinor"),
+    **tables.ints("cuDevice pwGpuId"),
+    **dict.fromkeys(("name", "busLocation", "uuid", "chipName"), "text"),
+}
+CUDA_GPUS = "TARGET_INFO_CUDA_GPU"  # 2019-2020
+CUDA_GPU_COLUMNS: Columns = {
+    **tables.ints(
+        "deviceId globalMemorySize coreClockRate numMultiprocessors computeCapabilityMajor computeCapabilityMinor"
+    ),
+    "name": "text",
+}
+
+
+def metadata(export: Export, path: Path) -> Metadata:
+    written = {name: value for table in EXPORT_FACTS for name, value in _facts(export, table)}
+    captured = list(_facts(export, CAPTURE_FACTS))
+    shown: dict[str, list[str | None]] = {}
+    for name, value in captured:
+        if not PRIVATE.search(name) and not ARGUMENT.fullmatch(name):
+            shown.setdefault(name, []).append(value)
+    options: dict[str, Any] = {name: values if len(values) > 1 else values[0] for name, values in shown.items()}
+    options["schema_version"] = written.get("EXPORT_SCHEMA_VERSION")
+    if command := _command_line(captured):
+        options["command_line"] = command
+    return Metadata(
+        source="nsys",
+        paths=(str(path),),
+        tool=written.get("EXPORT_PRODUCT_NAME") or "NVIDIA Nsight Systems",
+        tool_version=written.get("EXPORT_PRODUCT_VERSION"),
+        host=_system_facts(export).get("Hostname") or written.get("EXPORT_HOST"),
+        clock=None,  # each session has its own: only UTC tells two of them apart
+        origin_utc_ns=_origin_utc_ns(export, written),
+        options=options,
+    )
+
+
+def _facts(export: Export, table: str) -> Iterable[tuple[str, str | None]]:
+    frame = export.frame(table, FACT_COLUMNS)
+    return ((name, value) for name, value in frame.iter_rows() if name is not None)
+
+
+def _system_facts(export: Export) -> dict[str, str]:
+    # As bytes: some of the other values are no text.
+    frame = export.frame("TARGET_INFO_SYSTEM_ENV", {"name": "text", "value": "bytes"})
+    rows = frame.filter(pl.col("name") == "Hostname").drop_nulls().iter_rows()
+    return {name: value.decode("utf-8", "replace") for name, value in rows}
+
+
+def _command_line(captured: list[tuple[str, str | None]]) -> str | None:
+    facts = dict(captured)
+    if not facts.get("PROCESS_0:COMMAND"):
+        return None
+    arguments = {int(match["place"]): value for name, value in captured if (match := ARGUMENT.fullmatch(name))}
+    return shlex.join([facts["PROCESS_0:COMMAND"] or "", *(arguments[place] or "" for place in sorted(arguments))])
+
+
+def _origin_utc_ns(export: Export, written: dict[str, str | None]) -> int | None:
+    """UTC of the times' zero: the start of the session, unless the export was asked for other times."""
+    starts = export.frame("TARGET_INFO_SESSION_START_TIME", {"utcEpochNs": "int"})["utcEpochNs"].drop_nulls()
+    if not len(starts):
+        return None
+    # What the export added to every time, for --ts-shift and --ts-normalize alike.
+    shift = written.get("EXPORT_CONFIG_TIME_SHIFT") or "0"
+    return int(starts[0]) - (int(shift) if re.fullmatch("-?[0-9]{1,19}", shift) else 0)
+
+
+# --- processes and threads
+
+
+def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Processes of the file's own list, and those that only its rows name."""
+    pids = pl.concat([frame["pid"].sort().unique() for frame in frames if "pid" in frame.columns]).unique()
+    listed = export.frame("PROCESSES", {"globalPid": "int", "pid": "int", "name": "text"}).select(
+        pl.coalesce(pid_of("globalPid"), pl.col("pid") & ID_MASK).alias("pid"), "globalPid", "name"
+    )
+    used = listed.filter(pl.col("pid").is_in(pids.implode()) & pl.col("globalPid").is_not_null())
+    shared = used.group_by("pid").agg(pl.col("globalPid").n_unique()).filter(pl.col("globalPid") > 1)
+    export.issues.add("shared_pids", shared.height, ", ".join(map(str, shared["pid"].sort().to_list())))
+    named = listed.drop_nulls("pid").unique("pid", keep="last", maintain_order=True).select("pid", "name")
+    others = pl.DataFrame({"pid": pids.drop_nulls().unique().sort()}).join(named, on="pid", how="anti")
+    both = pl.concat([named, others.with_columns(name=pl.lit(None, dtype=pl.String))])
+    return both.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", pl.col("name").cast(pl.Categorical))
+
+
+def threads(export: Export, given: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Threads of the file's list and of its rows, with the best name: the program's own (NVTX), else the system's."""
+    # One number for both, sorted: a table of hashes of so many rows takes more memory than the rows.
+    keys = [
+        frame.select(key=pl.col("pid") * PID_UNIT + pl.col("tid"))["key"].sort().unique()
+        for frame in frames
+        if {"pid", "tid"} <= set(frame.columns)
+    ]
+    seen = pl.DataFrame({"key": pl.concat(keys).drop_nulls().unique()}).select(pid=pid_of("key"), tid=tid_of("key"))
+    listed = export.frame("ThreadNames", {"nameId": "int", "globalTid": "int"})
+    of_system = listed.select(
+        pid=pid_of("globalTid"), tid=tid_of("globalTid"), name=export.strings.texts(listed["nameId"], "ThreadNames")
+    )
+    unnamed = seen.with_columns(name=pl.lit(None, dtype=pl.String))
+    every = pl.concat([given.select("pid", "tid", "name"), of_system.reverse(), unnamed])
+    # The first that has a name: the program's, then the latest of the system's.
+    best = every.drop_nulls("tid").group_by("pid", "tid").agg(pl.col("name").drop_nulls().first()).sort("pid", "tid")
+    return best.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", pl.col("name").cast(pl.Categorical))
+
+
+# --- devices
+
+
+def devices(export: Export, seen: pl.Series) -> pl.DataFrame:
+    """The GPUs that the file describes, and those that only its rows name."""
+    gpus = export.frame(GPUS, GPU_COLUMNS).with_columns(device_id=pl.coalesce("id", "deviceId"))
+    cuda = export.frame(CUDA_GPUS, CUDA_GPU_COLUMNS).unique("deviceId", keep="first", maintain_order=True)
+    frame = gpus.join(cuda, left_on="device_id", right_on="deviceId", how="full", coalesce=True, suffix="_cuda")
+    major = pl.coalesce("computeMajor", "computeCapabilityMajor").cast(pl.String)
+    minor = pl.coalesce("computeMinor", "computeCapabilityMinor").cast(pl.String)
+    frame = frame.select(
+        pl.lit(0, dtype=pl.Int32).alias("rank"),
+        "device_id",
+        pl.lit("gpu").cast(pl.Categorical).alias("kind"),
+        pl.coalesce("name", "name_cuda").cast(pl.Categorical).alias("name"),
+        "uuid",
+        pl.col("busLocation").cast(pl.Categorical).alias("bus"),
+        # Mebibytes in the files of 2019-2020.
+        pl.coalesce("totalMemory", pl.col("globalMemorySize") * (1 << 20)).alias("memory_bytes"),
+        pl.coalesce("smCount", "numMultiprocessors").alias("multiprocessors"),
+        (major + "." + minor).cast(pl.Categorical).alias("capability"),
+        # Kilohertz in the files of 2019-2020.
+        pl.coalesce("clockRate", pl.col("coreClockRate") * 1000).alias("clock_hz"),
+        pl.col("memoryBandwidth").alias("bandwidth_bytes_per_s"),
+        _attributes(frame).alias("attributes_json"),
+    )
+    frame = export.narrow(GPUS, frame, {"device_id": pl.Int32, "multiprocessors": pl.Int32}).drop_nulls("device_id")
+    others = pl.DataFrame({"device_id": seen.drop_nulls().unique()}).join(frame, on="device_id", how="anti")
+    others = others.with_columns(rank=pl.lit(0, dtype=pl.Int32), kind=pl.lit("gpu").cast(pl.Categorical))
+    return pl.concat([frame, others], how="diagonal").sort("device_id")
+
+
+def _attributes(frame: pl.DataFrame) -> pl.Series:
+    rows = frame.select(chip="chipName", cuda_device="cuDevice", metrics_gpu="pwGpuId").iter_rows(named=True)
+    written = [{name: value for name, value in row.items() if value is not None} for row in rows]
+    return pl.Series([json.dumps(row) if row else None for row in written], dtype=pl.String)
+
+
+# --- the tool's own messages
+
+
+def note_diagnostics(export: Export) -> None:
+    levels = export.labels("ENUM_DIAGNOSTIC_SEVERITY_LEVEL")
+    known = {"Warning": "tool_warnings", "Error": "tool_errors"}
+    codes = {number: known[label] for number, label in levels.items() if label in known} or SEVERITIES
+    messages = export.frame(DIAGNOSTICS, {"severity": "int", "text": "text"})
+    code = pl.col("severity").replace_strict(codes, default="tool_messages", return_dtype=pl.String)
+    messages = messages.with_columns(code=code.fill_null("tool_messages"))
+    for (found,), group in messages.group_by("code", maintain_order=True):
+        texts = [" ".join(text.split())[:200] for text in group["text"].drop_nulls().unique(maintain_order=True)]
+        more = f"; and {len(texts) - SHOWN_MESSAGES:,} more" if len(texts) > SHOWN_MESSAGES else ""
+        export.issues.add(str(found), group.height, "; ".join(texts[:SHOWN_MESSAGES]) + more)

@@ -1,0 +1,102 @@
+"""What ran on GPUs -> the table work: kernels, copies, fills, waits, whole graphs; and the profiler's own cost.
+
+    CUPTI_ACTIVITY_KIND_KERNEL: start, end, deviceId 0, contextId 1, streamId 7, correlationId 214, globalPid,
+                                demangledName -> StringIds, shortName -> StringIds, gridX ...
+
+One call may own many rows (a graph whose nodes are traced), and rows may have no call in the file. Pairing them is
+analysis. Rows of the profiler's overhead are flagged, so that nobody takes them for the program's work.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.readers.nsys import tables
+from opspan.readers.nsys.export import Export, named, pid_of, tid_of
+from opspan.readers.nsys.tables import Columns
+from opspan.trace.schema import WORK_KIND, conform
+
+
+def read(export: Export) -> pl.DataFrame:
+    parts = [
+        _kernels(export),
+        _copies(export),
+        _fills(export),
+        _waits(export),
+        _graphs(export),
+        *(_overhead(export, table) for table in tables.OVERHEAD_TABLES),
+    ]
+    parts = [part for part in parts if part.height] or parts[:1]
+    work = pl.concat(parts, how="diagonal_relaxed") if len(parts) > 1 else parts[0]
+    work = export.on_gpus(conform("work", work))
+    return work.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), rank=pl.lit(0, dtype=pl.Int32))
+
+
+def _on_device(export: Export, table: str, columns: Columns, kind: str) -> pl.DataFrame:
+    frame = export.timed(table, columns).rename(tables.WORK_NAMES, strict=False)
+    return frame.with_columns(
+        pid=pid_of("globalPid"), kind=pl.lit(kind, dtype=WORK_KIND), is_overhead=pl.lit(value=False)
+    ).drop("globalPid")
+
+
+def _kernels(export: Export) -> pl.DataFrame:
+    frame = _on_device(export, tables.KERNEL, tables.KERNEL_COLUMNS, "kernel")
+    return frame.select(
+        pl.all().exclude("shortName", "demangledName"),
+        export.strings.names(frame["shortName"], tables.KERNEL).alias("name"),
+        export.strings.names(frame["demangledName"], tables.KERNEL).alias("full_name"),
+    )
+
+
+def _copies(export: Export) -> pl.DataFrame:
+    frame = _on_device(export, tables.MEMCPY, tables.MEMCPY_COLUMNS, "memcpy")
+    memory = export.memory_kinds()
+    device = pl.col("device_id").cast(pl.Int64)
+    # Of the two devices the one that is not the row's own.
+    peer = pl.coalesce(
+        pl.when(pl.col("dstDeviceId") != device).then("dstDeviceId"),
+        pl.when(pl.col("srcDeviceId") != device).then("srcDeviceId"),
+    )
+    frame = frame.with_columns(
+        named("copyKind", tables.COPY_KINDS, "Memcpy {}").alias("name"),
+        named("srcKind", memory).alias("copy_from"),
+        named("dstKind", memory).alias("copy_to"),
+        peer.alias("peer_device_id"),
+    ).drop("copyKind", "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
+    return export.narrow(tables.MEMCPY, frame, {"peer_device_id": pl.Int32})
+
+
+def _fills(export: Export) -> pl.DataFrame:
+    frame = _on_device(export, tables.MEMSET, tables.MEMSET_COLUMNS, "memset")
+    return frame.with_columns(
+        pl.lit("Memset").cast(pl.Categorical).alias("name"), named("memKind", export.memory_kinds()).alias("copy_to")
+    ).drop("memKind")
+
+
+def _waits(export: Export) -> pl.DataFrame:
+    frame = _on_device(export, tables.SYNC, tables.SYNC_COLUMNS, "sync")
+    kinds = export.labels("ENUM_CUPTI_SYNC_TYPE", tables.SYNC_KINDS)
+    return frame.with_columns(named("syncType", kinds).alias("name")).drop("syncType")
+
+
+def _graphs(export: Export) -> pl.DataFrame:
+    frame = _on_device(export, tables.GRAPH_TRACE, tables.GRAPH_TRACE_COLUMNS, "graph")
+    return frame.with_columns(
+        ("Graph " + pl.col("graph_id").cast(pl.String)).cast(pl.Categorical).alias("name"),
+    )
+
+
+def _overhead(export: Export, table: str) -> pl.DataFrame:
+    frame = export.timed(table, tables.OVERHEAD_COLUMNS)
+    kinds = export.labels("ENUM_CUPTI_OVERHEAD_TYPE", tables.OVERHEAD_KINDS)
+    names = export.strings.names(frame["nameId"], table)
+    return frame.with_columns(overhead=named("overheadType", kinds), given=names).select(
+        pid_of("globalTid").alias("pid"),
+        tid_of("globalTid").alias("tid"),
+        "start_ns",
+        "end_ns",
+        pl.lit("other", dtype=WORK_KIND).alias("kind"),
+        pl.coalesce("given", "overhead").alias("name"),
+        pl.col("correlationId").alias("correlation_id"),
+        pl.lit(value=True).alias("is_overhead"),
+    )
