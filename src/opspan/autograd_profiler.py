@@ -1,0 +1,40 @@
+"""torch.autograd.profiler's names, for as much of it as opspan has: changing an import line is all a user does.
+
+Only says where each name lives, as opspan itself does: importing this module loads neither torch nor polars.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# name -> "module:attribute"
+_HOMES = {
+    "DeviceType": "opspan.events:DeviceType",
+    "EnforceUnique": "opspan.events:EnforceUnique",
+    "EventList": "opspan.events:EventList",
+    "FunctionEvent": "opspan.events:FunctionEvent",
+    "FunctionEventAvg": "opspan.events:FunctionEventAvg",
+    "Interval": "opspan.events:Interval",
+    "Kernel": "opspan.events:Kernel",
+    "MemRecordsAcc": "opspan.events:MemRecordsAcc",
+    "StringTable": "opspan.events:StringTable",
+    "emit_itt": "opspan:emit_itt",
+    "emit_nvtx": "opspan:emit_nvtx",
+    "load_nvprof": "opspan:load_nvprof",
+    "parse_nvprof_trace": "opspan:parse_nvprof_trace",
+    "record_function": "opspan:record_function",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _HOMES[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,39 @@
+"""The torch-like face of a trace: FunctionEvent, EventList, and torch's table. docs/events.md has it in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opspan.events.event import FormattedTimesMixin, FunctionEvent, FunctionEventAvg, Interval, Kernel
+from opspan.events.event_list import EventList
+from opspan.events.kinds import DeviceType
+from opspan.events.metadata import EventMetadata
+from opspan.events.records import EnforceUnique, MemRecordsAcc, StringTable
+from opspan.events.times import Microseconds
+
+if TYPE_CHECKING:
+    from opspan.trace import Trace
+
+__all__ = [
+    "DeviceType",
+    "EnforceUnique",
+    "EventList",
+    "EventMetadata",
+    "FormattedTimesMixin",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "Interval",
+    "Kernel",
+    "MemRecordsAcc",
+    "Microseconds",
+    "StringTable",
+    "events_of",
+]
+
+
+def events_of(trace: Trace) -> EventList:
+    """The EventList over a trace's ranges and work; what `trace.events()` gives."""
+    from opspan.events.columns import event_columns
+    from opspan.events.lazy import ColumnEvents
+
+    return EventList.over(ColumnEvents(event_columns(trace)))

@@ -1,0 +1,118 @@
+"""What the events of a trace are, as two frames: one of what the CPU was told to do, one of what devices did.
+
+Made in one place, from the trace's tables and what `analysis` adds to them; lazy.py makes everything else of these. The
+rows of `cpu` are those of `trace.ranges`, one for one, so that the number of a row means the same in both; some of them
+(marks) are no events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from opspan import analysis
+from opspan.analysis.averages import on_device
+from opspan.events.kinds import DeviceType
+from opspan.trace.schema import KIND, NAME, WORK_KIND
+
+if TYPE_CHECKING:
+    from opspan.trace import Trace
+
+Schema = dict[str, pl.DataType | type[pl.DataType]]
+
+# Columns of EventColumns.cpu. Those that the trace does not have itself, analysis adds.
+CPU: Schema = {
+    "rank": pl.Int32,
+    "tid": pl.Int64,
+    "name": NAME,
+    "kind": KIND,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,  # closed: an open range ends where the trace does
+    "parent": pl.UInt32,  # row of the innermost range around this one on its thread; null at the top and for async ones
+    "is_event": pl.Boolean,
+    "is_async": pl.Boolean,
+    "self_ns": pl.Int64,  # without the time of direct children; 0 for async ones
+    "self_device_ns": pl.Int64,  # of the work that this range, and none inside it, launched; 0 for async ones
+    "device_ns": pl.Int64,  # the same of this range and all inside it
+    "seq": pl.Int64,
+    "forward_tid": pl.Int64,
+    "op_id": pl.Int64,
+    "sizes": NAME,
+}
+# Columns of EventColumns.device.
+DEVICE: Schema = {
+    "rank": pl.Int32,
+    "device_id": pl.Int64,
+    "stream_id": pl.Int64,
+    "kind": WORK_KIND,
+    "name": NAME,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "range": pl.UInt32,  # row in cpu of the innermost range that launched it; null: none did, or it is not known
+}
+
+
+@dataclass(frozen=True)
+class EventColumns:
+    cpu: pl.DataFrame
+    device: pl.DataFrame
+    use_device: str | None = None  # torch's name for the kind of device; None: there is none
+    device_type: DeviceType = DeviceType.CUDA
+
+
+def event_columns(trace: Trace) -> EventColumns:
+    """The events of a trace. One that was analysed already is not analysed again."""
+    if "device_ns" not in trace.ranges.columns or "range" not in trace.work.columns:
+        trace = analysis.attribute(trace)
+    ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
+    return EventColumns(_cpu(ranges), _device(work), *_kind_of_device(trace, work))
+
+
+def _without_async_owners(ranges: pl.DataFrame, work: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Work that an async range launched goes to the range around it: torch gives async events no device time."""
+    owner_is_async = ranges["is_async"].gather(work["range"]).fill_null(value=False)
+    if not owner_is_async.any():
+        return ranges, work
+    around = ranges["parent"].gather(work["range"])  # never an async range: those have nobody inside them
+    work = work.with_columns(range=around.zip_with(owner_is_async, work["range"]))
+    return analysis.device_time(ranges, work), work
+
+
+def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
+    is_mark, is_async = (pl.col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
+    columns = {
+        "end_ns": pl.coalesce("end_ns", "start_ns"),
+        "parent": pl.when(~is_async).then("parent"),
+        "is_event": ~is_mark & pl.col("start_ns").is_not_null(),
+        "is_async": is_async,
+        **{
+            name: pl.when(is_async).then(0).otherwise(pl.col(name).fill_null(0))
+            for name in ("self_ns", "self_device_ns", "device_ns")
+        },
+    }
+    if "forward" in ranges.columns:  # a label need not name the thread of the forward op, a link does
+        columns["forward_tid"] = pl.coalesce("forward_tid", pl.col("tid").gather(pl.col("forward")))
+    return _select(ranges, columns, CPU)
+
+
+def _device(work: pl.DataFrame) -> pl.DataFrame:
+    columns = {
+        "name": pl.coalesce("full_name", "name"),  # torch's are full: with arguments of templates
+        "end_ns": pl.max_horizontal("start_ns", "end_ns"),
+    }
+    return _select(work.filter(pl.col("start_ns").is_not_null()), columns, DEVICE)
+
+
+def _select(frame: pl.DataFrame, columns: dict[str, pl.Expr], schema: Schema) -> pl.DataFrame:
+    columns = {"rank": pl.col("rank").fill_null(0), **columns}
+    chosen = (columns.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in schema.items())
+    return frame.select(*chosen)
+
+
+def _kind_of_device(trace: Trace, work: pl.DataFrame) -> tuple[str | None, DeviceType]:
+    if not work.height:
+        return None, DeviceType.CUDA
+    is_xpu = "xpu" in trace.devices["kind"].cast(pl.String).to_list()
+    return ("xpu", DeviceType.XPU) if is_xpu else ("cuda", DeviceType.CUDA)

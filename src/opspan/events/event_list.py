@@ -1,0 +1,251 @@
+"""EventList: torch's list of events and what it can tell of them.
+
+A sequence, over objects or over a trace's columns (lazy.py). Over columns, its length, tables, averages and totals are
+worked out in columns, and an event becomes an object when somebody looks at it. From the first change on, to the list
+or to one of its events, it is a list of objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, MutableSequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+
+from opspan.events import export, tree
+from opspan.events.event import FunctionEventAvg
+from opspan.events.table import Options, facts_of, render, shown, sort_attribute
+
+if TYPE_CHECKING:
+    from opspan.events.lazy import ColumnEvents
+
+
+class EventList(MutableSequence[Any]):
+    """FunctionEvents, or FunctionEventAvgs, with torch's arguments. No `list`: its items all have to be there."""
+
+    __hash__ = None  # type: ignore[assignment]  # it can change
+
+    def __init__(
+        self,
+        events: Iterable[Any] = (),
+        *,
+        use_device: str | None = None,
+        profile_memory: bool = False,
+        with_flops: bool = False,
+    ) -> None:
+        self._columns: ColumnEvents | None = None  # either these
+        self._objects: list[Any] = list(events)  # or those
+        self._use_device = use_device
+        self._profile_memory = profile_memory
+        self._with_flops = with_flops
+        self._tree_built = False
+
+    @classmethod
+    def over(cls, columns: ColumnEvents) -> EventList:
+        """The list over a trace's columns."""
+        events = cls(use_device=columns.use_device)
+        events._columns = columns
+        events._tree_built = True
+        return events
+
+    # --- a sequence
+
+    def _lazy(self) -> ColumnEvents | None:
+        """The columns, as long as they say the same as the events that were made from them."""
+        if self._columns is not None and self._columns.changed:
+            self._made()
+        return self._columns
+
+    def _made(self) -> list[Any]:
+        """The events as objects, all of them, from now on."""
+        if self._columns is not None:
+            self._objects, self._columns = list(self._columns), None
+        return self._objects
+
+    def _same_kind(self, events: Iterable[Any]) -> EventList:
+        """A list of other events under the same circumstances."""
+        made = EventList(
+            events,
+            use_device=self._use_device,
+            profile_memory=self._profile_memory,
+            with_flops=self._with_flops,
+        )
+        made._tree_built = self._tree_built
+        return made
+
+    def __len__(self) -> int:
+        columns = self._lazy()
+        return len(self._objects if columns is None else columns)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> EventList: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Any:
+        columns = self._lazy()
+        if isinstance(index, slice):
+            if columns is None:
+                return self._same_kind(self._objects[index])
+            return self._same_kind(columns.at(position) for position in range(*index.indices(len(columns))))
+        return self._objects[index] if columns is None else columns.at(index.__index__())
+
+    def __iter__(self) -> Iterator[Any]:
+        columns = self._lazy()
+        return iter(self._objects if columns is None else columns)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._made()[index] = value
+
+    def __delitem__(self, index: Any) -> None:
+        del self._made()[index]
+
+    def insert(self, index: int, value: Any) -> None:
+        self._made().insert(index, value)
+
+    def sort(self, *, key: Callable[[Any], Any] | None = None, reverse: bool = False) -> None:
+        self._made().sort(key=key, reverse=reverse)
+
+    def copy(self) -> EventList:
+        return self[:]
+
+    def __add__(self, other: Iterable[Any]) -> EventList:
+        return self._same_kind([*self, *other])
+
+    def __radd__(self, other: Iterable[Any]) -> EventList:
+        return self._same_kind([*other, *self])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EventList | list):
+            return NotImplemented
+        return self is other or list(self) == list(other)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __str__(self) -> str:
+        return self.table()
+
+    # --- torch's own methods
+
+    def _build_tree(self) -> None:
+        """Link parents and children, drop an only child of its parent's name, give backward events their stacks."""
+        events = self._made()
+        tree.link(events)
+        events[:] = tree.without_duplicates(events)
+        tree.hand_stacks_to_backward(events)
+        self._tree_built = True
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        columns = self._lazy()
+        return sum(event.self_cpu_time_total for event in self) if columns is None else columns.self_cpu_us()
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int | None = 75,
+        max_name_column_width: int | None = 55,
+        max_shapes_column_width: int | None = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+        time_unit: str | None = None,
+    ) -> str:
+        """The events as text. `sort_by`: an attribute, the largest first. `time_unit`: s, ms or us for all times."""
+        if len(self) == 0:
+            return ""
+        options = Options(
+            row_limit=row_limit,
+            max_src_column_width=max_src_column_width,
+            max_name_column_width=max_name_column_width,
+            max_shapes_column_width=max_shapes_column_width,
+            header=header,
+            top_level_events_only=top_level_events_only,
+            time_unit=time_unit,
+            profile_memory=self._profile_memory,
+            with_flops=self._with_flops,
+        )
+        attribute = None if sort_by is None else sort_attribute(sort_by)
+        columns = self._lazy()
+        if columns is not None and columns.sorts_by(attribute):
+            return render(columns.shown(attribute, options), columns.facts(), options)
+        events: Iterable[Any] = self
+        if attribute is not None:
+            events = sorted(self, key=lambda event: getattr(event, attribute), reverse=True)
+        facts = facts_of(list(self)) if columns is None else columns.facts()
+        return render(shown(events, options), facts, options)
+
+    def key_averages(
+        self,
+        group_by_input_shapes: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+        *,
+        group_by_input_shape: bool = False,
+    ) -> EventList:
+        """One FunctionEventAvg for the events of each name, apart by shapes, top of the stack or overload if asked.
+
+        `group_by_input_shape` is how torch.profiler spells it. Builds the tree where that has not been done.
+        """
+        by_shapes = group_by_input_shapes or group_by_input_shape
+        columns = self._lazy()
+        if columns is not None:
+            averages = columns.averages(by_shapes)
+        else:
+            if not self._tree_built:
+                self._build_tree()
+            averages = _averages(self._objects, by_shapes, group_by_stack_n, group_by_overload_name)
+        for average in averages:
+            average.stack = (average.stack or [])[:group_by_stack_n]
+            if not by_shapes:
+                average.input_shapes = ""
+            if not group_by_overload_name:
+                average.overload_name = ""
+        made = self._same_kind(averages)
+        made._tree_built = False
+        return made
+
+    def total_average(self) -> FunctionEventAvg:
+        """All events summed, whatever their names. What cannot be summed is the last one's."""
+        columns = self._lazy()
+        if columns is not None:
+            return columns.total()
+        total = FunctionEventAvg()
+        for event in self._objects:
+            total.key = None
+            total.add(event)
+        total.key = "Total"
+        return total
+
+    def export_chrome_trace(self, path: str | Path) -> None:
+        """Write the events for chrome://tracing or Perfetto."""
+        export.chrome_trace(self, path, self._use_device or "cuda")
+
+    def supported_export_stacks_metrics(self) -> list[str]:
+        return list(export.STACK_METRICS)
+
+    def export_stacks(self, path: str | Path, metric: str) -> None:
+        """Write stacks and what was spent in them, one a line, as flame graph tools read them."""
+        export.stacks(self, path, metric)
+
+    def to_torch(self) -> Any:
+        """torch's own EventList of the same events. Needs torch."""
+        from opspan.events.to_torch import to_torch
+
+        return to_torch(self)
+
+
+def _averages(events: Iterable[Any], by_shapes: bool, stack_n: int, by_overload: bool) -> list[FunctionEventAvg]:
+    groups: dict[tuple[Any, ...], FunctionEventAvg] = {}
+    for event in events:
+        key = (
+            str(event.key),
+            str(event.node_id),
+            str(event.device_type),
+            str(event.is_legacy),
+            str(event.is_user_annotation),
+            event.overload_name if by_overload else None,
+            str(event.input_shapes) if by_shapes else None,
+            tuple((event.stack or ())[:stack_n]) if stack_n > 0 else None,
+        )
+        groups.setdefault(key, FunctionEventAvg()).add(event)
+    return list(groups.values())

@@ -1,0 +1,61 @@
+"""What torch's EventList writes to files: a Chrome trace, and stacks for flame graphs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from opspan.events.table import sort_attribute
+
+STACK_METRICS = (
+    "self_cpu_time_total",
+    "self_cuda_time_total",
+    "self_xpu_time_total",
+    "self_privateuse1_time_total",
+)
+# What separates frames and fields in a line of stacks must not be in a frame.
+_SAFE_FRAME = str.maketrans(" ;\t\n", "____")
+
+
+def chrome_trace(events: Iterable[Any], path: str | Path, device: str) -> None:
+    """torch's events in torch's layout, written one by one. Names are escaped, which torch does not do."""
+    with Path(path).open("w", encoding="utf-8") as file:
+        file.write("[")
+        for number, text in enumerate(_chrome_events(events, device)):
+            file.write(f", {text}" if number else text)
+        file.write("]")
+
+
+def _chrome_events(events: Iterable[Any], device: str) -> Iterator[str]:
+    arrows = count()
+    for event in events:
+        if event.trace_name is None:
+            continue
+        name = json.dumps(event.trace_name)
+        start_us = event.time_range.start
+        thread = json.dumps(f" node_id:{event.node_id}, thread_id:{event.thread} ") if event.is_remote else event.thread
+        yield (
+            f'{{"name": {name}, "ph": "X", "ts": {start_us}, "dur": {event.time_range.elapsed_us()}, '
+            f'"tid": {thread}, "pid": "CPU functions", "args": {{}}}}'
+        )
+        for _ in event.kernels:
+            yield (
+                f'{{"name": {name}, "ph": "s", "ts": {start_us}, "tid": {event.thread}, "pid": "CPU functions", '
+                f'"id": {next(arrows)}, "cat": "cpu_to_{device}", "args": {{}}}}'
+            )
+
+
+def stacks(events: Iterable[Any], path: str | Path, metric: str) -> None:
+    """One line an event that has a stack and at least one microsecond: frames from the outermost in, then the time."""
+    if metric not in STACK_METRICS:
+        raise ValueError(f"metric should be one of: {list(STACK_METRICS)}")
+    attribute = sort_attribute(metric)
+    with Path(path).open("w", encoding="utf-8") as file:
+        for event in events:
+            time_us = int(getattr(event, attribute)) if event.stack else 0
+            if time_us > 0:
+                frames = ";".join(frame.translate(_SAFE_FRAME) for frame in reversed(event.stack))
+                file.write(f"{frames} {time_us}\n")

@@ -1,0 +1,76 @@
+"""What torch numbers: kinds of device and of scope. The numbers and names are torch's; torch itself is not needed."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from opspan.labels import Kind
+
+
+class DeviceType(enum.Enum):
+    """torch.autograd.DeviceType. Equal to torch's member of the same name when ours stands on the left."""
+
+    CPU = 0
+    CUDA = 1
+    MKLDNN = 2
+    OPENGL = 3
+    OPENCL = 4
+    IDEEP = 5
+    HIP = 6
+    FPGA = 7
+    MAIA = 8
+    XLA = 9
+    Vulkan = 10
+    Metal = 11
+    XPU = 12
+    MPS = 13
+    Meta = 14
+    HPU = 15
+    VE = 16
+    Lazy = 17
+    IPU = 18
+    MTIA = 19
+    PrivateUse1 = 20
+
+    @classmethod
+    def of(cls, device: Any) -> DeviceType:
+        """Ours for torch's, or for its number."""
+        return cls(int(device))
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DeviceType):
+            return self is other
+        return type(other).__name__ == "DeviceType" and getattr(other, "name", None) == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+# Devices that torch counts time on.
+TIMED = frozenset({DeviceType.CUDA, DeviceType.PrivateUse1, DeviceType.MTIA, DeviceType.HPU, DeviceType.XPU})
+# Those whose events make up a table's total. HPU is not among them in torch either.
+TOTALLED = TIMED - {DeviceType.HPU}
+
+# at::RecordScope
+BACKWARD_SCOPE = 1
+USER_SCOPE = 7
+SCOPES: dict[Kind, int] = {
+    Kind.UNKNOWN: 0,
+    Kind.OP: 0,
+    Kind.BACKWARD: BACKWARD_SCOPE,
+    Kind.ENGINE: 0,
+    Kind.USER: USER_SCOPE,
+    Kind.MODULE: USER_SCOPE,
+    Kind.STEP: USER_SCOPE,
+    Kind.SCRIPT: 2,
+    Kind.DTYPE: 3,
+    Kind.CLASS: 4,
+    Kind.FEATURE: 5,
+    Kind.LITE: 6,
+    Kind.STATIC_OP: 8,
+    Kind.STATIC_MODEL: 9,
+}

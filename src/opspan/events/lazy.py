@@ -1,0 +1,250 @@
+"""ColumnEvents: what an EventList over a trace is made of. Its length, order, totals and averages come from columns.
+
+An event is known by its number: its row among the CPU's, or that many and its row among the devices'. Its place in the
+list is another matter: the list is in order of time, the longest first where several begin together, as in torch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+from typing import Any
+from weakref import WeakValueDictionary
+
+import polars as pl
+
+from opspan.events.columns import EventColumns
+from opspan.events.event import FunctionEventAvg, Kernel
+from opspan.events.groups import groups_of, sum_of
+from opspan.events.made import NO_NAME, ColumnEvent, cpu_values, device_values, shapes_of, shown_name
+from opspan.events.table import Facts, Options
+from opspan.events.times import Microseconds
+
+BLOCK = 512  # events made at a time: asking polars for one row costs more than making the event
+BLOCKS = 32  # that are kept, for those who walk through the list by index
+
+_IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))
+# Attribute -> what it is in a frame of `_Listed`.
+_SORT_KEYS = {
+    "cpu_time": "cpu_ns",
+    "cpu_time_total": "cpu_ns",
+    "self_cpu_time_total": "self_ns",
+    "device_time": "device_ns",
+    "device_time_total": "device_ns",
+    "self_device_time_total": "self_device_ns",
+}
+
+
+class ColumnEvents:
+    def __init__(self, source: EventColumns) -> None:
+        self.use_device = source.use_device
+        self._source = source
+        self._alive: WeakValueDictionary[int, ColumnEvent] = WeakValueDictionary()
+        self._changed: dict[int, ColumnEvent] = {}
+        self._block = lru_cache(BLOCKS)(self._make_block)
+        self._children_of_block = lru_cache(BLOCKS)(self._make_children)
+        self._kernels_of_block = lru_cache(BLOCKS)(self._make_kernels)
+        self._has_ranks = _has_ranks(source)
+
+    def __getstate__(self) -> tuple[EventColumns, dict[int, ColumnEvent]]:
+        return self._source, self._changed
+
+    def __setstate__(self, state: tuple[EventColumns, dict[int, ColumnEvent]]) -> None:
+        self.__init__(state[0])  # type: ignore[misc]  # the rest is made again
+        self._changed.update(state[1])
+        self._alive.update(state[1])
+
+    # --- the list
+
+    @cached_property
+    def _cpu(self) -> pl.DataFrame:
+        """The CPU's events in order."""
+        rows = self._source.cpu.with_row_index("number").with_columns(cpu_ns=pl.col("end_ns") - pl.col("start_ns"))
+        return _in_order(rows if rows["is_event"].all() else rows.filter("is_event"))
+
+    @cached_property
+    def _device(self) -> pl.DataFrame:
+        """The devices' events in order, with the CPU's columns for what they have in common."""
+        elapsed = pl.col("end_ns") - pl.col("start_ns")
+        rows = self._source.device.with_row_index("number", offset=self._source.cpu.height)
+        return _in_order(
+            rows.with_columns(
+                cpu_ns=pl.lit(0, pl.Int64),
+                self_ns=pl.lit(0, pl.Int64),
+                device_ns=elapsed,
+                self_device_ns=elapsed,
+                parent=pl.lit(None, pl.UInt32),
+            )
+        )
+
+    @cached_property
+    def _numbers(self) -> pl.Series:
+        both = [frame.select("start_ns", "end_ns", "number") for frame in (self._cpu, self._device)]
+        return pl.concat(both).sort(*_IN_ORDER)["number"]
+
+    def __len__(self) -> int:
+        return self._cpu.height + self._device.height
+
+    def __iter__(self) -> Iterator[ColumnEvent]:
+        for start in range(0, len(self), BLOCK):
+            for number in self._numbers.slice(start, BLOCK).to_list():
+                yield self.event(number)
+
+    def at(self, position: int) -> ColumnEvent:
+        if not -len(self) <= position < len(self):
+            raise IndexError("list index out of range")
+        return self.event(self._numbers[position])
+
+    # --- its events
+
+    @property
+    def changed(self) -> bool:
+        """Somebody has set an attribute of an event: the columns no longer tell the whole truth."""
+        return bool(self._changed)
+
+    def keep_changed(self, number: int, event: ColumnEvent) -> None:
+        self._changed[number] = event
+
+    def event(self, number: int) -> ColumnEvent:
+        """The event of that number; the same object as before, if anybody still has it."""
+        event = self._alive.get(number)
+        if event is not None:
+            return event
+        on_cpu = number < self._source.cpu.height
+        row = number if on_cpu else number - self._source.cpu.height
+        return self._block(on_cpu, row // BLOCK)[row % BLOCK]
+
+    def _make_block(self, on_cpu: bool, block: int) -> list[ColumnEvent]:
+        frame = self._source.cpu if on_cpu else self._source.device
+        first = block * BLOCK + (0 if on_cpu else self._source.cpu.height)
+        made = []
+        for number, row in enumerate(frame.slice(block * BLOCK, BLOCK).iter_rows(named=True), first):
+            event = self._alive.get(number)
+            if event is None:
+                node = row["rank"] if self._has_ranks else -1
+                values = cpu_values(row, node) if on_cpu else device_values(row, node, self._source.device_type)
+                event = self._alive[number] = ColumnEvent(self, number, row, values)
+            made.append(event)
+        return made
+
+    def parent(self, row: int | None) -> ColumnEvent | None:
+        return None if row is None else self.event(row)
+
+    def children(self, number: int) -> list[ColumnEvent]:
+        return [self.event(child) for child in self._children_of_block(number // BLOCK).get(number, ())]
+
+    def kernels(self, number: int) -> list[Kernel]:
+        return list(self._kernels_of_block(number // BLOCK).get(number, ()))
+
+    def _make_children(self, block: int) -> dict[int, list[int]]:
+        children = defaultdict(list)
+        for parent, child in _of_block(self._by_parent, block):
+            children[parent].append(child)
+        return children
+
+    def _make_kernels(self, block: int) -> dict[int, list[Kernel]]:
+        kernels = defaultdict(list)
+        for number, name, device, device_ns in _of_block(self._by_range, block):
+            kernels[number].append(Kernel(name, device, Microseconds(device_ns)))
+        return kernels
+
+    @cached_property
+    def _by_parent(self) -> pl.DataFrame:
+        return _by(self._cpu.select("parent", "number"))
+
+    @cached_property
+    def _by_range(self) -> pl.DataFrame:
+        name = pl.col("name").cast(pl.String).fill_null(NO_NAME)
+        return _by(self._device.select("range", name, pl.col("device_id").fill_null(0), "device_ns"))
+
+    # --- what is known of all of them
+
+    def self_cpu_us(self) -> float:
+        return _sum_us(self._cpu["self_ns"])
+
+    def facts(self) -> Facts:
+        names = [*self._cpu["name"].unique().to_list(), *self._device["name"].unique().to_list()]
+        shapes = [shapes_of(sizes) for sizes in self._cpu["sizes"].unique().to_list()]
+        if self._device.height:
+            shapes.append([])
+        return Facts(
+            use_device=self.use_device,
+            longest_name=max(len(shown_name(name)) for name in names),
+            longest_shapes=max(len(str(shape)) for shape in shapes),
+            self_cpu_us=self.self_cpu_us(),
+            self_device_us=_sum_us(self._device["device_ns"]),
+            has_device_time=any(bool((frame["self_device_ns"] > 0).any()) for frame in (self._cpu, self._device)),
+            has_shapes=any(shapes),
+            has_nodes=self._has_ranks,
+        )
+
+    def sorts_by(self, attribute: str | None) -> bool:
+        return attribute is None or attribute in _SORT_KEYS
+
+    def shown(self, attribute: str | None, options: Options) -> Iterator[ColumnEvent]:
+        """The events that get a line, in the table's order."""
+        key = pl.lit(0) if attribute is None else pl.col(_SORT_KEYS[attribute])
+        parts = []
+        for frame in (self._cpu, self._device):
+            rows = frame.filter(pl.col("parent").is_null()) if options.top_level_events_only else frame
+            rows = rows.select("start_ns", "end_ns", "number", key=key)
+            # No more than the limit of either can be shown: no need to sort a million for a hundred.
+            if 0 <= options.row_limit < rows.height:
+                if attribute is None:
+                    rows = rows.head(options.row_limit)
+                else:
+                    least = rows.select(pl.col("key").top_k(options.row_limit).min())[
+                        "key"
+                    ]  # null where the limit is 0
+                    ties = rows.filter(pl.col("key") == least).head(options.row_limit)  # there may be a million
+                    rows = pl.concat([rows.filter(pl.col("key") > least), ties])
+            parts.append(rows)
+        numbers = pl.concat(parts, how="vertical_relaxed").sort(-pl.col("key"), *_IN_ORDER)["number"]
+        if options.row_limit >= 0:
+            numbers = numbers.head(options.row_limit)
+        for number in numbers.to_list():
+            yield self.event(number)
+
+    def averages(self, by_shapes: bool) -> list[FunctionEventAvg]:
+        return [group.average(self.event(group.first)) for group in groups_of(self._cpu, self._device, by_shapes)]
+
+    def total(self) -> FunctionEventAvg:
+        if len(self) == 0:
+            average = FunctionEventAvg()
+        else:
+            last = sum_of(self._cpu, self._device)
+            average = last.average(self.event(last.first))
+        average.key = "Total"
+        return average
+
+
+def _has_ranks(source: EventColumns) -> bool:
+    """Whether events of several ranks are told apart, as torch does by node."""
+    return any(bool((frame["rank"] != 0).any()) for frame in (source.cpu, source.device))
+
+
+def _sum_us(times_ns: pl.Series) -> Microseconds:
+    return Microseconds(int(times_ns.sum()))
+
+
+def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """In the list's order. Traces mostly are, and seeing that costs a tenth of sorting."""
+    start, longest = pl.col("start_ns"), -pl.col("end_ns")
+    before = pl.col("start_ns").shift(1)
+    wrong = (start < before) | ((start == before) & (longest < longest.shift(1)))
+    ordered = rows.sort(*_IN_ORDER) if rows.select(wrong.any()).item() else rows
+    return ordered.with_row_index("position")
+
+
+def _by(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows that are somebody's, as the first column says, by that; each one's stay in order."""
+    owner = rows.columns[0]
+    return rows.drop_nulls(owner).sort(owner, maintain_order=True)
+
+
+def _of_block(rows: pl.DataFrame, block: int) -> list[tuple[Any, ...]]:
+    """The rows of the owners in a block."""
+    owners = rows.to_series()
+    first, past = (owners.search_sorted(bound, side="left") for bound in (block * BLOCK, (block + 1) * BLOCK))
+    return rows.slice(first, past - first).rows()

@@ -1,0 +1,75 @@
+"""Helpers that torch's profiler offers beside its events: StringTable, MemRecordsAcc, EnforceUnique."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+
+class StringTable(defaultdict[str, str]):
+    """Mangled name -> C++ name, worked out once for each. A single letter stays: `t` is no `unsigned short`."""
+
+    def __missing__(self, key: str) -> str:
+        self[key] = demangle(key) if len(key) > 1 else key
+        return self[key]
+
+
+class MemRecordsAcc:
+    """Memory records by time. A record is a sequence whose first item has `start_ns()`."""
+
+    def __init__(self, mem_records: Sequence[Any]) -> None:
+        self._mem_records = mem_records
+        starts = sorted((record[0].start_ns(), index) for index, record in enumerate(mem_records))
+        self._start_nses = [start for start, _ in starts]
+        self._indices = [index for _, index in starts]
+
+    def in_interval(self, start_ns: int, end_ns: int) -> Iterator[Any]:
+        """The records from start_ns to end_ns, both included, in order of time."""
+        first = bisect.bisect_left(self._start_nses, start_ns)
+        past = bisect.bisect_right(self._start_nses, end_ns)
+        for index in self._indices[first:past]:
+            yield self._mem_records[index]
+
+
+class EnforceUnique:
+    """Raises an error if a key is seen more than once."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[Any, ...]] = set()
+
+    def see(self, *key: Any) -> None:
+        if key in self.seen:
+            raise RuntimeError(f"duplicate key: {key}")
+        self.seen.add(key)
+
+
+def demangle(name: str) -> str:
+    """The C++ name; the name as it is where it is not a mangled one, or the machine has no C++ runtime."""
+    runtime = _runtime()
+    if runtime is None or "\0" in name:
+        return name
+    status = ctypes.c_int()
+    text = runtime.__cxa_demangle(name.encode(errors="surrogatepass"), None, None, ctypes.byref(status))
+    try:
+        return ctypes.string_at(text).decode(errors="replace") if status.value == 0 and text else name
+    finally:
+        runtime.free(text)
+
+
+@cache
+def _runtime() -> ctypes.CDLL | None:
+    for library in ("libstdc++.so.6", "libc++abi.so.1"):
+        try:
+            runtime = ctypes.CDLL(library)
+        except OSError:
+            continue
+        runtime.__cxa_demangle.restype = ctypes.c_void_p
+        runtime.__cxa_demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        runtime.free.restype = None
+        runtime.free.argtypes = [ctypes.c_void_p]
+        return runtime
+    return None

@@ -1,0 +1,241 @@
+"""The text of a table, character for character as torch 2.13 prints it.
+
+Two steps, so that a list over columns need not make its events: what must be known of all events before the first line
+(Facts: which columns there are, how wide, the totals), then the lines of the few that are shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opspan.events.kinds import TOTALLED, DeviceType
+from opspan.events.times import format_memory, format_share, format_time_in
+
+WIDTH = 12  # of a column whose width does not follow from what is in it
+GAP = "  "
+FLOPS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of all events, shown or not."""
+
+    use_device: str | None
+    longest_name: int
+    longest_shapes: int
+    self_cpu_us: float
+    self_device_us: float
+    longest_stack_entry: int | None = None  # None: no stacks
+    has_device_time: bool = False
+    has_device_memory: bool = False
+    has_shapes: bool = False
+    has_overloads: bool = False
+    has_nodes: bool = False
+    least_flops: int | None = None  # None: none are known
+
+
+@dataclass(frozen=True)
+class Options:
+    """torch's arguments of table(). A maximum of None: as wide as it takes."""
+
+    row_limit: int = 100
+    max_src_column_width: int | None = 75
+    max_name_column_width: int | None = 55
+    max_shapes_column_width: int | None = 80
+    header: str | None = None
+    top_level_events_only: bool = False
+    time_unit: str | None = None
+    profile_memory: bool = False
+    with_flops: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    width: int = WIDTH
+    align: str = ">"
+
+
+def sort_attribute(sort_by: str) -> str:
+    """The attribute that a sort key means: whatever the device is called, it is `device`."""
+    for device in ("cuda", "xpu", "privateuse1"):
+        sort_by = sort_by.replace(device, "device")
+    return sort_by
+
+
+def facts_of(events: Sequence[Any]) -> Facts:
+    """The facts of events that are objects. There must be at least one."""
+    # Added one by one: from Python 3.12 on sum() rounds floats better than torch's loop does.
+    self_cpu_us: float = 0
+    self_device_us: float = 0
+    for event in events:
+        self_cpu_us += event.self_cpu_time_total
+        # A legacy event has its kernels with it; else events on the device say what the device did.
+        if event.device_type == DeviceType.CPU:
+            counts = event.is_legacy
+        else:
+            counts = event.device_type in TOTALLED and not event.is_user_annotation
+        if counts:
+            self_device_us += event.self_device_time_total
+    entries = [len(entry) for event in events for entry in event.stack or ()]
+    return Facts(
+        use_device=events[0].use_device,
+        longest_name=max(len(event.key) for event in events),
+        longest_shapes=max(len(str(event.input_shapes)) for event in events),
+        longest_stack_entry=max(entries, default=None),
+        self_cpu_us=self_cpu_us,
+        self_device_us=self_device_us,
+        has_device_time=any(event.self_device_time_total > 0 for event in events),
+        has_device_memory=any(event.self_device_memory_usage > 0 for event in events),
+        has_shapes=any(bool(event.input_shapes) for event in events),
+        has_overloads=any(bool(event.overload_name) for event in events),
+        has_nodes=any(event.node_id != -1 for event in events),
+        least_flops=min((event.flops for event in events if event.flops and event.flops > 0), default=None),
+    )
+
+
+def shown(events: Iterable[Any], options: Options) -> Iterator[Any]:
+    """The events that get a line. A negative limit is none."""
+    count = 0
+    for event in events:
+        if count == options.row_limit:
+            return
+        if not (options.top_level_events_only and event.cpu_parent is not None):
+            count += 1
+            yield event
+
+
+def render(events: Iterable[Any], facts: Facts, options: Options) -> str:
+    """The table of the events that are shown."""
+    if facts.has_device_time and not facts.use_device:
+        raise RuntimeError("use_device is None, but there is device performance data.")
+    columns = _columns(facts, options)
+    rule = "".join("-" * column.width + GAP for column in columns)
+    double_rule = "=" * (len(rule) - len(GAP))
+    lines = [] if options.header is None else [double_rule, options.header]
+    if options.top_level_events_only:
+        lines += [double_rule, "This report only display top-level ops statistics"]
+    lines += [rule, _line(columns, [column.title for column in columns]), rule]
+    for event in events:
+        lines.append(_line(columns, list(_cells(event, facts, options))))
+        if facts.longest_stack_entry is not None:
+            # The rest of the stack goes into the last column, whichever that is, with an empty line after it.
+            empty = [""] * (len(columns) - 1)
+            rest = [_end_of_path(entry, _stack_width(facts, options)) for entry in (event.stack or ())[1:]]
+            lines += [_line(columns, [*empty, entry]) for entry in [*rest, ""]]
+    lines.append(rule)
+    lines.append(f"Self CPU time total: {format_time_in(facts.self_cpu_us, options.time_unit)}")
+    if facts.has_device_time:
+        total = format_time_in(facts.self_device_us, options.time_unit)
+        lines.append(f"Self {_device(facts)} time total: {total}")
+    return "\n".join(lines) + "\n"
+
+
+def _line(columns: Sequence[Column], cells: Sequence[Any]) -> str:
+    pairs = zip(columns, cells, strict=True)
+    return "".join(f"{cell: {column.align}{column.width}}{GAP}" for column, cell in pairs)
+
+
+def _at_most(width: int, limit: int | None) -> int:
+    return width if limit is None else min(width, limit)
+
+
+def _stack_width(facts: Facts, options: Options) -> int:
+    return _at_most((facts.longest_stack_entry or 0) + 4, options.max_src_column_width)
+
+
+def _shapes_width(facts: Facts, options: Options) -> int:
+    return _at_most(facts.longest_shapes + 4, options.max_shapes_column_width)
+
+
+def _device(facts: Facts) -> str:
+    return facts.use_device.upper() if facts.use_device is not None else "None"
+
+
+def _columns(facts: Facts, options: Options) -> list[Column]:
+    name_width = _at_most(facts.longest_name + 4, options.max_name_column_width)
+    device = _device(facts)
+    columns = [Column("Name", name_width)]
+    if facts.has_overloads:
+        columns.append(Column("Overload Name", name_width))
+    titles = ["Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]
+    if facts.has_device_time:
+        titles += [f"Self {device}", f"Self {device} %", f"{device} total", f"{device} time avg"]
+    if options.profile_memory:
+        titles += ["CPU Mem", "Self CPU Mem"]
+        if facts.use_device and facts.has_device_memory:
+            titles += [f"{device} Mem", f"Self {device} Mem"]
+    titles.append("# of Calls")
+    if facts.has_nodes:
+        titles.append("Node ID")
+    columns += [Column(title) for title in titles]
+    if facts.has_shapes:
+        columns.append(Column("Input Shapes", _shapes_width(facts, options)))
+    if facts.longest_stack_entry is not None:
+        columns.append(Column("Source Location", _stack_width(facts, options), "<"))
+    if options.with_flops and facts.least_flops is not None:
+        columns.append(Column(f"Total {FLOPS[int(_thousands(facts.least_flops))]}"))
+    return columns
+
+
+def _cells(event: Any, facts: Facts, options: Options) -> Iterator[Any]:
+    def time(value: float) -> str:
+        return format_time_in(value, options.time_unit)
+
+    event.self_cpu_percent = format_share(event.self_cpu_time_total, facts.self_cpu_us)
+    event.total_cpu_percent = 0 if event.is_async else format_share(event.cpu_time_total, facts.self_cpu_us)
+    yield _shortened(event.key, options)
+    if facts.has_overloads:
+        yield _shortened(event.overload_name or "", options)
+    yield event.self_cpu_percent
+    yield time(event.self_cpu_time_total)
+    yield event.total_cpu_percent
+    yield time(event.cpu_time_total)
+    yield time(event.cpu_time)
+    if facts.has_device_time:
+        event.total_device_percent = format_share(event.self_device_time_total, facts.self_device_us)
+        yield time(event.self_device_time_total)
+        yield event.total_device_percent
+        yield time(event.device_time_total)
+        yield time(event.device_time)
+    if options.profile_memory:
+        yield format_memory(event.cpu_memory_usage)
+        yield format_memory(event.self_cpu_memory_usage)
+        if facts.use_device and facts.has_device_memory:
+            yield format_memory(event.device_memory_usage)
+            yield format_memory(event.self_device_memory_usage)
+    yield event.count
+    if facts.has_nodes:
+        yield event.node_id
+    if facts.has_shapes:
+        yield str(event.input_shapes)[: _shapes_width(facts, options)]
+    # torch titles the last two columns in the other order; with both of them on, they stand under each other's title.
+    if options.with_flops and facts.least_flops is not None:
+        yield _flops(event.flops or 0, facts.least_flops)
+    if facts.longest_stack_entry is not None:
+        yield _end_of_path(event.stack[0], _stack_width(facts, options)) if event.stack else ""
+
+
+def _shortened(name: str, options: Options) -> str:
+    limit = options.max_name_column_width
+    return name if limit is None or len(name) < limit - 3 else name[: limit - 3] + "..."
+
+
+def _end_of_path(path: str, width: int) -> str:
+    if len(path) <= width:
+        return path
+    end = path[len(path) - width :]
+    return "..." + end[3:] if len(end) > 3 else end
+
+
+def _thousands(flops: int) -> float:
+    """How many thousands are multiplied in it, up to the largest unit."""
+    return max(0, min(math.log10(flops) / 3, float(len(FLOPS) - 1)))
+
+
+def _flops(flops: int, least: int) -> str:
+    scale = pow(10, math.floor(_thousands(least)) * -3.0)
+    return f"{flops * scale:8.3f}" if flops > 0 else "--"

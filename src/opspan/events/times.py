@@ -1,0 +1,81 @@
+"""Microseconds, as torch counts them, and how torch writes times, shares and sizes of memory.
+
+torch's microseconds are floats: nanoseconds / 1000. Their sums are a little off, by how much depends on the order, and
+now and then that shows in the last digit of a table. A trace has whole nanoseconds, so what is read from one is a float
+that remembers them: adding and subtracting is exact, in our classes and in torch's, in any order.
+"""
+
+from __future__ import annotations
+
+SECOND_US = 1000.0 * 1000.0
+MILLISECOND_US = 1000.0
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+class Microseconds(float):
+    """A float of microseconds that remembers its nanoseconds."""
+
+    __slots__ = ("ns",)
+    ns: int
+
+    def __new__(cls, ns: int) -> Microseconds:
+        time = super().__new__(cls, ns / 1000)
+        time.ns = ns
+        return time
+
+    def __getnewargs__(self) -> tuple[int]:
+        return (self.ns,)
+
+    def __add__(self, other: float) -> float:
+        ns = _ns(other)
+        return super().__add__(other) if ns is None else Microseconds(self.ns + ns)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: float) -> float:
+        ns = _ns(other)
+        return super().__sub__(other) if ns is None else Microseconds(self.ns - ns)
+
+    def __rsub__(self, other: float) -> float:
+        ns = _ns(other)
+        return super().__rsub__(other) if ns is None else Microseconds(ns - self.ns)
+
+
+def _ns(time: object) -> int | None:
+    if isinstance(time, Microseconds):
+        return time.ns
+    return time * 1000 if isinstance(time, int) else None
+
+
+def format_time(time_us: float) -> str:
+    """In the largest unit that it is at least one of: 1.500ms."""
+    if time_us >= SECOND_US:
+        return f"{time_us / SECOND_US:.3f}s"
+    if time_us >= MILLISECOND_US:
+        return f"{time_us / MILLISECOND_US:.3f}ms"
+    return f"{time_us:.3f}us"
+
+
+def format_time_in(time_us: float, unit: str | None) -> str:
+    """In the unit asked for: s, ms or us. Any other: the unit that suits it."""
+    if unit == "s":
+        return f"{time_us / SECOND_US:.3f}s"
+    if unit == "ms":
+        return f"{time_us / MILLISECOND_US:.3f}ms"
+    return f"{time_us:.3f}us" if unit == "us" else format_time(time_us)
+
+
+def format_share(time_us: float, total_us: float) -> str:
+    """Per cent of a total; NaN where there is no total. (torch raises where a part has time and the total has none.)"""
+    return "NaN" if total_us == 0 else f"{time_us * 100.0 / total_us:.2f}%"
+
+
+def format_memory(count: float) -> str:
+    """Bytes in the largest unit that they are at least one of: 1.50 KB."""
+    if abs(count) >= GIB:
+        return f"{count * 1.0 / GIB:.2f} GB"
+    if abs(count) >= MIB:
+        return f"{count * 1.0 / MIB:.2f} MB"
+    if abs(count) >= KIB:
+        return f"{count * 1.0 / KIB:.2f} KB"
+    return f"{count} B"

@@ -1,0 +1,70 @@
+"""Our events as torch's own. The only file of the reading side that imports torch, and only when it is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from opspan.errors import MissingPackage
+from opspan.events.event import FunctionEvent, FunctionEventAvg
+
+if TYPE_CHECKING:
+    from opspan.events.event_list import EventList
+
+# Attributes that hold objects of ours; all others are set on torch's events as they are.
+_OURS = ("time_range", "device_type", "event_metadata", "kernels", "cpu_children", "cpu_parent")
+_EVENT = tuple(name for name in vars(FunctionEvent(0, "", 0, 0, 0)) if name not in _OURS)
+_AVERAGE = tuple(name for name in vars(FunctionEventAvg()) if name not in _OURS)
+
+
+def to_torch(events: EventList) -> Any:
+    """torch's EventList of the same events, linked as they are. Their times stay what they are: see times.py."""
+    try:
+        from torch.autograd import DeviceType, profiler_util
+    except ImportError as error:
+        message = "torch is not installed, and to_torch() makes torch's objects; install it with: pip install torch"
+        raise MissingPackage(message) from error
+    listed = list(events)
+    every = _with_relatives(listed)  # held on to: an id is an object's own only while the object lives
+    made = {id(event): _bare(event, profiler_util, DeviceType) for event in every}
+    for event in every:
+        theirs = made[id(event)]
+        theirs.cpu_parent = None if event.cpu_parent is None else made[id(event.cpu_parent)]
+        theirs.cpu_children = None if event.cpu_children is None else [made[id(child)] for child in event.cpu_children]
+    torch_list = profiler_util.EventList(
+        [made[id(event)] for event in listed],
+        use_device=events._use_device,
+        profile_memory=events._profile_memory,
+        with_flops=events._with_flops,
+    )
+    torch_list._tree_built = events._tree_built
+    return torch_list
+
+
+def _with_relatives(events: list[Any]) -> list[Any]:
+    """The events and all that they are linked to, each once. Without recursion: trees may be deep."""
+    found: dict[int, Any] = {}
+    waiting = list(events)
+    while waiting:
+        event = waiting.pop()
+        if id(event) not in found:
+            found[id(event)] = event
+            waiting += event.cpu_children or ()
+            waiting += () if event.cpu_parent is None else (event.cpu_parent,)
+    return list(found.values())
+
+
+def _bare(event: Any, torch_side: Any, device_types: Any) -> Any:
+    """torch's event for one of ours, without its relatives."""
+    theirs: Any
+    if isinstance(event, FunctionEventAvg):
+        theirs, names = torch_side.FunctionEventAvg(), _AVERAGE
+    else:
+        span = event.time_range
+        theirs, names = torch_side.FunctionEvent(event.id, event.name, event.thread, span.start, span.end), _EVENT
+        theirs.kernels = [torch_side.Kernel(*kernel) for kernel in event.kernels]
+        if event.event_metadata is not None:
+            theirs.event_metadata = torch_side.EventMetadata(*event.event_metadata)
+    theirs.device_type = device_types(int(event.device_type))
+    for name in names:
+        setattr(theirs, name, getattr(event, name))
+    return theirs

@@ -1,0 +1,69 @@
+"""Parents and children of events that are objects, as torch works them out. Events of a trace have theirs already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from opspan.events.event import FunctionEvent
+from opspan.events.kinds import BACKWARD_SCOPE, DeviceType
+
+
+def link(events: Iterable[FunctionEvent]) -> None:
+    """Make an event the child of the innermost one on its thread that contains it.
+
+    Of two that merely overlap neither is the other's parent. Async events and those on a device have no place in it.
+    """
+    stacked = [event for event in events if not event.is_async and event.device_type == DeviceType.CPU]
+    stacked.sort(key=lambda event: event.thread)
+    # As in torch, events of one node belong together only where no other node's of the same thread stands in between.
+    for _, thread in groupby(stacked, key=lambda event: (event.thread, event.node_id)):
+        enclosing: list[FunctionEvent] = []
+        for event in sorted(thread, key=lambda event: (event.time_range.start, -event.time_range.end)):
+            start, end = event.time_range.start, event.time_range.end
+            while enclosing and (start >= enclosing[-1].time_range.end or end > enclosing[-1].time_range.end):
+                enclosing.pop()
+            if enclosing:
+                if event.cpu_parent is not None:
+                    raise AssertionError(f"{event.key!r} has a parent already, expected none before the tree is built")
+                enclosing[-1].append_cpu_child(event)
+                event.set_cpu_parent(enclosing[-1])
+            enclosing.append(event)
+
+
+def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
+    """Without events that are the only child of one of the same name, which takes over their children and kernels."""
+    kept = list(events)
+    while True:
+        left: list[FunctionEvent] = []
+        for event in kept:
+            parent = event.cpu_parent
+            if parent is None or parent.name != event.name or len(parent.cpu_children) != 1:
+                left.append(event)
+                continue
+            parent.cpu_children = event.cpu_children
+            parent.kernels = event.kernels
+            for child in event.cpu_children:
+                child.cpu_parent = parent
+        if len(left) == len(kept):
+            return kept
+        kept = left
+
+
+def hand_stacks_to_backward(events: Sequence[FunctionEvent]) -> None:
+    """Give backward events, and all inside them, the stack of their forward event; an empty one where it has none."""
+    forward: dict[tuple[int, int | None], list[str]] = {}
+    for event in events:
+        if event.stack is not None and _backward(event) is None:
+            forward.setdefault((event.sequence_nr, event.thread), event.stack)
+    for event in events:
+        backward = _backward(event)
+        if backward is not None:
+            event.stack = forward.get((backward.sequence_nr, backward.fwd_thread), [])
+
+
+def _backward(event: FunctionEvent | None) -> FunctionEvent | None:
+    """The innermost backward event around this one, itself included."""
+    while event is not None and event.scope != BACKWARD_SCOPE:
+        event = event.cpu_parent
+    return event
