@@ -203,6 +203,9 @@ def row(range_: Range, pid: int, names: dict, tasks: dict) -> dict:
     label = parse(range_.name) if labelled and not beside and range_.name is not None else None
     own, op = range_.own, range_.op or {}
     kind = range_.category if 0 < range_.category < len(KIND_NAMES) else None
+    if is_nvtx and ours and range_.category in (Kind.USER, Kind.MODULE, Kind.STEP) and label:
+        # A user's own range has no number of torch's: where it seems to, the text only looks like a label.
+        label = label if (label.seq, label.op_id, label.forward_tid) == (None, None, None) else None
     torch_kind = kind is not None and kind not in (Kind.USER, Kind.MODULE, Kind.STEP)
     value = own.get("payload", range_.value)
     payload_type = range_.payload_type

@@ -63,7 +63,8 @@ def read_ranges(file: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.Dat
     )
     # Where the label stands beside the name, the name is a name, whatever it looks like.
     beside = tasks.bearers(count) & (frame["source_number"] == ITT) | extended.own["x_kind"].is_not_null()
-    frame = frame.with_columns(**_labels(file, frame, frame["labelled"] & ~(frame["own"] & beside)))
+    users = frame["own"] & (frame["source_number"] == NVTX) & frame["number"].is_in(USERS_KINDS)
+    frame = frame.with_columns(**_labels(file, frame, frame["labelled"] & ~(frame["own"] & beside), users))
 
     attributes = _attributes(file, units, tasks, issues)
     described = (frame["own"] | frame["source_number"].is_in((TORCH, USER))).to_numpy()[attributes.rows]
@@ -127,8 +128,11 @@ def _categories(file: CaptureFile, units: Units) -> pl.Series:
     return pl.Series(texts, dtype=pl.Categorical).gather(places)
 
 
-def _labels(file: CaptureFile, frame: pl.DataFrame, has_label: pl.Series) -> dict[str, pl.Series]:
-    """p_<field>: what the texts say that are labels. Each text is parsed once."""
+def _labels(file: CaptureFile, frame: pl.DataFrame, has_label: pl.Series, users: pl.Series) -> dict[str, pl.Series]:
+    """p_<field>: what the texts say that are labels. Each text is parsed once.
+
+    `users`: ranges of the user's own have no number of torch's. Where theirs seem to, the text only looks like a label.
+    """
     rows = file.texts.rows(np.where(has_label.to_numpy(), frame["name_id"].to_numpy(), 0))
     used, places = distinct(rows, len(file.texts.column))
     texts = file.texts.column.gather(used)
@@ -140,7 +144,9 @@ def _labels(file: CaptureFile, frame: pl.DataFrame, has_label: pl.Series) -> dic
             pl.col("name", "sizes", "class_name").cast(pl.Categorical),
         )
     )
-    return {f"p_{column.name}": column.gather(places) for column in parsed}
+    labels = parsed.select(pl.all().gather(places))
+    told = pl.any_horizontal(pl.col("seq", "op_id", "forward_tid").is_not_null()) & users
+    return {f"p_{column.name}": column for column in labels.select(pl.when(~told).then(pl.all()))}
 
 
 def _attributes(file: CaptureFile, ranges: Units, tasks: TaskIds, issues: Issues) -> Attributes:
