@@ -141,7 +141,7 @@ def at_time(bearers: list[Range], time: int) -> int | None:
     before = [range_ for range_ in bearers if range_.start <= time]
     if before:
         return max(before, key=lambda range_: (range_.start, range_.place)).place
-    return min(bearers, key=lambda range_: range_.start).place if bearers else None
+    return min(bearers, key=lambda range_: (range_.start, range_.place)).place if bearers else None
 
 
 def apply_attributes(units: list, ranges: dict, tasks: dict, texts: dict) -> None:

@@ -86,9 +86,9 @@ def both(folder: Path, program: tuple[str, ...], form: str, shapes: bool) -> tup
 
 
 def label_of(row: nsys.Range, with_sizes: bool) -> tuple[str, int | None, str | None]:
-    if row.category == labels.Kind.USER:  # a user's own text is a name, whatever it looks like
+    label = labels.parse(row.text or "")
+    if row.category == labels.Kind.USER and label.seq is not None:  # a text of the user's that only looks like a label
         return row.text or "", None, None
-    label = labels.parse(row.text)
     return label.name, label.seq if label.seq is not None else row.payload, label.sizes if with_sizes else None
 
 

@@ -52,7 +52,7 @@ class TaskIds:
         else:
             end = np.full(ids.height, np.iinfo(np.int64).max)
             wanted = ids.with_columns(time_ns=pl.Series(end if times is None else times)).with_row_index("i")
-            wanted, tasks = wanted.sort("time_ns", maintain_order=True), self.tasks.sort("time_ns", maintain_order=True)
+            wanted, tasks = wanted.sort("time_ns", maintain_order=True), self.tasks.sort("time_ns", "row")
             before = wanted.join_asof(tasks, on="time_ns", by=ID, check_sortedness=False)
             after = wanted.join_asof(tasks, on="time_ns", by=ID, strategy="forward", check_sortedness=False)
             found = before.with_columns(pl.coalesce("row", after["row"])).sort("i")["row"]

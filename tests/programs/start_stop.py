@@ -1,0 +1,64 @@
+"""Ten thousand times on and off, while two other threads run ops throughout. Prints what was left behind."""
+
+import json
+import shutil
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import torch
+
+import opspan
+
+CYCLES = 10_000
+
+
+def work(done: threading.Event) -> None:
+    weight = torch.randn(4, requires_grad=True)
+    while not done.is_set():
+        (weight * 2).sum().backward()
+
+
+def cycle(number: int, folder: str) -> None:
+    which = number % 3
+    if which == 0:
+        session = opspan.emit_nvtx(record_shapes=number % 2 == 0)
+    elif which == 1:
+        session = opspan.emit_itt(record_shapes=number % 2 == 0)
+    else:
+        session = opspan.record(record_shapes=number % 2 == 0, path=folder)
+    with session:
+        torch.ones(2).add(1)
+
+
+def held() -> dict[str, int]:
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    # Anonymous memory: what was allocated and not given back. Pages of capture files come and go with the files.
+    return {"kilobytes": int(status["RssAnon"].split()[0]), "files": len(list(Path("/proc/self/fd").iterdir()))}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    sys.setswitchinterval(1e-5)  # else most of the time goes by waiting for the workers to let go of the interpreter
+    done = threading.Event()
+    workers = [threading.Thread(target=work, args=(done,)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    folder = tempfile.mkdtemp()
+    for number in range(CYCLES):
+        if number == CYCLES // 10:
+            before = held()
+        cycle(number, folder)
+        if number % 300 == 0:
+            shutil.rmtree(folder)
+    after = held()
+    done.set()
+    for worker in workers:
+        worker.join()
+    shutil.rmtree(folder, ignore_errors=True)
+    json.dump({"before": before, "after": after}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
