@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 
 #include <mutex>
+#include <string_view>
+#include <unordered_map>
 
 #include "sinks/threads.h"
 
@@ -12,7 +14,9 @@ constinit Calls g_calls;
 
 namespace {
 
-void* g_library = nullptr;  // under the slow lock; never closed
+// Under the slow lock. The library is never closed.
+void* g_library = nullptr;
+std::unordered_map<std::string_view, void*> g_judged;  // variable -> its value when it was last looked into
 
 bool same_file(void* a, void* b) {
   Dl_info first, second;
@@ -26,11 +30,16 @@ void read(std::atomic<Function*>* pointer, const char* variable) {
 }
 
 // Where a collector has put no function of its own the variable may hold one of ITT's, which does nothing but look.
+// Whose it is takes milliseconds to find out in a library of torch's size: only where the value is a new one.
 template <class Function>
 void read_collectors(std::atomic<Function*>* pointer, const char* variable) {
-  read(pointer, variable);
-  Function* function = pointer->load(std::memory_order_relaxed);
-  if (function && same_file(reinterpret_cast<void*>(function), dlsym(g_library, variable))) {
+  auto* address = static_cast<Function**>(dlsym(g_library, variable));
+  Function* function = address ? *address : nullptr;
+  auto [judged, is_new] = g_judged.try_emplace(variable, nullptr);
+  if (!is_new && judged->second == reinterpret_cast<void*>(function)) return;
+  judged->second = reinterpret_cast<void*>(function);
+  pointer->store(function, std::memory_order_relaxed);
+  if (function && same_file(reinterpret_cast<void*>(function), address)) {
     pointer->store(nullptr, std::memory_order_relaxed);
   }
 }
@@ -47,6 +56,14 @@ const char* open(const char* library) {
   if (!dlsym(found, "__itt_domain_create_ptr__3_0")) {
     return "the library exports no ITT (no symbol __itt_domain_create_ptr__3_0)";
   }
+  {
+    std::lock_guard guard(slow_lock());
+    if (found == g_library) found = nullptr;
+  }
+  if (!found) {
+    refresh();
+    return nullptr;
+  }
   // Makes ITT look for its collector. Not every call does: creating a domain or a string does not.
   using Version = const char* (*)();
   auto* version = static_cast<Version*>(dlsym(found, "__itt_api_version_ptr__3_0"));
@@ -54,6 +71,7 @@ const char* open(const char* library) {
   {
     std::lock_guard guard(slow_lock());
     g_library = found;
+    g_judged.clear();
   }
   refresh();
   return nullptr;
