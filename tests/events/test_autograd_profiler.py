@@ -9,7 +9,6 @@ import pytest
 import opspan
 from opspan import autograd_profiler
 
-
 NOT_YET = {"profile", "KinetoStepTracker", "load_nvprof", "parse_nvprof_trace"}
 
 

@@ -2,7 +2,8 @@
 //
 //   thread  call  domain  registered|ascii  text  category  colour  payload type  payload
 //
-// With OPSPAN_RECORDER_SCHEMA=1 it understands payload schemas, and takes every payload to be opspan.op.
+// A line break in a text is written as \x1e. With OPSPAN_RECORDER_SCHEMA=1 it understands payload schemas, and takes
+// every payload to be opspan.op.
 #define NVTX_NO_IMPL
 #include <inttypes.h>
 #include <nvtx3/nvToolsExt.h>
@@ -29,7 +30,8 @@ struct OpPayload {
 std::mutex g_lock;
 std::string g_lines;
 
-void line(const std::string& rest) {
+void line(std::string rest) {
+  for (char& c : rest) c = c == '\n' ? '\x1e' : c;
   std::lock_guard guard(g_lock);
   g_lines += std::to_string(syscall(SYS_gettid)) + "\t" + rest + "\n";
 }

@@ -1,0 +1,92 @@
+"""Builds the sinks, the observer and the small tools that listen to them, and runs programs that drive them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from collectors.running import NATIVE, compile_, nvtx_include, package_folder
+
+TESTS = Path(__file__).parents[1]
+SHARED = ["-std=c++20", "-O1", "-fPIC", "-shared", "-pthread"]
+HIDDEN = ["-fvisibility=hidden", "-fvisibility-inlines-hidden"]
+
+
+class Native:
+    """One library each, built when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def sinks(self) -> Path:
+        sources = [*NATIVE.glob("sinks/*.cpp"), *NATIVE.glob("capture/*.cpp")]
+        return self._build("sinks", *HIDDEN, "-Wl,-z,nodelete", "-isystem", nvtx_include(), *sources, "-ldl")
+
+    @property
+    def observer(self) -> Path:
+        return self._build_with_torch("observer", "-I", NATIVE / "sinks", NATIVE / "observer" / "observer.cpp")
+
+    @property
+    def torch_stubs(self) -> Path:
+        return self._build_with_torch("torch_stubs", TESTS / "native" / "torch_stubs" / "torch_stubs.cpp")
+
+    @property
+    def nvtx_recorder(self) -> Path:
+        return self._build("nvtx", "-isystem", nvtx_include(), TESTS / "native" / "sinks" / "nvtx_recorder.cpp")
+
+    @property
+    def itt_recorder(self) -> Path:
+        return self._build("itt", TESTS / "native" / "sinks" / "itt_recorder.cpp")
+
+    def _build(self, name: str, *arguments: str | Path) -> Path:
+        library = self.folder / f"{name}.so"
+        if not library.is_file():
+            compile_("g++", *SHARED, "-I", NATIVE, *arguments, "-o", library)
+        return library
+
+    def _build_with_torch(self, name: str, *arguments: str | Path) -> Path:
+        torch = package_folder("torch")
+        link = ["-L", torch / "lib", f"-Wl,-rpath,{torch / 'lib'}", "-ltorch_cpu", "-lc10"]
+        return self._build(name, *HIDDEN, "-DNDEBUG", "-isystem", torch / "include", *arguments, *link)
+
+
+@dataclass
+class Line:
+    """One call that a recorder has seen."""
+
+    thread: int
+    call: str
+    fields: list[str]
+
+    def __getitem__(self, index: int) -> str:
+        return self.fields[index]
+
+
+def lines_of(text: str, calls: Iterable[str] = ()) -> list[Line]:
+    """What a recorder wrote, among whatever else the program printed."""
+    wanted = set(calls)
+    rows = [row.replace("\x1e", "\n").split("\t") for row in text.split("\n") if "\t" in row]
+    lines = [Line(int(tid), call, fields) for tid, call, *fields in rows]
+    return [line for line in lines if not wanted or line.call in wanted]
+
+
+def drive(native: Native, program: str, *, tool: str = "", **environment: str) -> str:
+    """Run a program that finds driver.py's names, with one recorder listening (nvtx or itt) or none."""
+    names = ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64", "OPSPAN_CAPTURE_DIR")
+    kept = {name: value for name, value in os.environ.items() if name not in names}
+    kept |= {"PYTHONPATH": str(TESTS), "SINKS": str(native.sinks)} | environment
+    if tool == "nvtx":
+        kept |= {"NVTX_INJECTION64_PATH": str(native.nvtx_recorder), "RECORDER": str(native.nvtx_recorder)}
+    elif tool == "itt":
+        kept |= {"INTEL_LIBITTNOTIFY64": str(native.itt_recorder), "RECORDER": str(native.itt_recorder)}
+        kept |= {"ITT": str(next(package_folder("ittapi").glob("native*.so")))}
+    code = "from sinks.driver import *\n" + textwrap.dedent(program)
+    done = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import capture_units as units
+from sinks.running import Native, drive
+
+
+def captured(native: Native, folder: Path, program: str) -> tuple[units.Capture, str]:
+    output = drive(native, f"folder = {str(folder)!r}\n{program}")
+    (capture,) = units.read_folder(folder)
+    return capture, output
+
+
+def test_an_op_is_written_with_all_that_is_known_of_it(native: Native, tmp_path: Path) -> None:
+    capture, output = captured(
+        native,
+        tmp_path,
+        """
+start_capture(folder)
+begin(CAPTURE, 5, "aten::cat", sequence=7, sizes=[LIST, 2, 1, 2, NONE, NONE])
+begin(CAPTURE, 6, "CatBackward0", kind=BACKWARD, sequence=7, forward_thread=1)
+begin(CAPTURE, 7, "CatBackward0", kind=BACKWARD, forward_thread=9)
+for key in (7, 6, 5):
+    end(CAPTURE, key)
+print(stop(CAPTURE))
+""",
+    )
+
+    cat, known, unknown = capture.units(units.RANGE)
+    assert (cat.name, cat.source, cat.category, cat.value, cat.id) == ("aten::cat", units.TORCH, 1, 7, 5)
+    assert capture.text(cat.sizes) == "[[[2], []], []]"
+    assert not cat.flags & units.HAS_FORWARD
+    assert known.flags & units.HAS_FORWARD
+    assert known.forward_tid == known.tid
+    assert (unknown.forward_tid, unknown.value) == (0, None)
+    assert unknown.flags & units.HAS_FORWARD
+    assert cat.start_ns <= known.start_ns <= unknown.start_ns <= unknown.end_ns <= known.end_ns <= cat.end_ns
+    assert "ranges=3" in output
+    assert "lost=0" in output
+
+
+def test_a_range_that_another_thread_ends_gets_the_true_time(native: Native, tmp_path: Path) -> None:
+    capture, output = captured(
+        native,
+        tmp_path,
+        """
+import threading, time
+start_capture(folder)
+begin(CAPTURE, 1, "async", thread=1)
+thread = threading.Thread(target=lambda: (begin(CAPTURE, 2, "other", thread=2), end(CAPTURE, 1, 1), end(CAPTURE, 2, 2)))
+thread.start()
+thread.join()
+time.sleep(0.01)
+begin(CAPTURE, 3, "next")
+end(CAPTURE, 3)
+print(stop(CAPTURE))
+""",
+    )
+
+    ranges = {unit.name: unit for unit in capture.units(units.RANGE)}
+    assert not ranges["async"].end_ns
+    end = capture.ended(ranges["async"])
+    assert end is not None
+    assert ranges["other"].start_ns <= end <= ranges["other"].end_ns < ranges["next"].start_ns
+    assert "late_ends=1" in output
+
+
+def test_a_range_that_ends_out_of_order_gets_the_true_time(native: Native, tmp_path: Path) -> None:
+    capture, _ = captured(
+        native,
+        tmp_path,
+        """
+start_capture(folder)
+begin(CAPTURE, 1, "outer")
+begin(CAPTURE, 2, "inner")
+end(CAPTURE, 1)
+end(CAPTURE, 2)
+stop(CAPTURE)
+""",
+    )
+
+    outer, inner = capture.units(units.RANGE)
+    assert outer.start_ns <= inner.start_ns <= outer.end_ns <= inner.end_ns
+
+
+def test_a_users_own_ranges_carry_what_they_say(native: Native, tmp_path: Path) -> None:
+    capture, _ = captured(
+        native,
+        tmp_path,
+        """
+start_capture(folder)
+native.opspan_push(own("load", category=b"io", color=0xff112233, payload=42), TO_ALL)
+native.opspan_push(own("net.0", kind=MODULE, detail=b"Linear"), TO_ALL)
+native.opspan_mark(own("here", payload=0.5), TO_ALL)
+print(native.opspan_pop(TO_ALL), native.opspan_pop(TO_ALL))
+id = native.opspan_range_start(own("async", detail=b"x"), TO_ALL)
+native.opspan_range_end(id)
+stop(CAPTURE)
+""",
+    )
+
+    load, module = capture.units(units.RANGE)
+    (mark,) = capture.units(units.MARK)
+    (started,) = capture.units(units.ASYNC)
+    assert (load.name, load.source, load.category, load.value, load.color) == ("load", units.USER, 4, 42, 0xFF112233)
+    assert load.attributes == {"category": ["io"]}
+    assert (module.name, module.category, module.attributes) == ("net.0", 5, {"class": ["Linear"]})
+    assert (mark.name, mark.value) == ("here", 0.5)
+    assert started.attributes == {"args": ["x"]}
+    assert capture.ended(started) is not None
+
+
+def test_a_fork_writes_a_file_of_its_own(native: Native, tmp_path: Path) -> None:
+    drive(
+        native,
+        f"""
+        import os
+        start_capture({str(tmp_path)!r})
+        begin(CAPTURE, 1, "across")
+        if os.fork() == 0:
+            begin(CAPTURE, 2, "child")
+            end(CAPTURE, 2)
+            end(CAPTURE, 1)
+            stop(CAPTURE)
+            os._exit(0)
+        os.wait()
+        begin(CAPTURE, 3, "parent")
+        end(CAPTURE, 3)
+        end(CAPTURE, 1)
+        stop(CAPTURE)
+        """,
+    )
+
+    names = {
+        capture.forked: [(unit.name, bool(unit.end_ns)) for unit in capture.units(units.RANGE)]
+        for capture in units.read_folder(tmp_path)
+    }
+    assert names == {False: [("across", True), ("parent", True)], True: [("child", True)]}
+
+
+def test_a_folder_that_is_not_there_is_said(native: Native) -> None:
+    assert "/nowhere" in drive(native, "print(start_capture('/nowhere'))")
