@@ -23,6 +23,10 @@ opspan_sweep opspan_sweep_nearest;    // parents with marked rows
 opspan_sweep opspan_sweep_rollup;     // parents; work
 opspan_sweep opspan_sweep_link;       // ranges with seq; names
 opspan_sweep opspan_sweep_labels;     // texts; -; threads to use
+
+// The name of a C++ function as its source has it, without a 0 at its end: its length, or -1 where it is not a mangled
+// name, one that cannot be taken apart, or one that does not fit.
+int64_t opspan_demangle(const char* mangled, char* buffer, size_t size);
 }
 
 namespace opspan::sweep {

@@ -21,6 +21,8 @@ _HOMES = {
     "StringTable": "opspan.events:StringTable",
     "emit_itt": "opspan:emit_itt",
     "emit_nvtx": "opspan:emit_nvtx",
+    "load_nvprof": "opspan:load_nvprof",
+    "parse_nvprof_trace": "opspan:parse_nvprof_trace",
     "record_function": "opspan:record_function",
 }
 

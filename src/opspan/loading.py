@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from opspan.events import EventList
+    from opspan.events import EventList, FunctionEvent
 
 
 def load_nsys(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
@@ -18,3 +19,18 @@ def load_nsys(path: str | os.PathLike[str], *, strict: bool = False) -> EventLis
     from opspan.readers import load
 
     return events_of(load(path, source="nsys", strict=strict))
+
+
+def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
+    """The events of an nvprof database; or of what load_nsys reads, as people's scripts say load_nvprof there too."""
+    from opspan.events import events_of
+    from opspan.readers import load
+    from opspan.readers.registry import sniffed
+
+    is_nsys = sniffed(Path(path), "nsys")
+    return events_of(load(path, source="nsys" if is_nsys else "nvprof", strict=strict))
+
+
+def parse_nvprof_trace(path: str | os.PathLike[str]) -> list[FunctionEvent]:
+    """The events of load_nvprof as a plain list."""
+    return list(load_nvprof(path))

@@ -9,7 +9,7 @@ import pytest
 import opspan
 from opspan import autograd_profiler
 
-NOT_YET = {"profile", "KinetoStepTracker", "load_nvprof", "parse_nvprof_trace"}
+NOT_YET = {"profile", "KinetoStepTracker"}
 
 
 @pytest.mark.parametrize("name", [name for name in autograd_profiler.__all__ if name in opspan.__all__])

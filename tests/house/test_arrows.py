@@ -15,8 +15,8 @@ ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "labels": set(),
     "trace": MODEL,
-    "readers": MODEL | {"trace"},
-    "analysis": MODEL | {"trace", "opspan"},  # opspan: its __path__, where the native libraries lie
+    "readers": MODEL | {"trace", "opspan"},  # opspan: its __path__, where the native libraries lie
+    "analysis": MODEL | {"trace", "opspan"},  # the same
     "events": MODEL | {"trace", "analysis"},
     "emit": MODEL | {"trace", "readers", "opspan"},  # trace and readers put off, see below
     "itt": {"emit"},

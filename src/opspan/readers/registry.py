@@ -37,6 +37,7 @@ READERS = (
     Reader("capture", "opspan captures (*.opspan files and folders of them)"),
     Reader("saved", "folders written by Trace.save"),
     Reader("nsys", "Nsight Systems reports, SQLite exports, parquetdir and arrowdir folders"),
+    Reader("nvprof", "nvprof databases (*.nvvp, *.nvprof, *.prof, *.sql)"),
 )
 
 
@@ -57,6 +58,11 @@ def named(source: str) -> Reader:
         if reader.name == source:
             return reader
     raise UsageError(f"no reader is called {source!r}; there are {', '.join(reader.name for reader in READERS)}")
+
+
+def sniffed(path: Path, source: str) -> bool:
+    """Whether the reader of that name knows the content."""
+    return named(source).sniff(path, _head(path))
 
 
 def _head(path: Path) -> bytes:

@@ -68,6 +68,21 @@ CODES: dict[str, Code] = {
         "numbers of processes stand for several processes, on different machines",
         "Their rows cannot be told apart by pid: load the report of each machine by itself.",
     ),
+    "unknown_process": Code(
+        "warning",
+        "rows do not say which of the processes in the file they are of",
+        "They cannot be attributed: profile each process into a file of its own (nvprof -o file.%p).",
+    ),
+    "unknown_functions": Code(
+        "info",
+        "calls are of functions whose names this version does not know",
+        "They show as `cbid` and the number; nothing else is missing.",
+    ),
+    "mangled_names": Code(
+        "info",
+        "kernels have names that could not be demangled",
+        "They stay as the compiler wrote them; `cu++filt` of the CUDA toolkit may know more.",
+    ),
     "tool_messages": Code("info", "messages from the tool that captured", "They are the tool's own words."),
     "tool_warnings": Code("warning", "warnings from the tool that captured", "They are the tool's own words."),
     "tool_errors": Code("error", "errors from the tool that captured", "They are the tool's own words."),

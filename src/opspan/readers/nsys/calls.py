@@ -12,8 +12,9 @@ import re
 
 import polars as pl
 
+from opspan.readers._columns import constant, named
 from opspan.readers.nsys import tables
-from opspan.readers.nsys.export import Export, constant, named, pid_of, tid_of
+from opspan.readers.nsys.export import Export, pid_of, tid_of
 from opspan.readers.nsys.payloads import as_json
 from opspan.readers.nsys.tables import Columns
 from opspan.trace.schema import empty

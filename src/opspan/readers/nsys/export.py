@@ -14,14 +14,13 @@ from typing import Protocol
 
 import polars as pl
 
+from opspan.readers._columns import Strings, in_time, narrow
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.tables import Columns
 from opspan.readers.sqlite import DTYPES, Type
 from opspan.trace import Issues
 from opspan.trace.schema import Dtype
 
-# Further from the session's start than this is no time: 146 years. Differences of two times stay within 64 bits.
-FAR_NS = 1 << 62
 PID_UNIT = 1 << 24
 ID_MASK = PID_UNIT - 1
 
@@ -83,31 +82,11 @@ class Export:
         return self.in_time(table, self.frame(table, wanted))
 
     def in_time(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
-        start = pl.col("start")
-        known = _is_time(start)
-        if "end" in frame.columns:  # where the tool's buffers overflowed, both times are zero
-            known &= ~((start == 0) & (pl.col("end") == 0)).fill_null(value=False)
-        sound = frame.select(known.fill_null(value=False).alias("known")).to_series()
-        if not sound.all():
-            self.issues.add("no_time", frame.height - int(sound.sum()), table)
-            frame = frame.filter(sound)
-        if "end" not in frame.columns:
-            return frame.rename({"start": "start_ns"})
-        backward = frame.select((pl.col("end") < start) | ~_is_time(pl.col("end"))).to_series().fill_null(value=False)
-        if backward.any():
-            self.issues.add("negative_duration", int(backward.sum()), table)
-            frame = frame.with_columns(pl.when(~backward).then("end"))
-        return frame.rename({"start": "start_ns", "end": "end_ns"})
+        return in_time(frame, table, self.issues)
 
     def narrow(self, table: str, frame: pl.DataFrame, dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
         """The frame with numbers in their narrower types; those that do not fit are null."""
-        for name, dtype in dtypes.items():
-            if name not in frame.columns or frame[name].dtype == dtype:
-                continue
-            fits = frame[name].cast(dtype, strict=False)
-            self.issues.add("odd_cells", fits.null_count() - frame[name].null_count(), f"{table}, {name}")
-            frame = frame.with_columns(fits)
-        return frame
+        return narrow(frame, table, dtypes, self.issues)
 
     def on_gpus(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The frame with `device_id` as TARGET_INFO_GPU numbers GPUs: CUDA numbers those that a process may see."""
@@ -144,57 +123,12 @@ class Export:
         self.issues.add("skipped_tables", sum(skipped.values()), listed)
 
 
-class Strings:
-    """StringIds: the texts that ids stand for."""
-
-    def __init__(self, frame: pl.DataFrame, issues: Issues) -> None:
-        frame = frame.drop_nulls().unique("id", keep="first").sort("id")
-        self._issues = issues
-        self._ids = frame["id"]
-        self.values = frame["value"]
-
-    def rows(self, ids: pl.Series, what: str) -> pl.Series:
-        """The row in `values` of each id; null where there is none."""
-        ids = ids.cast(pl.Int64)
-        if not len(self._ids):
-            self._issues.add("unknown_strings", len(ids) - ids.null_count(), what)
-            return pl.Series([None], dtype=pl.UInt32).new_from_index(0, len(ids))
-        at = self._ids.search_sorted(ids).clip(0, len(self._ids) - 1)
-        known = self._ids.gather(at) == ids
-        self._issues.add("unknown_strings", int((~known).sum()), what)
-        return at.to_frame("at").select(pl.when(known).then("at")).to_series()
-
-    def names(self, ids: pl.Series, what: str, values: pl.Series | None = None) -> pl.Series:
-        """The texts as a Categorical; `values` may be other texts in the order of `self.values`."""
-        return (self.values if values is None else values).cast(pl.Categorical).gather(self.rows(ids, what))
-
-    def texts(self, ids: pl.Series, what: str) -> pl.Series:
-        return self.values.gather(self.rows(ids, what))
-
-
 def pid_of(column: str) -> pl.Expr:
     return (pl.col(column) // PID_UNIT) & ID_MASK
 
 
 def tid_of(column: str) -> pl.Expr:
     return pl.col(column) & ID_MASK
-
-
-def named(column: str, labels: Mapping[int, str], template: str = "{}", other: str | None = None) -> pl.Expr:
-    """Numbers of an enumeration as names; one that it has not got is `other`, or stays a number as text."""
-    texts = {number: template.format(label) for number, label in labels.items()}
-    numbers = pl.col(column)
-    written = numbers.replace_strict(list(texts), list(texts.values()), default=None, return_dtype=pl.String)
-    unknown = numbers.cast(pl.String) if other is None else pl.when(numbers.is_not_null()).then(pl.lit(other))
-    return pl.coalesce(written, unknown).cast(pl.Categorical)
-
-
-def constant(value: str) -> pl.Expr:
-    return pl.lit(value, dtype=pl.Categorical)
-
-
-def _is_time(column: pl.Expr) -> pl.Expr:
-    return (column > -FAR_NS) & (column < FAR_NS)
 
 
 def _base_names(names: Iterable[str]) -> dict[str, str]:

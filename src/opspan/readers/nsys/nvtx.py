@@ -12,21 +12,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from opspan.labels import KIND_NAMES, Kind, parse_column
+from opspan.labels import KIND_NAMES, Kind
+from opspan.readers._columns import LABELLED_DOMAINS, OWN_DOMAIN, USERS_KINDS, constant, parse_labels
 from opspan.readers.nsys import payloads, tables
-from opspan.readers.nsys.export import Export, constant, pid_of, tid_of
+from opspan.readers.nsys.export import Export, pid_of, tid_of
 from opspan.readers.sqlite import stacked
 from opspan.trace.schema import KIND
 
 SLICE_ROWS = 200_000
-
-OWN_DOMAIN = "opspan"
-# Where a text may be a label of torch's or ours, beside the default domain. Elsewhere text is only text.
-LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
-# Kinds whose 64-bit payload is the user's; that of the others is a sequence number.
-USERS_KINDS = (int(Kind.USER), int(Kind.MODULE), int(Kind.STEP))
-
-_LABEL = ("name", "text", "kind", "seq", "op_id", "forward_tid", "class_name", "args", "sizes", "input_op_ids")
 
 
 @dataclass(frozen=True)
@@ -114,7 +107,7 @@ def _labels(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     may_be = events["domain"].is_null() | events["domain"].is_in(LABELLED_DOMAINS)
     has_text = events["text"].is_not_null()
     if has_text.all() and may_be.all():
-        return _parsed(events["text"])
+        return parse_labels(events["text"])
     rows = export.strings.rows(events["textId"], tables.NVTX)
     keys = pl.DataFrame({"text": events["text"], "row": rows.zip_with(~has_text, pl.Series([None], dtype=rows.dtype))})
     keys = keys.with_columns(may_be=may_be, place=pl.int_range(pl.len(), dtype=pl.UInt32))
@@ -123,7 +116,7 @@ def _labels(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     texts = [inline["text"], export.strings.values.gather(registered["row"])]
     flags = pl.concat([inline["may_be"], registered["may_be"]])
     source = pl.concat([text.rename("text") for text in texts])
-    parsed = _parsed(source.zip_with(flags, pl.Series([None], dtype=pl.String)))
+    parsed = parse_labels(source.zip_with(flags, pl.Series([None], dtype=pl.String)))
     plain = pl.DataFrame({"name": source.cast(pl.Categorical)})
     parsed = parsed.with_columns(parsed["name"].zip_with(flags, plain["name"]))
     places = pl.concat(
@@ -133,15 +126,6 @@ def _labels(export: Export, events: pl.DataFrame) -> pl.DataFrame:
         ]
     ).sort("place")
     return parsed[places["at"]]
-
-
-def _parsed(texts: pl.Series) -> pl.DataFrame:
-    parsed = parse_column(texts)
-    return parsed.with_columns(
-        pl.when(pl.lit(texts) != pl.col("name")).then(pl.lit(texts)).alias("text"),
-        pl.col("name", "sizes", "class_name").cast(pl.Categorical),
-        pl.col("kind").cast(pl.Int64),
-    ).select(_LABEL)
 
 
 def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan.readers._columns import named
 from opspan.readers.nsys import tables
-from opspan.readers.nsys.export import Export, named, pid_of, tid_of
+from opspan.readers.nsys.export import Export, pid_of, tid_of
 from opspan.readers.nsys.tables import Columns
 from opspan.trace.schema import WORK_KIND, conform
 

@@ -1,0 +1,37 @@
+// Names of C++ functions, as compilers write them, back into what a person wrote.
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstring>
+
+#include "sweep/sweep.h"
+
+// libstdc++'s demangler without its buffer: it hands over the text piece by piece. A hostile name of a hundred letters
+// stands for more text than there is memory, and abi::__cxa_demangle would begin to write it.
+extern "C" int __gcclibcxx_demangle_callback(const char* mangled, void (*take)(const char*, size_t, void*), void* to);
+
+namespace {
+
+struct Text {
+  char* buffer;
+  size_t size;
+  size_t used;
+  jmp_buf full;
+};
+
+void append(const char* piece, size_t size, void* to) {
+  auto* text = static_cast<Text*>(to);
+  // The demangler owns nothing that would have to be given back, and no object of ours is on the stack.
+  if (size > text->size - text->used) std::longjmp(text->full, 1);
+  std::memcpy(text->buffer + text->used, piece, size);
+  text->used += size;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int64_t opspan_demangle(const char* mangled, char* buffer,
+                                                                          size_t size) {
+  Text text{buffer, size, 0, {}};
+  if (setjmp(text.full) != 0) return -1;
+  return __gcclibcxx_demangle_callback(mangled, append, &text) == 0 ? static_cast<int64_t>(text.used) : -1;
+}

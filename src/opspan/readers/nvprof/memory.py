@@ -1,0 +1,49 @@
+"""UNIFIED_MEMORY_COUNTER -> the table memory: what moved between host and devices by itself, and page faults."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.readers._columns import constant, named
+from opspan.readers.nvprof import tables
+from opspan.readers.nvprof.profile import Profile, unsigned
+from opspan.trace.schema import MEMORY_EVENT
+
+TO_DEVICE, TO_HOST, HOST_FAULT, DEVICE_FAULT, BETWEEN_DEVICES = 1, 2, 3, 4, 8
+NAMES = {
+    TO_DEVICE: "Unified HtoD",
+    TO_HOST: "Unified DtoH",
+    HOST_FAULT: "CPU page fault",
+    DEVICE_FAULT: "GPU page fault",
+    BETWEEN_DEVICES: "Unified DtoD",
+}
+TRANSFERS = (TO_DEVICE, TO_HOST, BETWEEN_DEVICES)
+
+
+def read(profile: Profile) -> pl.DataFrame:
+    frame = profile.timed(tables.UNIFIED, tables.UNIFIED_COLUMNS)
+    kind = pl.col("counterKind")
+    known = frame.filter(kind.is_in(list(NAMES)))
+    # Thrashing, throttling, mapping from afar: they are no events of memory.
+    profile.issues.add("skipped_tables", frame.height - known.height, f"{tables.UNIFIED}, other kinds of counters")
+    is_transfer = kind.is_in(TRANSFERS)
+    return known.select(
+        pl.lit(0, dtype=pl.Int32).alias("rank"),
+        unsigned("processId").alias("pid"),
+        pl.when(kind.is_in([TO_DEVICE, BETWEEN_DEVICES]))
+        .then("dstId")
+        .when(kind.is_in([TO_HOST, DEVICE_FAULT]))
+        .then("srcId")
+        .alias("device_id"),
+        pl.col("start_ns").alias("time_ns"),
+        pl.when(is_transfer).then("end_ns").alias("end_ns"),
+        pl.when(is_transfer)
+        .then(pl.lit("transfer", dtype=MEMORY_EVENT))
+        .otherwise(pl.lit("fault", dtype=MEMORY_EVENT))
+        .alias("event"),
+        pl.when(is_transfer).then("value").alias("bytes"),
+        pl.col("address").reinterpret(signed=False),
+        constant("managed").alias("kind"),
+        named("counterKind", NAMES).alias("name"),
+        pl.when(kind == DEVICE_FAULT).then("value").alias("count"),
+    )

@@ -1,0 +1,89 @@
+"""One file of nvprof's: its tables, its texts, whose a row is, and what of it nobody asked for.
+
+StringTable: 0 '-- null --', 1 'python train.py', 2 'mul, seq = 116', 3 '_Z3addPf'
+objectId: 7b 71 00 00  40 97 ec 4c  00 00 00 00        process 29051, thread 0x4cec9740
+"""
+
+from __future__ import annotations
+
+import struct
+
+import polars as pl
+
+from opspan.readers._columns import Strings, in_time
+from opspan.readers.nvprof import tables
+from opspan.readers.nvprof.tables import Columns
+from opspan.readers.sqlite import SqliteFile
+from opspan.trace import Issues
+
+ID_MASK = 0xFFFFFFFF
+
+
+class Profile:
+    def __init__(self, file: SqliteFile, issues: Issues) -> None:
+        self.issues = issues
+        self._file = file
+        self._read: set[str] = set()
+        strings = self.frame(tables.STRINGS, tables.STRING_COLUMNS).rename({"_id_": "id"})
+        self._strings = Strings(strings, issues)
+
+    def frame(self, table: str, columns: Columns) -> pl.DataFrame:
+        """The columns, null where the file has not got them; no rows where it has not got the table."""
+        self._read.add(table)
+        return self._file.frame(table, columns)
+
+    def timed(self, table: str, columns: Columns) -> pl.DataFrame:
+        """The same with start_ns and end_ns, without the rows whose start is no time."""
+        return in_time(self.frame(table, columns), table, self.issues)
+
+    def texts(self, ids: pl.Series, what: str) -> tuple[pl.Series, pl.Series]:
+        """The distinct texts of a column of numbers, and for each row which of them it is; null where it has none."""
+        rows = self._strings.rows(_without_zero(ids), what)
+        used = rows.drop_nulls().unique().sort()
+        if not len(used):
+            return pl.Series([], dtype=pl.String), rows
+        at = used.search_sorted(rows).zip_with(rows.is_not_null(), pl.Series([None], dtype=pl.UInt32))
+        return self._strings.values.gather(used), at
+
+    def names(self, ids: pl.Series, what: str) -> pl.Series:
+        """The texts of a column of numbers as a Categorical."""
+        return self._strings.names(_without_zero(ids), what)
+
+    def owners(self, frame: pl.DataFrame, what: str) -> pl.DataFrame:
+        """pid and tid of the rows, by objectKind and objectId; null where they are not a process' or a thread's."""
+        blobs = frame["objectId"].drop_nulls().unique()
+        # Few: one for each thread.
+        ids = [struct.unpack_from("<II", blob) if len(blob) >= 8 else (None, None) for blob in blobs]
+        schema = {"pid": pl.Int64, "tid": pl.Int64}
+        known = pl.DataFrame(ids, schema=schema, orient="row").with_columns(objectId=blobs)
+        self.issues.add("odd_cells", known["pid"].null_count(), f"{what}, objectId")
+        found = frame.select("objectKind", "objectId").join(known, on="objectId", how="left", maintain_order="left")
+        return found.select(
+            pl.when(pl.col("objectKind").is_in([tables.PROCESS, tables.THREAD])).then("pid").alias("pid"),
+            pl.when(pl.col("objectKind") == tables.THREAD).then("tid").alias("tid"),
+        )
+
+    def skip_the_rest(self) -> None:
+        """Count what is in tables that nobody asked for."""
+        skipped = {
+            name: rows
+            for name in self._file.tables
+            if name not in self._read | tables.DESCRIPTIONS and not name.startswith("sqlite_")
+            if (rows := self._file.count(name))
+        }
+        listed = ", ".join(f"{name} {rows:,}" for name, rows in skipped.items())
+        self.issues.add("skipped_tables", sum(skipped.values()), listed)
+
+
+def unsigned(column: str) -> pl.Expr:
+    """A u32 that the file has as a signed number."""
+    return pl.col(column) & ID_MASK
+
+
+def without_zero(column: str) -> pl.Expr:
+    return pl.when(pl.col(column) != 0).then(column).alias(column)
+
+
+def _without_zero(ids: pl.Series) -> pl.Series:
+    """Text 0 stands for none."""
+    return ids.to_frame("id").select(pl.when(pl.col("id") != 0).then("id")).to_series()

@@ -1,0 +1,99 @@
+"""What ran on GPUs -> the table work: kernels, copies, fills, waits, and the profiler's own cost.
+
+    CONCURRENT_KERNEL: start, end, deviceId 0, contextId 1, streamId 7, correlationId 4362, name -> StringTable, ...
+
+Names of kernels are as the compiler wrote them and are demangled here; one that cannot be stays as it is. Rows have no
+process: they are the file's only one's. Work may have no call in the file; pairing them is analysis.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.readers._columns import named
+from opspan.readers._demangle import demangled, is_mangled, short_name
+from opspan.readers.nvprof import tables
+from opspan.readers.nvprof.profile import Profile, without_zero
+from opspan.readers.nvprof.tables import Columns
+from opspan.trace.schema import WORK_KIND, conform
+
+
+def read(profile: Profile, pid: int | None, contexts: pl.DataFrame) -> pl.DataFrame:
+    """`pid`: the process of the file, where it is the only one. `contexts`: target.contexts."""
+    parts = [
+        *(_kernels(profile, table) for table in tables.KERNELS),
+        _copies(profile, tables.MEMCPY, tables.MEMCPY_COLUMNS),
+        _copies(profile, tables.PEER_MEMCPY, tables.PEER_MEMCPY_COLUMNS),
+        _fills(profile),
+        _waits(profile, contexts),
+    ]
+    work = pl.concat([part for part in parts if part.height] or parts[:1], how="diagonal_relaxed")
+    work = work.with_columns(pid=pl.lit(pid, dtype=pl.Int64), is_overhead=pl.lit(value=False))
+    work = conform("work", pl.concat([work, _overhead(profile)], how="diagonal_relaxed"))
+    return work.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), rank=pl.lit(0, dtype=pl.Int32))
+
+
+def _on_device(profile: Profile, table: str, columns: Columns, kind: str) -> pl.DataFrame:
+    frame = profile.timed(table, columns)
+    if "graphNodeId" in columns:
+        frame = frame.with_columns(without_zero("graphNodeId"), without_zero("graphId"))
+    return frame.rename(tables.WORK_NAMES, strict=False).with_columns(kind=pl.lit(kind, dtype=WORK_KIND))
+
+
+def _kernels(profile: Profile, table: str) -> pl.DataFrame:
+    frame = _on_device(profile, table, tables.KERNEL_COLUMNS, "kernel")
+    texts, at = profile.texts(frame["name"], table)
+    full = [demangled(text) for text in texts]
+    short = [short_name(text) for text in full]
+    mangled = pl.Series([is_mangled(text) for text in full], dtype=pl.Boolean).gather(at)
+    profile.issues.add("mangled_names", int(mangled.sum()), table)
+    return frame.with_columns(
+        pl.Series("name", short, dtype=pl.String).cast(pl.Categorical).gather(at),
+        pl.Series("full_name", full, dtype=pl.String).cast(pl.Categorical).gather(at),
+    )
+
+
+def _copies(profile: Profile, table: str, columns: Columns) -> pl.DataFrame:
+    frame = _on_device(profile, table, columns, "memcpy")
+    if "srcDeviceId" in columns:  # of the two devices the one that is not the row's own
+        peer = pl.coalesce(
+            pl.when(pl.col("dstDeviceId") != pl.col("device_id")).then("dstDeviceId"),
+            pl.when(pl.col("srcDeviceId") != pl.col("device_id")).then("srcDeviceId"),
+        )
+        frame = frame.with_columns(peer.alias("peer_device_id")).drop("srcDeviceId", "dstDeviceId")
+    return frame.with_columns(
+        named("copyKind", tables.COPY_KINDS, "Memcpy {}").alias("name"),
+        named("srcKind", tables.MEMORY_KINDS).alias("copy_from"),
+        named("dstKind", tables.MEMORY_KINDS).alias("copy_to"),
+    ).drop("copyKind", "srcKind", "dstKind")
+
+
+def _fills(profile: Profile) -> pl.DataFrame:
+    frame = _on_device(profile, tables.MEMSET, tables.MEMSET_COLUMNS, "memset")
+    return frame.with_columns(
+        pl.lit("Memset").cast(pl.Categorical).alias("name"), named("memoryKind", tables.MEMORY_KINDS).alias("copy_to")
+    ).drop("memoryKind")
+
+
+def _waits(profile: Profile, contexts: pl.DataFrame) -> pl.DataFrame:
+    """Waits, which say their context but not its device; stream -1: all of the context's."""
+    frame = _on_device(profile, tables.SYNC, tables.SYNC_COLUMNS, "sync")
+    devices = contexts.select("context_id", "device_id").unique("context_id", keep="first")
+    frame = frame.join(devices, on="context_id", how="left", maintain_order="left")
+    return frame.with_columns(
+        pl.when(pl.col("stream_id") >= 0).then("stream_id").alias("stream_id"),
+        named("type", tables.SYNC_KINDS).alias("name"),
+    ).drop("type")
+
+
+def _overhead(profile: Profile) -> pl.DataFrame:
+    frame = profile.timed(tables.OVERHEAD, tables.OVERHEAD_COLUMNS)
+    return frame.with_columns(profile.owners(frame, tables.OVERHEAD)).select(
+        "pid",
+        "tid",
+        "start_ns",
+        "end_ns",
+        pl.lit("other", dtype=WORK_KIND).alias("kind"),
+        named("overheadKind", tables.OVERHEAD_KINDS).alias("name"),
+        pl.lit(value=True).alias("is_overhead"),
+    )

@@ -1,0 +1,142 @@
+"""tools/damage, and the readers under it: nothing but a Trace or an OpspanError comes out of a damaged file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import builders_nsys
+import builders_nvprof
+from opspan.errors import OpspanError
+
+VARIANTS = 120
+
+FILES: dict[str, Callable[[Path], Path]] = {
+    "nvprof of version 8": lambda folder: builders_nvprof.run(folder / "run.prof", 8),
+    "nvprof of version 26": lambda folder: builders_nvprof.run(folder / "run.nvvp", 26),
+    "nsys of 2019": lambda folder: builders_nsys.run(folder / "run.sqlite", "2019"),
+    "nsys of 2026": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),
+}
+
+
+@pytest.fixture
+def script(repo: Path) -> Path:
+    return repo / "tools" / "damage"
+
+
+@pytest.fixture
+def damage(script: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    loader = SourceFileLoader("damage", str(script))
+    module = module_from_spec(spec_from_loader("damage", loader))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "damage", module)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_damaged_files_are_read_or_refused(script: Path, tmp_path: Path, name: str) -> None:
+    file = FILES[name](tmp_path)
+    options = ["--variants", str(VARIANTS), "--seed", "3", "--table", "--keep", str(tmp_path / "kept")]
+    done = subprocess.run([sys.executable, script, *options, file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "refused" in done.stdout
+    assert not (tmp_path / "kept").exists()
+
+
+# --- the script itself
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return builders_nvprof.run(tmp_path / "run.prof", 12)
+
+
+def test_variants_are_the_same_for_the_same_seed(damage: ModuleType, file: Path) -> None:
+    def made(seed: int) -> list[tuple[str, bytes]]:
+        return [(one.what, one.raw) for one in damage.variants([file], 200, seed)]
+
+    assert made(1) == made(1)
+    assert made(1) != made(2)
+
+
+def test_every_page_boundary_is_cut_at(damage: ModuleType, file: Path) -> None:
+    raw = file.read_bytes()
+    lengths = {len(one.raw) for one in damage.variants([file], 1, 1)}
+    assert lengths == set(range(0, len(raw), 4096))
+
+
+def test_no_other_variant_is_the_file_itself_but_by_chance(damage: ModuleType, file: Path) -> None:
+    whole = sum(one.raw == file.read_bytes() for one in damage.variants([file], 400, 1))
+    assert whole < 40  # a page may be exchanged for itself, or blank already
+
+
+def raises(path: Path) -> str:
+    raise ValueError("not ours")
+
+
+def sleeps(path: Path) -> str:
+    time.sleep(60)
+    return "slept"
+
+
+def takes(path: Path) -> str:
+    return str(len(bytearray(os.urandom(1 << 20)) * 200))
+
+
+def dies(path: Path) -> str:
+    os.abort()
+
+
+def says_two_lines(path: Path) -> str:
+    error = OpspanError("one")
+    error.args = ("one\ntwo",)
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("read", "says"),
+    [
+        (raises, "ValueError: not ours"),
+        (sleeps, "took longer than 1 s"),
+        (takes, "MiB for a file of"),
+        (dies, "killed by SIGABRT"),
+        (says_two_lines, "several lines"),
+    ],
+)
+def test_what_goes_wrong_is_told_and_its_file_kept(
+    script: Path, file: Path, tmp_path: Path, read: Callable[[Path], Any], says: str
+) -> None:
+    # In a process of its own: forking this one, which may have threads by now, would be wrong.
+    program = f"""
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+sys.dont_write_bytecode = True
+sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parent.parent)]!r}
+loader = SourceFileLoader("damage", {str(script)!r})
+damage = sys.modules["damage"] = module_from_spec(spec_from_loader("damage", loader))
+loader.exec_module(damage)
+import test_damage
+made = list(damage.variants([Path({str(file)!r})], 1, 1))[1:3]
+limits = damage.Limits(seconds=1, base_mib=64)
+results, failures = damage.run(iter(made), test_damage.{read.__name__}, limits, 2, Path({str(tmp_path / "kept")!r}))
+print(dict(results))
+print(*failures, sep="\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.startswith("{'failed': 2}"), done.stdout + done.stderr
+    assert done.stdout.count(says) == 2
+    assert len(list((tmp_path / "kept").iterdir())) == 2
