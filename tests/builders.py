@@ -67,11 +67,15 @@ class Thread:
         sizes: str | None = None,
         color: int | None = None,
         schema: int = 0,
+        label: bool = False,  # the collectors knew opspan's own label
+        parent: int = 0,  # with label, of ITT
     ) -> int:
         text = self.capture.text
         flags, word = value_word(value, unsigned)
         flags |= 4 if color is not None else 0
         flags |= 8 if forward is not None else 0
+        flags |= 64 if label else 0
+        color, schema = (parent & 0xFFFFFFFF, parent >> 32) if parent else (color, schema)
         body = struct.pack("<qq8sQ", start, end or 0, word, identity)
         body += struct.pack("<6I", text(domain), category, forward or 0, text(sizes), color or 0, schema)
         return self.put(kind, source, flags, text(name), body)

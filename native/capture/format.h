@@ -112,6 +112,11 @@ inline constexpr uint16_t kHasColor = 4;
 inline constexpr uint16_t kHasForward = 8;   // forward_tid means something (0 there: forward thread not known)
 inline constexpr uint16_t kForeignEnd = 16;  // on kEnd: owner_tid and owner_unit are set, id is not
 inline constexpr uint16_t kOwnerById = 32;   // on kAttribute: owner is a kIds unit; what is meant bears its id
+// On kRange of kNvtx and kItt: the collector knew the label for one of opspan's own and wrote it where kTorch has it
+// (value, id, category, forward_tid, sizes). On ITT the task's id is (id, kOpTag, 0), and color and schema are the
+// two halves of `parent`: the number of its parent, with this bit when that is a range of the user's own; 0: none.
+inline constexpr uint16_t kHasLabel = 64;
+inline constexpr uint64_t kUsersParent = uint64_t{1} << 63;
 
 inline constexpr uint64_t kNoOwner =
     ~uint64_t{0};  // of an attribute of the whole thread; of a kIds that kOwnerById uses
@@ -130,9 +135,14 @@ struct Event {
       uint32_t domain;    // string id of the domain's name; 0 the default domain
       uint32_t category;  // torch and user: Kind; NVTX: the tool's category number
       uint32_t forward_tid;
-      uint32_t sizes;   // string id of the nested list text, or 0
-      uint32_t color;   // ARGB
-      uint32_t schema;  // NVTX payload schema id of the kBlob units that follow, or 0
+      uint32_t sizes;  // string id of the nested list text, or 0
+      union {
+        struct {
+          uint32_t color;   // ARGB
+          uint32_t schema;  // NVTX payload schema id of the kBlob units that follow, or 0
+        };
+        uint64_t parent;  // kHasLabel on ITT
+      };
     } range;
     struct {  // kEnd
       int64_t time_ns;

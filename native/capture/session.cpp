@@ -151,6 +151,7 @@ Mapping Session::add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t 
   while (error != 0 && fd >= 0 && bytes / 2 >= least) error = reserve(fd, size_, bytes /= 2);
   void* base = MAP_FAILED;
   if (error == 0) {
+    fetch(size_, std::min(bytes, kAheadBytes));
     base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(size_));
     if (base == MAP_FAILED) error = errno;
   }
@@ -158,6 +159,7 @@ Mapping Session::add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t 
     mark_full(error);
     return {};
   }
+  Mapping made = {base, bytes, size_};
   size_ += bytes;
   auto* head = static_cast<ChunkHeader*>(base);
   head->kind = static_cast<uint32_t>(kind);
@@ -166,7 +168,14 @@ Mapping Session::add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t 
   head->first_unit = first_unit;
   if (kind == ChunkKind::kEvents) pthread_getname_np(pthread_self(), head->thread_name, sizeof(head->thread_name));
   store(&head->magic, kChunkMagic);
-  return {base, bytes};
+  return made;
+}
+
+void Session::fetch(uint64_t offset, size_t bytes) {
+  static constexpr char kZeros[kAheadBytes] = {};
+  int fd = descriptor();
+  if (fd < 0) return;
+  [[maybe_unused]] ssize_t written = pwrite(fd, kZeros, bytes, static_cast<off_t>(offset));
 }
 
 char* Session::add_string_chunk(size_t need) {

@@ -17,9 +17,15 @@ inline constexpr size_t kFirstChunkBytes = 16 << 10;
 inline constexpr size_t kLastChunkBytes = 4 << 20;
 inline constexpr size_t kLastStringChunkBytes = 1 << 20;
 
+// Zeros are written to a chunk so far ahead, before it is written to through memory: pages that are in the cache by
+// then cost a unit 7 ns on ext4, those that the first touch has to fetch 25 ns. (On tmpfs it is 17 ns either way, and
+// MADV_POPULATE_WRITE is no better than touching.)
+inline constexpr size_t kAheadBytes = 64 << 10;
+
 struct Mapping {
   void* base = nullptr;
   size_t bytes = 0;
+  uint64_t offset = 0;  // in the file
 };
 
 struct Session {
@@ -35,6 +41,8 @@ struct Session {
   // one would like; it may turn out as little as `least`. An empty mapping: the disk is full, and the file is marked
   // so.
   Mapping add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t tid, uint64_t first_unit);
+  // Fetches what nobody has written to yet. It is only there to be quick: nothing depends on it.
+  void fetch(uint64_t offset, size_t bytes);
   uint32_t intern(std::string_view text);
   void count_lost();
 

@@ -80,6 +80,14 @@ class Log {
   void blob(const Place& place, const void* bytes, size_t count, uint32_t schema = 0);
   void ids(const Place& place, const uint64_t id[3], const uint64_t parent[3]);
 
+  // A range of this thread that is open, for what is said of it later. Null when its file is not the current one.
+  Event* open_range(const Place& place) {
+    if (place.owner != owner_) return nullptr;
+    if (chunk_.holds(place.number)) [[likely]]
+      return chunk_.begin + (place.number - chunk_.first);
+    return open_range_in_old(place.number);
+  }
+
   uint32_t tid() const { return tid_; }
 
  private:
@@ -94,7 +102,8 @@ class Log {
     Event* begin = nullptr;  // its header is the line before
     uint64_t first = 0;      // number of its first unit
     uint64_t units = 0;
-    uint32_t open = 0;  // ranges without an end: the chunk stays mapped for them
+    uint32_t open = 0;    // ranges without an end: the chunk stays mapped for them
+    uint64_t offset = 0;  // of its header, in the file
     bool holds(uint64_t number) const { return number - first < units; }
     Event* end() const { return begin + units; }
   };
@@ -112,14 +121,16 @@ class Log {
   void attach(std::shared_ptr<Session> session, uint32_t epoch);
   void detach();
   bool grow();
+  void go_ahead();
   uint32_t intern_slowly(std::string_view text);
   void end(uint64_t number, int64_t end_ns);
   void end_in_old(uint64_t number, int64_t end_ns);
+  Event* open_range_in_old(uint64_t number);
   static void end_in(Chunk& chunk, uint64_t number, int64_t end_ns);
   static void unmap(const Chunk& chunk);
 
   Event* next_ = nullptr;
-  Event* limit_ = nullptr;  // the end of the chunk, or next_ once the disk is full
+  Event* limit_ = nullptr;  // the end of what is fetched of the chunk, or next_ once the disk is full
   uint64_t number_ = 0;     // of next_
   uint64_t owner_ = 0;      // session << 32 | serial: no two logs of a process share one
   uint32_t epoch_ = 0;

@@ -1,6 +1,7 @@
 // What has a duration in ITT, and markers.
 #include <algorithm>
 
+#include "capture/label.h"
 #include "collectors/itt_calls.h"
 
 namespace opspan::collectors {
@@ -17,6 +18,7 @@ struct Frame {
   Place place;
   Constant* domain = nullptr;
   itt::Id id{};
+  bool has_label = false;
 };
 
 struct Thread {
@@ -87,10 +89,32 @@ void write_end(uint64_t id, int64_t end_ns) {
   log->append(event);
 }
 
+// A task of one of opspan's ops: its id, and its parent's, have room in the unit.
+bool is_op(Constant* domain, const itt::Id& id, const itt::Id& parent) {
+  static Constant* const own = constant(label::kDomain);
+  if (domain != own || id.d2 != label::kTag || id.d3 != label::kOps || !id.d1) return false;
+  return !parent || (parent.d2 == label::kTag && parent.d3 <= label::kUsers && parent.d1 < capture::kUsersParent);
+}
+
+Place write_op(Constant* domain, Constant* name, const itt::Id& id, const itt::Id& parent, int64_t start_ns) {
+  Log* log = capture::log();
+  if (!log) return {};
+  Event event = event_of(Unit::kRange, Source::kItt);
+  event.flags = capture::kHasLabel;
+  event.name = intern(*log, name);
+  event.range.domain = intern(*log, domain);
+  event.range.id = id.d1;
+  event.range.parent = parent.d1 | (parent.d3 ? capture::kUsersParent : 0);
+  event.range.start_ns = start_ns ? start_ns : capture::now_ns();
+  return log->append(event);
+}
+
 void begin(DomainPtr domain, itt::Id id, itt::Id parent, Constant* name, int64_t start_ns) {
   Constant* text = text_of(domain);
-  Place place = write({Unit::kRange, text, name, id, parent, 0, start_ns});
-  of_thread<Thread>().tasks.push({place, text, id});
+  bool has_label = is_op(text, id, parent);
+  Place place = has_label ? write_op(text, name, id, parent, start_ns)
+                          : write({Unit::kRange, text, name, id, parent, 0, start_ns});
+  of_thread<Thread>().tasks.push({place, text, id, has_label});
 }
 
 void end(DomainPtr domain, int64_t end_ns) {
@@ -234,6 +258,11 @@ bool current_task(Log& log, bool make_id, Place* place, itt::Id* id) {
   *place = frame->place;
   *id = frame->id;
   return true;
+}
+
+Event* label_of(Log& log, const itt::Id& id) {
+  Frame* frame = of_thread<Thread>().tasks.top();
+  return frame && frame->has_label && frame->id == id ? log.open_range(frame->place) : nullptr;
 }
 
 bool task_by_id(const itt::Id& id, Place* place) {

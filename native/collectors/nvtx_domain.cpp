@@ -83,17 +83,14 @@ const Schema* Domain::schema_held(uint64_t nvtx_id) const {
   return found == schemas_.end() ? nullptr : found->get();
 }
 
-// Every event with a payload asks, nearly always for the same one: each thread remembers its last answer.
+// Every event with a payload asks, nearly always for the same one.
 const Schema* Domain::schema(uint64_t nvtx_id) const {
-  struct Last {
-    const Domain* domain = nullptr;
-    const Schema* schema = nullptr;
-  };
-  Last& last = of_thread<Last>();
-  if (last.domain == this && last.schema->nvtx_id == nvtx_id) return last.schema;
+  const Schema* last = last_asked_.load(std::memory_order_acquire);
+  if (last && last->nvtx_id == nvtx_id) [[likely]]
+    return last;
   std::lock_guard lock(registry());
   const Schema* found = schema_held(nvtx_id);
-  if (found) last = {this, found};
+  if (found) last_asked_.store(found, std::memory_order_release);
   return found;
 }
 

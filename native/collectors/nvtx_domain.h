@@ -33,6 +33,7 @@ struct Schema {
   std::vector<capture::SchemaEntry> entries;  // their `name` is an index into names
   std::vector<std::string> names;
   std::vector<PayloadField> fields;
+  bool is_label = false;  // of opspan's own ops
 };
 
 // Domains of the same name are one; none is ever freed, since other threads may be using it.
@@ -45,6 +46,7 @@ class Domain {
   static Domain* create(std::string_view name);
 
   uint32_t name(capture::Log& log) const { return name_ ? log.intern(*name_) : 0; }
+  bool is(std::string_view name) const { return name_ && name_->text() == name; }
 
   // Writes what the domain's events refer to, once a file: a fork's file must be readable by itself.
   void describe(capture::Log& log) {
@@ -67,6 +69,7 @@ class Domain {
   std::atomic<uint32_t> described_{0};
   std::map<uint32_t, std::string> categories_;
   std::vector<std::unique_ptr<Schema>> schemas_;
+  mutable std::atomic<const Schema*> last_asked_{nullptr};
 };
 
 }  // namespace opspan::collectors

@@ -34,11 +34,13 @@ struct Thread {
   }
 };
 
-// A client of another NVTX version may have a shorter or a longer structure.
-nvtxEventAttributes_t read(const nvtxEventAttributes_t& given) {
-  nvtxEventAttributes_t attributes{};
-  memcpy(&attributes, &given, std::min<size_t>(given.size, sizeof(attributes)));
-  return attributes;
+// A client of another NVTX version may have a longer structure, or a shorter one, which goes into `whole`.
+const nvtxEventAttributes_t& read(const nvtxEventAttributes_t& given, nvtxEventAttributes_t* whole) {
+  if (given.size >= sizeof(given)) [[likely]]
+    return given;
+  *whole = {};
+  memcpy(whole, &given, given.size);
+  return *whole;
 }
 
 uint32_t message(Log& log, const nvtxEventAttributes_t& from) {
@@ -87,7 +89,8 @@ Place write(Unit kind, Domain& domain, const Said& said, uint64_t id) {
   event.range.id = id;
   Payloads payloads(domain, said.payloads, said.payload_count);
   if (said.attributes) {
-    nvtxEventAttributes_t attributes = read(*said.attributes);
+    nvtxEventAttributes_t whole;
+    const nvtxEventAttributes_t& attributes = read(*said.attributes, &whole);
     event.name = message(*log, attributes);
     event.range.category = attributes.category;
     if (attributes.colorType == NVTX_COLOR_ARGB) {

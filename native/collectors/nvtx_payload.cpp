@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "capture/label.h"
+
 namespace opspan::collectors {
 namespace {
 
@@ -35,7 +37,36 @@ size_t bytes_of(const nvtxPayloadData_t& data) {
 
 }  // namespace
 
-void Payloads::apply(capture::Log& log, capture::Event* event) const {
+bool Payloads::take_label(capture::Log& log, capture::Event* event) const {
+  if (count_ != 1 || first_->size != sizeof(label::Payload) || !first_->payload) return false;
+  if (event->kind != static_cast<uint8_t>(capture::Unit::kRange)) return false;
+  const Schema* schema = domain_->schema(first_->schemaId);
+  if (!schema || !schema->is_label) return false;
+  label::Payload payload;
+  memcpy(&payload, first_->payload, sizeof(payload));
+  event->flags |= capture::kHasLabel;
+  if (payload.sequence >= 0) {
+    event->flags |= capture::kValueInt;
+    event->range.value = payload.sequence;
+  }
+  event->range.id = payload.op_id;
+  event->range.category = payload.kind;
+  if (payload.fwd_tid) {
+    event->flags |= capture::kHasForward;
+    event->range.forward_tid = payload.fwd_tid;
+  }
+  if (payload.sizes) {
+    auto* sizes = static_cast<const capture::Constant*>(payload.sizes);
+    event->range.sizes = log.intern(*const_cast<capture::Constant*>(sizes));
+  }
+  return true;
+}
+
+void Payloads::apply(capture::Log& log, capture::Event* event) {
+  if (take_label(log, event)) {
+    count_ = 0;
+    return;
+  }
   for (size_t i = 0; i < count_; ++i) {
     const nvtxPayloadData_t& data = first_[i];
     size_t bytes = bytes_of(data);

@@ -11,12 +11,15 @@ class Payloads {
   Payloads(const Domain& domain, const nvtxPayloadData_t* first, size_t count)
       : domain_(&domain), first_(first), count_(first && count < kMost ? count : 0) {}
 
-  // Before the event is written: what the payloads say of its name, category and colour.
-  void apply(capture::Log& log, capture::Event* event) const;
+  // Before the event is written: what the payloads say of its name, category and colour; or all that there is to say,
+  // when it is the label of an op.
+  void apply(capture::Log& log, capture::Event* event);
   // After it: the payloads themselves.
   void write(capture::Log& log, const capture::Place& place) const;
 
  private:
+  bool take_label(capture::Log& log, capture::Event* event) const;
+
   static constexpr size_t kMost = 1 << 10;  // a count above is an uninitialised field
   const Domain* domain_;
   const nvtxPayloadData_t* first_;

@@ -2,7 +2,9 @@
 #include <string.h>
 
 #include <algorithm>
+#include <iterator>
 
+#include "capture/label.h"
 #include "collectors/nvtx_payload.h"
 
 namespace opspan::collectors {
@@ -129,6 +131,17 @@ void find_fields(const nvtxPayloadSchemaEntry_t& entry, size_t offset, size_t by
   }
 }
 
+// The very structure that this version of opspan writes. Another version's is a payload like any other.
+bool is_label(const Domain& domain, const Schema& schema) {
+  auto same = [&](const label::Field& field, const capture::SchemaEntry& entry) {
+    return !entry.flags && entry.type == field.type && entry.offset == field.offset &&
+           schema.names[entry.name] == field.name;
+  };
+  return domain.is(label::kDomain) && schema.name == label::kSchema && schema.bytes == sizeof(label::Payload) &&
+         std::equal(std::begin(label::kFields), std::end(label::kFields), schema.entries.begin(), schema.entries.end(),
+                    same);
+}
+
 }  // namespace
 
 uint64_t register_schema(nvtxDomainHandle_t handle, const nvtxPayloadSchemaAttr_t* attributes) {
@@ -165,6 +178,7 @@ uint64_t register_schema(nvtxDomainHandle_t handle, const nvtxPayloadSchemaAttr_
   if (has(NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_STATIC_SIZE) && attributes->payloadStaticSize) {
     schema->bytes = attributes->payloadStaticSize;
   }
+  schema->is_label = is_label(domain, *schema);
   return domain.add_schema(std::move(schema));
 }
 

@@ -50,6 +50,9 @@ struct Key {
 };
 
 class Interned {
+  // memcmp of nothing at a null pointer can take 80 ns (a masked vector load).
+  static bool same(const void* a, const void* b, size_t bytes) { return !bytes || !std::memcmp(a, b, bytes); }
+
  public:
   struct Entry {
     uint64_t hash;
@@ -64,8 +67,6 @@ class Interned {
       return hash == key.hash && extra == key.extra && name_length == key.name.size() && word_count == key.word_count &&
              same(name, key.name.data(), name_length) && same(words, key.words, word_count * sizeof(int64_t));
     }
-    // memcmp of nothing at a null pointer can take 80 ns (a masked vector load).
-    static bool same(const void* a, const void* b, size_t bytes) { return !bytes || !std::memcmp(a, b, bytes); }
   };
 
   // Null: not there.
@@ -76,6 +77,19 @@ class Interned {
       const Entry* entry = table->slots[i].load(std::memory_order_acquire);
       if (!entry || entry->is(key)) return entry;
     }
+  }
+
+  // The same for a name alone. Torch's names stay where they are, so the address tells where to look first; what is
+  // there is compared like anything else.
+  template <class Build, class Give>
+  const Entry* get_name(std::string_view name, uint32_t limit, Build&& build, Give&& give) {
+    std::atomic<const Entry*>& place = recent_[reinterpret_cast<uintptr_t>(name.data()) / 8 % kRecent];
+    const Entry* last = place.load(std::memory_order_acquire);
+    if (last && last->name_length == name.size() && same(last->name, name.data(), name.size())) [[likely]]
+      return last;
+    const Entry* entry = get(Key(name), limit, build, give);
+    if (entry) place.store(entry, std::memory_order_release);
+    return entry;
   }
 
   // Finds or adds. `build` appends the text to a string, `give` turns it into the tool's handle: without a lock, so
@@ -103,6 +117,8 @@ class Interned {
   const Entry* add(const Key& key, std::string text, void* handle);
   static void place(const Table& table, const Entry* entry);
 
+  static constexpr size_t kRecent = 256;
+  std::atomic<const Entry*> recent_[kRecent] = {};
   std::atomic<const Table*> table_{nullptr};
   std::atomic<uint32_t> count_{0};
 };

@@ -25,7 +25,7 @@ void* give(const char* text) { return call(g_calls.string_handle_create, text); 
 
 StringHandle* handle(std::string_view text, uint32_t limit) {
   auto build = [&](std::string& out) { out += text; };
-  auto* entry = g_names.get(Key(text), limit, build, give);
+  auto* entry = g_names.get_name(text, limit, build, give);
   return entry ? static_cast<StringHandle*>(entry->handle) : nullptr;
 }
 
@@ -64,7 +64,7 @@ void relate(Thread& here, const opspan_op& op, Domain* domain, Id id) {
       op.forward_thread == here.number.load(std::memory_order_relaxed) ? &here : thread_of(op.forward_thread);
   uint64_t forward = thread ? thread->forwards.find(op.sequence) : 0;
   if (forward) {
-    call(g_calls.relation_add, domain, id, kIsDependentOn, Id{forward, kOpId, 0});
+    call(g_calls.relation_add, domain, id, kIsDependentOn, op_id(forward));
   } else {
     here.counters[OPSPAN_ITT].relations_missed.add();
   }
@@ -86,7 +86,7 @@ void add_sizes(Thread& here, const opspan_op& op, Domain* domain, Id id) {
 }
 
 void begin_task(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
-  Id id = {op.op_id, kOpId, 0};
+  Id id = op_id(op.op_id);
   StringHandle* name = handle(text::name_of(op), kMaxNames);
   call(g_calls.task_begin, domain, id, parent, name ? name : g_handles.other);
   if (!name) call(g_calls.metadata_str_add, domain, id, g_handles.name, op.name, op.name_length);
@@ -94,8 +94,8 @@ void begin_task(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
     int64_t sequence = op.sequence;
     call(g_calls.metadata_add, domain, id, g_handles.seq, kS64, size_t{1}, static_cast<void*>(&sequence));
   }
-  uint64_t op_id = op.op_id;
-  call(g_calls.metadata_add, domain, id, g_handles.op_id, kU64, size_t{1}, static_cast<void*>(&op_id));
+  uint64_t number = op.op_id;
+  call(g_calls.metadata_add, domain, id, g_handles.op_id, kU64, size_t{1}, static_cast<void*>(&number));
   if (op.sizes_count) add_sizes(here, op, domain, id);
   if (op.kind != OPSPAN_KIND_BACKWARD) {
     if (op.sequence >= 0) here.forwards.put(op.sequence, op.op_id);
@@ -166,9 +166,10 @@ bool prepare() {
   if (!refresh()) return false;
   if (g_domain.load()) return true;
   Domain* torch = call(g_calls.domain_create, "PyTorch");
-  Domain* own = call(g_calls.domain_create, "opspan");
+  Domain* own = call(g_calls.domain_create, label::kDomain);
   if (!torch || !own) return false;
-  g_handles = {key("seq"), key("op_id"), key("fwd_tid"), key("sizes"), key("name"), key("other")};
+  g_handles = {key(label::kSequence), key(label::kOpId), key(label::kForward),
+               key(label::kSizes),    key("name"),       key("other")};
   g_torch_domain.store(torch);
   g_domain.store(own);
   return true;

@@ -11,8 +11,6 @@ namespace {
 
 using namespace itt;
 
-Id own_id(uint64_t number) { return {number, kOpId, 1}; }
-
 void describe(Domain* domain, Id id, const opspan_range& range) {
   auto text = [&](std::string_view name, const char* value) {
     if (value) call(g_calls.metadata_str_add, domain, id, key(name), value, std::strlen(value));

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "capture/label.h"
 #include "sinks/itt_calls.h"
 #include "sinks/threads.h"
 
@@ -15,11 +16,11 @@ Domain* torch_domain();
 // Frame::where
 enum : uint8_t { kNothing = 0, kTorchDomain = 1, kOwnDomain = 2 };
 
-// d2 and d3 of a task's id say whose number d1 is.
-inline constexpr uint64_t kOpId = 0x6f7073;  // "ops"
+inline Id op_id(uint64_t number) { return {number, label::kTag, label::kOps}; }
+inline Id own_id(uint64_t number) { return {number, label::kTag, label::kUsers}; }
 inline Id id_of(const Frame& frame) {
-  bool own = !frame.key.load(std::memory_order_relaxed);
-  return {frame.id.load(std::memory_order_relaxed), kOpId, own ? 1u : 0u};
+  uint64_t number = frame.id.load(std::memory_order_relaxed);
+  return frame.key.load(std::memory_order_relaxed) ? op_id(number) : own_id(number);
 }
 // The task that encloses what begins now.
 Id parent_of(const Frames& frames);

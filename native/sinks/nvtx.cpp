@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 
+#include "capture/label.h"
 #include "sinks/nvtx_own.h"
 #include "sinks/producers.h"
 #include "sinks/text.h"
@@ -46,8 +47,10 @@ void set_name(Label* label, const opspan_op& op, text::ForwardThread forward, st
   };
   // A user's names may be numbered: those are texts, not strings to keep.
   if (op.kind != OPSPAN_KIND_USER) {
-    uint64_t extra = forward.named ? uint64_t{forward.tid} + 1 : 0;
-    if (auto* entry = g_names.get(Key(text::name_of(op), extra), kMaxNames, build, give)) {
+    std::string_view name = text::name_of(op);
+    auto* entry = forward.named ? g_names.get(Key(name, uint64_t{forward.tid} + 1), kMaxNames, build, give)
+                                : g_names.get_name(name, kMaxNames, build, give);
+    if (entry) {
       label->registered = handle(entry);
       return;
     }
@@ -85,7 +88,7 @@ void push_payload(Thread& here, const opspan_op& op, const Label& base) {
 
 void push_schema(Thread& here, const opspan_op& op, const Label& base) {
   Label label = base;
-  OpPayload payload = {op.sequence, op.op_id, 0, op.kind, nullptr};
+  label::Payload payload = {op.sequence, op.op_id, 0, op.kind, nullptr};
   if (op.kind == OPSPAN_KIND_BACKWARD) payload.fwd_tid = forward_tid(here, op);
   if (op.sizes_count) {
     auto build = [&](std::string& out) { text::append_sizes(out, op.sizes, op.sizes_count); };
@@ -160,7 +163,7 @@ void begin(const void* key, const opspan_op* op) {
 }
 
 void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t* outputs, size_t output_count) {
-  producers::remember(op_id, outputs, output_count);
+  if (output_count) producers::remember(op_id, outputs, output_count);
   end_range(Thread::here(), OPSPAN_NVTX, key, op_id, thread, close, late);
 }
 

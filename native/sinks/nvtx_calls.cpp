@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "capture/label.h"
 #include "sinks/sinks.h"
 
 namespace opspan::nvtx {
@@ -26,31 +27,22 @@ constexpr struct {
     {OPSPAN_KIND_STATIC_MODEL, "static_model"},
 };
 
-nvtxPayloadSchemaEntry_t entry(uint64_t type, const char* name, uint64_t offset) {
-  nvtxPayloadSchemaEntry_t entry = {};
-  entry.type = type;
-  entry.name = name;
-  entry.offset = offset;
-  return entry;
-}
-
 uint64_t register_schema() {
-  const nvtxPayloadSchemaEntry_t entries[] = {
-      entry(NVTX_PAYLOAD_ENTRY_TYPE_INT64, "seq", offsetof(OpPayload, sequence)),
-      entry(NVTX_PAYLOAD_ENTRY_TYPE_UINT64, "op_id", offsetof(OpPayload, op_id)),
-      entry(NVTX_PAYLOAD_ENTRY_TYPE_UINT32, "fwd_tid", offsetof(OpPayload, fwd_tid)),
-      entry(NVTX_PAYLOAD_ENTRY_TYPE_UINT32, "kind", offsetof(OpPayload, kind)),
-      entry(NVTX_PAYLOAD_ENTRY_TYPE_NVTX_REGISTERED_STRING_HANDLE, "sizes", offsetof(OpPayload, sizes)),
-  };
+  nvtxPayloadSchemaEntry_t entries[std::size(label::kFields)] = {};
+  for (size_t i = 0; i < std::size(entries); ++i) {
+    entries[i].type = label::kFields[i].type;
+    entries[i].name = label::kFields[i].name;
+    entries[i].offset = label::kFields[i].offset;
+  }
   nvtxPayloadSchemaAttr_t schema = {};
   schema.fieldMask = NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NAME | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_TYPE |
                      NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ENTRIES | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NUM_ENTRIES |
                      NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_STATIC_SIZE;
-  schema.name = "opspan.op";
+  schema.name = label::kSchema;
   schema.type = NVTX_PAYLOAD_SCHEMA_TYPE_STATIC;
   schema.entries = entries;
   schema.numEntries = std::size(entries);
-  schema.payloadStaticSize = sizeof(OpPayload);
+  schema.payloadStaticSize = sizeof(label::Payload);
   return nvtxPayloadSchemaRegister(domain(), &schema);
 }
 
@@ -61,7 +53,7 @@ constinit std::atomic<nvtxDomainHandle_t> g_domain{nullptr};
 bool attach() {
   static const bool attached = [] {
     nvtxInitialize(nullptr);
-    nvtxDomainHandle_t made = nvtxDomainCreateA("opspan");
+    nvtxDomainHandle_t made = nvtxDomainCreateA(label::kDomain);
     for (const auto& kind : kKinds) {
       if (made) nvtxDomainNameCategoryA(made, kind.kind, kind.name);
     }

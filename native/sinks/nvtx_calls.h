@@ -39,22 +39,13 @@ inline nvtxEventAttributes_t attributes(const Label& label) {
   return event;
 }
 
-// The payload of the SCHEMA form.
-struct OpPayload {
-  int64_t sequence;  // -1: none
-  uint64_t op_id;    // 0: none
-  uint32_t fwd_tid;  // 0: not a backward op, or not known
-  uint32_t kind;
-  nvtxStringHandle_t sizes;
-};
-
 // The domain `opspan`; null until attach() has found a tool.
 extern std::atomic<nvtxDomainHandle_t> g_domain;
 inline nvtxDomainHandle_t domain() { return g_domain.load(std::memory_order_relaxed); }
 
 // Creates the domain, once. That makes the tool attach, if there is one: false when there is not.
 bool attach();
-// The schema of OpPayload, registered once; 0 when the tool does not understand extended payloads.
+// The schema of label::Payload, registered once; 0 when the tool does not understand extended payloads.
 uint64_t schema();
 
 }  // namespace opspan::nvtx

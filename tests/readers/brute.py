@@ -47,6 +47,11 @@ def decode(raw: bytes) -> tuple[list[dict], list[dict]]:
                 if any(ids[3:]):
                     ranges[log, owner].parent = tuple(ids[3:])
                 tasks.setdefault(tuple(ids[:3]), []).append(ranges[log, owner])
+    for range_ in ranges.values():
+        if range_.has_label and range_.source == 4:
+            tasks.setdefault((range_.id, 0x6F7073, 0), []).append(range_)
+            if range_.parent_word:
+                range_.parent = (range_.parent_word % 2**63, 0x6F7073, range_.parent_word >> 63)
     apply_attributes(units, ranges, tasks, texts)
     apply_payloads(units, ranges, texts)
     rows = [row(range_, pid, names, tasks) for range_ in ranges.values()]
@@ -98,6 +103,8 @@ class Range:
         fields = struct.unpack_from("<qqqQ6I", unit, 8)
         self.start, self.end, self.value, self.id, domain, self.category, self.forward, sizes, self.color, _ = fields
         self.schema = fields[9]
+        self.parent_word = self.schema << 32 | self.color
+        self.has_label = self.kind == 1 and self.source in (3, 4) and bool(self.flags & 64)
         self.name = texts[name_id(unit)]
         if self.kind == 13 and self.name is None:
             self.name = texts[domain]
@@ -199,7 +206,8 @@ def row(range_: Range, pid: int, names: dict, tasks: dict) -> dict:
     source, is_nvtx = SOURCES.get(range_.source), range_.source == 3
     ours = range_.source in (3, 4) and range_.domain == "opspan"
     labelled = range_.source in (3, 4) and range_.domain in (None, "opspan", "PyTorch", "pytorch")
-    beside = ours and (range_.op is not None or (range_.source == 4 and range_.has_id))
+    beside = range_.has_label or (ours and (range_.op is not None or (range_.source == 4 and range_.has_id)))
+    in_unit = range_.source == 1 or range_.has_label
     label = parse(range_.name) if labelled and not beside and range_.name is not None else None
     own, op = range_.own, range_.op or {}
     kind = range_.category if 0 < range_.category < len(KIND_NAMES) else None
@@ -210,7 +218,7 @@ def row(range_: Range, pid: int, names: dict, tasks: dict) -> dict:
     value = own.get("payload", range_.value)
     payload_type = range_.payload_type
     seq = None
-    if (range_.source == 1 or (is_nvtx and ours and torch_kind)) and range_.flags & 3 in (1, 2):
+    if (in_unit or (is_nvtx and ours and torch_kind)) and range_.flags & 3 in (1, 2):
         seq, payload_type = range_.value, "_"
     seq = first(seq, op.get("seq") if op.get("seq", -1) >= 0 else None, own.get("seq"), label and label.seq)
     name = first(own.get("name"), label and label.name, range_.name)
@@ -219,9 +227,9 @@ def row(range_: Range, pid: int, names: dict, tasks: dict) -> dict:
     carried = kind if source in ("torch", "user") or (is_nvtx and ours) else None
     beside = [kind if 0 < kind < len(KIND_NAMES) else None for kind in (op.get("kind", 0), own.get("kind", 0))]
     found = first(carried, *beside, guess, 0)
-    forward = range_.forward if range_.source == 1 and range_.flags & 8 else None
+    forward = range_.forward if in_unit and range_.flags & 8 else None
     forward = first(forward, op.get("forward"), own.get("fwd_tid"), label and label.forward_tid)
-    if forward is None and ours and not range_.schema and "op_id" not in own and found == Kind.BACKWARD:
+    if forward is None and ours and not in_unit and not range_.schema and "op_id" not in own and found == Kind.BACKWARD:
         forward = pid
     category = None
     if is_nvtx and range_.category and not (range_.domain == "opspan" and range_.category < len(KIND_NAMES)):
@@ -245,9 +253,7 @@ def row(range_: Range, pid: int, names: dict, tasks: dict) -> dict:
         "category": first(own.get("category"), category),
         "color": range_.color if range_.flags & 4 else None,
         "seq": seq,
-        "op_id": first(
-            range_.id if range_.source == 1 else None, op.get("op_id"), own.get("op_id"), label and label.op_id
-        )
+        "op_id": first(range_.id if in_unit else None, op.get("op_id"), own.get("op_id"), label and label.op_id)
         or None,
         "forward_tid": forward or None,
         "sizes": first(range_.sizes, op.get("sizes"), own.get("sizes"), label and label.sizes),

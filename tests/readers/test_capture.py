@@ -50,6 +50,16 @@ def in_task(thread: builders.Thread) -> None:
     thread.attribute(unit, "fwd_tid", 100, unsigned=True)
 
 
+def in_collected_schema(thread: builders.Thread) -> None:
+    more = {"domain": "opspan", "category": BACKWARD, "color": 0xFF123456, "sizes": "[[2], [[3], []]]"}
+    thread.range("MmBackward0", 1, 2, value=3, identity=7, forward=100, label=True, **more)
+
+
+def in_collected_task(thread: builders.Thread) -> None:
+    more = {"source": ITT, "domain": "opspan", "sizes": "[[2], [[3], []]]"}
+    thread.range("MmBackward0", 1, 2, value=3, identity=7, forward=100, label=True, **more)
+
+
 def in_task_text(thread: builders.Thread) -> None:
     text = "MmBackward0, seq = 3, op_id = 7, sizes = [[2], [[3], []]]"
     thread.range(text, 1, 2, source=ITT, domain="opspan")
@@ -68,6 +78,8 @@ def in_torchs_task(thread: builders.Thread) -> None:
         (in_text, {}),
         (in_torchs_text, {"forward_tid": None, "sizes": "[[2], [3], []]"}),
         (in_task, {}),
+        (in_collected_schema, {}),
+        (in_collected_task, {}),
         (in_task_text, {}),
         (in_torchs_task, {"seq": None, "op_id": None, "forward_tid": None, "sizes": None}),
     ],
@@ -107,12 +119,34 @@ def test_nothing_means_not_known_where_the_thread_has_a_place_of_its_own(tmp_pat
     thread.blob(unit, builders.own_payload(-1, 0, 0, BACKWARD, 0), 4096)
     task = thread.range("MmBackward0", 5, 6, source=ITT, domain="opspan")
     thread.attribute(task, "op_id", 7)
+    thread.range("MmBackward0", 7, 8, domain="opspan", category=BACKWARD, label=True)
+    thread.range("MmBackward0", 9, 10, source=ITT, domain="opspan", identity=8, label=True)
 
     assert rows(load(made, tmp_path).ranges, "forward_tid", "seq", "op_id") == [
         (None, 3, None),
         (None, None, None),
         (None, None, 7),
+        (None, None, None),
+        (None, None, 8),
     ]
+
+
+def test_parents_stand_in_the_units_of_own_tasks(tmp_path: Path) -> None:
+    made = Capture()
+    thread = made.thread(100)
+    users = thread.range("step", 1, 20, source=ITT, domain="opspan")
+    thread.ids(users, (5, 0x6F7073, 1))
+    more = {"source": ITT, "domain": "opspan", "label": True}
+    thread.range("aten::linear", 2, 9, identity=5, parent=5 | 1 << 63, **more)
+    thread.range("aten::mm", 3, 4, identity=6, parent=5, **more)
+    thread.range("aten::t", 10, 11, identity=7, **more)
+    thread.relation(12, (7, 0x6F7073, 0), 1, (6, 0x6F7073, 0))
+
+    trace = load(made, tmp_path)
+
+    assert trace.ranges["parent_id"].to_list() == [None, 0, 1, None]
+    assert rows(trace.relations, "range_id", "other_id") == [(3, 2)]
+    assert trace.issues.is_empty()
 
 
 def test_text_of_other_domains_is_only_text(tmp_path: Path) -> None:

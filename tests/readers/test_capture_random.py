@@ -37,7 +37,7 @@ domains = st.sampled_from([None, "opspan", "PyTorch", "NCCL"])
 times = st.integers(0, 30)
 small = st.integers(0, 6)
 values = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
-identities = st.tuples(st.integers(0, 2), st.integers(0, 1), st.just(0))
+identities = st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 0x6F7073]), st.sampled_from([0, 0, 1]))
 own_keys = st.sampled_from(
     ["kind", "seq", "op_id", "fwd_tid", "payload", "name", "sizes", "category", "class", "args", "other"]
 )
@@ -59,6 +59,8 @@ def captures(draw: st.DrawFn) -> Capture:
                     "async",
                     "torch",
                     "own",
+                    "label",
+                    "label",
                     "end",
                     "foreign",
                     "ids",
@@ -94,6 +96,20 @@ def captures(draw: st.DrawFn) -> Capture:
             if kind == builders.MARK:
                 end = None
             thread.range(draw(names), start, end, **more)
+        elif what == "label":
+            source = draw(st.sampled_from([builders.NVTX, builders.ITT]))
+            parents = st.just(0) | small | small.map(lambda number: number | 1 << 63)
+            more = {
+                "source": source,
+                "domain": "opspan" if draw(st.booleans()) else draw(domains),
+                "value": draw(st.none() | st.integers(0, 4)),
+                "identity": draw(st.integers(1, 6)) if source == builders.ITT else draw(small),
+                "category": draw(small) if source == builders.NVTX else 0,
+                "forward": draw(st.none() | st.integers(0, 102)),
+                "sizes": draw(sizes),
+                "parent": draw(parents) if source == builders.ITT else 0,
+            }
+            thread.range(draw(names), draw(times), draw(st.none() | st.integers(1, 40)), label=True, **more)
         elif what == "own":
             unit = thread.range(draw(names), draw(times), 40, domain="opspan", category=draw(small), schema=4096)
             text = made.text(draw(sizes))

@@ -8,9 +8,9 @@
 //   daemon N FILE  N ranges, all descriptors closed, FILE opened (it gets the number), N more, "mine" written to FILE
 //   unended N      N pushes without a pop, then N pops
 //   open-names N   as many distinct names as N, twice over
+#include <fcntl.h>
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "capture/label.h"
 #include "collectors/itt_abi.h"
 
 extern "C" void __itt_api_init(opspan::itt::Global* global, int groups);
@@ -79,7 +80,19 @@ constexpr bool kForks = true;
 #endif
 itt::Domain early{1, "made before the tool was there", nullptr, 0, nullptr, nullptr};
 
+// As opspan's own sink says what an op is: the collector writes it into the task's own unit.
+void labelled(const itt::Domain* own, unsigned long long number, itt::StringHandle* name) {
+  itt::Id op{number + 1, label::kTag, label::kOps};
+  task_begin(own, op, {}, name);
+  metadata_add(own, op, string_handle_create(label::kSequence), itt::kS64, 1, &number);
+  metadata_str_add(own, op, string_handle_create(label::kSizes), name->strA, SIZE_MAX);
+  task_begin(own, {number + 2, label::kTag, label::kOps}, op, name);
+  task_end(own);
+  task_end(own);
+}
+
 void work(int thread, int rounds) {
+  const itt::Domain* own = domain_create(label::kDomain);
   itt::Domain* domain = thread % 2 ? domain_create("domain") : &early;
   void* counter = counter_create("counter", "shared");
   std::string mine = "thread " + std::to_string(thread);
@@ -88,6 +101,7 @@ void work(int thread, int rounds) {
     std::string text = "task " + std::to_string(i % 300);
     itt::StringHandle* name = string_handle_create(text.c_str());
     itt::Id id{number, static_cast<unsigned long long>(thread), 1};
+    labelled(own, number, name);
     task_begin(domain, i % 2 ? id : itt::Id{}, {}, name);
     metadata_add(domain, {}, name, itt::kS32, 1, &i);
     metadata_str_add(domain, id, name, text.c_str(), text.size());

@@ -8,10 +8,23 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from opspan.readers.capture.file import IDS, NO_OWNER, RELATION, CaptureFile, Ints, Units, find
+from opspan.readers.capture.file import (
+    HAS_LABEL,
+    IDS,
+    ITT,
+    NO_OWNER,
+    RANGE,
+    RELATION,
+    CaptureFile,
+    Ints,
+    Units,
+    find,
+)
 from opspan.trace import Issues
 
 ID = ["a", "b", "c"]
+# The second word of the ids that opspan gives. The third is 0 for an op, 1 for a range of the user's own.
+TAG = 0x6F7073
 # __itt_relation, by number
 RELATIONS = pl.Series(
     [
@@ -33,14 +46,19 @@ class TaskIds:
 
     def __init__(self, file: CaptureFile, ranges: Units, issues: Issues) -> None:
         self.units = file.units.of(IDS)
-        self.rows = find(ranges.keys, self.units.owners)
-        self.starts = ranges.i64(1)
-        named = self.rows >= 0
+        rows = find(ranges.keys, self.units.owners)
+        named = rows >= 0
         issues.add("dangling_data", int((~named & (self.units.i64(1) != NO_OWNER)).sum()), "ids")
-        self.tasks = _ids(self.units.where(named), 2).with_columns(
-            row=pl.Series(self.rows[named], dtype=pl.Int64),
-            time_ns=pl.Series(self.starts[self.rows[named]], dtype=pl.Int64),
+        beside = self.units.where(named)
+        ops = np.flatnonzero((ranges.u16(1) & HAS_LABEL != 0) & (ranges.u8(1) == ITT) & (ranges.u8(0) == RANGE))
+        within = ranges.words[ops]
+        self.rows = np.concatenate([rows[named], ops])
+        self.starts = ranges.i64(1)
+        self.tasks = pl.concat([_ids(beside, 2), _of_ops(within[:, 4])]).with_columns(
+            row=pl.Series(self.rows, dtype=pl.Int64),
+            time_ns=pl.Series(self.starts[self.rows], dtype=pl.Int64),
         )
+        self.parent_ids = pl.concat([_ids(beside, 5), _of_ops(within[:, 7])])
         self.unique = self.tasks.height == self.tasks.select(pl.struct(ID).n_unique()).item()
 
     def find(self, ids: pl.DataFrame, times: Ints | None) -> Ints:
@@ -68,15 +86,14 @@ class TaskIds:
     def bearers(self, count: int) -> pl.Series:
         """Which of the ranges bear an id?"""
         bears = np.zeros(count, dtype=np.bool_)
-        bears[self.rows[self.rows >= 0]] = True
+        bears[self.rows] = True
         return pl.Series(bears)
 
     def parents(self, count: int, issues: Issues) -> pl.Series:
         """parent_id of the ranges."""
-        ids = _ids(self.units, 5)
-        has = ((self.rows >= 0) & ids.select(pl.any_horizontal(pl.col(ID) != 0)).to_series().to_numpy()).astype(bool)
-        children = self.rows[has]
-        found = self.find(ids.filter(pl.Series(has)), self.starts[children])
+        has = self.parent_ids.select(pl.any_horizontal(pl.col(ID) != 0)).to_series()
+        children = self.rows[has.to_numpy()]
+        found = self.find(self.parent_ids.filter(has), self.starts[children])
         issues.add("dangling_relations", int((found < 0).sum()), "parents")
         parents = np.full(count, -1, dtype=np.int64)
         parents[children] = found
@@ -85,6 +102,18 @@ class TaskIds:
 
 def _ids(units: Units, k: int) -> pl.DataFrame:
     return pl.DataFrame({"a": units.i64(k), "b": units.i64(k + 1), "c": units.i64(k + 2)})
+
+
+def _of_ops(words: Ints) -> pl.DataFrame:
+    """Ids that opspan gave, which are written as one word; 0 is none."""
+    given = words != 0
+    return pl.DataFrame(
+        {
+            "a": words & np.int64(2**63 - 1),
+            "b": np.where(given, np.int64(TAG), 0),
+            "c": (words < 0).astype(np.int64),
+        }
+    )
 
 
 def _null_if_negative(rows: Ints) -> pl.Series:

@@ -19,12 +19,14 @@ from opspan.readers.capture.file import (
     FRAME,
     HAS_COLOR,
     HAS_FORWARD,
+    HAS_LABEL,
     ITT,
     MARK,
     NAME,
     NO_OWNER,
     NVTX,
     OWNER_BY_ID,
+    RANGE,
     RANGES,
     TORCH,
     USER,
@@ -62,9 +64,10 @@ def read_ranges(file: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.Dat
         end_ns=end_ns, end_tid=end_tid, parent_id=tasks.parents(count, issues), category=_categories(file, units)
     )
     # Where the label stands beside the name, the name is a name, whatever it looks like.
-    beside = tasks.bearers(count) & (frame["source_number"] == ITT) | extended.own["x_kind"].is_not_null()
+    described = tasks.bearers(count) & (frame["source_number"] == ITT) | extended.own["x_kind"].is_not_null()
+    beside = frame["own"] & described | frame["has_label"]
     users = frame["own"] & (frame["source_number"] == NVTX) & frame["number"].is_in(USERS_KINDS)
-    frame = frame.with_columns(**_labels(file, frame, frame["labelled"] & ~(frame["own"] & beside), users))
+    frame = frame.with_columns(**_labels(file, frame, frame["labelled"] & ~beside, users))
 
     attributes = _attributes(file, units, tasks, issues)
     described = (frame["own"] | frame["source_number"].is_in((TORCH, USER))).to_numpy()[attributes.rows]
@@ -96,6 +99,8 @@ def _raw(file: CaptureFile, units: Units) -> pl.DataFrame:
             "raw_name": texts.categories(name),
             "domain": domain,
             "own": told & (domain == OWN_DOMAIN).fill_null(value=False).to_numpy(),
+            # Whose label is in the unit itself.
+            "has_label": (source == TORCH) | (told & (unit == RANGE) & (flags & HAS_LABEL != 0)),
             "labelled": told & (domain.is_null() | domain.is_in(LABELLED_DOMAINS)).to_numpy(),
             "number": units.u32(11),  # a Kind, or the tool's category
             "forward": units.u32(12),
@@ -173,13 +178,13 @@ def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
     number = pl.when(is_kind).then("number")
     integer = col("value_type").is_in((VALUE_INT, VALUE_UINT))
     # The form PAYLOAD: sequence number in the 64-bit payload, kind in the category.
-    has_seq = torch | (nvtx & col("own") & is_kind & ~col("number").is_in(USERS_KINDS))
+    has_seq = col("has_label") | (nvtx & col("own") & is_kind & ~col("number").is_in(USERS_KINDS))
     named = frame.with_columns(
         name=pl.coalesce(col("a_name").cast(pl.Categorical), "p_name", "raw_name"),
         seq=pl.coalesce(
             pl.when(has_seq & integer).then("value"), pl.when(col("x_seq") >= 0).then("x_seq"), "a_seq", "p_seq"
         ),
-        op_id=pl.coalesce(pl.when(torch).then("unit_id"), "x_op_id", "a_op_id", "p_op_id").replace(0, None),
+        op_id=pl.coalesce(pl.when("has_label").then("unit_id"), "x_op_id", "a_op_id", "p_op_id").replace(0, None),
         class_name=pl.coalesce(col("a_class").cast(pl.Categorical), "p_class_name"),
         value_type=pl.when(has_seq & integer).then(0).otherwise(pl.coalesce("a_payload_type", "value_type")),
         value=pl.coalesce("a_payload", "value"),
@@ -190,9 +195,10 @@ def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
     named = named.with_columns(kind=pl.coalesce(carried, *beside, guessed, 0))
     # An own label without the field means the main thread, which is left out to keep names few; where the field has a
     # place of its own (extended payload, ITT metadata, our own units), nothing there means not known.
-    in_text = col("own") & ~col("has_schema") & col("a_op_id").is_null() & (col("kind") == Kind.BACKWARD)
+    has_place = col("has_label") | col("has_schema") | col("a_op_id").is_not_null()
+    in_text = col("own") & ~has_place & (col("kind") == Kind.BACKWARD)
     forward = pl.coalesce(
-        pl.when(torch & (col("flags") & HAS_FORWARD != 0)).then("forward"),
+        pl.when(col("has_label") & (col("flags") & HAS_FORWARD != 0)).then("forward"),
         "x_fwd_tid",
         "a_fwd_tid",
         "p_forward_tid",

@@ -1,0 +1,43 @@
+// What the sinks say of an op through NVTX and ITT, and what our collectors know again and write into the range's own
+// unit (kHasLabel). Any other tool sees a payload schema, or ids and metadata. docs/labels.md has it in words.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace opspan::label {
+
+inline constexpr char kDomain[] = "opspan";
+
+// --- NVTX: one payload of this schema
+inline constexpr char kSchema[] = "opspan.op";
+
+struct Payload {
+  int64_t sequence;   // -1: none
+  uint64_t op_id;     // 0: none
+  uint32_t fwd_tid;   // 0: not a backward op, or not known
+  uint32_t kind;      // capture::Kind
+  const void* sizes;  // a registered string, or null
+};
+
+struct Field {
+  const char* name;
+  uint64_t type;  // as NVTX numbers them: 16 uint32, 17 int64, 18 uint64, 80 registered string
+  size_t offset;
+};
+inline constexpr Field kFields[] = {
+    {"seq", 17, offsetof(Payload, sequence)},    {"op_id", 18, offsetof(Payload, op_id)},
+    {"fwd_tid", 16, offsetof(Payload, fwd_tid)}, {"kind", 16, offsetof(Payload, kind)},
+    {"sizes", 80, offsetof(Payload, sizes)},
+};
+
+// --- ITT: a task id (number, kTag, whose), and metadata
+inline constexpr uint64_t kTag = 0x6f7073;  // "ops"
+enum Whose : uint64_t { kOps = 0, kUsers = 1 };
+
+inline constexpr char kSequence[] = "seq";     // int64
+inline constexpr char kOpId[] = "op_id";       // uint64
+inline constexpr char kForward[] = "fwd_tid";  // uint64
+inline constexpr char kSizes[] = "sizes";      // text
+
+}  // namespace opspan::label
