@@ -29,10 +29,10 @@ def test_ten_thousand_sessions_leave_nothing_behind(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     left = json.loads(done.stdout)
-    # 9,000 sessions between the two looks: a leak of one small block each would be a megabyte.
-    assert left["after"]["kilobytes"] - left["before"]["kilobytes"] < 1000, left
-    # A thread keeps its last capture's file until it writes to the next one: a few come and go.
-    assert left["after"]["files"] <= left["before"]["files"] + 4, left
+    # 9,000 sessions between the two looks: a leak of one block of 64 bytes each would be more.
+    assert left["after"]["kilobytes"] - left["before"]["kilobytes"] < 500, left
+    # A thread keeps its last capture's file until it writes to the next one, and there are three threads.
+    assert left["after"]["files"] <= left["before"]["files"] + 3, left
 
     ranges = opspan.load(capture).ranges
     assert ranges.filter(pl.col("end_ns").is_null()).height == 0

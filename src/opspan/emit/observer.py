@@ -98,9 +98,9 @@ class Observer:
     def detach(self, sink: int) -> None:
         self._library.opspan_observer_detach(sink)
 
-    def empty(self, on: bool) -> None:
-        """An observer that does nothing: the floor against which the others are measured."""
-        self._library.opspan_observer_empty(int(on))
+    def empty(self, on: int) -> None:
+        """An observer that does nothing: the floor against which the others are measured. 2: it asks for inputs."""
+        self._library.opspan_observer_empty(on)
 
 
 def load() -> Observer:
