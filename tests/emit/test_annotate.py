@@ -264,3 +264,22 @@ compiled = torch.compile(outer, backend="eager", fullgraph=True)
 with opspan.record(): print(compiled(torch.ones(2)))
 """
     assert python(code) == "tensor([4., 4.])\n"
+
+
+def test_without_the_native_library_the_packages_carry_a_users_ranges(captured: Path, tmp_path: Path) -> None:
+    pytest.importorskip("nvtx")
+    pytest.importorskip("ittapi")
+    env = {**under_collectors(captured), "OPSPAN_LIB_DIR": str(tmp_path)}
+    body = """
+with opspan.annotate("outer"):
+    print(opspan.nvtx.range_push("inner"), opspan.itt.range_push("task"), end=" ")
+    print(opspan.nvtx.range_pop(), opspan.itt.range_pop())
+    opspan.mark("moment")
+handle = opspan.nvtx.range_start("crossing")
+threading.Thread(target=opspan.nvtx.range_end, args=(handle,)).start()
+"""
+    assert python(HEAD + body, env=env) == "1 1 1 1\n"
+    ranges = opspan.load(captured).ranges.sort("start_ns")
+    of = {source: ranges.filter(source=source)["name"].to_list() for source in ("nvtx", "itt")}
+    assert of == {"nvtx": ["outer", "inner", "moment", "crossing"], "itt": ["outer", "task", "moment"]}
+    assert ranges.filter(is_mark=False)["end_ns"].null_count() == 0

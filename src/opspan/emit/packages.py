@@ -10,83 +10,120 @@ import importlib
 import itertools
 import os
 import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from opspan.emit.sinks import TO_ITT, TO_NVTX, CRange
 
+
+@dataclass(frozen=True)
+class Package:
+    """What a package calls its functions. `start` returns what ends the range."""
+
+    to: int
+    name: str
+    tool: str  # the environment variable that gives it one
+    push: Callable[[Any, str], object]
+    pop: Callable[[Any], object]
+    mark: Callable[[Any, str], object]
+    start: Callable[[Any, str], Callable[[], object]]
+
+    @functools.cached_property
+    def module(self) -> Any:
+        try:
+            return importlib.import_module(self.name)
+        except ImportError:
+            return None
+
+    def listens(self) -> bool:
+        return bool(os.environ.get(self.tool)) and self.module is not None
+
+
+def _nvtx_start(nvtx: Any, name: str) -> Callable[[], object]:
+    return functools.partial(nvtx.end_range, nvtx.start_range(name))
+
+
+def _itt_mark(ittapi: Any, name: str) -> None:
+    with ittapi.task(name, "opspan"):
+        pass
+
+
+def _itt_start(ittapi: Any, name: str) -> Callable[[], object]:
+    task = ittapi.overlapped_task(name, "opspan")
+    task.begin()
+    end: Callable[[], object] = task.end
+    return end
+
+
+PACKAGES = (
+    Package(
+        TO_NVTX,
+        "nvtx",
+        "NVTX_INJECTION64_PATH",
+        push=lambda nvtx, name: nvtx.push_range(name),
+        pop=lambda nvtx: nvtx.pop_range(),
+        mark=lambda nvtx, name: nvtx.mark(name),
+        start=_nvtx_start,
+    ),
+    Package(
+        TO_ITT,
+        "ittapi",
+        "INTEL_LIBITTNOTIFY64",
+        push=lambda ittapi, name: ittapi.task_begin(ittapi.domain("opspan"), ittapi.string_handle(name)),
+        pop=lambda ittapi: ittapi.task_end(ittapi.domain("opspan")),
+        mark=_itt_mark,
+        start=_itt_start,
+    ),
+)
+
 _local = threading.local()
-_open: dict[int, Any] = {}
+_open: dict[int, list[Callable[[], object]]] = {}
 _ids = itertools.count(1)
 
 
 def listening() -> int:
     """Which package is there and has been given a tool by its environment variable."""
-    found = 0
-    if os.environ.get("NVTX_INJECTION64_PATH") and _package("nvtx"):
-        found |= TO_NVTX
-    if os.environ.get("INTEL_LIBITTNOTIFY64") and _package("ittapi"):
-        found |= TO_ITT
-    return found
+    return sum(package.to for package in _listening(TO_NVTX | TO_ITT))
 
 
 def push(ref: Any, to: int) -> int:
-    name, depths = _name(ref), _depths()
-    reached = to & listening()
-    if reached & TO_NVTX:
-        _package("nvtx").push_range(name)
-    if reached & TO_ITT:
-        ittapi = _package("ittapi")
-        ittapi.task_begin(ittapi.domain("opspan"), name)
-    depths.append(reached)
-    return len(depths) - 1
+    found, depths, name = _listening(to), _depths(), _name(ref)
+    depth = depths[found[0].to] if found else -1
+    for package in found:
+        package.push(package.module, name)
+        depths[package.to] += 1
+    return depth
 
 
 def pop(to: int) -> int:
     depths = _depths()
-    if not depths:
-        return -1
-    reached = depths.pop()
-    if reached & TO_NVTX:
-        _package("nvtx").pop_range()
-    if reached & TO_ITT:
-        ittapi = _package("ittapi")
-        ittapi.task_end(ittapi.domain("opspan"))
-    return len(depths)
+    found = [package for package in _listening(to) if depths[package.to]]
+    for package in found:
+        package.pop(package.module)
+        depths[package.to] -= 1
+    return depths[found[0].to] if found else -1
 
 
 def mark(ref: Any, to: int) -> None:
-    if to & TO_NVTX & listening():
-        _package("nvtx").mark(_name(ref))
-    if to & TO_ITT & listening():
-        with _package("ittapi").task(_name(ref)):
-            pass
+    for package in _listening(to):
+        package.mark(package.module, _name(ref))
 
 
 def range_start(ref: Any, to: int) -> int:
     range_id = next(_ids)
-    nvtx = _package("nvtx").start_range(_name(ref)) if to & TO_NVTX & listening() else None
-    task = None
-    if to & TO_ITT & listening():
-        task = _package("ittapi").overlapped_task(_name(ref))
-        task.begin()
-    _open[range_id] = (nvtx, task)
+    _open[range_id] = [package.start(package.module, _name(ref)) for package in _listening(to)]
     return range_id
 
 
 def range_end(range_id: int) -> None:
-    nvtx, task = _open.pop(range_id, (None, None))
-    if nvtx is not None:
-        _package("nvtx").end_range(nvtx)
-    if task is not None:
-        task.end()
+    for end in _open.pop(range_id, []):
+        end()
 
 
-@functools.cache
-def _package(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
+def _listening(to: int) -> list[Package]:
+    return [package for package in PACKAGES if to & package.to and package.listens()]
 
 
 def _name(ref: Any) -> str:
@@ -94,9 +131,10 @@ def _name(ref: Any) -> str:
     return str(made.name.decode())
 
 
-def _depths() -> list[int]:
+def _depths() -> Counter[int]:
+    """How many ranges of this thread are open, by package."""
     try:
-        depths: list[int] = _local.depths
+        depths: Counter[int] = _local.depths
     except AttributeError:
-        depths = _local.depths = []
+        depths = _local.depths = Counter()
     return depths
