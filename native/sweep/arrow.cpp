@@ -103,17 +103,15 @@ Texts Input::texts(const char* name) const {
   const ArrowArray& column = expect(name, "vu");
   if (rows_ == 0) return {};
   // Buffers: validity, views, the texts' own buffers, the sizes of those.
-  const size_t own = static_cast<size_t>(column.n_buffers) - 3;
-  return {static_cast<const Texts::View*>(column.buffers[1]) + offset(column), column.buffers + 2,
-          static_cast<const int64_t*>(column.buffers[column.n_buffers - 1]), own, nulls(column)};
+  return {static_cast<const Texts::View*>(column.buffers[1]) + offset(column), column.buffers + 2, nulls(column)};
 }
 
 // --- out
 
 namespace {
 
-template <class T>
-std::shared_ptr<const void> shared(std::unique_ptr<T[]> values) {
+template <class T, class Deleter>
+std::shared_ptr<const void> shared(std::unique_ptr<T[], Deleter> values) {
   return std::shared_ptr<T[]>(std::move(values));
 }
 
@@ -153,6 +151,15 @@ void release(Thing* thing) {
 
 }  // namespace
 
+std::pair<char*, int32_t> Blocks::take(size_t bytes) {
+  auto block = uninitialized<char>(bytes);
+  char* at = block.get();
+  const std::lock_guard held(lock_);
+  blocks_.push_back(std::move(block));
+  sizes_.push_back(static_cast<int64_t>(bytes));
+  return {at, static_cast<int32_t>(blocks_.size() - 1)};
+}
+
 Output::Column& Output::column(const char* name, const char* format, Bits* valid) {
   Column& added = columns_.emplace_back();
   added.name = name;
@@ -186,6 +193,10 @@ void Output::add(const char* name, std::unique_ptr<int64_t[]> values, Bits* vali
   column(name, "l", valid).owners.push_back(shared(std::move(values)));
 }
 
+void Output::add(const char* name, Zeroed<int64_t> values, Bits* valid) {
+  column(name, "l", valid).owners.push_back(shared(std::move(values)));
+}
+
 void Output::add(const char* name, std::unique_ptr<uint8_t[]> values, Bits* valid) {
   column(name, "C", valid).owners.push_back(shared(std::move(values)));
 }
@@ -194,12 +205,11 @@ void Output::add(const char* name, Bits&& flags) {
   column(name, "b", nullptr).owners.push_back(shared(std::move(flags.bytes())));
 }
 
-void Output::add(const char* name, std::unique_ptr<Texts::View[]> views, Bits* valid, const Texts& source,
-                 const std::shared_ptr<ArrowArray>& owner) {
+void Output::add(const char* name, Zeroed<Texts::View> views, Bits* valid, const std::shared_ptr<Blocks>& blocks) {
   Column& added = column(name, "vu", valid);
   added.owners.push_back(shared(std::move(views)));
-  for (size_t at = 0; at < source.n_buffers; ++at) added.owners.emplace_back(owner, source.buffers[at]);
-  added.owners.emplace_back(owner, source.buffer_bytes);
+  for (size_t at = 0; at < blocks->count(); ++at) added.owners.emplace_back(blocks, blocks->bytes(at));
+  added.owners.emplace_back(blocks, blocks->sizes());
 }
 
 void Output::add(const char* name, std::unique_ptr<uint32_t[]> codes, std::vector<std::string_view> dictionary) {

@@ -2,13 +2,16 @@
 // Only what the sweeps need of it: flat columns of integers, bits and string views in; integers, bits, string views and
 // dictionaries of strings out.
 //
-// Input reads a frame in place: no value is copied. Output owns what it hands over, or shares the input's ownership.
+// Input reads a frame in place: no value is copied. Output owns what it hands over.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -68,6 +71,20 @@ std::unique_ptr<T[]> uninitialized(size_t count) {
   return std::make_unique_for_overwrite<T[]>(count);
 }
 
+struct Free {
+  void operator()(void* memory) const { std::free(memory); }
+};
+template <class T>
+using Zeroed = std::unique_ptr<T[], Free>;
+
+// From all zeros. Where nothing is ever written, as in most columns of a label, it takes next to no time or memory.
+template <class T>
+Zeroed<T> zeroed(size_t count) {
+  Zeroed<T> memory(static_cast<T*>(std::calloc(count + 1, sizeof(T))));
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
 inline bool bit(const uint8_t* bits, size_t at) { return (bits[at >> 3] >> (at & 7)) & 1; }
 
 // A bit a row, from all zeros. Threads may set bits at once where no byte is shared: split rows at multiples of 8.
@@ -95,6 +112,8 @@ struct Values {
   const T* data = nullptr;
   Nulls null;
   T operator[](size_t row) const { return data[row]; }
+  // Neither it nor the row before it is null, and both are the same.
+  bool as_before(size_t row) const { return !null(row) && !null(row - 1) && data[row] == data[row - 1]; }
 };
 
 struct Flags {  // booleans; null is false
@@ -116,8 +135,6 @@ struct Texts {  // string views
 
   const View* views = nullptr;
   const void* const* buffers = nullptr;
-  const int64_t* buffer_bytes = nullptr;
-  size_t n_buffers = 0;
   Nulls null;
 
   std::string_view operator[](size_t row) const {
@@ -141,7 +158,6 @@ class Input {
   Values<T> values(const char* name) const;
   Flags flags(const char* name) const;
   Texts texts(const char* name) const;
-  const std::shared_ptr<ArrowArray>& batch() const { return batch_; }
 
  private:
   const ArrowArray* find(const char* name, const char** format = nullptr) const;
@@ -165,17 +181,33 @@ Values<uint8_t> Input::values(const char* name) const;
 
 // --- out
 
+// Copies of texts, in blocks: a column of views into somebody else's would keep alive all that he has. Several threads
+// may take blocks at once.
+class Blocks {
+ public:
+  // A block to write to; it stays where it is.
+  std::pair<char*, int32_t> take(size_t bytes);
+  size_t count() const { return blocks_.size(); }
+  const char* bytes(size_t block) const { return blocks_[block].get(); }
+  const int64_t* sizes() const { return sizes_.data(); }
+
+ private:
+  std::mutex lock_;
+  std::vector<std::unique_ptr<char[]>> blocks_;
+  std::vector<int64_t> sizes_;
+};
+
 class Output {
  public:
   explicit Output(size_t rows) : rows_(rows) {}
 
   void add(const char* name, std::unique_ptr<Row[]> rows);  // kNone is null
   void add(const char* name, std::unique_ptr<int64_t[]> values, Bits* valid = nullptr);
+  void add(const char* name, Zeroed<int64_t> values, Bits* valid);
   void add(const char* name, std::unique_ptr<uint8_t[]> values, Bits* valid = nullptr);
   void add(const char* name, Bits&& flags);
-  // Views into the buffers of the input, which live on as long as the column does.
-  void add(const char* name, std::unique_ptr<Texts::View[]> views, Bits* valid, const Texts& source,
-           const std::shared_ptr<ArrowArray>& owner);
+  // Views into blocks, which several columns may share.
+  void add(const char* name, Zeroed<Texts::View> views, Bits* valid, const std::shared_ptr<Blocks>& blocks);
   // Codes into a dictionary; kNone is null.
   void add(const char* name, std::unique_ptr<uint32_t[]> codes, std::vector<std::string_view> dictionary);
 

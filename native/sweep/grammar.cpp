@@ -212,10 +212,4 @@ uint8_t kind_of(std::string_view name, bool has_seq) {
   return name.starts_with(kStepName) && digits > 0 && digits == name.size() - kStepName.size() ? kStep : kUser;
 }
 
-bool is_pyprof(std::string_view name) {
-  if (name.size() < 2 || name[0] != '{' || (name[1] != '\'' && name[1] != '"')) return false;
-  const std::string_view key = name.substr(2);
-  return key.starts_with("mod") || key.starts_with("traceMarker");
-}
-
 }  // namespace opspan::sweep

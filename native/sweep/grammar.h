@@ -20,8 +20,4 @@ Label parse_label(std::string_view text);
 inline constexpr uint8_t kModule = 5;
 uint8_t kind_of(std::string_view name, bool has_seq);
 
-// A dict as PyProf and DLProf write it: {'mod': 'torch', 'op': ...} or {'traceMarker': ...}, in Python's or JSON's
-// spelling.
-bool is_pyprof(std::string_view name);
-
 }  // namespace opspan::sweep

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 #include <thread>
+#include <tuple>
 
 #include "sweep/grammar.h"
 #include "sweep/sweep.h"
@@ -68,31 +69,64 @@ class Dictionary {
 };
 
 struct Numbers {
-  explicit Numbers(size_t rows) : values(uninitialized<int64_t>(rows)), valid(rows) {}
+  explicit Numbers(size_t rows) : values(zeroed<int64_t>(rows)), valid(rows) {}
   void set(size_t row, const std::optional<int64_t>& value) {
-    values[row] = value.value_or(0);
-    if (value) valid.set(row);
+    if (!value) return;
+    values[row] = *value;
+    valid.set(row);
   }
-  std::unique_ptr<int64_t[]> values;
+  Zeroed<int64_t> values;
   Bits valid;
 };
 
+// A text where it was copied to.
+struct Copy {
+  std::string_view text;
+  const char* block_bytes;
+  int32_t block;
+};
+
+// Writes copies of texts, one after the other.
+class Copies {
+ public:
+  explicit Copies(std::shared_ptr<Blocks> blocks) : blocks_(std::move(blocks)) {}
+  Copy add(std::string_view text) {
+    if (text.size() > left_) {
+      constexpr size_t kBlock = size_t{1} << 20;
+      left_ = std::max(kBlock, text.size());
+      std::tie(begin_, number_) = blocks_->take(left_);
+      at_ = begin_;
+    }
+    std::memcpy(at_, text.data(), text.size());
+    const Copy copy{{at_, text.size()}, begin_, number_};
+    at_ += text.size();
+    left_ -= text.size();
+    return copy;
+  }
+
+ private:
+  std::shared_ptr<Blocks> blocks_;
+  char *begin_ = nullptr, *at_ = nullptr;
+  size_t left_ = 0;
+  int32_t number_ = 0;
+};
+
 struct Views {
-  explicit Views(size_t rows) : views(std::make_unique<Texts::View[]>(rows)), valid(rows) {}
-  void set(size_t row, std::string_view part, const Texts& source) {
+  explicit Views(size_t rows) : views(zeroed<Texts::View>(rows)), valid(rows) {}
+  // `part` of `whole`, as it stands there.
+  void set(size_t row, std::string_view part, std::string_view whole, const Copy& copy) {
     Texts::View& view = views[row];
     if (part.size() <= static_cast<size_t>(Texts::kInline)) {
       std::memcpy(reinterpret_cast<char*>(&view) + 4, part.data(), part.size());
     } else {
-      const Texts::View& whole = source.views[row];
       std::memcpy(view.prefix, part.data(), sizeof view.prefix);
-      view.buffer = whole.buffer;
-      view.offset = whole.offset + static_cast<int32_t>(part.data() - source[row].data());
+      view.buffer = copy.block;
+      view.offset = static_cast<int32_t>(copy.text.data() - copy.block_bytes + (part.data() - whole.data()));
     }
     view.length = static_cast<int32_t>(part.size());
     valid.set(row);
   }
-  std::unique_ptr<Texts::View[]> views;
+  Zeroed<Texts::View> views;
   Bits valid;
 };
 
@@ -108,27 +142,27 @@ struct Columns {
         forward_tid(rows),
         args(rows),
         input_op_ids(rows),
+        text(rows),
         name(rows),
         class_name(rows),
         sizes(rows),
         kind(uninitialized<uint8_t>(rows)),
-        known(rows),
-        pyprof(rows) {}
+        known(rows) {}
   Numbers seq, op_id, forward_tid;
-  Views args, input_op_ids;
+  Views args, input_op_ids, text;  // text: where it is not just the name
   Codes name, class_name, sizes;
   std::unique_ptr<uint8_t[]> kind;
-  Bits known, pyprof;
+  Bits known;
 };
 
 struct Kinds {  // of one name
   uint8_t with_seq, without_seq;
-  bool pyprof;
 };
 
 // A stretch of the rows, with dictionaries of its own.
 struct Part {
   size_t from, to;
+  Copies copies;
   Dictionary names, classes, sizes;
   std::exception_ptr failed;
 
@@ -140,38 +174,37 @@ struct Part {
     for (size_t row = from; row < to; ++row) {
       if (texts.null(row)) {
         out.name.codes[row] = out.class_name.codes[row] = out.sizes.codes[row] = kNone;
-        out.seq.values[row] = out.op_id.values[row] = out.forward_tid.values[row] = 0;
         out.kind[row] = 0;
         continue;
       }
-      const Label label = parse_label(texts[row]);
+      const std::string_view text = texts[row];
+      const Label label = parse_label(text);
       const uint32_t name = out.name.codes[row] = names.code(label.name);
-      if (name == kinds.size())
-        kinds.push_back({kind_of(label.name, true), kind_of(label.name, false), is_pyprof(label.name)});
+      if (name == kinds.size()) kinds.push_back({kind_of(label.name, true), kind_of(label.name, false)});
       out.kind[row] = label.class_name ? kModule : label.seq ? kinds[name].with_seq : kinds[name].without_seq;
       out.known.set(row);
-      if (kinds[name].pyprof) out.pyprof.set(row);
       out.seq.set(row, label.seq);
       out.op_id.set(row, label.op_id);
       out.forward_tid.set(row, label.forward_tid);
       out.class_name.codes[row] = code(classes, label.class_name);
       out.sizes.codes[row] = code(sizes, label.sizes);
-      if (label.args) out.args.set(row, *label.args, texts);
-      if (label.input_op_ids) out.input_op_ids.set(row, *label.input_op_ids, texts);
+      if (label.name.size() == text.size()) continue;
+      const Copy copy = copies.add(text);
+      out.text.set(row, text, text, copy);
+      if (label.args) out.args.set(row, *label.args, text, copy);
+      if (label.input_op_ids) out.input_op_ids.set(row, *label.input_op_ids, text, copy);
     }
   }
 };
 
-std::vector<Part> parts_of(size_t rows, int64_t workers) {
+std::vector<Part> parts_of(size_t rows, int64_t workers, const std::shared_ptr<Blocks>& blocks) {
   constexpr size_t kLeastRows = 65536;  // below, a thread costs more than it saves
   const size_t most = std::max<size_t>(1, static_cast<size_t>(std::max<int64_t>(1, workers)));
   const size_t count = std::min(most, rows / kLeastRows + 1);
   const size_t each = (rows / count + 64) & ~size_t{63};  // no two write bits of one byte
   std::vector<Part> parts;
   for (size_t from = 0; from < rows; from += each) {
-    Part& part = parts.emplace_back();
-    part.from = from;
-    part.to = std::min(rows, from + each);
+    parts.push_back({.from = from, .to = std::min(rows, from + each), .copies = Copies(blocks)});
   }
   return parts;
 }
@@ -197,7 +230,8 @@ Output labels(const Input& frame, int64_t workers) {
   const size_t rows = frame.rows();
   const Texts texts = frame.texts("text");
   Columns columns(rows);
-  std::vector<Part> parts = parts_of(rows, workers);
+  const auto blocks = std::make_shared<Blocks>();
+  std::vector<Part> parts = parts_of(rows, workers, blocks);
   auto work = [&](Part& part) {
     try {
       part.parse(texts, columns);
@@ -223,11 +257,11 @@ Output labels(const Input& frame, int64_t workers) {
   out.add("op_id", std::move(columns.op_id.values), &columns.op_id.valid);
   out.add("forward_tid", std::move(columns.forward_tid.values), &columns.forward_tid.valid);
   out.add("class_name", std::move(columns.class_name.codes), std::move(classes));
-  out.add("args", std::move(columns.args.views), &columns.args.valid, texts, frame.batch());
+  out.add("args", std::move(columns.args.views), &columns.args.valid, blocks);
   out.add("sizes", std::move(columns.sizes.codes), std::move(sizes));
-  out.add("input_op_ids", std::move(columns.input_op_ids.views), &columns.input_op_ids.valid, texts, frame.batch());
+  out.add("input_op_ids", std::move(columns.input_op_ids.views), &columns.input_op_ids.valid, blocks);
   out.add("kind", std::move(columns.kind), &columns.known);
-  out.add("is_pyprof", std::move(columns.pyprof));
+  out.add("text", std::move(columns.text.views), &columns.text.valid, blocks);
   return out;
 }
 

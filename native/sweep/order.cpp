@@ -38,6 +38,10 @@ uint64_t pair(uint64_t high, uint64_t low) { return high << 32 | low; }
 }  // namespace
 
 struct Places::Reader {
+  explicit Reader(const Input& frame) : rank(frame.values<int32_t>("rank")), pid(frame.values<int64_t>("pid")) {}
+  // Rows of one thread mostly follow each other, and then nothing needs to be looked up.
+  bool as_before(size_t row) const { return row > 0 && rank.as_before(row) && pid.as_before(row); }
+
   Values<int32_t> rank;
   Values<int64_t> pid;
 };
@@ -50,9 +54,11 @@ uint32_t Places::process(const Reader& rows, size_t row) {
 }
 
 std::unique_ptr<uint32_t[]> Places::processes(const Input& frame) {
-  const Reader reader{frame.values<int32_t>("rank"), frame.values<int64_t>("pid")};
+  const Reader reader(frame);
   auto numbers = uninitialized<uint32_t>(frame.rows());
-  for (size_t row = 0; row < frame.rows(); ++row) numbers[row] = process(reader, row);
+  for (size_t row = 0; row < frame.rows(); ++row) {
+    numbers[row] = reader.as_before(row) ? numbers[row - 1] : process(reader, row);
+  }
   return numbers;
 }
 
@@ -61,12 +67,16 @@ uint32_t Places::thread(uint32_t process, int64_t tid) {
 }
 
 std::unique_ptr<uint32_t[]> Places::threads(const Input& frame) {
-  const Reader reader{frame.values<int32_t>("rank"), frame.values<int64_t>("pid")};
+  const Reader reader(frame);
   const auto tid = frame.values<int64_t>("tid");
   auto numbers = uninitialized<uint32_t>(frame.rows());
   for (size_t row = 0; row < frame.rows(); ++row) {
-    // A row of no known thread shares it with no other: it is in none.
-    numbers[row] = tid.null(row) ? kNone : thread(process(reader, row), tid[row]);
+    if (reader.as_before(row) && tid.as_before(row)) {
+      numbers[row] = numbers[row - 1];
+    } else {
+      // A row of no known thread shares it with no other: it is in none.
+      numbers[row] = tid.null(row) ? kNone : thread(process(reader, row), tid[row]);
+    }
   }
   return numbers;
 }

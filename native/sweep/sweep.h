@@ -3,7 +3,7 @@
 // A function takes one frame or two (a stream with at most one batch of rows, columns by name), a number, and gives a
 // frame back as an Arrow struct array. Returns 0, or -1 with a sentence in `error`. The streams stay the caller's.
 // Any value may stand in any column; a column that is missing or of another type is the caller's mistake, and is said.
-// opspan.analysis.sweep is the Python side, docs/analysis.md says what the results mean.
+// opspan.sweep is the Python side, docs/analysis.md says what the results mean.
 #pragma once
 
 #include "sweep/arrow.h"

@@ -4,13 +4,15 @@
     AddmmBackward0, seq = 4, op_id = 39, fwd_tid = 812, sizes = [[2, 3]]
 
 The same grammar reads torch's labels of every age and opspan's own; the native writers are tested on the same file of
-examples (tests/data/labels.json). Not here: which field a form of label carries beside its text (payload, metadata),
+examples (tests/data/labels.json). `parse` is the grammar; a column is read by its native twin, and tests hold the two
+equal. Not here: which field a form of label carries beside its text (payload, metadata),
 which is the readers' business, and any meaning across ranges.
 """
 
 from __future__ import annotations
 
 import enum
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,8 +78,7 @@ _EDGES = rf"\[(?:{_EDGE}(?:, {_EDGE})*)?\]"
 
 # The name is free text and may itself contain ", " and " = ": it takes as little as it can while everything after it
 # still reads as fields, in their order, up to the very end. Old torch wrote `seq=3`, and `stashed seq=3` for backward.
-# Python's and Rust's (polars') regular expressions read this alike; there is no $ in it, which means two things there.
-PATTERN = (
+_LABEL = re.compile(
     r"(?s)(?P<name>.*?)"
     rf"(?:, (?:stashed )?seq ?= ?(?P<seq>{_NUMBER}))?"
     rf"(?:, op_id = (?P<op_id>{_NUMBER}))?"
@@ -87,9 +88,6 @@ PATTERN = (
     rf"(?:, sizes = (?P<sizes>{_SIZES}))?"
     rf"(?:, input_op_ids = (?P<input_op_ids>{_EDGES}))?"
 )
-_LABEL = re.compile(PATTERN)
-_NUMBERS = ("seq", "op_id", "forward_tid")
-_TEXTS = ("class_name", "args", "sizes", "input_op_ids")
 
 
 def parse(text: str) -> Label:
@@ -209,26 +207,13 @@ def kind_expr(name: pl.Expr, seq: pl.Expr, class_name: pl.Expr) -> pl.Expr:
 
 
 def parse_column(texts: pl.Series) -> pl.DataFrame:
-    """`parse` over a column: one row a text, in order, with Label's fields and `kind` (a number) as columns.
-
-    Each distinct text is parsed once, so a trace of interned names costs next to nothing. Null text: a row of nulls.
+    """`parse` over a column: one row a text, in order, with Label's fields as columns; names, classes and sizes as
+    Categoricals. Beside them `kind` (a number) and `text`, which is null where it is just the name. Null text: a row of
+    nulls.
     """
     import polars as pl
 
-    rows = texts.cast(pl.String).alias("text").to_frame()
-    distinct = rows.unique() if rows.height > 1 else rows
-    # Joining back costs more than parsing again what is mostly different, as torch's own labels are.
-    repeated = distinct.height * 2 < rows.height
-    source = distinct if repeated else rows
-    groups = source.select(pl.col("text").str.extract_groups(f"^(?:{PATTERN})$").alias("fields")).unnest("fields")
-    parsed: pl.DataFrame = groups.select(
-        pl.col("name"),
-        *(pl.col(field).cast(pl.Int64) for field in _NUMBERS),
-        *(pl.col(field) for field in _TEXTS),
-        kind_expr(pl.col("name"), pl.col("seq"), pl.col("class_name")).alias("kind"),
-    )
-    if not repeated:
-        return parsed
-    keyed = parsed.with_columns(source["text"])
-    joined: pl.DataFrame = rows.join(keyed, on="text", how="left", nulls_equal=True, maintain_order="left")
-    return joined.drop("text")
+    from opspan import sweep
+
+    workers = len(os.sched_getaffinity(0))
+    return sweep.call("labels", texts.cast(pl.String).alias("text").to_frame(), number=workers)

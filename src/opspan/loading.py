@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from opspan.events import EventList, FunctionEvent
 
 
@@ -29,6 +31,23 @@ def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False) -> EventL
 
     is_nsys = sniffed(Path(path), "nsys")
     return events_of(load(path, source="nsys" if is_nsys else "nvprof", strict=strict))
+
+
+def load_vtune(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
+    """The events of a VTune result: its folder, its .vtune file, its dicer.db, or a zip or tar file of it."""
+    from opspan.events import events_of
+    from opspan.readers import load
+
+    return events_of(load(path, source="vtune", strict=strict))
+
+
+def load_vtune_report(path: str | os.PathLike[str]) -> pl.DataFrame:
+    """What `vtune -report` printed, as a frame: CSV of any delimiter, or text. A summary becomes a long frame (section,
+    name, metric, value, text). Sums by name are no events; `Trace.with_metrics` puts them beside those of the trace.
+    """
+    from opspan.readers.vtune.reports import read_report
+
+    return read_report(Path(path))
 
 
 def parse_nvprof_trace(path: str | os.PathLike[str]) -> list[FunctionEvent]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import twins
 from analysis.frames import few, maybe_times, nested_rows, places, range_rows, table
-from opspan.analysis import sweep
+from opspan import sweep
 from opspan.analysis.launches import launches
 from opspan.analysis.nest import ADDED, innermost, nearest, nest
 

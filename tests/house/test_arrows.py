@@ -13,17 +13,19 @@ from opspan.readers import READERS
 MODEL = {"errors", "labels"}
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
-    "labels": set(),
-    "trace": MODEL,
-    "readers": MODEL | {"trace", "opspan"},  # opspan: its __path__, where the native libraries lie
-    "analysis": MODEL | {"trace", "opspan"},  # the same
+    "labels": {"sweep"},  # put off: a program that is being labelled has no polars
+    "sweep": {"errors", "opspan"},  # opspan: its __path__, where the native libraries lie
+    "trace": MODEL | {"analysis", "events"},  # those two put off, see below
+    "readers": MODEL | {"sweep", "trace"},
+    "analysis": MODEL | {"sweep", "trace"},
     "events": MODEL | {"trace", "analysis"},
-    "emit": MODEL | {"trace", "readers", "opspan"},  # trace and readers put off, see below
+    "views": MODEL | {"trace", "analysis", "events"},
+    "emit": MODEL | {"trace", "readers", "events", "opspan"},  # trace, readers and events put off, see below
     "itt": {"emit"},
     "nvtx": {"emit"},
     "loading": MODEL | {"trace", "readers", "events"},
     "autograd_profiler": MODEL | {"trace", "readers", "analysis", "events", "emit", "opspan"},
-    "cli": MODEL | {"trace", "readers", "analysis", "events", "emit", "opspan"},
+    "cli": MODEL | {"trace", "readers", "analysis", "events", "views", "emit", "opspan"},
     "opspan": set(),  # the face names modules and imports none before they are asked for
     "__main__": {"cli"},
 }
@@ -67,12 +69,23 @@ def test_readers_do_not_import_each_other() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_trace_knows_what_is_made_of_it_only_when_asked() -> None:
+    # trace.events() and trace.coverage are what users call; the model itself stands without them.
+    wrong = [
+        f"{found.where}: {module} imports {found.target}"
+        for module, found in ours("trace")
+        if room(found.target) in ("analysis", "events")
+        if not found.deferred or module != "opspan.trace.trace"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_emit_reads_nothing_but_a_finished_capture_and_only_then() -> None:
     # A user's program must not pay for polars, which trace and readers are made of, before it asks for rec.trace.
     wrong = [
         f"{found.where}: {module} imports {found.target}" + ("" if found.deferred else " at module level")
         for module, found in ours("emit")
-        if (to := room(found.target)) in ("readers", "trace")
+        if (to := room(found.target)) in ("readers", "trace", "events")
         if not found.deferred or (to == "readers" and not found.target.startswith("opspan.readers.capture"))
     ]
     assert not wrong, "\n".join(wrong)

@@ -33,11 +33,6 @@ def label_of(example: dict) -> Label:
     )
 
 
-def column_labels(texts: list[str]) -> list[Label]:
-    rows = labels.parse_column(pl.Series(texts, dtype=pl.String)).drop("kind").rows(named=True)
-    return [Label(**row) for row in rows]
-
-
 @pytest.mark.parametrize("example", TEXTS, ids=lambda example: example["text"][:40])
 def test_example_is_read(example: dict) -> None:
     label = labels.parse(example["text"])
@@ -69,31 +64,6 @@ def test_flat_sizes_of_the_examples_are_sizes() -> None:
         for item in example["sizes"]:
             flattened += item if item and isinstance(item[0], list) else [item]
         assert labels.parse_sizes(example["flat"]) == flattened
-
-
-def test_column_reads_the_examples_as_the_scalar_does() -> None:
-    texts = [example["text"] for example in TEXTS]
-
-    parsed = labels.parse_column(pl.Series(texts * 3))  # repeated: the way over distinct texts
-
-    assert [Label(**row) for row in parsed.drop("kind").rows(named=True)] == [labels.parse(text) for text in texts * 3]
-    assert [labels.KIND_NAMES[kind] for kind in parsed["kind"]] == [example["kind"] for example in TEXTS] * 3
-
-
-def test_column_of_nulls_and_categories() -> None:
-    texts = pl.Series(["aten::mm, seq = 2", None, "aten::mm, seq = 2", None, None], dtype=pl.Categorical)
-
-    parsed = labels.parse_column(texts)
-
-    assert parsed["name"].to_list() == ["aten::mm", None, "aten::mm", None, None]
-    assert parsed["seq"].to_list() == [2, None, 2, None, None]
-    assert parsed["kind"].to_list() == [Kind.OP, None, Kind.OP, None, None]
-
-
-def test_column_without_rows_has_the_same_columns() -> None:
-    empty, one = (labels.parse_column(pl.Series(texts, dtype=pl.String)) for texts in ([], ["a"]))
-    assert empty.schema == one.schema
-    assert empty.height == 0
 
 
 # --- properties
@@ -166,13 +136,17 @@ def test_reading_loses_nothing_of_a_text(text: str) -> None:
     ) == (without_zeros.sub("", respelled))
 
 
-@given(st.lists(free_texts))
-def test_column_and_scalar_agree(texts: list[str]) -> None:
-    parsed = labels.parse_column(pl.Series(texts, dtype=pl.String))
-    expected = [labels.parse(text) for text in texts]
+@given(st.lists(free_texts, min_size=1))
+def test_kinds_of_a_column_are_those_of_the_scalar(texts: list[str]) -> None:
+    rows = [labels.parse(text) for text in texts]
+    frame = pl.DataFrame(
+        [[row.name for row in rows], [row.seq for row in rows], [row.class_name for row in rows]],
+        schema={"name": pl.String, "seq": pl.Int64, "class_name": pl.String},
+    )
 
-    assert column_labels(texts) == expected
-    assert parsed["kind"].to_list() == [label.kind for label in expected]
+    kinds = frame.select(labels.kind_expr(pl.col("name"), pl.col("seq"), pl.col("class_name"))).to_series()
+
+    assert kinds.to_list() == [row.kind for row in rows]
 
 
 @given(sizes)

@@ -15,7 +15,7 @@ from opspan.analysis.coverage import Coverage, coverage
 from opspan.analysis.launches import Launches, launches
 from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
-from opspan.analysis.ops import ops, parse_texts
+from opspan.analysis.ops import ops
 from opspan.analysis.phases import phases
 from opspan.analysis.steps import steps
 
@@ -35,7 +35,6 @@ __all__ = [
     "modules",
     "nest",
     "ops",
-    "parse_texts",
     "phases",
     "steps",
 ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis import sweep
+from opspan import sweep
 from opspan.analysis.nest import codes, nearest
 
 LINKED = "linked"

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from opspan.analysis import sweep
+from opspan import sweep
 from opspan.errors import UsageError
 
 _col = pl.col

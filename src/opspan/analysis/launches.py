@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from opspan.analysis import sweep
+from opspan import sweep
 from opspan.analysis.nest import innermost
 
 # An instance of a graph, its graph, the graph it was cloned from or is a child of. A longer way is a damaged file's.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis import sweep
+from opspan import sweep
 
 _col = pl.col
 

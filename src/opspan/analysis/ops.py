@@ -1,7 +1,4 @@
-"""Texts to what they say: the columns of a label, natively, and PyProf's markers.
-
-parse_texts(texts) -> name, seq, op_id, forward_tid, class_name, args, sizes, input_op_ids, kind (a number)
-    What labels.parse says of each text; tests bind the two. Names and sizes come as Categoricals.
+"""Labels that a reader left whole, and PyProf's markers, to names.
 
 ops(ranges) -> ranges, with texts that no reader took apart (text and no name) taken apart, and
     {'mod': 'torch', 'op': 'cat', 'args': [...]}  named torch.cat, with its args and the sizes of its tensors
@@ -11,22 +8,14 @@ ops(ranges) -> ranges, with texts that no reader took apart (text and no name) t
 
 from __future__ import annotations
 
-import os
-
 import polars as pl
 
-from opspan.analysis import sweep
-from opspan.labels import KIND_NAMES, Kind
+from opspan.labels import KIND_NAMES, Kind, parse_column
 from opspan.trace.schema import KIND
 
 _OWN_DOMAIN = "opspan"
 _KINDS = pl.Series("kind", KIND_NAMES, dtype=KIND)
 _FIELDS = ("name", "seq", "op_id", "forward_tid", "class_name", "args", "sizes", "input_op_ids", "kind")
-
-
-def parse_texts(texts: pl.Series) -> pl.DataFrame:
-    """One row a text, in order; null text: a row of nulls."""
-    return _parse(texts).drop("is_pyprof")
 
 
 def ops(ranges: pl.DataFrame) -> pl.DataFrame:
@@ -36,14 +25,9 @@ def ops(ranges: pl.DataFrame) -> pl.DataFrame:
     return _pyprof(ranges)
 
 
-def _parse(texts: pl.Series) -> pl.DataFrame:
-    workers = len(os.sched_getaffinity(0))
-    return sweep.call("labels", texts.cast(pl.String).alias("text").to_frame(), number=workers)
-
-
 def _read(ranges: pl.DataFrame, unread: pl.Series) -> pl.DataFrame:
     text = ranges["text"]
-    parsed = _parse(text if unread.all() else text.zip_with(unread, pl.Series([None], dtype=pl.String)))
+    parsed = parse_column(text if unread.all() else text.zip_with(unread, pl.Series([None], dtype=pl.String)))
     columns = {name: _first(ranges[name], parsed[name]) for name in _FIELDS if name != "kind"}
     guessed = _KINDS.gather(parsed["kind"])
     given = ranges["kind"]

@@ -71,14 +71,19 @@ class Strings:
 
     def rows(self, ids: pl.Series, what: str) -> pl.Series:
         """The row in `values` of each id; null where there is none."""
-        ids = ids.cast(pl.Int64)
+        at = self._found(ids.cast(pl.Int64))
+        self._issues.add("unknown_strings", at.null_count() - ids.null_count(), what)
+        return at
+
+    def _found(self, ids: pl.Series) -> pl.Series:
         if not len(self._ids):
-            self._issues.add("unknown_strings", len(ids) - ids.null_count(), what)
-            return pl.Series([None], dtype=pl.UInt32).new_from_index(0, len(ids))
-        at = self._ids.search_sorted(ids).clip(0, len(self._ids) - 1)
-        known = self._ids.gather(at) == ids
-        self._issues.add("unknown_strings", int((~known).sum()), what)
-        return at.to_frame("at").select(pl.when(known).then("at")).to_series()
+            return _none(pl.UInt32, len(ids))
+        first, last = self._ids[0], self._ids[-1]
+        at, known = pl.col("id"), pl.col("id").is_between(first, last)
+        if last - first == len(self._ids) - 1:  # no number is left out: nothing to search
+            return ids.to_frame("id").select(pl.when(known).then(at - first).cast(pl.UInt32)).to_series()
+        found = self._ids.search_sorted(ids).clip(0, len(self._ids) - 1)
+        return found.zip_with(self._ids.gather(found) == ids, _none(found.dtype)).cast(pl.UInt32)
 
     def names(self, ids: pl.Series, what: str, values: pl.Series | None = None) -> pl.Series:
         """The texts as a Categorical; `values` may be other texts in the order of `self.values`."""
@@ -88,13 +93,20 @@ class Strings:
         return self.values.gather(self.rows(ids, what))
 
 
-def named(column: str, labels: Mapping[int, str], template: str = "{}", other: str | None = None) -> pl.Expr:
+def _none(dtype: Dtype, length: int = 1) -> pl.Series:
+    return pl.Series([None], dtype=dtype).new_from_index(0, length)
+
+
+def named(numbers: pl.Series, labels: Mapping[int, str], template: str = "{}", other: str | None = None) -> pl.Series:
     """Numbers of an enumeration as names; one that it has not got is `other`, or stays a number as text."""
+    used = numbers.drop_nulls().unique()
     texts = {number: template.format(label) for number, label in labels.items()}
-    numbers = pl.col(column)
-    written = numbers.replace_strict(list(texts), list(texts.values()), default=None, return_dtype=pl.String)
-    unknown = numbers.cast(pl.String) if other is None else pl.when(numbers.is_not_null()).then(pl.lit(other))
-    return pl.coalesce(written, unknown).cast(pl.Categorical)
+    written = used.replace_strict(list(texts), list(texts.values()), default=None, return_dtype=pl.String)
+    unknown = used.cast(pl.String) if other is None else pl.Series([other]).new_from_index(0, len(used))
+    names = written.zip_with(written.is_not_null(), unknown).cast(pl.Categorical)
+    if len(used) == 1 and not numbers.null_count():
+        return names.new_from_index(0, len(numbers))
+    return numbers.replace_strict(used, names, default=None, return_dtype=pl.Categorical)
 
 
 def constant(value: str) -> pl.Expr:
@@ -103,9 +115,4 @@ def constant(value: str) -> pl.Expr:
 
 def parse_labels(texts: pl.Series) -> pl.DataFrame:
     """The fields of labels, a row a text; `kind` is a number, `text` is null where it is just the name."""
-    found = parse_column(texts)
-    return found.with_columns(
-        pl.when(pl.lit(texts) != pl.col("name")).then(pl.lit(texts)).alias("text"),
-        pl.col("name", "sizes", "class_name").cast(pl.Categorical),
-        pl.col("kind").cast(pl.Int64),
-    ).select(LABEL)
+    return parse_column(texts).with_columns(pl.col("kind").cast(pl.Int64)).select(LABEL)

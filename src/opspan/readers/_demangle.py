@@ -1,39 +1,18 @@
-"""Names of C++ functions as compilers write them -> as a person wrote them, by libopspan_sweep.so.
+"""Names of C++ functions as compilers write them -> as a person wrote them.
 
 _Z3addIfEvPT_  ->  void add<float>(float*)  ->  add
 """
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import os
 import re
-from pathlib import Path
-from typing import Any
 
-import opspan
-from opspan.errors import OpspanError
+from opspan import sweep
 
-LIBRARY = "libopspan_sweep.so"
 # How much longer than its mangled form a name may be; a hostile one stands for more text than there is memory.
 SPARE_BYTES, GROWTH = 1024, 16
 
 _OPENS, _CLOSES = "<([{", ">)]}"
-
-
-@functools.cache
-def _load() -> Any:
-    chosen = os.environ.get("OPSPAN_LIB_DIR")
-    folders = [Path(chosen)] if chosen else [Path(root) / "lib" for root in opspan.__path__]
-    path = next((folder / LIBRARY for folder in folders if (folder / LIBRARY).is_file()), folders[0] / LIBRARY)
-    try:
-        function = ctypes.CDLL(str(path)).opspan_demangle
-    except (OSError, AttributeError) as error:  # not there; not a library; an older one
-        raise OpspanError(f"cannot open {path} ({error}): reinstall opspan") from error
-    function.restype = ctypes.c_int64
-    function.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
-    return function
 
 
 def is_mangled(name: str) -> bool:
@@ -54,10 +33,8 @@ def _taken_apart(name: str) -> str:
     if "\0" in name:
         return name
     mangled = name.encode()
-    room = SPARE_BYTES + GROWTH * len(mangled)
-    buffer = ctypes.create_string_buffer(room)
-    size = _load()(mangled, buffer, room)
-    return buffer.raw[:size].decode("utf-8", "replace") if size > 0 else name
+    found = sweep.demangle(mangled, SPARE_BYTES + GROWTH * len(mangled))
+    return name if found is None else found.decode("utf-8", "replace")
 
 
 def short_name(name: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-_HEX = np.array([f"{byte:02x}" for byte in range(256)], dtype="S2")
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 def texts(values: pl.Series) -> pl.Series:
@@ -29,10 +29,13 @@ def floats(values: pl.Series) -> pl.Series:
 
 def hexes(raw: npt.NDArray[np.uint8], counts: npt.NDArray[Any] | int) -> pl.Series:
     """The first `counts` bytes of each row as a JSON string of hex digits."""
+    import numpy as np  # whoever has bytes as an array has it already
+
     width = raw.shape[1]
     if not len(raw) or not width:
         return pl.Series(['""'] * len(raw), dtype=pl.String)
-    digits = _HEX[raw].reshape(len(raw), width).view(f"S{2 * width}")[:, 0]
+    digits = np.array([f"{byte:02x}" for byte in range(256)], dtype="S2")
+    digits = digits[raw].reshape(len(raw), width).view(f"S{2 * width}")[:, 0]
     written = pl.Series(digits.astype(str), dtype=pl.String)
     ends = pl.Series(np.full(len(raw), counts) if isinstance(counts, int) else counts).cast(pl.Int64)
     return '"' + written.str.slice(0, ends * 2) + '"'

@@ -58,6 +58,12 @@ CODES: dict[str, Code] = {
         "rows are in tables that opspan does not read",
         "Nothing that opspan shows is missing; the file's own tool has more.",
     ),
+    "no_tasks": Code(
+        "warning",
+        "the result holds no tasks of the program",
+        "Label the program (opspan exec --emit itt ...) and collect with `-knob enable-user-tasks=true`, or the "
+        "analysis' own switch for user tasks.",
+    ),
     "no_time": Code(
         "warning",
         "rows have no time, or one that cannot be, and were left out",
@@ -117,10 +123,32 @@ CODES: dict[str, Code] = {
         "files have no UTC time to align them with the first one",
         "Times within each rank are right; do not compare them across ranks.",
     ),
+    # --- two tools, one run
+    "seen_twice": Code(
+        "info",
+        "ranges that both tools saw are there once",
+        "The first trace's times hold; what only the other one knew of them was added.",
+    ),
+    "aligned_by_clocks": Code(
+        "warning",
+        "times were aligned by the files' own clocks alone: no ranges that both tools saw bear them out",
+        "Within a millisecond or so do not trust the order of what different tools saw. Label the program for both.",
+    ),
+    "clocks_disagree": Code(
+        "info",
+        "times the clocks of the two files disagreed with the ranges that both tools saw",
+        "The ranges were believed.",
+    ),
     "collection_paused": Code(
         "info",
         "times the program paused the collection",
         "Nothing was recorded in between; counter `collecting` says when.",
+    ),
+    # --- reports
+    "unmatched_metrics": Code(
+        "info",
+        "names in the report stand for nothing in the trace",
+        "Their metrics are in the table `metrics` and beside no op: take a report of the same run, by task.",
     ),
     # --- labels
     "unknown_strings": Code(

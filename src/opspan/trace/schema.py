@@ -228,6 +228,7 @@ SAMPLES = Table(
         Column("time_ns", I64, "When the sample was taken.", "ns"),
         Column("cpu", I32, "Processor that the thread was on."),
         Column("weight", I64, "How much the sample stands for, in the tool's unit (cycles, ns, 1)."),
+        Column("event", NAME, "What was counted until it was taken, where the tool counts several things."),
         Column("stack", NAME, "Functions from the outermost to the innermost, separated by ';'."),
     ),
 )
@@ -242,6 +243,17 @@ COUNTERS = Table(
         Column("name", NAME, "Name of the counter."),
         Column("domain", NAME, "Domain of the counter."),
         Column("value", pl.Float64, "The value; integers past 2^53 are rounded."),
+    ),
+)
+
+METRICS = Table(
+    "metrics",
+    "What reports of a tool say of a name as a whole: sums over all of its events, never events themselves.",
+    (
+        Column("rank", I32, "Number of the file, or folder, among those that were loaded side by side."),
+        Column("name", NAME, "Name of the op, range or kernel."),
+        Column("metric", NAME, "What was measured, as the report titles it."),
+        Column("value", pl.Float64, "The value, in the report's unit."),
     ),
 )
 
@@ -274,6 +286,7 @@ TABLES: dict[str, Table] = {
         MEMORY,
         SAMPLES,
         COUNTERS,
+        METRICS,
         ISSUES,
     )
 }

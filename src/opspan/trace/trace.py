@@ -9,15 +9,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from opspan.errors import StrictError, UsageError
+from opspan.labels import parse_column
 from opspan.trace import schema
 from opspan.trace.issues import Issues
+
+if TYPE_CHECKING:
+    from opspan.analysis import Coverage
+    from opspan.events import EventList
 
 # Two clocks of one machine with zeros this close are one clock: its UTC reading was merely adjusted in between.
 SAME_CLOCK_NS = 60_000_000_000
@@ -56,6 +61,7 @@ class Trace:
     memory: pl.DataFrame = field(default_factory=partial(schema.empty, "memory"))
     samples: pl.DataFrame = field(default_factory=partial(schema.empty, "samples"))
     counters: pl.DataFrame = field(default_factory=partial(schema.empty, "counters"))
+    metrics: pl.DataFrame = field(default_factory=partial(schema.empty, "metrics"))
     issues: pl.DataFrame = field(default_factory=partial(schema.empty, "issues"))
 
     def __post_init__(self) -> None:
@@ -77,6 +83,33 @@ class Trace:
 
     def replace(self, **frames: pl.DataFrame) -> Trace:
         return Trace(self.ranks, **{**self.frames, **frames})
+
+    # What is made of a trace further down the house: imported when it is asked for, so that the model needs none of it.
+
+    def events(self) -> EventList:
+        """Torch's kind of list over the same rows: docs/events.md."""
+        from opspan.events import events_of
+
+        return events_of(self)
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """How much could be attributed, in figures."""
+        from opspan.analysis import attribute, coverage
+
+        is_done = "range" in self.work.columns and "link" in self.ranges.columns
+        trace = self if is_done else attribute(self)
+        return coverage(trace.ranges, trace.calls, trace.work)
+
+    def with_metrics(self, report: pl.DataFrame) -> Trace:
+        """The trace with what a report says of its names, such as opspan.load_vtune_report(path): further columns of
+        the table by name. Sums stay sums: no event gets one."""
+        from opspan.trace.metrics import metrics_of
+
+        found = metrics_of(report)
+        issues = Issues()
+        issues.add("unmatched_metrics", _without(found["name"], self))
+        return self.replace(metrics=pl.concat([self.metrics, found]), issues=pl.concat([self.issues, issues.frame()]))
 
     def check(self) -> Trace:
         """The trace itself, if it has no issue that is worse than worth knowing."""
@@ -119,6 +152,14 @@ class Trace:
         return max(bounds) - min(bounds) if bounds else None
 
 
+def _without(names: pl.Series, trace: Trace) -> int:
+    """How many of the names stand for nothing in the trace."""
+    texts = trace.ranges.filter(pl.col("name").is_null())["text"]  # labels that a reader left whole
+    known = [trace.ranges["name"], parse_column(texts)["name"], trace.work["name"], trace.work["full_name"]]
+    have = pl.concat([column.unique().cast(pl.String) for column in known])
+    return int((~names.cast(pl.String).unique().is_in(have.implode())).sum())
+
+
 def side_by_side(traces: Sequence[Trace]) -> Trace:
     """One trace of several, each as further ranks of one run, all on the first one's clock."""
     if not traces:
@@ -131,19 +172,19 @@ def side_by_side(traces: Sequence[Trace]) -> Trace:
     issues = Issues()
     ids = dict.fromkeys(schema.TABLES, 0)  # the first id that each table has free
     for trace in traces:
-        shift_ns = _shift_ns(trace.metadata, first)
+        shift_ns = clock_shift_ns(trace.metadata, first)
         if shift_ns is None:
             issues.add("clocks_not_aligned", len(trace.ranks), ", ".join(trace.metadata.paths))
         for name, frame in trace.frames.items():
-            frames[name].append(_moved(name, frame, len(ranks), ids, shift_ns or 0))
-        ids = {name: first_id + _id_count(trace.frames[name]) for name, first_id in ids.items()}
+            frames[name].append(moved(name, frame, len(ranks), ids, shift_ns or 0))
+        ids = {name: first_id + id_count(trace.frames[name]) for name, first_id in ids.items()}
         ranks += [_on_clock_of(first, metadata, shift_ns) for metadata in trace.ranks]
     frames["issues"].append(issues.frame())
     # Frames of analysed traces may have columns of their own, and not all of them the same.
     return Trace(tuple(ranks), **{name: pl.concat(parts, how="diagonal") for name, parts in frames.items()})
 
 
-def _shift_ns(one: Metadata, other: Metadata) -> int | None:
+def clock_shift_ns(one: Metadata, other: Metadata) -> int | None:
     """What to add to one's times to have them on the other's clock; None: not known."""
     if one is other:
         return 0
@@ -161,12 +202,12 @@ def _on_clock_of(first: Metadata, metadata: Metadata, shift_ns: int | None) -> M
     return dataclasses.replace(metadata, clock=first.clock, origin_utc_ns=first.origin_utc_ns, options=options)
 
 
-def _id_count(frame: pl.DataFrame) -> int:
+def id_count(frame: pl.DataFrame) -> int:
     highest = frame["id"].max() if "id" in frame.columns else None
     return highest + 1 if isinstance(highest, int) else 0
 
 
-def _moved(table: str, frame: pl.DataFrame, ranks: int, ids: Mapping[str, int], shift_ns: int) -> pl.DataFrame:
+def moved(table: str, frame: pl.DataFrame, ranks: int, ids: Mapping[str, int], shift_ns: int) -> pl.DataFrame:
     """The rows of a table after `ranks` ranks of other traces, past their ids, on another clock."""
     changes = []
     for column in schema.TABLES[table].columns:

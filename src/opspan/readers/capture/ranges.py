@@ -64,8 +64,8 @@ def read_ranges(file: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.Dat
         end_ns=end_ns, end_tid=end_tid, parent_id=tasks.parents(count, issues), category=_categories(file, units)
     )
     # Where the label stands beside the name, the name is a name, whatever it looks like.
-    described = tasks.bearers(count) & (frame["source_number"] == ITT) | extended.own["x_kind"].is_not_null()
-    beside = frame["own"] & described | frame["has_label"]
+    apart = tasks.bearers(count) & (frame["source_number"] == ITT) | extended.own["x_kind"].is_not_null()
+    beside = frame["own"] & apart | frame["has_label"]
     users = frame["own"] & (frame["source_number"] == NVTX) & frame["number"].is_in(USERS_KINDS)
     frame = frame.with_columns(**_labels(file, frame, frame["labelled"] & ~beside, users))
 

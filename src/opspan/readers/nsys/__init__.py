@@ -35,7 +35,7 @@ def read(path: Path) -> Trace:
     with ExitStack() as stack:
         source: Source
         if path.is_dir():
-            source = Folder(path, issues)
+            source = stack.enter_context(Folder(path, issues))
         else:
             file = exported(path) if is_report(path) else path
             source = stack.enter_context(SqliteFile(file, issues))

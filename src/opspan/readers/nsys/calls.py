@@ -44,17 +44,15 @@ def _holds_calls(export: Export, table: str) -> bool:
 
 
 def _runtime(export: Export, table: str) -> pl.DataFrame:
-    columns: Columns = {**tables.CALL_COLUMNS, **tables.ints("nameId eventClass correlationId")}
-    extras: Columns = tables.ints("returnValue") if "returnValue" in export.columns(table) else {}
-    frame = export.timed(table, {**columns, **extras})
+    frame = export.timed(table, tables.RUNTIME_COLUMNS)
     # `cudaLaunchKernel_v7000`: the version that the program was compiled for
     names = export.strings.values.str.replace("_v[0-9]+$", "")
     return frame.select(
         *_where(),
         export.strings.names(frame["nameId"], table, names).alias("name"),
-        named("eventClass", tables.RUNTIME_CLASSES, other="cuda").alias("api"),
+        named(frame["eventClass"], tables.RUNTIME_CLASSES, other="cuda").alias("api"),
         pl.when(pl.col("eventClass").ne_missing(tables.BACKTRACES)).then("correlationId").alias("correlation_id"),
-        *([pl.col("returnValue").alias("return_code")] if extras else []),
+        pl.col("returnValue").alias("return_code"),
     )
 
 

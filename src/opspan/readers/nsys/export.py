@@ -39,6 +39,8 @@ class Source(Protocol):
 
     def any(self, table: str, columns: Sequence[str]) -> bool: ...
 
+    def ahead(self, table: str, columns: Mapping[str, Type]) -> None: ...
+
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame: ...
 
 
@@ -66,7 +68,11 @@ class Export:
         if table not in self._names:
             return pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns.items()})
         self._read.add(self._names[table])
-        return self.source.frame(self._names[table], columns)
+        frame = self.source.frame(self._names[table], columns)
+        following, of_it = tables.AHEAD.get(table, ("", {}))
+        if following in self._names:
+            self.source.ahead(self._names[following], of_it)
+        return frame
 
     def any(self, table: str, columns: Sequence[str]) -> bool:
         return table in self._names and self.source.any(self._names[table], columns)

@@ -7,7 +7,8 @@ Unsigned columns (globalTid is one) become signed ones of the same bits, which i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -40,6 +41,14 @@ class Folder:
         # Where both kinds of files are, they are the same tables twice.
         self._files = {file.stem: file for file in files}
         self._columns = {name: columns for name, file in self._files.items() if (columns := self._described(file))}
+        self._thread = ThreadPoolExecutor(1)
+        self._begun: dict[str, tuple[Sequence[str], Future[pl.DataFrame | BaseException]]] = {}
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
 
     @property
     def tables(self) -> Sequence[str]:
@@ -53,17 +62,28 @@ class Folder:
         return self._read(self._files[table], columns).height if columns else 0
 
     def any(self, table: str, columns: Sequence[str]) -> bool:
-        have = [name for name in columns if name in self.columns(table)]
+        have = self._have(table, columns)
         return bool(have) and any(column.count() for column in self._read(self._files[table], have))
 
+    def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
+        """Begin to read what `frame` will be asked for, while the caller does something else."""
+        have = self._have(table, columns)
+        self._begun[table] = have, self._thread.submit(_attempt, self._files[table], have)
+
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        have = [name for name in columns if name in self.columns(table)]
+        have = self._have(table, columns)
         if not have:
             return pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns.items()})
-        frame = self._read(self._files[table], have)
+        file = self._files[table]
+        begun_with, begun = self._begun.pop(table, ((), None))
+        found = begun.result() if begun and begun_with == have else _attempt(file, have)
+        frame = self._whole(file, have, found)
         typed = {name: self._typed(table, frame[name], columns[name]) for name in have if name in frame.columns}
         missing = {name: pl.lit(None, dtype=DTYPES[kind]) for name, kind in columns.items() if name not in typed}
         return pl.DataFrame(typed).with_columns(**missing).select(*columns)
+
+    def _have(self, table: str, columns: Iterable[str]) -> list[str]:
+        return [name for name in columns if name in self.columns(table)]
 
     def _described(self, file: Path) -> Sequence[str]:
         try:
@@ -75,12 +95,13 @@ class Folder:
             return ()
 
     def _read(self, file: Path, columns: Sequence[str]) -> pl.DataFrame:
-        try:
-            read: Callable[..., pl.DataFrame] = pl.read_parquet if file.suffix == ".parquet" else pl.read_ipc_stream
-            return read(file, columns=list(columns))
-        except FAILURES as error:
-            self._damaged(file, error)
-            return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+        return self._whole(file, columns, _attempt(file, columns))
+
+    def _whole(self, file: Path, columns: Sequence[str], found: pl.DataFrame | BaseException) -> pl.DataFrame:
+        if isinstance(found, pl.DataFrame):
+            return found
+        self._damaged(file, found)
+        return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
 
     def _damaged(self, file: Path, error: BaseException) -> None:
         said = " ".join(str(error).split())[:120]
@@ -96,3 +117,12 @@ class Folder:
         typed = column.cast(dtype, strict=False)
         self._issues.add("odd_cells", typed.null_count() - column.null_count(), f"{table}, {column.name}")
         return typed
+
+
+def _attempt(file: Path, columns: Sequence[str]) -> pl.DataFrame | BaseException:
+    """The columns, or why there are none: who asked for them says so, when it is its turn."""
+    try:
+        read: Callable[..., pl.DataFrame] = pl.read_parquet if file.suffix == ".parquet" else pl.read_ipc_stream
+        return read(file, columns=list(columns))
+    except FAILURES as error:
+        return error

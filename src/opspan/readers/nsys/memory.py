@@ -30,7 +30,7 @@ def _usage(export: Export) -> pl.DataFrame:
         "bytes",
         _address(),
         pl.col("localMemoryPoolUtilizedSize").alias("total_bytes"),
-        named("memKind", export.memory_kinds()).alias("kind"),
+        named(frame["memKind"], export.memory_kinds()).alias("kind"),
         pl.col("name").cast(pl.Categorical),
         pl.col("correlationId").alias("correlation_id"),
     )
@@ -45,7 +45,7 @@ def _pools(export: Export) -> pl.DataFrame:
         _address(),
         pl.col("localMemoryPoolUtilizedSize").alias("total_bytes"),
         pl.lit("device").cast(pl.Categorical).alias("kind"),
-        named("operationType", tables.POOL_OPERATIONS).alias("name"),
+        named(frame["operationType"], tables.POOL_OPERATIONS).alias("name"),
         pl.col("correlationId").alias("correlation_id"),
     )
 
@@ -71,7 +71,7 @@ def _gpu_faults(export: Export) -> pl.DataFrame:
         _event("fault"),
         _address(),
         pl.lit("managed").cast(pl.Categorical).alias("kind"),
-        named("faultAccessType", kinds).alias("name"),
+        named(frame["faultAccessType"], kinds).alias("name"),
         pl.col("numberOfPageFaults").alias("count"),
     )
 

@@ -19,7 +19,7 @@ from opspan.readers.nsys.export import Export, pid_of, tid_of
 from opspan.readers.sqlite import stacked
 from opspan.trace.schema import KIND
 
-SLICE_ROWS = 200_000
+SLICE_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ CALL_NAMES = ("nameId", "textId")
 CALL_KNOWN = frozenset("start end globalTid nameId textId eventClass correlationId returnValue callchainId".split())
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+RUNTIME_COLUMNS: Columns = {**CALL_COLUMNS, **ints("nameId eventClass correlationId returnValue")}
 GRAPH_TABLES = ("CUDA_GRAPH_EVENTS", "CUDA_GRAPH_NODE_EVENTS")
 GRAPH_COLUMNS: Columns = ints(
     "start end globalTid nameId graphNodeId originalGraphNodeId graphId originalGraphId graphExecId"
@@ -135,6 +136,9 @@ WORK_NAMES = {
     "staticSharedMemory": "static_shared_bytes",
     "dynamicSharedMemory": "dynamic_shared_bytes",
 }
+
+# The tables that mostly have the most rows, in the order they are asked for: while one is translated the next is read.
+AHEAD: Mapping[str, tuple[str, Columns]] = {NVTX: (RUNTIME, RUNTIME_COLUMNS), RUNTIME: (KERNEL, KERNEL_COLUMNS)}
 
 # --- enumerations that old files have no table for
 

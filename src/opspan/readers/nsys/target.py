@@ -102,7 +102,7 @@ def _origin_utc_ns(export: Export, written: dict[str, str | None]) -> int | None
 
 def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Processes of the file's own list, and those that only its rows name."""
-    pids = pl.concat([frame["pid"].sort().unique() for frame in frames if "pid" in frame.columns]).unique()
+    pids = pl.concat([_changes(frame["pid"]) for frame in frames if "pid" in frame.columns]).unique()
     listed = export.frame("PROCESSES", {"globalPid": "int", "pid": "int", "name": "text"}).select(
         pl.coalesce(pid_of("globalPid"), pl.col("pid") & ID_MASK).alias("pid"), "globalPid", "name"
     )
@@ -117,9 +117,8 @@ def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 def threads(export: Export, given: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Threads of the file's list and of its rows, with the best name: the program's own (NVTX), else the system's."""
-    # One number for both, sorted: a table of hashes of so many rows takes more memory than the rows.
     keys = [
-        frame.select(key=pl.col("pid") * PID_UNIT + pl.col("tid"))["key"].sort().unique()
+        _changes(frame.select(key=pl.col("pid") * PID_UNIT + pl.col("tid"))["key"])
         for frame in frames
         if {"pid", "tid"} <= set(frame.columns)
     ]
@@ -133,6 +132,11 @@ def threads(export: Export, given: pl.DataFrame, frames: Iterable[pl.DataFrame])
     # The first that has a name: the program's, then the latest of the system's.
     best = every.drop_nulls("tid").group_by("pid", "tid").agg(pl.col("name").drop_nulls().first()).sort("pid", "tid")
     return best.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", pl.col("name").cast(pl.Categorical))
+
+
+def _changes(numbers: pl.Series) -> pl.Series:
+    """The values that there are, without hashing or sorting all rows: those of one thread mostly follow each other."""
+    return numbers.filter(numbers.ne_missing(numbers.shift(1))).sort().unique()
 
 
 # --- devices

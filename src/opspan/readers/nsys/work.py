@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.readers._columns import named
+from opspan.readers._columns import constant, named
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, pid_of, tid_of
 from opspan.readers.nsys.tables import Columns
@@ -59,9 +59,9 @@ def _copies(export: Export) -> pl.DataFrame:
         pl.when(pl.col("srcDeviceId") != device).then("srcDeviceId"),
     )
     frame = frame.with_columns(
-        named("copyKind", tables.COPY_KINDS, "Memcpy {}").alias("name"),
-        named("srcKind", memory).alias("copy_from"),
-        named("dstKind", memory).alias("copy_to"),
+        named(frame["copyKind"], tables.COPY_KINDS, "Memcpy {}").alias("name"),
+        named(frame["srcKind"], memory).alias("copy_from"),
+        named(frame["dstKind"], memory).alias("copy_to"),
         peer.alias("peer_device_id"),
     ).drop("copyKind", "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
     return export.narrow(tables.MEMCPY, frame, {"peer_device_id": pl.Int32})
@@ -70,14 +70,14 @@ def _copies(export: Export) -> pl.DataFrame:
 def _fills(export: Export) -> pl.DataFrame:
     frame = _on_device(export, tables.MEMSET, tables.MEMSET_COLUMNS, "memset")
     return frame.with_columns(
-        pl.lit("Memset").cast(pl.Categorical).alias("name"), named("memKind", export.memory_kinds()).alias("copy_to")
+        constant("Memset").alias("name"), named(frame["memKind"], export.memory_kinds()).alias("copy_to")
     ).drop("memKind")
 
 
 def _waits(export: Export) -> pl.DataFrame:
     frame = _on_device(export, tables.SYNC, tables.SYNC_COLUMNS, "sync")
     kinds = export.labels("ENUM_CUPTI_SYNC_TYPE", tables.SYNC_KINDS)
-    return frame.with_columns(named("syncType", kinds).alias("name")).drop("syncType")
+    return frame.with_columns(named(frame["syncType"], kinds).alias("name")).drop("syncType")
 
 
 def _graphs(export: Export) -> pl.DataFrame:
@@ -91,7 +91,7 @@ def _overhead(export: Export, table: str) -> pl.DataFrame:
     frame = export.timed(table, tables.OVERHEAD_COLUMNS)
     kinds = export.labels("ENUM_CUPTI_OVERHEAD_TYPE", tables.OVERHEAD_KINDS)
     names = export.strings.names(frame["nameId"], table)
-    return frame.with_columns(overhead=named("overheadType", kinds), given=names).select(
+    return frame.with_columns(overhead=named(frame["overheadType"], kinds), given=names).select(
         pid_of("globalTid").alias("pid"),
         tid_of("globalTid").alias("tid"),
         "start_ns",

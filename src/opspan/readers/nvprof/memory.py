@@ -44,6 +44,6 @@ def read(profile: Profile) -> pl.DataFrame:
         pl.when(is_transfer).then("value").alias("bytes"),
         pl.col("address").reinterpret(signed=False),
         constant("managed").alias("kind"),
-        named("counterKind", NAMES).alias("name"),
+        named(known["counterKind"], NAMES).alias("name"),
         pl.when(kind == DEVICE_FAULT).then("value").alias("count"),
     )

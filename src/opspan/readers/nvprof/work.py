@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.readers._columns import named
+from opspan.readers._columns import constant, named
 from opspan.readers._demangle import demangled, is_mangled, short_name
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.profile import Profile, without_zero
@@ -62,16 +62,16 @@ def _copies(profile: Profile, table: str, columns: Columns) -> pl.DataFrame:
         )
         frame = frame.with_columns(peer.alias("peer_device_id")).drop("srcDeviceId", "dstDeviceId")
     return frame.with_columns(
-        named("copyKind", tables.COPY_KINDS, "Memcpy {}").alias("name"),
-        named("srcKind", tables.MEMORY_KINDS).alias("copy_from"),
-        named("dstKind", tables.MEMORY_KINDS).alias("copy_to"),
+        named(frame["copyKind"], tables.COPY_KINDS, "Memcpy {}").alias("name"),
+        named(frame["srcKind"], tables.MEMORY_KINDS).alias("copy_from"),
+        named(frame["dstKind"], tables.MEMORY_KINDS).alias("copy_to"),
     ).drop("copyKind", "srcKind", "dstKind")
 
 
 def _fills(profile: Profile) -> pl.DataFrame:
     frame = _on_device(profile, tables.MEMSET, tables.MEMSET_COLUMNS, "memset")
     return frame.with_columns(
-        pl.lit("Memset").cast(pl.Categorical).alias("name"), named("memoryKind", tables.MEMORY_KINDS).alias("copy_to")
+        constant("Memset").alias("name"), named(frame["memoryKind"], tables.MEMORY_KINDS).alias("copy_to")
     ).drop("memoryKind")
 
 
@@ -82,7 +82,7 @@ def _waits(profile: Profile, contexts: pl.DataFrame) -> pl.DataFrame:
     frame = frame.join(devices, on="context_id", how="left", maintain_order="left")
     return frame.with_columns(
         pl.when(pl.col("stream_id") >= 0).then("stream_id").alias("stream_id"),
-        named("type", tables.SYNC_KINDS).alias("name"),
+        named(frame["type"], tables.SYNC_KINDS).alias("name"),
     ).drop("type")
 
 
@@ -94,6 +94,6 @@ def _overhead(profile: Profile) -> pl.DataFrame:
         "start_ns",
         "end_ns",
         pl.lit("other", dtype=WORK_KIND).alias("kind"),
-        named("overheadKind", tables.OVERHEAD_KINDS).alias("name"),
+        named(frame["overheadKind"], tables.OVERHEAD_KINDS).alias("name"),
         pl.lit(value=True).alias("is_overhead"),
     )

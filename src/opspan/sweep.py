@@ -1,5 +1,6 @@
-"""The ctypes door to libopspan_sweep.so, whose C face is native/sweep/sweep.h. No meaning here: only frames in and out.
+"""The ctypes door to libopspan_sweep.so, whose C face is native/sweep/sweep.h. No meaning here: columns in and out.
 
+The one file that opens that library, for whoever reads labels, names or times: the sweeps over frames, and demangling.
 Columns cross by the Arrow C data interface: a frame is read where it lies, and a result is owned by the frame that is
 made of it. Python's lock is not held meanwhile, so two sweeps may run side by side.
 """
@@ -17,7 +18,7 @@ import polars as pl
 import opspan
 from opspan.errors import OpspanError
 
-ABI: Final = 1
+ABI: Final = 2
 LIBRARY: Final = "libopspan_sweep.so"
 _ERROR_BYTES: Final = 512
 
@@ -108,6 +109,7 @@ def _load() -> dict[str, Any]:
         library = ctypes.CDLL(str(path))
         found = library.opspan_sweep_abi()
         functions = {name: getattr(library, f"opspan_sweep_{name}") for name in _SWEEPS}
+        demangle = library.opspan_demangle
     except (OSError, AttributeError) as error:  # not a library; a library without our functions
         raise OpspanError(f"cannot open {path} ({error}): reinstall opspan") from error
     if found != ABI:
@@ -123,7 +125,9 @@ def _load() -> dict[str, Any]:
             ctypes.c_char_p,
             ctypes.c_size_t,
         )
-    return functions
+    demangle.restype = ctypes.c_int64
+    demangle.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
+    return {**functions, "demangle": demangle}
 
 
 def call(sweep: str, first: pl.DataFrame, second: pl.DataFrame | None = None, number: int = 0) -> pl.DataFrame:
@@ -145,7 +149,14 @@ def call(sweep: str, first: pl.DataFrame, second: pl.DataFrame | None = None, nu
             _ERROR_BYTES,
         )
         if done != 0:
-            raise OpspanError(f"the analysis of {first.height:,} rows failed: {error.value.decode(errors='replace')}")
+            raise OpspanError(f"reading {first.height:,} rows failed: {error.value.decode(errors='replace')}")
         return pl.DataFrame(result)
     finally:
         result.close()
+
+
+def demangle(mangled: bytes, room: int) -> bytes | None:
+    """The name of a C++ function as its source has it; None: it is no mangled name, or takes more than `room` bytes."""
+    buffer = ctypes.create_string_buffer(room)
+    size = _load()["demangle"](mangled, buffer, room)
+    return buffer.raw[:size] if size > 0 else None

@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from analysis.frames import EXTREMES, ranges
-from opspan.analysis import nest, sweep
+from opspan import sweep
+from opspan.analysis import nest
 from opspan.errors import OpspanError
 
 
@@ -109,14 +110,14 @@ def test_memory_comes_back() -> None:
     # A result that leaks, or an input that is held, shows within some hundred calls of 8 MB each.
     program = """
 import resource, polars as pl
-from opspan.analysis import parse_texts
 from opspan.analysis.nest import nest
+from opspan.labels import parse_column
 from opspan.trace import schema
 texts = pl.select(pl.format("aten::mm, args = some argument {}", pl.int_range(50_000))).to_series()
 frame = schema.conform("ranges", pl.select(start_ns=pl.int_range(50_000), end_ns=pl.int_range(50_000) + 5))
 def peak(calls):
     for _ in range(calls):
-        parse_texts(texts), nest(frame)
+        parse_column(texts), nest(frame)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = peak(20)
 print((peak(150) - before) // 1024)

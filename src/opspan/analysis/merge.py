@@ -1,0 +1,200 @@
+"""One trace of two that different tools took of the same processes at once: the CPU side of one, the GPU side of the
+other.
+
+merge(one, other) -> Trace, one rank, on the clock of `one`. Ranges that both saw are there once: the row of `one`, with
+what only `other` knew of it. docs/analysis.md says how clocks are aligned, and when that is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import polars as pl
+
+from opspan.analysis.ops import ops
+from opspan.errors import UsageError
+from opspan.trace import Issues, Metadata, Trace
+from opspan.trace.trace import clock_shift_ns, id_count, moved
+
+# A range that two tools saw began at the same time for both, but for what the tools themselves take in between.
+MOST_APART_NS = 1_000_000
+# From so many ranges on, what they say of the clocks goes before what the files say.
+LEAST_PAIRS = 8
+# So far apart two ranges of one name may begin and be the same one, however well the others agree.
+LEAST_TOLERANCE_NS = 5_000
+
+_PLACE = ["pid", "tid", "name"]
+_ONE_A_ROW = {"threads": ["pid", "tid"], "processes": ["pid"], "devices": ["device_id"]}
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How the times of the other trace were brought to the clock of the first."""
+
+    by: str  # ranges: what both saw; clock: both read the same one; UTC: what each file says of its own
+    shift_ns: int  # added to the other's times
+    pairs: int  # ranges that both saw
+    within_ns: int | None  # nine of ten pairs are no further apart; None: there were too few to tell
+
+
+def merge(one: Trace, other: Trace) -> Trace:
+    """Both traces as one, aligned; `merged.metadata.options["alignment"]` says how, and how sure that is."""
+    _check(one, other)
+    issues = Issues()
+    first, second = ops(one.ranges), ops(other.ranges)
+    pairs = _in_order(first, second)
+    alignment = _align(one, other, pairs, issues)
+    same = _same(first, second, pairs, alignment)
+
+    ids = {name: id_count(frame) for name, frame in one.frames.items()}
+    theirs = other.replace(ranges=second).frames
+    if not other.work.height:  # their numbers pair nothing, and must not pair with ours
+        theirs["calls"] = theirs["calls"].with_columns(correlation_id=None)
+    if not one.work.height:
+        one = one.replace(calls=one.calls.with_columns(correlation_id=None))
+    theirs = {name: moved(name, frame, 0, ids, alignment.shift_ns) for name, frame in theirs.items()}
+    same = same.with_columns(pl.col("other") + ids["ranges"])
+
+    frames = {
+        name: pl.concat([frame, theirs[name]], how="diagonal")
+        for name, frame in one.replace(ranges=first).frames.items()
+    }
+    frames["ranges"] = _ranges(first, theirs["ranges"], same)
+    frames["relations"] = _renamed(frames["relations"], same, "range_id", "other_id")
+    for name, keys in _ONE_A_ROW.items():
+        known = pl.all().exclude(keys).drop_nulls().first()
+        frames[name] = frames[name].group_by(keys, maintain_order=True).agg(known)
+    issues.add("seen_twice", same.height)
+    frames["issues"] = pl.concat([frames["issues"], issues.frame()], how="diagonal")
+    return Trace((_metadata(one.metadata, other.metadata, alignment),), **frames)
+
+
+def _check(one: Trace, other: Trace) -> None:
+    for trace in (one, other):
+        if len(trace.ranks) != 1:
+            raise UsageError(
+                f"cannot merge a trace of {len(trace.ranks)} ranks; expected two traces of one run of one rank"
+            )
+    a, b = one.metadata, other.metadata
+    names = f"{', '.join(a.paths) or a.source} and {', '.join(b.paths) or b.source}"
+    if None not in (a.host, b.host) and a.host != b.host:
+        raise UsageError(
+            f"cannot merge {names}: hosts {a.host} and {b.host}; expected one process that both tools watched. Load "
+            "them side by side: opspan.load(one, other)"
+        )
+    if not _pids(one) & _pids(other):
+        raise UsageError(
+            f"cannot merge {names}: no process is in both ({_some(_pids(one))} and {_some(_pids(other))}); expected "
+            "two tools that watched the same run"
+        )
+    if one.work.height and other.work.height:
+        raise UsageError(
+            f"cannot merge {names}: both hold work of a device, which would be counted twice; take it from one of "
+            "them: merge(one, other.replace(work=other.work.clear()))"
+        )
+
+
+def _pids(trace: Trace) -> set[int]:
+    frames = [frame["pid"] for frame in (trace.ranges, trace.calls, trace.work, trace.samples)]
+    return set(pl.concat(frames).unique().drop_nulls().to_list())
+
+
+def _some(pids: set[int]) -> str:
+    shown = ", ".join(str(pid) for pid in sorted(pids)[:3])
+    return shown + (", ..." if len(pids) > 3 else "") or "none"
+
+
+def _known(ranges: pl.DataFrame) -> pl.LazyFrame:
+    place = pl.all_horizontal(pl.col(*_PLACE, "start_ns").is_not_null())
+    rows = ranges.lazy().filter(place & ~pl.col("is_mark").fill_null(value=False)).select("id", *_PLACE, "start_ns")
+    return rows.sort("start_ns", "id").with_columns(
+        nth=pl.int_range(pl.len()).over(_PLACE), count=pl.len().over(_PLACE)
+    )
+
+
+def _in_order(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
+    """one, other, apart_ns: the n-th range of a name and thread in both, where both have as many of them."""
+    joined = _known(first).join(_known(second), on=[*_PLACE, "nth", "count"], suffix="_other")
+    apart = pl.col("start_ns") - pl.col("start_ns_other")
+    return joined.select(
+        pl.col("id").alias("one"), pl.col("id_other").alias("other"), apart.alias("apart_ns")
+    ).collect()
+
+
+def _align(one: Trace, other: Trace, pairs: pl.DataFrame, issues: Issues) -> Alignment:
+    told = clock_shift_ns(other.metadata, one.metadata)
+    if pairs.height >= LEAST_PAIRS:
+        middle = pairs["apart_ns"].median()
+        shift = round(middle) if isinstance(middle, (int, float)) else 0
+        within = (pairs["apart_ns"] - shift).abs().quantile(0.9, "higher")
+        if within is not None and within <= MOST_APART_NS:
+            if told is not None and abs(told - shift) > MOST_APART_NS:
+                issues.add("clocks_disagree", detail=f"by {(told - shift) / 1e6:+,.3f} ms")
+            return Alignment("ranges", shift, pairs.height, int(within))
+    if told is None:
+        raise UsageError(
+            f"cannot merge {one.metadata.source} and {other.metadata.source}: no clock is known of one of them, and "
+            f"{pairs.height} ranges that both saw; expected at least {LEAST_PAIRS} that agree to the millisecond. "
+            "Label the program for both tools (opspan exec)"
+        )
+    issues.add("aligned_by_clocks")
+    same = told == 0 and one.metadata.clock is not None and one.metadata.clock == other.metadata.clock
+    return Alignment("clock" if same else "UTC", told, 0, None)
+
+
+def _same(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame, alignment: Alignment) -> pl.DataFrame:
+    """one, other: ids of the ranges that both saw."""
+    if alignment.within_ns is None:
+        return pairs.clear().select("one", "other")
+    tolerance = max(3 * alignment.within_ns, LEAST_TOLERANCE_NS)
+    apart = (pl.col("apart_ns") - alignment.shift_ns).abs()
+    in_order = pairs.filter(apart <= tolerance).select("one", "other")
+    # Where one tool has more of a name than the other, or was held up between two readings: the nearest that is left.
+    ours = _known(first).filter(~pl.col("id").is_in(in_order["one"].implode()))
+    theirs = _known(second).filter(~pl.col("id").is_in(in_order["other"].implode()))
+    theirs = theirs.with_columns(pl.col("start_ns") + alignment.shift_ns).sort("start_ns")
+    near = theirs.join_asof(
+        ours.select("start_ns", *_PLACE, one="id", began="start_ns").sort("start_ns"),
+        on="start_ns",
+        by=_PLACE,
+        strategy="nearest",
+        tolerance=MOST_APART_NS,
+        check_sortedness=False,
+    ).filter(pl.col("one").is_not_null())
+    near = near.with_columns(apart=(pl.col("start_ns") - pl.col("began")).abs()).sort("apart", "id")
+    nearest = near.unique("one", keep="first", maintain_order=True).select("one", other="id")
+    return pl.concat([in_order, nearest.collect()])
+
+
+def _ranges(ours: pl.DataFrame, theirs: pl.DataFrame, same: pl.DataFrame) -> pl.DataFrame:
+    """All of ours, with what they knew, and those of theirs that we have not."""
+    told = theirs.join(same, left_on="id", right_on="other", how="inner").drop("id", "parent_id")
+    columns = [name for name in told.columns if name in ours.columns and name not in ("start_ns", "end_ns")]
+    joined = ours.join(told, left_on="id", right_on="one", how="left", suffix="_other", maintain_order="left")
+    filled = joined.with_columns(pl.coalesce(name, f"{name}_other").alias(name) for name in columns)
+    kind = pl.when(pl.col("kind") == "unknown").then(pl.coalesce("kind_other", "kind")).otherwise("kind")
+    filled = filled.with_columns(kind.alias("kind")).select(ours.columns)
+    rest = theirs.join(same, left_on="id", right_on="other", how="anti", maintain_order="left")
+    return pl.concat([filled, _renamed(rest, same, "parent_id")], how="diagonal")
+
+
+def _renamed(frame: pl.DataFrame, same: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """References to ranges of theirs that are ranges of ours."""
+    return frame.with_columns(pl.col(name).replace(same["other"], same["one"]) for name in columns)
+
+
+def _metadata(one: Metadata, other: Metadata, alignment: Alignment) -> Metadata:
+    options = {
+        "alignment": asdict(alignment),
+        "merged": [{"source": each.source, "tool": each.tool, "options": dict(each.options)} for each in (one, other)],
+    }
+    return Metadata(
+        source=f"{one.source}+{other.source}",
+        paths=(*one.paths, *other.paths),
+        tool=one.tool,
+        tool_version=one.tool_version,
+        host=one.host or other.host,
+        clock=one.clock,
+        origin_utc_ns=one.origin_utc_ns,
+        options=options,
+    )

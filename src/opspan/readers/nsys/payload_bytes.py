@@ -1,0 +1,96 @@
+"""Extended payloads in the column binaryData, taken apart by the schemas that the file has.
+
+    domain u32, 4 bytes, schema u32, 4 bytes, size u64, size of all u64, payload
+
+The schemas are in NVTX_PAYLOAD_SCHEMAS and NVTX_PAYLOAD_SCHEMA_ENTRIES; one that is missing leaves the bytes as hex.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import polars as pl
+
+from opspan.readers import _json
+from opspan.readers._payload import Decoder, Entry, Schema
+from opspan.readers.nsys import tables
+from opspan.readers.nsys.export import Export
+from opspan.readers.nsys.tables import Columns
+
+HEADER = struct.Struct("<IIIIQQ")
+
+SCHEMAS = "NVTX_PAYLOAD_SCHEMAS"
+SCHEMA_COLUMNS: Columns = {**tables.ints("domainId schemaId type payloadSize"), "name": "text"}
+ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+ENTRY_COLUMNS: Columns = {
+    **tables.ints("domainId schemaId idx flags type arrayOrUnionDetail offset"),
+    "name": "text",
+}
+
+
+def members(export: Export, events: pl.DataFrame) -> pl.Series:
+    """The members of a JSON object for each event, null where it has no payload."""
+    places = pl.int_range(pl.len(), dtype=pl.UInt32).alias("place")
+    found = events.select(places, raw="binaryData", domain="domainId").filter(pl.col("raw").is_not_null())
+    found = found.with_columns(_unhexed(found["raw"]))
+    schemas = _schemas(export)
+    parts = [pl.DataFrame(schema={"place": pl.UInt32, "members": pl.String})]
+    undecoded = 0
+    for (size,), group in found.group_by(pl.col("raw").bin.size(), maintain_order=True):
+        raw = np.frombuffer(b"".join(group["raw"]), dtype=np.uint8).reshape(group.height, int(size or 0))
+        if raw.shape[1] < HEADER.size:
+            undecoded += group.height
+            parts.append(group.select("place", members=_as_bytes(raw)))
+            continue
+        numbers = pl.Series("schema", np.ascontiguousarray(raw[:, 8:12]).view("<u4")[:, 0])
+        for (domain, number), of_schema in group.with_columns(numbers, at=pl.int_range(pl.len())).group_by(
+            "domain", "schema", maintain_order=True
+        ):
+            rows = raw[of_schema["at"].to_numpy(), HEADER.size :]
+            decoder = Decoder(schemas.get(domain, {}), lambda ids: export.strings.texts(pl.Series(ids), "payloads"))
+            written, whole = decoder.members(int(number), rows)
+            undecoded += 0 if whole else of_schema.height
+            parts.append(of_schema.select("place", members=written))
+    export.issues.add("undecoded_payload", undecoded)
+    return events.select(places).join(pl.concat(parts), on="place", how="left", maintain_order="left")["members"]
+
+
+def _as_bytes(raw: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> pl.Series:
+    return '"bytes": ' + _json.hexes(raw, raw.shape[1])
+
+
+def _unhexed(raw: pl.Series) -> pl.Series:
+    """Some exports write the bytes themselves, some write them as hex digits."""
+    try:
+        texts = raw.cast(pl.String)
+    except pl.exceptions.ComputeError:  # no UTF-8, so no digits
+        return raw
+    if not texts.str.contains("^(?:[0-9a-fA-F]{2})*$").all():
+        return raw
+    return texts.str.decode("hex")
+
+
+def _schemas(export: Export) -> dict[int | None, dict[int, Schema]]:
+    """Domain -> number -> schema. Each process registers its own, alike: the first one of a number stands for all."""
+    entries: dict[tuple[int | None, int], dict[int, Entry]] = {}
+    for row in export.frame(ENTRIES, ENTRY_COLUMNS).iter_rows(named=True):
+        if row["schemaId"] is None:
+            continue
+        of_schema = entries.setdefault((row["domainId"], row["schemaId"]), {})
+        entry = Entry(
+            row["name"] or "",
+            row["type"] or 0,
+            max(row["offset"] or 0, 0),
+            row["flags"] or 0,
+            row["arrayOrUnionDetail"] or 0,
+        )
+        of_schema.setdefault(row["idx"] or 0, entry)
+    found: dict[int | None, dict[int, Schema]] = {}
+    for row in export.frame(SCHEMAS, SCHEMA_COLUMNS).iter_rows(named=True):
+        fields = entries.get((row["domainId"], row["schemaId"]), {})
+        schema = Schema(
+            row["name"] or "", row["type"] or 0, row["payloadSize"] or 0, tuple(fields[at] for at in sorted(fields))
+        )
+        found.setdefault(row["domainId"], {}).setdefault(row["schemaId"], schema)
+    return found
