@@ -12,7 +12,7 @@ import pytest
 import opspan as package
 from emit.running import environment, opspan, run
 
-VERBS = ["demo", "doctor", "exec", "run"]
+VERBS = ["demo", "doctor", "exec", "export", "run", "table"]
 
 
 def test_help_names_every_verb() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -17,15 +18,25 @@ import pytest
 
 import builders_nsys
 import builders_nvprof
+import builders_vtune
 from opspan.errors import OpspanError
 
 VARIANTS = 120
+
+
+def archive(folder: Path, kind: str) -> Path:
+    return Path(shutil.make_archive(str(folder), kind, folder))
+
 
 FILES: dict[str, Callable[[Path], Path]] = {
     "nvprof of version 8": lambda folder: builders_nvprof.run(folder / "run.prof", 8),
     "nvprof of version 26": lambda folder: builders_nvprof.run(folder / "run.nvvp", 26),
     "nsys of 2019": lambda folder: builders_nsys.run(folder / "run.sqlite", "2019"),
     "nsys of 2026": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),
+    "VTune of 2013": lambda folder: builders_vtune.run(folder / "r", "2013") / "sqlite-db" / "dicer.db",
+    "VTune of 2025": lambda folder: builders_vtune.run(folder / "r", "2025") / "sqlite-db" / "dicer.db",
+    "VTune in a zip file": lambda folder: archive(builders_vtune.run(folder / "r", "2020"), "zip"),
+    "VTune in a tar file": lambda folder: archive(builders_vtune.run(folder / "r", "2020"), "tar"),
 }
 
 

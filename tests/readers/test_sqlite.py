@@ -268,3 +268,23 @@ def test_around_a_damaged_page_everything_else_is_read(path: Path, monkeypatch: 
     assert frame["a"][-1] == ROWS - 1
     assert {issue.code for issue in issues} == {"damaged_file"}
     assert "t, rows" in next(iter(issues)).detail
+
+
+def test_damaged_row_ids_that_are_far_apart_come_to_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t(a)")
+        connection.executemany("INSERT INTO t VALUES (?)", [(number,) for number in range(100)])
+        ((root,),) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 't'")
+        ((page_bytes,),) = connection.execute("PRAGMA page_size")
+    connection.close()
+    raw = bytearray(path.read_bytes())
+    # The cells behind their places: each now says that it is very long, and has a very large row id.
+    begin, end = (root - 1) * page_bytes + 8 + 2 * 100, root * page_bytes
+    raw[begin:end] = b"\x89" * (end - begin)
+    path.write_bytes(raw)
+
+    issues = Issues()
+    with SqliteFile(path, issues) as file:
+        assert file.frame("t", {"a": "int"}).is_empty()
+    assert [issue.code for issue in issues] == ["damaged_file"]

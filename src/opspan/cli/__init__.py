@@ -19,7 +19,9 @@ VERBS = {
     "demo": "opspan.cli.demo",
     "doctor": "opspan.cli.doctor",
     "exec": "opspan.cli.exec",
+    "export": "opspan.cli.export",
     "run": "opspan.cli.run",
+    "table": "opspan.cli.table",
 }
 
 
@@ -68,9 +70,10 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
 def main() -> None:
-    """Label every PyTorch op for the profiler you already use, and capture with no profiler at all.
+    """Label every PyTorch op for the profiler you already use, capture with no profiler at all, and read the result.
 
     \b
     Example:
-      opspan run --emit nvtx -- python train.py
+      opspan run --emit nvtx -o capture -- python train.py
+      opspan table capture
     """

@@ -16,6 +16,7 @@ from opspan.emit.sinks import CAPTURE, Sinks
 from opspan.errors import CaptureError
 
 if TYPE_CHECKING:
+    from opspan.events import EventList
     from opspan.trace import Trace
 
 
@@ -28,6 +29,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         with opspan.record(record_shapes=True) as rec:
             train()
         rec.trace.ranges
+        print(rec.events().key_averages().table())
     """
 
     _sink = CAPTURE
@@ -66,6 +68,10 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
             if self._temporary:
                 shutil.rmtree(self.path, ignore_errors=True)
         return self._trace
+
+    def events(self) -> EventList:
+        """What was recorded as torch's kind of list."""
+        return self.trace.events()
 
     def _listening(self, native: Sinks) -> bool:
         return True

@@ -33,11 +33,13 @@ class Reader:
         return found
 
 
+# A reader is imported when it is asked, so what people have most comes first: the others bring modules of their own.
 READERS = (
+    Reader("nsys", "Nsight Systems reports, SQLite exports, parquetdir and arrowdir folders"),
     Reader("capture", "opspan captures (*.opspan files and folders of them)"),
     Reader("saved", "folders written by Trace.save"),
-    Reader("nsys", "Nsight Systems reports, SQLite exports, parquetdir and arrowdir folders"),
     Reader("nvprof", "nvprof databases (*.nvvp, *.nvprof, *.prof, *.sql)"),
+    Reader("vtune", "VTune results (folders, *.vtune, dicer.db, zip and tar files of them) and interval CSVs"),
 )
 
 

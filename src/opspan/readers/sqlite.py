@@ -9,9 +9,11 @@ Not here: what any table means.
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +42,9 @@ GUARDED_BATCH_ROWS = 4_096
 CHUNK_ROWS = 250_000
 CHUNKS = 64  # at most, however far apart the row ids are
 SMALLEST_CHUNK = 1_024  # what is lost at most around a damaged place
-THREADS = 2
+HALVINGS = 1_000  # of one table: damaged row ids may be so far apart that there is no end to it
+# Each has a connection of its own. Past a few they wait for each other's memory.
+THREADS = min(len(os.sched_getaffinity(0)), 8)
 
 # The driver takes the type of a column from its first batch, and fails when a later batch holds another. A first row
 # that is taken away again makes each column of the type that is wanted, also where the first batch is all NULL.
@@ -63,6 +67,9 @@ GUARDED: dict[Type, str] = {
     "text": PLAIN["text"],
     "bytes": PLAIN["bytes"],
 }
+
+# Of every table, though no column of it: asked for like one.
+ROWID = "rowid"
 
 TABLE_NAMES = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')"
 
@@ -96,12 +103,16 @@ class SqliteFile:
     def __init__(self, path: str | Path, issues: Issues) -> None:
         self.path = Path(path)
         self.issues = issues
+        self._halvings: Counter[str] = Counter()  # by table
         self._stack = ExitStack()
         try:
             self._seen = stamp(self.path)
             self._uri = read_only_uri(self.path, self._stack)
             self._connection = self._open()
             self._tables = self._describe()
+            self._threads = ThreadPoolExecutor(THREADS)
+            self._stack.callback(self._threads.shutdown, cancel_futures=True)
+            self._begun: dict[str, tuple[Mapping[str, Type], list[Future[_Chunk]]]] = {}
         except BaseException:
             self._stack.close()
             raise
@@ -146,17 +157,17 @@ class SqliteFile:
             except FAILURES:
                 return True  # reading the columns will say what is wrong, and where
 
-        with ThreadPoolExecutor(THREADS) as threads:
-            return any(threads.map(found, self._chunks(table)))
+        return any(self._threads.map(found, self._chunks(table)))
+
+    def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
+        """Begin to read what `frame` will be asked for, while the caller does something else."""
+        self._begun[table] = columns, self._begin(table, columns)
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        """The columns in the order of the file; those that the table has not are null."""
-        have = {name: kind for name, kind in columns.items() if name in self.columns(table)}
-        if not have:
-            # Without any of its columns the table says nothing.
-            return pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns.items()})
-        with ThreadPoolExecutor(THREADS) as threads:
-            found = list(threads.map(lambda chunk: self._chunk(table, have, chunk), self._chunks(table)))
+        """The columns in the order of the file; those that the table has not are null. ROWID is the number of a row."""
+        begun_with, begun = self._begun.pop(table, ({}, []))
+        found = [chunk.result() for chunk in (begun if begun_with == columns else self._begin(table, columns))]
+        have = self._have(table, columns)
         frame = stacked([part for chunk in found for part in chunk.frames] or [_empty(have)])
         self.issues.add("odd_cells", sum(chunk.odd for chunk in found), table)
         damage = [place for chunk in found for place in chunk.damage]
@@ -164,6 +175,18 @@ class SqliteFile:
         self.issues.add("undecoded_text", sum(chunk.undecoded for chunk in found), table)
         missing = [pl.lit(None, dtype=DTYPES[kind]).alias(name) for name, kind in columns.items() if name not in have]
         return frame.with_columns(missing).select(*columns)
+
+    def _begin(self, table: str, columns: Mapping[str, Type]) -> list[Future[_Chunk]]:
+        have = self._have(table, columns)
+        # Without any of its columns the table says nothing.
+        return [self._threads.submit(self._chunk, table, have, part) for part in (self._chunks(table) if have else ())]
+
+    def _have(self, table: str, columns: Mapping[str, Type]) -> dict[str, Type]:
+        return {name: kind for name, kind in columns.items() if self._has(table, name)}
+
+    def _has(self, table: str, column: str) -> bool:
+        is_rowid = column == ROWID and table in self._tables and not self._tables[table].is_view
+        return is_rowid or column in self.columns(table)
 
     # --- opening
 
@@ -254,7 +277,8 @@ class SqliteFile:
         self, table: str, columns: Mapping[str, Type], chunk: tuple[int, int] | None, error: Exception
     ) -> _Chunk:
         """What can be read of a chunk that holds a damaged place: halves of it, down to a few rows."""
-        if chunk is None or chunk[1] - chunk[0] < SMALLEST_CHUNK:
+        self._halvings[table] += 1
+        if chunk is None or chunk[1] - chunk[0] < SMALLEST_CHUNK or self._halvings[table] > HALVINGS:
             where = f", rows {chunk[0]:,} to {chunk[1]:,}" if chunk else ""
             return _Chunk(damage=[f"{where} ({_one_line(error)})"])
         middle = (chunk[0] + chunk[1]) // 2
@@ -344,4 +368,4 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:120]
 
 
-__all__ = ["DTYPES", "SqliteFile", "Type", "is_sqlite", "quoted", "stacked", "table_names"]
+__all__ = ["DTYPES", "ROWID", "SqliteFile", "Type", "is_sqlite", "quoted", "stacked", "table_names"]

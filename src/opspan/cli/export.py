@@ -1,0 +1,47 @@
+"""opspan export: a trace as a file for other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from opspan.cli.loading import Progress, load, show, trace_files
+
+
+@click.command("export")
+@trace_files
+@click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace OUT, if it is there and is no FILE.")
+def command(files: tuple[Path, ...], out: Path, force: bool) -> None:
+    """Write a trace as a file for other tools.
+
+    The suffix of OUT says what it becomes:
+
+    \b
+      .json .json.gz   Chrome trace, for Perfetto and chrome://tracing
+      .sqlite .db      analysis database, for the sqlite shell and Datasette
+      .parquet         folder of the trace's tables; opspan reads it back
+      .csv             every range in a row
+      *-hostname-*.csv ranges for VTune to import, as tasks and frames; the host's name stands before .csv
+      .stacks          ranges as stacks with their own CPU time in ns, for flame graphs
+      .device.stacks   the same with device time
+      .table.json      what `opspan table --format json` prints
+
+    Several FILEs are the ranks of one run. OUT appears once it is whole.
+
+    \b
+    Example:
+      opspan export report.sqlite report.json.gz
+      opspan export rank0.sqlite rank1.sqlite run.db && sqlite3 run.db 'SELECT * FROM op_summary LIMIT 10'
+    """
+    from opspan.views import check_place, export
+    from opspan.views.findings import issue_lines
+
+    check_place(out, list(files), overwrite=force)
+    with Progress(len(files) + 1) as progress:
+        trace = load(files, progress)
+        progress.step(f"writing {out.name!r}")
+        left_out = export(trace, out, overwrite=force)
+    show("".join(f"{line}\n" for line in [*issue_lines(trace), *left_out]), err=True)
+    show(f"Wrote {out} ({trace.ranges.height:,} ranges, {trace.issues.height:,} issues)\n")

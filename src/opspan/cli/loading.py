@@ -1,0 +1,87 @@
+"""What verbs that read traces share: the FILE arguments, loading with progress, and what is said below a result."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from opspan.trace import Trace
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+PATIENCE_S = 1.0  # what takes longer shows that it is at work
+
+trace_files = click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+
+
+class Progress:
+    """A bar on the terminal's error output, once the work has taken a while. Elsewhere it shows nothing."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._done = -1
+        self._doing = ""
+        self._bar: Any = None
+        self._lock = threading.Lock()
+        # rich is imported when the time is up: most traces are read before.
+        self._timer = threading.Timer(PATIENCE_S, self._show)
+        self._timer.daemon = True
+
+    def step(self, doing: str) -> None:
+        """The next step begins."""
+        with self._lock:
+            self._done, self._doing = self._done + 1, doing
+            if self._bar is not None:
+                self._bar.update(self._bar.task_ids[0], completed=self._done, description=doing)
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+        bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+        with self._lock:
+            bar.add_task(self._doing, total=self._steps, completed=self._done)
+            bar.start()
+            self._bar = bar
+
+    def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if self._timer.is_alive():
+            self._timer.join()
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def load(files: Sequence[Path], progress: Progress) -> Trace:
+    """The files side by side, a step of the progress each."""
+    from opspan.readers import load as load_one
+    from opspan.trace import side_by_side
+
+    traces = []
+    for file in files:
+        progress.step(f"reading {file.name!r}")
+        traces.append(load_one(file))
+    return side_by_side(traces)
+
+
+def show(text: str, *, err: bool = False) -> None:
+    """Print. What the encoding has no bytes for is escaped, and so is what would move a terminal's cursor: names of
+    ranges are whatever a program made them."""
+    stream = sys.stderr if err else sys.stdout
+    encoding = stream.encoding or "utf-8"
+    if stream.isatty():
+        text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    # color: click would take what looks like colours out of data that goes to a file
+    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), err=err, nl=False, color=True)

@@ -1,0 +1,91 @@
+"""opspan table: what torch.profiler would print, of any trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from opspan.cli.loading import Progress, load, show, trace_files
+from opspan.errors import UsageError
+
+if TYPE_CHECKING:
+    from opspan.trace import Trace
+
+_ROWS_OF_TEXT = 100  # as many as torch prints
+
+
+@click.command("table")
+@trace_files
+@click.option(
+    "--by",
+    type=click.Choice(["name", "shape", "module", "step", "phase", "stream", "kernel"]),
+    default="name",
+    show_default=True,
+    help="What a row is the sum of.",
+)
+@click.option(
+    "--sort-by",
+    metavar="COL",
+    help="A column, as in the JSON, or torch's name of one. Without it: own device time, else own CPU time.",
+)
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=-1),
+    help="Rows to show, -1 for all. Without it: 100 of text, all of the others.",
+)
+@click.option(
+    "--metrics",
+    metavar="REPORT",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="What `vtune -report` printed, by task: further columns of the table by name. May be given several times.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json", "csv"]), default="text", show_default=True, help="Of what."
+)
+def command(
+    files: tuple[Path, ...], by: str, sort_by: str | None, limit: int | None, metrics: tuple[Path, ...], form: str
+) -> None:
+    """Print the ops of a trace as torch.profiler's table.
+
+    FILE is whatever opspan reads: captures, Nsight Systems reports and exports, nvprof databases, VTune results, saved
+    traces. Several are the ranks of one run. Below the table: how much could be attributed, and what was skipped or
+    odd; with json it is part of the document, with csv it goes to stderr.
+
+    \b
+    Example:
+      opspan table report.sqlite --by shape --sort-by self_cuda_time_total --limit 20
+      opspan table rank0.sqlite rank1.sqlite --by kernel --format json
+    """
+    from opspan.views import table as tables
+    from opspan.views.findings import finding_lines
+
+    if metrics and by != "name":
+        raise UsageError(f"--metrics says something of names, and --by is {by}; expected --by name")
+    with Progress(len(files) + 1) as progress:
+        trace = load(files, progress)
+        if metrics:
+            trace = _with_reports(trace, metrics)
+        progress.step("adding up")
+        trace = tables.prepared(trace, by)
+        table = tables.table_of(trace, by, sort_by)
+        findings = finding_lines(trace)
+    if form == "json":
+        show(tables.as_json(trace, table, -1 if limit is None else limit))
+    elif form == "csv":
+        show(tables.as_csv(table, -1 if limit is None else limit))
+        show("".join(f"{line}\n" for line in findings), err=True)
+    else:
+        text = tables.as_text(table, _ROWS_OF_TEXT if limit is None else limit)
+        show(text + "".join(f"{line}\n" for line in ("", *findings) if findings))
+
+
+def _with_reports(trace: Trace, reports: tuple[Path, ...]) -> Trace:
+    from opspan.readers.vtune.reports import read_report
+
+    for report in reports:
+        trace = trace.with_metrics(read_report(report))
+    return trace

@@ -1,0 +1,113 @@
+"""Reads VTune: result folders, their .vtune or .amplxe file, their database, zip and tar files of one; interval CSVs.
+
+A finalised result is an SQLite database (database.py) with files around it (place.py); what opspan exports for VTune to
+import is read back by intervals.py, and sums that `vtune -report` prints are no traces (reports.py).
+docs/formats/vtune.md describes the tables.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import polars as pl
+
+from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.readers.sqlite import SqliteFile, is_sqlite, table_names
+from opspan.readers.vtune import archives, containers, counters, intervals, place, ranges, samples, tables, target
+from opspan.readers.vtune.database import Clock, Database, first_ns
+from opspan.readers.vtune.place import Place
+from opspan.trace import Issues, Trace
+from opspan.trace.schema import TABLES
+
+OF_VTUNE = frozenset({tables.BAND, tables.THREAD, tables.PROCESS})
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    if path.is_dir():
+        return place.is_result(path)
+    if is_sqlite(head):
+        return table_names(path) >= OF_VTUNE
+    if archives.is_archive(head):
+        return archives.holds_result(path, head)
+    return place.is_descriptor(head) or intervals.is_intervals(head)
+
+
+def read(path: Path) -> Trace:
+    issues = Issues(str(path))
+    head = _head(path)
+    if intervals.is_intervals(head):
+        return intervals.read(path, issues)
+    if not archives.is_archive(head):
+        return _read(place.find(path, str(path), issues), issues)
+    with tempfile.TemporaryDirectory(prefix="opspan-") as folder:
+        result = archives.unpack(path, head, Path(folder))
+        try:
+            return _read(place.find(result, str(path), issues), issues)
+        except ReadError as error:
+            raise type(error)(str(error).replace(str(result), str(path))) from error
+
+
+def _head(path: Path) -> bytes:
+    if path.is_dir():
+        return b""
+    try:
+        with path.open("rb") as file:
+            return file.read(4096)
+    except OSError as error:
+        raise NotReadable(f"cannot read {path}: {error.strerror}") from error
+
+
+def _read(found: Place, issues: Issues) -> Trace:
+    _refuse_tasks_in_containers(found, issues)
+    with SqliteFile(found.database, issues) as file:
+        if not set(file.tables) >= OF_VTUNE:
+            raise NotATrace(f"{found.shown} has none of VTune's tables; expected what `vtune -finalize` writes")
+        return _translate(Database(file, issues), found, issues)
+
+
+def _refuse_tasks_in_containers(found: Place, issues: Issues) -> None:
+    for folder in found.containers:
+        if folder.name in (tables.TASKS, tables.FRAMES, tables.REGIONS) and containers.count(folder, issues):
+            raise NotReadable(
+                f"{found.shown} keeps its {folder.name} in a container outside SQLite, which opspan does not read; "
+                "finalise it again (`vtune -finalize -r DIR`) with the version that collected it, or load the sums of "
+                "`vtune -report hotspots -group-by task -format csv -r DIR` with opspan.load_vtune_report"
+            )
+
+
+def _translate(database: Database, found: Place, issues: Issues) -> Trace:
+    sampled, counted = samples.read(database, found.containers)
+    frames = {
+        "ranges": ranges.read(database),
+        "counters": pl.concat([counters.read(database), counted], how="diagonal"),
+        "samples": sampled,
+    }
+    # Without a clock of the machine's, times begin with the first event.
+    clock = database.clock() or Clock(None, first_ns(frames.values()))
+    is_task = ~pl.col("is_mark") & ~pl.col("is_async")
+    target.note_no_tasks(database, found, frames["ranges"].filter(is_task).height)
+    metadata = target.metadata(database, found, clock)
+    processes = target.processes(database, found, clock.zero_utc_ns)
+    threads = target.threads(database, frames.values())
+    database.frame(tables.ELAPSED, tables.INSTANCE_COLUMNS)
+    database.skip_the_rest()
+    _count_containers(found, issues)
+    moved = {name: _from(clock.zero_utc_ns, name, frame) for name, frame in frames.items()}
+    return Trace((metadata,), **moved, threads=threads, processes=processes, issues=issues.frame())
+
+
+def _count_containers(found: Place, issues: Issues) -> None:
+    """Those of events that were not read; the others are caches."""
+    names = {folder.name: folder for folder in found.containers if not folder.name.startswith("_")}
+    skipped = {
+        name: rows
+        for name, folder in names.items()
+        if name != samples.PMU and (rows := containers.count(folder, issues))
+    }
+    issues.add("skipped_tables", sum(skipped.values()), ", ".join(f"{name} {rows:,}" for name, rows in skipped.items()))
+
+
+def _from(zero_ns: int, table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    times = [column.name for column in TABLES[table].columns if column.unit == "ns" and column.name in frame.columns]
+    return frame.with_columns(pl.col(times) - zero_ns)

@@ -1,0 +1,63 @@
+"""Counters of the program, how many processors were busy, and when the collection was paused -> the table counters.
+
+cpu_usage_data: start_tsc, end_tsc, attr 3       dd_cpu_usage 3: value 3.0
+dd_paused_range: start_tsc, end_tsc
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.readers._columns import constant
+from opspan.readers.vtune import tables
+from opspan.readers.vtune.database import Database, timed
+
+OWN_DOMAIN = "VTune"
+
+
+def read(database: Database) -> pl.DataFrame:
+    parts = [_counters(database), _processors(database), _collecting(database)]
+    found = pl.concat(parts, how="diagonal")
+    return found.with_columns(rank=pl.lit(0, dtype=pl.Int32))
+
+
+def _counters(database: Database) -> pl.DataFrame:
+    found = database.aggregates(tables.COUNTERS)
+    found = database.referred(found, "attr", database.rows(tables.COUNTER, tables.COUNTER_COLUMNS), tables.COUNTERS)
+    types = database.rows(tables.COUNTER_TYPE, tables.NAME_IN_DOMAIN_COLUMNS)
+    found = database.referred(found, "type", types, tables.COUNTER)
+    found = database.referred(found, "domain", database.domains(), tables.COUNTER_TYPE)
+    return found.select(
+        "pid",
+        "tid",
+        pl.col("start_ns").alias("time_ns"),
+        pl.col("name").cast(pl.Categorical),
+        pl.col("domain_name").alias("domain"),
+        pl.col("count").cast(pl.Float64).alias("value"),
+    )
+
+
+def _processors(database: Database) -> pl.DataFrame:
+    found = database.instances(tables.CPU_USAGE)
+    found = database.referred(found, "attr", database.rows(tables.USAGE, tables.USAGE_COLUMNS), tables.CPU_USAGE)
+    return found.select(
+        pl.col("start_ns").alias("time_ns"),
+        constant("busy processors").alias("name"),
+        constant(OWN_DOMAIN).alias("domain"),
+        "value",
+    )
+
+
+def _collecting(database: Database) -> pl.DataFrame:
+    """0 where a pause began, 1 where it ended. Collectors pause each by itself: pauses that overlap are one."""
+    pauses = timed(database.frame(tables.PAUSED, tables.PAUSED_COLUMNS), tables.PAUSED, database.issues)
+    database.issues.add("collection_paused", pauses.height)
+    pauses = pauses.drop_nulls().sort("start_ns")
+    latest = pl.col("end_ns").cum_max().shift(1)
+    pauses = pauses.with_columns(pause=(pl.col("start_ns") > latest).fill_null(value=True).cum_sum())
+    pauses = pauses.group_by("pause").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).sort("start_ns")
+    both = [
+        pauses.select(pl.col(column).alias("time_ns"), pl.lit(value).alias("value"))
+        for column, value in (("start_ns", 0.0), ("end_ns", 1.0))
+    ]
+    return pl.concat(both).sort("time_ns").with_columns(constant("collecting").alias("name"))

@@ -1,0 +1,175 @@
+"""One database of a result: its tables, its clock, whose a row is, and what of it nobody asked for.
+
+Times are ticks of 100 picoseconds since the beginning of 2008, UTC, whatever the processor:
+
+    start_tsc 4041035591946616600 -> 1603249159.194661660 s since 1970
+
+dd_marker_info has one moment on two clocks: utc_time 16032491590365820 (of 100 ns since 1970), sys_tsc 4016591910821464
+(of 1 / sys_frequency s). On Linux sys_tsc is CLOCK_MONOTONIC_RAW in ns, and so are the times of the trace; else they
+count from the first event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from opspan.readers._columns import in_time
+from opspan.readers.sqlite import ROWID, SqliteFile
+from opspan.readers.vtune import tables
+from opspan.readers.vtune.tables import Columns
+from opspan.trace import Issues
+
+EPOCH_NS = 1_199_145_600_000_000_000  # 2008-01-01 00:00:00 UTC
+LATEST_NS = 4_102_444_800_000_000_000  # the year 2100
+TICKS_OF_NS = 10
+NS_OF_UTC = 100
+NANOSECONDS = 1_000_000_000
+MONOTONIC = "CLOCK_MONOTONIC_RAW"
+
+_NO_OWNERS = {"pid": pl.Int64, "tid": pl.Int64}
+
+
+@dataclass(frozen=True)
+class Clock:
+    name: str | None
+    zero_utc_ns: int
+
+
+class Database:
+    def __init__(self, file: SqliteFile, issues: Issues) -> None:
+        self.issues = issues
+        self._file = file
+        self._read: set[str] = set()
+        self.processes = self.rows(tables.PROCESS, tables.PROCESS_COLUMNS)
+        processes = self.processes.select("pid", process=ROWID)
+        self.threads = self.rows(tables.THREAD, tables.THREAD_COLUMNS).join(
+            processes, on="process", how="left", maintain_order="left"
+        )
+        self._bands = self.rows(tables.BAND, tables.OWNER_COLUMNS)
+
+    # --- tables
+
+    def has(self, table: str) -> bool:
+        return table in self._file.tables
+
+    def frame(self, table: str, columns: Columns) -> pl.DataFrame:
+        """The columns, null where the file has not got them; no rows where it has not got the table."""
+        self._read.add(table)
+        return self._file.frame(table, columns)
+
+    def rows(self, table: str, columns: Columns) -> pl.DataFrame:
+        """The same of a table that others refer to: each row id once."""
+        found = self.frame(table, columns).drop_nulls(ROWID)
+        return found.unique(ROWID, keep="first", maintain_order=True) if found[ROWID].is_duplicated().any() else found
+
+    def referred(self, frame: pl.DataFrame, column: str, rows: pl.DataFrame, what: str) -> pl.DataFrame:
+        """The frame with the columns of the rows that its column refers to; what refers to nothing is counted."""
+        joined = frame.join(rows.rename({ROWID: column}), on=column, how="left", maintain_order="left")
+        wanted = frame[column].drop_nulls()
+        wanted = wanted.filter(wanted >= 0)
+        lost = len(wanted) - int(wanted.is_in(rows[ROWID].implode()).sum())
+        self.issues.add("dangling_data", lost, f"{what}, {column}")
+        return joined
+
+    def instances(self, table: str) -> pl.DataFrame:
+        """attr, pid, tid and the times of what happened, in ns since 1970."""
+        found = timed(self.frame(table, tables.INSTANCE_COLUMNS), table, self.issues)
+        return found.with_columns(self.owners(found["__bucket_idx"], table)).drop("__bucket_idx")
+
+    def aggregates(self, view: str) -> pl.DataFrame:
+        """The rows under a view of two tables: attr, count, duration, pid, tid and the times of their band.
+
+        Not through the view: a damaged band would make it join all with all.
+        """
+        of_data, of_bands = tables.data(view), tables.bands(view)
+        self._read.add(view)
+        data = self.rows(of_data, tables.DATA_COLUMNS).sort(ROWID)
+        bands = timed(self.frame(of_bands, tables.BAND_COLUMNS), of_bands, self.issues)
+        first, last = pl.col("data_start_rowid"), pl.col("data_end_rowid")
+        bands = bands.filter((first <= last).fill_null(value=False)).sort("data_start_rowid")
+        found = data.join_asof(bands, left_on=ROWID, right_on="data_start_rowid")
+        found = found.filter((pl.col(ROWID) <= last).fill_null(value=False))
+        self.issues.add("dangling_data", data.height - found.height, of_data)
+        kept = found.select(ROWID, "attr", "count", "duration", "start_ns", "end_ns", "__bucket_idx")
+        return kept.with_columns(self.owners(kept["__bucket_idx"], of_bands)).drop(ROWID, "__bucket_idx")
+
+    # --- whose
+
+    def owners(self, bands: pl.Series, what: str) -> pl.DataFrame:
+        """pid and tid by row of dd_band; null where the band is no thread's."""
+        frame = bands.rename("band").to_frame()
+        return self.of_threads(self.referred(frame, "band", self._bands, what)["dd_thread"], what)
+
+    def of_threads(self, threads: pl.Series, what: str) -> pl.DataFrame:
+        """pid and tid by row of dd_thread."""
+        known = self.threads.select(ROWID, "pid", tid="thread_id")
+        return self.referred(threads.rename("thread").to_frame(), "thread", known, what).select("pid", "tid")
+
+    def pids(self) -> pl.Series:
+        """The processes that are not VTune's own, if any is not."""
+        own = self.threads.filter(pl.col("ignored") == 1)["process"]
+        ours = self.threads.filter(pl.col("ignored").is_null() | (pl.col("ignored") != 1))["process"]
+        tools = own.filter(~own.is_in(ours.implode()))
+        found = self.processes.filter(~pl.col(ROWID).is_in(tools.implode()))["pid"].drop_nulls().unique().sort()
+        return found if len(found) else self.processes["pid"].drop_nulls().unique().sort()
+
+    # --- texts and clocks
+
+    def names(self, table: str) -> pl.DataFrame:
+        """Row ids and names."""
+        return self.rows(table, tables.NAME_COLUMNS)
+
+    def domains(self) -> pl.DataFrame:
+        """Row ids and names: VTune's own without their sign, and that of no domain null."""
+        name = pl.col("name")
+        plain = pl.when(name != tables.NO_DOMAIN).then(builtin("name"))
+        return self.names(tables.DOMAIN).select(ROWID, plain.cast(pl.Categorical).alias("domain_name"))
+
+    def clock(self) -> Clock | None:
+        """The clock that dd_marker_info tells; None where it tells none, or several."""
+        pairs = self.frame(tables.MARKER_INFO, tables.MARKER_INFO_COLUMNS).drop_nulls().unique()
+        if pairs.height != 1:
+            return None
+        utc, system, frequency = pairs.row(0)
+        sound = 0 < system < LATEST_NS and EPOCH_NS < utc * NS_OF_UTC < LATEST_NS
+        return Clock(MONOTONIC, utc * NS_OF_UTC - system) if sound and frequency == NANOSECONDS else None
+
+    # --- the rest
+
+    def skip_the_rest(self) -> None:
+        """Count what is in tables of events that nobody asked for."""
+        skipped = {}
+        for name in self._file.tables:
+            is_derived = name.startswith(tables.DERIVED_PREFIXES) and name not in tables.UNREAD_DIMENSIONS
+            parts = {tables.data(name), tables.bands(name)} & set(self._file.tables)  # of a view: counted by themselves
+            if name in self._read or is_derived or parts or name.endswith(tables.bands("")):
+                continue
+            if rows := self._file.count(name):
+                skipped[name] = rows
+        listed = ", ".join(f"{name} {rows:,}" for name, rows in skipped.items())
+        self.issues.add("skipped_tables", sum(skipped.values()), listed)
+
+
+def timed(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
+    """The frame with start_ns and end_ns since 1970, without the rows whose start is no time."""
+    frame = frame.rename({"start_tsc": "start", "end_tsc": "end"})
+    return in_time(frame.with_columns(utc_ns("start"), utc_ns("end")), table, issues)
+
+
+def utc_ns(column: str) -> pl.Expr:
+    """Ticks as ns since 1970; nothing is before 2008."""
+    tsc = pl.col(column)
+    return pl.when(tsc > 0).then(tsc // TICKS_OF_NS + EPOCH_NS).alias(column)
+
+
+def builtin(column: str) -> pl.Expr:
+    """A name of VTune's own without its sign."""
+    return pl.col(column).str.strip_prefix(tables.BUILTIN)
+
+
+def first_ns(frames: Iterable[pl.DataFrame]) -> int:
+    starts = [frame[name].min() for frame in frames for name in ("start_ns", "time_ns") if name in frame.columns]
+    return min((start for start in starts if isinstance(start, int)), default=EPOCH_NS)

@@ -1,0 +1,96 @@
+"""VTune's interval import: a CSV that VTune shows as tasks and frames, which opspan writes (views) and reads back.
+
+    out-hostname-node7.csv:  name,start_tsc.UTC,end_tsc,pid,tid
+                             aten::mm,2026-01-02 03:04:05.000000678,2026-01-02 03:04:05.000001678,812,815
+
+A row with a tid is a task, one without is a frame. Times are UTC, or ns of CLOCK_MONOTONIC_RAW; ticks of other clocks
+have no length that the file would tell.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import polars as pl
+from polars.exceptions import PolarsError
+
+from opspan.errors import NotReadable, ReadError
+from opspan.readers._columns import in_time
+from opspan.readers.vtune import ranges
+from opspan.readers.vtune.database import MONOTONIC, first_ns
+from opspan.trace import Issues, Metadata, Trace
+
+HEADER = re.compile(rb"(?:\xef\xbb\xbf)?name,start_tsc\.(?P<clock>\w+),end_tsc(?:,pid,tid)?\s*(?:\n|$)")
+HOST = re.compile(r"-hostname-(?P<host>.+)\.csv", re.IGNORECASE)
+UTC = "UTC"
+COLUMNS = ("label", "start", "end", "pid", "tid")
+
+
+def is_intervals(head: bytes) -> bool:
+    return HEADER.match(head) is not None
+
+
+def read(path: Path, issues: Issues) -> Trace:
+    try:
+        with path.open("rb") as file:
+            header = HEADER.match(file.read(4096))
+        clock = header["clock"].decode() if header else UTC
+        if clock not in (UTC, MONOTONIC):
+            raise NotReadable(
+                f"{path} has times in ticks of {clock}, and does not say how long one is; expected {UTC} or {MONOTONIC}"
+            )
+        raw = pl.read_csv(path, has_header=False, skip_rows=1, infer_schema=False, truncate_ragged_lines=True)
+    except OSError as error:
+        raise NotReadable(f"cannot read {path}: {error.strerror or error}") from error
+    except PolarsError as error:
+        if isinstance(error, pl.exceptions.NoDataError):
+            raw = pl.DataFrame(schema=dict.fromkeys(COLUMNS, pl.String))
+        else:
+            raise ReadError(f"{path} is a damaged CSV file ({' '.join(str(error).split())[:120]})") from error
+    return _trace(path, raw, clock, issues)
+
+
+def _trace(path: Path, raw: pl.DataFrame, clock: str, issues: Issues) -> Trace:
+    frame = raw.rename(dict(zip(raw.columns, COLUMNS, strict=False))).select(
+        pl.col(name) if place < raw.width else pl.lit(None, dtype=pl.String).alias(name)
+        for place, name in enumerate(COLUMNS)
+    )
+    numbers = ["pid", "tid"] + (["start", "end"] if clock == MONOTONIC else [])
+    times = [] if clock == MONOTONIC else [_utc_ns(name) for name in ("start", "end")]
+    read = frame.with_columns(pl.col(numbers).cast(pl.Int64, strict=False), *times)
+    odd = sum(read[name].null_count() - frame[name].null_count() for name in COLUMNS[1:])
+    issues.add("odd_cells", odd, path.name)
+    read = in_time(read, path.name, issues)
+    nothing = {"domain": pl.Categorical, "category": pl.Categorical, "parameter": pl.String, "payload_json": pl.String}
+    made = ranges.ranges(
+        read.with_columns(
+            *(pl.lit(None, dtype=dtype).alias(name) for name, dtype in nothing.items()),
+            is_async=pl.col("tid").is_null(),
+            is_mark=pl.lit(value=False),
+        )
+    )
+    zero_ns = 0 if clock == MONOTONIC else first_ns([made])
+    host = HOST.search(path.name)
+    metadata = Metadata(
+        source="vtune",
+        paths=(str(path),),
+        tool="VTune interval import",
+        host=host["host"] if host else None,
+        clock=MONOTONIC if clock == MONOTONIC else None,
+        origin_utc_ns=None if clock == MONOTONIC else zero_ns,
+    )
+    made = made.with_columns(pl.col("start_ns", "end_ns") - zero_ns)
+    places = made.select("rank", "pid", "tid").unique(maintain_order=True)
+    return Trace(
+        (metadata,),
+        ranges=made,
+        threads=places.drop_nulls("tid"),
+        processes=places.drop_nulls("pid").select("rank", "pid").unique(maintain_order=True),
+        issues=issues.frame(),
+    )
+
+
+def _utc_ns(column: str) -> pl.Expr:
+    text = pl.col(column).str.strip_chars()
+    return text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="ns", strict=False).dt.epoch("ns").alias(column)

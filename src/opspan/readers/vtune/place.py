@@ -1,0 +1,137 @@
+"""What lies where in a result: its database, what describes it, how it was collected, the containers beside it.
+
+r000hs/  r000hs.vtune (r000hs.amplxe before 2018)      XML: product, host, times
+         config/runss.options                          one option a line; after `--` the program and its arguments
+         sqlite-db/dicer.db                            written by `vtune -finalize`
+         sqlite-db/pmu_data/container.metadata         a table whose rows lie outside SQLite
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+from opspan.errors import NotATrace, NotReadable
+from opspan.readers.sqlite import is_sqlite
+from opspan.trace import Issues
+
+SUFFIXES = (".vtune", ".amplxe")
+DATABASE = Path("sqlite-db", "dicer.db")
+CONTAINER = "container.metadata"
+LARGEST_TEXT = 1 << 20  # of a file that describes; real ones have some kilobytes
+PROGRAM = "--"  # what follows in the options is the program
+
+
+@dataclass(frozen=True)
+class Place:
+    database: Path
+    shown: str  # the path that the user gave, for messages
+    facts: Mapping[str, str] = field(default_factory=dict)  # of the descriptor
+    options: tuple[str, ...] = ()  # of the collector
+    command: tuple[str, ...] = ()  # the program and its arguments
+    containers: tuple[Path, ...] = ()  # folders
+
+    @property
+    def command_line(self) -> str | None:
+        return shlex.join(self.command) or None
+
+
+def is_result(folder: Path) -> bool:
+    return folder.joinpath(DATABASE.parent).is_dir() or _descriptor(folder) is not None
+
+
+def is_descriptor(head: bytes) -> bool:
+    return head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<?xml") and b"<rdmgr>" in head
+
+
+def find(path: Path, shown: str, issues: Issues) -> Place:
+    """The result that a path means: a folder, its descriptor, or its database, which need not lie in one."""
+    folder = _folder(path)
+    if folder is None:
+        return Place(path, shown)
+    database = folder / DATABASE
+    if not database.is_file():
+        raise NotReadable(f"{shown} is a result that is not finalised: it has no {DATABASE}; run {_finalize(folder)}")
+    options, command = _collector(folder)
+    containers = tuple(sorted(file.parent for file in database.parent.glob(f"*/{CONTAINER}")))
+    return Place(database, shown, _facts(folder, issues), options, command, containers)
+
+
+def _folder(path: Path) -> Path | None:
+    """The folder of the result; None: a database that is not in one."""
+    if path.is_dir():
+        if not is_result(path):
+            raise NotATrace(f"{path} is no result of VTune: it has neither *.vtune, *.amplxe nor {DATABASE.parent}")
+        return path
+    try:
+        with path.open("rb") as file:
+            head = file.read(4096)
+    except OSError as error:
+        raise NotReadable(f"cannot read {path}: {error.strerror}") from error
+    if is_descriptor(head):
+        return path.parent
+    if not is_sqlite(head):
+        raise NotATrace(
+            f"{path} is nothing of VTune's that opspan reads; expected a result folder, its .vtune file, its "
+            f"{DATABASE}, an archive of it, or an interval CSV"
+        )
+    around = path.absolute().parent.parent
+    return around if path.absolute() == around / DATABASE and is_result(around) else None
+
+
+def _finalize(folder: Path) -> str:
+    return f"`vtune -finalize -r {shlex.quote(str(folder))}`"
+
+
+def _descriptor(folder: Path) -> Path | None:
+    return min((file for file in folder.iterdir() if file.suffix in SUFFIXES and file.is_file()), default=None)
+
+
+def _facts(folder: Path, issues: Issues) -> dict[str, str]:
+    """<rdmgr><hostname type="string">node7</hostname> ...: texts by their tags."""
+    file = _descriptor(folder)
+    if file is None:
+        return {}
+    raw = _text(file)
+    try:
+        # What VTune writes has no declarations of its own; entities are how small files become large.
+        if "<!" in raw.replace("<!--", ""):
+            raise ElementTree.ParseError("it has declarations")
+        root = ElementTree.fromstring(raw)
+    except (ElementTree.ParseError, ValueError) as error:
+        issues.add("damaged_file", detail=f"{file.name} ({error})")
+        return {}
+    leaves = (node for node in root.iter() if node.text and node.text.strip())
+    return {node.tag: " ".join((node.text or "").split()) for node in leaves}
+
+
+def _collector(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The collector's options, and the program that it ran."""
+    options: list[str] = []
+    command: tuple[str, ...] = ()
+    for file in sorted(folder.glob("config/*.options")):
+        lines = _text(file).splitlines()
+        end = lines.index(PROGRAM) if PROGRAM in lines else len(lines)
+        options += lines[:end]
+        command = command or tuple(lines[end + 1 :])
+    return tuple(options), command
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(LARGEST_TEXT).decode("utf-8", "replace")
+    except OSError as error:
+        raise NotReadable(f"cannot read {file}: {error.strerror}") from error
+
+
+def collects_tasks(options: tuple[str, ...]) -> bool | None:
+    """Whether the collector was asked for the program's tasks; None: the result does not say."""
+    if not options:
+        return None
+    told = [option for option in options if re.match(r"--(itt-config|type)=", option)]
+    return any(re.search(r"[=,:]task\b", option) for option in told)

@@ -1,0 +1,136 @@
+"""Samples with their stacks -> the table samples.
+
+    cpu_data   user-mode sampling: what a thread did until end_tsc, duration: CPU time in ticks
+    pmu_data   hardware sampling: at end_tsc, count: how often the event had happened since the last one; mostly in a
+               container beside the database (containers.py)
+    attr -> dd_sample -> dd_callsite -> its parent ...; -> dd_code_location -> ... -> dd_function
+
+Callsites that are loops are left out where they have a parent: that is the loop's function, and stands there itself.
+Where the tool only counted events, there is one row an event for the whole run: those become counters.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from opspan.readers._columns import narrow
+from opspan.readers.sqlite import ROWID
+from opspan.readers.vtune import containers, tables
+from opspan.readers.vtune.database import TICKS_OF_NS, Database, timed
+
+SEPARATOR = ";"
+DEEPEST = 4_096  # frames of a stack; a damaged file may have callsites in a circle
+MOST_FRAMES = 50_000_000  # of all distinct stacks together
+PMU = "pmu_data"
+IN_CONTAINER = ("end_tsc", "start_tsc", "count", "dd_sample", "__bucket_idx.dd_thread")
+
+
+def read(database: Database, beside: tuple[Path, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The table samples; and what was only counted, as rows of counters."""
+    user, hardware = (database.aggregates(view) for view in tables.SAMPLES)
+    user = user.with_columns(weight=pl.col("duration") // TICKS_OF_NS)
+    parts = [user, hardware.with_columns(weight="count"), *_contained(database, beside)]
+    wanted = ["attr", "pid", "tid", "start_ns", "end_ns", "weight"]
+    found = _described(database, pl.concat([part.select(wanted) for part in parts]))
+    counts = found.filter(pl.col("events_per_sample") == 0, pl.col("event").is_not_null())
+    taken = found.filter(~((pl.col("events_per_sample") == 0) & pl.col("event").is_not_null()).fill_null(value=False))
+    samples = taken.select(
+        pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", time(), "cpu", "weight", "event", "stack"
+    )
+    counters = counts.select(
+        pl.lit(0, dtype=pl.Int32).alias("rank"),
+        "pid",
+        "tid",
+        time(),
+        pl.col("event").alias("name"),
+        pl.col("weight").cast(pl.Float64).alias("value"),
+    )
+    return narrow(samples, tables.SAMPLE, {"cpu": pl.Int32}, database.issues), counters
+
+
+def time() -> pl.Expr:
+    """A sample says what was until its end."""
+    return pl.coalesce("end_ns", "start_ns").alias("time_ns")
+
+
+def _contained(database: Database, beside: tuple[Path, ...]) -> list[pl.DataFrame]:
+    parts = []
+    for folder in beside:
+        if folder.name != PMU:
+            continue
+        found = containers.read(folder, IN_CONTAINER, database.issues)
+        if found is None:
+            rows = containers.count(folder, database.issues)
+            database.issues.add("skipped_tables", rows, f"{folder.name}, in a container of another kind")
+            continue
+        found = timed(found, PMU, database.issues)
+        owners = database.of_threads(found["__bucket_idx.dd_thread"], PMU)
+        parts.append(found.rename({"dd_sample": "attr", "count": "weight"}).with_columns(owners))
+    return parts
+
+
+def _described(database: Database, found: pl.DataFrame) -> pl.DataFrame:
+    """The samples with cpu, event, events_per_sample and stack."""
+    samples = database.rows(tables.SAMPLE, tables.SAMPLE_COLUMNS)
+    found = database.referred(found, "attr", samples, ", ".join(tables.SAMPLES))
+    names = database.names(tables.PROCESSOR).select(ROWID, processor="name")
+    found = database.referred(found, "cpu", names, tables.SAMPLE)
+    types = database.rows(tables.EVENT_TYPE, tables.EVENT_TYPE_COLUMNS)
+    known = database.rows(tables.EVENT_NAME, tables.EVENT_NAME_COLUMNS).select(name_id=ROWID, later="value")
+    types = types.with_columns(name_id=pl.col("name").cast(pl.Int64, strict=False))
+    types = types.join(known, on="name_id", how="left").select(
+        ROWID, "events_per_sample", pl.coalesce("later", "name").cast(pl.Categorical).alias("event")
+    )
+    found = database.referred(found, "event_type", types, tables.SAMPLE)
+    stacks = _stacks(database, found["callsite"])
+    found = database.referred(found, "callsite", stacks, tables.SAMPLE)
+    return found.with_columns(pl.col("processor").str.extract(r"(\d{1,6})$").cast(pl.Int64).alias("cpu"))
+
+
+def _stacks(database: Database, used: pl.Series) -> pl.DataFrame:
+    """For each callsite in use its stack, the outermost function first."""
+    sites = _functions(database, database.rows(tables.CALLSITE, tables.CALLSITE_COLUMNS))
+    parents = sites.select(at=ROWID, up="parent")
+    wanted = pl.DataFrame({ROWID: used.drop_nulls().unique()}).join(sites.select(ROWID), on=ROWID, how="semi")
+    at = wanted.with_columns(pl.col(ROWID).alias("at"))
+    levels, frames = [], 0
+    for depth in range(DEEPEST):
+        at = at.filter(pl.col("at").is_not_null())
+        frames += at.height
+        if not at.height or frames > MOST_FRAMES:
+            break
+        levels.append(at.with_columns(depth=pl.lit(depth, dtype=pl.Int32)))
+        at = at.join(parents, on="at", how="left").select(ROWID, pl.col("up").alias("at"))
+    # In a circle, or deeper than any stack is: those have none.
+    endless = at.filter(pl.col("at").is_not_null())[ROWID].unique()
+    database.issues.add("damaged_file", len(endless), f"{tables.CALLSITE}, callsites without an end")
+    if not levels:
+        return pl.DataFrame(schema={ROWID: pl.Int64, "stack": pl.Categorical})
+    found = pl.concat(levels).filter(~pl.col(ROWID).is_in(endless.implode()))
+    found = found.join(sites.select(at=ROWID, function="function", hidden="is_hidden"), on="at", how="left")
+    found = found.filter(~pl.col("hidden")).sort("depth", descending=True)
+    stacks = found.group_by(ROWID).agg(pl.col("function").str.join(SEPARATOR).alias("stack"))
+    return stacks.with_columns(pl.col("stack").cast(pl.Categorical))
+
+
+def _functions(database: Database, sites: pl.DataFrame) -> pl.DataFrame:
+    """The callsites with the name of their function, their parent, and whether it is a loop that need not be shown."""
+    code = database.rows(tables.CODE, tables.CODE_COLUMNS)
+    ranges = database.rows(tables.FUNCTION_RANGE, tables.FUNCTION_RANGE_COLUMNS)
+    instances = database.rows(tables.FUNCTION_INSTANCE, tables.FUNCTION_INSTANCE_COLUMNS).rename({"type": "kind"})
+    sites = database.referred(sites, "code_loc", code, tables.CALLSITE)
+    sites = database.referred(sites, "func_range", ranges, tables.CODE)
+    sites = database.referred(sites, "func_inst", instances, tables.FUNCTION_RANGE)
+    sites = database.referred(sites, "function", database.names(tables.FUNCTION), tables.FUNCTION_INSTANCE)
+    above = pl.coalesce("parent", "parent_raw")
+    parent = pl.when(above > 0).then(above)
+    is_loop = (pl.col("kind") == tables.LOOP).fill_null(value=False)
+    return sites.select(
+        ROWID,
+        parent.alias("parent"),
+        # Names of C++ functions may hold the separator themselves.
+        pl.col("name").str.replace_all(SEPARATOR, ",", literal=True).fill_null("?").alias("function"),
+        (is_loop & parent.is_not_null()).alias("is_hidden"),
+    )

@@ -1,0 +1,106 @@
+"""What a result says of the program and its machine -> metadata, processes, threads; and why it holds no tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import polars as pl
+
+from opspan.readers.sqlite import ROWID
+from opspan.readers.vtune import tables
+from opspan.readers.vtune.database import Clock, Database, utc_ns
+from opspan.readers.vtune.place import Place, collects_tasks
+from opspan.trace import Metadata
+
+TOOL = "Intel VTune Profiler"
+# 'Intel® VTune™ Amplifier XE 2013 Update 15'
+VERSION = re.compile(r"\b(20\d\d\b.*|\d+\.\d.*)$")
+SCHEMA_MAJOR = "__internal@internalSchemaMinor@version"
+SCHEMA_MINOR = "__internal@schemaMinor@version"
+# Tag of the descriptor -> option
+FACTS = {
+    "product": "product",
+    "buildNumber": "build",
+    "os": "os",
+    "at": "analysis",
+    "collectionTimeBegin": "collection_start_s",
+    "collectionTimeEnd": "collection_end_s",
+    "CPUBrandName": "processor",
+    "logicalCPUCount": "logical_processors",
+}
+# 'worker 3 (TID: 1520739)', and in 2013 'worker 3 (0x8655)'
+NUMBERED = r" \((?:TID: \d+|0x[0-9a-fA-F]+)\)$"
+UNNAMED = "Thread"
+
+
+def metadata(database: Database, place: Place, clock: Clock) -> Metadata:
+    product = place.facts.get("product", "")
+    version = VERSION.search(product)
+    options: dict[str, Any] = {
+        name: int(value) if value.isdecimal() else value
+        for tag, name in FACTS.items()
+        if (value := place.facts.get(tag))
+    }
+    schema = dict(database.frame(tables.CONTEXT, tables.CONTEXT_COLUMNS).drop_nulls().iter_rows())
+    options["schema_version"] = ".".join(schema.get(key, "?") for key in (SCHEMA_MAJOR, SCHEMA_MINOR))
+    if place.command_line:
+        options["command_line"] = place.command_line
+    systems = database.frame(tables.SYSTEM, tables.SYSTEM_COLUMNS).drop_nulls("name")
+    if systems.height:
+        options["system"] = " ".join(text for text in systems.row(0) if text)
+    nodes = database.frame(tables.NODE, tables.NODE_COLUMNS)["machine_name"].drop_nulls()
+    return Metadata(
+        source="vtune",
+        paths=(place.shown,),
+        tool=TOOL,
+        tool_version=version[0] if version else None,
+        host=place.facts.get("hostname") or (nodes[0] if len(nodes) == 1 else None),
+        clock=clock.name,
+        origin_utc_ns=clock.zero_utc_ns,
+        options=options,
+    )
+
+
+def processes(database: Database, place: Place, zero_utc_ns: int) -> pl.DataFrame:
+    """One row a pid: VTune's own runner has that of the program it became."""
+    pids = database.pids()
+    is_programs = pl.col("pid").is_in(pids.implode())
+    command = pl.lit(place.command_line, dtype=pl.String) if len(pids) == 1 else pl.lit(None, dtype=pl.String)
+    # A later row of a pid is the program that was loaded into the process.
+    found = database.processes.drop_nulls("pid").sort(ROWID).unique("pid", keep="last", maintain_order=True)
+    return found.select(
+        pl.lit(0, dtype=pl.Int32).alias("rank"),
+        "pid",
+        pl.col("name").cast(pl.Categorical),
+        pl.when(is_programs).then(command).alias("command_line"),
+        (utc_ns("start_tsc") - zero_utc_ns).alias("start_ns"),
+        (utc_ns("end_tsc") - zero_utc_ns).alias("end_ns"),
+    )
+
+
+def threads(database: Database, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    plain = pl.col("name").str.replace(NUMBERED, "")
+    name = pl.coalesce("user_name", pl.when(plain != UNNAMED).then(plain))
+    listed = database.threads.with_columns(name=name).sort(
+        pl.col("ignored").fill_null(0), ROWID, descending=[True, False]
+    )
+    seen = [frame.select("pid", "tid").unique() for frame in frames if "tid" in frame.columns]
+    every = pl.concat(
+        [listed.select("pid", "name", tid="thread_id"), *(part.drop_nulls("tid") for part in seen)], how="diagonal"
+    )
+    # The last that has a name: that of the program rather than of what VTune ran before it.
+    best = every.drop_nulls("tid").group_by("pid", "tid").agg(pl.col("name").drop_nulls().last()).sort("pid", "tid")
+    return best.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", pl.col("name").cast(pl.Categorical))
+
+
+def note_no_tasks(database: Database, place: Place, tasks: int) -> None:
+    if tasks:
+        return
+    reasons = {
+        True: "the collector was asked for tasks, and the program reported none",
+        False: "the collector was not asked for tasks",
+        None: "it does not say how it was collected",
+    }
+    database.issues.add("no_tasks", 1, reasons[collects_tasks(place.options)])

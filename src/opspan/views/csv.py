@@ -1,0 +1,15 @@
+"""Every range in a row, as in the table `ranges` of the analysis database (docs/sqlite.md), for spreadsheets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opspan.analysis import analyse
+from opspan.trace import Trace
+from opspan.views.relational import relational
+
+
+def write(trace: Trace, path: Path) -> list[str]:
+    relational(analyse(trace))["ranges"].write_csv(path)
+    rest = [f"{len(frame):,} rows of {name}" for name, frame in trace.frames.items() if name != "ranges" and len(frame)]
+    return [f"A .csv has ranges only; .sqlite and .parquet have {', '.join(rest)} as well"] if rest else []

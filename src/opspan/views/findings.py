@@ -1,0 +1,61 @@
+"""What is said under every result: how much could be attributed, and what was skipped, repaired or odd."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import polars as pl
+
+from opspan.analysis import Coverage
+from opspan.analysis.coverage import Share
+from opspan.trace import Trace
+
+_WORST_FIRST = pl.col("severity").to_physical()
+
+
+def finding_lines(trace: Trace) -> list[str]:
+    """Sentences on the coverage, then a line for each issue, the worst first."""
+    return [*coverage_lines(trace), *issue_lines(trace)]
+
+
+def coverage_lines(trace: Trace) -> list[str]:
+    return [f"Coverage: {line}" for line in trace.coverage.lines()]
+
+
+def issue_lines(trace: Trace) -> list[str]:
+    lines = []
+    for issue in trace.issues.sort(_WORST_FIRST, descending=True, maintain_order=True).iter_rows(named=True):
+        where = f" [{issue['path']}]" if issue["path"] else ""
+        lines.append(f"Issue ({issue['severity']}): {issue['message']}. {issue['advice']}{where}")
+    return [printable(line) for line in lines]
+
+
+def coverage_values(found: Coverage) -> dict[str, Any]:
+    """The same figures for programs."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(found):
+        value = getattr(found, field.name)
+        if isinstance(value, Share):
+            value = {**dataclasses.asdict(value), "fraction": value.fraction}
+        values[field.name] = value
+    return {**values, "backward": found.backward, "linked": found.linked}
+
+
+def printable(text: str) -> str:
+    """A foreign text with what would move a terminal's cursor, or end the line, written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def printable_names(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """The same of the texts in these columns, looked at once each."""
+    changes = {}
+    for name in columns:
+        texts = frame.select(pl.col(name).unique().cast(pl.String)).to_series()
+        odd = texts.filter(texts.str.contains(r"[\pC\p{Zl}\p{Zp}]").fill_null(value=False)).to_list()
+        if odd:
+            changed = pl.col(name).cast(pl.String).replace(odd, [printable(text) for text in odd])
+            changes[name] = changed.cast(frame.schema[name])
+    return frame.with_columns(**changes) if changes else frame

@@ -1,0 +1,47 @@
+"""JSON written in columns: an expression gives the text of a value, or of an object, for every row at once.
+
+A null value is left out of its object. Texts are escaped, whatever is in them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import polars as pl
+
+# What JSON must have escaped. The three last are line ends to JavaScript, or end a script to HTML.
+_ESCAPED = [*(chr(number) for number in range(0x20)), '"', "\\", "\x7f", "\u2028", "\u2029"]
+_ESCAPES = [json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f" for char in _ESCAPED]
+
+
+def text(value: pl.Expr) -> pl.Expr:
+    escaped = value.cast(pl.String).str.replace_many(_ESCAPED, _ESCAPES)
+    return pl.concat_str(pl.lit('"'), escaped, pl.lit('"'))
+
+
+def number(value: pl.Expr) -> pl.Expr:
+    return value.cast(pl.String)
+
+
+def real(value: pl.Expr) -> pl.Expr:
+    """JSON knows no infinities and no NaN: those become texts."""
+    shown = value.cast(pl.String)
+    return pl.when(value.is_finite()).then(shown).otherwise(pl.concat_str(pl.lit('"'), shown, pl.lit('"')))
+
+
+def microseconds(ns: pl.Expr) -> pl.Expr:
+    """Nanoseconds as microseconds, exactly: 1234567 is 1234.567."""
+    whole = ns.abs()
+    sign = pl.when(ns < 0).then(pl.lit("-")).otherwise(pl.lit(""))
+    return pl.concat_str(sign, whole // 1000, pl.lit("."), (whole % 1000).cast(pl.String).str.zfill(3))
+
+
+def constant(value: object) -> pl.Expr:
+    return pl.lit(json.dumps(value))
+
+
+def members(values: Mapping[str, pl.Expr]) -> pl.Expr:
+    """{"name": value, ...} of those values that are not null; values are JSON texts."""
+    parts = [pl.concat_str(pl.lit(f"{json.dumps(key)}: "), value) for key, value in values.items()]
+    return pl.concat_str(pl.lit("{"), pl.concat_str(parts, separator=", ", ignore_nulls=True), pl.lit("}"))

@@ -1,0 +1,40 @@
+"""What reports say of the names (the table metrics of a trace) as further columns of the table by name."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.trace import Trace
+from opspan.trace.metrics import wide
+
+_GAP = "  "  # as in torch's table
+
+
+def with_metrics(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
+    """The rows with a column a metric, null where the report has not got the name."""
+    if not trace.metrics.height:
+        return rows
+    found = wide(trace.metrics).with_columns(pl.col("rank").cast(pl.Int64))
+    taken = {title: f"{title} (report)" for title in set(found.columns[2:]) & set(rows.columns)}
+    return rows.join(found.rename(taken), on=["rank", "name"], how="left", maintain_order="left")
+
+
+def beside(text: str, columns: pl.DataFrame) -> str:
+    """torch's table with these columns behind its own."""
+    if not columns.width:
+        return text
+    lines = text.split("\n")
+    end = lines.index(lines[0], 3)  # titles, and rows, stand between lines that are alike
+    for title in columns.columns:
+        cells = [_cell(value) for value in columns[title].head(end - 3).to_list()]
+        width = max(len(cell) for cell in (title, *cells))
+        rule = "-" * width
+        for place, cell in enumerate([rule, title, rule, *cells, rule]):
+            lines[place] += f"{cell:>{width}}{_GAP}"
+    return "\n".join(lines)
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return "--"
+    return f"{value:,.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.6g}"

@@ -1,0 +1,31 @@
+"""What processes, threads and devices are called where a person looks at them."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.trace import Trace
+
+_col = pl.col
+
+
+def process_names(trace: Trace, rows: pl.DataFrame) -> pl.Expr:
+    """`python 1234`, with the rank in front where there are several; one for each of the rows (rank, pid)."""
+    names = trace.processes.select("rank", "pid", "name").unique(["rank", "pid"], keep="last", maintain_order=True)
+    found = rows.select("rank", "pid").join(
+        names, on=["rank", "pid"], how="left", nulls_equal=True, maintain_order="left"
+    )
+    pid = _col("pid").cast(pl.String).fill_null("of unknown number")
+    name = _col("name").cast(pl.String).fill_null("process")
+    rank = pl.format("rank {}: ", _col("rank").fill_null(0)) if len(trace.ranks) > 1 else pl.lit("")
+    return pl.lit(found.select(pl.concat_str(rank, name, pl.lit(" "), pid)).to_series())
+
+
+def thread_names(trace: Trace, rows: pl.DataFrame) -> pl.Expr:
+    """`thread 1234 main`; one for each of the rows (rank, pid, tid)."""
+    place = ["rank", "pid", "tid"]
+    names = trace.threads.select(*place, "name").unique(place, keep="last", maintain_order=True)
+    found = rows.select(place).join(names, on=place, how="left", nulls_equal=True, maintain_order="left")
+    tid = _col("tid").cast(pl.String).fill_null("of unknown number")
+    name = pl.concat_str(pl.lit(" "), _col("name").cast(pl.String)).fill_null("")
+    return pl.lit(found.select(pl.concat_str(pl.lit("thread "), tid, name)).to_series())

@@ -1,0 +1,81 @@
+"""Where in a Chrome trace a row is drawn: its process and thread. A device is a process, its streams are threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from opspan.trace import Trace
+from opspan.views.names import process_names, thread_names
+
+_col = pl.col
+_PROCESS, _THREAD, _DEVICE = ["rank", "pid"], ["rank", "pid", "tid"], ["rank", "device_id"]
+_STREAM = [*_DEVICE, "context_id", "stream_id"]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Frames with `process`, `thread` and `title`, and what they are of."""
+
+    processes: pl.DataFrame
+    threads: pl.DataFrame
+    devices: pl.DataFrame
+    streams: pl.DataFrame
+
+    def on_threads(self, rows: pl.DataFrame) -> pl.DataFrame:
+        found = _joined(rows, self.processes, _PROCESS, "process")
+        return rows.with_columns(found, thread=_col("tid").fill_null(0))
+
+    def on_devices(self, work: pl.DataFrame) -> pl.DataFrame:
+        """What the profiler itself did on the host is drawn on its thread there."""
+        on_host = _col("device_id").is_null() & _col("tid").is_not_null()
+        process, thread = (_joined(work, self.streams, _STREAM, name) for name in ("process", "thread"))
+        host = _joined(work, self.processes, _PROCESS, "process")
+        return work.with_columns(
+            process=pl.when(on_host).then(host).otherwise(process),
+            thread=pl.when(on_host).then("tid").otherwise(thread),
+        )
+
+
+def places_of(trace: Trace) -> Places:
+    threads = _unique([trace.ranges, trace.calls, trace.threads, trace.counters, trace.work], _THREAD)
+    processes = _unique([threads, trace.processes], _PROCESS)
+    # Numbers of processes may be the same on two machines.
+    own = not processes["pid"].null_count() and processes["pid"].n_unique() == processes.height
+    number = _col("pid") if own else pl.int_range(1, pl.len() + 1, dtype=pl.Int64)
+    processes = processes.with_columns(number.alias("process"), title=process_names(trace, processes))
+    first_free = processes["process"].max()
+    first_device = (first_free if isinstance(first_free, int) else 0) + 1
+    devices = _unique([trace.work], _DEVICE).with_columns(
+        process=first_device + pl.int_range(pl.len(), dtype=pl.Int64), title=_device_titles(trace)
+    )
+    streams = _unique([trace.work], _STREAM)
+    streams = streams.with_columns(
+        _joined(streams, devices, _DEVICE, "process"),
+        thread=pl.int_range(pl.len(), dtype=pl.Int64),
+        title=pl.concat_str(
+            pl.format("stream {}", _col("stream_id").cast(pl.String).fill_null("of unknown number")),
+            pl.format(" of context {}", "context_id").fill_null(""),
+        ),
+    )
+    threads = threads.with_columns(
+        _joined(threads, processes, _PROCESS, "process"),
+        thread=_col("tid").fill_null(0),
+        title=thread_names(trace, threads),
+    )
+    return Places(processes.with_columns(thread=pl.lit(0)), threads, devices.with_columns(thread=pl.lit(0)), streams)
+
+
+def _device_titles(trace: Trace) -> pl.Expr:
+    rank = pl.format("rank {}: ", _col("rank").fill_null(0)) if len(trace.ranks) > 1 else pl.lit("")
+    return pl.concat_str(rank, pl.lit("device "), _col("device_id").cast(pl.String).fill_null("of unknown number"))
+
+
+def _unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
+    return pl.concat([frame.select(columns).unique() for frame in frames]).unique().sort(columns)
+
+
+def _joined(rows: pl.DataFrame, places: pl.DataFrame, on: list[str], name: str) -> pl.Series:
+    found = rows.select(on).join(places.select(*on, name), on=on, how="left", nulls_equal=True, maintain_order="left")
+    return found[name]

@@ -1,0 +1,57 @@
+"""docs/sqlite.md, made from database.py: `python -m opspan.views.reference docs/sqlite.md` writes it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from opspan.trace.schema import Column
+from opspan.views.database import ABOUT, TABLES_IN_ORDER, VIEWS, DatabaseTable
+
+HEAD = """\
+# The analysis database
+
+<!-- Made by `python -m opspan.views.reference docs/sqlite.md`; change src/opspan/views/database.py instead. -->
+
+`opspan export run.nsys-rep run.sqlite` writes a trace, and all that the analysis found in it, as a SQLite database
+for the sqlite shell, Datasette and whatever else speaks SQL:
+
+```sh
+sqlite3 -box run.sqlite 'SELECT * FROM op_summary LIMIT 10'
+```
+
+Tables are those of a trace ([schema.md](schema.md)) with the columns of the analysis ([analysis.md](analysis.md)). Row
+numbers have become ids with foreign keys, kinds and names are text, truths are 0 and 1, times are integer nanoseconds
+on one clock, null is not known. Unsigned integers of 64 bits are text, since SQLite's integers end at 2^63. All tables
+are there, even where the source had nothing for them. The database says all this itself, in its table `about`.
+"""
+
+COLUMNS_HEAD = """\
+| column | unit | meaning |
+| --- | --- | --- |
+"""
+
+
+def sqlite_markdown() -> str:
+    views = "".join(f"| `{view.name}` | {view.sentence} |\n" for view in VIEWS)
+    parts = [HEAD, f"## Views\n\n| view | shows |\n| --- | --- |\n{views}"]
+    parts += [_section(table) for table in (*TABLES_IN_ORDER, ABOUT)]
+    return "\n".join(parts)
+
+
+def _section(table: DatabaseTable) -> str:
+    rows = "".join(_row(column, table) for column in table.columns)
+    indexes = ", ".join("(" + ", ".join(f"`{name}`" for name in columns) + ")" for columns in table.indexes)
+    section = f"## {table.name}\n\n{table.sentence}\n\n{COLUMNS_HEAD}{rows}"
+    return section + (f"\nIndexes: {indexes}.\n" if indexes else "")
+
+
+def _row(column: Column, table: DatabaseTable) -> str:
+    notes = " Primary key." if column.name == table.key else ""
+    notes += f" Refers to `{column.refers}`." if column.refers else ""
+    sentence = column.sentence.replace("|", "\\|")
+    return f"| `{column.name}` | {column.unit} | {sentence}{notes} |\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(sqlite_markdown(), encoding="utf-8")

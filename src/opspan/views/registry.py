@@ -1,0 +1,96 @@
+"""Which views there are, and how their output comes to its place: whole or not at all, and never over a source."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib import import_module
+from pathlib import Path
+
+from polars.exceptions import PolarsError
+
+from opspan.errors import UsageError, WriteError
+from opspan.trace import Trace
+
+
+@dataclass(frozen=True)
+class View:
+    name: str  # of the module
+    suffixes: tuple[str, ...]
+    writes: str  # in words, for messages and docs
+    is_folder: bool = False  # which brings itself to its place
+    pattern: str = ""  # of names that mean this view whatever their suffix
+
+    @property
+    def write(self) -> Callable[[Trace, Path], list[str]]:
+        found: Callable[[Trace, Path], list[str]] = import_module(f"opspan.views.{self.name}").write
+        return found
+
+
+VIEWS = (
+    View("chrome", (".json", ".json.gz"), "a Chrome trace, for Perfetto and chrome://tracing"),
+    View("json_table", (".table.json",), "the table by name as JSON, with issues and coverage"),
+    View("sqlite", (".sqlite", ".db"), "an analysis database, described in docs/sqlite.md"),
+    View("parquet", (".parquet",), "a folder of the trace's tables, which opspan reads back exactly", is_folder=True),
+    View("csv", (".csv",), "every range in a row, with what the analysis found"),
+    View("vtune_intervals", (), "ranges for VTune to import, as tasks and frames", pattern="?*-hostname-?*.csv"),
+    View("stacks", (".stacks",), "ranges as stacks with their own CPU time in ns, for flame graphs"),
+    View("device_stacks", (".device.stacks",), "the same with device time"),
+)
+
+
+def view_for(out: Path) -> View:
+    """The view whose pattern the name has, else that of the longest suffix that it ends with."""
+    for view in VIEWS:
+        if view.pattern and fnmatchcase(out.name.lower(), view.pattern):
+            return view
+    found = [(len(suffix), view) for view in VIEWS for suffix in view.suffixes if _ends_with(out, suffix)]
+    if not found:
+        known = ", ".join(suffix for view in VIEWS for suffix in (*view.suffixes, *filter(None, [view.pattern])))
+        raise UsageError(f"{out} says by no suffix what to write; expected one of {known}")
+    return max(found, key=lambda pair: pair[0])[1]
+
+
+def _ends_with(out: Path, suffix: str) -> bool:
+    return out.name.lower().endswith(suffix) and len(out.name) > len(suffix)
+
+
+def export(trace: Trace, out: Path, *, overwrite: bool = False) -> list[str]:
+    """Write the trace to `out` as its suffix says; what the format has no place for comes back in sentences."""
+    view = view_for(out)
+    check_place(out, [Path(path) for rank in trace.ranks for path in rank.paths], overwrite=overwrite)
+    if view.is_folder:
+        return view.write(trace, out)
+    # Beside its final place, so that the rename stays within one file system; with its suffix, which a view may go by.
+    unfinished = out.with_name(f".unfinished.{os.getpid()}.{out.name}")
+    try:
+        left_out = view.write(trace, unfinished)
+        unfinished.replace(out)
+    except (OSError, PolarsError, sqlite3.Error) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise WriteError(f"cannot write {out}: {why}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return left_out
+
+
+def check_place(out: Path, sources: list[Path], *, overwrite: bool) -> None:
+    """Whether there may be written. A user's source may not be lost, whatever is forced."""
+    place = out.resolve()
+    for source in (path.resolve() for path in sources):
+        if _is_same_file(place, source) or (source in place.parents and place.exists()):
+            raise WriteError(f"{out} is, or lies in, {source}, a source of this trace: that is never replaced")
+    if not (out.exists() or out.is_symlink()):
+        return
+    if not overwrite:
+        raise WriteError(f"{out} exists; nothing was written. Choose another name, or --force to replace it")
+    if out.is_dir() and not view_for(out).is_folder:
+        raise WriteError(f"{out} is a folder, expected a file to replace; nothing was written")
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    """Or two names of one: hard links, or a file system that knows no case."""
+    return one == other or (one.exists() and other.exists() and one.samefile(other))

@@ -1,0 +1,93 @@
+"""An analysed trace as a relational database has it: row numbers become ids, and every row says how long it took.
+
+    relational(trace) -> frames by name: ranks, those of the trace, coverage
+
+What each column means is in database.py, as data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import polars as pl
+
+from opspan.analysis import Coverage, coverage
+from opspan.analysis.coverage import Share
+from opspan.trace import TABLES, Trace
+
+_col = pl.col
+# Column with row numbers -> table they are rows of, and what it is called once it has ids.
+_ROWS = {
+    "ranges": {"parent": ("ranges", "parent_id"), "forward": ("ranges", "forward_id")},
+    "calls": {"range": ("ranges", "range_id")},
+    "work": {
+        "call": ("calls", "call_id"),
+        "range": ("ranges", "range_id"),
+        "launch_range": ("ranges", "launch_range_id"),
+    },
+}
+_RENAMED = {
+    "ranges": {"parent_id": "stated_parent_id"},  # parent_id is the one that the analysis found
+    "work": {"ambiguous": "is_ambiguous"},
+}
+_TIMED = ("ranges", "calls", "work")
+
+
+def relational(trace: Trace) -> dict[str, pl.DataFrame]:
+    ids = {name: _ids(trace.frames[name]) for name in _TIMED}
+    frames = {"ranks": _ranks(trace)}
+    for name in TABLES:
+        frame = trace.frames[name].rename(_RENAMED.get(name, {}))
+        if name in _TIMED:
+            rows = {new: ids[table].gather(frame[old]).alias(new) for old, (table, new) in _ROWS[name].items()}
+            frame = frame.drop(_ROWS[name]).with_columns(id=ids[name], duration_ns=_duration(), **rows)
+        frames[name] = frame
+    frames["coverage"] = _coverage(coverage(trace.ranges, trace.calls, trace.work))
+    return frames
+
+
+def _ids(frame: pl.DataFrame) -> pl.Series:
+    """The rows' own; their numbers, where those are not there or not theirs alone."""
+    ids = frame["id"]
+    if ids.null_count() or ids.n_unique() != ids.len():
+        return pl.int_range(frame.height, dtype=pl.Int64, eager=True).alias("id")
+    return ids
+
+
+def _duration() -> pl.Expr:
+    return (_col("end_ns") - _col("start_ns")).clip(lower_bound=0)
+
+
+def _ranks(trace: Trace) -> pl.DataFrame:
+    rows = [
+        {
+            "rank": rank,
+            "source": metadata.source,
+            "paths": json.dumps(metadata.paths),
+            "tool": metadata.tool,
+            "tool_version": metadata.tool_version,
+            "host": metadata.host,
+            "clock": metadata.clock,
+            "origin_utc_ns": metadata.origin_utc_ns,
+            "options_json": json.dumps(dict(metadata.options)),
+        }
+        for rank, metadata in enumerate(trace.ranks)
+    ]
+    texts = ("source", "paths", "tool", "tool_version", "host", "clock", "options_json")
+    schema = {"rank": pl.Int32, "origin_utc_ns": pl.Int64, **dict.fromkeys(texts, pl.String)}
+    return pl.DataFrame(rows, schema_overrides=schema)
+
+
+def _coverage(found: Coverage) -> pl.DataFrame:
+    """A figure a row: shares with count and time, the others with a count."""
+    rows: list[tuple[str, int, int | None, int | None, int | None]] = []
+    for field in dataclasses.fields(found):
+        value = getattr(found, field.name)
+        if isinstance(value, Share):
+            rows.append((field.name, value.count, value.of, value.ns, value.of_ns))
+        elif isinstance(value, int):
+            rows.append((field.name, value, None, None, None))
+    rows += [(f"backward ranges: {how}", count, found.backward, None, None) for how, count in found.links.items()]
+    schema = {"figure": pl.String, **dict.fromkeys(("count", "of", "ns", "of_ns"), pl.Int64)}
+    return pl.DataFrame(rows, schema=schema, orient="row")

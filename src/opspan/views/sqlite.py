@@ -1,0 +1,97 @@
+"""The analysis database: a trace for the sqlite shell and Datasette. docs/sqlite.md says what is in it.
+
+sqlite-utils makes its tables, keys, indexes and views; rows go in as whole columns, with no Python object a value.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import adbc_driver_manager
+import adbc_driver_sqlite.dbapi as adbc
+import polars as pl
+import sqlite_utils
+
+from opspan.analysis import analyse
+from opspan.errors import WriteError
+from opspan.trace import Trace
+from opspan.trace.schema import Column
+from opspan.views.database import ABOUT, TABLES_IN_ORDER, VIEWS, DatabaseTable
+from opspan.views.relational import relational
+
+_BATCH = 250_000  # rows that are text at a time
+_APPEND = {"adbc.ingest.mode": "adbc.ingest.mode.append"}
+
+
+def write(trace: Trace, path: Path) -> list[str]:
+    frames = {**relational(analyse(trace)), "about": _about()}
+    tables = (*TABLES_IN_ORDER, ABOUT)
+    database = sqlite_utils.Database(path)
+    with closing(database):
+        # Nobody reads an unfinished file: one that breaks off is thrown away as a whole.
+        database.execute("PRAGMA journal_mode = OFF")
+        for table in tables:
+            _create(database, table)
+    _fill(path, {table.name: _stored(frames[table.name], table) for table in tables})
+    database = sqlite_utils.Database(path)
+    with closing(database):
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA synchronous = OFF")
+        for table in tables:
+            for columns in table.indexes:
+                database.table(table.name).create_index(list(columns))
+        for view in VIEWS:
+            database.create_view(view.name, view.sql)
+        database.execute("ANALYZE")
+        database.conn.commit()
+    return []
+
+
+def _create(database: sqlite_utils.Database, table: DatabaseTable) -> None:
+    foreign_keys: list[Any] = [(column.name, *column.refers.split(".")) for column in table.columns if column.refers]
+    database.table(table.name).create(
+        {column.name: _python_type(column) for column in table.columns}, pk=table.key, foreign_keys=foreign_keys
+    )
+
+
+def _python_type(column: Column) -> type:
+    if column.dtype == pl.Float64:
+        return float
+    return str if _is_text(column) else int
+
+
+def _is_text(column: Column) -> bool:
+    # SQLite's integers end at 2^63: what may be larger is text.
+    return column.dtype in (pl.String, pl.Categorical, pl.UInt64) or isinstance(column.dtype, pl.Enum)
+
+
+def _stored(frame: pl.DataFrame, table: DatabaseTable) -> pl.LazyFrame:
+    """The columns of the table, in its order, as SQLite has types for."""
+    types = {str: pl.String, int: pl.Int64, float: pl.Float64}
+    return frame.lazy().select(pl.col(column.name).cast(types[_python_type(column)]) for column in table.columns)
+
+
+def _fill(path: Path, frames: dict[str, pl.LazyFrame]) -> None:
+    try:
+        with adbc.connect(str(path)) as connection, connection.cursor() as cursor:
+            for name, frame in frames.items():
+                start = 0
+                while (part := frame.slice(start, _BATCH).collect()).height:
+                    cursor.adbc_statement.set_options(**_APPEND, **{"adbc.ingest.target_table": name})
+                    cursor.adbc_statement.bind_stream(part)
+                    cursor.adbc_statement.execute_update()
+                    start += _BATCH
+            connection.commit()
+    except adbc_driver_manager.Error as error:
+        raise WriteError(f"cannot write the database: {error}") from error
+
+
+def _about() -> pl.DataFrame:
+    rows = []
+    for table in (*TABLES_IN_ORDER, ABOUT):
+        rows.append((table.name, "", "", table.sentence))
+        rows += [(table.name, column.name, column.unit, column.sentence) for column in table.columns]
+    rows += [(view.name, "", "", view.sentence) for view in VIEWS]
+    return pl.DataFrame(rows, schema={column.name: pl.String for column in ABOUT.columns}, orient="row")

@@ -1,0 +1,65 @@
+"""VTune's interval import, `out-hostname-<host>.csv`: put into a result folder, or `vtune -import`ed, VTune shows it.
+
+    name,start_tsc.UTC,end_tsc,pid,tid
+    "aten::mm, seq = 3",2026-01-02 03:04:05.000000678,2026-01-02 03:04:05.000001678,812,815
+
+Rows with a tid are tasks, those without are frames. docs/formats/vtune.md has the format; opspan reads it back.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import polars as pl
+
+from opspan.errors import UsageError
+from opspan.trace import Trace
+
+NAME = re.compile(r".+-hostname-(?P<host>.+)\.csv", re.IGNORECASE)
+# The only clock of a machine's that VTune takes and traces have. Else UTC, which a trace may know of any clock.
+MONOTONIC = "CLOCK_MONOTONIC_RAW"
+_col = pl.col
+
+
+def write(trace: Trace, path: Path) -> list[str]:
+    is_mark = _col("is_mark").fill_null(value=False)
+    has_ends = _col("start_ns").is_not_null() & _col("end_ns").is_not_null()
+    rows = trace.ranges.filter(~is_mark & has_ends).sort("start_ns", maintain_order=True)
+    if trace.metadata.clock == MONOTONIC:
+        clock, times = MONOTONIC, [_col("start_ns"), _col("end_ns")]
+    elif trace.origin_utc_ns is not None:
+        clock, times = "UTC", [_utc(name, trace.origin_utc_ns) for name in ("start_ns", "end_ns")]
+    else:
+        raise UsageError(f"{path.name}: VTune places intervals by UTC, and this trace does not know its; use .csv")
+    # A thread of no process is nowhere.
+    tid = pl.when(_col("pid").is_not_null()).then("tid")
+    name = pl.coalesce("text", _col("name").cast(pl.String)).fill_null("")
+    rows.select(
+        name.str.replace_all(r"[\r\n]+", " ").alias("name"),
+        times[0].alias(f"start_tsc.{clock}"),
+        times[1].alias("end_tsc"),
+        "pid",
+        tid.alias("tid"),
+    ).write_csv(path)
+    return _left_out(trace, rows.height, path)
+
+
+def _utc(column: str, zero_ns: int) -> pl.Expr:
+    return (_col(column) + zero_ns).cast(pl.Datetime("ns")).dt.strftime("%Y-%m-%d %H:%M:%S%.9f")
+
+
+def _left_out(trace: Trace, written: int, path: Path) -> list[str]:
+    said = []
+    marks = int(trace.ranges["is_mark"].fill_null(value=False).sum())
+    if marks:
+        said.append(f"{marks:,} marks are not in it: an interval has an end")
+    if others := trace.ranges.height - written - marks:
+        said.append(f"{others:,} ranges are not in it, for they have no start or no end")
+    rest = [f"{frame.height:,} rows of {name}" for name in ("calls", "work") if (frame := trace.frames[name]).height]
+    if rest:
+        said.append(f"{' and '.join(rest)} are not in it; .json has them")
+    host, match = trace.metadata.host, NAME.fullmatch(path.name)
+    if host and match and match["host"] != host:
+        said.append(f"The trace is of host {host}, the name says {match['host']}: VTune will not know the threads")
+    return said
