@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 import opspan
+from opspan.analysis import attribute
 from opspan.trace import Trace
 
 pytestmark = [pytest.mark.nsys, pytest.mark.skipif(not nsys.available(), reason="nsys is not installed")]
@@ -140,6 +141,46 @@ def test_kernels_below_ranges(export: Path, trace: Trace) -> None:
     )
     counts = pairs.group_by("text", "tid", "kernel").agg(pl.n_unique("range_id"), kernels=pl.n_unique("id"))
     assert {(text, tid, kernel): (ranges, n) for text, tid, kernel, ranges, n in counts.rows()} == expected
+
+
+PROJECTED = [
+    "train_fsdp_2gpu",
+    "infer_2gpu",
+    "pyprof_2024",
+    "dlprof_2022",
+    "cudf_2020",
+    "torch_lm_2025",
+    "nvfuser_2025",
+]
+
+
+@pytest.mark.parametrize("export", PROJECTED, indirect=True)
+def test_ranges_projected_on_the_gpu(export: Path, trace: Trace) -> None:
+    """For each range from when to when what it launched ran, and how much that was: the attribution, and the tree."""
+    attributed = attribute(trace)
+    parents = attributed.ranges["parent"].to_list()
+    below: dict[int, tuple[int, int, int]] = {}  # row of a range -> start, end, pieces of work, of its children too
+    done = attributed.work.filter(pl.col("kind").is_in(["kernel", "memcpy", "memset"]))
+    for launched_in, start, end in done.select("launch_range", "start_ns", "end_ns").rows():
+        place = launched_in
+        while place is not None:
+            first, last, count = below.get(place, (start, end, 0))
+            below[place] = min(first, start), max(last, end), count + 1
+            place = parents[place]
+    keys = attributed.ranges.select("start_ns", "pid", "tid", text_of_range()).rows()
+    found = {keys[place]: (start, end - start, count) for place, (start, end, count) in below.items()}
+
+    rows = report(export, "nvtxgpuproj")
+    expected = {
+        (int(row["Orig Start (ns)"]), int(row["PID"]), int(row["TID"]), row["Name"]): (
+            int(row["Projected Start (ns)"]),
+            int(row["Projected Duration (ns)"]),
+            int(row["NumGPUOps"]),
+        )
+        for row in rows
+    }
+    assert len(expected) == len(rows) > 0
+    assert found == expected
 
 
 # --- reports in nsys' own format
