@@ -67,7 +67,7 @@ def test_the_capture_is_sound_before_it_is_damaged(whole: bytes, tmp_path: Path)
     trace = read(tmp_path / "a.opspan", whole)
 
     assert trace.ranges.height == 280
-    assert codes(trace) == {"collection_paused", "dangling_relations"}  # op 0 is nobody's
+    assert codes(trace) == {"pause_asked_for", "dangling_relations"}  # op 0 is nobody's
 
 
 @pytest.mark.parametrize("seed", range(6))

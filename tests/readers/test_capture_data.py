@@ -91,7 +91,7 @@ def test_counters_and_pauses(tmp_path: Path) -> None:
         (4, "collecting", None, 0.0),
         (5, "collecting", None, 1.0),
     ]
-    assert rows(trace.issues, "code") == [("rounded_counters",), ("collection_paused",)]
+    assert rows(trace.issues, "code") == [("rounded_counters",), ("pause_asked_for",)]
 
 
 # --- NVTX's extended payloads
@@ -136,6 +136,23 @@ def test_payloads_of_other_schemas_become_json(tmp_path: Path) -> None:
         "three": [1, -2, 3],
         "field7": 9,
     }
+
+
+def test_what_the_end_of_a_range_carries_belongs_to_the_range(tmp_path: Path) -> None:
+    made = Capture()
+    main, other = made.thread(100), made.thread(101)
+    main.schema(5000, "op", [("a", 17, 0)], size=8)
+    begun = main.range("send", 1, kind=builders.ASYNC, identity=7, schema=5000)
+    main.blob(begun, struct.pack("<q", 1), 5000)
+    ended = other.end(5, 7)
+    other.blob(ended, struct.pack("<q", 2), 5000)
+    lost = other.end(6, 8)  # of no range
+    other.blob(lost, struct.pack("<q", 3), 5000)
+
+    trace = load(made, tmp_path)
+
+    assert json.loads(trace.ranges["payload_json"].item()) == {"a": 1, "op": {"a": 2}}
+    assert rows(trace.issues, "code", "count") == [("end_without_start", 1), ("dangling_data", 1)]
 
 
 def test_several_payloads_of_a_range_do_not_overwrite_each_other(tmp_path: Path) -> None:

@@ -144,6 +144,11 @@ CODES: dict[str, Code] = {
         "times the program paused the collection",
         "Nothing was recorded in between; counter `collecting` says when.",
     ),
+    "pause_asked_for": Code(
+        "info",
+        "times the program asked for the collection to pause",
+        "opspan's own capture goes on all the same; counter `collecting` says when the program did not want it.",
+    ),
     # --- reports
     "unmatched_metrics": Code(
         "info",

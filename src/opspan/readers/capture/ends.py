@@ -21,15 +21,22 @@ from opspan.readers.capture.file import (
 from opspan.trace import Issues
 
 
-def read(file: CaptureFile, ranges: Units, issues: Issues) -> tuple[pl.Series, pl.Series]:
-    """end_ns and end_tid of the ranges."""
+def read(file: CaptureFile, ranges: Units, issues: Issues) -> tuple[pl.Series, pl.Series, Ints]:
+    """end_ns and end_tid of the ranges; and for each end unit the row of the range that it ended, or -1."""
     kinds, starts, times = ranges.u8(0), ranges.i64(1), ranges.i64(2)
     threads = np.full(len(ranges), -1, dtype=np.int64)
     ends = file.units.of(END)
+    ended = np.full(len(ends), -1, dtype=np.int64)
     foreign = (ends.u16(1) & FOREIGN_END) != 0
-    unused = _apply(_by_unit(file, ranges, ends.where(foreign)), file, ends.where(foreign), times, threads)
-    unused += _apply(_by_id(ranges, ends.where(~foreign)), file, ends.where(~foreign), times, threads)
-    issues.add("end_without_start", unused)
+    by_unit, by_id = ends.where(foreign), ends.where(~foreign)
+    for some, where, (rows, used) in (
+        (by_unit, np.flatnonzero(foreign), _by_unit(file, ranges, by_unit)),
+        (by_id, np.flatnonzero(~foreign), _by_id(ranges, by_id)),
+    ):
+        times[rows] = some.i64(1)[used]
+        threads[rows] = file.tids[some.logs[used]]
+        ended[where[used]] = rows
+    issues.add("end_without_start", int((ended < 0).sum()))
 
     times[kinds == MARK] = 0
     backward = (times != 0) & (times < starts)
@@ -40,15 +47,7 @@ def read(file: CaptureFile, ranges: Units, issues: Issues) -> tuple[pl.Series, p
         pl.when(pl.col("end_ns") != 0).then("end_ns"),
         pl.when((pl.col("end_tid") >= 0) & (pl.col("end_tid") != pl.col("tid"))).then("end_tid"),
     )
-    return frame["end_ns"], frame["end_tid"]
-
-
-def _apply(pairs: tuple[Ints, Ints], file: CaptureFile, ends: Units, times: Ints, threads: Ints) -> int:
-    """Write the ends of (row of a range, row of an end) pairs; how many ends belong to no range."""
-    rows, used = pairs
-    times[rows] = ends.i64(1)[used]
-    threads[rows] = file.tids[ends.logs[used]]
-    return len(ends) - len(np.unique(used))
+    return frame["end_ns"], frame["end_tid"], ended
 
 
 def _by_unit(file: CaptureFile, ranges: Units, ends: Units) -> tuple[Ints, Ints]:

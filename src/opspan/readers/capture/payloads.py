@@ -14,7 +14,7 @@ import polars as pl
 
 from opspan.readers._payload import Decoder, Entry, Schema, numbers
 from opspan.readers.capture.attributes import one_a_row, scattered
-from opspan.readers.capture.file import BLOB, SCHEMA, CaptureFile, Units, find
+from opspan.readers.capture.file import BLOB, END, SCHEMA, CaptureFile, Units, find
 from opspan.trace import Issues
 
 BLOB_BYTES = 48
@@ -31,12 +31,15 @@ class Extended:
     members: pl.DataFrame  # row, members: the fields of all other payloads as JSON
 
 
-def read(file: CaptureFile, ranges: Units, issues: Issues) -> Extended:
+def read(file: CaptureFile, ranges: Units, ended: npt.NDArray[np.int64], issues: Issues) -> Extended:
+    """`ended`: for each end unit the row of its range, since the end of a range may carry payloads as well."""
     blobs = file.units.of(BLOB)
     payloads = _payloads(blobs)
     schemas = _schemas(file, blobs, payloads)
-    rows = find(ranges.keys, payloads["owner"].to_numpy())
-    of_schema = find(file.units.of(SCHEMA).keys, payloads["owner"].to_numpy()) >= 0
+    owners = payloads["owner"].to_numpy()
+    at_end = find(file.units.of(END).keys, owners)
+    rows = np.where(at_end < 0, find(ranges.keys, owners), np.append(ended, -1)[at_end])
+    of_schema = find(file.units.of(SCHEMA).keys, owners) >= 0
     issues.add("dangling_data", int(((rows < 0) & ~of_schema).sum()), "payloads")
     payloads = payloads.with_columns(row=pl.Series(rows)).filter(pl.col("row") >= 0)
     domains = file.texts.of(ranges.u32(10))

@@ -58,8 +58,8 @@ def read_ranges(file: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.Dat
     units = file.units.of(*RANGES)
     count = len(units)
     tasks = TaskIds(file, units, issues)
-    end_ns, end_tid = ends.read(file, units, issues)
-    extended = payloads.read(file, units, issues)
+    end_ns, end_tid, ended = ends.read(file, units, issues)
+    extended = payloads.read(file, units, ended, issues)
     frame = _raw(file, units).with_columns(
         end_ns=end_ns, end_tid=end_tid, parent_id=tasks.parents(count, issues), category=_categories(file, units)
     )

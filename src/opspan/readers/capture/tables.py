@@ -87,7 +87,7 @@ def read_counters(file: CaptureFile, issues: Issues) -> pl.DataFrame:
     )
     states = file.units.of(STATE)
     resumed = states.u16(1) & 1
-    issues.add("collection_paused", int((resumed == 0).sum()))
+    issues.add("pause_asked_for", int((resumed == 0).sum()))
     collecting = pl.DataFrame(
         {"tid": file.tids[states.logs], "time_ns": states.i64(1), "value": resumed.astype(np.float64)}
     ).with_columns(pl.lit("collecting").cast(pl.Categorical).alias("name"))
