@@ -1,7 +1,5 @@
 // Backward ranges to the op that made their node: the last begun with the same seq, on the forward thread, before them.
 
-#include <unordered_map>
-
 #include "sweep/order.h"
 #include "sweep/sweep.h"
 
@@ -41,29 +39,26 @@ class Names {
     const auto makes_node = frame.flags("makes_node");
     for (size_t row = 0; row < frame.rows(); ++row) {
       if (name.null(row)) continue;
-      said_.emplace(name[row], Said{op.null(row) ? kNone : op[row], makes_node[row]});
+      if (name[row] >= said_.size()) said_.resize(name[row] + 1);
+      said_[name[row]] = {op.null(row) ? kNone : op[row], makes_node[row]};
     }
   }
   uint32_t op(const Ranges& ranges, Row row) const {
-    const Said* said = find(ranges, row);
-    return said != nullptr ? said->op : kNone;
+    return find(ranges, row).op;
   }
   bool makes_node(const Ranges& ranges, Row row) const {
-    const Said* said = find(ranges, row);
-    return said == nullptr || said->makes_node;
+    return find(ranges, row).makes_node;
   }
 
  private:
   struct Said {
-    uint32_t op;
-    bool makes_node;
+    uint32_t op = kNone;
+    bool makes_node = true;
   };
-  const Said* find(const Ranges& ranges, Row row) const {
-    if (ranges.name.null(row)) return nullptr;
-    const auto found = said_.find(ranges.name[row]);
-    return found == said_.end() ? nullptr : &found->second;
+  Said find(const Ranges& ranges, Row row) const {
+    return !ranges.name.null(row) && ranges.name[row] < said_.size() ? said_[ranges.name[row]] : Said();
   }
-  std::unordered_map<uint32_t, Said> said_;
+  std::vector<Said> said_;  // by the name's code: codes count up from 0 in a process
 };
 
 // How often the seq of a row's thread had gone back before it: a thread's seq only grows, so another thread of the same

@@ -112,13 +112,11 @@ def _engine(ranges: pl.DataFrame, forward: pl.Series, number: pl.Series) -> tupl
     is_engine = (ranges["kind"] == "engine").fill_null(value=False)
     if not is_engine.any():
         return forward, number
-    rows = pl.int_range(ranges.height, dtype=pl.UInt32, eager=True)
-    inner = pl.DataFrame({"engine": ranges["parent"], "forward": forward, "row": rows}).filter(
+    inner = pl.DataFrame({"engine": ranges["parent"], "forward": forward}).filter(
         forward.is_not_null() & ranges["parent"].is_not_null()
     )
-    inner = (
-        inner.filter(is_engine.gather(inner["engine"])).sort("row").unique("engine", keep="first", maintain_order=True)
-    )
+    # Of several nodes in one engine range the first: what is written last stays.
+    inner = inner.filter(is_engine.gather(inner["engine"])).reverse()
     forward = forward.scatter(inner["engine"], inner["forward"])
     number = number.scatter(inner["engine"], _NUMBERS.index(BY_NESTING))
     return forward, number.set(is_engine & (number == 0), _NUMBERS.index(NO_SEQ))
