@@ -43,12 +43,8 @@ class Names {
       said_[name[row]] = {op.null(row) ? kNone : op[row], makes_node[row]};
     }
   }
-  uint32_t op(const Ranges& ranges, Row row) const {
-    return find(ranges, row).op;
-  }
-  bool makes_node(const Ranges& ranges, Row row) const {
-    return find(ranges, row).makes_node;
-  }
+  uint32_t op(const Ranges& ranges, Row row) const { return find(ranges, row).op; }
+  bool makes_node(const Ranges& ranges, Row row) const { return find(ranges, row).makes_node; }
 
  private:
   struct Said {

@@ -21,6 +21,7 @@ _HOMES = {
     "load": "opspan.readers:load",
     "load_nsys": "opspan.loading:load_nsys",
     "load_nvprof": "opspan.loading:load_nvprof",
+    "load_rocpd": "opspan.loading:load_rocpd",
     "load_vtune": "opspan.loading:load_vtune",
     "load_vtune_report": "opspan.loading:load_vtune_report",
     "mark": "opspan.emit.annotate:mark",

@@ -33,6 +33,14 @@ def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False) -> EventL
     return events_of(load(path, source="nsys" if is_nsys else "nvprof", strict=strict))
 
 
+def load_rocpd(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
+    """The events of an rocpd database, as rocprofv3, rocprof-sys and rocmProfileData (RPD) write."""
+    from opspan.events import events_of
+    from opspan.readers import load
+
+    return events_of(load(path, source="rocpd", strict=strict))
+
+
 def load_vtune(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of a VTune result: its folder, its .vtune file, its dicer.db, or a zip or tar file of it."""
     from opspan.events import events_of

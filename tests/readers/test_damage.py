@@ -18,6 +18,7 @@ import pytest
 
 import builders_nsys
 import builders_nvprof
+import builders_rocpd
 import builders_vtune
 from opspan.errors import OpspanError
 
@@ -30,6 +31,8 @@ def archive(folder: Path, kind: str) -> Path:
 
 FILES: dict[str, Callable[[Path], Path]] = {
     "nvprof of version 8": lambda folder: builders_nvprof.run(folder / "run.prof", 8),
+    "rocpd of rocprofv3": lambda folder: builders_rocpd.rocprof(folder / "run.db"),
+    "rocpd of RPD": lambda folder: builders_rocpd.rpd(folder / "run.rpd"),
     "nvprof of version 26": lambda folder: builders_nvprof.run(folder / "run.nvvp", 26),
     "nsys of 2019": lambda folder: builders_nsys.run(folder / "run.sqlite", "2019"),
     "nsys of 2026": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),

@@ -39,6 +39,7 @@ READERS = (
     Reader("capture", "opspan captures (*.opspan files and folders of them)"),
     Reader("saved", "folders written by Trace.save"),
     Reader("nvprof", "nvprof databases (*.nvvp, *.nvprof, *.prof, *.sql)"),
+    Reader("rocpd", "rocpd databases of rocprofv3, rocprof-sys and rocmProfileData (*.db, *.rpd)"),
     Reader("vtune", "VTune results (folders, *.vtune, dicer.db, zip and tar files of them) and interval CSVs"),
 )
 

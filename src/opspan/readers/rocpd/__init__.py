@@ -1,0 +1,35 @@
+"""Reads AMD's rocpd files: SQLite of rocprofv3 and rocprof-sys (schema 3), and of rocmProfileData (RPD, schema 2).
+
+The two share a prefix and nothing else: rocprof.py and rpd.py read one each. docs/formats/rocpd.md has the tables.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opspan.errors import NotATrace
+from opspan.readers.rocpd import rocprof, rpd
+from opspan.readers.rocpd.database import Database
+from opspan.readers.sqlite import SqliteFile, is_sqlite, table_names
+from opspan.trace import Issues, Trace
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    if not is_sqlite(head):
+        return False
+    tables = table_names(path)
+    return rpd.is_one(tables) or rocprof.is_one(tables)
+
+
+def read(path: Path) -> Trace:
+    issues = Issues(str(path))
+    with SqliteFile(path, issues) as file:
+        if not (rpd.is_one(file.tables) or rocprof.is_one(file.tables)):
+            raise NotATrace(
+                f"{path} has none of rocpd's tables; expected what `rocprofv3 --output-format rocpd` writes"
+            )
+        database = Database(file, issues)
+        form = rpd if rpd.is_one(file.tables) else rocprof
+        frames, metadata = form.read(database, path)
+        database.skip_the_rest()
+    return Trace((metadata,), **frames, issues=issues.frame())

@@ -1,0 +1,73 @@
+"""What both forms of rocpd share: tables by their base names, texts, labels, the columns that every row has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import polars as pl
+
+from opspan.labels import KIND_NAMES
+from opspan.readers._columns import LABEL, in_time, parse_labels
+from opspan.readers.sqlite import DTYPES, SqliteFile, Type
+from opspan.trace import Issues
+from opspan.trace.schema import KIND
+
+# rocpd_region_00003fdc_92cb_72cb_9169_c7e541b1fcdf; some versions leave out the inner underlines
+_SUFFIXED = re.compile(r"(rocpd_[a-z_]+?)_([0-9a-f]{8}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{12})")
+
+
+def base_name(table: str) -> str:
+    """The name without the suffix that tells the runs in a file apart."""
+    match = _SUFFIXED.fullmatch(table)
+    return match[1] if match else table
+
+
+class Database:
+    def __init__(self, file: SqliteFile, issues: Issues) -> None:
+        self.issues = issues
+        self._file = file
+        self._read: set[str] = set()
+        self._tables: dict[str, list[str]] = {}
+        for table in file.tables:
+            if table.startswith(("rocpd_", "ext_")):
+                self._tables.setdefault(base_name(table), []).append(table)
+        for base, names in self._tables.items():
+            if len(names) > 1:  # the one without a suffix is a view of the others
+                self._tables[base] = [name for name in names if name != base]
+
+    def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
+        """The columns of all tables of that base name, null where there are none."""
+        self._read.add(table)
+        parts = [self._file.frame(name, columns) for name in self._tables.get(table, [])]
+        empty = pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns.items()})
+        return pl.concat([empty, *parts], how="diagonal_relaxed") if parts else empty
+
+    def timed(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
+        """The same with start and end as start_ns and end_ns, without the rows whose start is no time."""
+        return in_time(self.frame(table, columns), table, self.issues)
+
+    def skip_the_rest(self) -> None:
+        """Count what is in tables that nobody asked for."""
+        counts = {
+            name: rows
+            for base, names in self._tables.items()
+            if base not in self._read
+            for name in names
+            if (rows := self._file.count(name))
+        }
+        listed = ", ".join(f"{name} {rows:,}" for name, rows in counts.items())
+        self.issues.add("skipped_tables", sum(counts.values()), listed)
+
+
+def labelled(texts: pl.Series) -> pl.DataFrame:
+    """The columns of ranges that a text says, each distinct text read once."""
+    distinct = texts.unique(maintain_order=True)
+    labels = parse_labels(distinct).with_columns(distinct.alias("label"))
+    found = pl.DataFrame({"label": texts}).join(labels, on="label", how="left", nulls_equal=True, maintain_order="left")
+    kinds = found["kind"].fill_null(0)
+    return found.select(LABEL).with_columns(pl.Series("kind", KIND_NAMES, dtype=KIND).gather(kinds).alias("kind"))
+
+
+def numbered(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), rank=pl.lit(0, dtype=pl.Int32))

@@ -1,0 +1,221 @@
+"""The form of rocprofv3 and rocprof-sys (schema 3): a set of tables for each run, told apart by a suffix and a guid.
+
+    rocpd_region           an interval on a thread: a call, or a marker (roctx); its event says which, by category
+    rocpd_kernel_dispatch, rocpd_memory_copy, rocpd_memory_allocate
+    rocpd_event            of each of those: category, stack id. Work has the stack id of the call that asked for it.
+
+pid and tid in rows are numbers of rows in rocpd_info_process and rocpd_info_thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import polars as pl
+
+from opspan.readers._columns import constant
+from opspan.readers.rocpd.database import Database, base_name, labelled, numbered
+from opspan.readers.sqlite import Type
+from opspan.trace import Metadata
+from opspan.trace.schema import WORK_KIND
+
+_col = pl.col
+_MARKER = "MARKER"  # MARKER_CORE_API, MARKER_CORE_RANGE_API, ...
+_WHERE: dict[str, Type] = {"guid": "text", "pid": "int", "tid": "int", "start": "int", "end": "int", "event_id": "int"}
+REGION: dict[str, Type] = {**_WHERE, "name_id": "int", "extdata": "text"}
+GRID = ("x", "y", "z")
+_NUMBERS = ("agent_id", "kernel_id", "queue_id", "stream_id", "group_segment_size")
+_SIZES = tuple(f"{what}_size_{axis}" for what in ("grid", "workgroup") for axis in GRID)
+DISPATCH: dict[str, Type] = {**_WHERE, **dict.fromkeys((*_NUMBERS, *_SIZES), "int")}
+COPY: dict[str, Type] = {
+    **_WHERE,
+    **dict.fromkeys(("name_id", "dst_agent_id", "src_agent_id", "queue_id", "stream_id", "size"), "int"),
+}
+ALLOCATION: dict[str, Type] = {
+    **_WHERE,
+    **dict.fromkeys(("agent_id", "size"), "int"),
+    "type": "text",
+    "address": "text",
+}
+
+
+def is_one(tables: Iterable[str]) -> bool:
+    bases = {base_name(table) for table in tables}
+    return {"rocpd_string", "rocpd_event", "rocpd_region", "rocpd_kernel_dispatch", "rocpd_info_process"} <= bases
+
+
+class Run:
+    """The lookup tables of the file, each keyed by guid and id."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        frame = self.keyed
+        self.strings = frame("rocpd_string", {"string": "text"})
+        self.events = frame("rocpd_event", {"category_id": "int", "stack_id": "int"})
+        self.processes = frame("rocpd_info_process", {"nid": "int", "ppid": "int", "pid": "int", "command": "text"})
+        self.threads = frame("rocpd_info_thread", {"pid": "int", "tid": "int", "name": "text"})
+        self.agents = frame(
+            "rocpd_info_agent", {"type": "text", "type_index": "int", "name": "text", "product_name": "text"}
+        )
+
+    def keyed(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
+        keys: dict[str, Type] = {"guid": "text", "id": "int"}
+        return self.database.frame(table, {**keys, **columns}).unique(["guid", "id"], keep="first", maintain_order=True)
+
+    def rows(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
+        """Timed rows with the system's pid and tid, their category, and the stack id they are paired by."""
+        frame = self.database.timed(table, columns)
+        frame = self.look_up(frame, "event_id", self.events, {"category_id": "category_id", "stack_id": "stack_id"})
+        frame = self.look_up(frame, "category_id", self.strings, {"string": "category"})
+        frame = self.look_up(frame, "pid", self.processes, {"pid": "os_pid"})
+        frame = self.look_up(frame, "tid", self.threads, {"tid": "os_tid"})
+        return frame.with_columns(pl.coalesce("os_pid", "pid").alias("pid"), pl.coalesce("os_tid", "tid").alias("tid"))
+
+    def look_up(self, frame: pl.DataFrame, number: str, of: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
+        found = of.select("guid", _col("id").alias(number), *(_col(old).alias(new) for old, new in columns.items()))
+        return frame.join(found, on=["guid", number], how="left", maintain_order="left")
+
+    def gpu(self, frame: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
+        """The number of a GPU among GPUs; null where the agent is none."""
+        gpus = self.agents.filter(_col("type") == "GPU").with_columns(_col("type_index").cast(pl.Int32, strict=False))
+        return self.look_up(frame, number, gpus, {"type_index": name})
+
+
+def read(database: Database, path: Path) -> tuple[dict[str, pl.DataFrame], Metadata]:
+    run = Run(database)
+    regions = run.look_up(run.rows("rocpd_region", REGION), "name_id", run.strings, {"string": "name"})
+    is_marker = _col("category").str.starts_with(_MARKER).fill_null(value=False)
+    frames = {
+        "ranges": _ranges(regions.filter(is_marker)),
+        "calls": numbered(
+            regions.filter(~is_marker).select(
+                "pid",
+                "tid",
+                "start_ns",
+                "end_ns",
+                _col("name").cast(pl.Categorical),
+                # HIP_RUNTIME_API_EXT -> hip_runtime
+                api=_col("category").str.replace("_API.*$", "").str.to_lowercase().cast(pl.Categorical),
+                correlation_id="stack_id",
+            )
+        ),
+        "work": numbered(pl.concat([_kernels(run), _copies(run)], how="diagonal")),
+        "memory": _allocations(run),
+        "threads": run.look_up(run.threads, "pid", run.processes, {"pid": "os_pid"}).select(
+            pl.lit(0, pl.Int32).alias("rank"), _col("os_pid").alias("pid"), "tid", _col("name").cast(pl.Categorical)
+        ),
+        "processes": _processes(run),
+        "devices": _devices(run),
+    }
+    nodes = database.frame("rocpd_info_node", {"hostname": "text"})["hostname"].drop_nulls()
+    tags = database.frame("rocpd_metadata", {"tag": "text", "value": "text"}).drop_nulls()
+    options = dict(zip(tags["tag"], tags["value"], strict=True))
+    host = nodes[0] if len(nodes) else None
+    return frames, Metadata("rocpd", (str(path),), "rocprof", options.get("schema_version"), host, options=options)
+
+
+def _ranges(markers: pl.DataFrame) -> pl.DataFrame:
+    # The region is named after the function of roctx; its text stands in extdata, where the version writes one.
+    text = markers.select(pl.coalesce(_col("extdata").str.json_path_match("$.message"), "name")).to_series()
+    labels = labelled(text)
+    no_length = (_col("end_ns") == _col("start_ns")) & _col("name").str.contains("(?i)mark").fill_null(value=False)
+    where = markers.select("pid", "tid", "start_ns", "end_ns", is_mark=no_length.fill_null(value=False))
+    frame = pl.concat([where, labels], how="horizontal").with_columns(
+        source=constant("roctx"),
+        is_async=pl.lit(value=False),
+        end_ns=pl.when(~_col("is_mark")).then("end_ns"),
+        op_id=_col("op_id").replace(0, None),
+        forward_tid=_col("forward_tid").replace(0, None),
+    )
+    return numbered(frame)
+
+
+def _kernels(run: Run) -> pl.DataFrame:
+    rows = run.gpu(run.rows("rocpd_kernel_dispatch", DISPATCH), "agent_id", "device_id")
+    symbols = run.keyed("rocpd_info_kernel_symbol", {"kernel_name": "text", "display_name": "text"})
+    rows = run.look_up(rows, "kernel_id", symbols, {"kernel_name": "kernel", "display_name": "shown"})
+    # Grids are counted in work items here, in work groups everywhere else.
+    grid = (
+        (_col(f"grid_size_{axis}") / _col(f"workgroup_size_{axis}"))
+        .ceil()
+        .cast(pl.Int32, strict=False)
+        .alias(f"grid_{axis}")
+        for axis in GRID
+    )
+    block = (_col(f"workgroup_size_{axis}").cast(pl.Int32, strict=False).alias(f"block_{axis}") for axis in GRID)
+    return rows.select(
+        *_common("kernel"),
+        pl.coalesce("shown", "kernel").cast(pl.Categorical).alias("name"),
+        pl.coalesce("shown", "kernel").cast(pl.Categorical).alias("full_name"),
+        *grid,
+        *block,
+        _col("group_segment_size").alias("dynamic_shared_bytes"),
+    )
+
+
+def _copies(run: Run) -> pl.DataFrame:
+    rows = run.look_up(run.rows("rocpd_memory_copy", COPY), "name_id", run.strings, {"string": "name"})
+    rows = run.gpu(run.gpu(rows, "dst_agent_id", "to"), "src_agent_id", "from")
+    side = {"from": "copy_from", "to": "copy_to"}
+    return rows.with_columns(device_id=pl.coalesce("to", "from")).select(
+        *_common("memcpy"),
+        _col("name").cast(pl.Categorical),
+        _col("size").alias("bytes"),
+        *(
+            pl.when(_col(which).is_null())
+            .then(pl.lit("host"))
+            .otherwise(pl.lit("device"))
+            .cast(pl.Categorical)
+            .alias(name)
+            for which, name in side.items()
+        ),
+        pl.when(_col("from") != _col("to")).then("from").alias("peer_device_id"),
+    )
+
+
+def _common(kind: str) -> tuple[pl.Expr, ...]:
+    kinds = pl.lit(kind, dtype=WORK_KIND).alias("kind")
+    where = _col("pid", "device_id", "stream_id", "start_ns", "end_ns")
+    return where, kinds, _col("stack_id").alias("correlation_id")
+
+
+def _allocations(run: Run) -> pl.DataFrame:
+    rows = run.gpu(run.rows("rocpd_memory_allocate", ALLOCATION), "agent_id", "device_id")
+    event = _col("type").str.to_uppercase().replace_strict({"ALLOC": "alloc", "FREE": "free"}, default=None)
+    return rows.with_columns(event=event, shown=_col("type").cast(pl.Categorical)).select(
+        pl.lit(0, pl.Int32).alias("rank"),
+        "pid",
+        "tid",
+        "device_id",
+        _col("start_ns").alias("time_ns"),
+        "end_ns",
+        "event",
+        _col("size").alias("bytes"),
+        _col("shown").alias("name"),
+        _col("stack_id").alias("correlation_id"),
+    )
+
+
+def _processes(run: Run) -> pl.DataFrame:
+    return run.processes.select(
+        pl.lit(0, pl.Int32).alias("rank"),
+        "pid",
+        _col("ppid").alias("parent_pid"),
+        _col("command").alias("command_line"),
+    ).sort("pid")
+
+
+def _devices(run: Run) -> pl.DataFrame:
+    return (
+        run.agents.filter(_col("type") == "GPU")
+        .select(
+            pl.lit(0, pl.Int32).alias("rank"),
+            _col("type_index").cast(pl.Int32, strict=False).alias("device_id"),
+            constant("gpu").alias("kind"),
+            pl.coalesce("product_name", "name").cast(pl.Categorical).alias("name"),
+            _col("name").cast(pl.Categorical).alias("capability"),
+        )
+        .unique("device_id", keep="first")
+        .sort("device_id")
+    )

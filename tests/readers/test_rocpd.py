@@ -1,0 +1,144 @@
+"""rocpd: both forms by hand, and real files against their own SQL."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import opspan
+from builders_rocpd import rocprof, rpd
+from opspan.analysis import attribute
+from opspan.trace import Trace
+
+
+def rows(frame: pl.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    texts = [name for name, dtype in frame.schema.items() if dtype in (pl.Categorical, pl.Enum)]
+    return frame.with_columns(pl.col(texts).cast(pl.String)).select(columns).rows()
+
+
+def issues(trace: Trace) -> dict[str, int]:
+    return dict(rows(trace.issues, "code", "count"))
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_rocprof_has_markers_calls_kernels_copies_of_every_run(joined: bool, tmp_path: Path) -> None:
+    trace = opspan.load(rocprof(tmp_path / "run.db", joined))
+
+    assert rows(trace.ranges, "pid", "tid", "start_ns", "end_ns", "name", "kind", "seq", "op_id", "sizes") == [
+        (100 + run, 200 + run, 1000, 5000, "aten::mm", "op", 3, 7, "[[2, 4], [4, 2]]") for run in (0, 1)
+    ]
+    assert rows(trace.calls, "pid", "name", "api") == [
+        (100 + run, name, "hip_runtime") for run in (0, 1) for name in ("hipLaunchKernel", "hipMemcpy")
+    ]
+    kernels = trace.work.filter(pl.col("kind") == "kernel")
+    assert rows(kernels, "pid", "device_id", "stream_id", "name", "grid_x", "block_x", "dynamic_shared_bytes") == [
+        (100 + run, run, 4, "gemm(float)", 4, 256, 64) for run in (0, 1)
+    ]
+    copies = trace.work.filter(pl.col("kind") == "memcpy")
+    assert rows(copies, "device_id", "bytes", "copy_from", "copy_to") == [
+        (run, 4096, "host", "device") for run in (0, 1)
+    ]
+    assert rows(trace.memory, "device_id", "event", "bytes") == [(run, "alloc", 64) for run in (0, 1)]
+    assert rows(trace.processes, "pid", "parent_pid", "command_line") == [
+        (100 + run, 1, "python train.py") for run in (0, 1)
+    ]
+    assert rows(trace.threads, "pid", "tid", "name") == [(100 + run, 200 + run, "main") for run in (0, 1)]
+    assert rows(trace.devices, "device_id", "name") == [(0, "MI300X"), (1, "MI300X")]
+    assert (trace.metadata.source, trace.metadata.host) == ("rocpd", "box")
+    assert issues(trace) == {"skipped_tables": 2}  # pmc_event
+
+    work = attribute(trace).work
+    assert rows(work.sort("pid", "start_ns"), "pid", "kind", "range") == [
+        (100, "kernel", 0), (100, "memcpy", None), (101, "kernel", 1), (101, "memcpy", None)
+    ]  # fmt: skip
+
+
+def test_rpd_has_ops_with_what_its_tools_found_and_graphs(tmp_path: Path) -> None:
+    trace = opspan.load(rpd(tmp_path / "run.rpd"))
+
+    assert rows(trace.ranges, "tid", "name", "kind", "seq", "op_id", "sizes") == [
+        (100, "aten::linear", "op", 3, 8, "[[2, 4]]"),
+        (101, "AddmmBackward0", "backward", 3, 9, None),
+    ]
+    assert rows(trace.calls, "name", "correlation_id", "payload_json") == [
+        ("hipLaunchKernel", 12, None),
+        ("hipGraphLaunch", 14, '{"args":"in a graph"}'),
+        ("hipMemcpyAsync", 15, None),
+    ]
+    assert rows(trace.work, "device_id", "stream_id", "kind", "name", "correlation_id", "bytes", "grid_x") == [
+        (0, 0, "kernel", "gemm", 12, None, 4),
+        (1, 0, "kernel", "gemm", 14, None, None),
+        (1, 0, "other", "Task", 14, None, None),
+        (0, 1, "memcpy", "CopyHostToDevice", 15, 4096, None),
+    ]
+    assert rows(trace.counters, "time_ns", "name", "value") == [(1000, "gpu 0 sclk", 134.0)]
+    assert trace.issues.is_empty()
+    attributed = attribute(trace)
+    assert attributed.work["range"].to_list() == [0, 1, 1, 0]
+    assert rows(attributed.ranges, "forward", "link") == [(None, None), (0, "linked")]
+
+
+def test_a_real_rpd_file_holds_what_its_sql_says(traces_dir: Path) -> None:
+    path = traces_dir / "rocpd" / "torch_autograd.rpd"
+    trace = opspan.load(path)
+    with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
+        marked = one(database, "SELECT count(*), sum(end - start) FROM api WHERE apiName = 'UserMarker'")
+        called = one(database, "SELECT count(*), sum(end - start) FROM api WHERE apiName <> 'UserMarker'")
+        worked = one(database, "SELECT count(*), sum(end - start) FROM rocpd_op")
+        seqs = one(database, "SELECT count(*), sum(seq) FROM autograd WHERE seq <> ''")
+        names = dict(database.execute("SELECT autogradName, count(*) FROM autograd GROUP BY 1"))
+        copied = one(
+            database, "SELECT count(*) FROM rocpd_op JOIN rocpd_string s ON s.id = opType_id AND string LIKE 'Copy%'"
+        )
+        monitored = one(database, "SELECT count(*), sum(value) FROM rocpd_monitor")
+        skipped = one(database, "SELECT count(*) FROM ext_callstack")
+    assert sums(trace.ranges) == marked
+    assert sums(trace.calls) == called
+    assert sums(trace.work) == worked
+    assert (trace.ranges["seq"].count(), trace.ranges["seq"].sum()) == seqs
+    found = dict(trace.ranges["name"].cast(pl.String).value_counts().rows())
+    assert {name: found[name] for name in names} == names
+    assert trace.work.filter(pl.col("kind") == "memcpy").height == copied[0]
+    assert (trace.counters.height, trace.counters["value"].sum()) == monitored
+    assert issues(trace) == {"skipped_tables": skipped[0]}
+    # The tracer gives every op the call that it came from.
+    assert attribute(trace).work["call"].null_count() == 0
+
+
+def test_a_real_rocprof_file_holds_what_its_sql_says(traces_dir: Path) -> None:
+    path = traces_dir / "rocpd" / "rocprofv3.db"
+    trace = opspan.load(path)
+    with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
+        called = dict(database.execute("SELECT name, count(*) FROM regions GROUP BY 1"))
+        kernels = {name: (count, total) for name, count, total in database.execute(
+            "SELECT name, count(*), sum(duration) FROM kernels GROUP BY 1"
+        )}  # fmt: skip
+        launched = sorted(database.execute(
+            "SELECT k.start, r.start FROM kernels k JOIN regions r ON r.stack_id = k.stack_id"
+        ))  # fmt: skip
+        blocks = one(database, "SELECT sum(grid_x / workgroup_x) FROM kernels")
+    assert dict(trace.calls["name"].cast(pl.String).value_counts().rows()) == called
+    took = trace.work.group_by(pl.col("name").cast(pl.String)).agg(
+        pl.len(), (pl.col("end_ns") - pl.col("start_ns")).sum()
+    )
+    assert {name: (count, total) for name, count, total in took.rows()} == kernels
+    work = attribute(trace).work
+    found = zip(work["start_ns"], trace.calls["start_ns"].gather(work["call"]), strict=True)
+    assert sorted(found) == launched
+    assert trace.work["grid_x"].sum() == blocks[0]
+    assert issues(trace).keys() == {"skipped_tables"}
+    assert trace.devices.height == 8
+
+
+def sums(frame: pl.DataFrame) -> tuple[int, int]:
+    return frame.height, (frame["end_ns"] - frame["start_ns"]).sum()
+
+
+def one(database: sqlite3.Connection, sql: str) -> tuple[Any, ...]:
+    row: tuple[Any, ...] = database.execute(sql).fetchone()
+    return row
