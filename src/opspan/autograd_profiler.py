@@ -17,6 +17,7 @@ _HOMES = {
     "FunctionEventAvg": "opspan.events:FunctionEventAvg",
     "Interval": "opspan.events:Interval",
     "Kernel": "opspan.events:Kernel",
+    "KinetoStepTracker": "opspan.events:KinetoStepTracker",
     "MemRecordsAcc": "opspan.events:MemRecordsAcc",
     "StringTable": "opspan.events:StringTable",
     "emit_itt": "opspan:emit_itt",

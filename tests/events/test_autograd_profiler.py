@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import random
+from copy import copy
 
 import pytest
 
 import opspan
 from opspan import autograd_profiler
 
-NOT_YET = {"profile", "KinetoStepTracker"}
+NOT_YET = {"profile"}
 
 
 @pytest.mark.parametrize("name", [name for name in autograd_profiler.__all__ if name in opspan.__all__])
@@ -49,3 +51,23 @@ def test_keys_are_seen_once() -> None:
 
     with pytest.raises(RuntimeError, match="duplicate key"):
         unique.see("a", 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_steps_are_counted_as_torch_counts_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torchs = pytest.importorskip("torch.autograd.profiler", reason="torch's class is the model").KinetoStepTracker
+    trackers = (autograd_profiler.KinetoStepTracker, torchs)
+    for tracker in trackers:
+        monkeypatch.setattr(tracker, "_current_step", 0)
+        monkeypatch.setattr(tracker, "_step_dict", copy(tracker._step_dict))
+        tracker._step_dict.clear()
+    chance = random.Random(seed)
+
+    for _ in range(200):
+        verb = chance.choice(["init_step_count", "erase_step_count", *["increment_step"] * 4])
+        who = chance.choice(["ProfilerStep", "SGD", "Adam", "mine"])
+        ours, theirs = (getattr(tracker, verb)(who) for tracker in trackers)
+        assert ours == theirs
+        assert trackers[0].current_step() == trackers[1].current_step()
+        assert trackers[0]._step_dict == dict(trackers[1]._step_dict)
+    assert trackers[0].current_step() > 10

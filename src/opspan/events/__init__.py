@@ -9,6 +9,7 @@ from opspan.events.event_list import EventList
 from opspan.events.kinds import DeviceType
 from opspan.events.metadata import EventMetadata
 from opspan.events.records import EnforceUnique, MemRecordsAcc, StringTable
+from opspan.events.steps import KinetoStepTracker
 from opspan.events.times import Microseconds
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "FunctionEventAvg",
     "Interval",
     "Kernel",
+    "KinetoStepTracker",
     "MemRecordsAcc",
     "Microseconds",
     "StringTable",
