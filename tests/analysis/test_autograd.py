@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import struct
 from collections import Counter
@@ -197,6 +198,9 @@ def test_every_backward_op_of_a_recorded_transformer_finds_its_forward(traces_di
     assert (linked["link"] == "linked").all()
     assert (linked["tid"] != nested["tid"].gather(linked["forward"])).all()
     assert (linked["seq"] == nested["seq"].gather(linked["forward"])).all()
+    places = nested.select("tid", "start_ns").rows()
+    found = {places[row]: places[forward] for row, forward in linked.select("row", "forward").rows()}
+    assert found == begun_last_with_the_number(frame)
     rest = Counter(nested.filter(pl.col("forward").is_null())["link"].drop_nulls().to_list())
     assert rest == {"no seq": 28, "made by the backward itself": 1}
 
@@ -216,6 +220,26 @@ def test_device_time_of_the_transformer_is_counted_once_by_every_sum(traces_dir:
         assert averages(nested, launched.work, by)["self_device_ns"].sum() == took
     for by in ("stream", "kernel"):
         assert averages(nested, launched.work, by)["device_ns"].sum() == took
+
+
+def begun_last_with_the_number(frame: pl.DataFrame) -> dict[tuple[int, int], tuple[int, int]]:
+    """Backward op -> the last op with its number on the other thread before it, by texts alone, looking at all.
+
+    But for what only makes a tensor: `contiguous` calls these before its node takes the number they all show.
+    """
+    numbered = []
+    for tid, start, text in frame.select("tid", "start_ns", "text").rows():
+        if found := re.fullmatch(r"(.+), seq = (\d+)(, sizes = .*)?", text):
+            numbered.append((tid, start, found[1], int(found[2])))
+    backward = [row for row in numbered if "Backward" in row[2]]
+    forward = [row for row in numbered if "Backward" not in row[2] and row[2] not in ("empty", "empty_like")]
+    links = {}
+    for tid, start, _, number in backward:
+        before = [(at, other) for other, at, _, seq in forward if other != tid and seq == number and at < start]
+        if before:
+            at, other = max(before)
+            links[tid, start] = other, at
+    return links
 
 
 def nvprof_tables(path: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:

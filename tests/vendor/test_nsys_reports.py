@@ -25,7 +25,8 @@ from opspan.trace import Trace
 pytestmark = [pytest.mark.nsys, pytest.mark.skipif(not nsys.available(), reason="nsys is not installed")]
 
 FILES = ["train_fsdp_2gpu", "mpi_saxpy_2022", "dlprof_2022", "push_pop_and_start_end_2022", "pyprof_2024", "cudf_2020"]
-FILES += ["torch_lm_2025", "nvfuser_2025"]
+FILES += ["torch_lm_2025", "nvfuser_2025", "nvfuser_2024", "infer_2gpu", "graph_nodes", "graph_trace_2024"]
+FILES += ["open_ranges"]
 
 Sums = dict[str, tuple[int, int]]  # name -> instances, total ns
 
@@ -59,7 +60,7 @@ def of_report(rows: list[dict[str, str]], name: str, count: str) -> Sums:
     totals: Counter[str] = Counter()
     for row in rows:
         counts[row[name]] += int(row[count])
-        totals[row[name]] += int(row["Total Time (ns)"])
+        totals[row[name]] += 0 if row["Total Time (ns)"] == "None" else int(row["Total Time (ns)"])
     return {key: (counts[key], totals[key]) for key in counts}
 
 
@@ -77,18 +78,22 @@ def text_of_range() -> pl.Expr:
     return pl.when(has_name).then(domain + ":" + text).otherwise(text)
 
 
-def ended(trace: Trace) -> pl.DataFrame:
-    return trace.ranges.filter(~pl.col("is_mark") & pl.col("end_ns").is_not_null())
+def not_marks(trace: Trace) -> pl.DataFrame:
+    return trace.ranges.filter(~pl.col("is_mark"))
+
+
+def cuda_calls(trace: Trace) -> pl.DataFrame:
+    return trace.calls.filter(pl.col("api").cast(pl.String).is_in(["cuda_runtime", "cuda_driver", "cuda_backtrace"]))
 
 
 def test_push_pop_ranges(export: Path, trace: Trace) -> None:
     expected = of_report(report(export, "nvtxppsum"), "Range", "Instances")
-    assert of_frame(ended(trace).filter(~pl.col("is_async")), text_of_range()) == expected
+    assert of_frame(not_marks(trace).filter(~pl.col("is_async")), text_of_range()) == expected
 
 
 def test_start_end_ranges(export: Path, trace: Trace) -> None:
     expected = of_report(report(export, "nvtxsesum"), "Range", "Instances")
-    assert of_frame(ended(trace).filter("is_async"), text_of_range()) == expected
+    assert of_frame(not_marks(trace).filter("is_async"), text_of_range()) == expected
 
 
 def test_kernels(export: Path, trace: Trace) -> None:
@@ -97,11 +102,10 @@ def test_kernels(export: Path, trace: Trace) -> None:
 
 
 def test_calls_of_cuda(export: Path, trace: Trace) -> None:
-    calls = trace.calls.filter(pl.col("api").cast(pl.String).is_in(["cuda_runtime", "cuda_driver", "cuda_backtrace"]))
     expected = of_report(report(export, "cudaapisum"), "Name", "Num Calls")
     # nsys takes off versions of four digits only: cudaLaunchKernel_v7000, not cudaStreamIsCapturing_v10000.
     renamed = {re.sub("_v[0-9]+$", "", name): sums for name, sums in expected.items()}
-    assert of_frame(calls, pl.col("name")) == renamed
+    assert of_frame(cuda_calls(trace), pl.col("name")) == renamed
 
 
 def test_bytes_of_copies_and_fills(export: Path, trace: Trace) -> None:
@@ -121,26 +125,69 @@ def test_bytes_of_copies_and_fills(export: Path, trace: Trace) -> None:
         assert found[name] == (count, pytest.approx(megabytes, abs=0.001))
 
 
-@pytest.mark.parametrize("export", ["dlprof_2022", "pyprof_2024"], indirect=True)
+WITH_KERNELS = [
+    "train_fsdp_2gpu",
+    "infer_2gpu",
+    "pyprof_2024",
+    "dlprof_2022",
+    "cudf_2020",
+    "torch_lm_2025",
+    "nvfuser_2024",
+    "nvfuser_2025",
+    "mpi_saxpy_2022",
+]
+
+
+@pytest.mark.parametrize("export", WITH_KERNELS, indirect=True)
 def test_kernels_below_ranges(export: Path, trace: Trace) -> None:
-    """nsys counts a kernel once in every text that encloses its call on its thread, however many ranges have it."""
+    """nsys counts a kernel once in every text that encloses its call on its thread, however many ranges have it.
+
+    One whose call is in no range is in `None`, on the thread of its call, or on `None` if the file lacks the call. And
+    nsys adds its time for every row of its call: twice if that has a backtrace, though the kernel is counted once.
+    """
     expected = {
-        (row["NVTX Range"], int(row["TID"]), row["Kernel Name"]): (int(row["NVTX Inst"]), int(row["Kern Inst"]))
+        (row["NVTX Range"], row["TID"], row["Kernel Name"]): (
+            int(row["NVTX Inst"]),
+            int(row["Kern Inst"]),
+            int(row["Total Time (ns)"]),
+        )
         for row in report(export, "nvtxkernsum")
     }
     calls = trace.calls.filter(pl.col("correlation_id").is_not_null())
     calls = calls.select("pid", "tid", "correlation_id", call="start_ns", back="end_ns")
-    kernels = trace.work.filter(pl.col("kind") == "kernel").drop("tid").join(calls, on=["pid", "correlation_id"])
-    ranges = ended(trace).select("pid", "tid", "start_ns", "end_ns", range_id="id", text=text_of_range())
-    pairs = kernels.select("pid", "tid", "call", "back", "id", kernel=pl.col("full_name").cast(pl.String)).join_where(
+    kernels = trace.work.filter(pl.col("kind") == "kernel").drop("tid")
+    kernels = kernels.join(calls, on=["pid", "correlation_id"], how="left")
+    traces = trace.calls.filter(pl.col("api") == "cuda_backtrace").select("pid", "tid", "start_ns", "end_ns")
+    again = kernels.join_where(
+        traces,
+        pl.col("pid") == pl.col("pid_right"),
+        pl.col("tid") == pl.col("tid_right"),
+        pl.col("call") >= pl.col("start_ns_right"),
+        pl.col("back") <= pl.col("end_ns_right"),
+    )
+    took = pl.col("end_ns") - pl.col("start_ns")
+    kernels = kernels.select(
+        *("pid", "tid", "call", "back", "id"),
+        kernel=pl.col("full_name").cast(pl.String),
+        took=pl.when(pl.col("id").is_in(again["id"].implode())).then(2 * took).otherwise(took),
+    )
+    ranges = not_marks(trace).select("pid", "tid", "start_ns", "end_ns", range_id="id", text=text_of_range())
+    pairs = kernels.join_where(
         ranges,
         pl.col("pid") == pl.col("pid_right"),
         pl.col("tid") == pl.col("tid_right"),
         pl.col("call") >= pl.col("start_ns"),
         pl.col("back") <= pl.col("end_ns"),
     )
-    counts = pairs.group_by("text", "tid", "kernel").agg(pl.n_unique("range_id"), kernels=pl.n_unique("id"))
-    assert {(text, tid, kernel): (ranges, n) for text, tid, kernel, ranges, n in counts.rows()} == expected
+    alone = kernels.join(pairs, on="id", how="anti").with_columns(
+        text=pl.lit("None"), range_id=pl.lit(None, dtype=pairs["range_id"].dtype)
+    )
+    both = pl.concat([pairs.select(alone.columns), alone]).with_columns(pl.col("tid").cast(pl.String).fill_null("None"))
+    counts = both.group_by("text", "tid", "kernel").agg(
+        pl.col("range_id").drop_nulls().n_unique(), pl.n_unique("id"), pl.col("took").sum()
+    )
+    assert len(expected) > 0
+    assert {row[:3]: row[3:] for row in counts.rows()} == expected
 
 
 PROJECTED = [
