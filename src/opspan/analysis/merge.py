@@ -106,19 +106,21 @@ def _some(pids: set[int]) -> str:
 
 def _known(ranges: pl.DataFrame) -> pl.LazyFrame:
     place = pl.all_horizontal(pl.col(*_PLACE, "start_ns").is_not_null())
-    rows = ranges.lazy().filter(place & ~pl.col("is_mark").fill_null(value=False)).select("id", *_PLACE, "start_ns")
+    until = pl.col("end_ns").fill_null(pl.col("end_ns").max()).fill_null(pl.col("start_ns"))
+    rows = ranges.lazy().filter(place & ~pl.col("is_mark").fill_null(value=False))
+    rows = rows.select("id", *_PLACE, "start_ns", until)
     return rows.sort("start_ns", "id").with_columns(
         nth=pl.int_range(pl.len()).over(_PLACE), count=pl.len().over(_PLACE)
     )
 
 
 def _in_order(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
-    """one, other, apart_ns: the n-th range of a name and thread in both, where both have as many of them."""
+    """The n-th range of a name and thread in both, where both have as many of them: one and other (ids), apart_ns, and
+    the times of both."""
     joined = _known(first).join(_known(second), on=[*_PLACE, "nth", "count"], suffix="_other")
     apart = pl.col("start_ns") - pl.col("start_ns_other")
-    return joined.select(
-        pl.col("id").alias("one"), pl.col("id_other").alias("other"), apart.alias("apart_ns")
-    ).collect()
+    times = pl.col("start_ns", "end_ns", "start_ns_other", "end_ns_other")
+    return joined.select(times, one="id", other="id_other", apart_ns=apart).collect()
 
 
 def _align(one: Trace, other: Trace, pairs: pl.DataFrame, issues: Issues) -> Alignment:
@@ -146,22 +148,28 @@ def _same(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame, alignm
     """one, other: ids of the ranges that both saw."""
     if alignment.within_ns is None:
         return pairs.clear().select("one", "other")
-    tolerance = max(3 * alignment.within_ns, LEAST_TOLERANCE_NS)
-    apart = (pl.col("apart_ns") - alignment.shift_ns).abs()
-    in_order = pairs.filter(apart <= tolerance).select("one", "other")
-    # Where one tool has more of a name than the other, or was held up between two readings: the nearest that is left.
+    # What ran, ran within both: however long a thread was held up between the two readings of a start, both overlap.
+    tolerance, shift = max(3 * alignment.within_ns, LEAST_TOLERANCE_NS), alignment.shift_ns
+    overlap = (pl.col("start_ns_other") + shift <= pl.col("end_ns") + tolerance) & (
+        pl.col("start_ns") <= pl.col("end_ns_other") + shift + tolerance
+    )
+    in_order = pairs.filter(overlap).select("one", "other")
+    # Where one tool has more of a name than the other: the nearest that is left.
     ours = _known(first).filter(~pl.col("id").is_in(in_order["one"].implode()))
     theirs = _known(second).filter(~pl.col("id").is_in(in_order["other"].implode()))
-    theirs = theirs.with_columns(pl.col("start_ns") + alignment.shift_ns).sort("start_ns")
-    near = theirs.join_asof(
-        ours.select("start_ns", *_PLACE, one="id", began="start_ns").sort("start_ns"),
-        on="start_ns",
-        by=_PLACE,
-        strategy="nearest",
-        tolerance=MOST_APART_NS,
-        check_sortedness=False,
-    ).filter(pl.col("one").is_not_null())
-    near = near.with_columns(apart=(pl.col("start_ns") - pl.col("began")).abs()).sort("apart", "id")
+    near = (
+        theirs.select("id", *_PLACE, at=pl.col("start_ns") + shift, start_ns_other="start_ns", end_ns_other="end_ns")
+        .sort("at")
+        .join_asof(
+            ours.select("start_ns", "end_ns", *_PLACE, one="id", at="start_ns").sort("at"),
+            on="at",
+            by=_PLACE,
+            strategy="nearest",
+            check_sortedness=False,
+        )
+        .filter(pl.col("one").is_not_null() & overlap)
+    )
+    near = near.with_columns(apart=(pl.col("start_ns_other") + shift - pl.col("start_ns")).abs()).sort("apart", "id")
     nearest = near.unique("one", keep="first", maintain_order=True).select("one", other="id")
     return pl.concat([in_order, nearest.collect()])
 
