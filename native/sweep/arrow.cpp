@@ -67,19 +67,6 @@ Nulls Input::nulls(const ArrowArray& column) const {
   return {static_cast<const uint8_t*>(column.buffers[0]), offset(column)};
 }
 
-namespace {
-template <class T>
-constexpr std::string_view kFormat = "";
-template <>
-constexpr std::string_view kFormat<int32_t> = "i";
-template <>
-constexpr std::string_view kFormat<int64_t> = "l";
-template <>
-constexpr std::string_view kFormat<uint32_t> = "I";
-template <>
-constexpr std::string_view kFormat<uint8_t> = "C";
-}  // namespace
-
 #define OPSPAN_VALUES(T)                                                               \
   template <>                                                                          \
   Values<T> Input::values(const char* name) const {                                    \
@@ -190,10 +177,6 @@ void Output::add(const char* name, std::unique_ptr<Row[]> rows) {
 }
 
 void Output::add(const char* name, std::unique_ptr<int64_t[]> values, Bits* valid) {
-  column(name, "l", valid).owners.push_back(shared(std::move(values)));
-}
-
-void Output::add(const char* name, Zeroed<int64_t> values, Bits* valid) {
   column(name, "l", valid).owners.push_back(shared(std::move(values)));
 }
 

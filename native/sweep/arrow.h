@@ -92,12 +92,27 @@ class Bits {
  public:
   explicit Bits(size_t rows) : bytes_((rows + 7) / 8) {}
   void set(size_t row) { bytes_[row >> 3] |= static_cast<uint8_t>(1u << (row & 7)); }
+  void clear(size_t row) { bytes_[row >> 3] &= static_cast<uint8_t>(~(1u << (row & 7))); }
   bool operator[](size_t row) const { return bit(bytes_.data(), row); }
   std::vector<uint8_t>& bytes() { return bytes_; }
 
  private:
   std::vector<uint8_t> bytes_;
 };
+
+// The letters that the interface has for types.
+template <class T>
+inline constexpr const char* kFormat = nullptr;
+template <>
+inline constexpr const char* kFormat<int32_t> = "i";
+template <>
+inline constexpr const char* kFormat<int64_t> = "l";
+template <>
+inline constexpr const char* kFormat<uint32_t> = "I";
+template <>
+inline constexpr const char* kFormat<uint8_t> = "C";
+template <>
+inline constexpr const char* kFormat<double> = "g";
 
 // --- in
 
@@ -203,7 +218,10 @@ class Output {
 
   void add(const char* name, std::unique_ptr<Row[]> rows);  // kNone is null
   void add(const char* name, std::unique_ptr<int64_t[]> values, Bits* valid = nullptr);
-  void add(const char* name, Zeroed<int64_t> values, Bits* valid);
+  template <class T>
+  void add(const char* name, Zeroed<T> values, Bits* valid) {
+    column(name, kFormat<T>, valid).owners.push_back(std::shared_ptr<T[]>(std::move(values)));
+  }
   void add(const char* name, std::unique_ptr<uint8_t[]> values, Bits* valid = nullptr);
   void add(const char* name, Bits&& flags);
   // Views into blocks, which several columns may share.

@@ -41,11 +41,12 @@ extern "C" {
 
 #define OPSPAN_SHOWN __attribute__((visibility("default")))
 
-OPSPAN_SHOWN int opspan_sweep_abi(void) { return 2; }
+OPSPAN_SHOWN int opspan_sweep_abi(void) { return 3; }
 
 OPSPAN_SHOWN OPSPAN_DOOR(nest, Input(first), number) OPSPAN_SHOWN
     OPSPAN_DOOR(innermost, Input(first), Input(second)) OPSPAN_SHOWN
     OPSPAN_DOOR(match, Input(first), Input(second)) OPSPAN_SHOWN OPSPAN_DOOR(nearest, Input(first)) OPSPAN_SHOWN
     OPSPAN_DOOR(rollup, Input(first), Input(second)) OPSPAN_SHOWN
-    OPSPAN_DOOR(link, Input(first), Input(second)) OPSPAN_SHOWN OPSPAN_DOOR(labels, Input(first), number)
+    OPSPAN_DOOR(link, Input(first), Input(second)) OPSPAN_SHOWN OPSPAN_DOOR(labels, Input(first), number) OPSPAN_SHOWN
+    OPSPAN_DOOR(events, Input(first), Input(second), number) OPSPAN_SHOWN OPSPAN_DOOR(enclose, Input(first))
 }

@@ -17,12 +17,14 @@ typedef int opspan_sweep(ArrowArrayStream* first, ArrowArrayStream* second, int6
                          ArrowArray* array, char* error, size_t error_size);
 
 opspan_sweep opspan_sweep_nest;       // ranges; -; end of the trace
+opspan_sweep opspan_sweep_enclose;    // events
 opspan_sweep opspan_sweep_innermost;  // ranges; points
 opspan_sweep opspan_sweep_match;      // calls; work
 opspan_sweep opspan_sweep_nearest;    // parents with marked rows
 opspan_sweep opspan_sweep_rollup;     // parents; work
 opspan_sweep opspan_sweep_link;       // ranges with seq; names
 opspan_sweep opspan_sweep_labels;     // texts; -; threads to use
+opspan_sweep opspan_sweep_events;     // bytes of a Chrome trace; keys of args; state, twice, and 1 for the last bytes
 
 // The name of a C++ function as its source has it, without a 0 at its end: its length, or -1 where it is not a mangled
 // name, one that cannot be taken apart, or one that does not fit.
@@ -32,11 +34,13 @@ int64_t opspan_demangle(const char* mangled, char* buffer, size_t size);
 namespace opspan::sweep {
 
 Output nest(const Input& ranges, int64_t trace_end);
+Output enclose(const Input& events);
 Output innermost(const Input& ranges, const Input& points);
 Output match(const Input& calls, const Input& work);
 Output nearest(const Input& ranges);
 Output rollup(const Input& ranges, const Input& work);
 Output link(const Input& ranges, const Input& names);
 Output labels(const Input& texts, int64_t workers);
+Output events(const Input& piece, const Input& keys, int64_t number);
 
 }  // namespace opspan::sweep

@@ -19,6 +19,7 @@ _HOMES = {
     "emit_nvtx": "opspan.emit.sessions:emit_nvtx",
     "itt": "opspan.itt",
     "load": "opspan.readers:load",
+    "load_kineto": "opspan.loading:load_kineto",
     "load_nsys": "opspan.loading:load_nsys",
     "load_nvprof": "opspan.loading:load_nvprof",
     "load_rocpd": "opspan.loading:load_rocpd",

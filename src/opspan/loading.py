@@ -33,6 +33,16 @@ def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False) -> EventL
     return events_of(load(path, source="nsys" if is_nsys else "nvprof", strict=strict))
 
 
+def load_kineto(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
+    """The events of a trace that torch.profiler exported (*.pt.trace.json, or the same compressed), as it lists them
+    itself. `opspan.load(path).events()` has its ops alone, each for itself, as with every other source.
+    """
+    from opspan.events import profiler_events_of
+    from opspan.readers import load
+
+    return profiler_events_of(load(path, source="kineto", strict=strict))
+
+
 def load_rocpd(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of an rocpd database, as rocprofv3, rocprof-sys and rocmProfileData (RPD) write."""
     from opspan.events import events_of

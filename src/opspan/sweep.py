@@ -18,11 +18,11 @@ import polars as pl
 import opspan
 from opspan.errors import OpspanError
 
-ABI: Final = 2
+ABI: Final = 3
 LIBRARY: Final = "libopspan_sweep.so"
 _ERROR_BYTES: Final = 512
 
-_SWEEPS: Final = ("nest", "innermost", "match", "nearest", "rollup", "link", "labels")
+_SWEEPS: Final = ("nest", "innermost", "match", "nearest", "rollup", "link", "labels", "events", "enclose")
 
 
 class _Schema(ctypes.Structure):

@@ -150,6 +150,7 @@ def both(draw: st.DrawFn) -> tuple[EventColumns, Any]:
             "self_ns": ns(event.self_cpu_time_total),
             "self_device_ns": ns(event.self_device_time_total),
             "device_ns": ns(event.device_time_total),
+            "function": None,
         }
         for row, event in zip(ranges, cpu, strict=True)
     ]

@@ -125,6 +125,7 @@ def small(count: int = 3) -> EventColumns:
         "forward_tid": [None] * count,
         "op_id": [None] * count,
         "sizes": [None, *("[[2]]" for _ in inner)],
+        "function": [None] * count,
     }
     device = {
         "rank": [0 for _ in inner],

@@ -15,8 +15,7 @@ import pytest
 import builders_vtune as vtune
 import opspan
 from opspan.errors import NotATrace, NotReadable, ReadError
-from opspan.readers import load
-from opspan.readers.vtune import archives
+from opspan.readers import _compressed, load
 
 KINDS = {"zip": "zip", "tar": "tar", "gztar": "tar.gz", "bztar": "tar.bz2", "xztar": "tar.xz"}
 
@@ -149,9 +148,9 @@ def zeros(path: Path, kind: str, count: int) -> Path:
 
 @pytest.mark.parametrize("kind", ["zip", "gz", "xz"])
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(archives, "ALWAYS_ALLOWED", 1 << 20)
+    monkeypatch.setattr(_compressed, "ALWAYS_ALLOWED", 1 << 20)
     path = zeros(tmp_path / "bomb", kind, 64 << 20)
-    assert path.stat().st_size * archives.RATIO < 64 << 20
+    assert path.stat().st_size * _compressed.RATIO < 64 << 20
     with pytest.raises(NotReadable, match="more comes out of it"):
         opspan.load(path)
 
@@ -159,7 +158,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_a_bomb_that_lies_before_the_result_is_not_read_over(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "ALWAYS_ALLOWED", 1 << 20)
+    monkeypatch.setattr(_compressed, "ALWAYS_ALLOWED", 1 << 20)
     path = tmp_path / "bomb"
     with tarfile.open(path, "w:gz") as tar:
         info = tarfile.TarInfo("r000hs/data.0/raw")

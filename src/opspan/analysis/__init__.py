@@ -1,7 +1,7 @@
 """What a trace means: pure functions that add columns to its frames. docs/analysis.md has the rules.
 
 `analyse(trace)` does all of them in the order they need each other. Each is a module of its own: nest, ops, launches,
-autograd, modules, steps, phases, averages, coverage. No vendor here: every source's trace goes the same way.
+autograd, functions, modules, steps, phases, averages, coverage. No vendor here: every source's trace goes the same way.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from opspan.analysis.autograd import autograd
 from opspan.analysis.averages import averages, device_time
 from opspan.analysis.coverage import Coverage, coverage
+from opspan.analysis.functions import functions
 from opspan.analysis.launches import Launches, launches
 from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
@@ -31,6 +32,7 @@ __all__ = [
     "averages",
     "coverage",
     "device_time",
+    "functions",
     "launches",
     "modules",
     "nest",
@@ -48,7 +50,7 @@ def attribute(trace: Trace) -> Trace:
         named = ops(trace.ranges)
         ranges = named.with_columns(nested.result().select(ADDED))
         launched = pool.submit(launches, ranges, trace.calls, trace.work)
-        ranges = autograd(ranges)
+        ranges = functions(autograd(ranges), trace.functions)
         ranges = device_time(ranges, launched.result().work)
     return trace.replace(ranges=ranges, calls=launched.result().calls, work=launched.result().work)
 
@@ -56,4 +58,4 @@ def attribute(trace: Trace) -> Trace:
 def analyse(trace: Trace, step_pattern: str | None = None) -> Trace:
     """`attribute`, and modules, steps and phases."""
     attributed = attribute(trace)
-    return attributed.replace(ranges=phases(steps(modules(attributed.ranges), step_pattern)))
+    return attributed.replace(ranges=phases(steps(modules(attributed.ranges, attributed.functions), step_pattern)))

@@ -6,6 +6,7 @@ A module is known by
     a range of kind module                      its name, which is qualified: MLP.layers.0
     FSDP::pre_forward (blocks.3)                blocks.3, from there to its FSDP::post_forward on the same thread
     {'traceMarker': ..., 'funcStack': '...'}    DLProf's stack of calls: Net::forward/Conv2d::forward is Net.Conv2d
+    a call of Python's, nn.Module: Linear_1     Net_0.Linear_1, with the modules that it was called from
 A range inside a backward belongs to the module of its forward op. Ranges must be nested first; `autograd` before this,
 for the backward to have modules.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.autograd import within_backward
+from opspan.analysis.functions import module_paths
 from opspan.analysis.nest import innermost, nearest
 
 _col = pl.col
@@ -26,7 +28,8 @@ _FORWARD = r"[^/:]+::forward"
 _PLACE = ["rank", "pid", "tid"]
 
 
-def modules(ranges: pl.DataFrame) -> pl.DataFrame:
+def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataFrame:
+    """`calls`: the table functions, where ranges know theirs."""
     own = _own(ranges)
     around = nearest(ranges, own.is_not_null())
     module = own.gather(around)
@@ -36,6 +39,8 @@ def modules(ranges: pl.DataFrame) -> pl.DataFrame:
         # Both around a range: the inner one began later.
         inner = spans["start_ns"].gather(inside) > ranges["start_ns"].gather(around)
         module = spans["module"].gather(inside).zip_with(inside.is_not_null() & inner.fill_null(value=True), module)
+    if calls is not None and calls.height and "function" in ranges.columns:
+        module = module.zip_with(module.is_not_null(), module_paths(calls).gather(ranges["function"]))
     if "forward" in ranges.columns and ranges["forward"].count():
         handed = module.gather(ranges["forward"].gather(within_backward(ranges)))
         handed = handed.zip_with(handed.is_not_null(), module.gather(ranges["forward"]))

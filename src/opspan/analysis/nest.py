@@ -72,3 +72,11 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
 def nearest(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
     """For each range the row of the nearest marked one: itself, else up the tree; null where there is none."""
     return sweep.call("nearest", ranges.select("parent", marked.fill_null(value=False).alias("marked")))["nearest"]
+
+
+def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Another tree, as torch.profiler makes it: ranges with parent and self_ns, where an overlap closes a range for
+    those that come later, and is taken twice from the time of what is around. Ends must be known; marks stand outside.
+    """
+    columns = ranges.select(*PLACE, "start_ns", pl.when(~_col("is_mark")).then("end_ns").alias("end_ns"))
+    return ranges.with_columns(sweep.call("enclose", columns))

@@ -30,6 +30,7 @@ __all__ = [
     "Microseconds",
     "StringTable",
     "events_of",
+    "profiler_events_of",
 ]
 
 
@@ -39,3 +40,11 @@ def events_of(trace: Trace) -> EventList:
     from opspan.events.lazy import ColumnEvents
 
     return EventList.over(ColumnEvents(event_columns(trace)))
+
+
+def profiler_events_of(trace: Trace) -> EventList:
+    """The list that torch.profiler would have made of a trace that it wrote."""
+    from opspan.events.lazy import ColumnEvents
+    from opspan.events.profiler import profiler_columns
+
+    return EventList.over(ColumnEvents(profiler_columns(trace)))

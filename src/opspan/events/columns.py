@@ -7,13 +7,15 @@ rows of `cpu` are those of `trace.ranges`, one for one, so that the number of a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from opspan import analysis
 from opspan.analysis.averages import on_device
+from opspan.analysis.functions import parents
 from opspan.events.kinds import DeviceType
 from opspan.trace.schema import KIND, NAME, WORK_KIND
 
@@ -40,6 +42,7 @@ CPU: Schema = {
     "forward_tid": pl.Int64,
     "op_id": pl.Int64,
     "sizes": NAME,
+    "function": pl.UInt32,  # row in functions of the innermost one that it runs in
 }
 # Columns of EventColumns.device.
 DEVICE: Schema = {
@@ -52,6 +55,7 @@ DEVICE: Schema = {
     "end_ns": pl.Int64,
     "range": pl.UInt32,  # row in cpu of the innermost range that launched it; null: none did, or it is not known
 }
+FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class EventColumns:
     device: pl.DataFrame
     use_device: str | None = None  # torch's name for the kind of device; None: there is none
     device_type: DeviceType = DeviceType.CUDA
+    # Of functions that ranges run in: name, and parent: the row of the one that it was called from.
+    functions: pl.DataFrame = field(default_factory=partial(pl.DataFrame, schema=FUNCTIONS))
 
 
 def event_columns(trace: Trace) -> EventColumns:
@@ -67,7 +73,7 @@ def event_columns(trace: Trace) -> EventColumns:
     if "device_ns" not in trace.ranges.columns or "range" not in trace.work.columns:
         trace = analysis.attribute(trace)
     ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
-    return EventColumns(_cpu(ranges), _device(work), *_kind_of_device(trace, work))
+    return EventColumns(_cpu(ranges), _device(work), *_kind_of_device(trace, work), _functions(trace.functions))
 
 
 def _without_async_owners(ranges: pl.DataFrame, work: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -103,6 +109,10 @@ def _device(work: pl.DataFrame) -> pl.DataFrame:
         "end_ns": pl.max_horizontal("start_ns", "end_ns"),
     }
     return _select(work.filter(pl.col("start_ns").is_not_null()), columns, DEVICE)
+
+
+def _functions(calls: pl.DataFrame) -> pl.DataFrame:
+    return calls.select("name", parents(calls).alias("parent"))
 
 
 def _select(frame: pl.DataFrame, columns: dict[str, pl.Expr], schema: Schema) -> pl.DataFrame:

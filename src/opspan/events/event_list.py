@@ -188,8 +188,10 @@ class EventList(MutableSequence[Any]):
         """
         by_shapes = group_by_input_shapes or group_by_input_shape
         columns = self._lazy()
-        if columns is not None:
+        if columns is not None and not (group_by_stack_n > 0 and columns.has_stacks):
             averages = columns.averages(by_shapes)
+        elif columns is not None:
+            averages = _averages(self, by_shapes, group_by_stack_n, group_by_overload_name)
         else:
             if not self._tree_built:
                 self._build_tree()

@@ -22,6 +22,7 @@ from opspan.events.table import Facts, Options
 from opspan.events.times import Microseconds
 
 BLOCK = 512  # events made at a time: asking polars for one row costs more than making the event
+DEEPEST = 1000  # functions in a stack: Python's own limit
 BLOCKS = 32  # that are kept, for those who walk through the list by index
 
 _IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))
@@ -158,6 +159,39 @@ class ColumnEvents:
         name = pl.col("name").cast(pl.String).fill_null(NO_NAME)
         return _by(self._device.select("range", name, pl.col("device_id").fill_null(0), "device_ns"))
 
+    def stack(self, function: int | None) -> list[str]:
+        """Names of the functions that an event runs in, the innermost first."""
+        names: list[str] = []
+        while function is not None and len(names) < DEEPEST:
+            name, function = self._function_names[function], self._function_parents[function]
+            names.append(shown_name(name))
+        return names
+
+    @cached_property
+    def _function_names(self) -> list[str | None]:
+        return self._source.functions["name"].to_list()
+
+    @cached_property
+    def _function_parents(self) -> list[int | None]:
+        return self._source.functions["parent"].to_list()
+
+    @property
+    def has_stacks(self) -> bool:
+        return bool(self._cpu["function"].count())
+
+    def _longest_function(self) -> int | None:
+        """Of the names in all stacks; None: there are no stacks."""
+        functions = self._source.functions
+        rows = self._cpu["function"].drop_nulls().unique()
+        longest = None
+        for _ in range(DEEPEST):
+            if not rows.len():
+                break
+            names = functions["name"].gather(rows).unique().to_list()
+            longest = max(longest or 0, *(len(shown_name(name)) for name in names))
+            rows = functions["parent"].gather(rows).drop_nulls().unique()
+        return longest
+
     # --- what is known of all of them
 
     def self_cpu_us(self) -> float:
@@ -177,6 +211,7 @@ class ColumnEvents:
             has_device_time=any(bool((frame["self_device_ns"] > 0).any()) for frame in (self._cpu, self._device)),
             has_shapes=any(shapes),
             has_nodes=self._has_ranks,
+            longest_stack_entry=self._longest_function(),
         )
 
     def sorts_by(self, attribute: str | None) -> bool:

@@ -137,7 +137,7 @@ _ON_DEMAND: dict[str, Callable[[ColumnEvent], Any]] = {
     "cpu_children": lambda event: event._columns.children(event._number),
     "kernels": lambda event: event._columns.kernels(event._number),
     # One each, since a user may put something in.
-    "stack": lambda _: [],
+    "stack": lambda event: event._columns.stack(event._row.get("function")),
     "concrete_inputs": lambda _: [],
     "kwinputs": lambda _: {},
     "structured_input_strides": lambda _: [],

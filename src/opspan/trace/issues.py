@@ -58,6 +58,11 @@ CODES: dict[str, Code] = {
         "rows are in tables that opspan does not read",
         "Nothing that opspan shows is missing; the file's own tool has more.",
     ),
+    "skipped_events": Code(
+        "info",
+        "events are of kinds that opspan does not read",
+        "Nothing that opspan shows is missing; they repeat what others say, or are for the file's own viewer.",
+    ),
     "no_tasks": Code(
         "warning",
         "the result holds no tasks of the program",

@@ -154,6 +154,20 @@ WORK = Table(
         Column("static_shared_bytes", I64, "Shared memory that the kernel declares.", "bytes"),
         Column("dynamic_shared_bytes", I64, "Shared memory that the launch asked for.", "bytes"),
         Column("is_overhead", pl.Boolean, "The profiler's own doing, not the program's."),
+        Column("payload_json", pl.String, "Every other data the tool has of it, as a JSON object."),
+    ),
+)
+
+FUNCTIONS = Table(
+    "functions",
+    "Calls of the program's own functions, as a tracer saw them: Python's. Ranges run inside them.",
+    (
+        Column("id", I64, "Number of the row in this trace, from 0."),
+        *_where(),
+        Column("start_ns", I64, "When the call began.", "ns"),
+        Column("end_ns", I64, "When it returned; null: it did not.", "ns"),
+        Column("name", NAME, "Where the function is and what it is called: train.py(12): forward."),
+        Column("parent_id", I64, "The call that it was made from.", refers="functions.id"),
     ),
 )
 
@@ -280,6 +294,7 @@ TABLES: dict[str, Table] = {
         RELATIONS,
         CALLS,
         WORK,
+        FUNCTIONS,
         THREADS,
         PROCESSES,
         DEVICES,

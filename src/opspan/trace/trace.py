@@ -55,6 +55,7 @@ class Trace:
     relations: pl.DataFrame = field(default_factory=partial(schema.empty, "relations"))
     calls: pl.DataFrame = field(default_factory=partial(schema.empty, "calls"))
     work: pl.DataFrame = field(default_factory=partial(schema.empty, "work"))
+    functions: pl.DataFrame = field(default_factory=partial(schema.empty, "functions"))
     threads: pl.DataFrame = field(default_factory=partial(schema.empty, "threads"))
     processes: pl.DataFrame = field(default_factory=partial(schema.empty, "processes"))
     devices: pl.DataFrame = field(default_factory=partial(schema.empty, "devices"))

@@ -59,6 +59,7 @@ _CALL_ARGS = {
     "result": number(_col("return_code")),
     "Data": text(_col("payload_json")),
 }
+_FUNCTION_ARGS = {"Python id": number(_col("id")), "Python parent id": number(_col("parent_id"))}
 _WORK_ARGS = {
     "device": number(_col("device_id")),
     "context": number(_col("context_id")),
@@ -70,7 +71,9 @@ _WORK_ARGS = {
     "block": pl.format("[{}, {}, {}]", "block_x", "block_y", "block_z"),
     "registers per thread": number(_col("registers")),
     "shared memory": number(_col("static_shared_bytes") + _col("dynamic_shared_bytes")),
+    "Data": text(_col("payload_json")),
 }
+_SPANS = ("ranges", "calls", "work", "functions")
 
 
 def write(trace: Trace, path: Path) -> list[str]:
@@ -82,7 +85,7 @@ def write(trace: Trace, path: Path) -> list[str]:
 
 
 def _write(trace: Trace, file: TextIO) -> None:
-    starts = [trace.frames[name]["start_ns"].min() for name in ("ranges", "calls", "work")]
+    starts = [trace.frames[name]["start_ns"].min() for name in _SPANS]
     times = [time for time in (*starts, trace.counters["time_ns"].min()) if isinstance(time, int)]
     zero_ns = min(times, default=0)
     file.write(json.dumps(_head(trace, zero_ns))[:-1] + ', "traceEvents": [\n')
@@ -97,7 +100,7 @@ def _write(trace: Trace, file: TextIO) -> None:
 
 def _left_out(trace: Trace) -> list[str]:
     """What is in the trace and has no place in the file."""
-    timeless = {name: trace.frames[name]["start_ns"].null_count() for name in ("ranges", "calls", "work")}
+    timeless = {name: trace.frames[name]["start_ns"].null_count() for name in _SPANS}
     said = [f"{count:,} {name} are not in it, for they have no start" for name, count in timeless.items() if count]
     frames = {name: trace.frames[name] for name in ("memory", "samples")}
     others = [f"{frame.height:,} rows of {name}" for name, frame in frames.items() if frame.height]
@@ -137,8 +140,11 @@ def _events(trace: Trace, zero_ns: int) -> Iterator[Lines]:
     yield from _ranges(ranges.filter(began), at, taken, microseconds(ends_ns - zero_ns))
     category = pl.coalesce(text(_col("api")), constant("call"))
     yield calls.filter(began), _span(_name("name"), category, at, taken, _CALL_ARGS)
+    functions = places.on_threads(trace.functions)
+    yield functions.filter(began), _span(_name("name"), constant("python_function"), at, taken, _FUNCTION_ARGS)
     name = pl.coalesce(text(_col("full_name")), _name("name"))
-    yield work.filter(began), _span(name, _category("other"), at, taken, _WORK_ARGS)
+    category = pl.when(_col("is_overhead")).then(constant("overhead")).otherwise(_category("other"))
+    yield work.filter(began), _span(name, category, at, taken, _WORK_ARGS)
 
     launched = work.filter(_col("call").is_not_null(), began)
     yield from _arrows("ac2g", calls[launched["call"]], launched, launched["row"], at)

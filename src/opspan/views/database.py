@@ -29,10 +29,12 @@ _ADDED: dict[str, tuple[Column, ...]] = {
         Column("self_device_ns", I64, "Device time of the work of this range itself.", "ns"),
         Column("forward_id", I64, "For a backward range, the op whose gradient it computes.", refers="ranges.id"),
         Column("link", pl.String, "How sure forward_id is, or why there is none."),
+        Column("function_id", I64, "The innermost function of the program that it runs in.", refers="functions.id"),
         Column("module", pl.String, "The innermost module around it; for a backward range, that of its forward op."),
         Column("step", pl.String, "The step in which it began."),
         Column("phase", pl.String, "forward, backward, optimizer, data."),
     ),
+    "functions": (_DURATION,),
     "calls": (_DURATION, replace(_RANGE_ID, sentence="The innermost range on its thread when it began.")),
     "work": (
         _DURATION,
@@ -99,10 +101,18 @@ ABOUT = DatabaseTable(
 )
 
 _INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "ranges": (("name",), ("parent_id",), ("forward_id",), ("module",), ("rank", "pid", "tid", "start_ns")),
+    "ranges": (
+        ("name",),
+        ("parent_id",),
+        ("forward_id",),
+        ("module",),
+        ("function_id",),
+        ("rank", "pid", "tid", "start_ns"),
+    ),
     "relations": (("range_id",), ("other_id",)),
     "calls": (("name",), ("range_id",), ("rank", "pid", "tid", "start_ns")),
     "work": (("name",), ("call_id",), ("range_id",), ("rank", "device_id", "stream_id", "start_ns")),
+    "functions": (("name",), ("parent_id",)),
     "threads": (("rank", "pid", "tid"),),
     "samples": (("rank", "pid", "tid", "time_ns"),),
     "counters": (("name", "time_ns"),),
@@ -122,5 +132,6 @@ def _table(name: str) -> DatabaseTable:
 
 
 # A table stands after those that it refers to.
-TABLES_IN_ORDER = (_RANKS, *(_table(name) for name in TABLES), _COVERAGE)
+_FIRST = ("functions",)
+TABLES_IN_ORDER = (_RANKS, *(_table(name) for name in dict.fromkeys((*_FIRST, *TABLES))), _COVERAGE)
 VIEWS = SUMMARIES

@@ -39,7 +39,8 @@ class Places:
 
 
 def places_of(trace: Trace) -> Places:
-    threads = _unique([trace.ranges, trace.calls, trace.threads, trace.counters, trace.work], _THREAD)
+    frames = [trace.ranges, trace.calls, trace.threads, trace.counters, trace.work, trace.functions]
+    threads = _unique(frames, _THREAD)
     processes = _unique([threads, trace.processes], _PROCESS)
     # Numbers of processes may be the same on two machines.
     own = not processes["pid"].null_count() and processes["pid"].n_unique() == processes.height

@@ -19,7 +19,11 @@ from opspan.trace import TABLES, Trace
 _col = pl.col
 # Column with row numbers -> table they are rows of, and what it is called once it has ids.
 _ROWS = {
-    "ranges": {"parent": ("ranges", "parent_id"), "forward": ("ranges", "forward_id")},
+    "ranges": {
+        "parent": ("ranges", "parent_id"),
+        "forward": ("ranges", "forward_id"),
+        "function": ("functions", "function_id"),
+    },
     "calls": {"range": ("ranges", "range_id")},
     "work": {
         "call": ("calls", "call_id"),
@@ -31,7 +35,7 @@ _RENAMED = {
     "ranges": {"parent_id": "stated_parent_id"},  # parent_id is the one that the analysis found
     "work": {"ambiguous": "is_ambiguous"},
 }
-_TIMED = ("ranges", "calls", "work")
+_TIMED = ("ranges", "calls", "work", "functions")
 
 
 def relational(trace: Trace) -> dict[str, pl.DataFrame]:
@@ -40,8 +44,8 @@ def relational(trace: Trace) -> dict[str, pl.DataFrame]:
     for name in TABLES:
         frame = trace.frames[name].rename(_RENAMED.get(name, {}))
         if name in _TIMED:
-            rows = {new: ids[table].gather(frame[old]).alias(new) for old, (table, new) in _ROWS[name].items()}
-            frame = frame.drop(_ROWS[name]).with_columns(id=ids[name], duration_ns=_duration(), **rows)
+            rows = {new: ids[table].gather(frame[old]).alias(new) for old, (table, new) in _ROWS.get(name, {}).items()}
+            frame = frame.drop(_ROWS.get(name, {})).with_columns(id=ids[name], duration_ns=_duration(), **rows)
         frames[name] = frame
     frames["coverage"] = _coverage(coverage(trace.ranges, trace.calls, trace.work))
     return frames

@@ -7,37 +7,24 @@ over, is bounded by the size of the archive.
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
 import lzma
 import re
 import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, cast
 
 from opspan.errors import NotReadable, ReadError
+from opspan.readers._compressed import PART, TooMuch, is_compressed, limit_of, opened
 
 ZIP = b"PK\x03\x04"
 TAR, TAR_AT = b"ustar", 257
-COMPRESSED: dict[bytes, Callable[[Path], IO[bytes]]] = {
-    b"\x1f\x8b": lambda path: cast("IO[bytes]", gzip.GzipFile(path)),
-    b"BZh": lambda path: cast("IO[bytes]", bz2.BZ2File(path)),
-    b"\xfd7zXZ": lambda path: cast("IO[bytes]", lzma.LZMAFile(path)),  # noqa: SIM115 - closed where it is used
-}
-
-# A real database shrinks to a tenth or a twentieth.
-RATIO = 200
-ALWAYS_ALLOWED = 64 << 20
-LARGEST = 64 << 30
 SNIFFED_MEMBERS = 20_000
 SNIFFED_BYTES = 256 << 20
-PART = 1 << 20
 
 RESULT = re.compile(
     r"(?P<root>(?:[^/]+/)*)"
@@ -64,34 +51,8 @@ FAILURES = (
 Member = tuple[str, IO[bytes]]
 
 
-class _TooMuch(ReadError):
-    """More comes out of the archive than can be in a result of its size."""
-
-
-class _Bounded(io.RawIOBase):
-    """A stream that ends with an error when more than so much has been read."""
-
-    def __init__(self, stream: IO[bytes], limit: int) -> None:
-        self._stream = stream
-        self._left = limit
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        found = self._stream.read(PART if size < 0 else size)
-        self._left -= len(found)
-        if self._left < 0:
-            raise _TooMuch("more comes out of it than can be in a result of its size")
-        return found
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
-
-
 def is_archive(head: bytes) -> bool:
-    return head.startswith((ZIP, *COMPRESSED)) or head[TAR_AT : TAR_AT + len(TAR)] == TAR
+    return head.startswith(ZIP) or is_compressed(head) or head[TAR_AT : TAR_AT + len(TAR)] == TAR
 
 
 def holds_result(path: Path, head: bytes) -> bool:
@@ -99,14 +60,14 @@ def holds_result(path: Path, head: bytes) -> bool:
     try:
         with closing(_names(path, head)) as names:
             return any(INSIDE.search(name) for name, _ in zip(names, range(SNIFFED_MEMBERS), strict=False))
-    except (*FAILURES, _TooMuch):
+    except (*FAILURES, TooMuch):
         return False
 
 
 def unpack(path: Path, head: bytes, folder: Path) -> Path:
     """The result in the archive, unpacked into a folder within `folder`."""
     roots: dict[str, Path] = {}
-    limit = min(LARGEST, max(ALWAYS_ALLOWED, RATIO * path.stat().st_size))
+    limit = limit_of(path)
     try:
         with closing(_members(path, head, limit)) as members:
             for name, stream in members:
@@ -115,7 +76,7 @@ def unpack(path: Path, head: bytes, folder: Path) -> Path:
                     continue
                 root = roots.setdefault(match["root"], folder / str(len(roots)))
                 limit -= _write(stream, root / DESCRIPTOR.sub(r"result.\1", match["member"]), limit)
-    except _TooMuch as error:
+    except TooMuch as error:
         raise NotReadable(f"{path} was not unpacked: {error}; unpack it yourself and load the folder") from error
     except FAILURES as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -157,10 +118,9 @@ def _members(path: Path, head: bytes, limit: int) -> Generator[Member]:
 
 @contextmanager
 def _tar(path: Path, head: bytes, limit: int) -> Iterator[tarfile.TarFile]:
-    opener = next((opener for magic, opener in COMPRESSED.items() if head.startswith(magic)), None)
     # A tar is read from its beginning to its end and never back, so that it need not be unpacked as a whole.
     with (
-        closing(_Bounded(opener(path) if opener else path.open("rb"), limit)) as stream,
+        closing(opened(path, head, limit)) as stream,
         tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as tar,
     ):
         yield tar
@@ -176,6 +136,6 @@ def _write(stream: IO[bytes], file: Path, limit: int) -> int:
         while part := stream.read(PART):
             written += len(part)
             if written > limit:
-                raise _TooMuch("more comes out of it than can be in a result of its size")
+                raise TooMuch("more comes out of it than can be in a file of its size")
             out.write(part)
     return written

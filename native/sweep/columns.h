@@ -1,0 +1,139 @@
+// Columns of a result under construction: numbers, texts as codes of a dictionary, texts as views of copies.
+#pragma once
+
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <tuple>
+
+#include "sweep/arrow.h"
+
+namespace opspan::sweep {
+
+inline uint64_t hash(std::string_view text) {
+  constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
+  uint64_t sum = text.size() * kMix;
+  auto mix = [&](uint64_t word) { sum = std::rotl((sum ^ word) * kMix, 29); };
+  const char* at = text.data();
+  size_t left = text.size();
+  uint64_t word = 0;
+  for (; left >= sizeof word; at += sizeof word, left -= sizeof word) {
+    std::memcpy(&word, at, sizeof word);
+    mix(word);
+  }
+  word = 0;
+  std::memcpy(&word, at, left);
+  mix(word);
+  return sum ^ (sum >> 32);
+}
+
+// Texts by number, in the order they were first seen. They lie where they lay.
+class Dictionary {
+ public:
+  Dictionary() : slots_(256, Slot{0, kNone}) {}
+
+  uint32_t code(std::string_view text) {
+    const uint64_t hashed = hash(text);
+    const auto check = static_cast<uint32_t>(hashed >> 32);
+    size_t at = hashed & (slots_.size() - 1);
+    while (slots_[at].code != kNone) {
+      if (slots_[at].check == check && texts_[slots_[at].code] == text) return slots_[at].code;
+      at = (at + 1) & (slots_.size() - 1);
+    }
+    const auto code = static_cast<uint32_t>(texts_.size());
+    slots_[at] = {check, code};
+    texts_.push_back(text);
+    if (texts_.size() * 2 > slots_.size()) grow();
+    return code;
+  }
+  // The text of a code lies elsewhere from now on.
+  void move(uint32_t code, std::string_view to) { texts_[code] = to; }
+  const std::vector<std::string_view>& texts() const { return texts_; }
+
+ private:
+  struct Slot {
+    uint32_t check;
+    uint32_t code;
+  };
+  void grow() {
+    slots_.assign(slots_.size() * 2, Slot{0, kNone});
+    for (uint32_t code = 0; code < texts_.size(); ++code) {
+      const uint64_t hashed = hash(texts_[code]);
+      size_t at = hashed & (slots_.size() - 1);
+      while (slots_[at].code != kNone) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = {static_cast<uint32_t>(hashed >> 32), code};
+    }
+  }
+  std::vector<Slot> slots_;
+  std::vector<std::string_view> texts_;
+};
+
+struct Numbers {
+  explicit Numbers(size_t rows) : values(zeroed<int64_t>(rows)), valid(rows) {}
+  void set(size_t row, const std::optional<int64_t>& value) {
+    if (!value) return;
+    values[row] = *value;
+    valid.set(row);
+  }
+  Zeroed<int64_t> values;
+  Bits valid;
+};
+
+// A text where it was copied to.
+struct Copy {
+  std::string_view text;
+  const char* block_bytes;
+  int32_t block;
+};
+
+// Writes copies of texts, one after the other.
+class Copies {
+ public:
+  explicit Copies(std::shared_ptr<Blocks> blocks) : blocks_(std::move(blocks)) {}
+  Copy add(std::string_view text) {
+    if (text.size() > left_) {
+      constexpr size_t kBlock = size_t{1} << 20;
+      left_ = std::max(kBlock, text.size());
+      std::tie(begin_, number_) = blocks_->take(left_);
+      at_ = begin_;
+    }
+    std::memcpy(at_, text.data(), text.size());
+    const Copy copy{{at_, text.size()}, begin_, number_};
+    at_ += text.size();
+    left_ -= text.size();
+    return copy;
+  }
+
+ private:
+  std::shared_ptr<Blocks> blocks_;
+  char *begin_ = nullptr, *at_ = nullptr;
+  size_t left_ = 0;
+  int32_t number_ = 0;
+};
+
+struct Views {
+  explicit Views(size_t rows) : views(zeroed<Texts::View>(rows)), valid(rows) {}
+  // `part` of `whole`, as it stands there.
+  void set(size_t row, std::string_view part, std::string_view whole, const Copy& copy) {
+    Texts::View& view = views[row];
+    if (part.size() <= static_cast<size_t>(Texts::kInline)) {
+      std::memcpy(reinterpret_cast<char*>(&view) + 4, part.data(), part.size());
+    } else {
+      std::memcpy(view.prefix, part.data(), sizeof view.prefix);
+      view.buffer = copy.block;
+      view.offset = static_cast<int32_t>(copy.text.data() - copy.block_bytes + (part.data() - whole.data()));
+    }
+    view.length = static_cast<int32_t>(part.size());
+    valid.set(row);
+  }
+  Zeroed<Texts::View> views;
+  Bits valid;
+};
+
+struct Codes {
+  explicit Codes(size_t rows) : codes(uninitialized<uint32_t>(rows)) {}
+  std::unique_ptr<uint32_t[]> codes;
+};
+
+}  // namespace opspan::sweep

@@ -1,0 +1,50 @@
+// Events to parents as torch.profiler has it: the innermost before it, of those that no overlap has closed. In order of
+// their start an event closes every one that does not contain it, so that of two which overlap neither is in the other.
+// Time that overlapping children share is taken twice from their parent, whose own may then be less than nothing.
+
+#include "sweep/order.h"
+#include "sweep/sweep.h"
+
+namespace opspan::sweep {
+
+Output enclose(const Input& frame) {
+  const size_t count = frame.rows();
+  const auto start = frame.values<int64_t>("start_ns"), end = frame.values<int64_t>("end_ns");
+  Places places;
+  auto threads = places.threads(frame);
+  for (size_t row = 0; row < count; ++row) {
+    if (start.null(row) || end.null(row)) threads[row] = kNone;
+  }
+  auto parent = uninitialized<Row>(count);
+  auto self = uninitialized<int64_t>(count);
+  std::fill_n(parent.get(), count, kNone);
+  std::fill_n(self.get(), count, 0);
+
+  Slices by_thread = slices(threads.get(), count, places.thread_count());
+  std::vector<Row> stack;
+  for (size_t thread = 0; thread < by_thread.count(); ++thread) {
+    const std::span<Row> rows = by_thread[thread];
+    sort_rows(
+        rows, [&](Row row) { return start[row]; },
+        [&](Row a, Row b) { return end[a] != end[b] ? end[a] > end[b] : a < b; });
+    stack.clear();
+    for (Row row : rows) {
+      while (!stack.empty() && (start[row] >= end[stack.back()] || end[row] > end[stack.back()])) stack.pop_back();
+      // As unsigned numbers, for which any times of a damaged file are as good as others.
+      const uint64_t duration = static_cast<uint64_t>(end[row]) - static_cast<uint64_t>(start[row]);
+      self[row] = static_cast<int64_t>(static_cast<uint64_t>(self[row]) + duration);
+      if (!stack.empty()) {
+        parent[row] = stack.back();
+        self[stack.back()] = static_cast<int64_t>(static_cast<uint64_t>(self[stack.back()]) - duration);
+      }
+      stack.push_back(row);
+    }
+  }
+
+  Output out(count);
+  out.add("parent", std::move(parent));
+  out.add("self_ns", std::move(self));
+  return out;
+}
+
+}  // namespace opspan::sweep

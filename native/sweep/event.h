@@ -1,0 +1,115 @@
+// The columns that events of a Chrome trace become, and the reading of one event into a row of them.
+#pragma once
+
+#include <deque>
+#include <unordered_map>
+
+#include "sweep/columns.h"
+#include "sweep/json.h"
+
+namespace opspan::sweep {
+
+// How a value of args is wanted. opspan.readers._chrome has the same numbers.
+enum As : uint8_t { kInteger, kReal, kText, kList, kJson };
+
+// Texts by number: those of the file where they lie, others in a store of our own.
+class Words {
+ public:
+  uint32_t code(const Json::String& string) {
+    if (string.plain) return dictionary_.code(string.raw);
+    return own(Json::text(string, room_));
+  }
+  uint32_t own(std::string_view text) {
+    const size_t known = dictionary_.texts().size();
+    const uint32_t found = dictionary_.code(text);
+    if (found == known) dictionary_.move(found, store_.emplace_back(text));
+    return found;
+  }
+  std::vector<std::string_view> texts() const { return dictionary_.texts(); }
+
+ private:
+  Dictionary dictionary_;
+  std::deque<std::string> store_;
+  std::string room_;
+};
+
+// Codes plus one, so that what was never written is null.
+struct TextColumn {
+  explicit TextColumn(size_t rows) : codes(zeroed<uint32_t>(rows)) {}
+  bool has(size_t row) const { return codes[row] != 0; }
+  void set(size_t row, uint32_t code) { codes[row] = code + 1; }
+  void clear(size_t row) { codes[row] = 0; }
+  void give(const char* name, size_t rows, Output& out) {
+    auto plain = uninitialized<uint32_t>(rows);
+    for (size_t row = 0; row < rows; ++row) plain[row] = codes[row] - 1;  // 0 becomes kNone
+    out.add(name, std::move(plain), words.texts());
+  }
+  Zeroed<uint32_t> codes;
+  Words words;
+};
+
+struct ViewColumn {
+  explicit ViewColumn(size_t rows) : views(rows), blocks(std::make_shared<Blocks>()), copies(blocks) {}
+  void set(size_t row, std::string_view text) { views.set(row, text, text, copies.add(text)); }
+  void clear(size_t row) { views.valid.clear(row); }
+  void give(const char* name, Output& out) { out.add(name, std::move(views.views), &views.valid, blocks); }
+  Views views;
+  std::shared_ptr<Blocks> blocks;
+  Copies copies;
+};
+
+// A column of what events have in their args, under one key or several.
+struct Arg {
+  Arg(std::string_view name, As as, size_t rows);
+  void clear(size_t row);
+  void give(size_t rows, Output& out);
+
+  std::string name;
+  As as;
+  std::optional<Numbers> numbers;  // of these the one that the type wants
+  Zeroed<double> reals;
+  std::optional<Bits> valid;
+  std::optional<TextColumn> texts;
+  std::optional<ViewColumn> views;
+};
+
+class EventColumns {
+ public:
+  EventColumns(const Input& wanted, size_t rows);
+
+  // Takes the event that begins at `json` into a row, which nothing has been written to. Throws what Json does; then
+  // `clear` takes back what the row has by then, or it is kept.
+  void read(Json& json, size_t row);
+  void clear(size_t row);
+  // Where in the bytes the args begin that could not be read, if they alone could not.
+  std::optional<size_t> failed_args(size_t row) const {
+    const bool is_known = in_args_ && ts_.valid[row] && phase_.has(row);
+    return is_known ? std::optional(args_from_) : std::nullopt;
+  }
+  // A thing that is no event: a name, and JSON.
+  void member(size_t row, const Json::String& name, std::string_view value) {
+    name_.set(row, name_.words.code(name));
+    rest_.set(row, value);
+  }
+  void give(size_t rows, Output& out);
+
+ private:
+  void args(Json& json, size_t row);
+  void value(Json& json, Arg& arg, size_t row);
+  void text(Json& json, TextColumn& column, size_t row);
+  template <class Reading>
+  auto number(Json& json, Reading reading, size_t row) -> decltype(reading({}));
+  void place(Json& json, Numbers& numbers, TextColumn& texts, size_t row);
+
+  TextColumn phase_, category_, name_, pid_text_, tid_text_;
+  Numbers pid_, tid_, id_, ts_, dur_;
+  ViewColumn rest_;  // args that nobody asked for
+  Bits is_odd_;
+  std::vector<Arg> args_;
+  std::unordered_map<std::string_view, size_t> by_key_;
+  bool in_args_ = false;
+  size_t args_from_ = 0;
+  std::string rest_text_, value_text_, room_;
+};
+
+}  // namespace opspan::sweep

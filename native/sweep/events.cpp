@@ -1,0 +1,205 @@
+// A piece of a Chrome trace (JSON) as columns: a row for every event, and for what else stands in the file.
+//
+//   { "schemaVersion": 1, ..., "traceEvents": [ {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7,
+//     "ts": 1712195495519689.047, "dur": 63.813, "args": {"External id": 2049, "Input Dims": [[2, 3], [3, 4]]}}, ... ]
+//     }
+//
+// The top may be a bare array of events, and it need not be closed. A piece ends anywhere; the rows say how far it was
+// read and where in the file that is, and the caller goes on from there with the rest and more bytes. An event that
+// cannot be read is skipped, up to what looks like the beginning of another one.
+
+#include <algorithm>
+
+#include "sweep/event.h"
+#include "sweep/sweep.h"
+
+namespace opspan::sweep {
+namespace {
+
+// opspan.readers._chrome has the same numbers.
+enum State : uint8_t { kStart, kMembers, kEvents, kBareEvents, kDone };
+enum What : uint8_t { kEvent, kMember, kStructure, kSkipped, kEndMissing };
+
+constexpr size_t kLeastBytes = 16;  // of an event that says anything: so many rows at most are made at a time
+constexpr std::string_view kSpace = " \t\r\n";
+
+// Where the next thing begins that looks like an event; nothing: not in these bytes.
+std::optional<size_t> next_event(std::string_view bytes, size_t from) {
+  constexpr std::string_view kKeys[] = {"ph", "cat", "name", "pid", "tid", "ts", "id", "dur", "args", "s", "bp"};
+  for (size_t at = bytes.find('{', from); at != std::string_view::npos; at = bytes.find('{', at + 1)) {
+    const size_t before = at == 0 ? std::string_view::npos : bytes.find_last_not_of(kSpace, at - 1);
+    if (before == std::string_view::npos || (bytes[before] != ',' && bytes[before] != '[')) continue;
+    const size_t quoted = bytes.find_first_not_of(kSpace, at + 1);
+    if (quoted == std::string_view::npos || bytes[quoted] != '"') continue;
+    const size_t closed = bytes.find('"', quoted + 1);
+    if (closed == std::string_view::npos) return {};
+    const std::string_view key = bytes.substr(quoted + 1, closed - quoted - 1);
+    if (std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys)) return at;
+  }
+  return {};
+}
+
+class Piece {
+ public:
+  Piece(std::string_view bytes, const Input& wanted, State state, bool is_last)
+      : bytes_(bytes),
+        json_(bytes),
+        state_(state),
+        is_last_(is_last),
+        most_(bytes.size() / kLeastBytes + 2),
+        what_(zeroed<uint8_t>(most_)),
+        states_(zeroed<uint8_t>(most_)),
+        end_(zeroed<int64_t>(most_)),
+        is_damaged_(most_),
+        columns_(wanted, most_) {}
+
+  void read() {
+    while (rows_ < most_ && state_ != kDone && item()) {
+    }
+    // Bytes after the end, but for space.
+    if (state_ != kDone || rows_ == most_) return;
+    if (bytes_.find_first_not_of(" \t\r\n,", json_.offset()) != std::string_view::npos) skip_all(kSkipped);
+  }
+
+  Output result() {
+    Output out(rows_);
+    out.add("what", std::move(what_), nullptr);
+    out.add("state", std::move(states_), nullptr);
+    out.add("end", std::move(end_), nullptr);
+    out.add("is_damaged", std::move(is_damaged_));
+    columns_.give(rows_, out);
+    return out;
+  }
+
+ private:
+  void row(What what) {
+    what_[rows_] = what;
+    states_[rows_] = state_;
+    end_[rows_] = static_cast<int64_t>(json_.offset());
+    ++rows_;
+  }
+
+  void skip_all(What what) {
+    json_.go_to(bytes_.size());
+    state_ = kDone;
+    row(what);
+  }
+
+  // One thing of the file, as a row; false: the bytes end before it does.
+  bool item() {
+    const size_t from = json_.offset();
+    try {
+      switch (state_) {
+        case kStart:
+          start();
+          break;
+        case kMembers:
+          member();
+          break;
+        default:
+          event();
+      }
+    } catch (Cut) {
+      if (is_last_) {
+        skip_all(kEndMissing);
+        return true;
+      }
+      json_.go_to(from);
+      return false;
+    } catch (Bad) {
+      skip_all(kSkipped);
+    }
+    return true;
+  }
+
+  void start() {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (bytes_.starts_with(kByteOrderMark)) json_.go_to(kByteOrderMark.size());
+    const char first = json_.peek();
+    if (first != '{' && first != '[') throw Bad();
+    json_.take();
+    state_ = first == '{' ? kMembers : kBareEvents;
+    row(kStructure);
+  }
+
+  void member() {
+    if (json_.peek_item() == '}') {
+      json_.take();
+      state_ = kDone;
+      row(kStructure);
+      return;
+    }
+    const Json::String key = json_.string();
+    json_.expect(':');
+    if (json_.peek() == '[' && key.raw == "traceEvents") {
+      json_.take();
+      state_ = kEvents;
+      row(kStructure);
+      return;
+    }
+    value_.clear();
+    json_.copy_value(value_);
+    columns_.member(rows_, key, value_);
+    row(kMember);
+  }
+
+  void event() {
+    if (json_.peek_item() == ']') {
+      json_.take();
+      state_ = state_ == kEvents ? kMembers : kDone;
+      row(kStructure);
+      return;
+    }
+    const size_t from = json_.offset();
+    bool is_cut = false;
+    try {
+      columns_.read(json_, rows_);
+      row(kEvent);
+      return;
+    } catch (Bad) {
+    } catch (Cut) {
+      if (!is_last_) {
+        columns_.clear(rows_);
+        throw;
+      }
+      is_cut = true;
+    }
+    // What an event says of itself comes before its args: those alone are lost where they cannot be read.
+    const auto args = columns_.failed_args(rows_);
+    const auto next = next_event(bytes_, args.value_or(from + 1));
+    if (is_cut && !next) {
+      columns_.clear(rows_);
+      throw Cut();
+    }
+    if (!args) columns_.clear(rows_);
+    constexpr size_t kTail = 64;  // may be the beginning of an event that the bytes end in
+    const size_t tail = is_last_ ? 0 : std::min(kTail, bytes_.size() - from - 1);
+    json_.go_to(next.value_or(bytes_.size() - tail));
+    if (args) is_damaged_.set(rows_);
+    row(args ? kEvent : kSkipped);
+  }
+
+  std::string_view bytes_;
+  Json json_;
+  State state_;
+  bool is_last_;
+  size_t most_, rows_ = 0;
+  Zeroed<uint8_t> what_, states_;
+  Zeroed<int64_t> end_;
+  Bits is_damaged_;
+  EventColumns columns_;
+  std::string value_;
+};
+
+}  // namespace
+
+Output events(const Input& piece, const Input& wanted, int64_t number) {
+  const Values<uint8_t> bytes = piece.values<uint8_t>("bytes");
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data), piece.rows());
+  if (number < 0 || number / 2 > kDone) throw BadInput("no such state");
+  Piece reading(text, wanted, static_cast<State>(number / 2), number % 2 == 1);
+  reading.read();
+  return reading.result();
+}
+
+}  // namespace opspan::sweep

@@ -1,0 +1,79 @@
+// JSON as traces have it, read in place: what Chrome's viewer would still open is read, and nothing is built from it.
+//
+// Tolerated: escapes that JSON does not know, control characters and bytes that are not UTF-8 in strings, NaN and
+// Infinity, a comma too many. What is handed on is always sound: UTF-8 in texts, JSON in values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace opspan::sweep {
+
+struct Cut {};  // thrown where the bytes end within a value
+struct Bad {};  // thrown where a value is none
+
+class Json {
+ public:
+  explicit Json(std::string_view bytes) : begin_(bytes.data()), at_(begin_), end_(begin_ + bytes.size()) {}
+
+  size_t offset() const { return static_cast<size_t>(at_ - begin_); }
+  void go_to(size_t offset) { at_ = begin_ + offset; }
+
+  bool at_end() const { return at_ == end_; }
+  // The next character that is no white space, not taken. At the end of the bytes: Cut.
+  char peek() {
+    while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
+    if (at_ == end_) throw Cut();
+    return *at_;
+  }
+  char peek_item() {
+    while (peek() == ',') ++at_;
+    return *at_;
+  }
+  void take() { ++at_; }
+  // Whether a list or object has another item, whose comma is taken; else its bracket comes next.
+  bool more(char closer, bool is_first) {
+    char next = peek();
+    if (!is_first && next != ',' && next != closer) throw Bad();
+    while (next == ',') {
+      ++at_;
+      next = peek();
+    }
+    return next != closer;
+  }
+  void expect(char wanted) {
+    if (peek() != wanted) throw Bad();
+    ++at_;
+  }
+
+  struct String {
+    std::string_view raw;  // between the quotes
+    bool plain;            // it is its own text: no escapes, only printable ASCII
+  };
+  String string();
+  // Its text: itself if it is plain, else in `room`.
+  static std::string_view text(const String& string, std::string& room);
+  // A number, true, false, null, NaN, as it stands.
+  std::string_view word();
+  void skip_value();
+  // A value of any kind, at the end of `out`: on one line, "[1, {"a": 2}]".
+  void copy_value(std::string& out);
+
+ private:
+  template <bool kCopy>
+  void value(std::string* out);
+
+  const char *begin_, *at_, *end_;
+};
+
+// Text as a JSON string, at the end of `out`.
+void quote(std::string_view text, std::string& out);
+
+// A decimal number times 1000, rounded to the nearest integer; nothing where that is none, or not within +-2^62.
+std::optional<int64_t> thousandfold(std::string_view word);
+std::optional<int64_t> integer(std::string_view word);  // 12, 12.0, 1.2e1, 0xc
+std::optional<double> real(std::string_view word);
+
+}  // namespace opspan::sweep

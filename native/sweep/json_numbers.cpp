@@ -1,0 +1,98 @@
+// Numbers as JSON writes them, exactly: a time in microseconds since 1970 with decimals is no double.
+
+#include <charconv>
+#include <cmath>
+
+#include "sweep/json.h"
+
+namespace opspan::sweep {
+namespace {
+
+__extension__ using Wide = __int128;
+
+struct Decimal {
+  Wide digits = 0;  // with the sign
+  int64_t exponent = 0;
+};
+
+std::optional<Decimal> decimal(std::string_view word) {
+  constexpr Wide kMost = Wide{1} << 100;
+  Decimal value;
+  size_t at = 0;
+  bool any = false, past_point = false;
+  const bool negative = !word.empty() && word[0] == '-';
+  if (!word.empty() && (word[0] == '-' || word[0] == '+')) ++at;
+  for (; at < word.size(); ++at) {
+    if (word[at] == '.' && !past_point) {
+      past_point = true;
+    } else if (word[at] >= '0' && word[at] <= '9') {
+      any = true;
+      if (value.digits < kMost) {
+        value.digits = value.digits * 10 + (word[at] - '0');
+        value.exponent -= past_point;
+      } else {
+        value.exponent += !past_point;
+      }
+    } else {
+      break;
+    }
+  }
+  if (!any) return {};
+  if (at < word.size()) {
+    if (word[at] != 'e' && word[at] != 'E') return {};
+    const bool plus = at + 1 < word.size() && word[at + 1] == '+';
+    const char* from = word.data() + at + 1 + plus;
+    int32_t exponent = 0;
+    const auto [end, failed] = std::from_chars(from, word.data() + word.size(), exponent);
+    if (failed != std::errc() || end != word.data() + word.size()) return {};
+    value.exponent += exponent;
+  }
+  if (negative) value.digits = -value.digits;
+  return value;
+}
+
+// digits * 10^exponent, rounded half away from zero.
+std::optional<int64_t> rounded(Decimal value) {
+  constexpr Wide kBound = Wide{1} << 62;
+  if (value.digits == 0) return 0;
+  for (; value.exponent > 0; --value.exponent) {
+    value.digits *= 10;
+    if (value.digits > kBound || value.digits < -kBound) return {};
+  }
+  if (value.exponent < -36) return 0;
+  Wide divisor = 1;
+  for (; value.exponent < 0; ++value.exponent) divisor *= 10;
+  const Wide half = value.digits < 0 ? -(divisor / 2) : divisor / 2;
+  const Wide result = (value.digits + half) / divisor;
+  if (result > kBound || result < -kBound) return {};
+  return static_cast<int64_t>(result);
+}
+
+}  // namespace
+
+std::optional<int64_t> thousandfold(std::string_view word) {
+  auto value = decimal(word);
+  if (!value) return {};
+  value->exponent += 3;
+  return rounded(*value);
+}
+
+std::optional<int64_t> integer(std::string_view word) {
+  int64_t found = 0;
+  const bool hex = word.starts_with("0x") || word.starts_with("0X");
+  const char *from = word.data() + (hex ? 2 : 0), *to = word.data() + word.size();
+  const auto [end, failed] = std::from_chars(from, to, found, hex ? 16 : 10);
+  if (failed == std::errc() && end == to && from != to) return found;
+  if (hex || failed == std::errc::result_out_of_range) return {};
+  const auto value = decimal(word);
+  return value ? rounded(*value) : std::nullopt;
+}
+
+std::optional<double> real(std::string_view word) {
+  double found = 0;
+  const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), found);
+  if (failed != std::errc() || end != word.data() + word.size() || !std::isfinite(found)) return {};
+  return found;
+}
+
+}  // namespace opspan::sweep

@@ -1,0 +1,55 @@
+"""Functions of the program that ranges run in, where the tool traced them (Python's, by torch.profiler).
+
+    functions(ranges, calls_of_functions) -> ranges with function, UInt32: row of the innermost call that was open on
+        the range's thread when it began; for what runs in a backward, that of its forward op
+    parents(calls_of_functions) -> row of the call that each was made from
+    module_paths(calls_of_functions) -> the modules that each is in: Net_0.Linear_1; torch says nn.Module: Linear_1
+
+Ranges must be nested, and linked (`autograd`), first.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.autograd import within_backward
+from opspan.analysis.nest import innermost, nearest
+
+_col = pl.col
+_MODULE = "nn.Module: "
+_DEEPEST = 100  # a path grows with every module; deeper nests are a damaged file's
+
+
+def functions(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    if not calls.height:
+        return ranges.with_columns(pl.lit(None, dtype=pl.UInt32).alias("function"))
+    open_end = calls["end_ns"].max()
+    spans = calls.with_columns(_col("end_ns").fill_null(open_end), is_async=pl.lit(value=False))
+    function = innermost(spans, ranges.rename({"start_ns": "time_ns"}))
+    if "forward" in ranges.columns and ranges["forward"].count():
+        handed = function.gather(ranges["forward"].gather(within_backward(ranges)))
+        function = function.zip_with(function.is_not_null(), handed)
+    return ranges.with_columns(function.alias("function"))
+
+
+def parents(calls: pl.DataFrame) -> pl.Series:
+    rows = calls.select(parent_id="id", parent=pl.int_range(pl.len(), dtype=pl.UInt32))
+    rows = rows.drop_nulls().unique("parent_id", keep="first")
+    return calls.select("parent_id").join(rows, on="parent_id", how="left", maintain_order="left")["parent"]
+
+
+def module_paths(calls: pl.DataFrame) -> pl.Series:
+    is_module = calls["name"].cat.starts_with(_MODULE).fill_null(value=False)
+    parent = parents(calls)
+    around = nearest(pl.DataFrame({"parent": parent}), is_module)
+    own = calls["name"].cast(pl.String).str.strip_prefix(_MODULE)
+    # The modules themselves, the outermost first: each level's path is that of the one above and its own name.
+    above = around.gather(parent)
+    path = own.zip_with(is_module & above.is_null(), pl.Series([None], dtype=pl.String))
+    level = is_module & above.is_null()
+    for _ in range(_DEEPEST):
+        level = (level.gather(above) & is_module).fill_null(value=False)
+        if not level.any():
+            break
+        path = (path.gather(above) + "." + own).zip_with(level, path)
+    return path.gather(around).cast(pl.Categorical)

@@ -1,0 +1,63 @@
+"""A trace's events as torch.profiler lists its own: for files that it wrote, so that their tables say what it printed.
+
+Beside ops there are the calls into libraries, and Python's functions where it traced them, each with a time of its own
+in the tree. An only child of its parent's name is part of the parent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from opspan import analysis
+from opspan.analysis.nest import enclose, nearest
+from opspan.events.columns import EventColumns, event_columns
+from opspan.trace import Trace
+
+_col = pl.col
+_SPAN = ("rank", "pid", "tid", "start_ns", "end_ns", "name")
+_TIMES = ("self_ns", "self_device_ns")
+# What torch leaves out of its list.
+_UNLISTED = ("[memory]", "[OutOfMemory]", "aten::is_leaf", "aten::output_nr", "aten::_version")
+_UNLISTED += tuple(f"profiler::_record_function_{when}" for when in ("enter", "enter_new", "exit"))
+
+
+def profiler_columns(trace: Trace) -> EventColumns:
+    trace = analysis.attribute(trace)
+    # Work stays with the op that launched it. What begins and ends together: a function calls an op, an op a library.
+    before = trace.functions.height
+    spans = [trace.functions.select(_SPAN), trace.ranges, trace.calls.select(_SPAN)]
+    ranges = pl.concat(spans, how="diagonal").with_columns(
+        pl.lit(value=False).alias("is_async"),
+        (_col("is_mark") | _col("name").is_in(_UNLISTED)).fill_null(value=False).alias("is_mark"),
+    )
+    ranges = ranges.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"), forward=_col("forward") + before)
+    work = trace.work.with_columns(_col("range", "launch_range") + before)
+    ranges = analysis.device_time(enclose(ranges), work)
+    # As events of their own, functions are nobody's stack.
+    ranges = ranges.with_columns(function=pl.lit(None, dtype=pl.UInt32))
+    return _folded(event_columns(trace.replace(ranges=ranges, work=work)))
+
+
+def _folded(columns: EventColumns) -> EventColumns:
+    """Without only children of their parent's name; their children, work and times go to the parent."""
+    cpu = columns.cpu
+    in_tree = cpu["is_event"] & ~cpu["is_async"]
+    parent = cpu["parent"].zip_with(in_tree, pl.Series([None], dtype=pl.UInt32))
+    siblings = pl.DataFrame({"parent": parent}).select(pl.len().over("parent")).to_series()
+    name = cpu["name"].to_physical()
+    is_folded = ((siblings == 1) & (name == name.gather(parent))).fill_null(value=False)
+    if not is_folded.any():
+        return columns
+    kept = nearest(pl.DataFrame({"parent": parent}), ~is_folded)
+    sums = cpu.select(*_TIMES).with_columns(kept.alias("row")).filter(is_folded).group_by("row").agg(_col(_TIMES).sum())
+    rows = pl.DataFrame({"row": pl.int_range(cpu.height, dtype=pl.UInt32, eager=True)})
+    added = rows.join(sums, on="row", how="left", maintain_order="left")
+    cpu = cpu.with_columns(
+        *(cpu[name] + added[name].fill_null(0) for name in _TIMES),
+        (cpu["is_event"] & ~is_folded).alias("is_event"),
+        kept.gather(parent).alias("parent"),
+    )
+    device = columns.device.with_columns(kept.gather(columns.device["range"]).alias("range"))
+    return replace(columns, cpu=cpu, device=device)

@@ -1,0 +1,181 @@
+"""Chrome traces (JSON) as columns, for the readers of profilers that write them. Piece by piece: a file of gigabytes is
+never held as a whole, and no Python object is made for an event.
+
+The native side reads the text (native/sweep/events.cpp says what is tolerated); what categories and args mean is the
+readers' business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from opspan import sweep
+from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.readers._compressed import FAILURES, Bounded, TooMuch, limit_of, opened
+from opspan.trace import Issues
+
+# Types that values of args are read as; native/sweep/events.cpp has the same numbers.
+INTEGER, REAL, TEXT, LIST, JSON = range(5)  # LIST: JSON text of which there are few; JSON: mostly distinct
+
+_START, _MEMBERS, _EVENTS, _BARE_EVENTS, _DONE = range(5)
+_EVENT, _MEMBER, _STRUCTURE, _SKIPPED, _END_MISSING = range(5)
+
+_PIECE: Final = 8 << 20
+_LARGEST_EVENT: Final = 256 << 20
+_SNIFFED: Final = 256 << 10
+_NO_ARGS: Final = pl.DataFrame(schema={"column": pl.String, "key": pl.String, "as": pl.UInt8})
+_col = pl.col
+
+
+class Arg(NamedTuple):
+    """A column of what events have in their args, under one key or another."""
+
+    column: str
+    as_: int
+    keys: tuple[str, ...]
+
+
+class ChromeFile:
+    """A file that is open: its events, once, and after them everything else that stands beside them."""
+
+    def __init__(self, path: Path, issues: Issues) -> None:
+        self.path = path
+        self.members: dict[str, Any] = {}
+        self.is_open_ended = False  # it ends after an event, with its brackets open
+        self._issues = issues
+        self._has_events = False
+
+    def pieces(self, args: Sequence[Arg]) -> Iterator[pl.DataFrame]:
+        """The events, some at a time: ph, cat, name, pid, tid (pid_text, tid_text: those that are no numbers), id,
+        ts_ns, dur_ns, the columns of `args`, and `rest`: JSON of all other args."""
+        try:
+            with self.path.open("rb") as file:
+                head = file.read(6)
+            with closing(opened(self.path, head, limit_of(self.path))) as stream:
+                yield from self._pieces(stream, _frame_of(args))
+        except OSError as error:
+            raise NotReadable(f"cannot read {self.path}: {error.strerror or error}") from error
+        if not self._has_events:
+            raise NotATrace(f"{self.path} has no traceEvents; expected the JSON of a Chrome trace")
+
+    def _pieces(self, stream: Bounded, args: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        state, rest, is_last = _START, b"", False
+        with ThreadPoolExecutor(1) as reader:  # unpacks the next piece while this one is read
+            ahead = reader.submit(self._read, stream, _PIECE)
+            while not is_last:
+                fresh, is_last = ahead.result()
+                if not is_last:
+                    # What no event has ended in is not read over and over: it is doubled each time.
+                    ahead = reader.submit(self._read, stream, max(_PIECE, len(rest)))
+                rest += fresh
+                while rest or is_last:
+                    give_up = is_last or len(rest) > _LARGEST_EVENT
+                    bytes_ = pl.Series("bytes", np.frombuffer(rest, np.uint8)).to_frame()
+                    rows = sweep.call("events", bytes_, args, 2 * state + give_up)
+                    if not rows.height:
+                        break
+                    used, before = int(rows["end"][-1]), state
+                    state = int(rows["state"][-1])
+                    self._note(rows, rest, before)
+                    rest = rest[used:]
+                    if events := self._events(rows):
+                        yield events[0]
+                    if state == _DONE:
+                        return
+
+    def _read(self, stream: Bounded, size: int) -> tuple[bytes, bool]:
+        """So many bytes, and whether they are the last."""
+        parts: list[bytes] = []
+        size_left = size
+        try:
+            while size_left > 0:
+                part = stream.read(size_left)
+                if not part:
+                    return b"".join(parts), True
+                parts.append(part)
+                size_left -= len(part)
+        except TooMuch as error:
+            raise NotReadable(
+                f"{self.path} was not unpacked: {error}; unpack it yourself and load the result"
+            ) from error
+        except EOFError:
+            self._issues.add("truncated_file", 1, "its compressed data ends early")
+            return b"".join(parts), True
+        except FAILURES as error:
+            self._issues.add("damaged_file", 1, f"its compressed data cannot be unpacked further: {error}")
+            return b"".join(parts), True
+        return b"".join(parts), False
+
+    def _note(self, rows: pl.DataFrame, bytes_: bytes, before: int) -> None:
+        """Everything that is no event."""
+        others = rows.filter(_col("what") != _EVENT).select("what", "state", "end", "name", "rest")
+        for what, state, end, name, value in others.iter_rows():
+            if what == _STRUCTURE and state in (_EVENTS, _BARE_EVENTS):
+                self._has_events = True
+            elif what == _MEMBER:
+                self.members[name] = _parsed(value)
+            elif what == _SKIPPED:
+                if before == _START:
+                    raise NotATrace(f"{self.path} is no JSON; expected the JSON of a Chrome trace")
+                self._issues.add("damaged_file")
+            elif what == _END_MISSING and self._has_events:
+                last = rows["end"][-2] if rows.height > 1 else 0
+                self.is_open_ended = not bytes_[last:end].strip(b" \t\r\n,")
+                if not self.is_open_ended:
+                    self._issues.add("truncated_file")
+            before = state
+
+    def _events(self, rows: pl.DataFrame) -> list[pl.DataFrame]:
+        counts = rows.select("is_odd", "is_damaged").sum().row(0)
+        self._issues.add("odd_cells", counts[0], "fields of events")
+        self._issues.add("damaged_file", counts[1], "args of events")
+        what = rows["what"]
+        events = rows if (what == _EVENT).all() else rows.filter(what == _EVENT)
+        return [events.drop("what", "state", "end", "is_odd", "is_damaged")] if events.height else []
+
+
+def _frame_of(args: Sequence[Arg]) -> pl.DataFrame:
+    rows = [(arg.column, key, arg.as_) for arg in args for key in arg.keys]
+    return pl.DataFrame(rows, schema=_NO_ARGS.schema, orient="row")
+
+
+def _parsed(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):  # integers of thousands of digits
+        return None
+
+
+def beginning(path: Path, head: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
+    """The first members and events of what may be a Chrome trace; nothing where it is none."""
+    none: dict[str, Any] = {}
+    try:
+        with closing(opened(path, head, 2 * _SNIFFED)) as stream:
+            text = stream.read(_SNIFFED)
+            while len(text) < _SNIFFED and (more := stream.read(_SNIFFED - len(text))):
+                text += more
+    except (*FAILURES, ReadError):
+        return none, pl.DataFrame()
+    if not text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        return none, pl.DataFrame()
+    members, events, state = none, [], _START
+    while text:
+        bytes_ = pl.Series("bytes", np.frombuffer(text, np.uint8)).to_frame()
+        rows = sweep.call("events", bytes_, _NO_ARGS, 2 * state)
+        if not rows.height:
+            break
+        for name, value in rows.filter(_col("what") == _MEMBER).select("name", "rest").iter_rows():
+            members[name] = _parsed(value)
+        events.append(rows.filter(_col("what") == _EVENT))
+        state, text = int(rows["state"][-1]), text[int(rows["end"][-1]) :]
+        if state == _DONE:
+            break
+    return members, pl.concat(events) if events else pl.DataFrame()

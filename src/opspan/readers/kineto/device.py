@@ -1,0 +1,181 @@
+"""What ran on devices, what memory was taken, and the devices.
+
+{"ph": "X", "cat": "kernel", "name": "void add<float>(float*)", "pid": 0, "tid": 7, "ts": 24.1, "dur": 3.0,
+ "args": {"device": 0, "context": 1, "stream": 7, "correlation": 66, "grid": [8, 1, 1], "block": [256, 1, 1],
+          "registers per thread": 26, "shared memory": 0, "est. achieved occupancy %": 3}}
+
+Kineto writes the device where the process belongs; all of a file's events are of one process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from opspan.readers._columns import constant, narrow
+from opspan.readers._demangle import short_name
+from opspan.readers.kineto.host import ended, numbered
+from opspan.trace import Issues
+from opspan.trace.schema import MEMORY_EVENT, WORK_KIND
+
+_col = pl.col
+_KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
+_KINDS |= {"cuda_sync": "sync"}
+_AXES = ("x", "y", "z")
+_CPU = 0  # of torch's device types
+# What deviceProperties has -> columns of `devices`; everything else is an attribute.
+_MEMORY_BYTES, _MULTIPROCESSORS = "totalGlobalMem", ("numSms", "multiProcessorCount")
+
+
+def work(spans: pl.DataFrame, pid: int | None, issues: Issues) -> pl.DataFrame:
+    spans = _sorted_out(spans)
+    frame = spans.with_columns(
+        *_axes(spans["grid"]),
+        *_axes(spans["block"]),
+        pl.lit(pid, dtype=pl.Int64).alias("pid"),
+        device_id=pl.coalesce("device_id", pl.when(_col("pid") >= 0).then("pid")),
+    )
+    frame = narrow(
+        frame,
+        "kernels",
+        {
+            "device_id": pl.Int32,
+            "registers": pl.Int32,
+            **{f"{of}_{axis}": pl.Int32 for of in ("grid", "block") for axis in _AXES},
+        },
+        issues,
+    )
+    return numbered(
+        frame.select(
+            "pid",
+            ended(),
+            "kind",
+            *("device_id", "context_id", "stream_id", "correlation_id", "bytes", "registers"),
+            *(f"{of}_{axis}" for of in ("grid", "block") for axis in _AXES),
+            _col("ts_ns").alias("start_ns"),
+            _col("shown").alias("name"),
+            _col("name").alias("full_name"),
+            "copy_from",
+            "copy_to",
+            (_col("cat") == "overhead").fill_null(value=False).alias("is_overhead"),
+            _col("rest").alias("payload_json"),
+        )
+    )
+
+
+def _sorted_out(spans: pl.DataFrame) -> pl.DataFrame:
+    """With kind, the name to show, and the ends of copies; each distinct name is looked at once."""
+    label, kind = _col("name").cast(pl.String), _col("cat").cast(pl.String).str.to_lowercase()
+    distinct = spans.select("cat", "name").unique()
+    found = distinct.with_columns(
+        kind=kind.replace_strict(_KINDS, default="other", return_dtype=pl.String).cast(WORK_KIND),
+        short=label.map_elements(short_name, return_dtype=pl.String),
+        # Memcpy HtoD (Pageable -> Device), Memset (Device)
+        where=label.str.extract(r"\(([^()]*)\)$"),
+    )
+    is_kernel, is_copy, is_fill = (_col("kind") == kind for kind in ("kernel", "memcpy", "memset"))
+    side = _col("where").str.split(" -> ")
+    shown = pl.when(is_kernel).then("short").when(is_copy | is_fill).then(label.str.replace(r" \([^()]*\)$", ""))
+    copy_to = pl.when(is_copy).then(side.list.get(1, null_on_oob=True)).when(is_fill).then("where")
+    found = found.select(
+        "cat",
+        "name",
+        "kind",
+        pl.coalesce(shown, label).cast(pl.Categorical).alias("shown"),
+        _memory_kind(pl.when(is_copy & (side.list.len() == 2)).then(side.list.first())).alias("copy_from"),
+        _memory_kind(copy_to).alias("copy_to"),
+    )
+    return spans.join(found, on=["cat", "name"], how="left", nulls_equal=True, maintain_order="left")
+
+
+def _memory_kind(text: pl.Expr) -> pl.Expr:
+    return text.str.to_lowercase().cast(pl.Categorical)
+
+
+def _axes(sizes: pl.Series) -> list[pl.Series]:
+    """[8, 1, 1] to three columns."""
+    distinct = sizes.unique()
+    parts = distinct.cast(pl.String).str.strip_chars("[]").str.split(", ")
+    numbers = [parts.list.get(at, null_on_oob=True).cast(pl.Int64, strict=False) for at in range(len(_AXES))]
+    return [
+        sizes.replace_strict(distinct, number, default=None, return_dtype=pl.Int64).alias(f"{sizes.name}_{axis}")
+        for number, axis in zip(numbers, _AXES, strict=True)
+    ]
+
+
+def memory(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The table memory, and counters of what torch's allocators hold in reserve."""
+    device = pl.when(_col("device_type") != _CPU).then("of_device").cast(pl.Int32, strict=False)
+    rows = events.with_columns(rank=pl.lit(0, dtype=pl.Int32), device_id=device)
+    change = rows.select(
+        "rank",
+        "pid",
+        "tid",
+        "device_id",
+        "total_bytes",
+        _col("ts_ns").alias("time_ns"),
+        pl.when(_col("change") < 0).then(pl.lit("free")).otherwise(pl.lit("alloc")).cast(MEMORY_EVENT).alias("event"),
+        _col("change").abs().alias("bytes"),
+        _col("address").cast(pl.UInt64, strict=False),
+    )
+    reserved = rows.filter(_col("reserved") > 0).select(
+        "rank",
+        "pid",
+        "tid",
+        "device_id",
+        _col("ts_ns").alias("time_ns"),
+        constant("reserved bytes").alias("name"),
+        constant("torch allocator").alias("domain"),
+        _col("reserved").cast(pl.Float64).alias("value"),
+    )
+    return change, reserved
+
+
+def counters(events: pl.DataFrame) -> pl.DataFrame:
+    """Each number among a counter event's args is a counter of its own."""
+    rows = []
+    for name, pid, tid, time_ns, rest in events.select("name", "pid", "tid", "ts_ns", "rest").iter_rows():
+        for key, value in json.loads(rest or "{}").items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                rows.append((0, pid, tid, time_ns, f"{name} {key}" if name else key, float(value)))
+    schema = {"rank": pl.Int32, "pid": pl.Int64, "tid": pl.Int64, "time_ns": pl.Int64, "name": pl.String}
+    frame = pl.DataFrame(rows, schema={**schema, "value": pl.Float64}, orient="row")
+    return frame.with_columns(_col("name").cast(pl.Categorical))
+
+
+def devices(work: pl.DataFrame, properties: Any, is_xpu: bool) -> pl.DataFrame:
+    """Those that work ran on, and those that the file describes."""
+    described = {
+        entry["id"]: entry
+        for entry in (properties if isinstance(properties, list) else [])
+        if isinstance(entry, Mapping) and type(entry.get("id")) is int and 0 <= entry["id"] < 1 << 31
+    }
+    used = work.filter(~_col("is_overhead"))["device_id"].drop_nulls().unique().to_list()
+    rows = [_device(number, described.get(number, {}), is_xpu) for number in sorted({*used, *described})]
+    texts = dict.fromkeys(("kind", "name", "capability", "attributes_json"), pl.String)
+    schema = {"rank": pl.Int32, "device_id": pl.Int32, "memory_bytes": pl.Int64, "multiprocessors": pl.Int32, **texts}
+    return pl.DataFrame(rows, schema=schema, strict=False)
+
+
+def _device(number: int, entry: Mapping[str, Any], is_xpu: bool) -> dict[str, Any]:
+    taken = {"id", "name", _MEMORY_BYTES, "computeMajor", "computeMinor", *_MULTIPROCESSORS}
+    major, minor = entry.get("computeMajor"), entry.get("computeMinor")
+    rest = {key: value for key, value in entry.items() if key not in taken}
+    return {
+        "rank": 0,
+        "device_id": number,
+        "kind": "xpu" if is_xpu else "gpu",
+        "name": str(entry["name"]) if entry.get("name") else None,
+        "memory_bytes": _whole(entry, (_MEMORY_BYTES,), 63),
+        "multiprocessors": _whole(entry, _MULTIPROCESSORS, 31),
+        "capability": f"{major}.{minor}" if major is not None and minor is not None else None,
+        "attributes_json": json.dumps(rest) if rest else None,
+    }
+
+
+def _whole(entry: Mapping[str, Any], keys: Sequence[str], bits: int) -> int | None:
+    found = (entry[key] for key in keys if type(entry.get(key)) is int)
+    return next((value for value in found if 0 <= value < 1 << bits), None)

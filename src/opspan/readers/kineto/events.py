@@ -1,0 +1,153 @@
+"""What the events of a Kineto trace are, by phase and category, in every dialect since torch 1.8; and their args.
+
+    1.8 - 1.10    Operator, Runtime, Kernel, Memcpy, Memset, async
+    1.11 - 1.13   cpu_op, cuda_runtime, Kernel, async_cpu_to_gpu
+    since         cpu_op, user_annotation, python_function, cuda_runtime, cuda_driver, kernel, gpu_memcpy, ac2g, fwdbwd
+Other devices have the same with another beginning: xpu_runtime, privateuse1_driver, mtia_runtime.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import polars as pl
+
+from opspan.readers._chrome import INTEGER, LIST, TEXT, Arg, ChromeFile
+from opspan.readers._columns import is_time
+from opspan.trace import Issues
+
+RANGES, CALLS, WORK, FUNCTIONS, FLOWS, MEMORY, MARKS, NAMES, COUNTERS, OTHERS = (
+    "ranges calls work functions flows memory marks names counters others".split()
+)
+
+_OPS = {"cpu_op", "operator", "user_annotation"}
+_WORK = {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "cuda_sync", "overhead"}
+_CALLS = ("runtime", "driver")  # ends of categories
+_col = pl.col
+_FLOWS = {"fwdbwd", "forward_backward", "ac2g", "async", "async_cpu_to_gpu", "async_gpu"}
+
+_OP_ARGS = (
+    Arg("seq", INTEGER, ("Sequence number",)),
+    Arg("forward_thread", INTEGER, ("Fwd thread id",)),
+    Arg("op_id", INTEGER, ("Record function id",)),
+    Arg("sizes", LIST, ("Input Dims", "Input dims")),
+)
+_CALL_ARGS = (Arg("correlation_id", INTEGER, ("correlation",)),)
+_WORK_ARGS = (
+    *(Arg(f"{name}_id", INTEGER, (name,)) for name in ("device", "context", "stream")),
+    *_CALL_ARGS,
+    Arg("bytes", INTEGER, ("bytes",)),
+    Arg("grid", LIST, ("grid",)),
+    Arg("block", LIST, ("block",)),
+    Arg("registers", INTEGER, ("registers per thread",)),
+)
+_FUNCTION_ARGS = (Arg("python_id", INTEGER, ("Python id",)), Arg("python_parent", INTEGER, ("Python parent id",)))
+_MEMORY_ARGS = (
+    Arg("change", INTEGER, ("Bytes",)),
+    Arg("address", INTEGER, ("Addr",)),
+    Arg("of_device", INTEGER, ("Device Id",)),
+    Arg("device_type", INTEGER, ("Device Type",)),
+    Arg("total_bytes", INTEGER, ("Total Allocated",)),
+    Arg("reserved", INTEGER, ("Total Reserved",)),
+)
+_NAME_ARGS = (Arg("given", TEXT, ("name", "labels")),)
+ARGS = (*_OP_ARGS, *_WORK_ARGS, *_FUNCTION_ARGS, *_MEMORY_ARGS, *_NAME_ARGS)
+
+_PLACE = ("pid", "tid")
+_SPAN = ("cat", "name", *_PLACE, "ts_ns", "dur_ns")
+_GROUPS: dict[str, tuple[tuple[str, ...], tuple[Arg, ...]]] = {
+    RANGES: ((*_SPAN, "rest"), _OP_ARGS),
+    CALLS: ((*_SPAN, "rest"), _CALL_ARGS),
+    WORK: ((*_SPAN, "rest"), _WORK_ARGS),
+    FUNCTIONS: (_SPAN, _FUNCTION_ARGS),
+    FLOWS: (("ph", "cat", "id", *_PLACE, "ts_ns"), ()),
+    MEMORY: ((*_PLACE, "ts_ns"), _MEMORY_ARGS),
+    MARKS: (("name", *_PLACE, "ts_ns", "rest"), ()),
+    NAMES: (("name", *_PLACE), _NAME_ARGS),
+    COUNTERS: (("name", *_PLACE, "ts_ns", "rest"), ()),
+}
+_DTYPES: dict[str, pl.DataType | type[pl.DataType]] = {
+    **dict.fromkeys(("ph", "cat", "name"), pl.Categorical),
+    **dict.fromkeys((*_PLACE, "id", "ts_ns", "dur_ns"), pl.Int64),
+    "rest": pl.String,
+    **{arg.column: pl.Int64 if arg.as_ == INTEGER else pl.Categorical for arg in ARGS},
+}
+
+
+def of(phase: str | None, category: str | None, is_memory: bool, is_paired: bool, on_stream: bool) -> str:
+    """Which of the groups an event is in. One of a new category is a call, or work on a device, where it has the number
+    that pairs those."""
+    kind = (category or "").lower()
+    if phase == "X":
+        if kind in _OPS:
+            return RANGES
+        if kind == "python_function":
+            return FUNCTIONS
+        if kind in _WORK:
+            return WORK
+        if kind.endswith(_CALLS) or (is_paired and not on_stream):
+            return CALLS
+        return WORK if is_paired else OTHERS
+    if phase in ("s", "f") and kind in _FLOWS:
+        return FLOWS
+    if phase == "i" and kind == "cpu_instant_event":
+        return MEMORY if is_memory else MARKS
+    return {"M": NAMES, "C": COUNTERS}.get(phase or "", OTHERS)
+
+
+def is_known(categories: Iterable[str | None]) -> bool:
+    """Whether any of the categories is one that only Kineto writes."""
+    kinds = {(category or "").lower() for category in categories}
+    return bool(kinds & (_OPS | _WORK | {"python_function", "cpu_instant_event"} | _FLOWS)) or any(
+        kind.endswith(("_runtime", "_driver")) for kind in kinds
+    )
+
+
+def read(file: ChromeFile, issues: Issues) -> dict[str, pl.DataFrame]:
+    """The events of each group, with the columns that its translation needs."""
+    columns = {group: (*fields, *(arg.column for arg in args)) for group, (fields, args) in _GROUPS.items()}
+    found: dict[str, list[pl.DataFrame]] = {group: [] for group in columns}
+    skipped: Counter[str] = Counter()
+    for piece in file.pieces(ARGS):
+        for group, rows in _grouped(piece):
+            if group == OTHERS:
+                skipped.update(_kinds(rows))
+            else:
+                found[group].append(_timed(rows, group, issues).select(columns[group]))
+    listed = ", ".join(f"{kind} {count:,}" for kind, count in sorted(skipped.items()))
+    issues.add("skipped_events", skipped.total(), listed)
+    return {
+        group: pl.concat(parts) if parts else pl.DataFrame(schema={name: _DTYPES[name] for name in columns[group]})
+        for group, parts in found.items()
+    }
+
+
+def _grouped(piece: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    # The few names that make a difference are looked at apart from the many that do not.
+    flags = {
+        "is_memory": (_col("name") == "[memory]").fill_null(value=False),
+        "is_paired": _col("correlation_id").is_not_null(),
+        "on_stream": _col("stream_id").is_not_null(),
+    }
+    kinds = piece.select(_col("ph", "cat").to_physical(), **flags)
+    distinct = piece.select("ph", "cat", **flags).unique()
+    groups = [of(*row) for row in distinct.iter_rows()]
+    distinct = distinct.select(_col("ph", "cat").to_physical(), *flags, group=pl.Series(groups, dtype=pl.String))
+    group = kinds.join(distinct, on=kinds.columns, how="left", nulls_equal=True, maintain_order="left")["group"]
+    for name in dict.fromkeys(groups):
+        yield name, piece.filter(group == name)
+
+
+def _timed(rows: pl.DataFrame, group: str, issues: Issues) -> pl.DataFrame:
+    """Those with a time; names need none."""
+    if group == NAMES:
+        return rows
+    known = rows.select(is_time(_col("ts_ns")).fill_null(value=False)).to_series()
+    issues.add("no_time", rows.height - int(known.sum()), f"events that are {group}")
+    return rows if known.all() else rows.filter(known)
+
+
+def _kinds(rows: pl.DataFrame) -> dict[str, int]:
+    kind = pl.coalesce(_col("cat").cast(pl.String), pl.lit("phase ") + _col("ph").cast(pl.String), pl.lit("no phase"))
+    return dict(rows.group_by(kind).len().iter_rows())

@@ -1,0 +1,148 @@
+"""What ran on the host: ops, annotations, calls, functions of Python; and which op is whose backward.
+
+{"ph": "X", "cat": "cpu_op", "name": "MulBackward0", "pid": 7, "tid": 9, "ts": 23.401, "dur": 12.5,
+ "args": {"External id": 30, "Sequence number": 4, "Fwd thread id": 1, "Input Dims": [[8, 4], []]}}
+{"ph": "s", "id": 1, "pid": 7, "tid": 7, "ts": 2.1, "cat": "fwdbwd", "name": "fwdbwd"}            the forward op's start
+{"ph": "f", "id": 1, "pid": 7, "tid": 9, "ts": 23.401, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e"}   the backward's
+
+"Fwd thread id" numbers threads as torch does, 0 in a forward op; the arrows say which thread of the system it is.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.labels import Kind, kind_of
+from opspan.readers._columns import constant
+from opspan.trace.schema import KIND
+
+_col = pl.col
+_RELATION = "is_dependent_on"
+ARROWS = ("fwdbwd", "forward_backward")
+
+
+def ended() -> pl.Expr:
+    """The end of a span; one without a duration has none."""
+    return (_col("ts_ns") + _col("dur_ns")).alias("end_ns")
+
+
+def numbered(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), rank=pl.lit(0, dtype=pl.Int32))
+
+
+def ranges(spans: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
+    seq = pl.when(_col("seq") >= 0).then("seq")
+    frame = pl.concat(
+        [
+            spans.with_columns(ended(), seq, is_mark=pl.lit(value=False)),
+            marks.with_columns(is_mark=pl.lit(value=True)),
+        ],
+        how="diagonal",
+    )
+    return numbered(
+        frame.select(
+            "pid",
+            "tid",
+            "end_ns",
+            "name",
+            "seq",
+            "is_mark",
+            "forward_thread",
+            _col("ts_ns").alias("start_ns"),
+            _kinds(frame).alias("kind"),
+            constant("torch").alias("source"),
+            pl.when(_col("op_id") > 0).then("op_id").alias("op_id"),
+            pl.when(_col("sizes") != "[]").then("sizes").alias("sizes"),
+            _col("rest").alias("payload_json"),
+            pl.lit(value=False).alias("is_async"),
+        )
+    )
+
+
+def _kinds(frame: pl.DataFrame) -> pl.Series:
+    said = frame.select(
+        "name",
+        has_seq=_col("seq").is_not_null(),
+        # The numbers of threads begin with 1.
+        is_backward=(_col("forward_thread") > 0).fill_null(value=False),
+        is_annotation=_col("cat").is_in(["user_annotation"]).fill_null(value=False),
+    )
+    distinct = said.unique()
+    kinds = [_kind(*row).name.lower() for row in distinct.iter_rows()]
+    distinct = distinct.with_columns(pl.Series("kind", kinds, dtype=pl.String).cast(KIND))
+    return said.join(distinct, on=said.columns, how="left", nulls_equal=True, maintain_order="left")["kind"]
+
+
+def _kind(name: str | None, has_seq: bool, is_backward: bool, is_annotation: bool) -> Kind:
+    guessed = kind_of(name or "", 0 if has_seq else None, None)
+    if is_annotation:
+        return guessed if guessed is Kind.STEP else Kind.USER
+    return Kind.BACKWARD if is_backward and guessed is not Kind.ENGINE else guessed
+
+
+def linked(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """ranges with forward_tid, and the relations: of each arrow, the op that it ends in to the one it starts from."""
+    arrows = flows.filter(_col("cat").is_in(ARROWS))
+    ops = ranges.filter(~_col("is_mark")).select(
+        "pid", "tid", "id", "seq", "kind", "forward_thread", ts_ns="start_ns", is_later=_col("id")
+    )
+    place = ["pid", "tid", "ts_ns"]
+    ends = {
+        phase: arrows.filter(_col("ph") == phase).select(_col("id").alias("arrow"), *place).join(ops, on=place)
+        for phase in ("s", "f")
+    }
+    of_backward = (_col("kind") == "backward").fill_null(value=False)
+    pairs = (
+        ends["f"]
+        .filter(of_backward)
+        .join(ends["s"].filter(~of_backward), on="arrow", suffix="_forward")
+        .filter(_col("seq").eq_missing(_col("seq_forward")))
+        # Several ops may begin in the same nanosecond: the innermost, which is written last, makes the node.
+        .sort("arrow", "id", "id_forward")
+        .unique("arrow", keep="last", maintain_order=True)
+    )
+    relations = pairs.select(
+        pl.lit(0, dtype=pl.Int32).alias("rank"),
+        _col("id").alias("range_id"),
+        constant(_RELATION).alias("relation"),
+        _col("id_forward").alias("other_id"),
+        _col("ts_ns").alias("time_ns"),
+    )
+    threads = pairs.select("pid", "forward_thread", forward_tid="tid_forward").unique()
+    # A number that arrows trace to two threads says nothing.
+    threads = threads.filter(pl.len().over("pid", "forward_thread") == 1)
+    found = ranges.join(threads, on=["pid", "forward_thread"], how="left", maintain_order="left")
+    return found.drop("forward_thread"), relations
+
+
+def calls(spans: pl.DataFrame) -> pl.DataFrame:
+    is_hip = _col("name").cat.starts_with("hip").fill_null(value=False)
+    api = _col("cat").cast(pl.String).str.to_lowercase()
+    return numbered(
+        spans.select(
+            "pid",
+            "tid",
+            ended(),
+            "name",
+            "correlation_id",
+            _col("ts_ns").alias("start_ns"),
+            pl.when(is_hip)
+            .then(pl.lit("hip"))
+            .when(api == "runtime")
+            .then(pl.lit("cuda_runtime"))
+            .otherwise(api)
+            .cast(pl.Categorical)
+            .alias("api"),
+            _col("rest").alias("payload_json"),
+        )
+    )
+
+
+def functions(spans: pl.DataFrame) -> pl.DataFrame:
+    frame = numbered(
+        spans.select("pid", "tid", ended(), "name", "python_id", "python_parent", _col("ts_ns").alias("start_ns"))
+    )
+    by_number = frame.select("pid", python_parent="python_id", parent_id="id").drop_nulls()
+    by_number = by_number.unique(["pid", "python_parent"], keep="first")
+    found = frame.join(by_number, on=["pid", "python_parent"], how="left", maintain_order="left")
+    return found.drop("python_id", "python_parent")

@@ -1,0 +1,71 @@
+"""The list that torch.profiler would have made of a trace, against its own way over objects: link, then fold."""
+
+from __future__ import annotations
+
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opspan.events import FunctionEvent, profiler_events_of, tree
+from opspan.trace import Metadata, Trace
+
+# Tables in the order in which what begins and ends together is nested.
+TABLES = ("functions", "ranges", "calls")
+spans = st.tuples(
+    st.sampled_from(TABLES), st.sampled_from("ab"), st.integers(1, 2), st.integers(0, 12), st.integers(0, 8)
+)
+
+
+def trace_of(rows: list[tuple[str, str, int, int, int]]) -> Trace:
+    frames = {}
+    for table in TABLES:
+        found = [
+            (0, 1, tid, 1000 * start, 1000 * (start + length), name)
+            for of, name, tid, start, length in rows
+            if of == table
+        ]
+        schema = {
+            "rank": pl.Int32,
+            **dict.fromkeys(("pid", "tid", "start_ns", "end_ns"), pl.Int64),
+            "name": pl.Categorical,
+        }
+        frame = pl.DataFrame(found, schema=schema, orient="row")
+        frames[table] = frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"))
+    return Trace((Metadata("test"),), **frames)
+
+
+def twin(rows: list[tuple[str, str, int, int, int]]) -> list[FunctionEvent]:
+    ordered = [row for table in TABLES for row in rows if row[0] == table]
+    events = [
+        FunctionEvent(n, name, tid, start, start + length) for n, (_, name, tid, start, length) in enumerate(ordered)
+    ]
+    events.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
+    tree.link(events)
+    return tree.without_duplicates(events)
+
+
+@settings(max_examples=300, deadline=None)
+@given(rows=st.lists(spans, max_size=12))
+def test_events_parents_and_own_times_are_those_of_torchs_way(rows: list[tuple[str, str, int, int, int]]) -> None:
+    def said(event: FunctionEvent) -> tuple[object, ...]:
+        parent = event.cpu_parent
+        own = round(event.self_cpu_time_total)
+        around = None if parent is None else (parent.name, round(parent.time_range.start), round(parent.time_range.end))
+        return event.name, event.thread, round(event.time_range.start), round(event.time_range.end), own, around
+
+    ours = profiler_events_of(trace_of(rows))
+    assert sorted(map(said, ours), key=repr) == sorted(map(said, twin(rows)), key=repr)
+
+
+def test_work_of_a_folded_op_is_its_parents() -> None:
+    trace = trace_of([("ranges", "a", 1, 0, 10), ("ranges", "a", 1, 1, 5), ("calls", "launch", 1, 2, 1)])
+    work = {"rank": [0], "pid": [1], "device_id": [0], "stream_id": [7], "start_ns": [3000], "end_ns": [7000]}
+    trace = trace.replace(
+        calls=trace.calls.with_columns(correlation_id=pl.lit(5, pl.Int64)),
+        work=pl.DataFrame({**work, "kind": ["kernel"], "name": ["k"], "correlation_id": [5]}),
+    )
+    op, call, kernel = profiler_events_of(trace)
+    assert (op.name, call.name, kernel.name) == ("a", "launch", "k")
+    assert call.cpu_parent is op
+    assert [kernel.name for kernel in op.kernels] == ["k"]
+    assert (op.self_device_time_total, op.device_time_total, op.self_cpu_time_total) == (4, 4, 9)

@@ -1,0 +1,228 @@
+"""The native reading of Chrome traces, against Python's json: any document, in any pieces, damaged anywhere."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from opspan import sweep
+from opspan.errors import OpspanError
+from opspan.readers import _chrome
+from opspan.readers._chrome import INTEGER, JSON, LIST, REAL, TEXT, Arg, ChromeFile
+from opspan.trace import Issues
+
+ARGS = (
+    Arg("number", INTEGER, ("number", "Number")),
+    Arg("real", REAL, ("real",)),
+    Arg("said", TEXT, ("name",)),
+    Arg("sizes", LIST, ("sizes",)),
+    Arg("more", JSON, ("more",)),
+)
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+events = st.fixed_dictionaries(
+    {"ph": st.sampled_from("XsfiM")},
+    optional={
+        "cat": st.sampled_from(["cpu_op", "kernel", "é"]),
+        "name": st.text(max_size=30),
+        "pid": st.integers(0, 2**40) | st.text(max_size=3),
+        "tid": st.integers(0, 2**40),
+        "ts": st.decimals(-(10**15), 10**15, places=3, allow_nan=False).map(float),
+        "id": st.integers(0, 2**60),
+        "something": values,
+        "args": st.fixed_dictionaries(
+            {},
+            optional={
+                "Number": st.integers(-(2**63), 2**63 - 1),
+                "real": st.floats(allow_nan=False, allow_infinity=False),
+                "name": st.text(max_size=10),
+                "sizes": st.lists(st.lists(st.integers(0, 99), max_size=3), max_size=3),
+                "more": values.filter(lambda value: value is not None),
+                "other": values,
+                'odd "key"\n': values,
+            },
+        ),
+    },
+)
+documents = st.tuples(st.lists(events, max_size=12), st.dictionaries(st.text(max_size=6), values, max_size=3))
+slow = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any], Issues]:
+    issues = Issues(str(path))
+    file = ChromeFile(path, issues)
+    rows = [row for piece in file.pieces(ARGS) for row in piece.iter_rows(named=True)]
+    return rows, file.members, issues
+
+
+def expected(event: dict[str, Any]) -> dict[str, Any]:
+    args = event.get("args", {})
+    known = {key for arg in ARGS for key in arg.keys}
+    rest = {key: value for key, value in args.items() if key not in known}
+    time = event.get("ts")
+    return {
+        "ph": event["ph"],
+        "cat": event.get("cat"),
+        "name": event.get("name"),
+        "tid": event.get("tid"),
+        "id": event.get("id"),
+        "ts_ns": None if time is None else int(Decimal(repr(time)) * 1000),
+        "number": args.get("Number"),
+        "real": args.get("real"),
+        "said": args.get("name"),
+        "sizes": json.dumps(args["sizes"]) if "sizes" in args else None,
+        "more": args.get("more"),
+        "rest": rest or None,
+    }
+
+
+def found(row: dict[str, Any]) -> dict[str, Any]:
+    parsed = {name: None if row[name] is None else json.loads(row[name]) for name in ("more", "rest")}
+    return {**{name: row[name] for name in expected({"ph": "X"})}, **parsed}
+
+
+@slow
+@given(document=documents, indent=st.sampled_from([None, 1]), ascii_only=st.booleans(), piece=st.integers(1, 300))
+def test_any_document_reads_as_json_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: Any, indent: Any, ascii_only: bool, piece: int
+) -> None:
+    listed, members = document
+    members.pop("traceEvents", None)
+    text = json.dumps({**members, "traceEvents": listed}, indent=indent, ensure_ascii=ascii_only)
+    path = tmp_path / "file.json"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    monkeypatch.setattr(_chrome, "_PIECE", piece)
+
+    rows, others, issues = read(path)
+
+    assert [found(row) for row in rows] == [expected(event) for event in listed]
+    assert others == members
+    assert not issues.found
+
+
+@slow
+@given(document=documents, cut=st.floats(0, 1), piece=st.integers(1, 300))
+def test_a_file_cut_anywhere_gives_the_events_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: Any, cut: float, piece: int
+) -> None:
+    listed, _ = document
+    text = json.dumps({"traceEvents": listed}).encode()
+    text = text[: max(len('{"traceEvents": ['), int(cut * len(text)))]
+    path = tmp_path / "file.json"
+    path.write_bytes(text)
+    monkeypatch.setattr(_chrome, "_PIECE", piece)
+    issues = Issues()
+    file = ChromeFile(path, issues)
+
+    rows = [row for part in file.pieces(ARGS) for row in part.iter_rows(named=True)]
+
+    # One that is cut in its args may be there, without them.
+    whole = [found(row) for row in rows[: len(rows) - len(issues.found)]]
+    assert whole == [expected(event) for event in listed][: len(whole)]
+    ends_whole = text.endswith(b"]}")
+    assert file.is_open_ended or issues.found or ends_whole or text.endswith(b"]")
+
+
+@slow
+@given(data=st.binary(max_size=400) | st.text(alphabet='{}[]",:\\ \n0e.-tx', max_size=400).map(str.encode))
+def test_any_bytes_are_a_trace_or_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(b'{"traceEvents": [{"ph": "X", "ts": 1}, ' + data)
+    monkeypatch.setattr(_chrome, "_PIECE", 64)
+    rows, _, issues = read(path)
+    assert rows[0]["ts_ns"] == 1000
+    assert all(row["rest"] is None or isinstance(json.loads(row["rest"]), dict) for row in rows)
+    del issues
+
+
+def test_what_strict_json_refuses(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(
+        b'\xef\xbb\xbf[ {"ph":"X","name":"C:\\new\\dir \\q \t \xff \\ud83d\\ude00 \\ud83d","ts":1.5,"dur":-0.0004,'
+        b'"args":{"real":NaN,"more":[Infinity,-1,01,],"other":{"a":nan,}},},\n'
+        b'{"ph":"X","name":"b","ts":"0x10","pid":"7","tid":"worker","id":"0xff","args":null},\n'
+    )
+    rows, _, issues = read(path)
+    first, second = rows
+    assert first["name"] == "C:\new\\dir \\q \t � \U0001f600 �"
+    assert (first["ts_ns"], first["dur_ns"], first["real"]) == (1500, 0, None)
+    assert json.loads(first["more"]) == ["Infinity", -1, "01"]
+    assert json.loads(first["rest"]) == {"other": {"a": "nan"}}
+    assert (second["pid"], second["tid"], second["tid_text"], second["id"]) == (7, None, "worker", 255)
+    assert [issue.code for issue in issues] == ["odd_cells"]  # NaN, and a time in hexadecimal
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("1712195495519689.047", 1712195495519689047),
+        ("1.712195495519689047e15", 1712195495519689047),
+        ("0.0005", 1),
+        ("0.00049999999999999999999999999999999999999999", 0),
+        ("-0.0005", -1),
+        ("1e-400", 0),
+        ("4611686018427387.904", 4611686018427387904),
+        ("4611686018427387.905", None),
+        ("1e400", None),
+        ("0e999999999", 0),
+        ("1e99999999999999999999", None),
+        ("1.5.5", None),
+        ("-", None),
+        ("1712195495519689.0470000000000000000000000000000000000000000000001", 1712195495519689047),
+    ],
+)
+def test_times(tmp_path: Path, text: str, ns: int | None) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(f'[{{"ph": "X", "ts": {text}}}]')
+    assert read(path)[0][0]["ts_ns"] == ns
+
+
+def test_an_event_larger_than_a_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(json.dumps([{"ph": "X", "ts": 1, "args": {"other": "x" * 5_000_000}}, {"ph": "X", "ts": 2}]))
+    monkeypatch.setattr(_chrome, "_PIECE", 1000)
+    rows, _, _ = read(path)
+    assert [row["ts_ns"] for row in rows] == [1000, 2000]
+    assert len(rows[0]["rest"]) > 5_000_000
+
+
+def test_an_event_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file.json"
+    path.write_text('[{"ph": "X", "ts": 1, "name": "' + "x" * 100_000 + ', {"ph": "X", "ts": 2}]')
+    monkeypatch.setattr(_chrome, "_PIECE", 1000)
+    monkeypatch.setattr(_chrome, "_LARGEST_EVENT", 50_000)
+    rows, _, issues = read(path)
+    assert len(rows) <= 1
+    assert [issue.code for issue in issues]
+
+
+def test_a_second_document_after_the_first_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_text('[{"ph": "X", "ts": 1}] [{"ph": "X", "ts": 2}]')
+    rows, _, issues = read(path)
+    assert len(rows) == 1
+    assert [issue.code for issue in issues] == ["damaged_file"]
+
+
+def test_the_door_refuses_what_is_no_state_or_type() -> None:
+    bytes_ = pl.DataFrame({"bytes": pl.Series([123, 125], dtype=pl.UInt8)})
+    with pytest.raises(OpspanError, match="no such state"):
+        sweep.call("events", bytes_, _chrome._NO_ARGS, 99)
+    wrong = pl.DataFrame({"column": ["a"], "key": ["a"], "as": [9]}, schema=_chrome._NO_ARGS.schema)
+    with pytest.raises(OpspanError, match="no such type"):
+        sweep.call("events", bytes_, wrong)

@@ -1,0 +1,80 @@
+"""What load_kineto makes of a trace that torch.profiler exported, against what the profiler printed in that process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nsys import PROGRAMS
+
+import opspan
+from opspan.analysis import analyse
+
+pytest.importorskip("torch")
+
+OPTIONS = {"plain": [], "shapes": ["shapes"], "stacks": ["stack"], "all": ["shapes", "stack", "memory"]}
+
+
+def profiled(program: str, out: Path, options: list[str]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, PROGRAMS / "profiled.py", program, out, *options], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{")))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(
+    "program", ["mlp", "double_backward", "two_threads", "checkpointing", "custom_function", "hooks"]
+)
+def test_the_averages_are_those_that_torch_printed(program: str, options: str, tmp_path: Path) -> None:
+    said = profiled(program, tmp_path / "run.pt.trace.json", OPTIONS[options])
+
+    events = opspan.load_kineto(tmp_path / "run.pt.trace.json")
+    by_shapes = "shapes" in OPTIONS[options]
+    averages = events.key_averages(group_by_input_shapes=by_shapes)
+
+    assert len(events) == said["events"]
+    found = {(one.key, str(one.input_shapes)): one for one in averages}
+    assert found.keys() == {(key, shapes) for key, shapes, *_ in said["averages"]}
+    for key, shapes, count, total, self_total in said["averages"]:
+        one = found[key, shapes]
+        assert one.count == count
+        assert one.cpu_time_total == pytest.approx(total, abs=1e-6 * count)
+        assert one.self_cpu_time_total == pytest.approx(self_total, abs=1e-6 * count + 1e-6)
+    if not by_shapes:  # a line a name
+        ours, theirs = (lines_of(table) for table in (averages.table(row_limit=10_000), said["table"]))
+        assert ours.keys() == theirs.keys()
+        for name, line in theirs.items():
+            assert all(map(alike, ours[name], line)), (ours[name], line)
+
+
+def lines_of(table: str) -> dict[str, list[str]]:
+    return {line[:55].strip(): line[55:].split() for line in table.splitlines()}
+
+
+def alike(one: str, other: str) -> bool:
+    """The same figure: torch's sums of doubles end a digit off now and then."""
+    if one == other:
+        return True
+    numbers = [float(text.rstrip("%mus")) for text in (one, other)]
+    return one.lstrip("-.0123456789") == other.lstrip("-.0123456789") and abs(numbers[0] - numbers[1]) < 0.0101
+
+
+def test_backward_ops_are_linked_as_the_arrows_in_the_file_say(tmp_path: Path) -> None:
+    profiled("mlp", tmp_path / "run.json", [])
+    trace = opspan.load(tmp_path / "run.json")
+    ranges = analyse(trace).ranges
+    assert trace.relations.height > 5
+    for backward, forward in trace.relations.select("range_id", "other_id").rows():
+        assert ranges["forward"][backward] == forward
+
+
+def test_modules_of_ops_are_those_of_python(tmp_path: Path) -> None:
+    profiled("mlp", tmp_path / "run.json", ["stack"])
+    ranges = analyse(opspan.load(tmp_path / "run.json")).ranges
+    assert any("Linear" in module for module in ranges["module"].drop_nulls().unique())
