@@ -19,7 +19,7 @@ _col = pl.col
 _SPAN = ("rank", "pid", "tid", "start_ns", "end_ns", "name")
 _TIMES = ("self_ns", "self_device_ns")
 # What torch leaves out of its list.
-_UNLISTED = ("[memory]", "[OutOfMemory]", "aten::is_leaf", "aten::output_nr", "aten::_version")
+_UNLISTED: tuple[str, ...] = ("[memory]", "[OutOfMemory]", "aten::is_leaf", "aten::output_nr", "aten::_version")
 _UNLISTED += tuple(f"profiler::_record_function_{when}" for when in ("enter", "enter_new", "exit"))
 
 

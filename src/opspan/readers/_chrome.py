@@ -8,9 +8,11 @@ readers' business.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,8 +21,10 @@ import polars as pl
 
 from opspan import sweep
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.readers._columns import is_time
 from opspan.readers._compressed import FAILURES, Bounded, TooMuch, limit_of, opened
 from opspan.trace import Issues
+from opspan.trace.schema import Dtype
 
 # Types that values of args are read as; native/sweep/events.cpp has the same numbers.
 INTEGER, REAL, TEXT, LIST, JSON = range(5)  # LIST: JSON text of which there are few; JSON: mostly distinct
@@ -140,6 +144,78 @@ class ChromeFile:
         what = rows["what"]
         events = rows if (what == _EVENT).all() else rows.filter(what == _EVENT)
         return [events.drop("what", "state", "end", "is_odd", "is_damaged")] if events.height else []
+
+
+@dataclass(frozen=True)
+class Groups:
+    """How a reader sorts events: by `keys`, `ph` and `cat` among them, whose distinct values `of` tells the group of;
+    which columns each group needs; and which groups need no time. A column `at` is the event's number in the file."""
+
+    keys: Mapping[str, pl.Expr]
+    of: Callable[..., str | None]  # None: nothing is made of it
+    columns: Mapping[str, tuple[str, ...]]
+    args: Sequence[Arg]
+    timeless: frozenset[str] = frozenset()
+
+    @property
+    def dtypes(self) -> dict[str, Dtype]:
+        of_args = {arg.column: _DTYPES.get(arg.as_, pl.Categorical) for arg in self.args}
+        return {**_FIELDS, **of_args}
+
+
+_DTYPES: Final[dict[int, Dtype]] = {INTEGER: pl.Int64, REAL: pl.Float64, JSON: pl.String}
+_FIELDS: Final[dict[str, Dtype]] = {
+    **dict.fromkeys(("ph", "cat", "name", "pid_text", "tid_text"), pl.Categorical),
+    **dict.fromkeys(("pid", "tid", "id", "ts_ns", "dur_ns"), pl.Int64),
+    "rest": pl.String,
+    "at": pl.UInt32,
+}
+
+
+def gathered(file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.DataFrame]:
+    """The events of each group. Those of no group, and those that have no time and need one, are counted."""
+    found: dict[str, list[pl.DataFrame]] = {group: [] for group in groups.columns}
+    skipped: Counter[str] = Counter()
+    before = 0
+    for piece in file.pieces(groups.args):
+        numbered = piece.with_row_index("at", offset=before)
+        before += piece.height
+        # The few values that make a difference are looked at apart from the many events that have them.
+        keys = piece.select(**groups.keys)
+        distinct = keys.unique()
+        names = pl.Series("group", [groups.of(*row) for row in distinct.iter_rows()], dtype=pl.String)
+        grouped = keys.join(
+            distinct.with_columns(names), on=keys.columns, how="left", nulls_equal=True, maintain_order="left"
+        )["group"]
+        for group in names.unique():
+            chosen = grouped.eq_missing(group)
+            if group is None:
+                skipped.update(_kinds_of(keys.filter(chosen)))
+            else:
+                rows = numbered.filter(chosen)
+                rows = rows if group in groups.timeless else _timed(rows, group, issues)
+                found[group].append(rows.select(groups.columns[group]))
+    listed = ", ".join(f"{kind} {count:,}" for kind, count in sorted(skipped.items()))
+    issues.add("skipped_events", skipped.total(), listed)
+    dtypes = groups.dtypes
+    return {
+        group: pl.concat(parts)
+        if (parts := found[group])
+        else pl.DataFrame(schema={column: dtypes[column] for column in columns})
+        for group, columns in groups.columns.items()
+    }
+
+
+def _timed(rows: pl.DataFrame, group: str, issues: Issues) -> pl.DataFrame:
+    known = rows.select(is_time(_col("ts_ns")).fill_null(value=False)).to_series()
+    issues.add("no_time", rows.height - int(known.sum()), f"events that are {group}")
+    return rows if known.all() else rows.filter(known)
+
+
+def _kinds_of(keys: pl.DataFrame) -> dict[str, int]:
+    phase = pl.coalesce(pl.lit("phase ") + _col("ph").cast(pl.String), pl.lit("no phase"))
+    kind = pl.coalesce(_col("cat").cast(pl.String), phase)
+    return dict(keys.group_by(kind.alias("kind")).len().iter_rows())
 
 
 def _frame_of(args: Sequence[Arg]) -> pl.DataFrame:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from opspan.labels import Kind, parse_column
+from opspan.labels import KIND_NAMES, Kind, parse_column
 from opspan.trace import Issues
-from opspan.trace.schema import Dtype
+from opspan.trace.schema import KIND, Dtype
 
 # Further from a clock's zero than this is no time: 146 years. Differences of two times stay within 64 bits.
 FAR_NS = 1 << 62
@@ -116,3 +116,16 @@ def constant(value: str) -> pl.Expr:
 def parse_labels(texts: pl.Series) -> pl.DataFrame:
     """The fields of labels, a row a text; `kind` is a number, `text` is null where it is just the name."""
     return parse_column(texts).with_columns(pl.col("kind").cast(pl.Int64)).select(LABEL)
+
+
+def labelled(texts: pl.Series) -> pl.DataFrame:
+    """The columns of ranges that a text says, each distinct text read once."""
+    distinct = texts.unique(maintain_order=True)
+    labels = parse_labels(distinct).with_columns(distinct.alias("label"))
+    found = pl.DataFrame({"label": texts}).join(labels, on="label", how="left", nulls_equal=True, maintain_order="left")
+    kinds = found["kind"].fill_null(0)
+    return found.select(LABEL).with_columns(pl.Series("kind", KIND_NAMES, dtype=KIND).gather(kinds).alias("kind"))
+
+
+def numbered(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), rank=pl.lit(0, dtype=pl.Int32))

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from opspan.readers import _chrome
-from opspan.readers._chrome import ChromeFile
+from opspan.readers._chrome import ChromeFile, gathered
 from opspan.readers.kineto import device, events, host
 from opspan.trace import Issues, Metadata, Trace
 
@@ -33,7 +33,7 @@ def sniff(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Trace:
     issues = Issues(str(path))
     file = ChromeFile(path, issues)
-    found = events.read(file, issues)
+    found = gathered(file, events.GROUPS, issues)
     if file.is_open_ended:
         issues.add("truncated_file")
     ranges = host.ranges(found[events.RANGES], found[events.MARKS])

@@ -15,9 +15,9 @@ from typing import Any
 
 import polars as pl
 
-from opspan.readers._columns import constant, narrow
+from opspan.readers._columns import constant, narrow, numbered
 from opspan.readers._demangle import short_name
-from opspan.readers.kineto.host import ended, numbered
+from opspan.readers.kineto.host import ended
 from opspan.trace import Issues
 from opspan.trace.schema import MEMORY_EVENT, WORK_KIND
 

@@ -8,17 +8,14 @@ Other devices have the same with another beginning: xpu_runtime, privateuse1_dri
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import polars as pl
 
-from opspan.readers._chrome import INTEGER, LIST, TEXT, Arg, ChromeFile
-from opspan.readers._columns import is_time
-from opspan.trace import Issues
+from opspan.readers._chrome import INTEGER, LIST, TEXT, Arg, Groups
 
-RANGES, CALLS, WORK, FUNCTIONS, FLOWS, MEMORY, MARKS, NAMES, COUNTERS, OTHERS = (
-    "ranges calls work functions flows memory marks names counters others".split()
+RANGES, CALLS, WORK, FUNCTIONS, FLOWS, MEMORY, MARKS, NAMES, COUNTERS = (
+    "ranges calls work functions flows memory marks names counters".split()
 )
 
 _OPS = {"cpu_op", "operator", "user_annotation"}
@@ -67,15 +64,9 @@ _GROUPS: dict[str, tuple[tuple[str, ...], tuple[Arg, ...]]] = {
     NAMES: (("name", *_PLACE), _NAME_ARGS),
     COUNTERS: (("name", *_PLACE, "ts_ns", "rest"), ()),
 }
-_DTYPES: dict[str, pl.DataType | type[pl.DataType]] = {
-    **dict.fromkeys(("ph", "cat", "name"), pl.Categorical),
-    **dict.fromkeys((*_PLACE, "id", "ts_ns", "dur_ns"), pl.Int64),
-    "rest": pl.String,
-    **{arg.column: pl.Int64 if arg.as_ == INTEGER else pl.Categorical for arg in ARGS},
-}
 
 
-def of(phase: str | None, category: str | None, is_memory: bool, is_paired: bool, on_stream: bool) -> str:
+def of(phase: str | None, category: str | None, is_memory: bool, is_paired: bool, on_stream: bool) -> str | None:
     """Which of the groups an event is in. One of a new category is a call, or work on a device, where it has the number
     that pairs those."""
     kind = (category or "").lower()
@@ -88,12 +79,12 @@ def of(phase: str | None, category: str | None, is_memory: bool, is_paired: bool
             return WORK
         if kind.endswith(_CALLS) or (is_paired and not on_stream):
             return CALLS
-        return WORK if is_paired else OTHERS
+        return WORK if is_paired else None
     if phase in ("s", "f") and kind in _FLOWS:
         return FLOWS
     if phase == "i" and kind == "cpu_instant_event":
         return MEMORY if is_memory else MARKS
-    return {"M": NAMES, "C": COUNTERS}.get(phase or "", OTHERS)
+    return {"M": NAMES, "C": COUNTERS}.get(phase or "")
 
 
 def is_known(categories: Iterable[str | None]) -> bool:
@@ -104,50 +95,16 @@ def is_known(categories: Iterable[str | None]) -> bool:
     )
 
 
-def read(file: ChromeFile, issues: Issues) -> dict[str, pl.DataFrame]:
-    """The events of each group, with the columns that its translation needs."""
-    columns = {group: (*fields, *(arg.column for arg in args)) for group, (fields, args) in _GROUPS.items()}
-    found: dict[str, list[pl.DataFrame]] = {group: [] for group in columns}
-    skipped: Counter[str] = Counter()
-    for piece in file.pieces(ARGS):
-        for group, rows in _grouped(piece):
-            if group == OTHERS:
-                skipped.update(_kinds(rows))
-            else:
-                found[group].append(_timed(rows, group, issues).select(columns[group]))
-    listed = ", ".join(f"{kind} {count:,}" for kind, count in sorted(skipped.items()))
-    issues.add("skipped_events", skipped.total(), listed)
-    return {
-        group: pl.concat(parts) if parts else pl.DataFrame(schema={name: _DTYPES[name] for name in columns[group]})
-        for group, parts in found.items()
-    }
-
-
-def _grouped(piece: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
-    # The few names that make a difference are looked at apart from the many that do not.
-    flags = {
+GROUPS = Groups(
+    keys={
+        "ph": _col("ph"),
+        "cat": _col("cat"),
         "is_memory": (_col("name") == "[memory]").fill_null(value=False),
         "is_paired": _col("correlation_id").is_not_null(),
         "on_stream": _col("stream_id").is_not_null(),
-    }
-    kinds = piece.select(_col("ph", "cat").to_physical(), **flags)
-    distinct = piece.select("ph", "cat", **flags).unique()
-    groups = [of(*row) for row in distinct.iter_rows()]
-    distinct = distinct.select(_col("ph", "cat").to_physical(), *flags, group=pl.Series(groups, dtype=pl.String))
-    group = kinds.join(distinct, on=kinds.columns, how="left", nulls_equal=True, maintain_order="left")["group"]
-    for name in dict.fromkeys(groups):
-        yield name, piece.filter(group == name)
-
-
-def _timed(rows: pl.DataFrame, group: str, issues: Issues) -> pl.DataFrame:
-    """Those with a time; names need none."""
-    if group == NAMES:
-        return rows
-    known = rows.select(is_time(_col("ts_ns")).fill_null(value=False)).to_series()
-    issues.add("no_time", rows.height - int(known.sum()), f"events that are {group}")
-    return rows if known.all() else rows.filter(known)
-
-
-def _kinds(rows: pl.DataFrame) -> dict[str, int]:
-    kind = pl.coalesce(_col("cat").cast(pl.String), pl.lit("phase ") + _col("ph").cast(pl.String), pl.lit("no phase"))
-    return dict(rows.group_by(kind).len().iter_rows())
+    },
+    of=of,
+    columns={group: (*fields, *(arg.column for arg in args)) for group, (fields, args) in _GROUPS.items()},
+    args=ARGS,
+    timeless=frozenset({NAMES}),
+)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.labels import Kind, kind_of
-from opspan.readers._columns import constant
+from opspan.readers._columns import constant, numbered
 from opspan.trace.schema import KIND
 
 _col = pl.col
@@ -24,10 +24,6 @@ ARROWS = ("fwdbwd", "forward_backward")
 def ended() -> pl.Expr:
     """The end of a span; one without a duration has none."""
     return (_col("ts_ns") + _col("dur_ns")).alias("end_ns")
-
-
-def numbered(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), rank=pl.lit(0, dtype=pl.Int32))
 
 
 def ranges(spans: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:

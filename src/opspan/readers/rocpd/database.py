@@ -7,11 +7,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from opspan.labels import KIND_NAMES
-from opspan.readers._columns import LABEL, in_time, parse_labels
+from opspan.readers._columns import in_time
 from opspan.readers.sqlite import DTYPES, SqliteFile, Type
 from opspan.trace import Issues
-from opspan.trace.schema import KIND
 
 # rocpd_region_00003fdc_92cb_72cb_9169_c7e541b1fcdf; some versions leave out the inner underlines
 _SUFFIXED = re.compile(r"(rocpd_[a-z_]+?)_([0-9a-f]{8}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{12})")
@@ -58,16 +56,3 @@ class Database:
         }
         listed = ", ".join(f"{name} {rows:,}" for name, rows in counts.items())
         self.issues.add("skipped_tables", sum(counts.values()), listed)
-
-
-def labelled(texts: pl.Series) -> pl.DataFrame:
-    """The columns of ranges that a text says, each distinct text read once."""
-    distinct = texts.unique(maintain_order=True)
-    labels = parse_labels(distinct).with_columns(distinct.alias("label"))
-    found = pl.DataFrame({"label": texts}).join(labels, on="label", how="left", nulls_equal=True, maintain_order="left")
-    kinds = found["kind"].fill_null(0)
-    return found.select(LABEL).with_columns(pl.Series("kind", KIND_NAMES, dtype=KIND).gather(kinds).alias("kind"))
-
-
-def numbered(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), rank=pl.lit(0, dtype=pl.Int32))

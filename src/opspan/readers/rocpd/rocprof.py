@@ -14,8 +14,8 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.readers._columns import constant
-from opspan.readers.rocpd.database import Database, base_name, labelled, numbered
+from opspan.readers._columns import constant, labelled, numbered
+from opspan.readers.rocpd.database import Database, base_name
 from opspan.readers.sqlite import Type
 from opspan.trace import Metadata
 from opspan.trace.schema import WORK_KIND

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.readers._columns import constant
-from opspan.readers.rocpd.database import Database, labelled, numbered
+from opspan.readers._columns import constant, labelled, numbered
+from opspan.readers.rocpd.database import Database
 from opspan.readers.sqlite import Type
 from opspan.trace import Metadata
 from opspan.trace.schema import WORK_KIND
