@@ -23,6 +23,7 @@ _HOMES = {
     "load_nsys": "opspan.loading:load_nsys",
     "load_nvprof": "opspan.loading:load_nvprof",
     "load_rocpd": "opspan.loading:load_rocpd",
+    "load_unitrace": "opspan.loading:load_unitrace",
     "load_vtune": "opspan.loading:load_vtune",
     "load_vtune_report": "opspan.loading:load_vtune_report",
     "mark": "opspan.emit.annotate:mark",

@@ -51,6 +51,14 @@ def load_rocpd(path: str | os.PathLike[str], *, strict: bool = False) -> EventLi
     return events_of(load(path, source="rocpd", strict=strict))
 
 
+def load_unitrace(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
+    """The events of a Chrome trace of Intel's unitrace."""
+    from opspan.events import events_of
+    from opspan.readers import load
+
+    return events_of(load(path, source="unitrace", strict=strict))
+
+
 def load_vtune(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of a VTune result: its folder, its .vtune file, its dicer.db, or a zip or tar file of it."""
     from opspan.events import events_of

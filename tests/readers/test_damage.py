@@ -16,9 +16,11 @@ from typing import Any
 
 import pytest
 
+import builders_kineto
 import builders_nsys
 import builders_nvprof
 import builders_rocpd
+import builders_unitrace
 import builders_vtune
 from opspan.errors import OpspanError
 
@@ -34,6 +36,9 @@ FILES: dict[str, Callable[[Path], Path]] = {
     "rocpd of rocprofv3": lambda folder: builders_rocpd.rocprof(folder / "run.db"),
     "rocpd of RPD": lambda folder: builders_rocpd.rpd(folder / "run.rpd"),
     "nvprof of version 26": lambda folder: builders_nvprof.run(folder / "run.nvvp", 26),
+    "Kineto": lambda folder: builders_kineto.write(folder / "run.json"),
+    "Kineto, compressed": lambda folder: builders_kineto.write(folder / "run.json.gz", indent=1),
+    "unitrace": lambda folder: builders_unitrace.write(folder / "app.json", builders_unitrace.events()),
     "nsys of 2019": lambda folder: builders_nsys.run(folder / "run.sqlite", "2019"),
     "nsys of 2026": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),
     "VTune of 2013": lambda folder: builders_vtune.run(folder / "r", "2013") / "sqlite-db" / "dicer.db",

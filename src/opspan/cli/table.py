@@ -52,8 +52,9 @@ def command(
     """Print the ops of a trace as torch.profiler's table.
 
     FILE is whatever opspan reads: captures, Nsight Systems reports and exports, nvprof and rocpd databases, Chrome
-    traces of torch.profiler, VTune results, saved traces. Several are the ranks of one run. Below the table: how much
-    could be attributed, and what was skipped or odd; with json it is part of the document, with csv it goes to stderr.
+    traces of torch.profiler and unitrace, VTune results, saved traces. Several are the ranks of one run. Below the
+    table: how much could be attributed, and what was skipped or odd; with json it is part of the document, with csv it
+    goes to stderr.
 
     \b
     Example:

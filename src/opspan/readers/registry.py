@@ -40,6 +40,7 @@ READERS = (
     Reader("saved", "folders written by Trace.save"),
     Reader("nvprof", "nvprof databases (*.nvvp, *.nvprof, *.prof, *.sql)"),
     Reader("rocpd", "rocpd databases of rocprofv3, rocprof-sys and rocmProfileData (*.db, *.rpd)"),
+    Reader("unitrace", "Chrome traces of Intel's unitrace"),
     Reader("kineto", "torch.profiler's Chrome traces (*.pt.trace.json, *.json.gz)"),
     Reader("vtune", "VTune results (folders, *.vtune, dicer.db, zip and tar files of them) and interval CSVs"),
 )

@@ -1,0 +1,302 @@
+"""Reads the Chrome traces of Intel's unitrace (PTI): <app>.<pid>[.<rank>].json. docs/formats/unitrace.md has more.
+
+{"ph": "M", "name": "process_name", "pid": 7, "ts": 1767189312000000, "args": {"name": "RANK 0 HOST<node-3>"}},
+{"ph": "X", "tid": 7, "pid": 7, "name": "PyTorch::aten::mm", "cat": "cpu_op", "ts": 1767189312000100, "dur": 40, ...},
+{"ph": "X", "tid": 7, "pid": 7, "name": "zeCommandListAppendLaunchKernel", "cat": "cpu_op", "ts": ..., "id": 0},
+{"ph": "s", "tid": 7, "pid": 7, "name": "dep", "cat": "Flow_H2D_12_0", "ts": ..., "id": 12},
+{"ph": "X", "tid": 4294967295, "pid": 4294967295, "name": "gemm[SIMD32 {8; 1; 1} {256; 1; 1}]", "cat": "gpu_op",
+ "ts": 1767189312000120, "dur": 9, "args": {"id": "12"}},
+
+The arrow's number is that of the device's command; it stands behind the call that it starts from. A file whose program
+was killed has no closing brackets.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from opspan.readers import _chrome
+from opspan.readers._chrome import INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered
+from opspan.readers._columns import LABELLED_DOMAINS, OWN_DOMAIN, constant, labelled, narrow, numbered
+from opspan.trace import Issues, Metadata, Trace
+from opspan.trace.schema import KIND, WORK_KIND
+
+HOST, PARTS, MARKS, DEVICE, ARROWS, NAMES = "host parts marks device arrows names".split()
+
+# The first that a name begins with says whose function it is; what none of them begins is a range.
+_APIS = {"level_zero": r"^ze[stx]?[A-Z]", "opencl": r"^cl[A-Z]", "mpi": r"^P?MPI_"}
+_FLOW = r"^((?:CL_)?Flow_(?:H2D|D2H))_"
+_TASK = r"(?s)^([^:\s(<]+)::(.+)$"  # <domain>::<name>
+_HOST_NAME = r"HOST<([^>]*)>"
+_RANK = r"^RANK ([0-9]+) "
+# What follows a kernel's name: groups, and work items of one.
+_SIZES = r"\[SIMD[0-9]+ \{([0-9]+); ([0-9]+); ([0-9]+)\} \{([0-9]+); ([0-9]+); ([0-9]+)\}\]"
+_BYTES = r"\[([0-9]+) bytes\]"
+_SINCE_1970_NS = 10**18
+_COPIES = {"memcpy": r"Append(Image|Memory)Copy|Enqueue(Read|Write|Copy|SVMMemcpy)", "memset": r"AppendMemoryFill|Fill"}
+
+_ARGS = (
+    Arg("seq", LIST, ("seq",)),
+    Arg("op", LIST, ("op_id",)),
+    Arg("forward", LIST, ("fwd_tid",)),
+    Arg("said_sizes", LIST, ("sizes",)),
+    Arg("command", INTEGER, ("id",)),
+    Arg("given", TEXT, ("name",)),
+)
+_SPAN = ("name", "pid", "tid", "ts_ns", "dur_ns", "at")
+_SAID = ("seq", "op", "forward", "said_sizes", "rest")
+_col = pl.col
+
+
+def _group(phase: str | None, category: str | None) -> str | None:
+    if phase == "M":
+        return NAMES
+    if phase in ("s", "t") and (category or "").endswith("Flow_H2D"):
+        return ARROWS
+    if category == "gpu_op":
+        return DEVICE if phase == "X" else None
+    if category == "cpu_op":
+        return {"X": HOST, "B": PARTS, "E": PARTS, "R": MARKS, "i": MARKS}.get(phase or "")
+    return None
+
+
+_GROUPS = Groups(
+    keys={"ph": _col("ph"), "cat": pl.coalesce(_col("cat").cast(pl.String).str.extract(_FLOW), _col("cat"))},
+    of=_group,
+    columns={
+        HOST: (*_SPAN, *_SAID),
+        PARTS: ("ph", *_SPAN, *_SAID),
+        MARKS: (*_SPAN, *_SAID),
+        DEVICE: (*_SPAN, "command", "rest"),
+        ARROWS: ("ph", "id", "pid", "tid", "ts_ns", "at"),
+        NAMES: ("name", "pid", "tid", "given"),
+    },
+    args=_ARGS,
+    timeless=frozenset({NAMES}),
+)
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    if path.is_dir():
+        return False
+    _, events = _chrome.beginning(path, head)
+    if not events.height:
+        return False
+    is_name = (_col("ph") == "M") & _col("rest").str.contains(_HOST_NAME)
+    is_unitraces = (_col("cat") == "gpu_op") | _col("cat").cast(pl.String).str.contains(_FLOW)
+    return bool(events.select((is_name | is_unitraces).any()).item())
+
+
+def read(path: Path) -> Trace:
+    issues = Issues(str(path))
+    file = ChromeFile(path, issues)
+    found = gathered(file, _GROUPS, issues)
+    issues.add("not_closed", int(file.is_open_ended))
+    host = pl.concat([found[HOST], _paired(found[PARTS], issues)], how="diagonal").sort("at")
+    host = host.with_columns(_owner(host["name"]))
+    ranges = _ranges(host.filter(_col("api").is_null()), found[MARKS])
+    calls = host.filter(_col("api").is_not_null()).with_row_index("call")
+    launched = _launched(calls, found[ARROWS])
+    work = _work(found[DEVICE], launched, issues)
+    threads = pl.concat([frame.select("pid", "tid") for frame in (host, found[MARKS])]).drop_nulls().unique()
+    names = found[NAMES]
+    return Trace(
+        (_metadata(path, names, host, work),),
+        ranges=ranges,
+        calls=_calls(calls),
+        work=work,
+        threads=threads.sort("pid", "tid").with_columns(rank=pl.lit(0, dtype=pl.Int32)),
+        processes=threads.select("pid").unique().sort("pid").with_columns(rank=pl.lit(0, dtype=pl.Int32)),
+        devices=_devices(found[DEVICE], names),
+        issues=issues.frame(),
+    )
+
+
+def _paired(parts: pl.DataFrame, issues: Issues) -> pl.DataFrame:
+    """Spans of beginnings and ends: on a thread an end is that of the last beginning that is open."""
+    place = ["pid", "tid"]
+    is_begin = _col("ph") == "B"
+    ordered = parts.sort("ts_ns", "at").with_columns(
+        level=pl.when(is_begin).then(1).otherwise(-1).cum_sum().over(place)
+    )
+    # A beginning and its end are next to each other among what happens at their level.
+    ordered = ordered.with_columns(level=pl.when(is_begin).then("level").otherwise(_col("level") + 1))
+    next_is_end = (_col("ph").shift(-1) == "E").over(*place, "level")
+    ended = _col("ts_ns").shift(-1).over(*place, "level")
+    spans = ordered.with_columns(dur_ns=pl.when(next_is_end).then(ended - _col("ts_ns"))).filter(is_begin)
+    ends = ordered.height - spans.height
+    closed = spans["dur_ns"].count()
+    issues.add("open_ranges", spans.height - closed)
+    issues.add("end_without_start", ends - closed)
+    return spans.drop("ph", "level")
+
+
+def _owner(names: pl.Series) -> pl.Series:
+    """Whose function each name is; null: it is none, but a range."""
+    distinct = names.unique()
+    api = pl.lit(None, dtype=pl.String)
+    for owner, pattern in _APIS.items():
+        api = pl.when(_col("name").str.contains(pattern)).then(pl.lit(owner)).otherwise(api)
+    owners = distinct.cast(pl.String).to_frame("name").select(api.alias("api"))["api"]
+    return names.replace_strict(distinct, owners, default=None, return_dtype=pl.String).alias("api")
+
+
+def _number(column: str) -> pl.Expr:
+    return _col(column).cast(pl.String).str.strip_chars("[] ").cast(pl.Int64, strict=False)
+
+
+def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
+    frame = pl.concat(
+        [tasks.with_columns(is_mark=pl.lit(value=False)), marks.with_columns(is_mark=pl.lit(value=True))],
+        how="diagonal",
+    )
+    text = _col("name").cast(pl.String)
+    parts = frame.select(domain=text.str.extract(_TASK, 1), label=pl.coalesce(text.str.extract(_TASK, 2), text))
+    may_be = parts["domain"].is_null() | parts["domain"].is_in(LABELLED_DOMAINS)
+    nothing = pl.Series([None], dtype=pl.String)
+    labels = labelled(parts["label"].zip_with(may_be, nothing))
+    labels = labels.rename({"seq": "p_seq", "op_id": "p_op", "forward_tid": "p_forward", "sizes": "p_sizes"})
+    others = frame.select(pl.exclude("name"), own=(parts["domain"] == OWN_DOMAIN).fill_null(value=False))
+    frame = pl.concat([others, labels, parts], how="horizontal")
+    said_sizes = _col("said_sizes").cast(pl.String).str.extract(r'^\["(.*)"\]$').cast(pl.Categorical)
+    seq = pl.coalesce(_number("seq"), "p_seq")
+    is_backward = _number("forward").is_not_null()  # only those have it
+    kind = pl.when(is_backward & (_col("kind") != "engine")).then(pl.lit("backward", KIND)).otherwise("kind")
+    beside = pl.any_horizontal(_number(column).is_not_null() for column in ("seq", "op", "forward"))
+    # A text of ours without the field means the main thread; a thread of 0 is one that is not known.
+    main = pl.when(_col("own") & (_col("kind") == "backward") & ~beside).then("pid")
+    return numbered(
+        frame.select(
+            "pid",
+            "tid",
+            _col("ts_ns").alias("start_ns"),
+            (_col("ts_ns") + _col("dur_ns")).alias("end_ns"),
+            pl.coalesce("name", _col("label").cast(pl.Categorical)).alias("name"),
+            "text",
+            kind.alias("kind"),
+            pl.when(_col("domain").is_null()).then(constant("unitrace")).otherwise(constant("itt")).alias("source"),
+            _col("domain").cast(pl.Categorical),
+            pl.when(seq >= 0).then(seq).alias("seq"),
+            pl.coalesce(_number("op"), "p_op").replace(0, None).alias("op_id"),
+            pl.coalesce(_number("forward"), "p_forward", main).replace(0, None).alias("forward_tid"),
+            pl.coalesce(said_sizes, "p_sizes").alias("sizes"),
+            "input_op_ids",
+            "class_name",
+            "args",
+            _col("rest").alias("payload_json"),
+            pl.lit(value=False).alias("is_async"),
+            "is_mark",
+        )
+    )
+
+
+def _calls(calls: pl.DataFrame) -> pl.DataFrame:
+    return numbered(
+        calls.select(
+            "pid",
+            "tid",
+            _col("ts_ns").alias("start_ns"),
+            (_col("ts_ns") + _col("dur_ns")).alias("end_ns"),
+            "name",
+            _col("api").cast(pl.Categorical),
+            _col("call").cast(pl.Int64).alias("correlation_id"),
+            _col("rest").alias("payload_json"),
+        )
+    )
+
+
+def _launched(calls: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
+    """command -> the call that its arrow starts from, and that call's process: the last one before the arrow that began
+    when it says."""
+    place = ["pid", "tid", "ts_ns"]
+    starts = arrows.filter(_col("ph") == "s").select(*place, command="id", arrow="at")
+    found = starts.join(calls.select(*place, "call", "at"), on=place)
+    order = pl.when(_col("at") <= _col("arrow")).then(_col("at").cast(pl.Int64)).otherwise(-1)
+    found = found.sort("command", order, "call").unique("command", keep="last", maintain_order=True)
+    return found.select("command", "call", process="pid")
+
+
+def _work(commands: pl.DataFrame, launched: pl.DataFrame, issues: Issues) -> pl.DataFrame:
+    pids = commands["pid"].unique().sort(descending=True)  # numbered from the largest number down
+    devices = pl.DataFrame({"pid": pids, "device_id": pl.int_range(len(pids), dtype=pl.Int32, eager=True)})
+    frame = commands.sort("at").join(launched, on="command", how="left", maintain_order="left")
+    frame = frame.join(devices, on="pid", how="left", maintain_order="left", nulls_equal=True)
+    only = launched["process"].unique()
+    frame = frame.with_columns(process=pl.coalesce("process", pl.lit(only[0] if len(only) == 1 else None, pl.Int64)))
+    frame = frame.join(_described(frame["name"]), on="name", how="left", maintain_order="left", nulls_equal=True)
+    axes = [f"{of}_{axis}" for of in ("grid", "block") for axis in "xyz"]
+    frame = narrow(frame, "kernels", dict.fromkeys(axes, pl.Int32), issues)
+    return numbered(
+        frame.select(
+            _col("process").alias("pid"),
+            "device_id",
+            _col("tid").alias("stream_id"),
+            _col("ts_ns").alias("start_ns"),
+            (_col("ts_ns") + _col("dur_ns")).alias("end_ns"),
+            "kind",
+            _col("short").alias("name"),
+            _col("name").alias("full_name"),
+            _col("call").cast(pl.Int64).alias("correlation_id"),
+            "bytes",
+            *axes,
+            pl.concat_str(pl.lit('{"command": '), "command", pl.lit("}")).alias("payload_json"),
+        )
+    )
+
+
+def _described(names: pl.Series) -> pl.DataFrame:
+    """What the names of commands say, each distinct one looked at once."""
+    text = _col("name").cast(pl.String)
+    kind = pl.lit("kernel")
+    for name, pattern in _COPIES.items():
+        kind = pl.when(text.str.contains(pattern)).then(pl.lit(name)).otherwise(kind)
+    axes = [f"{of}_{axis}" for of in ("grid", "block") for axis in "xyz"]
+    return (
+        names.unique()
+        .to_frame("name")
+        .select(
+            "name",
+            kind.cast(WORK_KIND).alias("kind"),
+            text.str.replace(r"\[[^\[\]]*\]$", "").cast(pl.Categorical).alias("short"),
+            text.str.extract(_BYTES).cast(pl.Int64, strict=False).alias("bytes"),
+            *(
+                text.str.extract(_SIZES, at + 1).cast(pl.Int64, strict=False).alias(axis)
+                for at, axis in enumerate(axes)
+            ),
+        )
+    )
+
+
+def _devices(commands: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+    pids = commands["pid"].drop_nulls().unique().sort(descending=True)
+    given = names.filter(_col("name") == "process_name").unique("pid", keep="last").select("pid", title="given")
+    found = pids.to_frame("pid").join(given, on="pid", how="left", maintain_order="left")
+    return found.select(
+        pl.lit(0, dtype=pl.Int32).alias("rank"),
+        pl.int_range(pl.len(), dtype=pl.Int32).alias("device_id"),
+        constant("xpu").alias("kind"),
+        _col("title").alias("name"),
+    )
+
+
+def _metadata(path: Path, names: pl.DataFrame, *frames: pl.DataFrame) -> Metadata:
+    titles = names.filter(_col("name") == "process_name")["given"].cast(pl.String)
+    host = titles.str.extract(_HOST_NAME).drop_nulls()
+    rank = titles.str.extract(_RANK).drop_nulls()
+    options: dict[str, Any] = {"rank": int(rank[0])} if len(rank) else {}
+    columns = [frame["ts_ns" if "ts_ns" in frame.columns else "start_ns"].min() for frame in frames]
+    first = min((time for time in columns if isinstance(time, int)), default=0)
+    # UNITRACE_SystemTime=1 has it write what the monotonic clock read.
+    is_utc = first > _SINCE_1970_NS
+    return Metadata(
+        "unitrace",
+        (str(path),),
+        tool="unitrace",
+        host=host[0] if len(host) else None,
+        clock=None if is_utc else "CLOCK_MONOTONIC_RAW",
+        origin_utc_ns=0 if is_utc else None,
+        options=options,
+    )
