@@ -53,6 +53,7 @@ def events() -> list[str]:
         arrow("t", "D2H", MAIN, 80, 12),
         host("opspan::AddmmBackward0", ENGINE, 100, 20, f'"seq":[5],"op_id":[81],"fwd_tid":[{MAIN}]'),
         host("PyTorch::aten::mul, seq = 9, op_id = 90", MAIN, 130, 4),
+        host("urEnqueueKernelLaunch", MAIN, 135, 4),
         host("MPI_Allreduce", MAIN, 140, 8, '"ssize": 8, "mpi_counter": 3'),
         host("submit", MAIN, 150, 3),
         host("", MAIN, 160, 0, phase="B"),

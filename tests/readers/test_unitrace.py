@@ -65,6 +65,7 @@ def test_functions_of_libraries_are_calls(trace: Trace) -> None:
     assert trace.calls.select("name", "api").rows() == [
         ("zeCommandListAppendLaunchKernel", "level_zero"),
         ("zeEventHostSynchronize", "level_zero"),
+        ("urEnqueueKernelLaunch", "sycl"),
         ("MPI_Allreduce", "mpi"),
     ]
     assert json.loads(row(trace.calls, "MPI_Allreduce")["payload_json"]) == {"ssize": 8, "mpi_counter": 3}

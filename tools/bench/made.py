@@ -99,7 +99,7 @@ def sqlite(path: Path, size: Size) -> Path:
         key = KEYS.get(table)
         declared = (f'"{name}" {_declared(dtype)}{" PRIMARY KEY" * (name == key)}' for name, dtype in columns.items())
         connection.execute(f'CREATE TABLE "{table}" ({", ".join(declared)})')
-    for table, frame in _frames(size):
+    for table, frame in frames(size):
         names, holes = ", ".join(f'"{name}"' for name in frame.columns), ", ".join("?" * frame.width)
         connection.executemany(f'INSERT INTO "{table}" ({names}) VALUES ({holes})', frame.iter_rows())
     connection.commit()
@@ -114,7 +114,7 @@ def _declared(dtype: type[pl.DataType]) -> str:
 def parquet(path: Path, size: Size) -> Path:
     path.mkdir(exist_ok=True)
     parts: dict[str, list[pl.DataFrame]] = {table: [] for table in SCHEMAS}
-    for table, frame in _frames(size):
+    for table, frame in frames(size):
         parts[table].append(frame)
     for table, columns in SCHEMAS.items():
         whole = pl.concat(parts[table])
@@ -124,7 +124,7 @@ def parquet(path: Path, size: Size) -> Path:
     return path
 
 
-def _frames(size: Size) -> Iterator[tuple[str, pl.DataFrame]]:
+def frames(size: Size) -> Iterator[tuple[str, pl.DataFrame]]:
     """Tables in pieces, in order of time."""
     yield "StringIds", pl.DataFrame({"id": range(1, len(STRINGS) + 1), "value": STRINGS})
     done = calls = work = 0

@@ -3,6 +3,8 @@
     python tools/bench/read.py            the table: 3 million rows, memory, growth, the command line, torch (5 minutes)
     python tools/bench/read.py --quick    fewer rounds
     python tools/bench/read.py --long     25 million rows: time and memory (3 minutes, 3 GB of disk)
+    python tools/bench/read.py --others   VTune, rocpd, unitrace, and 1 GB of torch.profiler (6 minutes, 2 GB of disk);
+                                          --hta PYTHON: against the parser of HolisticTraceAnalysis in that one
 
 The files are made (made.py). A round is a process of its own: it steps through the columns with one `max()` each, on
 one thread, then loads, attributes, links and prints, and says what both took, so that a slow moment of the machine is
@@ -214,17 +216,94 @@ def long_run(folder: Path) -> None:
     line("peak memory of the process", f"{peak / 1e9:.2f} GB", "<= 6 GB", peak <= 6e9)
 
 
+# --- other sources
+
+JSON_BASE = (
+    "import json, sys, time; t = time.perf_counter(); json.load(open(sys.argv[1])); print(time.perf_counter() - t)"
+)
+HTA_BASE = """
+import resource, sys, time
+from hta.common.trace_parser import parse_trace_dataframe
+from hta.configs.parser_config import ParserConfig
+started = time.perf_counter()
+parse_trace_dataframe(sys.argv[1], ParserConfig.get_default_cfg())
+print(time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def other_sources(folder: Path, rounds: int, hta: str | None) -> None:
+    import made_others
+
+    some = made.Size(300_000, 180_000, 180_000, shapes=True)
+    gigabyte = made.Size(1_060_000, 640_000, 640_000, shapes=True)
+    print(f"\nother sources; against SQLite's step through every column, or Python's json.load; median of {rounds}")
+    files = {
+        f"VTune, {some.ranges:,} tasks with metadata": made_others.vtune(folder / "r000hs", some),
+        f"rocpd (RPD), {some.rows:,} rows": made_others.rpd(folder / "run.rpd", some),
+        f"unitrace, {some.rows:,} events and their arrows": made_others.unitrace(folder / "app.json", some),
+        f"torch.profiler, {gigabyte.rows:,} events and arrows": made_others.kineto(
+            folder / "run.pt.trace.json", gigabyte
+        ),
+    }
+    for what, path in files.items():
+        file = path / "sqlite-db" / "dicer.db" if path.is_dir() else path
+        is_json = path.suffix == ".json"
+        base = statistics.median(base_of(JSON_BASE, file)[0] if is_json else all_stepped(file) for _ in range(rounds))
+        found = [loaded(path) for _ in range(rounds)]
+        seconds, peak = median(found, "seconds"), median(found, "peak")
+        size = file.stat().st_size
+        line(f"{what}: {size / 1e6:.0f} MB in {seconds:.2f} s", f"{seconds / base:.2f} x")
+        is_large = size >= 900e6
+        met = peak <= 3 * size if is_large else None
+        goal = "<= 3 x file" if is_large else ""
+        line("  peak memory of the process, and of the file", f"{peak / 1e6:.0f} MB {peak / size:.2f} x", goal, met)
+    if hta:
+        theirs, memory = base_of(HTA_BASE, path, hta)
+        times = theirs / seconds
+        line(
+            f"  HTA's parser on the same file: {theirs:.1f} s, {memory / 1e6:.0f} MB",
+            f"{times:.1f} x slower",
+            "> 1 x",
+            times > 1,
+        )
+
+
+def all_stepped(path: Path) -> float:
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    columns = {table: [row[1] for row in connection.execute(f"PRAGMA table_info([{table}])")] for table in tables}
+    started = time.perf_counter()
+    for table, names in columns.items():
+        connection.execute(f"SELECT {', '.join(f'max([{name}])' for name in names)} FROM [{table}]").fetchall()
+    return time.perf_counter() - started
+
+
+def base_of(program: str, path: Path, python: str = sys.executable) -> list[float]:
+    done = subprocess.run([python, "-c", program, str(path)], stdout=subprocess.PIPE, check=True, text=True)
+    return [float(figure) for figure in done.stdout.split()]
+
+
+def loaded(path: Path) -> dict[str, float]:
+    command = [sys.executable, __file__, "--child", str(path), str(path) + ".none"]
+    found: dict[str, float] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--long", action="store_true", help="25 million rows")
+    parser.add_argument("--others", action="store_true", help="other sources than nsys")
+    parser.add_argument("--hta", metavar="PYTHON", help="an interpreter that has HolisticTraceAnalysis")
     parser.add_argument("--child", nargs=2, type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         print(json.dumps(child(*arguments.child)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.long:
+        if arguments.others:
+            other_sources(Path(folder), 2 if arguments.quick else 5, arguments.hta)
+        elif arguments.long:
             long_run(Path(folder))
         else:
             report(Path(folder), 3 if arguments.quick else 9)

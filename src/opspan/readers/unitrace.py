@@ -27,7 +27,7 @@ from opspan.trace.schema import KIND, WORK_KIND
 HOST, PARTS, MARKS, DEVICE, ARROWS, NAMES = "host parts marks device arrows names".split()
 
 # The first that a name begins with says whose function it is; what none of them begins is a range.
-_APIS = {"level_zero": r"^ze[stx]?[A-Z]", "opencl": r"^cl[A-Z]", "mpi": r"^P?MPI_"}
+_APIS = {"level_zero": r"^ze[stx]?[A-Z]", "sycl": r"^(ur|pi|piext)[A-Z]", "opencl": r"^cl[A-Z]", "mpi": r"^P?MPI_"}
 _FLOW = r"^((?:CL_)?Flow_(?:H2D|D2H))_"
 _TASK = r"(?s)^([^:\s(<]+)::(.+)$"  # <domain>::<name>
 _HOST_NAME = r"HOST<([^>]*)>"
