@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -13,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def texts(values: pl.Series) -> pl.Series:
-    """Texts as JSON strings; each distinct one is escaped once."""
-    known = values.drop_nulls().unique()
-    escaped = pl.Series([json.dumps(text, ensure_ascii=False) for text in known], dtype=pl.String)
-    return values.replace_strict(known, escaped, default=None, return_dtype=pl.String)
+    """Texts as JSON strings."""
+    wrapped = pl.struct(pl.lit(values).cast(pl.String).alias("")).struct.json_encode()
+    written = pl.select(wrapped.str.strip_prefix('{"":').str.strip_suffix("}")).to_series()
+    return written.zip_with(values.is_not_null(), pl.Series([None], dtype=pl.String))
 
 
 def floats(values: pl.Series) -> pl.Series:
