@@ -211,9 +211,13 @@ def test_an_event_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
     assert [issue.code for issue in issues]
 
 
-def test_a_second_document_after_the_first_is_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("piece", [10_000, 24])
+def test_a_second_document_after_the_first_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr(_chrome, "_PIECE", piece)
     path = tmp_path / "file.json"
-    path.write_text('[{"ph": "X", "ts": 1}] [{"ph": "X", "ts": 2}]')
+    path.write_text('[{"ph": "X", "ts": 1}]   [{"ph": "X", "ts": 2}]')
     rows, _, issues = read(path)
     assert len(rows) == 1
     assert [issue.code for issue in issues] == ["damaged_file"]

@@ -92,8 +92,8 @@ class ChromeFile:
                     rest = rest[used:]
                     if events := self._events(rows):
                         yield events[0]
-                    if state == _DONE:
-                        return
+                if state == _DONE:
+                    rest = b""  # what follows is read all the same: it may be no space, or say that the file is damaged
 
     def _read(self, stream: Bounded, size: int) -> tuple[bytes, bool]:
         """So many bytes, and whether they are the last."""

@@ -31,7 +31,10 @@ def write(trace: Trace, path: Path) -> list[str]:
     elif trace.origin_utc_ns is not None:
         clock, times = "UTC", [_utc(name, trace.origin_utc_ns) for name in ("start_ns", "end_ns")]
     else:
-        raise UsageError(f"{path.name}: VTune places intervals by UTC, and this trace does not know its; use .csv")
+        raise UsageError(
+            "VTune places intervals by UTC, and this trace does not know its; expected one that does: write a .csv of "
+            "another name"
+        )
     # A thread of no process is nowhere.
     tid = pl.when(_col("pid").is_not_null()).then("tid")
     name = pl.coalesce("text", _col("name").cast(pl.String)).fill_null("")

@@ -1,0 +1,85 @@
+"""Every source goes every way: analysis, events, each view, each table. None has a special case for a vendor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import builders_kineto
+import builders_nsys
+import builders_nvprof
+import builders_rocpd
+import builders_unitrace
+import builders_vtune
+import opspan
+from opspan.analysis import analyse
+from opspan.analysis.averages import BY, averages
+from opspan.errors import UsageError
+from opspan.trace import Trace
+from opspan.views import export
+
+SOURCES: dict[str, Callable[[Path], Path]] = {
+    "nsys": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),
+    "nvprof": lambda folder: builders_nvprof.run(folder / "run.prof", 26),
+    "rocprof": lambda folder: builders_rocpd.rocprof(folder / "run.db"),
+    "RPD": lambda folder: builders_rocpd.rpd(folder / "run.rpd"),
+    "VTune": lambda folder: builders_vtune.run(folder / "r000hs", "2024"),
+    "Kineto": lambda folder: builders_kineto.write(folder / "run.json.gz"),
+    "unitrace": lambda folder: builders_unitrace.write(folder / "app.json", builders_unitrace.events()),
+}
+OUTPUTS = ("x.json", "x.json.gz", "x.table.json", "x.sqlite", "x.parquet", "x.csv", "x-hostname-box.csv", "x.stacks")
+
+
+@pytest.fixture(params=SOURCES)
+def trace(request: pytest.FixtureRequest, tmp_path: Path) -> Trace:
+    return opspan.load(SOURCES[request.param](tmp_path))
+
+
+def test_ops_backward_and_work_find_each_other(trace: Trace) -> None:
+    analysed = analyse(trace)
+    assert analysed.coverage.linked >= 1 or not analysed.coverage.backward
+    if analysed.work.height:
+        assert analysed.work["range"].count() >= 1
+        assert analysed.coverage.work_with_call.count >= 1
+
+
+@pytest.mark.parametrize("by", BY)
+def test_averages_add_up(trace: Trace, by: str) -> None:
+    analysed = analyse(trace)
+    found = averages(analysed.ranges, analysed.work, by)
+    if "self_device_ns" in found.columns:
+        assert found["self_device_ns"].sum() == analysed.ranges.filter(~pl.col("is_mark"))["self_device_ns"].sum()
+    assert found["count"].sum() > 0 or by in ("stream", "kernel")
+
+
+def test_events_say_what_the_columns_do(trace: Trace) -> None:
+    events = trace.events()
+    assert len(events.table().splitlines()) > 5
+    assert sum(average.count for average in events.key_averages()) == len(events)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_every_view_is_written(trace: Trace, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out" / name
+    out.parent.mkdir()
+    if "hostname" in name and trace.metadata.source == "rocpd":
+        with pytest.raises(UsageError, match="this trace does not know its"):
+            export(trace, out)
+        assert not list(out.parent.iterdir())
+        return
+    export(trace, out)
+    assert out.exists()
+
+
+def test_ranks_side_by_side_and_saved(trace: Trace, tmp_path: Path) -> None:
+    paths = [Path(path) for path in trace.metadata.paths]
+    both = opspan.load(paths[0], paths[0])
+    assert both.ranges.height == 2 * trace.ranges.height
+    assert both.ranges["id"].n_unique() == both.ranges.height
+    both.save(tmp_path / "saved")
+    again = opspan.load(tmp_path / "saved")
+    for table, frame in both.frames.items():
+        assert frame.equals(again.frames[table]), table
