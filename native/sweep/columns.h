@@ -11,20 +11,30 @@
 
 namespace opspan::sweep {
 
+template <class Word>
+Word loaded(const char* at) {
+  Word word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// Up to seven bytes, each of them in it. Copying so many as there are into a word, and reading that, waits for the
+// copy.
+inline uint64_t few_bytes(const char* at, size_t count) {
+  if (count >= 4) return loaded<uint32_t>(at) | uint64_t{loaded<uint32_t>(at + count - 4)} << 32;
+  if (count == 0) return 0;
+  auto byte = [&](size_t place) { return uint64_t{static_cast<uint8_t>(at[place])}; };
+  return byte(0) | byte(count / 2) << 8 | byte(count - 1) << 16;
+}
+
 inline uint64_t hash(std::string_view text) {
   constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
   uint64_t sum = text.size() * kMix;
   auto mix = [&](uint64_t word) { sum = std::rotl((sum ^ word) * kMix, 29); };
   const char* at = text.data();
   size_t left = text.size();
-  uint64_t word = 0;
-  for (; left >= sizeof word; at += sizeof word, left -= sizeof word) {
-    std::memcpy(&word, at, sizeof word);
-    mix(word);
-  }
-  word = 0;
-  std::memcpy(&word, at, left);
-  mix(word);
+  for (; left >= sizeof(uint64_t); at += sizeof(uint64_t), left -= sizeof(uint64_t)) mix(loaded<uint64_t>(at));
+  mix(few_bytes(at, left));
   return sum ^ (sum >> 32);
 }
 

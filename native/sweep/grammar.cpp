@@ -27,9 +27,11 @@ struct Cursor {
     return true;
   }
   bool digits() {
-    const char* from = at;
-    while (at != end && digit(*at)) ++at;
-    return at != from;
+    const char* past = at;  // the characters might, for all the compiler knows, be those of `at` itself
+    while (past != end && digit(*past)) ++past;
+    const bool any = past != at;
+    at = past;
+    return any;
   }
   bool integer() {
     skip('-');
@@ -41,10 +43,14 @@ struct Cursor {
 constexpr int kMostDigits = 18;
 
 bool number(Cursor& text, std::optional<int64_t>& value) {
-  const char* from = text.at;
-  if (!text.digits() || text.at - from > kMostDigits) return false;
+  const char *from = text.at, *past = from;
   int64_t sum = 0;
-  for (; from != text.at; ++from) sum = sum * 10 + (*from - '0');
+  for (; past != text.end && digit(*past); ++past) {
+    if (past - from == kMostDigits) return false;
+    sum = sum * 10 + (*past - '0');
+  }
+  text.at = past;
+  if (past == from) return false;
   value = sum;
   return true;
 }
@@ -149,6 +155,7 @@ bool may_begin_field(const char* comma, const char* end) {
 // The name takes as little as it can while everything after it still reads as fields. An attempt reads at most once
 // over each field, and a text is under at most as many attempts as there are fields: linear, whatever the text.
 Label parse_label(std::string_view text) {
+  Label label;  // one for all ways out, made where the caller wants it: copying it costs more than reading a label does
   const char* const end = text.data() + text.size();
   const char* at = text.data();
   while (at != end) {
@@ -156,15 +163,14 @@ Label parse_label(std::string_view text) {
     if (comma == nullptr) break;
     at = static_cast<const char*>(comma);
     if (may_begin_field(at, end)) {
-      Label label;
       if (fields({at, end}, label)) {
         label.name = between(text.data(), at);
         return label;
       }
+      label = Label();
     }
     ++at;
   }
-  Label label;
   label.name = text;
   return label;
 }
