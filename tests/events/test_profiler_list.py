@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,3 +71,40 @@ def test_work_of_a_folded_op_is_its_parents() -> None:
     assert call.cpu_parent is op
     assert [kernel.name for kernel in op.kernels] == ["k"]
     assert (op.self_device_time_total, op.device_time_total, op.self_cpu_time_total) == (4, 4, 9)
+
+
+records = st.tuples(st.integers(0, 22), st.integers(-9, 9), st.booleans(), st.integers(1, 2))
+
+
+@settings(max_examples=200, deadline=None)
+@given(rows=st.lists(spans, max_size=8), taken=st.lists(records, min_size=1, max_size=6))
+def test_memory_is_that_of_torchs_way(rows: list[tuple[str, str, int, int, int]], taken: list[Any]) -> None:
+    memory = pl.DataFrame(
+        [
+            (0, 1, tid, 0 if on_device else None, 1000 * at, "free" if count < 0 else "alloc", abs(count))
+            for at, count, on_device, tid in taken
+        ],
+        schema={"rank": pl.Int32, "pid": pl.Int64, "tid": pl.Int64, "device_id": pl.Int32, "time_ns": pl.Int64}
+        | {"event": pl.String, "bytes": pl.Int64},
+        orient="row",
+    )
+    ours = profiler_events_of(trace_of(rows).replace(memory=memory))
+
+    expected = twin(rows)
+    for event in expected:
+        inside = [record for record in taken if event.time_range.start <= record[0] <= event.time_range.end]
+        event.cpu_memory_usage = sum(count for _, count, on_device, _ in inside if not on_device)
+        event.device_memory_usage = sum(count for _, count, on_device, _ in inside if on_device)
+    every = [(row[3], row[3] + row[4]) for row in rows]
+    alone = [record for record in taken if not any(start <= record[0] <= end for start, end in every)]
+
+    def said(event: FunctionEvent) -> tuple[object, ...]:
+        usage = (event.cpu_memory_usage, event.device_memory_usage)
+        own = (event.self_cpu_memory_usage, event.self_device_memory_usage)
+        return event.name, event.thread, round(event.time_range.start), round(event.time_range.end), usage, own
+
+    made = []
+    for at, count, on_device, tid in alone:
+        usage = (0, count) if on_device else (count, 0)
+        made.append(("[memory]", tid, at, at, usage, usage))
+    assert sorted(map(said, ours), key=repr) == sorted([*map(said, expected), *made], key=repr)

@@ -27,7 +27,14 @@ print(
         {
             "events": len(profiler.events()),
             "averages": [
-                (str(one.key), str(one.input_shapes), one.count, one.cpu_time_total, one.self_cpu_time_total)
+                (
+                    str(one.key),
+                    str(one.input_shapes),
+                    one.count,
+                    one.cpu_time_total,
+                    one.self_cpu_time_total,
+                    (one.cpu_memory_usage, one.self_cpu_memory_usage),
+                )
                 for one in averages
             ],
             "table": averages.table(sort_by="self_cpu_time_total", row_limit=10_000),

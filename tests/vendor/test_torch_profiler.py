@@ -16,7 +16,13 @@ from opspan.analysis import analyse
 
 pytest.importorskip("torch")
 
-OPTIONS = {"plain": [], "shapes": ["shapes"], "stacks": ["stack"], "all": ["shapes", "stack", "memory"]}
+OPTIONS = {
+    "plain": [],
+    "shapes": ["shapes"],
+    "stacks": ["stack"],
+    "memory": ["memory"],
+    "all": ["shapes", "stack", "memory"],
+}
 
 
 def profiled(program: str, out: Path, options: list[str]) -> dict[str, Any]:
@@ -41,11 +47,12 @@ def test_the_averages_are_those_that_torch_printed(program: str, options: str, t
     assert len(events) == said["events"]
     found = {(one.key, str(one.input_shapes)): one for one in averages}
     assert found.keys() == {(key, shapes) for key, shapes, *_ in said["averages"]}
-    for key, shapes, count, total, self_total in said["averages"]:
+    for key, shapes, count, total, self_total, memory in said["averages"]:
         one = found[key, shapes]
         assert one.count == count
         assert one.cpu_time_total == pytest.approx(total, abs=1e-6 * count)
         assert one.self_cpu_time_total == pytest.approx(self_total, abs=1e-6 * count + 1e-6)
+        assert [one.cpu_memory_usage, one.self_cpu_memory_usage] == memory
     if not by_shapes:  # a line a name
         ours, theirs = (lines_of(table) for table in (averages.table(row_limit=10_000), said["table"]))
         assert ours.keys() == theirs.keys()

@@ -55,6 +55,13 @@ DEVICE: Schema = {
     "end_ns": pl.Int64,
     "range": pl.UInt32,  # row in cpu of the innermost range that launched it; null: none did, or it is not known
 }
+# Further columns of EventColumns.cpu, in bytes, where it has memory at all: what was taken less what was given back.
+MEMORY: Schema = {
+    "cpu_memory": pl.Int64,
+    "device_memory": pl.Int64,
+    "self_cpu_memory": pl.Int64,
+    "self_device_memory": pl.Int64,
+}
 FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
 
@@ -66,6 +73,10 @@ class EventColumns:
     device_type: DeviceType = DeviceType.CUDA
     # Of functions that ranges run in: name, and parent: the row of the one that it was called from.
     functions: pl.DataFrame = field(default_factory=partial(pl.DataFrame, schema=FUNCTIONS))
+
+    @property
+    def has_memory(self) -> bool:
+        return "cpu_memory" in self.cpu.columns
 
 
 def event_columns(trace: Trace) -> EventColumns:

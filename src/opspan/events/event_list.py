@@ -42,7 +42,7 @@ class EventList(MutableSequence[Any]):
     @classmethod
     def over(cls, columns: ColumnEvents) -> EventList:
         """The list over a trace's columns."""
-        events = cls(use_device=columns.use_device)
+        events = cls(use_device=columns.use_device, profile_memory=columns.has_memory)
         events._columns = columns
         events._tree_built = True
         return events

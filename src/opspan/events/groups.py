@@ -6,7 +6,8 @@ what torch would group by (all steps are one, `[]` is what has no shapes).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -14,6 +15,7 @@ import polars as pl
 from opspan.events.made import ColumnAverage, ColumnEvent, is_user, shapes_of, shown_name
 from opspan.events.times import Microseconds
 
+_MEMORY = ("cpu_memory", "device_memory", "self_cpu_memory", "self_device_memory")
 _SUMS = (
     pl.len().alias("count"),
     pl.col("cpu_ns").sum(),
@@ -33,6 +35,7 @@ class Group:
     self_ns: int = 0
     device_ns: int = 0
     self_device_ns: int = 0
+    memory: Counter[str] = field(default_factory=Counter)
 
     @property
     def first(self) -> int:
@@ -45,6 +48,7 @@ class Group:
         self.self_ns += row["self_ns"]
         self.device_ns += row["device_ns"]
         self.self_device_ns += row["self_device_ns"]
+        self.memory.update({name: row[name] for name in _MEMORY if name in row})
 
     def average(self, first: ColumnEvent) -> ColumnAverage:
         average = ColumnAverage(first)
@@ -53,6 +57,8 @@ class Group:
         average.self_cpu_time_total = Microseconds(self.self_ns)
         average.device_time_total = Microseconds(self.device_ns)
         average.self_device_time_total = Microseconds(self.self_device_ns)
+        for name in _MEMORY:
+            setattr(average, f"{name}_usage", self.memory[name])
         return average
 
 
@@ -78,8 +84,12 @@ def groups_of(cpu: pl.DataFrame, device: pl.DataFrame, by_shapes: bool) -> list[
 def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Sums of the rows with the same keys, and times and number of the first of them."""
     # The streaming engine takes a third of the time of the other, and has no order of its own: hence the position.
-    grouped = frame.lazy().group_by(keys).agg(*_SUMS, pl.col("position").min()).collect(engine="streaming")
+    grouped = frame.lazy().group_by(keys).agg(*_sums(frame), pl.col("position").min()).collect(engine="streaming")
     return grouped.hstack(frame.select("start_ns", "end_ns", "number")[grouped["position"]])
+
+
+def _sums(frame: pl.DataFrame) -> list[pl.Expr]:
+    return [*_SUMS, *(pl.col(name).sum() for name in _MEMORY if name in frame.columns)]
 
 
 def sum_of(cpu: pl.DataFrame, device: pl.DataFrame) -> Group:
@@ -87,6 +97,6 @@ def sum_of(cpu: pl.DataFrame, device: pl.DataFrame) -> Group:
     last = max(place_of(frame.row(-1, named=True)) for frame in (cpu, device) if frame.height)
     group = Group(last)
     for frame in (cpu, device):
-        row = frame.select(*_SUMS).row(0, named=True)
+        row = frame.select(*_sums(frame)).row(0, named=True)
         group.add({**row, "start_ns": last[0], "end_ns": -last[1], "number": last[2]})
     return group

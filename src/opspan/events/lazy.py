@@ -40,6 +40,7 @@ _SORT_KEYS = {
 class ColumnEvents:
     def __init__(self, source: EventColumns) -> None:
         self.use_device = source.use_device
+        self.has_memory = source.has_memory
         self._source = source
         self._alive: WeakValueDictionary[int, ColumnEvent] = WeakValueDictionary()
         self._changed: dict[int, ColumnEvent] = {}
@@ -212,6 +213,7 @@ class ColumnEvents:
             has_shapes=any(shapes),
             has_nodes=self._has_ranks,
             longest_stack_entry=self._longest_function(),
+            has_device_memory=self.has_memory and bool((self._cpu["self_device_memory"] > 0).any()),
         )
 
     def sorts_by(self, attribute: str | None) -> bool:

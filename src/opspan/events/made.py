@@ -168,6 +168,8 @@ def cpu_values(row: dict[str, Any], node: int) -> dict[str, Any]:
         "is_async": row["is_async"],
         "is_user_annotation": user,
         "activity_type": "user_annotation" if user else "cpu_op",
+        "cpu_memory_usage": row.get("cpu_memory", 0),
+        "device_memory_usage": row.get("device_memory", 0),
     }
 
 

@@ -14,6 +14,7 @@ from opspan import analysis
 from opspan.analysis.nest import enclose, nearest
 from opspan.events.columns import EventColumns, event_columns
 from opspan.trace import Trace
+from opspan.trace.schema import NAME
 
 _col = pl.col
 _SPAN = ("rank", "pid", "tid", "start_ns", "end_ns", "name")
@@ -33,11 +34,69 @@ def profiler_columns(trace: Trace) -> EventColumns:
         (_col("is_mark") | _col("name").is_in(_UNLISTED)).fill_null(value=False).alias("is_mark"),
     )
     ranges = ranges.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"), forward=_col("forward") + before)
+    memory = _memory(trace)
+    alone = _alone(memory, ranges)
+    if alone.height:
+        ranges = pl.concat([ranges, alone.drop("cpu_memory", "device_memory")], how="diagonal")
     work = trace.work.with_columns(_col("range", "launch_range") + before)
     ranges = analysis.device_time(enclose(ranges), work)
     # As events of their own, functions are nobody's stack.
     ranges = ranges.with_columns(function=pl.lit(None, dtype=pl.UInt32))
-    return _folded(event_columns(trace.replace(ranges=ranges, work=work)))
+    columns = _folded(event_columns(trace.replace(ranges=ranges, work=work)))
+    return _with_memory(columns, memory, alone) if memory.height else columns
+
+
+def _memory(trace: Trace) -> pl.DataFrame:
+    """What was taken and given back, in order of time: in bytes of the host and of devices."""
+    signed = _col("bytes") * pl.when(_col("event") == "free").then(-1).otherwise(1)
+    on_device = _col("device_id").is_not_null()
+    rows = trace.memory.filter(_col("event").is_in(["alloc", "free"]), _col("time_ns").is_not_null())
+    return rows.select(
+        "rank",
+        "pid",
+        "tid",
+        "time_ns",
+        cpu_memory=pl.when(on_device).then(0).otherwise(signed),
+        device_memory=pl.when(on_device).then(signed).otherwise(0),
+    ).sort("time_ns", maintain_order=True)
+
+
+def _alone(memory: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+    """What happened while no event was open, on whatever thread, as events of no length."""
+    listed = ranges.filter(~_col("is_mark"), _col("start_ns").is_not_null())
+    begun = listed["start_ns"].sort().search_sorted(memory["time_ns"], side="right")
+    ended = listed["end_ns"].sort().search_sorted(memory["time_ns"], side="left")
+    return memory.filter(begun == ended).select(
+        "rank",
+        "pid",
+        "tid",
+        _col("time_ns").alias("start_ns"),
+        _col("time_ns").alias("end_ns"),
+        "cpu_memory",
+        "device_memory",
+        pl.lit("[memory]", dtype=NAME).alias("name"),
+        pl.lit(value=False).alias("is_async"),
+        pl.lit(value=False).alias("is_mark"),
+    )
+
+
+def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFrame) -> EventColumns:
+    """What was taken while an event lasted, on any thread, as torch counts; its own is that less its children's. The
+    last events are those of `alone`."""
+    cpu, times = columns.cpu, memory["time_ns"]
+    first = times.search_sorted(cpu["start_ns"].fill_null(0), side="left")
+    past = times.search_sorted(cpu["end_ns"].fill_null(-1), side="right")
+    sums = {}
+    for name in ("cpu_memory", "device_memory"):
+        until = pl.concat([pl.Series([0], dtype=pl.Int64), memory[name].cum_sum()])
+        during = until.gather(past) - until.gather(first)
+        sums[name] = pl.concat([during.head(cpu.height - alone.height), alone[name]])
+    listed = cpu.select(_col("parent").alias("row")).with_columns(**sums).filter(cpu["is_event"]).drop_nulls("row")
+    of_children = listed.group_by("row").agg(pl.all().sum())
+    rows = pl.DataFrame({"row": pl.int_range(cpu.height, dtype=pl.UInt32, eager=True)})
+    inside = rows.join(of_children, on="row", how="left", maintain_order="left")
+    own = {f"self_{name}": total - inside[name].fill_null(0) for name, total in sums.items()}
+    return replace(columns, cpu=cpu.with_columns(**sums, **own))
 
 
 def _folded(columns: EventColumns) -> EventColumns:

@@ -25,7 +25,7 @@ _col = pl.col
 _KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 _KINDS |= {"cuda_sync": "sync"}
 _AXES = ("x", "y", "z")
-_CPU = 0  # of torch's device types
+_HOST = (0, 2, 5)  # of torch's device types: CPU, MKLDNN, IDEEP
 # What deviceProperties has -> columns of `devices`; everything else is an attribute.
 _MEMORY_BYTES, _MULTIPROCESSORS = "totalGlobalMem", ("numSms", "multiProcessorCount")
 
@@ -108,7 +108,7 @@ def _axes(sizes: pl.Series) -> list[pl.Series]:
 
 def memory(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The table memory, and counters of what torch's allocators hold in reserve."""
-    device = pl.when(_col("device_type") != _CPU).then("of_device").cast(pl.Int32, strict=False)
+    device = pl.when(~_col("device_type").is_in(_HOST)).then("of_device").cast(pl.Int32, strict=False)
     rows = events.with_columns(rank=pl.lit(0, dtype=pl.Int32), device_id=device)
     change = rows.select(
         "rank",
