@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import opspan
@@ -159,7 +159,6 @@ def views(draw: st.DrawFn) -> tuple[list[dict], list[dict], int, list[bool], lis
     return one, other, sum(counts), sorted(lost), shift
 
 
-@settings(deadline=None)
 @given(views())
 def test_two_views_of_one_truth_become_it_again(drawn) -> None:
     one, other, paired, lost, shift = drawn

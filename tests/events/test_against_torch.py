@@ -19,7 +19,7 @@ from opspan import events as ours
 SWITCHES = st.fixed_dictionaries({"profile_memory": st.booleans(), "with_flops": st.booleans()})
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(lists_of_specs(), SWITCHES, TABLE_OPTIONS, st.booleans())
 def test_tables(specs: list[dict[str, Any]], switches: dict[str, bool], options: dict[str, Any], tree: bool) -> None:
     mine, torchs = pair(specs, use_device=specs[0]["use_device"] if specs else None, **switches)
@@ -34,7 +34,7 @@ def test_tables(specs: list[dict[str, Any]], switches: dict[str, bool], options:
     assert str(mine) == plain
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(lists_of_specs(), SWITCHES, GROUPINGS, TABLE_OPTIONS)
 def test_averages(
     specs: list[dict[str, Any]], switches: dict[str, bool], grouping: tuple[bool, int, bool], options: dict[str, Any]
@@ -51,7 +51,7 @@ def test_averages(
     assert averages.table(**options) == text
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(lists_of_specs(), st.booleans())
 def test_events_totals_and_trees(specs: list[dict[str, Any]], tree: bool) -> None:
     mine, torchs = pair(specs)
@@ -69,7 +69,7 @@ def test_events_totals_and_trees(specs: list[dict[str, Any]], tree: bool) -> Non
     assert repr(mine.total_average()) == repr(torchs.total_average())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(lists_of_specs())
 def test_exports(tmp_path_factory: pytest.TempPathFactory, specs: list[dict[str, Any]]) -> None:
     folder = tmp_path_factory.mktemp("exports")
@@ -79,7 +79,7 @@ def test_exports(tmp_path_factory: pytest.TempPathFactory, specs: list[dict[str,
     assert files_of(mine, folder) == files_of(torchs, folder)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(lists_of_specs(), TABLE_OPTIONS)
 def test_to_torch_gives_torchs_list(specs: list[dict[str, Any]], options: dict[str, Any]) -> None:
     mine, torchs = pair(specs, profile_memory=True, with_flops=True)

@@ -42,7 +42,7 @@ def lazily(columns: EventColumns) -> EventList:
     return EventList.over(ColumnEvents(columns))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(both(), TABLE_OPTIONS)
 def test_tables(pair: Pair, options: dict[str, Any]) -> None:
     columns, expected = pair
@@ -56,7 +56,7 @@ def test_tables(pair: Pair, options: dict[str, Any]) -> None:
     assert str(events) == str(expected)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(both(), GROUPINGS, TABLE_OPTIONS)
 def test_averages(pair: Pair, grouping: tuple[bool, int, bool], options: dict[str, Any]) -> None:
     columns, expected = pair
@@ -72,7 +72,7 @@ def test_averages(pair: Pair, grouping: tuple[bool, int, bool], options: dict[st
     assert averages.to_torch().table(**options) == averages.table(**options)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(both())
 def test_events_and_totals(pair: Pair) -> None:
     columns, expected = pair
@@ -88,7 +88,7 @@ def test_events_and_totals(pair: Pair) -> None:
     ]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(both())
 def test_walking_an_event_gives_what_the_columns_have(pair: Pair) -> None:
     """Once an event was changed, times come from children and kernels and no longer from columns: the same ones."""

@@ -46,7 +46,7 @@ def twin(rows: list[tuple[str, str, int, int, int]]) -> list[FunctionEvent]:
     return tree.without_duplicates(events)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(rows=st.lists(spans, max_size=12))
 def test_events_parents_and_own_times_are_those_of_torchs_way(rows: list[tuple[str, str, int, int, int]]) -> None:
     def said(event: FunctionEvent) -> tuple[object, ...]:
@@ -76,7 +76,7 @@ def test_work_of_a_folded_op_is_its_parents() -> None:
 records = st.tuples(st.integers(0, 22), st.integers(-9, 9), st.booleans(), st.integers(1, 2))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(rows=st.lists(spans, max_size=8), taken=st.lists(records, min_size=1, max_size=6))
 def test_memory_is_that_of_torchs_way(rows: list[tuple[str, str, int, int, int]], taken: list[Any]) -> None:
     memory = pl.DataFrame(

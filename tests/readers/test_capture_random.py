@@ -153,7 +153,7 @@ def attribute(draw: st.DrawFn, thread: builders.Thread, owner: int, by_id: bool)
     thread.attribute(owner, draw(own_keys), *found, unsigned=what == "uint", by_id=by_id)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(captures())
 def test_reader_and_its_twin_agree(made: Capture) -> None:
     expected, relations = brute.decode(made.to_bytes())

@@ -60,7 +60,7 @@ events = st.fixed_dictionaries(
     },
 )
 documents = st.tuples(st.lists(events, max_size=12), st.dictionaries(st.text(max_size=6), values, max_size=3))
-slow = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+slow = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any], Issues]:
