@@ -21,7 +21,6 @@ class Json {
   size_t offset() const { return static_cast<size_t>(at_ - begin_); }
   void go_to(size_t offset) { at_ = begin_ + offset; }
 
-  bool at_end() const { return at_ == end_; }
   // The next character that is no white space, not taken. At the end of the bytes: Cut.
   char peek() {
     while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;

@@ -1,8 +1,9 @@
-"""Loading a capture made by hand, and looking at it."""
+"""Loading a capture made by hand, and looking at traces."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -16,3 +17,14 @@ def load(made: Capture, folder: Path) -> opspan.Trace:
 
 def rows(frame: pl.DataFrame, *columns: str) -> list[tuple]:
     return frame.select(columns).rows()
+
+
+def codes(trace: opspan.Trace) -> dict[str, int]:
+    """How often each issue was found."""
+    return dict(trace.issues.group_by(pl.col("code").cast(pl.String)).agg(pl.col("count").sum()).iter_rows())
+
+
+def row(frame: pl.DataFrame, name: str) -> dict[str, Any]:
+    """The one row of that name."""
+    (found,) = frame.filter(pl.col("name") == name).iter_rows(named=True)
+    return found

@@ -14,6 +14,7 @@ import opspan
 from opspan.analysis import analyse
 from opspan.errors import NotATrace, NotReadable, StrictError
 from opspan.trace import Trace
+from readers.loading import codes, row
 
 
 @pytest.fixture
@@ -23,15 +24,6 @@ def trace(tmp_path: Path) -> Trace:
 
 def load(tmp_path: Path, *events: Any, **members: Any) -> Trace:
     return opspan.load(kineto.write(tmp_path / "run.json", kineto.document(list(events), **members)))
-
-
-def codes(trace: Trace) -> dict[str, int]:
-    return dict(trace.issues.group_by(pl.col("code").cast(pl.String)).agg(pl.col("count").sum()).iter_rows())
-
-
-def row(frame: pl.DataFrame, name: str) -> dict[str, Any]:
-    (found,) = frame.filter(pl.col("name") == name).iter_rows(named=True)
-    return found
 
 
 def test_ops_have_seq_sizes_and_what_else_the_file_says(trace: Trace) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -14,6 +13,7 @@ import builders_unitrace as unitrace
 import opspan
 from opspan.analysis import analyse
 from opspan.trace import Trace
+from readers.loading import codes, row
 
 
 @pytest.fixture
@@ -24,15 +24,6 @@ def trace(tmp_path: Path) -> Trace:
 def load(tmp_path: Path, *events: str, closed: bool = True) -> Trace:
     first = unitrace.name("process_name", unitrace.PID, "HOST<a>")
     return opspan.load(unitrace.write(tmp_path / "app.json", [first, *events], closed=closed))
-
-
-def codes(trace: Trace) -> dict[str, int]:
-    return dict(trace.issues.group_by(pl.col("code").cast(pl.String)).agg(pl.col("count").sum()).iter_rows())
-
-
-def row(frame: pl.DataFrame, name: str) -> dict[str, Any]:
-    (found,) = frame.filter(pl.col("name") == name).iter_rows(named=True)
-    return found
 
 
 def test_tasks_of_opspan_have_what_stood_beside_them(trace: Trace) -> None:

@@ -256,7 +256,7 @@ def other_sources(folder: Path, rounds: int, hta: str | None) -> None:
         file = path / "sqlite-db" / "dicer.db" if path.is_dir() else path
         is_json = path.suffix == ".json"
         base = statistics.median(base_of(JSON_BASE, file)[0] if is_json else all_stepped(file) for _ in range(rounds))
-        found = [loaded(path) for _ in range(rounds)]
+        found = Rounds(rounds).of(path, folder / "no database")
         seconds, peak = median(found, "seconds"), median(found, "peak")
         size = file.stat().st_size
         line(f"{what}: {size / 1e6:.0f} MB in {seconds:.2f} s", f"{seconds / base:.2f} x")
@@ -288,12 +288,6 @@ def all_stepped(path: Path) -> float:
 def base_of(program: str, path: Path, python: str = sys.executable) -> list[float]:
     done = subprocess.run([python, "-c", program, str(path)], stdout=subprocess.PIPE, check=True, text=True)
     return [float(figure) for figure in done.stdout.split()]
-
-
-def loaded(path: Path) -> dict[str, float]:
-    command = [sys.executable, __file__, "--child", str(path), str(path) + ".none"]
-    found: dict[str, float] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    return found
 
 
 def main() -> None:

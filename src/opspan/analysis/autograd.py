@@ -45,6 +45,16 @@ def within_backward(ranges: pl.DataFrame) -> pl.Series:
     return nearest(ranges, ranges["kind"] == "backward")
 
 
+def handed_on(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
+    """A value of each range, where it has none that of its forward op: what runs in a backward has what the op has."""
+    if "forward" not in ranges.columns or not ranges["forward"].count():
+        return values
+    handed = values.gather(ranges["forward"].gather(within_backward(ranges)))
+    # The engine's own ranges stand around the backward range, not in it.
+    handed = handed.zip_with(handed.is_not_null(), values.gather(ranges["forward"]))
+    return values.zip_with(values.is_not_null(), handed)
+
+
 def autograd(ranges: pl.DataFrame) -> pl.DataFrame:
     is_backward = ranges.select(
         (_col("kind") == "backward").fill_null(value=False) & ~_col("is_mark").fill_null(value=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.autograd import within_backward
+from opspan.analysis.autograd import handed_on
 from opspan.analysis.nest import innermost, nearest
 
 _col = pl.col
@@ -26,10 +26,7 @@ def functions(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     open_end = calls["end_ns"].max()
     spans = calls.with_columns(_col("end_ns").fill_null(open_end), is_async=pl.lit(value=False))
     function = innermost(spans, ranges.rename({"start_ns": "time_ns"}))
-    if "forward" in ranges.columns and ranges["forward"].count():
-        handed = function.gather(ranges["forward"].gather(within_backward(ranges)))
-        function = function.zip_with(function.is_not_null(), handed)
-    return ranges.with_columns(function.alias("function"))
+    return ranges.with_columns(handed_on(ranges, function).alias("function"))
 
 
 def parents(calls: pl.DataFrame) -> pl.Series:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.autograd import within_backward
+from opspan.analysis.autograd import handed_on
 from opspan.analysis.functions import module_paths
 from opspan.analysis.nest import innermost, nearest
 
@@ -41,11 +41,7 @@ def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataF
         module = spans["module"].gather(inside).zip_with(inside.is_not_null() & inner.fill_null(value=True), module)
     if calls is not None and calls.height and "function" in ranges.columns:
         module = module.zip_with(module.is_not_null(), module_paths(calls).gather(ranges["function"]))
-    if "forward" in ranges.columns and ranges["forward"].count():
-        handed = module.gather(ranges["forward"].gather(within_backward(ranges)))
-        handed = handed.zip_with(handed.is_not_null(), module.gather(ranges["forward"]))
-        module = module.zip_with(module.is_not_null(), handed)
-    return ranges.with_columns(module.alias("module"))
+    return ranges.with_columns(handed_on(ranges, module).alias("module"))
 
 
 def _own(ranges: pl.DataFrame) -> pl.Series:

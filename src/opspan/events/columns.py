@@ -56,12 +56,7 @@ DEVICE: Schema = {
     "range": pl.UInt32,  # row in cpu of the innermost range that launched it; null: none did, or it is not known
 }
 # Further columns of EventColumns.cpu, in bytes, where it has memory at all: what was taken less what was given back.
-MEMORY: Schema = {
-    "cpu_memory": pl.Int64,
-    "device_memory": pl.Int64,
-    "self_cpu_memory": pl.Int64,
-    "self_device_memory": pl.Int64,
-}
+MEMORY: Schema = dict.fromkeys(("cpu_memory", "device_memory", "self_cpu_memory", "self_device_memory"), pl.Int64)
 FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
 
@@ -81,7 +76,7 @@ class EventColumns:
 
 def event_columns(trace: Trace) -> EventColumns:
     """The events of a trace. One that was analysed already is not analysed again."""
-    if "device_ns" not in trace.ranges.columns or "range" not in trace.work.columns:
+    if not {"device_ns", "function"} <= set(trace.ranges.columns) or "range" not in trace.work.columns:
         trace = analysis.attribute(trace)
     ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
     return EventColumns(_cpu(ranges), _device(work), *_kind_of_device(trace, work), _functions(trace.functions))

@@ -190,12 +190,10 @@ class EventList(MutableSequence[Any]):
         columns = self._lazy()
         if columns is not None and not (group_by_stack_n > 0 and columns.has_stacks):
             averages = columns.averages(by_shapes)
-        elif columns is not None:
-            averages = _averages(self, by_shapes, group_by_stack_n, group_by_overload_name)
         else:
             if not self._tree_built:
                 self._build_tree()
-            averages = _averages(self._objects, by_shapes, group_by_stack_n, group_by_overload_name)
+            averages = _averages(self, by_shapes, group_by_stack_n, group_by_overload_name)
         for average in averages:
             average.stack = (average.stack or [])[:group_by_stack_n]
             if not by_shapes:

@@ -12,10 +12,10 @@ from typing import Any
 
 import polars as pl
 
+from opspan.events.columns import MEMORY
 from opspan.events.made import ColumnAverage, ColumnEvent, is_user, shapes_of, shown_name
 from opspan.events.times import Microseconds
 
-_MEMORY = ("cpu_memory", "device_memory", "self_cpu_memory", "self_device_memory")
 _SUMS = (
     pl.len().alias("count"),
     pl.col("cpu_ns").sum(),
@@ -48,7 +48,7 @@ class Group:
         self.self_ns += row["self_ns"]
         self.device_ns += row["device_ns"]
         self.self_device_ns += row["self_device_ns"]
-        self.memory.update({name: row[name] for name in _MEMORY if name in row})
+        self.memory.update({name: row[name] for name in MEMORY if name in row})
 
     def average(self, first: ColumnEvent) -> ColumnAverage:
         average = ColumnAverage(first)
@@ -57,7 +57,7 @@ class Group:
         average.self_cpu_time_total = Microseconds(self.self_ns)
         average.device_time_total = Microseconds(self.device_ns)
         average.self_device_time_total = Microseconds(self.self_device_ns)
-        for name in _MEMORY:
+        for name in MEMORY:
             setattr(average, f"{name}_usage", self.memory[name])
         return average
 
@@ -89,7 +89,7 @@ def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 
 
 def _sums(frame: pl.DataFrame) -> list[pl.Expr]:
-    return [*_SUMS, *(pl.col(name).sum() for name in _MEMORY if name in frame.columns)]
+    return [*_SUMS, *(pl.col(name).sum() for name in MEMORY if name in frame.columns)]
 
 
 def sum_of(cpu: pl.DataFrame, device: pl.DataFrame) -> Group:

@@ -22,8 +22,8 @@ from opspan.events.table import Facts, Options
 from opspan.events.times import Microseconds
 
 BLOCK = 512  # events made at a time: asking polars for one row costs more than making the event
-DEEPEST = 1000  # functions in a stack: Python's own limit
 BLOCKS = 32  # that are kept, for those who walk through the list by index
+DEEPEST = 1000  # functions in a stack: Python's own limit
 
 _IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))
 # Attribute -> what it is in a frame of `_Listed`.

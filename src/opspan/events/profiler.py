@@ -91,11 +91,8 @@ def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFram
         until = pl.concat([pl.Series([0], dtype=pl.Int64), memory[name].cum_sum()])
         during = until.gather(past) - until.gather(first)
         sums[name] = pl.concat([during.head(cpu.height - alone.height), alone[name]])
-    listed = cpu.select(_col("parent").alias("row")).with_columns(**sums).filter(cpu["is_event"]).drop_nulls("row")
-    of_children = listed.group_by("row").agg(pl.all().sum())
-    rows = pl.DataFrame({"row": pl.int_range(cpu.height, dtype=pl.UInt32, eager=True)})
-    inside = rows.join(of_children, on="row", how="left", maintain_order="left")
-    own = {f"self_{name}": total - inside[name].fill_null(0) for name, total in sums.items()}
+    inside = _summed(pl.DataFrame(sums), cpu["parent"], cpu["is_event"])
+    own = {f"self_{name}": total - inside[name] for name, total in sums.items()}
     return replace(columns, cpu=cpu.with_columns(**sums, **own))
 
 
@@ -110,13 +107,18 @@ def _folded(columns: EventColumns) -> EventColumns:
     if not is_folded.any():
         return columns
     kept = nearest(pl.DataFrame({"parent": parent}), ~is_folded)
-    sums = cpu.select(*_TIMES).with_columns(kept.alias("row")).filter(is_folded).group_by("row").agg(_col(_TIMES).sum())
-    rows = pl.DataFrame({"row": pl.int_range(cpu.height, dtype=pl.UInt32, eager=True)})
-    added = rows.join(sums, on="row", how="left", maintain_order="left")
+    added = _summed(cpu.select(_TIMES), kept, is_folded)
     cpu = cpu.with_columns(
-        *(cpu[name] + added[name].fill_null(0) for name in _TIMES),
+        *(cpu[name] + added[name] for name in _TIMES),
         (cpu["is_event"] & ~is_folded).alias("is_event"),
         kept.gather(parent).alias("parent"),
     )
     device = columns.device.with_columns(kept.gather(columns.device["range"]).alias("range"))
     return replace(columns, cpu=cpu, device=device)
+
+
+def _summed(values: pl.DataFrame, row: pl.Series, chosen: pl.Series) -> pl.DataFrame:
+    """For each row the sums over the chosen rows that name it."""
+    sums = values.with_columns(row.alias("row")).filter(chosen).drop_nulls("row").group_by("row").agg(pl.all().sum())
+    rows = pl.DataFrame({"row": pl.int_range(values.height, dtype=pl.UInt32, eager=True)})
+    return rows.join(sums, on="row", how="left", maintain_order="left").drop("row").fill_null(0)

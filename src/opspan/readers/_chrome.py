@@ -35,6 +35,7 @@ _EVENT, _MEMBER, _STRUCTURE, _SKIPPED, _END_MISSING = range(5)
 _PIECE: Final = 8 << 20
 _LARGEST_EVENT: Final = 256 << 20
 _SNIFFED: Final = 256 << 10
+_SINCE_1970_NS: Final = 10**18
 _NO_ARGS: Final = pl.DataFrame(schema={"column": pl.String, "key": pl.String, "as": pl.UInt8})
 _col = pl.col
 
@@ -82,16 +83,16 @@ class ChromeFile:
                 rest += fresh
                 while rest or is_last:
                     give_up = is_last or len(rest) > _LARGEST_EVENT
-                    bytes_ = pl.Series("bytes", np.frombuffer(rest, np.uint8)).to_frame()
-                    rows = sweep.call("events", bytes_, args, 2 * state + give_up)
+                    rows = _rows(rest, args, state, give_up)
                     if not rows.height:
                         break
                     used, before = int(rows["end"][-1]), state
                     state = int(rows["state"][-1])
                     self._note(rows, rest, before)
                     rest = rest[used:]
-                    if events := self._events(rows):
-                        yield events[0]
+                    events = self._events(rows)
+                    if events.height:
+                        yield events
                 if state == _DONE:
                     rest = b""  # what follows is read all the same: it may be no space, or say that the file is damaged
 
@@ -137,13 +138,13 @@ class ChromeFile:
                     self._issues.add("truncated_file")
             before = state
 
-    def _events(self, rows: pl.DataFrame) -> list[pl.DataFrame]:
+    def _events(self, rows: pl.DataFrame) -> pl.DataFrame:
         counts = rows.select("is_odd", "is_damaged").sum().row(0)
         self._issues.add("odd_cells", counts[0], "fields of events")
         self._issues.add("damaged_file", counts[1], "args of events")
-        what = rows["what"]
-        events = rows if (what == _EVENT).all() else rows.filter(what == _EVENT)
-        return [events.drop("what", "state", "end", "is_odd", "is_damaged")] if events.height else []
+        is_event = rows["what"] == _EVENT
+        events = rows if is_event.all() else rows.filter(is_event)
+        return events.drop("what", "state", "end", "is_odd", "is_damaged")
 
 
 @dataclass(frozen=True)
@@ -218,6 +219,22 @@ def _kinds_of(keys: pl.DataFrame) -> dict[str, int]:
     return dict(keys.group_by(kind.alias("kind")).len().iter_rows())
 
 
+def times() -> tuple[pl.Expr, pl.Expr]:
+    """start_ns and end_ns of events; one without a duration has no end."""
+    return _col("ts_ns").alias("start_ns"), (_col("ts_ns") + _col("dur_ns")).alias("end_ns")
+
+
+def is_utc(*frames: pl.DataFrame) -> bool:
+    """Whether the times of the tables are such as the day has: past 2001."""
+    firsts = (frame["start_ns"].min() for frame in frames)
+    return min((first for first in firsts if isinstance(first, int)), default=0) > _SINCE_1970_NS
+
+
+def _rows(text: bytes, args: pl.DataFrame, state: int, is_last: bool = False) -> pl.DataFrame:
+    """What native/sweep/events.cpp finds in a piece."""
+    return sweep.call("events", pl.Series("bytes", np.frombuffer(text, np.uint8)).to_frame(), args, 2 * state + is_last)
+
+
 def _frame_of(args: Sequence[Arg]) -> pl.DataFrame:
     rows = [(arg.column, key, arg.as_) for arg in args for key in arg.keys]
     return pl.DataFrame(rows, schema=_NO_ARGS.schema, orient="row")
@@ -244,8 +261,7 @@ def beginning(path: Path, head: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
         return none, pl.DataFrame()
     members, events, state = none, [], _START
     while text:
-        bytes_ = pl.Series("bytes", np.frombuffer(text, np.uint8)).to_frame()
-        rows = sweep.call("events", bytes_, _NO_ARGS, 2 * state)
+        rows = _rows(text, _NO_ARGS, state)
         if not rows.height:
             break
         for name, value in rows.filter(_col("what") == _MEMBER).select("name", "rest").iter_rows():

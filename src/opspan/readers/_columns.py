@@ -23,6 +23,9 @@ LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
 # Kinds whose 64-bit payload is the user's; that of the others is a sequence number.
 USERS_KINDS = (int(Kind.USER), int(Kind.MODULE), int(Kind.STEP))
 
+# The columns of a kernel's grid and blocks.
+SIZES = tuple(f"{of}_{axis}" for of in ("grid", "block") for axis in "xyz")
+
 LABEL = ("name", "text", "kind", "seq", "op_id", "forward_tid", "class_name", "args", "sizes", "input_op_ids")
 
 

@@ -31,6 +31,9 @@ PART = 1 << 20
 class TooMuch(ReadError):
     """More comes out of a compressed file than can be in one of its size."""
 
+    def __init__(self) -> None:
+        super().__init__("more comes out of it than can be in a file of its size")
+
 
 class Bounded(io.RawIOBase):
     """A stream that ends with an error when more than so much has been read."""
@@ -47,7 +50,7 @@ class Bounded(io.RawIOBase):
         found: bytes = self._stream.read1(PART if size < 0 else size)  # type: ignore[attr-defined]  # all have it
         self._left -= len(found)
         if self._left < 0:
-            raise TooMuch("more comes out of it than can be in a file of its size")
+            raise TooMuch
         return found
 
     def close(self) -> None:

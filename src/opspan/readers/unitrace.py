@@ -19,8 +19,8 @@ from typing import Any
 import polars as pl
 
 from opspan.readers import _chrome
-from opspan.readers._chrome import INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered
-from opspan.readers._columns import LABELLED_DOMAINS, OWN_DOMAIN, constant, labelled, narrow, numbered
+from opspan.readers._chrome import INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered, is_utc, times
+from opspan.readers._columns import LABELLED_DOMAINS, OWN_DOMAIN, SIZES, constant, labelled, narrow, numbered
 from opspan.trace import Issues, Metadata, Trace
 from opspan.trace.schema import KIND, WORK_KIND
 
@@ -33,9 +33,8 @@ _TASK = r"(?s)^([^:\s(<]+)::(.+)$"  # <domain>::<name>
 _HOST_NAME = r"HOST<([^>]*)>"
 _RANK = r"^RANK ([0-9]+) "
 # What follows a kernel's name: groups, and work items of one.
-_SIZES = r"\[SIMD[0-9]+ \{([0-9]+); ([0-9]+); ([0-9]+)\} \{([0-9]+); ([0-9]+); ([0-9]+)\}\]"
+_GROUPS_AND_ITEMS = r"\[SIMD[0-9]+ \{([0-9]+); ([0-9]+); ([0-9]+)\} \{([0-9]+); ([0-9]+); ([0-9]+)\}\]"
 _BYTES = r"\[([0-9]+) bytes\]"
-_SINCE_1970_NS = 10**18
 _COPIES = {"memcpy": r"Append(Image|Memory)Copy|Enqueue(Read|Write|Copy|SVMMemcpy)", "memset": r"AppendMemoryFill|Fill"}
 
 _ARGS = (
@@ -100,17 +99,18 @@ def read(path: Path) -> Trace:
     ranges = _ranges(host.filter(_col("api").is_null()), found[MARKS])
     calls = host.filter(_col("api").is_not_null()).with_row_index("call")
     launched = _launched(calls, found[ARROWS])
-    work = _work(found[DEVICE], launched, issues)
+    devices = _devices(found[DEVICE], found[NAMES])
+    work = _work(found[DEVICE], devices, launched, issues)
     threads = pl.concat([frame.select("pid", "tid") for frame in (host, found[MARKS])]).drop_nulls().unique()
-    names = found[NAMES]
+    called = _calls(calls)
     return Trace(
-        (_metadata(path, names, host, work),),
+        (_metadata(path, found[NAMES], ranges, called, work),),
         ranges=ranges,
-        calls=_calls(calls),
+        calls=called,
         work=work,
         threads=threads.sort("pid", "tid").with_columns(rank=pl.lit(0, dtype=pl.Int32)),
         processes=threads.select("pid").unique().sort("pid").with_columns(rank=pl.lit(0, dtype=pl.Int32)),
-        devices=_devices(found[DEVICE], names),
+        devices=devices.drop("pid"),
         issues=issues.frame(),
     )
 
@@ -172,8 +172,7 @@ def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
         frame.select(
             "pid",
             "tid",
-            _col("ts_ns").alias("start_ns"),
-            (_col("ts_ns") + _col("dur_ns")).alias("end_ns"),
+            *times(),
             pl.coalesce("name", _col("label").cast(pl.Categorical)).alias("name"),
             "text",
             kind.alias("kind"),
@@ -198,8 +197,7 @@ def _calls(calls: pl.DataFrame) -> pl.DataFrame:
         calls.select(
             "pid",
             "tid",
-            _col("ts_ns").alias("start_ns"),
-            (_col("ts_ns") + _col("dur_ns")).alias("end_ns"),
+            *times(),
             "name",
             _col("api").cast(pl.Categorical),
             _col("call").cast(pl.Int64).alias("correlation_id"),
@@ -219,29 +217,25 @@ def _launched(calls: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
     return found.select("command", "call", process="pid")
 
 
-def _work(commands: pl.DataFrame, launched: pl.DataFrame, issues: Issues) -> pl.DataFrame:
-    pids = commands["pid"].unique().sort(descending=True)  # numbered from the largest number down
-    devices = pl.DataFrame({"pid": pids, "device_id": pl.int_range(len(pids), dtype=pl.Int32, eager=True)})
+def _work(commands: pl.DataFrame, devices: pl.DataFrame, launched: pl.DataFrame, issues: Issues) -> pl.DataFrame:
     frame = commands.sort("at").join(launched, on="command", how="left", maintain_order="left")
-    frame = frame.join(devices, on="pid", how="left", maintain_order="left", nulls_equal=True)
+    frame = frame.join(devices.select("pid", "device_id"), on="pid", how="left", maintain_order="left")
     only = launched["process"].unique()
     frame = frame.with_columns(process=pl.coalesce("process", pl.lit(only[0] if len(only) == 1 else None, pl.Int64)))
     frame = frame.join(_described(frame["name"]), on="name", how="left", maintain_order="left", nulls_equal=True)
-    axes = [f"{of}_{axis}" for of in ("grid", "block") for axis in "xyz"]
-    frame = narrow(frame, "kernels", dict.fromkeys(axes, pl.Int32), issues)
+    frame = narrow(frame, "kernels", dict.fromkeys(SIZES, pl.Int32), issues)
     return numbered(
         frame.select(
             _col("process").alias("pid"),
             "device_id",
             _col("tid").alias("stream_id"),
-            _col("ts_ns").alias("start_ns"),
-            (_col("ts_ns") + _col("dur_ns")).alias("end_ns"),
+            *times(),
             "kind",
             _col("short").alias("name"),
             _col("name").alias("full_name"),
             _col("call").cast(pl.Int64).alias("correlation_id"),
             "bytes",
-            *axes,
+            *SIZES,
             pl.concat_str(pl.lit('{"command": '), "command", pl.lit("}")).alias("payload_json"),
         )
     )
@@ -253,7 +247,6 @@ def _described(names: pl.Series) -> pl.DataFrame:
     kind = pl.lit("kernel")
     for name, pattern in _COPIES.items():
         kind = pl.when(text.str.contains(pattern)).then(pl.lit(name)).otherwise(kind)
-    axes = [f"{of}_{axis}" for of in ("grid", "block") for axis in "xyz"]
     return (
         names.unique()
         .to_frame("name")
@@ -263,18 +256,20 @@ def _described(names: pl.Series) -> pl.DataFrame:
             text.str.replace(r"\[[^\[\]]*\]$", "").cast(pl.Categorical).alias("short"),
             text.str.extract(_BYTES).cast(pl.Int64, strict=False).alias("bytes"),
             *(
-                text.str.extract(_SIZES, at + 1).cast(pl.Int64, strict=False).alias(axis)
-                for at, axis in enumerate(axes)
+                text.str.extract(_GROUPS_AND_ITEMS, at + 1).cast(pl.Int64, strict=False).alias(axis)
+                for at, axis in enumerate(SIZES)
             ),
         )
     )
 
 
 def _devices(commands: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+    """The table devices, each with the number of a process that stands for it: they are given from the largest down."""
     pids = commands["pid"].drop_nulls().unique().sort(descending=True)
     given = names.filter(_col("name") == "process_name").unique("pid", keep="last").select("pid", title="given")
     found = pids.to_frame("pid").join(given, on="pid", how="left", maintain_order="left")
     return found.select(
+        "pid",
         pl.lit(0, dtype=pl.Int32).alias("rank"),
         pl.int_range(pl.len(), dtype=pl.Int32).alias("device_id"),
         constant("xpu").alias("kind"),
@@ -287,16 +282,13 @@ def _metadata(path: Path, names: pl.DataFrame, *frames: pl.DataFrame) -> Metadat
     host = titles.str.extract(_HOST_NAME).drop_nulls()
     rank = titles.str.extract(_RANK).drop_nulls()
     options: dict[str, Any] = {"rank": int(rank[0])} if len(rank) else {}
-    columns = [frame["ts_ns" if "ts_ns" in frame.columns else "start_ns"].min() for frame in frames]
-    first = min((time for time in columns if isinstance(time, int)), default=0)
-    # UNITRACE_SystemTime=1 has it write what the monotonic clock read.
-    is_utc = first > _SINCE_1970_NS
+    known = is_utc(*frames)  # UNITRACE_SystemTime=1 has it write what the monotonic clock read
     return Metadata(
         "unitrace",
         (str(path),),
         tool="unitrace",
         host=host[0] if len(host) else None,
-        clock=None if is_utc else "CLOCK_MONOTONIC_RAW",
-        origin_utc_ns=0 if is_utc else None,
+        clock=None if known else "CLOCK_MONOTONIC_RAW",
+        origin_utc_ns=0 if known else None,
         options=options,
     )

@@ -129,7 +129,7 @@ def _events(trace: Trace, zero_ns: int) -> Iterator[Lines]:
         (places.streams, "thread_name"),
     ):
         yield frame, _event("M", name=constant(what), args=members({"name": text(_col("title"))}))
-    began, last_ns = _col("start_ns").is_not_null(), trace_end_ns(trace.ranges, trace.calls, trace.work)
+    began, last_ns = _col("start_ns").is_not_null(), trace_end_ns(*(trace.frames[name] for name in _SPANS))
     ranges = places.on_threads(trace.ranges.with_row_index("row"))
     calls = places.on_threads(trace.calls.with_row_index("row"))
     work = places.on_devices(trace.work.with_row_index("row"))

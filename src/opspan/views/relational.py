@@ -30,22 +30,22 @@ _ROWS = {
         "range": ("ranges", "range_id"),
         "launch_range": ("ranges", "launch_range_id"),
     },
+    "functions": {},
 }
 _RENAMED = {
     "ranges": {"parent_id": "stated_parent_id"},  # parent_id is the one that the analysis found
     "work": {"ambiguous": "is_ambiguous"},
 }
-_TIMED = ("ranges", "calls", "work", "functions")
 
 
 def relational(trace: Trace) -> dict[str, pl.DataFrame]:
-    ids = {name: _ids(trace.frames[name]) for name in _TIMED}
+    ids = {name: _ids(trace.frames[name]) for name in _ROWS}
     frames = {"ranks": _ranks(trace)}
     for name in TABLES:
         frame = trace.frames[name].rename(_RENAMED.get(name, {}))
-        if name in _TIMED:
-            rows = {new: ids[table].gather(frame[old]).alias(new) for old, (table, new) in _ROWS.get(name, {}).items()}
-            frame = frame.drop(_ROWS.get(name, {})).with_columns(id=ids[name], duration_ns=_duration(), **rows)
+        if name in _ROWS:
+            rows = {new: ids[table].gather(frame[old]).alias(new) for old, (table, new) in _ROWS[name].items()}
+            frame = frame.drop(_ROWS[name]).with_columns(id=ids[name], duration_ns=_duration(), **rows)
         frames[name] = frame
     frames["coverage"] = _coverage(coverage(trace.ranges, trace.calls, trace.work))
     return frames

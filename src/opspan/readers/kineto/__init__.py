@@ -11,13 +11,11 @@ from typing import Any
 import polars as pl
 
 from opspan.readers import _chrome
-from opspan.readers._chrome import ChromeFile, gathered
+from opspan.readers._chrome import ChromeFile, gathered, is_utc
 from opspan.readers.kineto import device, events, host
 from opspan.trace import Issues, Metadata, Trace
 
 _MEMBERS = {"schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds"}
-# Times before this are no times of the day: 2001.
-_SINCE_1970_NS = 10**18
 _col = pl.col
 
 
@@ -45,7 +43,9 @@ def read(path: Path) -> Trace:
     pids = threads["pid"].unique()
     work = device.work(found[events.WORK], pids[0] if pids.len() == 1 else None, issues)
     issues.add("unknown_process", work.height if pids.len() > 1 else 0, "work on devices")
-    _count_arrows(found[events.FLOWS], relations, calls, work, issues)
+    # Arrows from a call to its work say what correlation ids say; these have an end that is not in the file.
+    backward = found[events.FLOWS].filter(_col("ph") == "f", _col("cat").is_in(host.ARROWS))
+    issues.add("dangling_relations", backward.height - relations.height, "arrows from forward to backward")
     memory, reserved = device.memory(found[events.MEMORY])
     names = _names(found[events.NAMES])
     is_xpu = bool(found[events.CALLS]["cat"].cat.starts_with("xpu").any())
@@ -63,14 +63,6 @@ def read(path: Path) -> Trace:
         devices=device.devices(work, file.members.get("deviceProperties"), is_xpu),
         issues=issues.frame(),
     )
-
-
-def _count_arrows(
-    flows: pl.DataFrame, relations: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame, issues: Issues
-) -> None:
-    """Arrows whose ends are not in the file. Those from a call to its work say what correlation ids say."""
-    backward = flows.filter(_col("ph") == "f", _col("cat").is_in(host.ARROWS))
-    issues.add("dangling_relations", backward.height - relations.height, "arrows from forward to backward")
 
 
 def _names(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -94,8 +86,7 @@ def _named(places: pl.DataFrame, names: pl.DataFrame, key: list[str]) -> pl.Data
 
 def _metadata(path: Path, members: dict[str, Any], *frames: pl.DataFrame) -> Metadata:
     base = members.get("baseTimeNanoseconds")
-    first = min((start for frame in frames if isinstance(start := frame["start_ns"].min(), int)), default=0)
-    origin = base if type(base) is int else 0 if first > _SINCE_1970_NS else None
+    origin = base if type(base) is int else 0 if is_utc(*frames) else None
     host_name = members.get("host_name")
     return Metadata(
         "kineto",

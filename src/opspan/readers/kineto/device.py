@@ -15,9 +15,9 @@ from typing import Any
 
 import polars as pl
 
-from opspan.readers._columns import constant, narrow, numbered
+from opspan.readers._chrome import times
+from opspan.readers._columns import SIZES, constant, narrow, numbered
 from opspan.readers._demangle import short_name
-from opspan.readers.kineto.host import ended
 from opspan.trace import Issues
 from opspan.trace.schema import MEMORY_EVENT, WORK_KIND
 
@@ -38,24 +38,14 @@ def work(spans: pl.DataFrame, pid: int | None, issues: Issues) -> pl.DataFrame:
         pl.lit(pid, dtype=pl.Int64).alias("pid"),
         device_id=pl.coalesce("device_id", pl.when(_col("pid") >= 0).then("pid")),
     )
-    frame = narrow(
-        frame,
-        "kernels",
-        {
-            "device_id": pl.Int32,
-            "registers": pl.Int32,
-            **{f"{of}_{axis}": pl.Int32 for of in ("grid", "block") for axis in _AXES},
-        },
-        issues,
-    )
+    frame = narrow(frame, "kernels", dict.fromkeys(("device_id", "registers", *SIZES), pl.Int32), issues)
     return numbered(
         frame.select(
             "pid",
-            ended(),
+            *times(),
             "kind",
             *("device_id", "context_id", "stream_id", "correlation_id", "bytes", "registers"),
-            *(f"{of}_{axis}" for of in ("grid", "block") for axis in _AXES),
-            _col("ts_ns").alias("start_ns"),
+            *SIZES,
             _col("shown").alias("name"),
             _col("name").alias("full_name"),
             "copy_from",

@@ -18,10 +18,10 @@ RANGES, CALLS, WORK, FUNCTIONS, FLOWS, MEMORY, MARKS, NAMES, COUNTERS = (
     "ranges calls work functions flows memory marks names counters".split()
 )
 
+_col = pl.col
 _OPS = {"cpu_op", "operator", "user_annotation"}
 _WORK = {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "cuda_sync", "overhead"}
 _CALLS = ("runtime", "driver")  # ends of categories
-_col = pl.col
 _FLOWS = {"fwdbwd", "forward_backward", "ac2g", "async", "async_cpu_to_gpu", "async_gpu"}
 
 _OP_ARGS = (

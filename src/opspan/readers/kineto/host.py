@@ -13,6 +13,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.labels import Kind, kind_of
+from opspan.readers._chrome import times
 from opspan.readers._columns import constant, numbered
 from opspan.trace.schema import KIND
 
@@ -21,16 +22,11 @@ _RELATION = "is_dependent_on"
 ARROWS = ("fwdbwd", "forward_backward")
 
 
-def ended() -> pl.Expr:
-    """The end of a span; one without a duration has none."""
-    return (_col("ts_ns") + _col("dur_ns")).alias("end_ns")
-
-
 def ranges(spans: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     seq = pl.when(_col("seq") >= 0).then("seq")
     frame = pl.concat(
         [
-            spans.with_columns(ended(), seq, is_mark=pl.lit(value=False)),
+            spans.with_columns(seq, is_mark=pl.lit(value=False)),
             marks.with_columns(is_mark=pl.lit(value=True)),
         ],
         how="diagonal",
@@ -39,12 +35,11 @@ def ranges(spans: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
         frame.select(
             "pid",
             "tid",
-            "end_ns",
+            *times(),
             "name",
             "seq",
             "is_mark",
             "forward_thread",
-            _col("ts_ns").alias("start_ns"),
             _kinds(frame).alias("kind"),
             constant("torch").alias("source"),
             pl.when(_col("op_id") > 0).then("op_id").alias("op_id"),
@@ -79,9 +74,7 @@ def _kind(name: str | None, has_seq: bool, is_backward: bool, is_annotation: boo
 def linked(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """ranges with forward_tid, and the relations: of each arrow, the op that it ends in to the one it starts from."""
     arrows = flows.filter(_col("cat").is_in(ARROWS))
-    ops = ranges.filter(~_col("is_mark")).select(
-        "pid", "tid", "id", "seq", "kind", "forward_thread", ts_ns="start_ns", is_later=_col("id")
-    )
+    ops = ranges.filter(~_col("is_mark")).select("pid", "tid", "id", "seq", "kind", "forward_thread", ts_ns="start_ns")
     place = ["pid", "tid", "ts_ns"]
     ends = {
         phase: arrows.filter(_col("ph") == phase).select(_col("id").alias("arrow"), *place).join(ops, on=place)
@@ -118,10 +111,9 @@ def calls(spans: pl.DataFrame) -> pl.DataFrame:
         spans.select(
             "pid",
             "tid",
-            ended(),
+            *times(),
             "name",
             "correlation_id",
-            _col("ts_ns").alias("start_ns"),
             pl.when(is_hip)
             .then(pl.lit("hip"))
             .when(api == "runtime")
@@ -135,9 +127,7 @@ def calls(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def functions(spans: pl.DataFrame) -> pl.DataFrame:
-    frame = numbered(
-        spans.select("pid", "tid", ended(), "name", "python_id", "python_parent", _col("ts_ns").alias("start_ns"))
-    )
+    frame = numbered(spans.select("pid", "tid", *times(), "name", "python_id", "python_parent"))
     by_number = frame.select("pid", python_parent="python_id", parent_id="id").drop_nulls()
     by_number = by_number.unique(["pid", "python_parent"], keep="first")
     found = frame.join(by_number, on=["pid", "python_parent"], how="left", maintain_order="left")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.readers._columns import constant, labelled, numbered
+from opspan.readers._columns import SIZES, constant, labelled, numbered
 from opspan.readers.rocpd.database import Database
 from opspan.readers.sqlite import Type
 from opspan.trace import Metadata
@@ -164,9 +164,7 @@ def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.Da
             ),
             *(
                 pl.when(of_kernel).then(_col(column).cast(pl.Int32, strict=False)).alias(to)
-                for column, to in zip(
-                    GRID, ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"), strict=True
-                )
+                for column, to in zip(GRID, SIZES, strict=True)
             ),
             pl.when(of_kernel).then("groupSegmentSize").alias("dynamic_shared_bytes"),
         )

@@ -7,18 +7,17 @@ over, is bounded by the size of the archive.
 
 from __future__ import annotations
 
-import lzma
 import re
 import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, cast
 
 from opspan.errors import NotReadable, ReadError
+from opspan.readers import _compressed
 from opspan.readers._compressed import PART, TooMuch, is_compressed, limit_of, opened
 
 ZIP = b"PK\x03\x04"
@@ -37,14 +36,10 @@ IN_DATABASE = "sqlite-db/dicer.db"
 
 # All that the modules for archives raise for a damaged one.
 FAILURES = (
+    *_compressed.FAILURES,  # ValueError: and UnicodeDecodeError
     tarfile.TarError,
     zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
     struct.error,
-    EOFError,
-    OSError,
-    ValueError,  # and UnicodeDecodeError
     OverflowError,
     RuntimeError,  # an encrypted zip; and NotImplementedError, a kind of compression that is not known
 )
@@ -136,6 +131,6 @@ def _write(stream: IO[bytes], file: Path, limit: int) -> int:
         while part := stream.read(PART):
             written += len(part)
             if written > limit:
-                raise TooMuch("more comes out of it than can be in a file of its size")
+                raise TooMuch
             out.write(part)
     return written
