@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import opspan as package
-from emit.running import environment, opspan
+from emit.running import environment, opspan, run
 
 ANNOTATE = "import opspan\nwith opspan.annotate('mine'): pass\n"
 TRAIN = "import torch; torch.ones(2, 3).add(1)\n"
@@ -209,3 +209,24 @@ def test_it_comes_back_at_once(tmp_path: Path) -> None:
     opspan("run", "--", "true", cwd=tmp_path)
 
     assert time.monotonic() - start < 5
+
+
+def test_it_ends_when_it_was_started_with_sigchld_ignored(tmp_path: Path) -> None:
+    # As under a supervisor that does not want to hear of its children. Shells cannot set this, and pass it on.
+    code = "import signal, sys; print(signal.getsignal(signal.SIGCHLD).name); sys.exit(7)"
+    ours = [sys.executable, "-m", "opspan", "run", "--", *py(code)]
+    program = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+
+    done = run([sys.executable, "-c", program, *ours], cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (7, "SIG_IGN\n"), done.stderr
+
+
+def test_a_pipe_that_was_closed_ends_the_command_as_it_does_without_us(tmp_path: Path) -> None:
+    done = opspan("run", "--", "sh", "-c", "yes | head -1; kill -PIPE $$", cwd=tmp_path)
+
+    assert done.stdout == "y\n"
+    assert "Broken pipe" not in done.stderr
+    assert done.returncode == 128 + signal.SIGPIPE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,16 +67,27 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     # Blocked, not handled: sigwaitinfo tells who sent a signal, and nothing can slip in between.
     waited = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    # Who ignores SIGCHLD is not told of a child's end, and its exit code is lost. The program still gets what we got.
+    inherited = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+    def as_without_us() -> None:
+        signal.signal(signal.SIGCHLD, inherited or signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
     try:
         try:
-            child = os.posix_spawnp(command[0], list(command), environment, setsigmask=before)
+            # restore_signals: Python ignores SIGPIPE for itself, and what it ignores its children would ignore.
+            child = subprocess.Popen(
+                list(command), env=environment, close_fds=False, restore_signals=True, preexec_fn=as_without_us
+            )
         except FileNotFoundError:
             raise UsageError(f"there is no command {command[0]}: looked for it on the PATH") from None
         except OSError as error:
             raise UsageError(f"the command {command[0]} cannot be run: {error.strerror}") from error
-        return _wait(child, waited)
+        child.returncode = _wait(child.pid, waited)  # said to it as well: it must not look for a child that is gone
+        return child.returncode
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        as_without_us()
 
 
 def _wait(child: int, waited: set[signal.Signals]) -> int:
