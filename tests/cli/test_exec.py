@@ -145,6 +145,8 @@ def test_a_folder_and_an_archive_with_a_main(folder: Path) -> None:
     "command",
     [
         ("-m", "package", "--modules", "-x"),
+        ("-mpackage", "--modules", "-x"),
+        ("-mpackage",),
         ("-m", "package.raising", "a"),
         ("-m", "sibling"),
         ("-m", "no_such_module"),

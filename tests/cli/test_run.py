@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -230,3 +231,23 @@ def test_a_pipe_that_was_closed_ends_the_command_as_it_does_without_us(tmp_path:
     assert done.stdout == "y\n"
     assert "Broken pipe" not in done.stderr
     assert done.returncode == 128 + signal.SIGPIPE
+
+
+def test_a_process_that_was_listened_to_and_said_nothing_is_nothing_captured(tmp_path: Path) -> None:
+    code = "from opspan.emit import ranges; assert ranges.listening()"
+
+    done = opspan("run", "-o", "capture", "--", *py(code), cwd=tmp_path)
+
+    assert done.stderr.startswith("Captured nothing: ")
+    assert "1 process could be listened to" in done.stderr
+    assert "Wrote" not in done.stderr
+
+
+@pytest.mark.nsys
+@pytest.mark.skipif(shutil.which("nsys") is None, reason="needs nsys: tools/vendor-tools installs it")
+def test_under_nsys_it_says_that_nsys_wins(tmp_path: Path) -> None:
+    profile = ["nsys", "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "--output=report"]
+    done = run([*profile, sys.executable, "-m", "opspan", "run", "-o", "capture", "--", *py(ANNOTATE)], cwd=tmp_path)
+
+    assert "note: nsys profiles this command and wins: NVTX goes to nsys, opspan" in done.stdout + done.stderr
+    assert set(package.load(tmp_path / "capture").ranges["source"]) == {"itt"}

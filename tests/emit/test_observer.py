@@ -187,14 +187,19 @@ def test_no_torch_is_a_clear_error(cache: Path) -> None:
     assert done.stderr.splitlines()[-1].endswith("pip install torch")
 
 
-def test_doctor_fix_builds_and_removes_what_is_stale(cache: Path) -> None:
-    stale = cache / "observer-1.0-0000-0000.so"
-    stale.write_bytes(b"")
+def test_doctor_fix_builds_and_removes_what_is_stale_but_nothing_of_another_environment(cache: Path) -> None:
+    (good,) = libraries(cache)
+    environment = good.name.split("-")[1]
+    broken = cache / "observer-0123abcd-2.12.0-0000-0000.so"
+    broken.write_bytes(b"")
+    # Whole files: of another environment's torch, and of the torch that this environment had before.
+    others, older = cache / "observer-0123abcd-2.13.0-0000-0000.so", cache / f"observer-{environment}-2.12.0-0000-0.so"
+    for copy in (others, older):
+        copy.write_bytes(good.read_bytes())
 
     before = opspan("doctor", env={"OPSPAN_CACHE_DIR": str(cache)})
     done = opspan("doctor", "--fix", env={"OPSPAN_CACHE_DIR": str(cache)})
 
-    assert "1 stale or broken" in before.stdout
+    assert "2 stale or broken" in before.stdout
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not stale.exists()
-    assert len(libraries(cache)) == 1
+    assert libraries(cache) == sorted([good, others])

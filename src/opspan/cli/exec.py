@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from opspan.cli.options import labelling
-from opspan.errors import OpspanError, UsageError
+from opspan.errors import UsageError
 
 if TYPE_CHECKING:
     from opspan.emit import launch
@@ -23,8 +23,10 @@ class _LikePython(click.Command):
         while position < len(args) and args[position].startswith("-"):
             if args[position] == "--":
                 break
-            if args[position] == "-m" and position + 1 < len(args):
-                args = [*args[: position + 2], "--", *args[position + 2 :]]
+            if args[position].startswith("-m"):  # `-m MOD`, or `-mMOD` as python takes it too
+                ends = position + (2 if args[position] == "-m" else 1)
+                if ends <= len(args):
+                    args = [*args[:ends], "--", *args[ends:]]
                 break
             position += 2 if args[position] == "--emit" else 1
         return super().parse_args(ctx, args)
@@ -64,6 +66,6 @@ def _start_or_end(emit: launch.Emit) -> None:
 
     try:
         launch.start(emit)
-    except OpspanError as error:
-        click.echo(f"error: {error}", err=True)
+    except Exception as error:  # noqa: BLE001  # a traceback of ours would look like one of the script's
+        click.echo(f"error: {launch.why(error)}", err=True)
         raise SystemExit(2) from None

@@ -39,11 +39,7 @@ def command(wanted: Path | None, tool: str | None, record_shapes: bool, modules:
         raise UsageError(f"{collectors} is missing: opspan's native part was not installed; pip install opspan")
     if (record_shapes or modules) and tool is None:
         raise UsageError("--record-shapes and --modules say what --emit labels: add --emit nvtx (or itt)")
-    for name in ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64"):
-        if os.environ.get(name):
-            click.echo(
-                f"note: {name}={os.environ[name]} is set: another tool wants to listen, opspan goes first", err=True
-            )
+    _name_other_tools(tool)
     emit = launch.Emit(tool, record_shapes, modules) if tool is not None else None
     ours = wanted is None or not wanted.exists()
     folder = capturing.make_folder(wanted)
@@ -54,9 +50,25 @@ def command(wanted: Path | None, tool: str | None, record_shapes: bool, modules:
         if ours and not captured.processes:
             with contextlib.suppress(OSError):  # CMD wrote something of its own there
                 folder.rmdir()
-    if captured.processes:
-        processes = "1 process" if captured.processes == 1 else f"{captured.processes} processes"
+    processes = "1 process" if captured.processes == 1 else f"{captured.processes} processes"
+    if captured.ranges:
         click.echo(f"Wrote {folder} ({processes}, {captured.bytes:,} bytes)", err=True)
     else:
-        click.echo(f"Captured nothing: {_NOTHING[emit is not None]}", err=True)
+        listened = f", and {processes} could be listened to ({folder})" if captured.processes else ""
+        click.echo(f"Captured nothing: {_NOTHING[emit is not None]}{listened}", err=True)
     return code
+
+
+def _name_other_tools(tool: str | None) -> None:
+    """Who else wants to listen, and who of the two will."""
+    from opspan.emit import injection
+
+    if injection.nsys_is_profiling():
+        left = "NVTX goes to nsys" if tool == "nvtx" else "NVTX goes to nsys, opspan captures ITT alone"
+        click.echo(f"note: nsys profiles this command and wins: {left}. Use one of the two", err=True)
+        return
+    for name in ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64"):
+        if os.environ.get(name):
+            click.echo(
+                f"note: {name}={os.environ[name]} is set: another tool wants to listen, opspan goes first", err=True
+            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,11 @@ from pathlib import Path
 from opspan.errors import UsageError, WriteError
 
 _SUFFIX = ".opspan"
+# As far as is needed to see whether a file holds anything: native/capture/format.h has all of its bytes.
+_PAGE, _UNIT_BYTES = 4096, 64
+_CHUNK = struct.Struct("<2IQ48x")
+_CHUNK_MAGIC, _EVENTS = 0x4B4E4843, 1
+_EVENT_KINDS = frozenset((1, 2, 3, 10, 13))  # ranges, marks, counters, frames: not what only describes them
 # What somebody may send to us and means for the program. Stop and continue go to a terminal's whole group anyway.
 _FORWARDED = (
     signal.SIGINT,
@@ -30,6 +36,7 @@ class Captured:
 
     processes: int
     bytes: int
+    ranges: bool  # is there a single one
 
 
 def make_folder(wanted: Path | None) -> Path:
@@ -104,4 +111,19 @@ def _wait(child: int, waited: set[signal.Signals]) -> int:
 def look(folder: Path) -> Captured:
     files = sorted(folder.glob(f"*{_SUFFIX}"))
     pids = {file.name.partition("-")[0] for file in files}
-    return Captured(len(pids), sum(file.stat().st_size for file in files))
+    return Captured(len(pids), sum(file.stat().st_size for file in files), any(map(_holds_a_range, files)))
+
+
+def _holds_a_range(path: Path) -> bool:
+    """Looks no further than the first: the file may be as large as the disk."""
+    offset = _PAGE
+    with path.open("rb") as file:
+        while True:
+            file.seek(offset)
+            head = file.read(_CHUNK.size)
+            magic, kind, size = _CHUNK.unpack(head) if len(head) == _CHUNK.size else (0, 0, 0)
+            if magic != _CHUNK_MAGIC or size < _PAGE:
+                return False
+            if kind == _EVENTS and not _EVENT_KINDS.isdisjoint(file.read(size - _CHUNK.size)[::_UNIT_BYTES]):
+                return True
+            offset += size

@@ -22,18 +22,36 @@ class Compiler:
 
 def find() -> Compiler | None:
     """CXX if it is set, else the first of `CANDIDATES` on the PATH; None when there is none that runs."""
-    chosen = shlex.split(os.environ.get("CXX", ""))
-    for command in [chosen] if chosen else [[name] for name in CANDIDATES]:
+    return _look()[0]
+
+
+def why_none() -> str:
+    """What `find` found instead of a compiler, as the beginning of a sentence."""
+    return _look()[1]
+
+
+def _look() -> tuple[Compiler | None, str]:
+    chosen = os.environ.get("CXX", "").strip()
+    try:
+        commands = [shlex.split(chosen)] if chosen else [[name] for name in CANDIDATES]
+    except ValueError as error:
+        return None, f"CXX={chosen} is no command ({error})"
+    why = f"no C++ compiler was found (looked at CXX, {', '.join(CANDIDATES)})"
+    for command in commands:
         program = shutil.which(command[0])
         if program is None:
+            if chosen:
+                why = f"CXX={chosen} names no program that is there"
             continue
         try:
             asked = subprocess.run([program, *command[1:], "--version"], capture_output=True, text=True, timeout=60)
-        except (OSError, subprocess.TimeoutExpired):
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            why = f"the C++ compiler {program} does not run ({error})"
             continue
         if asked.returncode == 0 and asked.stdout:
-            return Compiler((program, *command[1:]), f"{program} {asked.stdout.splitlines()[0]}")
-    return None
+            return Compiler((program, *command[1:]), f"{program} {asked.stdout.splitlines()[0]}"), ""
+        why = f"the C++ compiler {shlex.join(command)} does not say its version (exit code {asked.returncode})"
+    return None, why
 
 
 def compile_library(compiler: Compiler, source: Path, library: Path, options: list[str], log: Path) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-from opspan.emit import compiler, libraries, observer, ranges, sinks
+from opspan.emit import compiler, injection, launch, libraries, observer, ranges, sinks
 from opspan.errors import EmitError, ObserverError, TorchUnsupported
 
 State = Literal["ok", "later", "no", "FAILS"]
@@ -39,38 +37,48 @@ def checks() -> Iterator[Check]:
         yield Check("torch", "FAILS", str(error), 'pip install "torch>=2.4"')
     else:
         yield Check("torch", "ok", f"{torch.version} ({torch.root})")
-    cached = observer.cached(torch) if torch is not None else None
-    yield _compiler(cached)
-    if torch is not None:
-        yield _observer(torch, cached)
-    yield _cache()
-    yield _sinks()
-    yield _collectors()
-    yield _tool("nsys", "Nsight Systems: https://developer.nvidia.com/nsight-systems")
-    yield _tool("vtune", "VTune: https://www.intel.com/content/www/us/en/developer/tools/oneapi/vtune-profiler.html")
-    yield from _attached()
+    looks: dict[str, Callable[[], Check]] = {
+        "compiler": lambda: _compiler(torch),
+        "observer": lambda: _observer(torch),
+        "cache": _cache,
+        "sinks library": _sinks,
+        "collectors library": _collectors,
+        "nsys": lambda: _tool("nsys", "Nsight Systems: https://developer.nvidia.com/nsight-systems"),
+        "vtune": lambda: _tool(
+            "vtune", "VTune: https://www.intel.com/content/www/us/en/developer/tools/oneapi/vtune-profiler.html"
+        ),
+        "NVTX tool": lambda: _attached("NVTX tool", sinks.NVTX, "nsys profile -t nvtx,osrt opspan doctor"),
+        "ITT tool": lambda: _attached("ITT tool", sinks.ITT, "vtune -collect hotspots -- opspan doctor"),
+    }
+    for name, look in looks.items():
+        try:
+            yield look()
+        except Exception as error:  # noqa: BLE001  # who asks what is wrong wants an answer, not a traceback
+            yield Check(name, "FAILS", launch.why(error))
 
 
 def fix() -> None:
-    """Build the observer, and remove the ones that fit nothing here any more."""
+    """Build the observer, and remove the ones that serve nobody any more."""
     torch = observer.Torch.here()
     observer.load()
     for path in observer.stale(torch):
         path.unlink(missing_ok=True)
 
 
-def _compiler(cached: Path | None) -> Check:
+def _compiler(torch: observer.Torch | None) -> Check:
     found = compiler.find()
     if found is not None:
         return Check("compiler", "ok", found.identity)
     mend = "apt-get install g++, or set CXX"
-    if cached is not None:
-        return Check("compiler", "no", "none found; the observer is built already", mend)
-    return Check("compiler", "FAILS", f"none found (CXX, {', '.join(compiler.CANDIDATES)})", mend)
+    if torch is not None and observer.cached(torch) is not None:
+        return Check("compiler", "no", f"{compiler.why_none()}; the observer is built already", mend)
+    return Check("compiler", "FAILS", compiler.why_none(), mend)
 
 
-def _observer(torch: observer.Torch, cached: Path | None) -> Check:
-    stale = observer.stale(torch)
+def _observer(torch: observer.Torch | None) -> Check:
+    if torch is None:
+        return Check("observer", "later", "is built for a torch, and there is none")
+    cached, stale = observer.cached(torch), observer.stale(torch)
     more = f"; {len(stale)} stale or broken: `opspan doctor --fix` removes" if stale else ""
     if cached is None:
         return Check("observer", "later", f"not built yet for torch {torch.version}{more}", "opspan doctor --fix")
@@ -82,8 +90,8 @@ def _observer(torch: observer.Torch, cached: Path | None) -> Check:
 
 
 def _cache() -> Check:
-    folder = observer.cache_folder()
     try:
+        folder = observer.cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -91,7 +99,7 @@ def _cache() -> Check:
         return Check(
             "cache",
             "FAILS",
-            f"{folder} cannot be written ({error.strerror})",
+            f"{error.filename} cannot be written ({error.strerror})",
             "export OPSPAN_CACHE_DIR=a folder of yours",
         )
     return Check("cache", "ok", str(folder))
@@ -125,16 +133,10 @@ def _tool(name: str, source: str) -> Check:
     return Check(name, "ok", f"{said[0] if said else 'it does not say its version'} ({path})")
 
 
-def _attached() -> Iterator[Check]:
-    try:
-        listening = ranges.listening()
-    except EmitError:
-        return  # said above
-    for name, bit, variable, tool in (
-        ("NVTX tool", sinks.TO_NVTX, "NVTX_INJECTION64_PATH", "nsys profile -t nvtx,osrt opspan doctor"),
-        ("ITT tool", sinks.TO_ITT, "INTEL_LIBITTNOTIFY64", "vtune -collect hotspots -- opspan doctor"),
-    ):
-        if listening & bit:
-            yield Check(name, "ok", f"attached ({os.environ.get(variable, 'by other means')})")
-        else:
-            yield Check(name, "no", "none attached to this process", f"{tool}, or opspan run -- opspan doctor")
+def _attached(name: str, sink: int, tool: str) -> Check:
+    if ranges.listening() & 1 << sink:
+        return Check(name, "ok", "attached to this process")
+    wrong = injection.problem(sink)
+    if wrong is not None:
+        return Check(name, "no", wrong, "unset that variable, or name the tool's own library")
+    return Check(name, "no", "none attached to this process", f"{tool}, or opspan run -- opspan doctor")

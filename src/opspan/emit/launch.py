@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opspan.errors import OpspanError
+
+if TYPE_CHECKING:
+    from opspan.emit.sessions import Session
 
 SITE = Path(__file__).parent / "launch_site"  # holds a sitecustomize.py for Python children
 _VARIABLE = "OPSPAN_EMIT"
@@ -57,14 +60,15 @@ def start_from_environment() -> None:
     """For the sitecustomize.py of `SITE`."""
     asked = os.environ.get(_VARIABLE)
     if asked:
-        when_torch_is_imported(lambda: _start_and_go_on(Emit.from_text(asked)))
+        when_torch_is_imported(lambda: _start_and_go_on(asked))
 
 
 def start(emit: Emit) -> None:
     """Start the emitter for the rest of this process, its non-daemon threads and atexit functions included."""
-    from opspan.emit import ranges, sinks
+    from opspan.emit import notices, ranges, sinks
     from opspan.emit.sessions import emit_itt, emit_nvtx
 
+    notices.put_in()
     listening = ranges.listening()
     tools = [emit.tool]
     if emit.tool == "auto":
@@ -76,7 +80,14 @@ def start(emit: Emit) -> None:
         session = (emit_itt if tool == "itt" else emit_nvtx)(record_shapes=emit.record_shapes, modules=emit.modules)
         session.gives_way = True
         session.__enter__()
-        atexit.register(session.__exit__, None, None, None)
+        atexit.register(_end, session)
+
+
+def _end(session: Session) -> None:
+    try:
+        session.__exit__()
+    except Exception as error:  # noqa: BLE001  # the program has ended well: it must not end with our traceback
+        _say(f"the labels may not be complete: {why(error)}")
 
 
 def when_torch_is_imported(call: Callable[[], None]) -> None:
@@ -121,8 +132,22 @@ class _TorchFinder:
         loader.exec_module = exec_module  # of this one loader, which is made for torch alone
 
 
-def _start_and_go_on(emit: Emit) -> None:
+def _start_and_go_on(asked: str) -> None:
     try:
-        start(emit)
-    except OpspanError as error:  # the program is what matters here, and it has begun
-        sys.stderr.write(f"opspan: this process is not labelled: {error}\n")
+        start(Emit.from_text(asked))
+    except Exception as error:  # noqa: BLE001  # the program is what matters here, and it has begun
+        _say(f"this process is not labelled: {why(error)}")
+
+
+def why(error: Exception) -> str:
+    """One line. What we did not foresee is named, and `opspan doctor` looks further."""
+    if isinstance(error, OpspanError):
+        return str(error)
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}{': ' * bool(said)}{said}. `opspan doctor` says what works here"
+
+
+def _say(text: str) -> None:
+    from opspan.emit import notices
+
+    notices.say(f"opspan: {text}\n")

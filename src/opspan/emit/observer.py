@@ -8,30 +8,30 @@ opening it could crash.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import hashlib
 import os
+import re
 import shutil
-import sys
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from opspan.emit import compiler, libraries, sinks
+from opspan.emit import compiler, libraries, notices, sinks
 from opspan.emit.compiler import Compiler
 from opspan.errors import BuildFailed, NoCompiler, ObserverError, TorchUnsupported
 
 ABI: Final = 1
 OLDEST_TORCH: Final = (2, 4)
 NO_COMPILER: Final = (
-    "no C++ compiler was found (looked at CXX, c++, g++, clang++), and opspan builds its observer for torch once: "
-    "install one (Debian, Ubuntu: apt-get install g++; conda: conda install gxx), then `opspan doctor --fix`"
+    "and opspan builds its observer for torch once: install one (Debian, Ubuntu: apt-get install g++; "
+    "conda: conda install gxx) or set CXX, then `opspan doctor --fix`"
 )
 
 _loaded: Observer | None = None
@@ -52,7 +52,7 @@ class Torch:
     def here(cls) -> Torch:
         try:
             import torch
-        except ImportError as error:
+        except (ImportError, OSError) as error:  # OSError: a library that torch needs
             raise TorchUnsupported(f"torch cannot be imported ({error}): pip install torch") from error
         found = cls(
             version=str(torch.__version__),
@@ -68,7 +68,10 @@ class Torch:
 
     @property
     def number(self) -> tuple[int, ...]:
-        return tuple(int(part) for part in self.version.split("+")[0].split(".")[:2])
+        found = re.match(r"(\d+)\.(\d+)", self.version)
+        if found is None:
+            raise TorchUnsupported(f"torch says that its version is {self.version!r}: that is no number")
+        return tuple(map(int, found.groups()))
 
 
 class Observer:
@@ -115,32 +118,41 @@ def load() -> Observer:
 
 def cached(torch: Torch) -> Path | None:
     """A good observer for this torch in the cache. Without a compiler, whichever compiler built it."""
-    found = compiler.find()
-    if found is not None:
-        path = cache_folder() / _name(torch, found)
-        return path if _is_whole(path) else None
     try:
-        paths = sorted(cache_folder().glob(_prefix(torch) + "*.so"))
+        folder = cache_folder()
+        found = compiler.find()
+        paths = [folder / _name(torch, found)] if found is not None else sorted(folder.glob(_prefix(torch) + "*.so"))
     except OSError:
         return None
     return next(filter(_is_whole, paths), None)
 
 
 def stale(torch: Torch) -> list[Path]:
-    """Observers in the cache that are not for this torch, compiler and opspan."""
-    good = cached(torch)
+    """Observers that serve nobody any more: cut off, or of another version of this very torch or opspan.
+
+    The cache is shared. What another environment's torch needs looks strange from here, and is none of our business.
+    """
+    good = _prefix(torch)
+    ours = f"observer-{_environment(torch)}-"
     try:
-        return sorted(path for path in cache_folder().glob("observer-*.so") if path != good)
+        paths = sorted(cache_folder().glob("observer-*.so"))
     except OSError:
         return []
+    return [
+        path for path in paths if (path.name.startswith(ours) and not path.name.startswith(good)) or not _is_whole(path)
+    ]
 
 
 def cache_folder() -> Path:
+    """Where observers are kept. OSError where there is no such folder: no variable, no home."""
     chosen = os.environ.get("OPSPAN_CACHE_DIR")
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "opspan"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "opspan"
+    except RuntimeError:  # no HOME, and no entry for the user id: usual in containers
+        raise FileNotFoundError(errno.ENOENT, "this user has no home folder", "~/.cache/opspan") from None
 
 
 def _load(torch: Torch, native: sinks.Sinks) -> Observer:
@@ -151,7 +163,7 @@ def _load(torch: Torch, native: sinks.Sinks) -> Observer:
         except ObserverError as error:
             if compiler.find() is None:
                 raise
-            warnings.warn(f"{error}: building it anew", stacklevel=2)
+            notices.warn(f"{error}: building it anew", stacklevel=2)
     return build(torch, native, over=path)
 
 
@@ -159,9 +171,9 @@ def build(torch: Torch, native: sinks.Sinks, over: Path | None = None) -> Observ
     """Build into the cache and load. `over`: a cached file that was found bad."""
     found = compiler.find()
     if found is None:
-        raise NoCompiler(NO_COMPILER)
-    path = cache_folder() / _name(torch, found)
+        raise NoCompiler(f"{compiler.why_none()}, {NO_COMPILER}")
     try:
+        path = cache_folder() / _name(torch, found)
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path.with_suffix(".lock")):
             # Another process may have built it while this one waited.
@@ -174,9 +186,9 @@ def build(torch: Torch, native: sinks.Sinks, over: Path | None = None) -> Observ
                     observer.path = path
                     return observer
     except OSError as error:
-        warnings.warn(
-            f"the cache folder {path.parent} cannot be used ({error.strerror or error}), so the observer is built for "
-            "this process alone: set OPSPAN_CACHE_DIR to a folder that can be written",
+        notices.warn(
+            f"the cache folder cannot be used ({error}), so the observer is built for this process alone: "
+            "set OPSPAN_CACHE_DIR to a folder that can be written",
             stacklevel=2,
         )
         return _build_privately(torch, found, native)
@@ -220,8 +232,7 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> Path:
         "-lc10",
     ]
     start = time.monotonic()
-    sys.stderr.write(f"opspan: building the observer for torch {torch.version} (once, about 10 s) ... ")
-    sys.stderr.flush()
+    notices.say(f"opspan: building the observer for torch {torch.version} (once, about 10 s) ... ")
     done = "failed"
     try:
         compiler.compile_library(found, source, library, options, log)
@@ -229,26 +240,32 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> Path:
         library.write_bytes(content + hashlib.sha256(content).digest())
         done = f"done in {time.monotonic() - start:.0f} s"
     finally:
-        sys.stderr.write(done + "\n")
-        sys.stderr.flush()
+        notices.say(done + "\n")
     return library
 
 
 def _is_whole(path: Path) -> bool:
     try:
         content = path.read_bytes()
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # not the file's fault: building it anew would not help
+            raise ObserverError(f"{path} cannot be read ({error.strerror}): raise the limit (ulimit -n)") from error
         return False
     return len(content) > 32 and hashlib.sha256(content[:-32]).digest() == content[-32:]
 
 
+def _environment(torch: Torch) -> str:
+    """Which installation of torch: environments share the cache."""
+    return hashlib.sha256(str(torch.root).encode(errors="surrogateescape")).hexdigest()[:8]
+
+
 def _prefix(torch: Torch) -> str:
     """Names every observer for this torch and these sources, whoever compiled it."""
-    hashed = hashlib.sha256(f"{torch.version} {torch.git} {torch.cxx11_abi} {torch.root}".encode())
+    hashed = hashlib.sha256(f"{torch.version} {torch.git} {torch.cxx11_abi}".encode())
     # This file holds the compiler's options.
     for source in (Path(__file__), *(libraries.observer_sources() / name for name in libraries.OBSERVER_SOURCES)):
         hashed.update(source.read_bytes() if source.is_file() else b"")
-    return f"observer-{torch.version}-{hashed.hexdigest()[:16]}-"
+    return f"observer-{_environment(torch)}-{torch.version}-{hashed.hexdigest()[:16]}-"
 
 
 def _name(torch: Torch, found: Compiler) -> str:
@@ -262,6 +279,6 @@ def _locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            sys.stderr.write("opspan: waiting for another process that is building the observer\n")
+            notices.say("opspan: waiting for another process that is building the observer\n")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -10,11 +10,10 @@ a sink is `observer`, what the sink makes of it native/sinks.
 from __future__ import annotations
 
 import threading
-import warnings
 from typing import Any, ClassVar, Literal
 
+from opspan.emit import injection, notices, observer, ranges, sinks
 from opspan.emit import modules as module_ranges
-from opspan.emit import observer, ranges, sinks
 from opspan.emit.fallback import TorchEmitter
 from opspan.emit.observer import Observer
 from opspan.emit.schedule import Schedule
@@ -87,7 +86,7 @@ class Session:
         if not self._listening(native):
             if type(self) not in _warned:
                 _warned.add(type(self))
-                warnings.warn(self._nobody_listens(), stacklevel=4)
+                notices.warn(self._nobody_listens(), stacklevel=4)
             return
         try:
             self._observer = observer.load()
@@ -151,7 +150,7 @@ class Session:
         }
         said = [f"{getattr(self.stats, name)} {what}" for name, what in counted.items() if getattr(self.stats, name)]
         if said:
-            warnings.warn(f"{type(self).__name__}: {'; '.join(said)}", stacklevel=3)
+            notices.warn(f"{type(self).__name__}: {'; '.join(said)}", stacklevel=3)
 
     # What differs
 
@@ -200,7 +199,7 @@ class _Emitter(Session):
         emitter = TorchEmitter(type(self).__name__, self.record_shapes)
         if not emitter.works():
             raise error
-        warnings.warn(
+        notices.warn(
             f"{error}. Until then torch's own emitter labels instead: {emitter.lost}, and only on this thread and its "
             "autograd threads",
             stacklevel=5,
@@ -248,8 +247,8 @@ class emit_nvtx(_Emitter):  # noqa: N801  # torch's name
 
     def _nobody_listens(self) -> str:
         return (
-            "emit_nvtx labels nothing: no NVTX tool is attached to this process. Run it under one: "
-            "`nsys profile -t nvtx,osrt python ...`, or `opspan run -- python ...` with no tool installed"
+            f"emit_nvtx labels nothing: {injection.problem(NVTX) or 'no NVTX tool is attached to this process'}. "
+            "Run it under one: `nsys profile -t nvtx,osrt python ...`, or with none installed `opspan run -- ...`"
         )
 
     def _tell(self, on: bool) -> None:
@@ -296,8 +295,8 @@ class emit_itt(_Emitter):  # noqa: N801  # torch's name
 
     def _nobody_listens(self) -> str:
         return (
-            "emit_itt labels nothing: no ITT tool is attached to this process. Run it under one: "
-            "`vtune -collect hotspots -- python ...`, or `opspan run -- python ...` with no tool installed"
+            f"emit_itt labels nothing: {injection.problem(ITT) or 'no ITT tool is attached to this process'}. "
+            "Run it under one: `vtune -collect hotspots -- python ...`, or with none installed `opspan run -- ...`"
         )
 
     def _tell(self, on: bool) -> None:

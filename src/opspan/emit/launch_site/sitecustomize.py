@@ -18,18 +18,27 @@ def _is_here(entry: str) -> bool:
         return False
 
 
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(text)
+
+
 sys.path[:] = [entry for entry in sys.path if not (entry and _is_here(entry))]
 _this = sys.modules.pop("sitecustomize", None)
 
-with contextlib.suppress(ModuleNotFoundError):
-    importlib.import_module("sitecustomize")  # the user's, now that this one cannot be found
-
-if _this is not None:
-    sys.modules.setdefault("sitecustomize", _this)
-
 try:
-    from opspan.emit import launch
-except ImportError as error:
-    sys.stderr.write(f"opspan: this Python is not labelled, it has no opspan ({error}): {sys.executable}\n")
-else:
-    launch.start_from_environment()
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module("sitecustomize")  # the user's, now that this one cannot be found
+finally:  # also where it raises: that is then told, as without us
+    if _this is not None:
+        sys.modules.setdefault("sitecustomize", _this)
+
+    try:
+        from opspan.emit import launch
+
+        launch.start_from_environment()
+    except ImportError as error:
+        _say(f"opspan: this Python is not labelled, it has no opspan ({error}): {sys.executable}\n")
+    except Exception as error:  # noqa: BLE001  # an opspan for another Python, for instance
+        _say(f"opspan: this Python is not labelled ({type(error).__name__}: {error}): {sys.executable}\n")

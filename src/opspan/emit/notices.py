@@ -1,0 +1,34 @@
+"""What the live side says to a person while a program runs: warnings, and lines on standard error.
+
+A program that opspan was put into from outside (`opspan run --emit`, `opspan exec`) asked for nothing: there a
+warning is a line on standard error, which no filter such as `python -W error` turns into an exception.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+_put_in = False
+
+
+def put_in() -> None:
+    """From here on this process is one that opspan was put into."""
+    global _put_in
+    _put_in = True
+
+
+def warn(message: str, stacklevel: int) -> None:
+    if _put_in:
+        say(f"opspan: {message}\n")
+    else:
+        warnings.warn(message, stacklevel=stacklevel + 1)
+
+
+def say(text: str) -> None:
+    """To standard error, where there is one: it may be closed, or a full disk."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):  # None; not writable; closed
+        pass
