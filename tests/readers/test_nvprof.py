@@ -260,9 +260,24 @@ def test_unified_memory(load: Any) -> None:
     columns = ["pid", "device_id", "time_ns", "end_ns", "event", "bytes", "count", "name", "address"]
     assert trace.memory.select(columns).rows() == [
         (PID, 2, 0, 9, "transfer", 65536, None, "Unified HtoD", 4096),
-        (PID, 1, 0, None, "fault", None, 3, "GPU page fault", 4096),
+        (PID, 1, 0, 9, "fault", None, 3, "GPU page fault", 4096),
     ]
     assert codes(trace) == {"skipped_tables": 1}
+
+
+@pytest.mark.parametrize("end", [0, 7, ZERO_NS - 1, ZERO_NS + 1, None])
+def test_what_happens_at_a_point_in_time_has_no_end_whatever_stands_there(load: Any, end: int | None) -> None:
+    times = {"start": ZERO_NS, "end": end, "processId": PID, "address": 4096, "value": 1}
+    # Faults of processors, thrashing, and memory that is used from afar.
+    trace = load(UNIFIED_MEMORY_COUNTER=[{**times, "counterKind": kind} for kind in (3, 5, 7)])
+    assert trace.memory.select("event", "time_ns", "end_ns", "bytes").rows() == [("fault", 0, None, None)]
+    assert codes(trace) == {"skipped_tables": 2}
+
+
+def test_other_unified_memory_that_ends_before_it_begins_is_counted(load: Any) -> None:
+    times = {"start": ZERO_NS, "end": ZERO_NS - 1, "processId": PID, "value": 1}
+    trace = load(UNIFIED_MEMORY_COUNTER=[{**times, "counterKind": kind} for kind in (1, 2, 4, 8)])
+    assert codes(trace) == {"negative_duration": 4}
 
 
 def test_rows_without_a_time_are_counted(load: Any) -> None:
@@ -305,9 +320,17 @@ def test_tables_that_are_not_read_are_counted(load: Any) -> None:
     assert trace.issues.select(pl.col("code").cast(pl.String), "count").rows() == [("skipped_tables", 2)]
 
 
+def test_no_function_that_nvprof_ever_saw_is_without_a_name() -> None:
+    assert set(cbids.RUNTIME) >= set(range(1, 487))
+    assert set(cbids.DRIVER) >= set(range(1, 784))
+
+
 def test_numbers_of_functions_are_cuptis() -> None:
     known = {13: "cudaLaunch", 31: "cudaMemcpy", 211: "cudaLaunchKernel", 269: "cudaLaunchCooperativeKernel"}
     assert known.items() <= cbids.RUNTIME.items()
+    textures = {55: "cudaBindTexture", 58: "cudaUnbindTexture", 186: "cudaDestroyTextureObject"}
+    assert textures.items() <= cbids.RUNTIME.items()
+    assert {92: "cuTexRefCreate", 258: "cuGraphicsResourceGetMappedPointer"}.items() <= cbids.DRIVER.items()
     assert {307: "cuLaunchKernel", 514: "cuGraphLaunch", 276: "cuMemcpyHtoD"}.items() <= cbids.DRIVER.items()
 
 

@@ -176,3 +176,14 @@ def test_a_session_holds_no_data(traces_dir: Path) -> None:
         pytest.skip(f"{path.name} is not among the recorded traces")
     with pytest.raises(NotATrace, match="session of the Visual Profiler"):
         opspan.load(path)
+
+
+def test_faults_of_processors_are_points_in_time_and_no_issue(traces_dir: Path) -> None:
+    path = traces_dir / "nvprof" / "cpu_faults.prof"
+    if not path.is_file():
+        pytest.skip(f"{path.name} is not among the recorded traces")
+    trace = opspan.load(path)
+    faults = trace.memory.filter(pl.col("name").cast(pl.String) == "CPU page fault")
+    assert (faults.height, faults["end_ns"].count()) == (118, 0)
+    assert trace.memory.filter(pl.col("event") == "transfer")["end_ns"].null_count() == 0
+    assert trace.issues.is_empty()

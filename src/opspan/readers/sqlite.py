@@ -267,7 +267,11 @@ class SqliteFile:
         cells = [
             GUARDED.get(kind, GUARDED["int"]).format(name) for name, kind in zip(names, columns.values(), strict=True)
         ]
-        odd = " + ".join(f"({name} IS NOT NULL AND {cell} IS NULL)" for name, cell in zip(names, cells, strict=True))
+        # An empty text says as little as NULL: it is what tools write whose columns must not be NULL.
+        odd = " + ".join(
+            f"({name} IS NOT NULL AND {name} IS NOT '' AND {cell} IS NULL)"
+            for name, cell in zip(names, cells, strict=True)
+        )
         guarded = f"SELECT {first}, 0 AS odd UNION ALL SELECT {', '.join(cells)}, {odd} FROM {source}{within}"
         try:
             frame = self._query(guarded, GUARDED_BATCH_ROWS).slice(1)

@@ -222,7 +222,7 @@ MEMORY = Table(
         *_where(),
         Column("device_id", I32, "The device; null: memory of the host."),
         Column("time_ns", I64, "When it happened, or began.", "ns"),
-        Column("end_ns", I64, "When it was done, for a transfer.", "ns"),
+        Column("end_ns", I64, "When it was done, for a transfer or a fault that a device had.", "ns"),
         Column("event", MEMORY_EVENT, "What happened."),
         Column("bytes", I64, "How much.", "bytes"),
         Column("address", U64, "Where it lies."),
@@ -305,6 +305,27 @@ TABLES: dict[str, Table] = {
         ISSUES,
     )
 }
+
+
+# Columns that analyses add, by table. Numbers of rows are those of the frames that were analysed: among other rows they
+# point anywhere. So are the times that were summed over them, and what was handed on along them.
+FOUND: dict[str, frozenset[str]] = {
+    "ranges": frozenset(
+        "parent depth self_ns is_open overlaps forward link function module step phase device_ns self_device_ns".split()
+    ),
+    "calls": frozenset({"range"}),
+    "work": frozenset({"call", "ambiguous", "launch_range", "range"}),
+}
+
+
+def without_found(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows as they were before any analysis."""
+    found = FOUND.get(table, frozenset()).intersection(frame.columns)
+    if "is_open" in found:  # ends that were put there
+        frame = frame.with_columns(pl.when(~pl.col("is_open").fill_null(value=False)).then("end_ns").alias("end_ns"))
+    if "overlaps" in found:
+        frame = frame.with_columns(pl.col("is_async") & ~pl.col("overlaps").fill_null(value=False))
+    return frame.drop(found)
 
 
 def empty(table: str) -> pl.DataFrame:

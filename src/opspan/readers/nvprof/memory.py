@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.readers._columns import constant, named
+from opspan.readers._columns import constant, in_time, named
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.profile import Profile, unsigned
 from opspan.trace.schema import MEMORY_EVENT
@@ -18,11 +18,16 @@ NAMES = {
     BETWEEN_DEVICES: "Unified DtoD",
 }
 TRANSFERS = (TO_DEVICE, TO_HOST, BETWEEN_DEVICES)
+THRASHING, REMOTE_MAP = 5, 7
+# Points in time. CUPTI says that their end means nothing; mostly it is 0.
+WITHOUT_END = (HOST_FAULT, THRASHING, REMOTE_MAP)
 
 
 def read(profile: Profile) -> pl.DataFrame:
-    frame = profile.timed(tables.UNIFIED, tables.UNIFIED_COLUMNS)
     kind = pl.col("counterKind")
+    frame = profile.frame(tables.UNIFIED, tables.UNIFIED_COLUMNS)
+    ends = pl.when(~kind.is_in(WITHOUT_END).fill_null(value=False) | (pl.col("start") == 0)).then("end")
+    frame = in_time(frame.with_columns(ends.alias("end")), tables.UNIFIED, profile.issues)
     known = frame.filter(kind.is_in(list(NAMES)))
     # Thrashing, throttling, mapping from afar: they are no events of memory.
     profile.issues.add("skipped_tables", frame.height - known.height, f"{tables.UNIFIED}, other kinds of counters")
@@ -36,7 +41,7 @@ def read(profile: Profile) -> pl.DataFrame:
         .then("srcId")
         .alias("device_id"),
         pl.col("start_ns").alias("time_ns"),
-        pl.when(is_transfer).then("end_ns").alias("end_ns"),
+        "end_ns",
         pl.when(is_transfer)
         .then(pl.lit("transfer", dtype=MEMORY_EVENT))
         .otherwise(pl.lit("fault", dtype=MEMORY_EVENT))

@@ -14,6 +14,9 @@ from opspan.trace import Issues
 # rocpd_region_00003fdc_92cb_72cb_9169_c7e541b1fcdf; some versions leave out the inner underlines
 _SUFFIXED = re.compile(r"(rocpd_[a-z_]+?)_([0-9a-f]{8}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{12})")
 
+# What describes the run and its machine: never counted as skipped.
+DESCRIPTIONS = re.compile("rocpd_info_.*|rocpd_track|rocpd_metadata")
+
 
 def base_name(table: str) -> str:
     """The name without the suffix that tells the runs in a file apart."""
@@ -50,7 +53,7 @@ class Database:
         counts = {
             name: rows
             for base, names in self._tables.items()
-            if base not in self._read
+            if base not in self._read and not DESCRIPTIONS.fullmatch(base)
             for name in names
             if (rows := self._file.count(name))
         }
