@@ -9,6 +9,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from opspan.analysis.autograd import autograd
 from opspan.analysis.averages import averages, device_time
 from opspan.analysis.coverage import Coverage, coverage
@@ -18,15 +20,18 @@ from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
 from opspan.analysis.phases import phases
-from opspan.analysis.steps import steps
+from opspan.analysis.steps import steps, steps_named, torch_steps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from opspan.trace import Trace
 
 __all__ = [
     "Coverage",
     "Launches",
     "analyse",
+    "analyse_like",
     "attribute",
     "autograd",
     "averages",
@@ -59,3 +64,19 @@ def analyse(trace: Trace, step_pattern: str | None = None) -> Trace:
     """`attribute`, and modules, steps and phases."""
     attributed = attribute(trace)
     return attributed.replace(ranges=phases(steps(modules(attributed.ranges, attributed.functions), step_pattern)))
+
+
+def analyse_like(trace: Trace, others: Sequence[Trace]) -> Trace:
+    """A trace that was put together from others, with what was found of any of those, found of the whole."""
+    attributed = attribute(trace)
+    ranges = attributed.ranges
+    if any("module" in other.ranges.columns for other in others):
+        ranges = modules(ranges, attributed.functions)
+    if stepped := [other.ranges for other in others if "step" in other.ranges.columns]:
+        # What pattern found the steps is not known; what it found is.
+        found = {name for frame in stepped for name in frame["step"].unique()} - {None}
+        torchs = {name for frame in stepped for name in torch_steps(frame)}
+        ranges = steps(ranges) if found == torchs else steps_named(ranges, pl.Series(sorted(found), dtype=pl.String))
+    if any("phase" in other.ranges.columns for other in others):
+        ranges = phases(ranges)
+    return attributed.replace(ranges=ranges)

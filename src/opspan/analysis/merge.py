@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 
 import polars as pl
 
+from opspan.analysis import analyse_like
 from opspan.analysis.ops import ops
 from opspan.errors import UsageError
 from opspan.trace import Issues, Metadata, Trace
@@ -38,8 +39,10 @@ class Alignment:
 
 
 def merge(one: Trace, other: Trace) -> Trace:
-    """Both traces as one, aligned; `merged.metadata.options["alignment"]` says how, and how sure that is."""
+    """Both traces as one, aligned; `merged.metadata.options["alignment"]` says how, and how sure that is. Where one of
+    them was analysed, the merged one is."""
     _check(one, other)
+    given, one, other = (one, other), one.without_analysis(), other.without_analysis()
     issues = Issues()
     first, second = ops(one.ranges), ops(other.ranges)
     pairs = _in_order(first, second)
@@ -66,7 +69,8 @@ def merge(one: Trace, other: Trace) -> Trace:
         frames[name] = frames[name].group_by(keys, maintain_order=True).agg(known)
     issues.add("seen_twice", same.height)
     frames["issues"] = pl.concat([frames["issues"], issues.frame()], how="diagonal")
-    return Trace((_metadata(one.metadata, other.metadata, alignment),), **frames)
+    merged = Trace((_metadata(one.metadata, other.metadata, alignment),), **frames)
+    return analyse_like(merged, given) if any(trace.is_analysed for trace in given) else merged
 
 
 def _check(one: Trace, other: Trace) -> None:

@@ -18,13 +18,26 @@ PATTERN = r"^ProfilerStep#[0-9]+$"
 
 def steps(ranges: pl.DataFrame, pattern: str | None = None) -> pl.DataFrame:
     """`pattern`: a regular expression that finds a step's name; torch's ProfilerStep#N if not given."""
-    names = ranges.select(pl.col("name").unique()).drop_nulls()
     try:
-        names = names.filter(pl.col("name").cast(pl.String).str.contains(pattern or PATTERN))
+        return steps_named(ranges, _matching(ranges, pattern or PATTERN))
     except pl.exceptions.ComputeError as error:
         raise UsageError(f"{pattern!r} is no regular expression: {error}") from error
+
+
+def torch_steps(ranges: pl.DataFrame) -> pl.Series:
+    """Names of the ranges that are steps where no pattern is given."""
+    return _matching(ranges, PATTERN)
+
+
+def _matching(ranges: pl.DataFrame, pattern: str) -> pl.Series:
+    names = ranges["name"].unique().drop_nulls().cast(pl.String)
+    return names.filter(names.str.contains(pattern))
+
+
+def steps_named(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
+    """The same, where the names of the steps are known."""
     anywhere = pl.lit(0, dtype=pl.Int64).alias("tid")
-    found = ranges.filter(pl.col("name").is_in(names["name"].implode()))
+    found = ranges.filter(pl.col("name").is_in(names.cast(pl.Categorical).implode()))
     if not found.height:
         return ranges.with_columns(pl.lit(None, dtype=pl.Categorical).alias("step"))
     row = innermost(found.with_columns(anywhere), ranges.select("rank", "pid", anywhere, time_ns="start_ns"))

@@ -76,7 +76,8 @@ class EventColumns:
 
 def event_columns(trace: Trace) -> EventColumns:
     """The events of a trace. One that was analysed already is not analysed again."""
-    if not {"device_ns", "function"} <= set(trace.ranges.columns) or "range" not in trace.work.columns:
+    is_attributed = "range" in trace.work.columns and "range" in trace.calls.columns
+    if not {"device_ns", "function"} <= set(trace.ranges.columns) or not is_attributed:
         trace = analysis.attribute(trace)
     ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
     return EventColumns(_cpu(ranges), _device(work), *_kind_of_device(trace, work), _functions(trace.functions))

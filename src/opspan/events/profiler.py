@@ -42,7 +42,8 @@ def profiler_columns(trace: Trace) -> EventColumns:
     ranges = analysis.device_time(enclose(ranges), work)
     # As events of their own, functions are nobody's stack.
     ranges = ranges.with_columns(function=pl.lit(None, dtype=pl.UInt32))
-    columns = _folded(event_columns(trace.replace(ranges=ranges, work=work)))
+    # Not by `replace`, to which these are other rows than those that were analysed.
+    columns = _folded(event_columns(Trace(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work})))
     return _with_memory(columns, memory, alone) if memory.height else columns
 
 

@@ -83,7 +83,24 @@ class Trace:
         return self.metadata.origin_utc_ns
 
     def replace(self, **frames: pl.DataFrame) -> Trace:
-        return Trace(self.ranks, **{**self.frames, **frames})
+        """The trace with other frames. Where their rows are others, what an analysis found goes from the frames that
+        stay: it is about rows that are gone. `events()` and the views find it again.
+        """
+        kept = {name: frame for name, frame in self.frames.items() if name not in frames}
+        if self.is_analysed and any(_has_other_rows(frame, self.frames[name]) for name, frame in frames.items()):
+            kept = {name: schema.without_found(name, frame) for name, frame in kept.items()}
+        return Trace(self.ranks, **kept, **frames)
+
+    @property
+    def is_analysed(self) -> bool:
+        """Whether any frame has columns that an analysis added."""
+        return any(not found.isdisjoint(self.frames[name].columns) for name, found in schema.FOUND.items())
+
+    def without_analysis(self) -> Trace:
+        """The trace as it was before any analysis."""
+        if not self.is_analysed:
+            return self
+        return Trace(self.ranks, **{name: schema.without_found(name, frame) for name, frame in self.frames.items()})
 
     # What is made of a trace further down the house: imported when it is asked for, so that the model needs none of it.
 
@@ -98,7 +115,7 @@ class Trace:
         """How much could be attributed, in figures."""
         from opspan.analysis import attribute, coverage
 
-        is_done = "range" in self.work.columns and "link" in self.ranges.columns
+        is_done = "range" in self.work.columns and "range" in self.calls.columns and "link" in self.ranges.columns
         trace = self if is_done else attribute(self)
         return coverage(trace.ranges, trace.calls, trace.work)
 
@@ -162,11 +179,13 @@ def _without(names: pl.Series, trace: Trace) -> int:
 
 
 def side_by_side(traces: Sequence[Trace]) -> Trace:
-    """One trace of several, each as further ranks of one run, all on the first one's clock."""
+    """One trace of several, each as further ranks of one run, all on the first one's clock. Where one of them was
+    analysed, all are."""
     if not traces:
         raise UsageError("no traces to put side by side; expected at least one")
     if len(traces) == 1:
         return traces[0]
+    given, traces = traces, [trace.without_analysis() for trace in traces]
     first = traces[0].metadata
     frames: dict[str, list[pl.DataFrame]] = {name: [] for name in schema.TABLES}
     ranks: list[Metadata] = []
@@ -181,8 +200,13 @@ def side_by_side(traces: Sequence[Trace]) -> Trace:
         ids = {name: first_id + id_count(trace.frames[name]) for name, first_id in ids.items()}
         ranks += [_on_clock_of(first, metadata, shift_ns) for metadata in trace.ranks]
     frames["issues"].append(issues.frame())
-    # Frames of analysed traces may have columns of their own, and not all of them the same.
-    return Trace(tuple(ranks), **{name: pl.concat(parts, how="diagonal") for name, parts in frames.items()})
+    # Frames may have columns that a user added, and not all of them the same.
+    whole = Trace(tuple(ranks), **{name: pl.concat(parts, how="diagonal") for name, parts in frames.items()})
+    if not any(trace.is_analysed for trace in given):
+        return whole
+    from opspan.analysis import analyse_like
+
+    return analyse_like(whole, given)
 
 
 def clock_shift_ns(one: Metadata, other: Metadata) -> int | None:
@@ -201,6 +225,14 @@ def _on_clock_of(first: Metadata, metadata: Metadata, shift_ns: int | None) -> M
         return metadata
     options = {**metadata.options, "shifted_ns": shift_ns}
     return dataclasses.replace(metadata, clock=first.clock, origin_utc_ns=first.origin_utc_ns, options=options)
+
+
+def _has_other_rows(given: pl.DataFrame, frame: pl.DataFrame) -> bool:
+    if "id" not in frame.columns:
+        return False
+    if "id" not in given.columns:
+        return given.height != frame.height or frame["id"].count() > 0
+    return not given["id"].equals(frame["id"])
 
 
 def id_count(frame: pl.DataFrame) -> int:
