@@ -22,6 +22,12 @@ ABI: Final = 3
 LIBRARY: Final = "libopspan_sweep.so"
 _ERROR_BYTES: Final = 512
 
+# Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
+# more text than there is memory.
+_LONGEST_MANGLED: Final = 16 << 10
+_SPARE_BYTES: Final = 1024
+_MOST_GROWTH: Final = 16
+
 _SWEEPS: Final = ("nest", "innermost", "match", "nearest", "rollup", "link", "labels", "events", "enclose")
 
 
@@ -155,8 +161,12 @@ def call(sweep: str, first: pl.DataFrame, second: pl.DataFrame | None = None, nu
         result.close()
 
 
-def demangle(mangled: bytes, room: int) -> bytes | None:
-    """The name of a C++ function as its source has it; None: it is no mangled name, or takes more than `room` bytes."""
+def demangle(name: str) -> str | None:
+    """The name of a C++ function or type as its source has it; None: it is no mangled name, or one past all bounds."""
+    mangled = name.encode(errors="surrogatepass")
+    if len(mangled) > _LONGEST_MANGLED or b"\0" in mangled:
+        return None
+    room = _SPARE_BYTES + _MOST_GROWTH * len(mangled)
     buffer = ctypes.create_string_buffer(room)
     size = _load()["demangle"](mangled, buffer, room)
-    return buffer.raw[:size] if size > 0 else None
+    return buffer.raw[:size].decode("utf-8", "replace") if size > 0 else None

@@ -18,7 +18,7 @@ ROOMS: dict[str, set[str]] = {
     "trace": MODEL | {"analysis", "events"},  # those two put off, see below
     "readers": MODEL | {"sweep", "trace"},
     "analysis": MODEL | {"sweep", "trace"},
-    "events": MODEL | {"trace", "analysis"},
+    "events": MODEL | {"sweep", "trace", "analysis"},
     "views": MODEL | {"trace", "analysis", "events"},
     "emit": MODEL | {"trace", "readers", "events", "opspan"},  # trace, readers and events put off, see below
     "itt": {"emit"},

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import bisect
-import ctypes
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any
+
+from opspan import sweep
 
 
 class StringTable(defaultdict[str, str]):
@@ -48,28 +48,5 @@ class EnforceUnique:
 
 
 def demangle(name: str) -> str:
-    """The C++ name; the name as it is where it is not a mangled one, or the machine has no C++ runtime."""
-    runtime = _runtime()
-    if runtime is None or "\0" in name:
-        return name
-    status = ctypes.c_int()
-    text = runtime.__cxa_demangle(name.encode(errors="surrogatepass"), None, None, ctypes.byref(status))
-    try:
-        return ctypes.string_at(text).decode(errors="replace") if status.value == 0 and text else name
-    finally:
-        runtime.free(text)
-
-
-@cache
-def _runtime() -> ctypes.CDLL | None:
-    for library in ("libstdc++.so.6", "libc++abi.so.1"):
-        try:
-            runtime = ctypes.CDLL(library)
-        except OSError:
-            continue
-        runtime.__cxa_demangle.restype = ctypes.c_void_p
-        runtime.__cxa_demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-        runtime.free.restype = None
-        runtime.free.argtypes = [ctypes.c_void_p]
-        return runtime
-    return None
+    """The C++ name; the name as it is where it is not a mangled one, or stands for more text than a name can have."""
+    return sweep.demangle(name) or name

@@ -9,9 +9,6 @@ import re
 
 from opspan import sweep
 
-# How much longer than its mangled form a name may be; a hostile one stands for more text than there is memory.
-SPARE_BYTES, GROWTH = 1024, 16
-
 _OPENS, _CLOSES = "<([{", ">)]}"
 
 
@@ -21,20 +18,12 @@ def is_mangled(name: str) -> bool:
 
 def demangled(name: str) -> str:
     """The name as its source has it; one that is not mangled, or cannot be taken apart, as it is."""
-    return _taken_apart(name) if is_mangled(name) else name
+    return demangled_type(name) if is_mangled(name) else name
 
 
 def demangled_type(name: str) -> str:
     """The same for the name of a type, which has no _Z before it: N5torch8autograd9GraphRootE."""
-    return _taken_apart(name)
-
-
-def _taken_apart(name: str) -> str:
-    if "\0" in name:
-        return name
-    mangled = name.encode()
-    found = sweep.demangle(mangled, SPARE_BYTES + GROWTH * len(mangled))
-    return name if found is None else found.decode("utf-8", "replace")
+    return sweep.demangle(name) or name
 
 
 def short_name(name: str) -> str:
