@@ -83,10 +83,8 @@ def test_row_ids_that_lie_far_apart(path: Path) -> None:
     [
         "CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT) WITHOUT ROWID",
         "CREATE TABLE t (rowid TEXT, a INTEGER, b TEXT); INSERT INTO t VALUES ('x', 1, 'one'), ('y', 2, 'two')",
-        "CREATE TABLE s (a INTEGER, b TEXT); CREATE VIEW t AS SELECT * FROM s;"
-        "INSERT INTO s VALUES (1, 'one'), (2, 'two')",
     ],
-    ids=["without rowid", "a column called rowid", "a view"],
+    ids=["without rowid", "a column called rowid"],
 )
 def test_tables_of_every_kind(path: Path, script: str) -> None:
     made(path, script, rows=0)

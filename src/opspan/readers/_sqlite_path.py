@@ -20,6 +20,9 @@ from opspan.errors import NotATrace, NotReadable, Truncated
 MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100
 WAL = 2
+# What a journal ends with that names another: the one of a transaction over several databases. To roll back such a one
+# is to delete the file that it names, whatever that is.
+NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 
 
 def is_sqlite(head: bytes) -> bool:
@@ -71,7 +74,19 @@ def _copy(path: Path, journals: Sequence[Path], folder: Path) -> Path:
         ) from error
     if [stamp(file) for file in files] != before:
         raise NotReadable(f"{path} is being written by another program; wait until that has ended")
+    for file in journals:
+        if _ends_with(folder / file.name, NAMES_ANOTHER):
+            raise NotReadable(
+                f"{file} is the journal of a transaction over several databases, which only whoever wrote it can roll "
+                f"back; open {path} with its own tool, or export it again"
+            )
     return folder / path.name
+
+
+def _ends_with(path: Path, what: bytes) -> bool:
+    with path.open("rb") as file:
+        file.seek(-min(len(what), path.stat().st_size), os.SEEK_END)
+        return file.read() == what
 
 
 def _check_size(path: Path, size: int, head: bytes) -> None:

@@ -4,6 +4,10 @@ A user's file is never changed and nothing is created beside it: a file with pag
 journal to be rolled back, is copied and put right there. What cannot be read at all is an error of one line; what is
 damaged in places is read as far as it goes, and counted.
 
+Nothing that a file says is run: only tables that hold rows of their own are read, and of them only columns that hold
+values. A view, a virtual table or a computed column is a program of whoever wrote the file, and it need not end. No
+query returns more rows than the file has room for: pages may refer to each other in ways that never end either.
+
 Not here: what any table means.
 """
 
@@ -18,24 +22,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
 
 import adbc_driver_manager
 import adbc_driver_sqlite.dbapi as adbc
 import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.readers._sqlite_cells import DTYPES, FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded
 from opspan.readers._sqlite_path import is_sqlite, read_only_uri, stamp
 from opspan.trace import Issues
-
-Type = Literal["int", "int32", "float", "text", "bytes"]
-DTYPES: dict[Type, type[pl.DataType]] = {
-    "int": pl.Int64,
-    "int32": pl.Int32,
-    "float": pl.Float64,
-    "text": pl.String,
-    "bytes": pl.Binary,
-}
 
 BATCH_ROWS = 65_536
 GUARDED_BATCH_ROWS = 4_096
@@ -46,43 +41,28 @@ HALVINGS = 1_000  # of one table: damaged row ids may be so far apart that there
 # Each has a connection of its own. Past a few they wait for each other's memory.
 THREADS = min(len(os.sched_getaffinity(0)), 8)
 
-# The driver takes the type of a column from its first batch, and fails when a later batch holds another. A first row
-# that is taken away again makes each column of the type that is wanted, also where the first batch is all NULL.
-FIRST: dict[Type, str] = {"int": "0", "int32": "0", "float": "0.5", "text": "''", "bytes": "x''"}
-
-# Text of any kind of cell costs nothing where it is text already.
-PLAIN: dict[Type, str] = {"text": "CAST({0} AS TEXT)", "bytes": "CAST({0} AS BLOB)"}
-
-# What a cell becomes when a column holds what it should not: exact conversions are made, all else is NULL.
-GUARDED: dict[Type, str] = {
-    "int": (
-        "CASE typeof({0}) WHEN 'integer' THEN {0}"
-        " WHEN 'real' THEN CASE WHEN {0} = CAST({0} AS INTEGER) THEN CAST({0} AS INTEGER) END"
-        " WHEN 'text' THEN CASE WHEN CAST(CAST({0} AS INTEGER) AS TEXT) = {0} THEN CAST({0} AS INTEGER) END END"
-    ),
-    "float": (
-        "CASE WHEN typeof({0}) IN ('real', 'integer') OR CAST(CAST({0} AS REAL) AS TEXT) = {0}"
-        " OR CAST(CAST({0} AS INTEGER) AS TEXT) = {0} THEN CAST({0} AS REAL) END"
-    ),
-    "text": PLAIN["text"],
-    "bytes": PLAIN["bytes"],
-}
-
 # Of every table, though no column of it: asked for like one.
 ROWID = "rowid"
 
-TABLE_NAMES = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')"
+# Views and virtual tables have no page of their own.
+TABLE_NAMES = """
+SELECT name, type = 'table' AND rootpage > 0 AND sql LIKE 'CREATE TABLE %'
+FROM sqlite_master
+WHERE type IN ('table', 'view')
+"""
+
+# A row takes more bytes than these in a file, however little it holds.
+LEAST_ROW_BYTES = 4
+# What a row has not, because its column came later, is its column's default: so long a one is no vendor's, and would be
+# there once for every row.
+LONGEST_DEFAULT = 1_000
+# Steps of SQLite's machine for opening a file, beside those for each of its bytes: many more than a sound one takes.
+LEAST_STEPS = 50_000_000
 
 # What a bad file raises: the driver when a query starts, polars (with the driver's words) when batches are fetched.
 FAILURES = (adbc_driver_manager.Error, pl.exceptions.ComputeError, UnicodeDecodeError)
 # What Python's own module raises. It cannot decode a message that quotes a damaged schema.
 SQLITE_FAILURES = (sqlite3.Error, UnicodeDecodeError)
-
-
-@dataclass(frozen=True)
-class _Table:
-    columns: tuple[str, ...]
-    is_view: bool
 
 
 @dataclass(frozen=True)
@@ -107,8 +87,10 @@ class SqliteFile:
         self._stack = ExitStack()
         try:
             self._seen = stamp(self.path)
+            self._most_rows = 1 + self._seen[0] // LEAST_ROW_BYTES
             self._uri = read_only_uri(self.path, self._stack)
             self._connection = self._open()
+            self._views: set[str] = set()
             self._tables = self._describe()
             self._threads = ThreadPoolExecutor(THREADS)
             self._stack.callback(self._threads.shutdown, cancel_futures=True)
@@ -131,13 +113,15 @@ class SqliteFile:
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Names of the columns; none where there is no such table."""
-        return self._tables[table].columns if table in self._tables else ()
+        return self._tables.get(table, ())
 
     def count(self, table: str) -> int:
         if table not in self._tables:
             return 0
         try:
-            ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {quoted(table)}")
+            # Not by an index, which may say something else than the table.
+            rows_of = f"SELECT 1 FROM {quoted(table)} NOT INDEXED LIMIT {self._most_rows}"
+            ((rows,),) = self._connection.execute(f"SELECT count(*) FROM ({rows_of})")
         except SQLITE_FAILURES as error:
             self._damaged(table, error)
             return 0
@@ -151,9 +135,10 @@ class SqliteFile:
         holds = " OR ".join(f"{name} IS NOT NULL" for name in have)
 
         def found(chunk: tuple[int, int] | None) -> bool:
-            within = f" AND rowid BETWEEN {chunk[0]} AND {chunk[1]}" if chunk else ""
+            within = f" WHERE rowid BETWEEN {chunk[0]} AND {chunk[1]}" if chunk else ""
             try:
-                return self._query(f"SELECT 1 FROM {quoted(table)} WHERE ({holds}){within} LIMIT 1", 1).height > 0
+                rows = f"SELECT {', '.join(have)} FROM {quoted(table)} NOT INDEXED{within} LIMIT {self._most_rows}"
+                return self._query(f"SELECT 1 FROM ({rows}) WHERE {holds} LIMIT 1", 1).height > 0
             except FAILURES:
                 return True  # reading the columns will say what is wrong, and where
 
@@ -165,6 +150,8 @@ class SqliteFile:
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
         """The columns in the order of the file; those that the table has not are null. ROWID is the number of a row."""
+        if table in self._views:
+            self.issues.add("skipped_views", detail=table)
         begun_with, begun = self._begun.pop(table, ({}, []))
         found = [chunk.result() for chunk in (begun if begun_with == columns else self._begin(table, columns))]
         have = self._have(table, columns)
@@ -185,8 +172,7 @@ class SqliteFile:
         return {name: kind for name, kind in columns.items() if self._has(table, name)}
 
     def _has(self, table: str, column: str) -> bool:
-        is_rowid = column == ROWID and table in self._tables and not self._tables[table].is_view
-        return is_rowid or column in self.columns(table)
+        return (column == ROWID and table in self._tables) or column in self.columns(table)
 
     # --- opening
 
@@ -195,7 +181,8 @@ class SqliteFile:
             # Autocommit: a transaction is held open below, so that no writer can finish in between.
             connection = sqlite3.connect(self._uri, uri=True, timeout=1, isolation_level=None, check_same_thread=False)
             self._stack.callback(connection.close)
-            connection.text_factory = _decoded
+            connection.text_factory = decoded
+            connection.set_progress_handler(_over, min(LEAST_STEPS + 1_000 * self._seen[0], 2**31 - 1))
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -203,21 +190,27 @@ class SqliteFile:
             raise self._cannot_read(error) from error
         return connection
 
-    def _describe(self) -> dict[str, _Table]:
+    def _describe(self) -> dict[str, tuple[str, ...]]:
+        """The columns that hold values, by table."""
         try:
             names = self._connection.execute(TABLE_NAMES).fetchall()
+            self._connection.set_progress_handler(None, 0)
         except SQLITE_FAILURES as error:
             raise self._cannot_read(error) from error
         tables = {}
-        for name, kind in names:
-            try:
-                info = self._connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()
-            except SQLITE_FAILURES as error:  # a view on tables that are gone, a module that is not here
-                # A view that calls what a file may not make us call is not read; it holds nothing of its own.
-                if kind != "view" or "unsafe use" not in str(error):
-                    self._damaged(name, error)
+        for name, holds_rows in names:
+            if not holds_rows:
+                self._views.add(str(name))
                 continue
-            tables[str(name)] = _Table(tuple(str(row[1]) for row in info), kind == "view")
+            try:
+                # Columns that are computed are not in here.
+                info = self._connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()
+            except SQLITE_FAILURES as error:
+                self._damaged(name, error)
+                continue
+            odd = [str(row[1]) for row in info if len(str(row[4] or "")) > LONGEST_DEFAULT]
+            self.issues.add("damaged_file", len(odd), f"{name}, defaults of {', '.join(odd)[:120]}")
+            tables[str(name)] = tuple(str(row[1]) for row in info if str(row[1]) not in odd)
         return tables
 
     def _cannot_read(self, error: Exception) -> ReadError:
@@ -235,12 +228,12 @@ class SqliteFile:
 
     def _chunks(self, table: str) -> list[tuple[int, int] | None]:
         """Ranges of row ids that cover the table; None: the whole of it, where it has none."""
-        if self._tables[table].is_view or "rowid" in (name.lower() for name in self.columns(table)):
+        if "rowid" in (name.lower() for name in self.columns(table)):
             return [None]
         try:
             # One aggregate a query: both in one would go through all rows.
             name = quoted(table)
-            bounds = f"SELECT (SELECT min(rowid) FROM {name}), (SELECT max(rowid) FROM {name})"
+            bounds = f"SELECT (SELECT min(rowid) FROM {name} NOT INDEXED), (SELECT max(rowid) FROM {name} NOT INDEXED)"
             ((low, high),) = self._connection.execute(bounds)
         except SQLITE_FAILURES:  # WITHOUT ROWID, or damaged: then reading it says so
             return [None]
@@ -252,15 +245,16 @@ class SqliteFile:
         return [(at, min(at + width - 1, high)) for at in range(low, high + 1, width)]
 
     def _chunk(self, table: str, columns: Mapping[str, Type], chunk: tuple[int, int] | None) -> _Chunk:
-        source = quoted(table)
+        source = f"{quoted(table)} NOT INDEXED"
         within = f" WHERE rowid BETWEEN {chunk[0]} AND {chunk[1]}" if chunk else ""
         names = [quoted(name) for name in columns]
         first = ", ".join(f"{FIRST[kind]} AS {name}" for name, kind in zip(names, columns.values(), strict=True))
         cells = [PLAIN.get(kind, "{0}").format(name) for name, kind in zip(names, columns.values(), strict=True)]
-        plain = f"SELECT {first} UNION ALL SELECT {', '.join(cells)} FROM {source}{within}"
+        limit = f" LIMIT {self._most_rows + 1}"  # and the first row, which is ours
+        plain = f"SELECT {first} UNION ALL SELECT {', '.join(cells)} FROM {source}{within}{limit}"
         try:
             frame = self._query(plain, BATCH_ROWS)
-            if frame.dtypes == [_as_read(kind) for kind in columns.values()]:
+            if frame.dtypes == [as_read(kind) for kind in columns.values()]:
                 return _converted(frame.slice(1), columns)
         except FAILURES:
             pass  # a cell of another type, or damage: the next query can tell
@@ -269,10 +263,9 @@ class SqliteFile:
         ]
         # An empty text says as little as NULL: it is what tools write whose columns must not be NULL.
         odd = " + ".join(
-            f"({name} IS NOT NULL AND {name} IS NOT '' AND {cell} IS NULL)"
-            for name, cell in zip(names, cells, strict=True)
+            f"(coalesce(length({name}), 0) > 0 AND {cell} IS NULL)" for name, cell in zip(names, cells, strict=True)
         )
-        guarded = f"SELECT {first}, 0 AS odd UNION ALL SELECT {', '.join(cells)}, {odd} FROM {source}{within}"
+        guarded = f"SELECT {first}, 0 AS odd UNION ALL SELECT {', '.join(cells)}, {odd} FROM {source}{within}{limit}"
         try:
             frame = self._query(guarded, GUARDED_BATCH_ROWS).slice(1)
             return _converted(frame.drop("odd"), columns, int(frame["odd"].sum() or 0))
@@ -332,12 +325,8 @@ def _empty(columns: Mapping[str, Type]) -> pl.DataFrame:
     return pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns.items()})
 
 
-def _decoded(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
-
-
-def _as_read(kind: Type) -> type[pl.DataType]:
-    return pl.Int64 if kind == "int32" else DTYPES[kind]
+def _over() -> bool:
+    return True
 
 
 def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -> _Chunk:
@@ -350,24 +339,13 @@ def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -
     for name, kind in columns.items():
         column = frame[name]
         if kind == "text":
-            column, bad = _checked(column.cast(pl.Binary))
+            column, bad = checked(column.cast(pl.Binary))
             undecoded += bad
         elif kind == "int32":
             column = column.cast(pl.Int32, strict=False)
             odd += column.null_count() - frame[name].null_count()
         made.append(column)
     return _Chunk([pl.DataFrame(made)], odd, undecoded)
-
-
-def _checked(raw: pl.Series) -> tuple[pl.Series, int]:
-    """Bytes as text, and how many were not UTF-8: those are found by halving, as hardly any column has one."""
-    try:
-        return raw.cast(pl.String), 0
-    except pl.exceptions.ComputeError:
-        if len(raw) == 1:
-            return pl.Series(raw.name, [_decoded(raw[0])]), 1
-    halves = [_checked(half) for half in (raw[: len(raw) // 2], raw[len(raw) // 2 :])]
-    return pl.concat([texts for texts, _ in halves]), sum(bad for _, bad in halves)
 
 
 def _one_line(error: Exception) -> str:

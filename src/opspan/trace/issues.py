@@ -58,6 +58,12 @@ CODES: dict[str, Code] = {
         "rows are in tables that opspan does not read",
         "Nothing that opspan shows is missing; the file's own tool has more.",
     ),
+    "skipped_views": Code(
+        "warning",
+        "views and virtual tables of the file have names of tables, and were not read",
+        "To read one is to run what the file says, which need not end. If you trust it, write what it shows into a "
+        "real table of that name (CREATE TABLE ... AS SELECT), and load that.",
+    ),
     "skipped_events": Code(
         "info",
         "events are of kinds that opspan does not read",

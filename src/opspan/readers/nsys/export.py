@@ -17,7 +17,7 @@ import polars as pl
 from opspan.readers._columns import Strings, in_time, narrow
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.tables import Columns
-from opspan.readers.sqlite import DTYPES, Type
+from opspan.readers.sqlite import Type
 from opspan.trace import Issues
 from opspan.trace.schema import Dtype
 
@@ -65,10 +65,9 @@ class Export:
 
     def frame(self, table: str, columns: Columns) -> pl.DataFrame:
         """The columns, null where the file has not got them; no rows where it has not got the table."""
-        if table not in self._names:
-            return pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns.items()})
-        self._read.add(self._names[table])
-        frame = self.source.frame(self._names[table], columns)
+        name = self._names.get(table, table)
+        self._read.add(name)
+        frame = self.source.frame(name, columns)
         following, of_it = tables.AHEAD.get(table, ("", {}))
         if following in self._names:
             self.source.ahead(self._names[following], of_it)

@@ -33,14 +33,11 @@ class Database:
         for table in file.tables:
             if table.startswith(("rocpd_", "ext_")):
                 self._tables.setdefault(base_name(table), []).append(table)
-        for base, names in self._tables.items():
-            if len(names) > 1:  # the one without a suffix is a view of the others
-                self._tables[base] = [name for name in names if name != base]
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
         """The columns of all tables of that base name, null where there are none."""
         self._read.add(table)
-        parts = [self._file.frame(name, columns) for name in self._tables.get(table, [])]
+        parts = [self._file.frame(name, columns) for name in self._tables.get(table, [table])]
         empty = pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns.items()})
         return pl.concat([empty, *parts], how="diagonal_relaxed") if parts else empty
 

@@ -1,0 +1,61 @@
+"""What SQLite may hold in a cell -> columns of one type: how they are asked for, and texts that are no UTF-8.
+
+SQLite stores what it was given, whatever the column was declared to hold; the driver wants one type a column.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import polars as pl
+
+Type = Literal["int", "int32", "float", "text", "bytes"]
+DTYPES: dict[Type, type[pl.DataType]] = {
+    "int": pl.Int64,
+    "int32": pl.Int32,
+    "float": pl.Float64,
+    "text": pl.String,
+    "bytes": pl.Binary,
+}
+
+# The driver takes the type of a column from its first batch, and fails when a later batch holds another. A first row
+# that is taken away again makes each column of the type that is wanted, also where the first batch is all NULL.
+FIRST: dict[Type, str] = {"int": "0", "int32": "0", "float": "0.5", "text": "''", "bytes": "x''"}
+
+# Text of any kind of cell costs nothing where it is text already.
+PLAIN: dict[Type, str] = {"text": "CAST({0} AS TEXT)", "bytes": "CAST({0} AS BLOB)"}
+
+# What a cell becomes when a column holds what it should not: exact conversions are made, all else is NULL.
+GUARDED: dict[Type, str] = {
+    "int": (
+        "CASE typeof({0}) WHEN 'integer' THEN {0}"
+        " WHEN 'real' THEN CASE WHEN {0} = CAST({0} AS INTEGER) COLLATE BINARY THEN CAST({0} AS INTEGER) END"
+        " WHEN 'text' THEN CASE WHEN CAST(CAST({0} AS INTEGER) AS TEXT) = {0} COLLATE BINARY"
+        " THEN CAST({0} AS INTEGER) END END"
+    ),
+    "float": (
+        "CASE WHEN typeof({0}) IN ('real', 'integer') OR CAST(CAST({0} AS REAL) AS TEXT) = {0} COLLATE BINARY"
+        " OR CAST(CAST({0} AS INTEGER) AS TEXT) = {0} COLLATE BINARY THEN CAST({0} AS REAL) END"
+    ),
+    "text": PLAIN["text"],
+    "bytes": PLAIN["bytes"],
+}
+
+
+def as_read(kind: Type) -> type[pl.DataType]:
+    return pl.Int64 if kind == "int32" else DTYPES[kind]
+
+
+def checked(raw: pl.Series) -> tuple[pl.Series, int]:
+    """Bytes as text, and how many were not UTF-8: those are found by halving, as hardly any column has one."""
+    try:
+        return raw.cast(pl.String), 0
+    except pl.exceptions.ComputeError:
+        if len(raw) == 1:
+            return pl.Series(raw.name, [decoded(raw[0])]), 1
+    halves = [checked(half) for half in (raw[: len(raw) // 2], raw[len(raw) // 2 :])]
+    return pl.concat([texts for texts, _ in halves]), sum(bad for _, bad in halves)
+
+
+def decoded(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")

@@ -1,0 +1,240 @@
+"""SQLite files that are programs: nothing that they say is run, no reading is endless, nothing else is touched."""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import builders_nsys
+import builders_nvprof
+import builders_rocpd
+from opspan.errors import NotReadable
+from opspan.readers.sqlite import SqliteFile
+from opspan.trace import Issues
+
+SECONDS = 60
+
+FILES: dict[str, Callable[[Path], Path]] = {
+    "nsys": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),
+    "nvprof": lambda folder: builders_nvprof.run(folder / "run.prof", 26),
+    "rocprof": lambda folder: builders_rocpd.rocprof(folder / "run.db"),
+    "rpd": lambda folder: builders_rocpd.rpd(folder / "run.rpd"),
+}
+# What the table is replaced by, of the same name and columns.
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {columns} FROM n"
+CROSSED = "SELECT {columns} FROM sqlite_master a" + "".join(f", sqlite_master b{number}" for number in range(12))
+LARGE = "SELECT {columns}, zeroblob(900000000) AS large FROM sqlite_master"
+
+
+def load(path: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """`opspan table` in a process that may take so long and so much, and no more."""
+    program = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30)); "
+    program += "from opspan.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "table", str(path), *more]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+
+
+def columns_of(database: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]
+
+
+def tables_of(database: sqlite3.Connection) -> list[str]:
+    rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    return [name for (name,) in rows.fetchall()]
+
+
+@pytest.mark.parametrize("query", [ENDLESS, CROSSED, LARGE], ids=["recursive", "crossed", "large"])
+@pytest.mark.parametrize("source", FILES)
+def test_tables_that_are_views_are_not_read(tmp_path: Path, source: str, query: str) -> None:
+    path = FILES[source](tmp_path)
+    with closing(sqlite3.connect(path)) as database, database:
+        for table in tables_of(database):
+            columns = ", ".join(f"1 AS [{name}]" for name in columns_of(database, table))
+            database.execute(f'DROP TABLE "{table}"')
+            database.execute(f'CREATE VIEW "{table}" AS {query.format(columns=columns)}')
+
+    done = load(path)
+
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+# rocprofv3's tables have suffixes: the views without are nothing that is missing.
+SINGLE = {"nsys": "NVTX_EVENTS", "nvprof": "CUPTI_ACTIVITY_KIND_MARKER", "rpd": "rocpd_monitor"}
+
+
+@pytest.mark.parametrize(("source", "start"), SINGLE.items(), ids=SINGLE)
+def test_a_single_view_among_tables_is_an_issue(tmp_path: Path, source: str, start: str) -> None:
+    path = FILES[source](tmp_path)
+    with closing(sqlite3.connect(path)) as database, database:
+        columns = ", ".join(f"1 AS [{name}]" for name in columns_of(database, start))
+        database.execute(f"DROP TABLE {start}")
+        database.execute(f"CREATE VIEW {start} AS {ENDLESS.format(columns=columns)}")
+
+    done = load(path)
+
+    assert done.returncode == 0, done.stderr
+    assert f"were not read (1): {start}" in done.stdout + done.stderr
+
+
+def test_views_of_views_are_not_even_looked_at(tmp_path: Path) -> None:
+    path = FILES["nsys"](tmp_path)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE VIEW v0 AS SELECT 1 AS x")
+        for number in range(60):
+            database.execute(f"CREATE VIEW v{number + 1} AS SELECT a.x FROM v{number} a, v{number} b")
+
+    assert load(path).returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["VIRTUAL", "STORED"])
+def test_columns_that_are_computed_are_not_read(tmp_path: Path, kind: str) -> None:
+    path = FILES["nsys"](tmp_path)
+    with closing(sqlite3.connect(path)) as database, database:
+        rows = database.execute("SELECT id FROM StringIds").fetchall()
+        database.execute("DROP TABLE StringIds")
+        # Stored ones are computed by whoever writes the rows.
+        value = "zeroblob(900000000)" if kind == "VIRTUAL" else "'computed'"
+        database.execute(f"CREATE TABLE StringIds (id INTEGER, value TEXT GENERATED ALWAYS AS ({value}) {kind})")
+        database.executemany("INSERT INTO StringIds (id) VALUES (?)", rows)
+
+    done = load(path)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_long_default_is_not_there_once_for_every_row(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE t (a INTEGER)")
+        database.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(100_000)])
+        database.execute(f"ALTER TABLE t ADD COLUMN b TEXT DEFAULT '{'x' * 200_000}'")
+        database.execute("ALTER TABLE t ADD COLUMN c TEXT DEFAULT 'short'")
+
+    issues = Issues()
+    with SqliteFile(path, issues) as file:
+        frame = file.frame("t", {"a": "int", "b": "text", "c": "text"})
+
+    assert (frame.height, frame["b"].null_count(), frame["c"].unique().to_list()) == (100_000, 100_000, ["short"])
+    assert [(issue.code, issue.count) for issue in issues] == [("damaged_file", 1)]
+
+
+@pytest.mark.parametrize("module", ["fts5(a, b)", "rtree(id, x, y)", "dbstat", "fts4(a, b)"])
+def test_virtual_tables_are_not_read(tmp_path: Path, module: str) -> None:
+    path = tmp_path / "x.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE real_one (a INTEGER)")
+        try:
+            database.execute(f"CREATE VIRTUAL TABLE t USING {module}")
+        except sqlite3.OperationalError as error:
+            pytest.skip(str(error))
+
+    issues = Issues()
+    with SqliteFile(path, issues) as file:
+        assert "t" not in file.tables
+        assert file.frame("t", {"a": "text"}).is_empty()
+
+    assert [issue.code for issue in issues] == ["skipped_views"]
+
+
+def test_indexes_and_triggers_and_checks_do_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(
+            "CREATE TABLE t (a INTEGER, b TEXT CHECK (length(b) < 9), c TEXT DEFAULT (hex(randomblob(9))))"
+        )
+        database.execute("INSERT INTO t VALUES (1, 'x', 'y')")
+        database.execute("CREATE INDEX i ON t (hex(b)) WHERE a > 0")
+        database.execute("CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM t; END")
+    with SqliteFile(path, Issues()) as file:
+        assert file.count("t") == 1
+        assert file.any("t", ["b"])
+        assert file.frame("t", {"a": "int", "b": "text", "c": "text"}).rows() == [(1, "x", "y")]
+
+
+def test_a_column_with_an_unknown_collation_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.create_collation("vendors", lambda one, other: (one > other) - (one < other))
+        database.execute("CREATE TABLE t (a TEXT COLLATE vendors, b TEXT COLLATE vendors)")
+        database.executemany("INSERT INTO t VALUES (?, ?)", [("1", "x"), ("y", "z"), ("", "")])
+
+    issues = Issues()
+    with SqliteFile(path, issues) as file:
+        assert file.frame("t", {"a": "int", "b": "text"}).rows() == [(1, "x"), (None, "z"), (None, "")]
+    assert [(issue.code, issue.count) for issue in issues] == [("odd_cells", 1)]
+
+
+def page(raw: bytearray, number: int, size: int) -> memoryview:
+    return memoryview(raw)[(number - 1) * size : number * size]
+
+
+def test_pages_that_lead_to_each_other_again_and_again_come_to_an_end(tmp_path: Path) -> None:
+    """A tree of few pages, each of which names the next a hundred times: to visit all leaves takes for ever."""
+    size, fan, depth = 4096, 100, 12
+    path = tmp_path / "x.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"PRAGMA page_size = {size}")
+        database.execute("CREATE TABLE t (a INTEGER, b TEXT)")
+        database.execute("CREATE TABLE filler (b BLOB)")
+        database.execute("INSERT INTO filler VALUES (zeroblob(?))", (size * (depth + 4),))
+        database.executemany("INSERT INTO t VALUES (?, ?)", [(n, "text") for n in range(50)])
+    raw = bytearray(path.read_bytes())
+    (root,) = [
+        number for number in range(2, len(raw) // size + 1) if page(raw, number, size)[0] == 13
+        and page(raw, number, size)[3:5] == struct.pack(">H", 50)
+    ]  # fmt: skip
+    last = len(raw) // size
+    leaf, levels = last, [root, *range(last - depth + 1, last)]
+    page(raw, leaf, size)[:] = bytes(page(raw, root, size))
+    for level, below in zip(levels, [*levels[1:], leaf], strict=True):
+        cells = [struct.pack(">I", below) + b"\x32" for _ in range(fan)]  # each child ends at row id 50
+        content = b"".join(reversed(cells))
+        places = b"".join(struct.pack(">H", size - 5 * (number + 1)) for number in range(fan))
+        head = struct.pack(">BHHHBI", 5, 0, fan, size - len(content), 0, below)
+        body = head + places
+        page(raw, level, size)[:] = body + bytes(size - len(body) - len(content)) + content
+    path.write_bytes(raw)
+    program = f"""
+from opspan.readers.sqlite import SqliteFile
+from opspan.trace import Issues
+with SqliteFile({str(path)!r}, Issues()) as file:
+    print(file.count("t"), file.any("t", ["c"]), file.frame("t", {{"a": "int", "b": "text"}}).height)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+    counted, _, read = done.stdout.split()
+    assert max(int(counted), int(read)) <= len(raw)
+
+
+def test_a_journal_cannot_name_a_file_to_be_deleted(tmp_path: Path) -> None:
+    """SQLite deletes the file that a journal names as the one it belongs to, when it rolls back."""
+    path, victim = tmp_path / "x.sqlite", tmp_path / "letter.txt"
+    victim.write_text("dear reader")
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("CREATE TABLE t (a INTEGER)")
+        database.execute("INSERT INTO t VALUES (1)")
+        database.execute("PRAGMA cache_size = 1")
+        database.execute("BEGIN")
+        database.execute("UPDATE t SET a = 2")
+        database.execute("CREATE TABLE much AS WITH n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 20000) "
+                         "SELECT x, hex(zeroblob(50)) FROM n")  # fmt: skip
+        copied, journal = path.read_bytes(), path.with_name("x.sqlite-journal").read_bytes()
+        database.execute("ROLLBACK")
+    name = str(victim).encode()
+    page = struct.unpack_from(">I", journal, 24)[0]
+    tail = struct.pack(">I", (1 << 30) // page + 1) + name + struct.pack(">II", len(name), sum(name))
+    path.write_bytes(copied)
+    path.with_name("x.sqlite-journal").write_bytes(journal + tail + bytes.fromhex("d9d505f920a163d7"))
+
+    with pytest.raises(NotReadable, match="several databases"), SqliteFile(path, Issues()) as file:
+        file.frame("t", {"a": "int"})
+
+    assert victim.read_text() == "dear reader"
