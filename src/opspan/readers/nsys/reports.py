@@ -2,20 +2,21 @@
 
     NVIDIA Tegra Profiler Report 2026@1@2@63-261237296639v0\\n ...        an old one: NVIDIA Tegra Profiler Report 1.\\n
 
-The export lies in opspan's cache, named after what identifies the report, never beside the report.
+The export lies in opspan's cache (exports.py), named after what identifies the report, never beside the report.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from opspan.errors import NotReadable, ReadError, TooNew
+from opspan.readers.nsys import exports
 
 MAGIC = b"NVIDIA Tegra Profiler Report"
 # Streams that no importer has made a report of yet begin in no way that says so.
@@ -24,6 +25,11 @@ HEAD_BYTES = 256
 
 _WRITTEN_BY = re.compile(rb"NVIDIA Tegra Profiler Report ([0-9]{4}(?:@[0-9]+)+)")
 _VERSION = re.compile(r"[0-9]{4}(?:\.[0-9]+)+")
+# In old reports, whose head names no version, it stands with its build among the rest: 2022.4.2.1-df9881f, 2023.4.4.54-
+# 234433681190v0. Other versions in there (of drivers, of variables of the environment) have no build of this kind.
+_BUILT = re.compile(rb"(?<![0-9.])(20[0-9]{2}(?:\.[0-9]{1,4}){3})-(?:[0-9]{6,16}v[0-9]|[0-9a-f]{7}(?![0-9a-zA-Z]))")
+_PIECE_BYTES = 16 << 20
+_LONGEST_BUILT = 64
 
 
 def is_report(path: Path, head: bytes | None = None) -> bool:
@@ -31,8 +37,8 @@ def is_report(path: Path, head: bytes | None = None) -> bool:
     return first.startswith(MAGIC) or (path.suffix == STREAM and bool(first) and not first.startswith(b"SQLite"))
 
 
-def exported(report: Path) -> Path:
-    """The SQLite export of a report, made now unless it was made before."""
+def exported(report: Path, stack: ExitStack) -> Path:
+    """The SQLite export of a report, made now unless it was made before. Nobody removes it while `stack` is open."""
     nsys = shutil.which("nsys")
     if nsys is None:
         raise NotReadable(
@@ -41,24 +47,20 @@ def exported(report: Path) -> Path:
             "it is installed and load that"
         )
     version = _nsys_version(nsys)
-    target = cache_folder() / "exports" / f"{_identity(report, version)}.sqlite"
-    if target.is_file():
-        return target
+    folder = exports.folder()
+    target = folder / f"{_identity(report, version)}.sqlite"
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            _export(nsys, version, report, Path(folder)).replace(target)
+        while not exports.hold(target, stack):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder) as unfinished:
+                made = _export(nsys, version, report, Path(unfinished))
+                if not target.is_file():  # else another process made the same, and may be reading it
+                    made.replace(target)
     except OSError as error:
         why = error.strerror or error
-        raise NotReadable(
-            f"cannot write the export of {report} to {target.parent}: {why}; expected room there"
-        ) from error
+        raise NotReadable(f"cannot write the export of {report} to {folder}: {why}; expected room there") from error
+    exports.remove_old(folder)
     return target
-
-
-def cache_folder() -> Path:
-    own, common = os.environ.get("OPSPAN_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
-    return Path(own) if own else (Path(common) if common else Path.home() / ".cache") / "opspan"
 
 
 def _head(path: Path) -> bytes:
@@ -92,8 +94,9 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
     )
     if done.returncode == 0 and output.is_file():
         return output
+    # However it fails: what an older nsys says of a newer report differs from version to version.
     written_by = _written_by(report)
-    if written_by and _numbers(written_by) > _numbers(version):
+    if written_by and _release(written_by) > _release(version):
         raise TooNew(
             f"{report} was written by nsys {written_by} and the installed nsys is {version}, which cannot read it; "
             f"update Nsight Systems, or run `{_command('nsys', report.with_suffix('.sqlite'), report)}` with nsys "
@@ -101,12 +104,24 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
         )
     said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     why = said[-1][:300] if said else f"it ended with {done.returncode} and said nothing"
-    raise ReadError(f"{report} could not be exported by nsys {version}: {why}; copy the report again or capture again")
+    newer = "" if written_by else "if a newer nsys wrote it, update Nsight Systems; else "
+    raise ReadError(
+        f"{report} could not be exported by nsys {version}: {why}; {newer}copy the report again or capture again"
+    )
 
 
 def _written_by(report: Path) -> str | None:
+    """The version of nsys that wrote it, as far as it says."""
     match = _WRITTEN_BY.match(_head(report))
-    return match[1].decode().replace("@", ".") if match else None
+    if match:
+        return match[1].decode().replace("@", ".")
+    found: list[str] = []
+    before = b""
+    with report.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            found += (match[1].decode() for match in _BUILT.finditer(before + piece))
+            before = piece[-_LONGEST_BUILT:]
+    return max(found, key=_numbers, default=None)
 
 
 def _nsys_version(nsys: str) -> str:
@@ -116,6 +131,11 @@ def _nsys_version(nsys: str) -> str:
         raise NotReadable(f"{nsys} does not run ({error}); expected Nsight Systems: install it again") from error
     match = _VERSION.search(done.stdout)
     return match[0] if match else "unknown"
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Without the number of its build, which the packages of one release differ in."""
+    return _numbers(version)[:3]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -1,0 +1,74 @@
+"""The folder of exports that were made of reports: those in use are held, those that nobody used for long are removed.
+
+An export is as large as what it was made of and larger, and is made again in seconds to minutes. Each use of one sets
+its time of access; from the least recently used on they go until what is left is within the bounds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from opspan.errors import NotReadable
+
+MOST_BYTES = 10 << 30
+MOST_SECONDS = 30 * 24 * 3600
+UNFINISHED_SECONDS = 24 * 3600  # what is older, somebody was killed in
+
+
+def folder() -> Path:
+    own, common = os.environ.get("OPSPAN_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
+    try:
+        cache = Path(own) if own else (Path(common) if common else Path.home() / ".cache") / "opspan"
+    except RuntimeError as error:
+        raise NotReadable("there is no home folder to write exports to; set OPSPAN_CACHE_DIR to a folder") from error
+    return cache / "exports"
+
+
+def hold(export: Path, stack: ExitStack) -> bool:
+    """Keep it from being removed until the stack is closed; false: it is not there."""
+    try:
+        file = stack.enter_context(export.open("rb"))
+        fcntl.flock(file, fcntl.LOCK_SH)
+        # It may have been removed before it was locked.
+        facts = os.fstat(file.fileno())
+        if not os.path.samestat(facts, export.stat()):
+            return False
+    except FileNotFoundError:
+        return False
+    with suppress(OSError):  # somebody else's, or on a disk that is read-only: it keeps its old time
+        os.utime(file.fileno(), ns=(time.time_ns(), facts.st_mtime_ns))
+    return True
+
+
+def remove_old(folder: Path) -> None:
+    """Those past the bounds. What cannot be removed stays: whoever reads a report has no part in it."""
+    now = time.time()
+    used: list[tuple[float, int, Path]] = []
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            with suppress(OSError):
+                facts = entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    if now - facts.st_mtime > UNFINISHED_SECONDS:
+                        shutil.rmtree(entry.path, ignore_errors=True)
+                elif entry.name.endswith(".sqlite"):
+                    used.append((facts.st_atime, facts.st_size, Path(entry.path)))
+    total = sum(size for _, size, _ in used)
+    for last_used, size, path in sorted(used):
+        if (total > MOST_BYTES or now - last_used > MOST_SECONDS) and _remove(path):
+            total -= size
+
+
+def _remove(export: Path) -> bool:
+    try:
+        with export.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails where one is in use
+            export.unlink()
+    except OSError:
+        return False
+    return True
