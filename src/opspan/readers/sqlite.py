@@ -199,8 +199,11 @@ class SqliteFile:
             raise self._cannot_read(error) from error
         tables = {}
         for name, holds_rows in names:
+            if not isinstance(name, str):
+                self.issues.add("damaged_file", detail=f"a table is named {name!r}"[:120])
+                continue
             if not holds_rows:
-                self._views.add(str(name))
+                self._views.add(name)
                 continue
             try:
                 # Columns that are computed are not in here.
@@ -210,7 +213,7 @@ class SqliteFile:
                 continue
             odd = [str(row[1]) for row in info if len(str(row[4] or "")) > LONGEST_DEFAULT]
             self.issues.add("damaged_file", len(odd), f"{name}, defaults of {', '.join(odd)[:120]}")
-            tables[str(name)] = tuple(str(row[1]) for row in info if str(row[1]) not in odd)
+            tables[name] = tuple(str(row[1]) for row in info if str(row[1]) not in odd)
         return tables
 
     def _cannot_read(self, error: Exception) -> ReadError:
