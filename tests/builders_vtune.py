@@ -18,9 +18,10 @@ Rows = Sequence[Mapping[str, Any]]
 Tables = Mapping[str, Rows]
 
 # Age -> version of the schema, in the two parts that the file has it in.
-VERSIONS = {"2013": "3.62", "2020": "9.211", "2022": "9.246", "2024": "9.261", "2025": "9.263"}
+VERSIONS = {"2013": "3.62", "2015": "8.102", "2020": "9.211", "2022": "9.246", "2024": "9.261", "2025": "9.263"}
 PRODUCTS = {
     "2013": "Amplifier XE 2013 Update 15",
+    "2015": "Amplifier XE 2015 Update 3",
     "2020": "Profiler 2020 Update 2",
     "2022": "Profiler 2022.0.0",
     "2024": "Profiler 2024.0.0",
@@ -39,6 +40,10 @@ AGG_DATA = "duration count attr"
 # Columns of a table by the first age that has them so; a table is there from its first age on.
 COLUMNS: dict[str, dict[str, str]] = {
     "_schema_instance_tables": {"2013": "name type __hash", "2020": "name type __hash band_table"},
+    "_schema_refs": {"2013": "path ref __hash"},
+    "EventDataTempTable": {"2013": "apiId classId cs parameters startTsc endTsc __bucket_idx"},
+    "eventCreateTempTable": {"2013": "type id timestamp taskKey __bucket_idx"},
+    "tempPauseResumeTimestampsTable": {"2013": "timestamp type __bucket_idx"},
     "dd_context_value": {"2013": "key value type __hash __explicit_rowid__"},
     "dd_marker_info": {
         "2013": "hw_node utc_time sys_tsc sys_frequency cpu_tsc cpu_frequency",
@@ -69,8 +74,8 @@ COLUMNS: dict[str, dict[str, str]] = {
     "dd_frame_type": {"2013": "name domain fps_min_value"},
     "dd_region_instance": {"2013": "parameter parent region"},
     "dd_region": {"2013": "type src_loc domain process duration", "2020": "type src_loc domain process duration bin"},
-    "dd_region_type": {"2013": "name domain", "2020": "type_name domain min_value attributes"},
-    "dd_region_type_name": {"2020": "name"},
+    "dd_region_type": {"2013": "name domain", "2015": "type_name domain min_value attributes"},
+    "dd_region_type_name": {"2015": "name"},
     "dd_marker": {"2013": "parameter type"},
     "dd_marker_type": {"2013": "name domain"},
     "dd_counter": {"2013": "cs type"},
@@ -91,7 +96,8 @@ COLUMNS: dict[str, dict[str, str]] = {
     "region_data": {"2013": INSTANCE},
     "marker_global_data": {"2013": INSTANCE},
     "cpu_usage_data": {"2013": INSTANCE},
-    "global_elapsed_time_data": {"2020": INSTANCE},
+    "global_elapsed_time_data": {"2015": INSTANCE},
+    "elapsed_time_data": {"2015": INSTANCE},
     "sched_data": {"2013": INSTANCE},
     "cpu_data_agg_band": {"2013": AGG_BAND},
     "cpu_data_agg_data": {"2013": AGG_DATA},
@@ -185,7 +191,7 @@ def container(folder: Path, records: Sequence[Sequence[Any]]) -> Path:
 def result(folder: Path, tables: Tables, age: str = "2020", tasks: bool = True) -> Path:
     """A finalised result with these rows in its database."""
     database(folder / "sqlite-db" / "dicer.db", tables, age)
-    suffix = ".amplxe" if age == "2013" else ".vtune"
+    suffix = ".amplxe" if age < "2018" else ".vtune"
     (folder / f"{folder.name}{suffix}").write_text(DESCRIPTOR.format(product=PRODUCTS[age]), encoding="utf-8")
     (folder / "config").mkdir()
     (folder / "config" / "runss.options").write_text(OPTIONS.format(tasks="task," if tasks else ""))
@@ -203,8 +209,7 @@ OPENMP, USER, PYTORCH, OWN, SOLVER = 0, 3, 4, 5, 6
 def around(age: str) -> dict[str, Rows]:
     """The process, its threads, its clock: what every result has."""
     major, minor = VERSIONS[age].split(".")
-    is_old = age == "2013"
-    numbered = " (0x5f0)" if is_old else f" (TID: {MAIN})"
+    numbered = " (0x5f0)" if age == "2013" else f" (TID: {MAIN})"
     return {
         "dd_context_value": [
             {"rowid": 0, "key": "__internal@internalSchemaMinor@version", "value": int(major)},
@@ -236,10 +241,10 @@ def around(age: str) -> dict[str, Rows]:
 
 
 def events(age: str) -> dict[str, Rows]:
-    is_old = age == "2013"
-    region_type = names("%OpenMP") if is_old else [{"type_name": 1}]
-    event = "Samples" if is_old else 1
+    region_type = names("%OpenMP") if age == "2013" else [{"type_name": 1}]
+    event = "Samples" if age < "2018" else 1
     return {
+        **noise(age),
         "dd_task_type": [
             *names("aten::mm, seq = 4, sizes = [[2, 3], [3, 4]]", "MmBackward0, seq = 4", domain=PYTORCH),
             *names("aten::add", domain=OWN),
@@ -258,7 +263,7 @@ def events(age: str) -> dict[str, Rows]:
         "dd_region_type_name": names("%OpenMP"),
         "dd_region_type": region_type,
         "dd_region": [{"type": 1, "domain": SOLVER, "process": 2}],
-        "dd_region_instance": [{"region": 1}],
+        "dd_region_instance": [] if age == "2015" else [{"region": 1}],
         "region_data": [at(110, 300, 1, -1)],
         "dd_marker_type": names("here", domain=SOLVER),
         "dd_marker": [{"type": 1}],
@@ -301,9 +306,28 @@ def events(age: str) -> dict[str, Rows]:
     }
 
 
+def noise(age: str) -> dict[str, Rows]:
+    """What a result says of itself, what its finaliser left behind, and how long it all took."""
+    leftovers = ("EventDataTempTable", "eventCreateTempTable", "tempPauseResumeTimestampsTable")
+    elapsed = ("global_elapsed_time_data", "elapsed_time_data")
+    listed = [name for name in COLUMNS if name.endswith("_data") and name[0] not in "_d"]
+    return {
+        "_schema_instance_tables": names(*listed, *VIEWS),
+        "_schema_refs": references(age),
+        **{name: [{"type": 1, "__bucket_idx": 0}] for name in leftovers},
+        **{name: [at(0, 900, 1, -1)] for name in elapsed if age > "2013"},
+    }
+
+
+def references(age: str) -> Rows:
+    region = "dd_region" if age == "2015" else "dd_region_instance"
+    stated = {"task_data.attr": "dd_task", "region_data.attr": region, "dd_region_instance.region": "dd_region"}
+    return [{"path": path, "ref": ref} for path, ref in stated.items()]
+
+
 def run(folder: Path, age: str) -> Path:
     result(folder, {**around(age), **events(age)}, age)
-    if age != "2013":
+    if age > "2018":
         sampled = (tsc(40), 2, 1, 2, 2, 2, 0, 0, 0, 1000, tsc(35), 0.5)
         counted = (tsc(900), 3, 0, 3, 0, 2, 0, 0, 0, 123456, tsc(0), 0.0)
         container(folder / "sqlite-db" / "pmu_data", [sampled, counted])

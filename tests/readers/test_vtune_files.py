@@ -13,8 +13,13 @@ import pytest
 import opspan
 from opspan.trace import Trace
 
-FILES = ("r001hs_2013/r001hs", "r010hs_tasks/r010hs", "r000hs_2022/r000hs", "r001hs_2024/r001hs")
-VERSIONS = {"r001hs_2013/r001hs": "3.62", "r010hs_tasks/r010hs": "9.211", "r000hs_2022/r000hs": "9.246"}
+FILES = ("r001hs_2013/r001hs", "r000cc_2015", "r010hs_tasks/r010hs", "r000hs_2022/r000hs", "r001hs_2024/r001hs")
+VERSIONS = {
+    "r001hs_2013/r001hs": "3.62",
+    "r000cc_2015": "8.102",
+    "r010hs_tasks/r010hs": "9.211",
+    "r000hs_2022/r000hs": "9.246",
+}
 
 TASKS = """
 SELECT coalesce(d.name, ''), tt.name, p.pid, th.thread_id,
@@ -34,6 +39,13 @@ FROM frame_data f
 JOIN dd_frame k ON k.rowid = f.attr
 JOIN dd_domain d ON d.rowid = k.domain
 ORDER BY f.start_tsc
+"""
+REGIONS = """
+SELECT d.name, 1199145600000000000 + i.start_tsc / 10, 1199145600000000000 + i.end_tsc / 10
+FROM region_data i
+JOIN dd_region r ON r.rowid = i.attr
+JOIN dd_domain d ON d.rowid = r.domain
+ORDER BY i.start_tsc
 """
 SAMPLES = """
 SELECT p.pid, th.thread_id, count(*), sum(c.duration / 10)
@@ -68,7 +80,8 @@ SELECT name FROM sqlite_master
 WHERE type = 'table' AND name NOT GLOB 'dd_*' AND name NOT GLOB '_*' AND name NOT GLOB 'sqlite_*'
   AND name NOT GLOB '*_agg_band'
 """
-READ = {"task_data", "frame_data", "cpu_data_agg_data", "cpu_usage_data", "global_elapsed_time_data"}
+READ = {"task_data", "frame_data", "region_data", "cpu_data_agg_data", "cpu_usage_data"}
+ELAPSED = {"global_elapsed_time_data", "elapsed_time_data"}
 
 Both = tuple[Trace, sqlite3.Connection, Path]
 
@@ -103,10 +116,11 @@ def test_tasks(both: Both) -> None:
     assert found == rows(connection, TASKS, "task_data")
 
 
-def test_frames(both: Both) -> None:
+def test_frames_and_regions(both: Both) -> None:
     trace, connection, _ = both
-    frames = utc(trace, trace.ranges.filter(pl.col("is_async")))
-    assert frames.select("name", "start_ns", "end_ns").rows() == rows(connection, FRAMES, "frame_data")
+    found = utc(trace, trace.ranges.filter(pl.col("is_async")))
+    expected = rows(connection, FRAMES, "frame_data") + rows(connection, REGIONS, "region_data")
+    assert found.select("name", "start_ns", "end_ns").rows() == sorted(expected, key=lambda row: row[1])
 
 
 def test_the_monotonic_clock_is_that_of_the_marker(both: Both) -> None:
@@ -157,7 +171,9 @@ def test_busy_processors(both: Both) -> None:
 
 def test_nothing_is_uncounted(both: Both) -> None:
     trace, connection, _ = both
-    tables = [name for (name,) in connection.execute(EVENTS) if name not in READ and not name.startswith("temp")]
+    tables = [
+        name for (name,) in connection.execute(EVENTS) if name not in READ | ELAPSED and "temp" not in name.lower()
+    ]
     rest = sum(connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables)
     assert trace.issues.filter(pl.col("code") == "skipped_tables")["count"].sum() == rest
     assert set(trace.issues["code"].cast(pl.String)) <= {"skipped_tables", "no_tasks", "collection_paused"}

@@ -187,6 +187,11 @@ CODES: dict[str, Code] = {
         "attributes, payloads or ids belong to no range in the file",
         "The file is damaged or was cut.",
     ),
+    "missing_rows": Code(
+        "warning",
+        "references lead nowhere",
+        "What they would have told, a name, a thread or a stack, is null; the times are right.",
+    ),
     "dangling_relations": Code(
         "info",
         "relations or parents name a range that is not in the file",

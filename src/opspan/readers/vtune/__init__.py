@@ -90,7 +90,6 @@ def _translate(database: Database, found: Place, issues: Issues) -> Trace:
     metadata = target.metadata(database, found, clock)
     processes = target.processes(database, found, clock.zero_utc_ns)
     threads = target.threads(database, frames.values())
-    database.frame(tables.ELAPSED, tables.INSTANCE_COLUMNS)
     database.skip_the_rest()
     _count_containers(found, issues)
     moved = {name: _from(clock.zero_utc_ns, name, frame) for name, frame in frames.items()}

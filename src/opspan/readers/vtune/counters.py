@@ -23,10 +23,9 @@ def read(database: Database) -> pl.DataFrame:
 
 def _counters(database: Database) -> pl.DataFrame:
     found = database.aggregates(tables.COUNTERS)
-    found = database.referred(found, "attr", database.rows(tables.COUNTER, tables.COUNTER_COLUMNS), tables.COUNTERS)
-    types = database.rows(tables.COUNTER_TYPE, tables.NAME_IN_DOMAIN_COLUMNS)
-    found = database.referred(found, "type", types, tables.COUNTER)
-    found = database.referred(found, "domain", database.domains(), tables.COUNTER_TYPE)
+    found = database.follow(found, tables.COUNTERS, "attr", tables.COUNTER_COLUMNS, tables.COUNTER)
+    found = database.follow(found, tables.COUNTER, "type", tables.NAME_IN_DOMAIN_COLUMNS, tables.COUNTER_TYPE)
+    found = database.in_domain(found, tables.COUNTER_TYPE)
     return found.select(
         "pid",
         "tid",
@@ -39,7 +38,7 @@ def _counters(database: Database) -> pl.DataFrame:
 
 def _processors(database: Database) -> pl.DataFrame:
     found = database.instances(tables.CPU_USAGE)
-    found = database.referred(found, "attr", database.rows(tables.USAGE, tables.USAGE_COLUMNS), tables.CPU_USAGE)
+    found = database.follow(found, tables.CPU_USAGE, "attr", tables.USAGE_COLUMNS, tables.USAGE)
     return found.select(
         pl.col("start_ns").alias("time_ns"),
         constant("busy processors").alias("name"),

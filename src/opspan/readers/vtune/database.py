@@ -43,6 +43,7 @@ class Database:
         self.issues = issues
         self._file = file
         self._read: set[str] = set()
+        self._stated = self._stated_targets()
         self.processes = self.rows(tables.PROCESS, tables.PROCESS_COLUMNS)
         processes = self.processes.select("pid", process=ROWID)
         self.threads = self.rows(tables.THREAD, tables.THREAD_COLUMNS).join(
@@ -65,14 +66,35 @@ class Database:
         found = self.frame(table, columns).drop_nulls(ROWID)
         return found.unique(ROWID, keep="first", maintain_order=True) if found[ROWID].is_duplicated().any() else found
 
-    def referred(self, frame: pl.DataFrame, column: str, rows: pl.DataFrame, what: str) -> pl.DataFrame:
+    def target(self, of: str, column: str, *known: str) -> str:
+        """The table that a column of a table refers to: as the file states it, else the first known that has rows."""
+        stated = self._stated.get(f"{of}.{column}")
+        return stated or next((table for table in known if self._file.count(table)), known[0])
+
+    def follow(
+        self, frame: pl.DataFrame, of: str, column: str, columns: Columns, *known: str, named: str | None = None
+    ) -> pl.DataFrame:
+        """The frame with these columns of the table that its column, which is `of.named`, refers to."""
+        to = self.target(of, named or column, *known)
+        rows = self.rows(to, columns)
+        if not (set(columns) - {ROWID}) & set(self._file.columns(to)):
+            rows = rows.clear()  # a table of another kind
+        return self.referred(frame, column, rows, f"{of}.{named or column}", to)
+
+    def referred(self, frame: pl.DataFrame, column: str, rows: pl.DataFrame, what: str, to: str) -> pl.DataFrame:
         """The frame with the columns of the rows that its column refers to; what refers to nothing is counted."""
         joined = frame.join(rows.rename({ROWID: column}), on=column, how="left", maintain_order="left")
         wanted = frame[column].drop_nulls()
         wanted = wanted.filter(wanted >= 0)
         lost = len(wanted) - int(wanted.is_in(rows[ROWID].implode()).sum())
-        self.issues.add("dangling_data", lost, f"{what}, {column}")
+        why = "" if rows.height else self._why_empty(to)
+        self.issues.add("missing_rows", lost, f"{what} to rows of {to}{why}")
         return joined
+
+    def _why_empty(self, table: str) -> str:
+        if not self.has(table):
+            return ", which is not in the file"
+        return ", which has none of its columns" if self._file.count(table) else ", which has none"
 
     def instances(self, table: str) -> pl.DataFrame:
         """attr, pid, tid and the times of what happened, in ns since 1970."""
@@ -92,7 +114,7 @@ class Database:
         bands = bands.filter((first <= last).fill_null(value=False)).sort("data_start_rowid")
         found = data.join_asof(bands, left_on=ROWID, right_on="data_start_rowid")
         found = found.filter((pl.col(ROWID) <= last).fill_null(value=False))
-        self.issues.add("dangling_data", data.height - found.height, of_data)
+        self.issues.add("no_time", data.height - found.height, f"{of_data}, which no row of {of_bands} has")
         kept = found.select(ROWID, "attr", "count", "duration", "start_ns", "end_ns", "__bucket_idx")
         return kept.with_columns(self.owners(kept["__bucket_idx"], of_bands)).drop(ROWID, "__bucket_idx")
 
@@ -100,13 +122,14 @@ class Database:
 
     def owners(self, bands: pl.Series, what: str) -> pl.DataFrame:
         """pid and tid by row of dd_band; null where the band is no thread's."""
-        frame = bands.rename("band").to_frame()
-        return self.of_threads(self.referred(frame, "band", self._bands, what)["dd_thread"], what)
+        frame = self.referred(bands.rename("band").to_frame(), "band", self._bands, f"{what}.__bucket_idx", tables.BAND)
+        return self.of_threads(frame["dd_thread"], f"{tables.BAND}.dd_thread")
 
     def of_threads(self, threads: pl.Series, what: str) -> pl.DataFrame:
         """pid and tid by row of dd_thread."""
         known = self.threads.select(ROWID, "pid", tid="thread_id")
-        return self.referred(threads.rename("thread").to_frame(), "thread", known, what).select("pid", "tid")
+        found = self.referred(threads.rename("thread").to_frame(), "thread", known, what, tables.THREAD)
+        return found.select("pid", "tid")
 
     def pids(self) -> pl.Series:
         """The processes that are not VTune's own, if any is not."""
@@ -128,6 +151,10 @@ class Database:
         plain = pl.when(name != tables.NO_DOMAIN).then(builtin("name"))
         return self.names(tables.DOMAIN).select(ROWID, plain.cast(pl.Categorical).alias("domain_name"))
 
+    def in_domain(self, frame: pl.DataFrame, of: str) -> pl.DataFrame:
+        """The frame with domain_name, of its column domain, which is one of that table."""
+        return self.referred(frame, "domain", self.domains(), f"{of}.domain", tables.DOMAIN)
+
     def clock(self) -> Clock | None:
         """The clock that dd_marker_info tells; None where it tells none, or several."""
         pairs = self.frame(tables.MARKER_INFO, tables.MARKER_INFO_COLUMNS).drop_nulls().unique()
@@ -137,15 +164,30 @@ class Database:
         sound = 0 < system < LATEST_NS and EPOCH_NS < utc * NS_OF_UTC < LATEST_NS
         return Clock(MONOTONIC, utc * NS_OF_UTC - system) if sound and frequency == NANOSECONDS else None
 
+    # --- what the file says of itself
+
+    def _stated_targets(self) -> dict[str, str]:
+        """'table.column' -> the table that it refers to, of those that the file has."""
+        stated = self.frame(tables.REFERENCES, tables.REFERENCES_COLUMNS).drop_nulls().iter_rows()
+        return {column: table for column, table in stated if self.has(table)}
+
+    def _events(self) -> list[str]:
+        """The tables of what happened: those that the file lists; without a list, all that are called like no other.
+        The rest describes, or is left over from VTune's own work."""
+        listed = set(self.frame(tables.INSTANCES, tables.INSTANCES_COLUMNS)["name"].drop_nulls())
+        views = [name for name in self._file.tables if {tables.data(name), tables.bands(name)} & set(self._file.tables)]
+        events = [name for name in self._file.tables if (name in listed if listed else tables.is_event(name))]
+        # The rows of a view are counted where they lie.
+        parts = [tables.data(name) for name in events if name in views]
+        return sorted({*events, *parts, *tables.UNREAD_DIMENSIONS} - set(views))
+
     # --- the rest
 
     def skip_the_rest(self) -> None:
         """Count what is in tables of events that nobody asked for."""
         skipped = {}
-        for name in self._file.tables:
-            is_derived = name.startswith(tables.DERIVED_PREFIXES) and name not in tables.UNREAD_DIMENSIONS
-            parts = {tables.data(name), tables.bands(name)} & set(self._file.tables)  # of a view: counted by themselves
-            if name in self._read or is_derived or parts or name.endswith(tables.bands("")):
+        for name in self._events():
+            if name in self._read or name in tables.ELAPSED:
                 continue
             if rows := self._file.count(name):
                 skipped[name] = rows

@@ -50,19 +50,18 @@ def read(database: Database) -> pl.DataFrame:
 
 def _tasks(database: Database) -> pl.DataFrame:
     found = database.instances(tables.TASKS)
-    found = database.referred(found, "attr", database.rows(tables.TASK, tables.TASK_COLUMNS), tables.TASKS)
-    types = database.rows(tables.TASK_TYPE, tables.NAME_IN_DOMAIN_COLUMNS)
-    found = database.referred(found, "type", types, tables.TASK)
-    found = database.referred(found, "domain", database.domains(), tables.TASK_TYPE)
+    found = database.follow(found, tables.TASKS, "attr", tables.TASK_COLUMNS, tables.TASK)
+    found = database.follow(found, tables.TASK, "type", tables.NAME_IN_DOMAIN_COLUMNS, tables.TASK_TYPE)
+    found = database.in_domain(found, tables.TASK_TYPE)
     return _part(found, "name", "domain_name", parameter="parameter", is_async=pl.lit(value=False))
 
 
 def _frames(database: Database) -> pl.DataFrame:
     """A frame has no name: it is one of its domain's."""
     found = database.instances(tables.FRAMES)
-    found = database.referred(found, "attr", database.rows(tables.FRAME, tables.FRAME_COLUMNS), tables.FRAMES)
-    found = database.referred(found, "domain", database.domains(), tables.FRAME)
-    found = database.referred(found, "type", database.names(tables.FRAME_TYPE), tables.FRAME)
+    found = database.follow(found, tables.FRAMES, "attr", tables.FRAME_COLUMNS, tables.FRAME)
+    found = database.in_domain(found, tables.FRAME)
+    found = database.follow(found, tables.FRAME, "type", tables.NAME_COLUMNS, tables.FRAME_TYPE)
     instance = pl.col("instance").cast(pl.String).fill_null("null")
     rate = pl.lit(_json.texts(found.select(builtin("name")).to_series())).fill_null("null")
     json = pl.concat_str(pl.lit('{"instance": '), instance, pl.lit(', "rate": '), rate, pl.lit("}"))
@@ -72,18 +71,20 @@ def _frames(database: Database) -> pl.DataFrame:
 def _regions(database: Database) -> pl.DataFrame:
     """A region is called like its domain, unless that is one of VTune's own; then like its type."""
     found = database.instances(tables.REGIONS)
-    instances = database.rows(tables.REGION_INSTANCE, tables.REGION_INSTANCE_COLUMNS)
-    found = database.referred(found, "attr", instances, tables.REGIONS)
-    regions = database.rows(tables.REGION, tables.REGION_COLUMNS)
-    found = database.referred(found, "region", regions, tables.REGION_INSTANCE)
-    types = database.rows(tables.REGION_TYPE, tables.REGION_TYPE_COLUMNS)
-    found = database.referred(found, "type", types, tables.REGION)
+    of, column = tables.REGIONS, "attr"
+    if database.target(of, column, tables.REGION_INSTANCE, tables.REGION) == tables.REGION:
+        found = found.with_columns(pl.col("attr").alias("region"), pl.lit(None, dtype=pl.String).alias("parameter"))
+    else:
+        found = database.follow(found, of, column, tables.REGION_INSTANCE_COLUMNS, tables.REGION_INSTANCE)
+        of, column = tables.REGION_INSTANCE, "region"
+    found = database.follow(found, of, "region", tables.REGION_COLUMNS, tables.REGION, named=column)
+    found = database.follow(found, tables.REGION, "type", tables.REGION_TYPE_COLUMNS, tables.REGION_TYPE)
     names = database.names(tables.REGION_TYPE_NAME).select(ROWID, later="name")
-    found = database.referred(found, "type_name", names, tables.REGION_TYPE)
+    found = database.referred(found, "type_name", names, f"{tables.REGION_TYPE}.type_name", tables.REGION_TYPE_NAME)
     found = found.with_columns(pl.coalesce("later", "name").alias("kind"))
-    found = database.referred(found, "domain", database.domains(), tables.REGION)
+    found = database.in_domain(found, tables.REGION)
     owners = database.processes.select(ROWID, owner="pid")
-    found = database.referred(found, "process", owners, tables.REGION)
+    found = database.referred(found, "process", owners, f"{tables.REGION}.process", tables.PROCESS)
     found = found.with_columns(
         pl.coalesce("pid", "owner").alias("pid"), pl.coalesce("domain_name", builtin("kind")).alias("called")
     )
@@ -94,10 +95,9 @@ def _regions(database: Database) -> pl.DataFrame:
 
 def _markers(database: Database, table: str) -> pl.DataFrame:
     found = database.instances(table)
-    found = database.referred(found, "attr", database.rows(tables.MARKER, tables.MARKER_COLUMNS), table)
-    types = database.rows(tables.MARKER_TYPE, tables.NAME_IN_DOMAIN_COLUMNS)
-    found = database.referred(found, "type", types, tables.MARKER)
-    found = database.referred(found, "domain", database.domains(), tables.MARKER_TYPE)
+    found = database.follow(found, table, "attr", tables.MARKER_COLUMNS, tables.MARKER)
+    found = database.follow(found, tables.MARKER, "type", tables.NAME_IN_DOMAIN_COLUMNS, tables.MARKER_TYPE)
+    found = database.in_domain(found, tables.MARKER_TYPE)
     part = _part(found, "name", "domain_name", parameter="parameter", is_async=pl.lit(value=False))
     return _of_process(database, part.with_columns(end_ns=pl.lit(None), is_mark=pl.lit(value=True)))
 

@@ -74,18 +74,18 @@ def _contained(database: Database, beside: tuple[Path, ...]) -> list[pl.DataFram
 def _described(database: Database, found: pl.DataFrame) -> pl.DataFrame:
     """The samples with cpu, event, events_per_sample and stack."""
     samples = database.rows(tables.SAMPLE, tables.SAMPLE_COLUMNS)
-    found = database.referred(found, "attr", samples, ", ".join(tables.SAMPLES))
+    found = database.referred(found, "attr", samples, f"{' and '.join(tables.SAMPLES)}, attr,", tables.SAMPLE)
     names = database.names(tables.PROCESSOR).select(ROWID, processor="name")
-    found = database.referred(found, "cpu", names, tables.SAMPLE)
+    found = database.referred(found, "cpu", names, f"{tables.SAMPLE}.cpu", tables.PROCESSOR)
     types = database.rows(tables.EVENT_TYPE, tables.EVENT_TYPE_COLUMNS)
     known = database.rows(tables.EVENT_NAME, tables.EVENT_NAME_COLUMNS).select(name_id=ROWID, later="value")
     types = types.with_columns(name_id=pl.col("name").cast(pl.Int64, strict=False))
     types = types.join(known, on="name_id", how="left").select(
         ROWID, "events_per_sample", pl.coalesce("later", "name").cast(pl.Categorical).alias("event")
     )
-    found = database.referred(found, "event_type", types, tables.SAMPLE)
+    found = database.referred(found, "event_type", types, f"{tables.SAMPLE}.event_type", tables.EVENT_TYPE)
     stacks = _stacks(database, found["callsite"])
-    found = database.referred(found, "callsite", stacks, tables.SAMPLE)
+    found = database.referred(found, "callsite", stacks, f"{tables.SAMPLE}.callsite", tables.CALLSITE)
     return found.with_columns(pl.col("processor").str.extract(r"(\d{1,6})$").cast(pl.Int64).alias("cpu"))
 
 
@@ -117,16 +117,14 @@ def _stacks(database: Database, used: pl.Series) -> pl.DataFrame:
 
 def _functions(database: Database, sites: pl.DataFrame) -> pl.DataFrame:
     """The callsites with the name of their function, their parent, and whether it is a loop that need not be shown."""
-    code = database.rows(tables.CODE, tables.CODE_COLUMNS)
-    ranges = database.rows(tables.FUNCTION_RANGE, tables.FUNCTION_RANGE_COLUMNS)
-    instances = database.rows(tables.FUNCTION_INSTANCE, tables.FUNCTION_INSTANCE_COLUMNS).rename({"type": "kind"})
-    sites = database.referred(sites, "code_loc", code, tables.CALLSITE)
-    sites = database.referred(sites, "func_range", ranges, tables.CODE)
-    sites = database.referred(sites, "func_inst", instances, tables.FUNCTION_RANGE)
-    sites = database.referred(sites, "function", database.names(tables.FUNCTION), tables.FUNCTION_INSTANCE)
+    sites = database.follow(sites, tables.CALLSITE, "code_loc", tables.CODE_COLUMNS, tables.CODE)
+    sites = database.follow(sites, tables.CODE, "func_range", tables.FUNCTION_RANGE_COLUMNS, tables.FUNCTION_RANGE)
+    instance = tables.FUNCTION_INSTANCE
+    sites = database.follow(sites, tables.FUNCTION_RANGE, "func_inst", tables.FUNCTION_INSTANCE_COLUMNS, instance)
+    sites = database.follow(sites, instance, "function", tables.NAME_COLUMNS, tables.FUNCTION)
     above = pl.coalesce("parent", "parent_raw")
     parent = pl.when(above > 0).then(above)
-    is_loop = (pl.col("kind") == tables.LOOP).fill_null(value=False)
+    is_loop = (pl.col("type") == tables.LOOP).fill_null(value=False)
     return sites.select(
         ROWID,
         parent.alias("parent"),

@@ -20,12 +20,19 @@ def ints(names: str) -> dict[str, Type]:
     return dict.fromkeys(names.split(), "int")
 
 
+# --- what a file says of itself
+
+REFERENCES = "_schema_refs"  # ('region_data.attr', 'dd_region')
+REFERENCES_COLUMNS: Columns = {"path": "text", "ref": "text"}
+INSTANCES = "_schema_instance_tables"  # those of what happened
+INSTANCES_COLUMNS: Columns = {"name": "text"}
+
 # --- what happened: all have these columns
 
 TASKS, FRAMES, REGIONS = "task_data", "frame_data", "region_data"
 MARKERS = ("marker_global_data", "marker_data")
 CPU_USAGE = "cpu_usage_data"
-ELAPSED = "global_elapsed_time_data"
+ELAPSED = ("global_elapsed_time_data", "elapsed_time_data")  # how long the collection took: of all, of each process
 INSTANCE_COLUMNS: Columns = ints("start_tsc end_tsc attr __bucket_idx")
 
 # --- what happened, in two tables under a view: a band has the rows of data from data_start_rowid to data_end_rowid
@@ -123,3 +130,9 @@ SYSTEM_COLUMNS: Columns = {"name": "text", "kernel_release": "text"}
 UNREAD_DIMENSIONS = frozenset({"dd_compute_task"})
 # What VTune makes of other tables, or keeps of its own work.
 DERIVED_PREFIXES = ("_", "sqlite_", "dd_", "temp")
+DERIVED_SUFFIXES = ("TempTable", bands(""))
+
+
+def is_event(table: str) -> bool:
+    """Whether a table is of events, as far as its name tells."""
+    return not table.startswith(DERIVED_PREFIXES) and not table.endswith(DERIVED_SUFFIXES)
