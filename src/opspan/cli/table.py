@@ -85,8 +85,9 @@ def command(
 
 
 def _with_reports(trace: Trace, reports: tuple[Path, ...]) -> Trace:
-    from opspan.readers.vtune.reports import read_report
+    from opspan.readers.vtune.reports import read
 
-    for report in reports:
-        trace = trace.with_metrics(read_report(report))
+    for path in reports:
+        report = read(path)
+        trace = trace.with_metrics(report.frame, report.issues)
     return trace

@@ -166,6 +166,11 @@ CODES: dict[str, Code] = {
         "names in the report stand for nothing in the trace",
         "Their metrics are in the table `metrics` and beside no op: take a report of the same run, by task.",
     ),
+    "report_notes": Code(
+        "info",
+        "lines of the report are neither figures nor rows of a table",
+        "Nothing is missing if they are the tool's advice or the program's own output.",
+    ),
     # --- labels
     "unknown_strings": Code(
         "error",

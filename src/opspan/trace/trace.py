@@ -119,14 +119,15 @@ class Trace:
         trace = self if is_done else attribute(self)
         return coverage(trace.ranges, trace.calls, trace.work)
 
-    def with_metrics(self, report: pl.DataFrame) -> Trace:
+    def with_metrics(self, report: pl.DataFrame, issues: Issues | None = None) -> Trace:
         """The trace with what a report says of its names, such as opspan.load_vtune_report(path): further columns of
-        the table by name. Sums stay sums: no event gets one."""
+        the table by name. Sums stay sums: no event gets one. `issues`: those of reading the report."""
         from opspan.trace.metrics import metrics_of
 
         found = metrics_of(report)
-        issues = Issues()
-        issues.add("unmatched_metrics", _without(found["name"], self))
+        issues = issues or Issues()
+        names = found["name"] if found.height or "name" not in report.columns else report["name"]
+        issues.add("unmatched_metrics", _without(names, self))
         return self.replace(metrics=pl.concat([self.metrics, found]), issues=pl.concat([self.issues, issues.frame()]))
 
     def check(self) -> Trace:

@@ -7,6 +7,7 @@ docs/formats/vtune.md describes the tables.
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -14,7 +15,18 @@ import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.readers.sqlite import SqliteFile, is_sqlite, table_names
-from opspan.readers.vtune import archives, containers, counters, intervals, place, ranges, samples, tables, target
+from opspan.readers.vtune import (
+    archives,
+    containers,
+    counters,
+    intervals,
+    place,
+    ranges,
+    reports,
+    samples,
+    tables,
+    target,
+)
 from opspan.readers.vtune.database import Clock, Database, first_ns
 from opspan.readers.vtune.place import Place
 from opspan.trace import Issues, Trace
@@ -30,7 +42,7 @@ def sniff(path: Path, head: bytes) -> bool:
         return table_names(path) >= OF_VTUNE
     if archives.is_archive(head):
         return archives.holds_result(path, head)
-    return place.is_descriptor(head) or intervals.is_intervals(head)
+    return place.is_descriptor(head) or intervals.is_intervals(head) or reports.is_report(path)
 
 
 def read(path: Path) -> Trace:
@@ -38,6 +50,11 @@ def read(path: Path) -> Trace:
     head = _head(path)
     if intervals.is_intervals(head):
         return intervals.read(path, issues)
+    if path.is_file() and not place.is_descriptor(head) and reports.is_report(path):
+        raise NotATrace(
+            f"{path} is a report that `vtune -report` printed: sums by name, without the events of a trace; put it "
+            f"beside a trace of the same run: `opspan table TRACE --metrics {shlex.quote(str(path))}`"
+        )
     if not archives.is_archive(head):
         return _read(place.find(path, str(path), issues), issues)
     with tempfile.TemporaryDirectory(prefix="opspan-") as folder:

@@ -3,7 +3,7 @@
     Task Type,CPU Time,Memory Bound(%)          CSV, with whatever delimiter was asked for
     aten::mm,1.234,12.5
 
-    Task Type     Task Time  Task Count         text: columns as wide as their dashes
+    Task Type     Task Time  Task Count         text: columns as wide as their dashes (report_text.py)
     ------------  ---------  ----------
     aten::linear     0.816s      30,000
 
@@ -11,176 +11,145 @@
         CPU Time: 303.336s
 
 Columns are called as VTune titles them, and hold numbers where all of their cells are some: seconds without `s`, shares
-without `%`. A summary becomes one long frame: section, name, metric, value (a number), text (as it was printed).
+without `%`. A summary becomes one long frame: section, name, metric, value (a number), text (as it was printed). What
+VTune's words (report_words.py) are not found in is no report.
 """
 
 from __future__ import annotations
 
+import csv
 import io
 import re
-from itertools import pairwise
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 from polars.exceptions import PolarsError
 
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.readers.vtune import report_text
+from opspan.readers.vtune.report_text import Fact, Table, Text
+from opspan.readers.vtune.report_words import KEY, SUMMARY, is_vtunes
+from opspan.trace import Issues
 
-LARGEST = 256 << 20
-
-# What the first column may be called; the character after it is the delimiter.
-KEYS = (
-    "Task Type",
-    "Task Domain",
-    "Host Task",
-    "Computing Task",
-    "Source Computing Task",
-    "Function Stack",
-    "Function Range",
-    "Function",
-    "Source Function",
-    "Hierarchy Level",
-    "Module",
-    "Module Path",
-    "Process",
-    "Thread",
-    "Source File",
-    "Frame Domain",
-    "Call Stack",
-    "Callsite",
-    "Package",
-    "Core",
-    "Hardware Event Type",
+LARGEST = 64 << 20
+SNIFFED = 1 << 18
+# The character after the title of the first column is the delimiter.
+HEADER = re.compile(
+    rf'(?:(?:{KEY}|Parameter)(?: / [\w ()]+)*|"(?:{KEY})(?: / [\w ()]+)*")(?P<delimiter>[^\w\s(:"/]|[\t:])'
 )
-_KEY = "|".join(re.escape(key) for key in sorted(KEYS, key=len, reverse=True))
-HEADER = re.compile(rf'(?:(?:{_KEY})(?: / [\w ()]+)*|"(?:{_KEY})(?: / [\w ()]+)*")(?P<delimiter>[^\w\s(:"/]|[\t:])')
-ONE_COLUMN = re.compile(rf'"?(?:{_KEY})"?\s*')
+ONE_COLUMN = re.compile(rf'"?(?:{KEY})"?\s*')
 OTHER_DELIMITERS = "\t;|^,"
+LINE_END = re.compile(r"\r\n|\r|\n")  # not what Unicode counts as one: names may have it
 # Progress stands in front of what is printed after it, as if it were overwritten.
-PROGRESS = re.compile(r"(?:vtune|amplxe(?:-cl)?): Executing actions +\d+ %(?: \S+)*(?: {2,}|\r|[ \t]*$)", re.MULTILINE)
-SAID = re.compile(r"(?:vtune|amplxe(?:-cl)?): |Column filter is ON|war:|Copyright |Intel\(R\) VTune", re.IGNORECASE)
-DASHES = re.compile(r"-{2,}(?: +-{2,})*\s*")
-FACT = re.compile(r"(?P<indent> *)(?P<name>[^:]+?):(?: +(?P<value>.*?))?\s*")
-LEVEL_SPACES = 4
+PROGRESS = re.compile(
+    r"(?:(?:vtune|amplxe(?:-cl)?): )?Executing actions +\d+ %(?: \S+)*(?: {2,}|[ \t]*$)", re.MULTILINE
+)
+TOOL = re.compile(
+    r"(?:vtune|amplxe(?:-cl)?): |Column filter is ON|war:|Intel\(R\) VTune|Executing actions", re.IGNORECASE
+)
+SAID = re.compile(rf"{TOOL.pattern}|Using result path|Copyright ", re.IGNORECASE)
 STACK = "Function Stack"
-SUMMARY = ("Hierarchy Level", "Metric Name", "Metric Value")
+EXPECTED = "expected what `vtune -report hotspots -group-by task -format csv -report-output FILE` writes"
 
 LONG = {"section": pl.String, "name": pl.String, "metric": pl.String, "value": pl.Float64, "text": pl.String}
 
 
+@dataclass(frozen=True)
+class Report:
+    frame: pl.DataFrame  # a summary as a long one, every other report as its one table
+    notes: tuple[str, ...] = ()  # lines that are neither in a table nor a figure: advice, the program's output
+    cut: int = 0  # rows with more cells than there are titles
+    path: Path | None = None
+
+    @property
+    def issues(self) -> Issues:
+        found = Issues(str(self.path) if self.path else None)
+        found.add("report_notes", len(self.notes), repr(self.notes[0][:80]) if self.notes else "")
+        found.add("odd_cells", self.cut, "rows of the report have more cells than it has titles")
+        return found
+
+
 def read_report(path: Path) -> pl.DataFrame:
-    """A summary as a long frame, every other report as its one table."""
-    lines = _lines(path)
-    dashed = [
-        place for place, line in enumerate(lines) if place and DASHES.fullmatch(line) and lines[place - 1].strip()
-    ]
-    if dashed:
-        tables = [_Table(lines, place) for place in dashed]
-        held = {place for table in tables for place in table.places}
-        rest = [line for place, line in enumerate(lines) if place not in held]
-        if len(tables) == 1 and not any(FACT.fullmatch(line) for line in rest):
-            return _numbers(tables[0].frame(), path)
-        return _summary(rest, tables)
-    frame = _csv(path, lines)
-    if frame is None:
-        facts = _summary(lines, [])
-        if not facts.height:
-            raise NotATrace(
-                f"{path} is no report of VTune: it has no line of column titles; expected what `vtune -report hotspots "
-                "-group-by task -format csv -report-output FILE` writes"
-            )
-        return facts
-    if tuple(frame.columns[: len(SUMMARY)]) == SUMMARY:
-        return _long(frame)
-    return _numbers(frame, path)
+    return read(path).frame
 
 
-def _lines(path: Path) -> list[str]:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST + 1)
-    except OSError as error:
-        raise NotReadable(f"cannot read {path}: {error.strerror}") from error
-    if len(raw) > LARGEST:
+def read(path: Path) -> Report:
+    text = _text(path, LARGEST + 1)
+    if len(text) > LARGEST:
         raise NotReadable(f"{path} is larger than {LARGEST >> 20} MiB; expected a report, which is some kilobytes")
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        text = raw.decode("utf-16", "replace")
-    else:
-        text = raw.decode("utf-8-sig", "replace")
     if "\0" in text:
         raise NotATrace(f"{path} is no text; expected what `vtune -report` prints")
-    return [line for line in PROGRESS.sub("", text).splitlines() if not SAID.match(line)]
+    lines, is_tools = _lines(text)
+    found = _of_text(path, report_text.parse(lines), is_tools) or _of_csv(path, lines, is_tools)
+    if found is None:
+        begins = repr(next((line.strip() for line in lines if line.strip()), "")[:40])
+        raise NotATrace(
+            f"{path} is no report of VTune: it begins {begins}, and has no columns or figures that VTune prints; "
+            f"{EXPECTED}"
+        )
+    return replace(found, path=path)
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file begins as a report does."""
+    try:
+        text = _text(path, SNIFFED)
+        if "\0" in text:
+            return False
+        lines, is_tools = _lines(text)
+        return (_of_text(path, report_text.parse(lines), is_tools) or _of_csv(path, lines, is_tools)) is not None
+    except ReadError:
+        return False
+
+
+def _text(path: Path, most: int) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(most)
+    except OSError as error:
+        raise NotReadable(f"cannot read {path}: {error.strerror}") from error
+    return raw.decode("utf-16" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig", "replace")
+
+
+def _lines(text: str) -> tuple[list[str], bool]:
+    """The lines, without what the tool says of its own work, and whether it said any of that."""
+    lines = LINE_END.split(PROGRESS.sub("", LINE_END.sub("\n", text)))
+    kept = [line for line in lines if not SAID.match(line)]
+    is_tools = any(TOOL.match(line) for line in lines) or PROGRESS.search(text) is not None
+    return kept, is_tools
 
 
 # --- text
 
 
-class _Table:
-    """A table whose columns are as wide as their dashes, with one blank line or the end after it."""
-
-    def __init__(self, lines: list[str], dashes: int) -> None:
-        self._lines, self._dashes = lines, dashes
-        self._spans = [match.span() for match in re.finditer(r"-+", lines[dashes])]
-        end = dashes + 1
-        while end < len(lines) and self._is_row(lines[end]):
-            end += 1
-        self._end = end
-        above = lines[dashes - 2].strip() if dashes > 1 else ""
-        self._titled = bool(above) and not FACT.fullmatch(above)
-        self.section = above if self._titled else None
-
-    def _is_row(self, line: str) -> bool:
-        """Between its columns a row has nothing; so has no line of a summary that follows without a blank one."""
-        gaps = [(one[1], other[0]) for one, other in pairwise(self._spans)]
-        clear = not any(line[begin:end].strip() for begin, end in gaps)
-        return bool(line.strip()) and clear and (len(self._spans) == 1 or len(line) > self._spans[-1][0])
-
-    @property
-    def places(self) -> range:
-        """The lines that it is made of."""
-        return range(self._dashes - (2 if self._titled else 1), self._end)
-
-    @property
-    def begin(self) -> int:
-        return self._dashes - 1
-
-    def frame(self) -> pl.DataFrame:
-        titles = _unlike([self._lines[self.begin][slice(*span)].strip() for span in self._ends()])
-        rows = pl.Series("row", self._lines[self._dashes + 1 : self._end], dtype=pl.String).to_frame()
-        # By characters: dashes and names may be of several bytes.
-        cells = [
-            pl.col("row").str.slice(begin, None if end is None else end - begin).alias(title)
-            for title, (begin, end) in zip(titles, self._ends(), strict=True)
-        ]
-        return rows.select(cells)
-
-    def _ends(self) -> list[tuple[int, int | None]]:
-        """Each column up to the next; the last as far as the line goes."""
-        begins = [begin for begin, _ in self._spans]
-        return list(zip(begins, [*begins[1:], None], strict=True))
+def _of_text(path: Path, text: Text, is_tools: bool) -> Report | None:
+    """None: neither a table of VTune's nor its figures."""
+    has_tables = any(is_vtunes(table.titles, is_tools=is_tools) for table in text.tables)
+    if not has_tables and not (text.is_summary and (text.facts or text.tables)):
+        return None
+    if len(text.tables) == 1 and not text.is_summary:
+        notes = [*text.notes, *text.titles, *(f"{fact.name}: {fact.text or ''}" for fact in text.facts)]
+        return Report(_numbers(_frame(text.tables[0]), path), tuple(notes))
+    return Report(_summary(text.facts, text.tables), tuple(text.notes))
 
 
-def _summary(lines: list[str], tables: list[_Table]) -> pl.DataFrame:
-    """All of a summary: what is indented belongs to what stands above it."""
-    parts = [_melted(table.frame(), table.section) for table in tables]
-    facts: list[dict[str, str | None]] = []
-    path: list[str] = []
-    for line in lines:
-        if not line.strip():
-            continue
-        found = FACT.fullmatch(line)
-        depth = (len(line) - len(line.lstrip(" "))) // LEVEL_SPACES
-        name = found["name"].strip() if found else line.strip()
-        if found and found["value"]:
-            facts.append({"section": " / ".join(path[:depth]) or None, "name": name, "text": found["value"]})
-        path = [*path[:depth], name]
-    return pl.concat([_valued(pl.DataFrame(facts, schema=LONG)), *parts])
+def _frame(table: Table) -> pl.DataFrame:
+    titles = _unlike(table.titles)
+    return pl.DataFrame(table.rows, schema=dict.fromkeys(titles, pl.String), orient="row")
+
+
+def _summary(facts: list[Fact], tables: list[Table]) -> pl.DataFrame:
+    rows = [{"section": fact.section, "name": fact.name, "text": fact.text} for fact in facts]
+    parts = [_melted(_frame(table), table.section) for table in tables]
+    return pl.concat([_valued(pl.DataFrame(rows, schema=LONG)), *parts])
 
 
 def _melted(frame: pl.DataFrame, section: str | None) -> pl.DataFrame:
     key = frame.columns[0]
     long = frame.unpivot(index=key, variable_name="metric", value_name="text").rename({key: "name"})
-    long = long.with_columns(pl.col("name").str.strip_chars(), pl.col("text").str.strip_chars())
+    long = long.with_columns(pl.col("name", "text").cast(pl.String).str.strip_chars())  # null: a table without others
     return _valued(long.with_columns(section=pl.lit(section, dtype=pl.String)))
 
 
@@ -199,38 +168,101 @@ def _valued(frame: pl.DataFrame) -> pl.DataFrame:
 # --- CSV
 
 
-def _csv(path: Path, lines: list[str]) -> pl.DataFrame | None:
-    """The table that begins with the first line of titles; None where there is none."""
-    place, delimiter = _header(lines)
-    if place is None:
+def _of_csv(path: Path, lines: list[str], is_tools: bool) -> Report | None:
+    """What begins with a line of titles, and again with each further one; None where there is none."""
+    heads = list(_headers(lines, is_tools))
+    if not heads:
         return None
-    text = "\n".join(lines[place:]).strip("\n") + "\n"
+    if lines[heads[0][0]].strip('"').startswith(report_text.PARAMETER):
+        return _old_summary(lines, heads[0][1])
+    notes = [line.strip() for line in lines[: heads[0][0]] if line.strip()]
+    ends = [place for place, _ in heads[1:]] + [len(lines)]
+    parts = [_table(path, lines[place:end], delimiter) for (place, delimiter), end in zip(heads, ends, strict=True)]
+    cut = sum(part_cut for _, part_cut in parts)
+    if len(parts) > 1:
+        frames = [_long(part) if _is_long(part) else _melted(part, None) for part, _ in parts]
+        return Report(pl.concat(frames), tuple(notes), cut)
+    frame = parts[0][0]
+    return Report(_long(frame) if _is_long(frame) else _numbers(frame, path), tuple(notes), cut)
+
+
+def _is_long(frame: pl.DataFrame) -> bool:
+    return tuple(frame.columns[: len(SUMMARY)]) == SUMMARY
+
+
+def _headers(lines: list[str], is_tools: bool) -> Iterator[tuple[int, str]]:
+    """The lines of titles, each with its delimiter."""
+    seen = False
+    for place, line in enumerate(lines):
+        found = HEADER.match(line)
+        if is_tools and not seen and ONE_COLUMN.fullmatch(line):
+            yield place, ","
+            seen = True
+        for delimiter in [found["delimiter"]] if found else OTHER_DELIMITERS:
+            if delimiter in line and is_vtunes(_cells(line, delimiter), is_tools=is_tools):
+                yield place, delimiter
+                seen = True
+                break
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
     try:
-        raw = pl.read_csv(
-            io.BytesIO(text.encode()),
-            has_header=False,
-            separator=delimiter,
-            infer_schema=False,
-            truncate_ragged_lines=True,
-        )
-    except (PolarsError, ValueError) as error:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    except csv.Error:  # a line without end, a delimiter that is none
+        return []
+
+
+def _table(path: Path, lines: list[str], delimiter: str) -> tuple[pl.DataFrame, int]:
+    """The rows below their titles, and how many have more cells than there are titles."""
+    text = "\n".join(line for line in lines if line.strip()) + "\n"
+    cut = 0
+    try:
+        try:
+            raw = _csv(text, delimiter, is_cut=False)
+        except PolarsError:
+            raw = _csv(text, delimiter, is_cut=True)
+            rows = csv.reader(io.StringIO(text), delimiter=delimiter)
+            cut = sum(any(cell.strip() for cell in row[raw.width :]) for row in rows)
+    except (PolarsError, ValueError, csv.Error) as error:
         raise ReadError(f"{path} is a damaged report ({' '.join(str(error).split())[:120]})") from error
     titles = _unlike([(title or "").strip() for title in raw.row(0)])
-    return raw.slice(1).rename(dict(zip(raw.columns, titles, strict=True)))
+    return raw.slice(1).rename(dict(zip(raw.columns, titles, strict=True))), cut
 
 
-def _header(lines: list[str]) -> tuple[int | None, str]:
+def _csv(text: str, delimiter: str, *, is_cut: bool) -> pl.DataFrame:
+    return pl.read_csv(
+        io.BytesIO(text.encode()),
+        has_header=False,
+        separator=delimiter,
+        infer_schema=False,
+        truncate_ragged_lines=is_cut,
+    )
+
+
+def _old_summary(lines: list[str], delimiter: str) -> Report:
+    """Before 2019 a summary in CSV was sections apart by empty lines: a title, and a table or figures.
+
+    CPU
+    Parameter,r002hs
+    Logical CPU Count,16
+    """
+    facts: list[Fact] = []
+    notes: list[str] = []
+    title = None
     for place, line in enumerate(lines):
-        if match := HEADER.match(line):
-            return place, match["delimiter"]
-        if ONE_COLUMN.fullmatch(line):
-            return place, ","
-    # By something else than the usual: the first two lines that are cut alike.
-    for place, (line, following) in enumerate(pairwise(lines)):
-        for delimiter in OTHER_DELIMITERS:
-            if line.count(delimiter) == following.count(delimiter) > 0 and not FACT.fullmatch(line):
-                return place, delimiter
-    return None, ","
+        cells = _cells(line, delimiter)
+        if cells[:1] == [report_text.PARAMETER] or not any(cells):
+            continue
+        if len(cells) > 1:
+            text = delimiter.join(cells[1:]).strip(delimiter)
+            facts.append(Fact(title, cells[0].removesuffix(":"), text or None))
+        elif facts and report_text.OS_RELEASE.match(line):
+            facts[-1].text = f"{facts[-1].text}\n{line.strip()}"
+        elif delimiter in "".join(lines[place + 1 : place + 2]):
+            title = cells[0]
+        else:
+            notes.append(line.strip())
+    return Report(_summary(facts, []), tuple(notes))
 
 
 def _unlike(titles: list[str]) -> list[str]:
@@ -244,6 +276,9 @@ def _unlike(titles: list[str]) -> list[str]:
 
 
 # --- numbers
+
+_NUMBER = r"^([+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(%|[mun]?s)?$"
+_UNITS = {"": 1.0, "%": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 def _numbers(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
@@ -265,8 +300,9 @@ def _numbers(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def _number(text: pl.Expr) -> pl.Expr:
-    """1.5, 0.816s, 13.5%, 30,000; nothing else."""
-    plain = text.str.strip_chars().str.extract(
-        r"^([+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*[s%]?$"
+    """1.5, 0.816s, 12.5ms (as seconds), 13.5%, 30,000, 2.1e9; nothing else."""
+    text = text.str.strip_chars()
+    plain = text.str.extract(_NUMBER, 1).str.replace_all(",", "", literal=True).cast(pl.Float64, strict=False)
+    return plain * text.str.extract(_NUMBER, 2).fill_null("").replace_strict(
+        _UNITS, default=None, return_dtype=pl.Float64
     )
-    return plain.str.replace_all(",", "", literal=True).cast(pl.Float64, strict=False)

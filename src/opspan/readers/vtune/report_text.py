@@ -1,0 +1,270 @@
+"""The text of a report, line by line: what is a table, what a figure, and what neither.
+
+    Elapsed Time: 9.094s                                 a figure
+    Effective CPU Utilization: 18.6%                     a figure
+     | The metric value is low, which may signal ...     advice: a note
+        Spin Time: 0s                                    a figure within the one above it
+
+        Top Waiting Objects                              a title
+        Sync Object   Wait Time  Wait Count              a table: columns as wide as their dashes
+        ------------  ---------  ----------
+        Stream 0xe1      0.000s           1
+
+    Collection and Platform Info                         a title, underlined (before 2019)
+    ----------------------------
+
+In a summary a table ends where its rows do. Any other report is one table up to its end, whatever stands empty between
+its rows: the lines of a source file, the blocks of a call graph. What is nothing of all that is a note.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from opspan.readers.vtune import report_words as words
+
+RULE = re.compile(r" *-+(?: {2,}-+)* *")
+FACT = re.compile(r"(?P<name>[^:]+?(?:: % of [^:]+)?):(?:\s+(?P<value>.*))?")  # NUMA: % of Remote Accesses: 1.2%
+ADVICE = re.compile(r"\s*\|(?:\s|$)")
+# What is said after a summary, in as many lines as it takes.
+CLOSING = re.compile(r"If you want to skip descriptions of detected performance issues|\*\s?N/A is applied")
+PARAMETER = "Parameter"
+RECOMMENDED = "Recommendations"
+# The system's name was printed with all lines of /etc/os-release.
+OS_RELEASE = re.compile(r"[A-Z][A-Z0-9_]*=")
+FAR = 100  # lines without a row, within a table of a summary
+
+
+@dataclass
+class Table:
+    titles: list[str]
+    section: str | None
+    rows: list[list[str]] = field(default_factory=list)
+
+
+@dataclass
+class Fact:
+    section: str | None
+    name: str
+    text: str | None
+
+
+@dataclass
+class Text:
+    tables: list[Table] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    titles: list[str] = field(default_factory=list)  # of sections
+    notes: list[str] = field(default_factory=list)  # lines that are neither
+
+    @property
+    def is_summary(self) -> bool:
+        within = any(
+            fact.name == words.WITHIN_ELAPSED and (fact.section or "").endswith(words.ELAPSED) for fact in self.facts
+        )
+        return within or words.is_summary([*self.titles, *(fact.name for fact in self.facts)])
+
+
+def parse(lines: list[str]) -> Text:
+    return _Parser(lines).parse()
+
+
+class _Columns:
+    """Where the columns of a table are, by the dashes under its titles."""
+
+    def __init__(self, rule: str) -> None:
+        self.spans = [match.span() for match in re.finditer(r"-+", rule)]
+        self.indent = self.spans[0][0]
+        self._gaps = [(one[1], other[0]) for one, other in pairwise(self.spans)]
+        begins = [begin for begin, _ in self.spans]
+        # By characters: names may be of several bytes. Each column goes up to the next, the last as far as the line.
+        self._ends: list[tuple[int, int | None]] = list(zip(begins, [*begins[1:], None], strict=True))
+
+    def cells(self, line: str) -> list[str] | None:
+        """What stands in each column; None where something stands left of them or between them."""
+        if line[: self.indent].strip() or any(line[begin:end].strip() for begin, end in self._gaps):
+            parts = re.split(r" {2,}", line.strip())
+            # Cells wider than VTune took them for move those after them.
+            return parts if len(parts) == len(self.spans) > 2 and not line[: self.indent].strip() else None
+        first, *others = (line[begin:end] for begin, end in self._ends)
+        return [first.rstrip(), *(cell.strip() for cell in others)]  # the first one's indentation is the depth
+
+    def is_row(self, line: str, printed: int) -> bool:
+        """Whether a line is certainly a row: printed as wide as the table, or with two cells; and what stands in a
+        column begins or ends where its dashes do."""
+        cells = self.cells(line)
+        if cells is None or (printed <= self.spans[-1][0] and sum(map(bool, cells)) < min(2, len(cells))):
+            return False
+        return all(
+            not line[begin:end].strip() or line[begin] != " " or (len(line) >= end and line[end - 1] != " ")
+            for begin, end in self.spans[1:]
+        )
+
+
+class _Parser:
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = [line.rstrip() for line in lines]
+        self._widths = [len(line) for line in lines]
+        self._at = 0
+        self._path: list[tuple[int, str]] = []  # what the line is within: its indentation and name
+        self._title: str | None = None  # of a table that begins here
+        self._found = Text()
+        self._is_summary = any(
+            words.is_summary([line.strip()]) or (place and self._lines[place - 1] and self._is_table(place, False))
+            for place, line in enumerate(self._lines)
+        )
+
+    def parse(self) -> Text:
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if not line:
+                self._at += 1
+            elif self._is_table(self._at):
+                self._take_table()
+            else:
+                self._take_line(line)
+        return self._found
+
+    # --- tables
+
+    def _is_rule(self, place: int) -> bool:
+        return (
+            place < len(self._lines) and "--" in self._lines[place] and RULE.fullmatch(self._lines[place]) is not None
+        )
+
+    def _is_table(self, place: int, in_summary: bool | None = None) -> bool:
+        """Whether titles stand here, and their dashes below."""
+        if not self._is_rule(place + 1) or self._is_rule(place):
+            return False
+        columns = _Columns(self._lines[place + 1])
+        titles = columns.cells(self._lines[place])
+        if titles is None or not all(titles):
+            return False
+        # One title over one rule is a section's, but for what VTune groups by.
+        is_summary = self._is_summary if in_summary is None else in_summary
+        return len(titles) > 1 or (titles[0].strip() in words.KEYS and not is_summary)
+
+    def _take_table(self) -> None:
+        columns = _Columns(self._lines[self._at + 1])
+        titles = [title.strip() for title in columns.cells(self._lines[self._at]) or ()]
+        table = Table(titles, self._title)
+        self._title = None
+        self._at += 2
+        while (place := self._next_row(columns)) is not None:
+            between = [line for line in self._lines[self._at : place] if line]
+            if table.rows and self._is_summary:
+                table.rows[-1][-1] = "\n".join([table.rows[-1][-1], *between])  # a cell of several lines
+            else:
+                self._found.notes += between
+            table.rows.append(columns.cells(self._lines[place]) or [])
+            self._at = place + 1
+        if titles[0] == PARAMETER and len(titles) == 2:  # figures, before 2019; the other title is the result's name
+            self._found.facts += [Fact(table.section, name.strip(), text or None) for name, text in table.rows]
+        else:
+            self._found.tables.append(table)
+
+    def _next_row(self, columns: _Columns) -> int | None:
+        """The line of the next row; None where the table has ended."""
+        seen_gap = False
+        for place in range(self._at, len(self._lines)):
+            line = self._lines[place]
+            if not line:
+                seen_gap = True
+                continue
+            if self._is_rule(place) or self._is_rule(place + 1) or ADVICE.match(line) or CLOSING.match(line.strip()):
+                return None
+            if not self._is_summary:
+                if columns.cells(line) is not None:
+                    return place
+                continue
+            # Below an empty line stands, sooner than a row, a figure or the title of the next table.
+            is_other = seen_gap and (FACT.fullmatch(line.strip()) or self._is_table(place + 1))
+            if columns.is_row(line, self._widths[place]) and not is_other:
+                return place
+            is_continued = (
+                not line.startswith(" ") and not FACT.fullmatch(line) and (not seen_gap or OS_RELEASE.match(line))
+            )
+            if not is_continued or place - self._at > FAR:
+                return None
+        return None
+
+    # --- other lines
+
+    def _take_line(self, line: str) -> None:
+        text = line.strip()
+        indent = len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip(" "))
+        self._title = None
+        if ADVICE.match(line):
+            self._note(text.lstrip("| ").strip())
+        elif CLOSING.match(text):
+            self._take_closing()
+        elif self._is_rule(self._at):
+            self._note(text)
+        elif self._is_rule(self._at + 1):
+            self._take_title(-1, text)
+            self._at += 1
+        elif self._found.facts and OS_RELEASE.match(text) and self._continues_fact():
+            fact = self._found.facts[-1]
+            fact.text = f"{fact.text}\n{text}"
+        elif indent and any(name == RECOMMENDED for _, name in self._path):
+            self._note(text)
+        elif (found := FACT.fullmatch(text)) and (indent or not text[0].islower()):
+            self._take_fact(indent, found["name"].strip(), (found["value"] or "").strip())
+        elif self._is_title(indent):
+            self._take_title(indent, text)
+        else:
+            self._note(text)
+        self._at += 1
+
+    def _note(self, text: str) -> None:
+        if text:
+            self._found.notes.append(text)
+
+    def _take_closing(self) -> None:
+        """Up to an empty line or a table."""
+        while True:
+            self._note(self._lines[self._at].strip())
+            following = self._at + 1
+            if following >= len(self._lines) or not self._lines[following] or self._is_table(following):
+                return
+            if CLOSING.match(self._lines[self._at].strip()) and self._lines[self._at].endswith("."):
+                return  # all of it in one line
+            self._at = following
+
+    def _continues_fact(self) -> bool:
+        return "=" in (self._found.facts[-1].text or "")
+
+    def _take_fact(self, indent: int, name: str, value: str) -> None:
+        self._leave(indent)
+        if value or not self._has_more(indent):
+            self._found.facts.append(Fact(self._section(), name, value or None))
+        else:
+            self._found.titles.append(name)
+        self._path.append((indent, name))
+        self._title = name if not value else None
+
+    def _take_title(self, indent: int, text: str) -> None:
+        self._leave(indent)
+        self._path.append((indent, text))
+        self._found.titles.append(text)
+        self._title = text
+
+    def _leave(self, indent: int) -> None:
+        """What is not further left than this line has ended."""
+        while self._path and self._path[-1][0] >= indent:
+            self._path.pop()
+
+    def _section(self) -> str | None:
+        return " / ".join(name for _, name in self._path) or None
+
+    def _is_title(self, indent: int) -> bool:
+        return self._is_table(self._at + 1) or self._has_more(indent)
+
+    def _has_more(self, indent: int) -> bool:
+        """Whether the next line that is no advice is within this one, or a table."""
+        for place in range(self._at + 1, len(self._lines)):
+            line = self._lines[place]
+            if line and not ADVICE.match(line):
+                return len(line) - len(line.lstrip()) > indent or self._is_table(place)
+        return False

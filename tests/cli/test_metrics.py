@@ -1,0 +1,64 @@
+"""opspan table --metrics, and a report of VTune where a trace is expected."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import builders_vtune as vtune
+from emit.running import opspan as command
+
+REPORT = """\
+Elapsed Time: 5s
+    CPU Time: 4s
+ | Slow.
+
+Top Tasks
+Task Type  Task Time
+---------  ---------
+aten::mm        1.5s
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "report"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    tables = {
+        **vtune.around("2020"),
+        "dd_task_type": vtune.names("aten::mm", domain=vtune.PYTORCH),
+        "dd_task": [{"type": 1}],
+        "task_data": [vtune.at(10, 60, 1)],
+    }
+    return vtune.database(tmp_path / "dicer.db", tables)
+
+
+@pytest.mark.parametrize("text", [REPORT, "Task Type,CPU Time\naten::mm,1.5\n"])
+@pytest.mark.parametrize("verb", [["table"], ["export"]])
+def test_a_report_that_is_taken_for_a_trace_is_told_its_option(file: Path, text: str, verb: list[str]) -> None:
+    file.write_text(text, encoding="utf-8")
+    out = [file.with_name("out.json")] if verb == ["export"] else []
+    done = command(*verb, file, *out)
+    assert done.returncode == 2
+    assert "is a report that `vtune -report` printed" in done.stderr
+    assert f"`opspan table TRACE --metrics {file}`" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_lines_that_are_neither_are_an_issue_of_the_table(file: Path, database: Path) -> None:
+    file.write_text(REPORT, encoding="utf-8")
+    done = command("table", database, "--metrics", file)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"aten::mm .* 1\.5 ", done.stdout)
+    assert "lines of the report are neither figures nor rows of a table (1): 'Slow.'" in done.stdout
+
+
+def test_a_report_that_says_nothing_of_ops_is_said(file: Path, database: Path) -> None:
+    file.write_text("Elapsed Time: 5s\n    CPU Time: 4s\n    Paused Time: 0s\n", encoding="utf-8")
+    done = command("table", database, "--metrics", file)
+    assert "names in the report stand for nothing in the trace (3)" in done.stdout
