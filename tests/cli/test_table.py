@@ -115,7 +115,8 @@ class TestText:
         done = opspan("table", captured, "--by", "kernel")
 
         assert done.returncode == 0
-        assert done.stdout.startswith("Nothing to show: the trace has no such rows.\n")
+        assert done.stdout.startswith("Nothing to show: there are no kernels or copies. The trace holds 9 ranges, ")
+        assert done.stdout.splitlines()[0].endswith("; try --by name")
 
     def test_an_encoding_without_the_letters_is_no_error(self, captured: Path) -> None:
         done = opspan("table", captured, env={"PYTHONIOENCODING": "ascii"})

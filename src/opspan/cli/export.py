@@ -35,7 +35,7 @@ def command(files: tuple[Path, ...], out: Path, force: bool) -> None:
       opspan export report.sqlite report.json.gz
       opspan export rank0.sqlite rank1.sqlite run.db && sqlite3 run.db 'SELECT * FROM op_summary LIMIT 10'
     """
-    from opspan.views import check_place, export
+    from opspan.views import check_place, contents, export
     from opspan.views.findings import issue_lines
 
     check_place(out, list(files), overwrite=force)
@@ -44,4 +44,5 @@ def command(files: tuple[Path, ...], out: Path, force: bool) -> None:
         progress.step(f"writing {out.name!r}")
         left_out = export(trace, out, overwrite=force)
     show("".join(f"{line}\n" for line in [*issue_lines(trace), *left_out]), err=True)
-    show(f"Wrote {out} ({trace.ranges.height:,} ranges, {trace.issues.height:,} issues)\n")
+    written = f"{trace.ranges.height:,} ranges" if trace.ranges.height else contents.counted(trace)
+    show(f"Wrote {out} ({written}, {trace.issues.height:,} issues)\n")

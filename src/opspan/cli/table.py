@@ -74,6 +74,8 @@ def command(
         trace = tables.prepared(trace, by)
         table = tables.table_of(trace, by, sort_by)
         findings = finding_lines(trace)
+    if form != "text":
+        show("".join(f"{note}\n" for note in table.notes), err=True)
     if form == "json":
         show(tables.as_json(trace, table, -1 if limit is None else limit))
     elif form == "csv":

@@ -11,5 +11,6 @@ from opspan.views import table
 
 def write(trace: Trace, path: Path) -> list[str]:
     attributed = attribute(trace)
-    path.write_text(table.as_json(attributed, table.table_of(attributed, "name")), encoding="utf-8")
-    return []
+    found = table.table_of(attributed, "name")
+    path.write_text(table.as_json(attributed, found), encoding="utf-8")
+    return list(found.notes)

@@ -14,6 +14,7 @@ from polars.exceptions import PolarsError
 
 from opspan.errors import UsageError, WriteError
 from opspan.trace import Trace
+from opspan.views.contents import nothing_in, parts
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class View:
     writes: str  # in words, for messages and docs
     is_folder: bool = False  # which brings itself to its place
     pattern: str = ""  # of names that mean this view whatever their suffix
+    shows: tuple[str, ...] = ()  # tables that it has a place for, marks apart from ranges; none: all
 
     @property
     def write(self) -> Callable[[Trace, Path], list[str]]:
@@ -30,13 +32,14 @@ class View:
         return found
 
 
+_ON_A_TIMELINE = ("ranges", "marks", "calls", "functions", "work", "counters")
 VIEWS = (
-    View("chrome", (".json", ".json.gz"), "a Chrome trace, for Perfetto and chrome://tracing"),
+    View("chrome", (".json", ".json.gz"), "a Chrome trace, for Perfetto and chrome://tracing", shows=_ON_A_TIMELINE),
     View("json_table", (".table.json",), "the table by name as JSON, with issues and coverage"),
     View("sqlite", (".sqlite", ".db"), "an analysis database, described in docs/sqlite.md"),
     View("parquet", (".parquet",), "a folder of the trace's tables, which opspan reads back exactly", is_folder=True),
-    View("csv", (".csv",), "every range in a row, with what the analysis found"),
-    View("vtune_intervals", (), "ranges for VTune to import, as tasks and frames", pattern="?*-hostname-?*.csv"),
+    View("csv", (".csv",), "every range in a row, with what the analysis found", shows=("ranges", "marks")),
+    View("vtune_intervals", (), "ranges for VTune to import", pattern="?*-hostname-?*.csv", shows=("ranges",)),
     View("stacks", (".stacks",), "ranges as stacks with their own CPU time in ns, for flame graphs"),
     View("device_stacks", (".device.stacks",), "the same with device time"),
 )
@@ -74,6 +77,8 @@ def export(trace: Trace, out: Path, *, overwrite: bool = False) -> list[str]:
         raise WriteError(f"cannot write {out}: {why}") from error
     finally:
         unfinished.unlink(missing_ok=True)
+    if view.shows and not parts(trace).keys() & set(view.shows):
+        left_out = [nothing_in(trace, out.name, view.shows)]
     return left_out
 
 

@@ -16,10 +16,12 @@ import polars as pl
 
 from opspan.analysis import attribute
 from opspan.trace import Trace
+from opspan.views.contents import holds, parts
 from opspan.views.names import process_names, thread_names
 
 _col = pl.col
 _BATCH = 50_000
+_OTHERS = {"self_ns": "a .stacks", "self_device_ns": "a .device.stacks"}  # by what they weigh
 _DEEPEST = 500  # a text grows with every level of its stack
 # What separates frames, and lines, must not be in a frame.
 _UNSAFE = r"[;\pC\p{Zl}\p{Zp}]"
@@ -43,7 +45,9 @@ def write_stacks(trace: Trace, path: Path, weight: str, what: str) -> list[str]:
     if deep := in_tree.height - shown.height:
         said.append(f"{deep:,} ranges are inside {_DEEPEST} others or more and were left out")
     if not shown["weight"].sum():
-        said.append(f"No range has {what}: the file is empty")
+        other = next((suffix for column, suffix in _OTHERS.items() if shown[column].fill_null(0).sum()), None)
+        way = f"; {other} has its ranges" if other else "; a .sqlite or .parquet has all of that"
+        said.append(f"No range has {what}: the file is empty. {holds(trace)}{way if parts(trace) else ''}")
     return said
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -19,7 +19,7 @@ from opspan.errors import UsageError
 from opspan.events.kinds import DeviceType
 from opspan.events.table import sort_attribute
 from opspan.trace import Trace
-from opspan.views import text_table
+from opspan.views import contents, text_table
 from opspan.views.findings import coverage_values, printable, printable_names
 from opspan.views.metric_columns import beside, with_metrics
 
@@ -38,6 +38,12 @@ _TORCH = {
     "average_device_ns": "device_time",
 }
 _OF_TORCH = {attribute: column for column, attribute in _TORCH.items()}
+# Tables that may have one group only -> its key, what that is of no group, and how there come to be more.
+_WITHOUT = {
+    "module": ("module", "[]", "No range is in a module: label them with `opspan exec --modules`, or modules=True"),
+    "step": ("step", "[]", "No range is in a step: a step is a range called ProfilerStep#N, as profile.step() has it"),
+    "shape": ("input_shapes", "[]", "No op has shapes: record them with --record-shapes, or record_shapes=True"),
+}
 _TOTALS = ("cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns")
 _SORTED_UP = ("name", "input_shapes", "device", "kind", "module", "step", "phase", "rank")
 _DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first that has any time
@@ -48,6 +54,7 @@ class Table:
     by: str
     rows: pl.DataFrame  # all of them, in order
     text: Callable[[int], str]  # of the first so many; -1: of all
+    notes: tuple[str, ...] = ()  # what there is instead of rows, or of what they should be by
 
 
 def prepared(trace: Trace, by: str) -> Trace:
@@ -59,15 +66,24 @@ def table_of(trace: Trace, by: str, sort_by: str | None = None) -> Table:
     """Of a trace that is `prepared`. `sort_by`: a column, or torch's name of one; numbers go the largest first."""
     if by not in BY:
         raise UsageError(f"no table is by {by!r}; expected one of {', '.join(BY)}")
-    return _of_events(trace, by, sort_by) if by in _EVENTS else _of_averages(trace, by, sort_by)
+    table = _of_events(trace, by, sort_by) if by in _EVENTS else _of_averages(trace, by, sort_by)
+    return replace(table, notes=_notes(trace, table))
+
+
+def _notes(trace: Trace, table: Table) -> tuple[str, ...]:
+    if not table.rows.height:
+        return (contents.nothing_by(trace, table.by),)
+    column, none, advice = _WITHOUT.get(table.by, ("", None, ""))
+    return (advice,) if column and (table.rows[column].fill_null("[]") == none).all() else ()
 
 
 def as_text(table: Table, limit: int) -> str:
+    notes = "".join(f"{printable(note)}\n" for note in table.notes)
     if not table.rows.height:
-        return "Nothing to show: the trace has no such rows.\n"
+        return notes
     hidden = table.rows.height - limit if limit >= 0 else 0
     more = f"{hidden:,} more rows: --limit -1 shows all\n" if hidden > 0 else ""
-    return table.text(limit) + more
+    return table.text(limit) + more + notes
 
 
 def as_json(trace: Trace, table: Table, limit: int = -1) -> str:

@@ -1,0 +1,105 @@
+"""What a trace holds, in words: said where a result has nothing to show, with the way to what is there.
+
+Nothing to show: there are no ranges. The trace holds 4,340 kernels, 12 copies, 12 calls; try --by kernel
+"""
+
+from __future__ import annotations
+
+import shlex
+
+import polars as pl
+
+from opspan.analysis.averages import on_device
+from opspan.trace import Trace
+
+# Kinds of work -> one, several of it.
+_WORK = {
+    "kernel": ("kernel", "kernels"),
+    "memcpy": ("copy", "copies"),
+    "memset": ("fill", "fills"),
+    "sync": ("wait", "waits"),
+    "graph": ("launch of a graph", "launches of graphs"),
+    "other": ("piece of other work", "pieces of other work"),
+}
+_TABLES = {
+    "calls": ("call", "calls"),
+    "functions": ("Python function", "Python functions"),
+    "memory": ("event of memory", "events of memory"),
+    "samples": ("sample", "samples"),
+    "counters": ("value of counters", "values of counters"),
+    "metrics": ("metric of a report", "metrics of reports"),
+}
+_MOST_DOMAINS = 3
+# What a table by this is made of.
+_OF_RANGES = ("module", "step", "phase")
+_OF_WORK = ("stream", "kernel")
+
+
+def parts(trace: Trace) -> dict[str, str]:
+    """What there is of each table, marks apart from ranges: 'work' -> '4,340 kernels, 12 copies'. No empty ones."""
+    is_mark = trace.ranges["is_mark"].fill_null(value=False)
+    found = {
+        "ranges": _in_domains(trace.ranges["domain"].filter(~is_mark), "range", "ranges"),
+        "marks": _in_domains(trace.ranges["domain"].filter(is_mark), "mark", "marks"),
+        "work": _work(trace.work),
+        **{name: _count(trace.frames[name].height, *words) for name, words in _TABLES.items()},
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def holds(trace: Trace) -> str:
+    """'The trace holds 4,340 kernels, 12 calls', or that it is empty."""
+    return f"The trace holds {counted(trace)}" if parts(trace) else "The trace is empty"
+
+
+def counted(trace: Trace) -> str:
+    return ", ".join(parts(trace).values()) or "0 ranges"
+
+
+def nothing_by(trace: Trace, by: str) -> str:
+    """Of a table by this without rows."""
+    of = "ranges" if by in _OF_RANGES else "kernels or copies" if by in _OF_WORK else "ranges, kernels or copies"
+    way = _other_table(trace) or _database(trace)
+    return f"Nothing to show: there are no {of}. {holds(trace)}{f'; try {way}' if way else ''}"
+
+
+def nothing_in(trace: Trace, name: str, shows: tuple[str, ...]) -> str:
+    """Of a file without anything in it, which has a place for the tables `shows`."""
+    listed = f"{', '.join(shows[:-1])} and {shows[-1]}" if len(shows) > 1 else shows[0]
+    way = "; a .sqlite or .parquet has all of that" if parts(trace) else ""
+    return f"Nothing is in {name}: it shows {listed}, of which there are none. {holds(trace)}{way}"
+
+
+def _other_table(trace: Trace) -> str | None:
+    """The option for a table of this trace that has rows."""
+    is_range = ~trace.ranges["is_mark"].fill_null(value=False)
+    if (is_range & trace.ranges["start_ns"].is_not_null()).any():
+        return "--by name"
+    return "--by kernel" if on_device(trace.work).height else None
+
+
+def _database(trace: Trace) -> str | None:
+    if not parts(trace):
+        return None
+    paths = [path for rank in trace.ranks for path in rank.paths]
+    named = shlex.quote(paths[0]) if len(paths) == 1 else "FILE..."
+    return f"`opspan export {named} out.sqlite`, which has all of that as tables"
+
+
+def _in_domains(domain: pl.Series, one: str, several: str) -> str:
+    text = _count(len(domain), one, several)
+    domains = domain.drop_nulls().unique().cast(pl.String).sort().to_list()
+    if not domains:
+        return text
+    if len(domains) > _MOST_DOMAINS:
+        return f"{text} in {len(domains):,} domains"
+    return f"{text} in domain{'s' if len(domains) > 1 else ''} {', '.join(domains)}"
+
+
+def _work(work: pl.DataFrame) -> str:
+    counts = dict(work["kind"].cast(pl.String).fill_null("other").value_counts().iter_rows())
+    return ", ".join(_count(counts[kind], *words) for kind, words in _WORK.items() if kind in counts)
+
+
+def _count(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}" if count else ""
