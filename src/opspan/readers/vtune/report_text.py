@@ -34,6 +34,7 @@ PARAMETER = "Parameter"
 RECOMMENDED = "Recommendations"
 # The system's name was printed with all lines of /etc/os-release.
 OS_RELEASE = re.compile(r"[A-Z][A-Z0-9_]*=")
+DEEPEST = 64  # titles within one another; a name has all of those above it
 FAR = 100  # lines without a row, within a table of a summary
 
 
@@ -204,9 +205,6 @@ class _Parser:
         elif self._is_rule(self._at + 1):
             self._take_title(-1, text)
             self._at += 1
-        elif self._found.facts and OS_RELEASE.match(text) and self._continues_fact():
-            fact = self._found.facts[-1]
-            fact.text = f"{fact.text}\n{text}"
         elif indent and any(name == RECOMMENDED for _, name in self._path):
             self._note(text)
         elif (found := FACT.fullmatch(text)) and (indent or not text[0].islower()):
@@ -232,23 +230,37 @@ class _Parser:
                 return  # all of it in one line
             self._at = following
 
-    def _continues_fact(self) -> bool:
-        return "=" in (self._found.facts[-1].text or "")
+    def _system(self, value: str) -> str:
+        """A value that begins with a line of os-release, with those that follow."""
+        lines = [value]
+        while True:
+            place = self._at + 1
+            while place < len(self._lines) and not self._lines[place]:
+                place += 1
+            if place >= len(self._lines) or not OS_RELEASE.match(self._lines[place]):
+                return "\n".join(lines)
+            lines.append(self._lines[place])
+            self._at = place
 
     def _take_fact(self, indent: int, name: str, value: str) -> None:
         self._leave(indent)
         if value or not self._has_more(indent):
-            self._found.facts.append(Fact(self._section(), name, value or None))
+            text = self._system(value) if "=" in value else value
+            self._found.facts.append(Fact(self._section(), name, text or None))
         else:
             self._found.titles.append(name)
-        self._path.append((indent, name))
+        self._enter(indent, name)
         self._title = name if not value else None
 
     def _take_title(self, indent: int, text: str) -> None:
         self._leave(indent)
-        self._path.append((indent, text))
+        self._enter(indent, text)
         self._found.titles.append(text)
         self._title = text
+
+    def _enter(self, indent: int, name: str) -> None:
+        if len(self._path) < DEEPEST:
+            self._path.append((indent, name))
 
     def _leave(self, indent: int) -> None:
         """What is not further left than this line has ended."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from opspan.readers.vtune.report_words import KEY, SUMMARY, is_vtunes
 from opspan.trace import Issues
 
 LARGEST = 64 << 20
+MOST_TABLES, MOST_COLUMNS = 1_000, 4_096  # of a file; each is a frame, a series
 SNIFFED = 1 << 18
 # The character after the title of the first column is the delimiter.
 HEADER = re.compile(
@@ -126,6 +127,7 @@ def _lines(text: str) -> tuple[list[str], bool]:
 
 def _of_text(path: Path, text: Text, is_tools: bool) -> Report | None:
     """None: neither a table of VTune's nor its figures."""
+    _bound(path, text.tables, max((len(table.titles) for table in text.tables), default=0))
     has_tables = any(is_vtunes(table.titles, is_tools=is_tools) for table in text.tables)
     if not has_tables and not (text.is_summary and (text.facts or text.tables)):
         return None
@@ -173,6 +175,7 @@ def _of_csv(path: Path, lines: list[str], is_tools: bool) -> Report | None:
     heads = list(_headers(lines, is_tools))
     if not heads:
         return None
+    _bound(path, heads, max(lines[place].count(delimiter) for place, delimiter in heads))
     if lines[heads[0][0]].strip('"').startswith(report_text.PARAMETER):
         return _old_summary(lines, heads[0][1])
     notes = [line.strip() for line in lines[: heads[0][0]] if line.strip()]
@@ -184,6 +187,13 @@ def _of_csv(path: Path, lines: list[str], is_tools: bool) -> Report | None:
         return Report(pl.concat(frames), tuple(notes), cut)
     frame = parts[0][0]
     return Report(_long(frame) if _is_long(frame) else _numbers(frame, path), tuple(notes), cut)
+
+
+def _bound(path: Path, tables: Sized, columns: int) -> None:
+    if len(tables) > MOST_TABLES or columns > MOST_COLUMNS:
+        raise NotReadable(
+            f"{path} has {len(tables):,} tables of up to {columns:,} columns; expected a report, which has some"
+        )
 
 
 def _is_long(frame: pl.DataFrame) -> bool:
@@ -246,7 +256,7 @@ def _old_summary(lines: list[str], delimiter: str) -> Report:
     Parameter,r002hs
     Logical CPU Count,16
     """
-    facts: list[Fact] = []
+    rows: list[tuple[str | None, str, list[str]]] = []
     notes: list[str] = []
     title = None
     for place, line in enumerate(lines):
@@ -254,14 +264,14 @@ def _old_summary(lines: list[str], delimiter: str) -> Report:
         if cells[:1] == [report_text.PARAMETER] or not any(cells):
             continue
         if len(cells) > 1:
-            text = delimiter.join(cells[1:]).strip(delimiter)
-            facts.append(Fact(title, cells[0].removesuffix(":"), text or None))
-        elif facts and report_text.OS_RELEASE.match(line):
-            facts[-1].text = f"{facts[-1].text}\n{line.strip()}"
+            rows.append((title, cells[0].removesuffix(":"), [delimiter.join(cells[1:]).strip(delimiter)]))
+        elif rows and report_text.OS_RELEASE.match(line):
+            rows[-1][2].append(line.strip())
         elif delimiter in "".join(lines[place + 1 : place + 2]):
             title = cells[0]
         else:
             notes.append(line.strip())
+    facts = [Fact(section, name, "\n".join(texts) or None) for section, name, texts in rows]
     return Report(_summary(facts, []), tuple(notes))
 
 
