@@ -110,10 +110,45 @@ def test_names_devices_and_where_it_came_from(trace: Trace) -> None:
     assert trace.metadata.options["distributedInfo"]["rank"] == 3
 
 
-def test_what_is_not_read_is_counted(trace: Trace) -> None:
-    (issue,) = trace.issues.iter_rows(named=True)
-    assert issue["code"] == "skipped_events"
-    assert "gpu_user_annotation 1" in issue["message"]
+WINDOW = (
+    {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler", "ts": 1},
+    {"ph": "i", "s": "g", "name": "Iteration Start: PyTorch Profiler", "pid": "Traces", "tid": "Trace", "ts": 1},
+    {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 9},
+)
+
+
+def test_the_profilers_own_events_are_no_issue(tmp_path: Path) -> None:
+    trace = load(tmp_path, *kineto.events(), *WINDOW)
+    assert trace.ranges.height == 6
+    assert trace.issues.is_empty()
+
+
+def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
+    object_ = {"ph": "N", "name": "made", "id": 1, "pid": 1, "tid": 1, "ts": 1}
+    lost = kineto.span("gpu_user_annotation", "of nobody", 7, 5, 1, 0)
+    trace = load(tmp_path, kineto.op("aten::add", 1, 5, 1), object_, lost)
+    messages = trace.issues.select("code", "count", "message").rows()
+    assert [(code, count) for code, count, _ in messages] == [("skipped_events", 1), ("skipped_events", 1)]
+    assert "phase N 1" in messages[0][2]
+    assert "annotations of devices" in messages[1][2]
+
+
+def test_marks_of_any_category_are_marks(tmp_path: Path) -> None:
+    mark = {"ph": "i", "s": "t", "name": "Record Window End", "pid": 1, "tid": 1, "ts": 5, "args": {"loss": 2}}
+    trace = load(tmp_path, mark, {**mark, "cat": "mine", "name": "here", "ph": "R"})
+    assert trace.ranges.select("name", "is_mark", "category").rows() == [
+        ("Record Window End", True, None),
+        ("here", True, "mine"),
+    ]
+    assert trace.ranges["payload_json"].to_list() == ['{"loss": 2}'] * 2
+
+
+def test_memory_without_a_category_is_memory(tmp_path: Path) -> None:
+    args = {"Device Type": 0, "Device Id": -1, "Bytes": 4}
+    event = {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 5, "args": args}
+    trace = load(tmp_path, event, {**event, "args": {**args, "Bytes": -4}})
+    assert trace.memory.select("event", "bytes", "device_id").rows() == [("alloc", 4, None), ("free", 4, None)]
+    assert trace.issues.is_empty()
 
 
 def test_load_kineto_lists_calls_and_functions_as_torch_does(tmp_path: Path) -> None:
@@ -171,29 +206,12 @@ def test_xpu_devices_are_xpu(tmp_path: Path) -> None:
     assert trace.calls["api"].to_list() == ["xpu_runtime"]
 
 
-def test_new_categories_that_pair_are_calls_and_work(tmp_path: Path) -> None:
-    trace = load(
-        tmp_path,
-        kineto.span("npu_api", "launch", 1, 5, 1, correlation=7),
-        kineto.span("npu_task", "task", 1, 8, 1, 0, correlation=7, stream=2),
-        kineto.span("npu_else", "something", 1, 8, 1),
-    )
-    assert (trace.calls.height, trace.work.height, codes(trace)) == (1, 1, {"skipped_events": 1})
-
-
 def test_times_past_what_a_double_holds_are_exact(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1712195495519689.047, "dur": 0.0635}'
     path.write_text('{"schemaVersion": 1, "traceEvents": [' + event + "]}")
     op = opspan.load(path).ranges.row(0, named=True)
     assert (op["start_ns"], op["end_ns"] - op["start_ns"]) == (1_712_195_495_519_689_047, 64)
-
-
-def test_work_of_several_processes_is_not_guessed(tmp_path: Path) -> None:
-    other = {**kineto.op("aten::add", 1, 5, 1), "pid": 800}
-    trace = load(tmp_path, kineto.op("aten::add", 1, 5, 1), other, kineto.kernel("k", 8, 2, 7))
-    assert trace.work["pid"].to_list() == [None]
-    assert codes(trace) == {"unknown_process": 1}
 
 
 def test_an_arrow_to_nowhere_is_counted(tmp_path: Path) -> None:

@@ -17,20 +17,28 @@ from opspan.analysis import analyse
 from opspan.trace import Trace
 
 FILES = (
+    "alexnet_sync_events.json.gz",
     "b200_eager.json.gz",
+    "bert_h100_foreign_thread_functions.json.gz",
+    "compare_base.json.gz",
+    "compiled_triton.json.gz",
     "cpu_only.pt.trace.json.gz",
+    "event_sync_multi_stream.json.gz",
     "mi300_ddp_resnet18.json.gz",
+    "mtia_inference.json.gz",
     "norm_layers.json.gz",
     "ns_resolution.pt.trace.json.gz",
     "rank0_sampled.json.gz",
     "rank1_sampled.json.gz",
+    "resnet50_memory_without_category.pt.trace.json.gz",
     "resnet50_torch1.8.pt.trace.json.gz",
+    "triton_two_pids.json.gz",
     "vllm_graph_execution.json.gz",
 )
 TABLES = {
     "ranges": {"cpu_op", "operator", "user_annotation"},
-    "calls": {"cuda_runtime", "cuda_driver", "runtime"},
-    "work": {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "overhead", "cuda_sync"},
+    "calls": {"cuda_runtime", "cuda_driver", "runtime", "mtia_runtime"},
+    "work": {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "overhead", "cuda_sync"} | {"mtia_ccp_events"},
     "functions": {"python_function"},
 }
 Event = dict[str, Any]
@@ -70,14 +78,32 @@ def test_every_span_is_there_with_its_times(both: Both, table: str) -> None:
     assert Counter(rows) == of(spans(events, table))
 
 
-def test_nothing_is_uncounted(both: Both) -> None:
+def test_every_event_is_read_or_is_the_profilers_own(both: Both) -> None:
     trace, events = both
     read = sum(trace.frames[table].height for table in TABLES)
     arrows = sum(event["ph"] in "sf" for event in events)
     names = sum(event["ph"] == "M" for event in events)
-    issues = trace.issues.group_by(pl.col("code").cast(pl.String)).agg(pl.col("count").sum())
-    skipped = dict(issues.iter_rows()).get("skipped_events", 0)
-    assert read + trace.memory.height + arrows + names + skipped == len(events)
+    windows = sum(category(event) in ("trace", "gpu_user_annotation") for event in events)
+    windows += sum(event["name"] == "Record Window End" or event["name"].startswith("Iteration S") for event in events)
+    assert read + trace.memory.height + arrows + names + windows == len(events)
+    assert trace.issues.is_empty()
+
+
+def test_work_is_of_the_process_whose_call_has_its_number(both: Both) -> None:
+    """Where several calls have it, the process in which the operators ran."""
+    trace, events = both
+    working = {event["pid"] for event in events if category(event) in ("cpu_op", "operator")}
+    callers: dict[Any, set[Any]] = {}
+    for event in spans(events, "calls"):
+        callers.setdefault(event.get("args", {}).get("correlation"), set()).add(event["pid"])
+    launched = 0
+    for pid, number in trace.work.select("pid", "correlation_id").rows():
+        said = callers.get(number, set()) if number is not None else set()
+        if said:
+            launched += 1
+            assert {pid} == (said if len(said) == 1 else said & working)
+    assert trace.coverage.work_with_call.count <= launched
+    assert launched or not trace.work.height or not spans(events, "calls")
 
 
 def test_ops_say_what_their_args_do(both: Both) -> None:
@@ -100,6 +126,8 @@ def test_work_is_on_its_device_and_stream(both: Both) -> None:
 
     def said(event: Event) -> tuple[Any, ...]:
         args = event["args"]
+        if category(event) == "mtia_ccp_events":
+            args = {**args, "device": event["pid"], **({"bytes": args["size"]} if "size" in args else {})}
         return event["name"], *(json.dumps(args[field]) if field in args else None for field in fields)
 
     work = trace.work.filter(~pl.col("is_overhead"))
@@ -117,6 +145,7 @@ def test_work_is_on_its_device_and_stream(both: Both) -> None:
 def test_memory_adds_up(both: Both) -> None:
     trace, events = both
     taken = [event["args"] for event in events if event["ph"] == "i" and event["name"] == "[memory]"]
+    assert len(taken) == trace.memory.height
     signed = trace.memory.select(pl.col("bytes") * pl.when(pl.col("event") == "free").then(-1).otherwise(1))
     assert sorted(signed["bytes"].to_list()) == sorted(args["Bytes"] for args in taken)
 
@@ -126,6 +155,7 @@ def test_work_is_attributed_to_the_op_that_the_file_names(both: Both) -> None:
     numbers of old, so that what runs in one inside an op has the op's."""
     trace, events = both
     launched = [event for event in spans(events, "work") if "External id" in event.get("args", {})]
+    launched = [event for event in launched if event["args"]["External id"] != event["args"].get("correlation")]
     if not launched:
         pytest.skip("work in this file names no op")
     name_of = {event["args"]["External id"]: event["name"] for event in spans(events, "ranges")}

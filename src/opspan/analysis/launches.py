@@ -4,7 +4,7 @@
         calls.range        UInt32   row of the innermost range on the call's own thread when it began
         work.call          UInt32   row of the call, by process and correlation id; one call may own many
         work.ambiguous     Boolean  several calls of the process have that id: the last one before the work was taken
-        work.launch_range  UInt32   the range of the call
+        work.launch_range  UInt32   the range of the call; where there is none, the one that the tool itself names
         work.range         UInt32   the range that the work belongs to: launch_range, but for a run of a CUDA graph's
                                     node whose making is known, the range in which the node was captured
 
@@ -40,7 +40,7 @@ def launches(
     called_in = innermost(ranges, calls.rename({"start_ns": "time_ns"}))
     id_columns = (pl.col("rank").cast(pl.Int32), pl.col("pid").cast(pl.Int64), "correlation_id", "start_ns")
     matched = sweep.call("match", calls.select(id_columns), work.select(id_columns))
-    launch_range = called_in.gather(matched["call"])
+    launch_range = _or_named(called_in.gather(matched["call"]), ranges, work)
     captured_in = _captured_in(ranges, work, graph_nodes(calls) if nodes is None else nodes)
     return Launches(
         calls.with_columns(called_in.alias("range")),
@@ -53,6 +53,14 @@ def launches(
             ).alias("range"),
         ),
     )
+
+
+def _or_named(launch_range: pl.Series, ranges: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
+    if "named_range_id" not in work.columns or not work["named_range_id"].count():
+        return launch_range
+    rows = ranges.select(named_range_id="id", row=pl.int_range(pl.len(), dtype=pl.UInt32))
+    named = work.select("named_range_id").join(rows, on="named_range_id", how="left", maintain_order="left")["row"]
+    return launch_range.zip_with(launch_range.is_not_null(), named)
 
 
 def graph_nodes(calls: pl.DataFrame) -> pl.DataFrame:

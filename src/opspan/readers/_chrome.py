@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -36,6 +36,7 @@ _PIECE: Final = 8 << 20
 _LARGEST_EVENT: Final = 256 << 20
 _SNIFFED: Final = 256 << 10
 _SINCE_1970_NS: Final = 10**18
+BOOKKEEPING: Final = "bookkeeping"  # the group of events that say nothing of the program: not read, not counted
 _NO_ARGS: Final = pl.DataFrame(schema={"column": pl.String, "key": pl.String, "as": pl.UInt8})
 _col = pl.col
 
@@ -192,10 +193,10 @@ def gathered(file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.D
             chosen = grouped.eq_missing(group)
             if group is None:
                 skipped.update(_kinds_of(keys.filter(chosen)))
-            else:
+            elif group != BOOKKEEPING:
                 rows = numbered.filter(chosen)
                 rows = rows if group in groups.timeless else _timed(rows, group, issues)
-                found[group].append(rows.select(groups.columns[group]))
+                found[group].append(put_back(rows, groups.args, groups.columns[group]).select(groups.columns[group]))
     listed = ", ".join(f"{kind} {count:,}" for kind, count in sorted(skipped.items()))
     issues.add("skipped_events", skipped.total(), listed)
     dtypes = groups.dtypes
@@ -205,6 +206,31 @@ def gathered(file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.D
         else pl.DataFrame(schema={column: dtypes[column] for column in columns})
         for group, columns in groups.columns.items()
     }
+
+
+def put_back(rows: pl.DataFrame, args: Sequence[Arg], kept: Iterable[str]) -> pl.DataFrame:
+    """The rows with those args in `rest` that are read as columns, but as none of those that are kept."""
+    if "rest" not in kept:
+        return rows
+    unread = [arg for arg in args if arg.column in rows.columns and arg.column not in kept]
+    lost = [arg for arg in unread if rows[arg.column].count()]
+    if not lost:
+        return rows
+    parts = [pl.concat_str(pl.lit(f"{json.dumps(arg.keys[0])}: "), _json_of(rows, arg)) for arg in lost]
+    members = pl.concat_str(
+        [_col("rest").str.slice(1).str.strip_suffix("}"), *parts], separator=", ", ignore_nulls=True
+    )
+    return rows.with_columns(rest=pl.when(members != "").then(pl.concat_str(pl.lit("{"), members, pl.lit("}"))))
+
+
+def _json_of(rows: pl.DataFrame, arg: Arg) -> pl.Expr:
+    value = _col(arg.column).cast(pl.String)
+    if arg.as_ not in (TEXT, LIST):
+        return value
+    is_json = value.str.contains(r"^[\[{]") if arg.as_ == LIST else pl.lit(value=False)
+    distinct = rows[arg.column].unique().drop_nulls().cast(pl.String)
+    quoted = [json.dumps(text) for text in distinct]
+    return pl.when(is_json).then(value).otherwise(value.replace_strict(distinct, quoted, default=None))
 
 
 def _timed(rows: pl.DataFrame, group: str, issues: Issues) -> pl.DataFrame:

@@ -69,6 +69,11 @@ CODES: dict[str, Code] = {
         "events are of kinds that opspan does not read",
         "Nothing that opspan shows is missing; they repeat what others say, or are for the file's own viewer.",
     ),
+    "unknown_categories": Code(
+        "info",
+        "events are of categories that opspan does not know, and are read as ranges",
+        "They have their times; the column category says which they are.",
+    ),
     "no_tasks": Code(
         "warning",
         "the result holds no tasks of the program",

@@ -137,6 +137,9 @@ WORK = Table(
         Column("name", NAME, "Short name of the kernel, or what kind of copy, fill or wait it was."),
         Column("full_name", NAME, "Name of the kernel with its template arguments."),
         Column("correlation_id", I64, "What the tool pairs calls and work by; unique in the process only."),
+        Column(
+            "named_range_id", I64, "The range that it is of, where the tool names that and no call.", refers="ranges.id"
+        ),
         Column("graph_id", I64, "Graph that the work belongs to."),
         Column("graph_exec_id", I64, "Instance of the graph that was launched."),
         Column("graph_node_id", I64, "Node of the graph that the work is a run of."),

@@ -12,7 +12,7 @@ import polars as pl
 
 from opspan.readers import _chrome
 from opspan.readers._chrome import ChromeFile, gathered, is_utc
-from opspan.readers.kineto import device, events, host
+from opspan.readers.kineto import device, events, host, owners
 from opspan.trace import Issues, Metadata, Trace
 
 _MEMBERS = {"schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds"}
@@ -34,21 +34,32 @@ def read(path: Path) -> Trace:
     found = gathered(file, events.GROUPS, issues)
     if file.is_open_ended:
         issues.add("truncated_file")
-    ranges = host.ranges(found[events.RANGES], found[events.MARKS])
+    labels = found[events.NAMES].filter(_col("name") == "process_labels")
+    said = owners.devices_said(labels)
+    others, called, launched = _sorted_out(found[events.OTHERS], said["pid"])
+    issues.add("unknown_categories", others.height, _listed(others))
+    ranges = host.ranges(found[events.RANGES], others, found[events.MARKS])
     ranges, relations = host.linked(ranges, found[events.FLOWS])
-    calls = host.calls(found[events.CALLS])
+    calls = host.calls(pl.concat([found[events.CALLS], called]))
     functions = host.functions(found[events.FUNCTIONS])
     threads = pl.concat([frame.select("pid", "tid") for frame in (ranges, calls, functions)])
     threads = threads.drop_nulls().unique().sort("pid", "tid")
-    pids = threads["pid"].unique()
-    work = device.work(found[events.WORK], pids[0] if pids.len() == 1 else None, issues)
-    issues.add("unknown_process", work.height if pids.len() > 1 else 0, "work on devices")
+    spans = pl.concat([found[events.WORK], launched])
+    work = device.work(spans, issues)
+    places = pl.concat([spans["pid"], said["pid"]]).drop_nulls().unique()
+    work = work.with_columns(owners.processes(work, calls, ranges, places))
+    work = work.with_columns(owners.named_ranges(work, calls, ranges))
+    nobodys = work.filter(_col("pid").is_null(), ~_col("is_overhead")).height if threads.height else 0
+    issues.add("unknown_process", nobodys, "work on devices")
+    # What a device has of an annotation is the time of the work in it: worth a word only where the annotation is not
+    # in the file.
+    windows = found[events.WINDOWS].join(ranges.select("name").unique(), on="name", how="anti")
+    issues.add("skipped_events", windows.height, "annotations of devices whose own events are not in the file")
     # Arrows from a call to its work say what correlation ids say; these have an end that is not in the file.
     backward = found[events.FLOWS].filter(_col("ph") == "f", _col("cat").is_in(host.ARROWS))
     issues.add("dangling_relations", backward.height - relations.height, "arrows from forward to backward")
     memory, reserved = device.memory(found[events.MEMORY])
     names = _names(found[events.NAMES])
-    is_xpu = bool(found[events.CALLS]["cat"].cat.starts_with("xpu").any())
     return Trace(
         (_metadata(path, file.members, ranges, calls, work),),
         ranges=ranges,
@@ -60,9 +71,38 @@ def read(path: Path) -> Trace:
         counters=pl.concat([device.counters(found[events.COUNTERS]), reserved], how="diagonal_relaxed"),
         threads=_named(threads, names["thread_name"], ["pid", "tid"]),
         processes=_named(threads.select("pid").unique().sort("pid"), names["process_name"], ["pid"]),
-        devices=device.devices(work, file.members.get("deviceProperties"), is_xpu),
+        devices=device.devices(work, file.members.get("deviceProperties"), _device_kind(calls, said)),
         issues=issues.frame(),
     )
+
+
+def _sorted_out(spans: pl.DataFrame, devices: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Complete events of categories that are not known: what stays so, calls, and work."""
+    is_work = spans["pid"].is_in(devices.implode()).fill_null(value=False)
+    is_call = spans["correlation_id"].is_not_null() & ~is_work
+    parts = ((events.RANGES, ~is_work & ~is_call), (events.CALLS, is_call), (events.WORK, is_work))
+    columns = events.GROUPS.columns
+    others, calls, work = (
+        _chrome.put_back(spans.filter(chosen), events.ARGS, columns[group]).select(columns[group])
+        for group, chosen in parts
+    )
+    return others, calls, work
+
+
+def _listed(spans: pl.DataFrame) -> str:
+    category = _col("cat").cast(pl.String).fill_null("no category")
+    counts = spans.group_by(category.alias("cat")).len().sort("cat")
+    return ", ".join(f"{name} {count:,}" for name, count in counts.iter_rows())
+
+
+def _device_kind(calls: pl.DataFrame, said: pl.DataFrame) -> str:
+    """xpu, mtia, ...: as the file says, else as the calls' library has it; of CUDA and HIP, gpu."""
+    kinds = said["kind"].drop_nulls().unique()
+    if len(kinds) == 1:
+        return str(kinds[0])
+    library = calls["api"].unique().cast(pl.String).str.extract(r"^(.+)_(?:runtime|driver)$")
+    others = library.filter(~library.is_in(["cuda", "hip"])).unique()
+    return str(others[0]) if len(others) == 1 else "gpu"
 
 
 def _names(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:

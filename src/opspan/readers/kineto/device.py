@@ -3,8 +3,10 @@
 {"ph": "X", "cat": "kernel", "name": "void add<float>(float*)", "pid": 0, "tid": 7, "ts": 24.1, "dur": 3.0,
  "args": {"device": 0, "context": 1, "stream": 7, "correlation": 66, "grid": [8, 1, 1], "block": [256, 1, 1],
           "registers per thread": 26, "shared memory": 0, "est. achieved occupancy %": 3}}
+{"ph": "X", "cat": "mtia_ccp_events", "name": "dma_request", "pid": 17, "tid": 3536, "ts": 24.1, "dur": 3.0,
+ "args": {"correlation": 66, "stream": 101, "direction": "HOST_TO_DEVICE", "size": 4096, "sqid": 4}}
 
-Kineto writes the device where the process belongs; all of a file's events are of one process.
+Kineto writes the device where the process belongs; owners.py finds the process.
 """
 
 from __future__ import annotations
@@ -23,25 +25,35 @@ from opspan.trace.schema import MEMORY_EVENT, WORK_KIND
 
 _col = pl.col
 _KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
-_KINDS |= {"cuda_sync": "sync"}
+_KINDS |= {"cuda_sync": "sync", "overhead": "other"}
+# What runs on devices of other kinds has categories of its own: the names say what it is, else it is a kernel.
+_COPY = r"(?i)(^|_|\b)(dma|mem_?cpy|copy|h2d|d2h|d2d|dtoh|htod|dtod)(_|\b|$)|memcpy"
+_FILL = r"(?i)mem_?set|(^|_|\b)fill(_|\b|$)"
+_WAIT = r"(?i)(^|_|\b)(event|wait|sync|synchronize|barrier|fence)(_|\b|$)|_sync$"
+_SIZE = r'"size": ([0-9]+)'
 _AXES = ("x", "y", "z")
 _HOST = (0, 2, 5)  # of torch's device types: CPU, MKLDNN, IDEEP
 # What deviceProperties has -> columns of `devices`; everything else is an attribute.
 _MEMORY_BYTES, _MULTIPROCESSORS = "totalGlobalMem", ("numSms", "multiProcessorCount")
 
 
-def work(spans: pl.DataFrame, pid: int | None, issues: Issues) -> pl.DataFrame:
+def work(spans: pl.DataFrame, issues: Issues) -> pl.DataFrame:
+    """The table work, without the processes."""
     spans = _sorted_out(spans)
     frame = spans.with_columns(
         *_axes(spans["grid"]),
         *_axes(spans["block"]),
-        pl.lit(pid, dtype=pl.Int64).alias("pid"),
         device_id=pl.coalesce("device_id", pl.when(_col("pid") >= 0).then("pid")),
+        bytes=pl.coalesce(
+            "bytes",
+            pl.when(_col("kind").is_in(["memcpy", "memset"])).then(
+                _col("rest").str.extract(_SIZE).cast(pl.Int64, strict=False)
+            ),
+        ),
     )
     frame = narrow(frame, "kernels", dict.fromkeys(("device_id", "registers", *SIZES), pl.Int32), issues)
     return numbered(
         frame.select(
-            "pid",
             *times(),
             "kind",
             *("device_id", "context_id", "stream_id", "correlation_id", "bytes", "registers"),
@@ -60,15 +72,20 @@ def _sorted_out(spans: pl.DataFrame) -> pl.DataFrame:
     """With kind, the name to show, and the ends of copies; each distinct name is looked at once."""
     label, kind = _col("name").cast(pl.String), _col("cat").cast(pl.String).str.to_lowercase()
     distinct = spans.select("cat", "name").unique()
+    named = pl.concat_str(kind, pl.lit(" "), label, ignore_nulls=True)
+    guessed = pl.lit("kernel")
+    for what, pattern in (("sync", _WAIT), ("memset", _FILL), ("memcpy", _COPY)):
+        guessed = pl.when(named.str.contains(pattern)).then(pl.lit(what)).otherwise(guessed)
     found = distinct.with_columns(
-        kind=kind.replace_strict(_KINDS, default="other", return_dtype=pl.String).cast(WORK_KIND),
+        kind=kind.replace_strict(_KINDS, default=guessed, return_dtype=pl.String).cast(WORK_KIND),
         short=label.map_elements(short_name, return_dtype=pl.String),
         # Memcpy HtoD (Pageable -> Device), Memset (Device)
         where=label.str.extract(r"\(([^()]*)\)$"),
     )
     is_kernel, is_copy, is_fill = (_col("kind") == kind for kind in ("kernel", "memcpy", "memset"))
     side = _col("where").str.split(" -> ")
-    shown = pl.when(is_kernel).then("short").when(is_copy | is_fill).then(label.str.replace(r" \([^()]*\)$", ""))
+    is_function = is_kernel & (_col("cat").cast(pl.String).str.to_lowercase() == "kernel")
+    shown = pl.when(is_function).then("short").when(is_copy | is_fill).then(label.str.replace(r" \([^()]*\)$", ""))
     copy_to = pl.when(is_copy).then(side.list.get(1, null_on_oob=True)).when(is_fill).then("where")
     found = found.select(
         "cat",
@@ -136,7 +153,7 @@ def counters(events: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(_col("name").cast(pl.Categorical))
 
 
-def devices(work: pl.DataFrame, properties: Any, is_xpu: bool) -> pl.DataFrame:
+def devices(work: pl.DataFrame, properties: Any, kind: str) -> pl.DataFrame:
     """Those that work ran on, and those that the file describes."""
     described = {
         entry["id"]: entry
@@ -144,20 +161,20 @@ def devices(work: pl.DataFrame, properties: Any, is_xpu: bool) -> pl.DataFrame:
         if isinstance(entry, Mapping) and type(entry.get("id")) is int and 0 <= entry["id"] < 1 << 31
     }
     used = work.filter(~_col("is_overhead"))["device_id"].drop_nulls().unique().to_list()
-    rows = [_device(number, described.get(number, {}), is_xpu) for number in sorted({*used, *described})]
+    rows = [_device(number, described.get(number, {}), kind) for number in sorted({*used, *described})]
     texts = dict.fromkeys(("kind", "name", "capability", "attributes_json"), pl.String)
     schema = {"rank": pl.Int32, "device_id": pl.Int32, "memory_bytes": pl.Int64, "multiprocessors": pl.Int32, **texts}
     return pl.DataFrame(rows, schema=schema, strict=False)
 
 
-def _device(number: int, entry: Mapping[str, Any], is_xpu: bool) -> dict[str, Any]:
+def _device(number: int, entry: Mapping[str, Any], kind: str) -> dict[str, Any]:
     taken = {"id", "name", _MEMORY_BYTES, "computeMajor", "computeMinor", *_MULTIPROCESSORS}
     major, minor = entry.get("computeMajor"), entry.get("computeMinor")
     rest = {key: value for key, value in entry.items() if key not in taken}
     return {
         "rank": 0,
         "device_id": number,
-        "kind": "xpu" if is_xpu else "gpu",
+        "kind": kind,
         "name": str(entry["name"]) if entry.get("name") else None,
         "memory_bytes": _whole(entry, (_MEMORY_BYTES,), 63),
         "multiprocessors": _whole(entry, _MULTIPROCESSORS, 31),

@@ -3,7 +3,8 @@
     1.8 - 1.10    Operator, Runtime, Kernel, Memcpy, Memset, async
     1.11 - 1.13   cpu_op, cuda_runtime, Kernel, async_cpu_to_gpu
     since         cpu_op, user_annotation, python_function, cuda_runtime, cuda_driver, kernel, gpu_memcpy, ac2g, fwdbwd
-Other devices have the same with another beginning: xpu_runtime, privateuse1_driver, mtia_runtime.
+Other devices have the same with another beginning: xpu_runtime, privateuse1_driver, mtia_runtime; what runs on them has
+a category of its device's own (mtia_ccp_events) and is told by its stream.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from opspan.readers._chrome import INTEGER, LIST, TEXT, Arg, Groups
+from opspan.readers._chrome import BOOKKEEPING, INTEGER, LIST, TEXT, Arg, Groups
 
-RANGES, CALLS, WORK, FUNCTIONS, FLOWS, MEMORY, MARKS, NAMES, COUNTERS = (
-    "ranges calls work functions flows memory marks names counters".split()
+RANGES, CALLS, WORK, FUNCTIONS, FLOWS, MEMORY, MARKS, NAMES, COUNTERS, WINDOWS, OTHERS = (
+    "ranges calls work functions flows memory marks names counters windows others".split()
 )
 
 _col = pl.col
 _OPS = {"cpu_op", "operator", "user_annotation"}
 _WORK = {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "cuda_sync", "overhead"}
 _CALLS = ("runtime", "driver")  # ends of categories
+_MARKS = ("i", "I", "R", "n")
+# The profiler's own: when its window began and ended. Its processes have names for numbers.
+_WINDOW_BEGINS, _WINDOW_ENDS = "Iteration Start: ", "Record Window End"
 _FLOWS = {"fwdbwd", "forward_backward", "ac2g", "async", "async_cpu_to_gpu", "async_gpu"}
 
 _OP_ARGS = (
@@ -60,31 +64,41 @@ _GROUPS: dict[str, tuple[tuple[str, ...], tuple[Arg, ...]]] = {
     FUNCTIONS: (_SPAN, _FUNCTION_ARGS),
     FLOWS: (("ph", "cat", "id", *_PLACE, "ts_ns"), ()),
     MEMORY: ((*_PLACE, "ts_ns"), _MEMORY_ARGS),
-    MARKS: (("name", *_PLACE, "ts_ns", "rest"), ()),
+    MARKS: (("cat", "name", *_PLACE, "ts_ns", "rest"), ()),
     NAMES: (("name", *_PLACE), _NAME_ARGS),
     COUNTERS: (("name", *_PLACE, "ts_ns", "rest"), ()),
+    WINDOWS: (("name",), ()),
+    OTHERS: ((*_SPAN, "rest"), (*_OP_ARGS, *_WORK_ARGS)),
 }
 
 
-def of(phase: str | None, category: str | None, is_memory: bool, is_paired: bool, on_stream: bool) -> str | None:
-    """Which of the groups an event is in. One of a new category is a call, or work on a device, where it has the number
-    that pairs those."""
+def of(phase: str | None, category: str | None, is_memory: bool, is_window: bool, is_on_stream: bool) -> str | None:
+    """Which of the groups an event is in. Of one of a new category its args say what it is: work on a device has a
+    stream, or its device and the number that pairs it with its call."""
     kind = (category or "").lower()
     if phase == "X":
-        if kind in _OPS:
-            return RANGES
-        if kind == "python_function":
-            return FUNCTIONS
-        if kind in _WORK:
-            return WORK
-        if kind.endswith(_CALLS) or (is_paired and not on_stream):
-            return CALLS
-        return WORK if is_paired else None
-    if phase in ("s", "f") and kind in _FLOWS:
+        return _of_span(kind, is_on_stream)
+    if phase in ("s", "f", "t") and kind in _FLOWS:
         return FLOWS
-    if phase == "i" and kind == "cpu_instant_event":
-        return MEMORY if is_memory else MARKS
+    if phase in _MARKS:  # of old, those of memory had no category
+        return MEMORY if is_memory else BOOKKEEPING if is_window else MARKS
     return {"M": NAMES, "C": COUNTERS}.get(phase or "")
+
+
+def _of_span(kind: str, is_on_stream: bool) -> str:
+    if kind in _OPS:
+        return RANGES
+    if kind == "python_function":
+        return FUNCTIONS
+    if kind in _WORK:
+        return WORK
+    if kind.endswith(_CALLS):
+        return CALLS
+    if kind == "gpu_user_annotation":
+        return WINDOWS
+    if kind == "trace":
+        return BOOKKEEPING
+    return WORK if is_on_stream else OTHERS
 
 
 def is_known(categories: Iterable[str | None]) -> bool:
@@ -100,11 +114,14 @@ GROUPS = Groups(
         "ph": _col("ph"),
         "cat": _col("cat"),
         "is_memory": (_col("name") == "[memory]").fill_null(value=False),
-        "is_paired": _col("correlation_id").is_not_null(),
-        "on_stream": _col("stream_id").is_not_null(),
+        "is_window": (
+            _col("pid").is_null() & (_col("name").cat.starts_with(_WINDOW_BEGINS) | (_col("name") == _WINDOW_ENDS))
+        ).fill_null(value=False),
+        "is_on_stream": _col("stream_id").is_not_null()
+        | (_col("device_id").is_not_null() & _col("correlation_id").is_not_null()),
     },
     of=of,
     columns={group: (*fields, *(arg.column for arg in args)) for group, (fields, args) in _GROUPS.items()},
     args=ARGS,
-    timeless=frozenset({NAMES}),
+    timeless=frozenset({NAMES, WINDOWS}),
 )

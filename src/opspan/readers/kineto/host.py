@@ -19,15 +19,18 @@ from opspan.trace.schema import KIND
 
 _col = pl.col
 _RELATION = "is_dependent_on"
+_OWN_MARKS = "cpu_instant_event"
 ARROWS = ("fwdbwd", "forward_backward")
 
 
-def ranges(spans: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
+def ranges(spans: pl.DataFrame, others: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
+    """`others`: complete events of categories that are not known, which stand in the column category."""
     seq = pl.when(_col("seq") >= 0).then("seq")
     frame = pl.concat(
         [
             spans.with_columns(seq, is_mark=pl.lit(value=False)),
-            marks.with_columns(is_mark=pl.lit(value=True)),
+            others.with_columns(seq, is_mark=pl.lit(value=False), category="cat"),
+            marks.with_columns(is_mark=pl.lit(value=True), category=pl.when(_col("cat") != _OWN_MARKS).then("cat")),
         ],
         how="diagonal",
     )
@@ -37,6 +40,7 @@ def ranges(spans: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
             "tid",
             *times(),
             "name",
+            "category",
             "seq",
             "is_mark",
             "forward_thread",
@@ -116,8 +120,8 @@ def calls(spans: pl.DataFrame) -> pl.DataFrame:
             "correlation_id",
             pl.when(is_hip)
             .then(pl.lit("hip"))
-            .when(api == "runtime")
-            .then(pl.lit("cuda_runtime"))
+            .when(api.is_in(["runtime", "driver"]))
+            .then(pl.concat_str(pl.lit("cuda_"), api))
             .otherwise(api)
             .cast(pl.Categorical)
             .alias("api"),
