@@ -20,6 +20,7 @@ from opspan.analysis.averages import BY, averages
 from opspan.errors import UsageError
 from opspan.trace import Trace
 from opspan.views import export
+from views.there_and_back import assert_same, there_and_back
 
 SOURCES: dict[str, Callable[[Path], Path]] = {
     "nsys": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),
@@ -72,6 +73,10 @@ def test_every_view_is_written(trace: Trace, tmp_path: Path, name: str) -> None:
         return
     export(trace, out)
     assert out.exists()
+
+
+def test_a_chrome_trace_is_the_way_there_and_back(trace: Trace, tmp_path: Path) -> None:
+    assert_same(trace, there_and_back(trace, tmp_path))
 
 
 def test_ranks_side_by_side_and_saved(trace: Trace, tmp_path: Path) -> None:

@@ -68,9 +68,11 @@ def test_nothing_of_a_real_trace_is_lost_and_arrows_go_where_the_frames_say(
     marks = trace.ranges["is_mark"].fill_null(value=False)
 
     timed = [frame["start_ns"].count() for frame in (trace.ranges, trace.calls, trace.work)]
-    assert len(spans) + len(pairs) + len(of_phase(document, "i")) == sum(timed)
+    points = [event for event in of_phase(document, "i") if "range" in event["args"]]
+    assert len(spans) + len(pairs) + len(points) == sum(timed)
     starts = [frame["start_ns"].min() for frame in (trace.ranges, trace.calls, trace.work)]
-    zero = min(time for time in (*starts, trace.counters["time_ns"].min()) if time is not None)
+    starts += [frame["time_ns"].min() for frame in (trace.counters, trace.memory)]
+    zero = min(time for time in starts if time is not None)
     kernels = trace.work.filter(pl.col("kind") == "kernel")
     took = sum(ns(event["dur"]) for event in spans if event["cat"] == "kernel")
     assert took == (kernels["end_ns"] - kernels["start_ns"]).sum()
@@ -78,7 +80,7 @@ def test_nothing_of_a_real_trace_is_lost_and_arrows_go_where_the_frames_say(
     expected = Counter(
         (start - zero, end - start) for start, end in nested.select("start_ns", "end_ns").rows() if end is not None
     )
-    found = Counter((ns(event["ts"]), ns(event["dur"])) for event in spans if "Kind" in event["args"])
+    found = Counter((ns(event["ts"]), ns(event["dur"])) for event in spans if "range" in event["args"])
     assert found.total() == nested.height
     assert not expected - found
 

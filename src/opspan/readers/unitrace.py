@@ -21,7 +21,7 @@ import polars as pl
 from opspan.readers import _chrome
 from opspan.readers._chrome import INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered, is_utc, times
 from opspan.readers._columns import LABELLED_DOMAINS, OWN_DOMAIN, SIZES, constant, labelled, narrow, numbered
-from opspan.trace import Issues, Metadata, Trace
+from opspan.trace import Issues, Metadata, Trace, chrome_keys
 from opspan.trace.schema import KIND, WORK_KIND
 
 HOST, PARTS, MARKS, DEVICE, ARROWS, NAMES = "host parts marks device arrows names".split()
@@ -81,8 +81,8 @@ _GROUPS = Groups(
 def sniff(path: Path, head: bytes) -> bool:
     if path.is_dir():
         return False
-    _, events = _chrome.beginning(path, head)
-    if not events.height:
+    members, events = _chrome.beginning(path, head)
+    if not events.height or chrome_keys.MARK in members:
         return False
     is_name = (_col("ph") == "M") & _col("rest").str.contains(_HOST_NAME)
     is_unitraces = (_col("cat") == "gpu_op") | _col("cat").cast(pl.String).str.contains(_FLOW)

@@ -5,13 +5,16 @@
 Categories, arrows (`ac2g` from a call to its work, `fwdbwd` from an op to its backward) and the names of args are those
 of torch.profiler's own files, so that tools for those find their way. A device is a process, each of its streams a
 thread. Times are microseconds from the first thing in the trace, `baseTimeNanoseconds` is the UTC time of that.
+opspan reads all of it back but samples: trace/chrome_keys.py says which column has which key.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,9 +23,10 @@ import polars as pl
 from opspan.analysis import attribute
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import trace_end_ns
-from opspan.trace import Trace
+from opspan.trace import Trace, schema
+from opspan.trace import chrome_keys as keys
 from opspan.views.json_text import constant, members, microseconds, number, real, text
-from opspan.views.places import places_of
+from opspan.views.places import Places, places_of
 
 _BATCH = 100_000  # rows that are text at a time
 _col = pl.col
@@ -33,6 +37,7 @@ _CATEGORIES = {
     "backward": "cpu_op",
     "engine": "cpu_op",
     "user": "user_annotation",
+    "unknown": "user_annotation",
     "module": "user_annotation",
     "step": "user_annotation",
     "memcpy": "gpu_memcpy",
@@ -40,57 +45,40 @@ _CATEGORIES = {
     "sync": "cuda_sync",
     "graph": "cuda_graph",
 }
-_RANGE_ARGS = {
-    "Kind": text(_col("kind")),
-    "External id": number(_col("op_id")),
-    "Sequence number": number(_col("seq")),
-    "Fwd thread id": number(_col("forward_tid")),
-    "Input Dims": text(_col("sizes")),
-    "Class": text(_col("class_name")),
-    "Args": text(_col("args")),
-    "Domain": text(_col("domain")),
-    "Category": text(_col("category")),
-    "Payload": pl.coalesce(number(_col("payload_int")), number(_col("payload_uint")), real(_col("payload_float"))),
-    "Data": text(_col("payload_json")),
-    "Text": text(_col("text")),
-}
-_CALL_ARGS = {
-    "correlation": number(_col("correlation_id")),
-    "result": number(_col("return_code")),
-    "Data": text(_col("payload_json")),
-}
-_FUNCTION_ARGS = {"Python id": number(_col("id")), "Python parent id": number(_col("parent_id"))}
-_WORK_ARGS = {
-    "device": number(_col("device_id")),
-    "context": number(_col("context_id")),
-    "stream": number(_col("stream_id")),
-    "correlation": number(_col("correlation_id")),
-    "graph node id": number(_col("graph_node_id")),
-    "bytes": number(_col("bytes")),
-    "grid": pl.format("[{}, {}, {}]", "grid_x", "grid_y", "grid_z"),
-    "block": pl.format("[{}, {}, {}]", "block_x", "block_y", "block_z"),
-    "registers per thread": number(_col("registers")),
-    "shared memory": number(_col("static_shared_bytes") + _col("dynamic_shared_bytes")),
-    "Data": text(_col("payload_json")),
-}
+# Beside the columns, for the readers of torch.profiler's files.
+_SHARED = {"shared memory": number(_col("static_shared_bytes") + _col("dynamic_shared_bytes"))}
+_NESTED = ("is_open", "overlaps")
+_SERIES = ["name", "domain", "device_id"]
+_MEMORY_NAMES = {"alloc": "[memory]", "free": "[memory]"}
 _SPANS = ("ranges", "calls", "work", "functions")
+_POINTS = ("memory", "counters")
 
 
 def write(trace: Trace, path: Path) -> list[str]:
+    reported = _as_reported(trace.ranges)
     trace = attribute(trace)
+    trace = trace.replace(ranges=trace.ranges.with_columns(reported))
     is_gzip = path.suffix.lower() == ".gz"
     with gzip.open(path, "wt", 6, encoding="utf-8") if is_gzip else path.open("w", encoding="utf-8") as file:
         _write(trace, file)
     return _left_out(trace)
 
 
+def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
+    """What nesting changes: it closes what is open, and takes what overlaps out of the tree."""
+    is_open, overlaps = (_col(name) if name in ranges.columns else pl.lit(value=False) for name in _NESTED)
+    was_async = _col("is_async").fill_null(value=False) & ~overlaps
+    return ranges.select(pl.when(~is_open).then("end_ns").alias("end_ns"), was_async.alias("was_async"))
+
+
 def _write(trace: Trace, file: TextIO) -> None:
     starts = [trace.frames[name]["start_ns"].min() for name in _SPANS]
-    times = [time for time in (*starts, trace.counters["time_ns"].min()) if isinstance(time, int)]
-    zero_ns = min(times, default=0)
-    file.write(json.dumps(_head(trace, zero_ns))[:-1] + ', "traceEvents": [\n')
+    starts += [trace.frames[name]["time_ns"].min() for name in _POINTS]
+    zero_ns = min((time for time in starts if isinstance(time, int)), default=0)
+    places = places_of(trace)
+    file.write(json.dumps(_head(trace, places, zero_ns))[:-1] + ', "traceEvents": [\n')
     separator = ""
-    for frame, line in _events(trace, zero_ns):
+    for frame, line in _events(trace, places, zero_ns):
         for start in range(0, frame.height, _BATCH):
             lines = frame.slice(start, _BATCH).select(line.alias("line"))["line"]
             file.write(separator + ",\n".join(lines.to_list()))
@@ -101,27 +89,48 @@ def _write(trace: Trace, file: TextIO) -> None:
 def _left_out(trace: Trace) -> list[str]:
     """What is in the trace and has no place in the file."""
     timeless = {name: trace.frames[name]["start_ns"].null_count() for name in _SPANS}
+    timeless |= {name: trace.frames[name]["time_ns"].null_count() for name in _POINTS}
     said = [f"{count:,} {name} are not in it, for they have no start" for name, count in timeless.items() if count]
-    frames = {name: trace.frames[name] for name in ("memory", "samples")}
-    others = [f"{frame.height:,} rows of {name}" for name, frame in frames.items() if frame.height]
-    if others:
-        said.append(f"{' and '.join(others)} are not in it; .sqlite and .parquet have them")
+    if trace.samples.height:
+        said.append(f"{trace.samples.height:,} rows of samples are not in it; .sqlite and .parquet have them")
     return said
 
 
-def _head(trace: Trace, zero_ns: int) -> dict[str, Any]:
-    head: dict[str, Any] = {"schemaVersion": 1, "displayTimeUnit": "ms"}
+def _head(trace: Trace, places: Places, zero_ns: int) -> dict[str, Any]:
+    head: dict[str, Any] = {keys.MARK: {"version": keys.VERSION, "zero_ns": zero_ns, "no_thread": places.no_thread}}
+    head |= {"schemaVersion": 1, "displayTimeUnit": "ms"}
     if trace.origin_utc_ns is not None:
         head["baseTimeNanoseconds"] = trace.origin_utc_ns + zero_ns
-    head["sources"] = [
-        {"rank": rank, "source": one.source, "tool": one.tool, "version": one.tool_version, "host": one.host}
-        for rank, one in enumerate(trace.ranks)
-    ]
+    tables = {name: trace.frames[name].select(list(schema.TABLES[name].schema)) for name in keys.WHOLE}
+    tables["places"] = places.by_process
+    tables["series"] = _series(trace.counters)
+    head[keys.TABLES] = {"ranks": [dataclasses.asdict(rank) for rank in trace.ranks]} | {
+        name: _columns(frame) for name, frame in tables.items()
+    }
     return head
 
 
-def _events(trace: Trace, zero_ns: int) -> Iterator[Lines]:
-    places = places_of(trace)
+def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:
+    """The columns that hold anything; numbers that JSON does not know as texts."""
+    columns: dict[str, list[Any]] = {}
+    for column in frame.iter_columns():
+        if column.dtype == pl.Float64:
+            values = [value if value is None or isfinite(value) else str(value) for value in column]
+        else:
+            values = (
+                column if column.dtype.is_numeric() or column.dtype == pl.Boolean else column.cast(pl.String)
+            ).to_list()
+        if column.count():
+            columns[column.name] = values
+    return columns
+
+
+def _series(counters: pl.DataFrame) -> pl.DataFrame:
+    """What a viewer takes all args of a counter for are values, so that what else is known of it stands apart."""
+    return counters.select(_SERIES).unique(maintain_order=True)
+
+
+def _events(trace: Trace, places: Places, zero_ns: int) -> Iterator[Lines]:
     for frame, what in (
         (places.processes, "process_name"),
         (places.threads, "thread_name"),
@@ -139,12 +148,20 @@ def _events(trace: Trace, zero_ns: int) -> Iterator[Lines]:
 
     yield from _ranges(ranges.filter(began), at, taken, microseconds(ends_ns - zero_ns))
     category = pl.coalesce(text(_col("api")), constant("call"))
-    yield calls.filter(began), _span(_name("name"), category, at, taken, _CALL_ARGS)
+    yield calls.filter(began), _span(_name("name"), category, at, taken, _args(calls, keys.CALLS))
     functions = places.on_threads(trace.functions)
-    yield functions.filter(began), _span(_name("name"), constant("python_function"), at, taken, _FUNCTION_ARGS)
+    yield (
+        functions.filter(began),
+        _span(_name("name"), constant("python_function"), at, taken, _args(functions, keys.FUNCTIONS)),
+    )
     name = pl.coalesce(text(_col("full_name")), _name("name"))
     category = pl.when(_col("is_overhead")).then(constant("overhead")).otherwise(_category("other"))
-    yield work.filter(began), _span(name, category, at, taken, _WORK_ARGS)
+    args = {**_args(work, keys.WORK), **{key: _sizes(of) for of, key in keys.SIZES.items()}, **_SHARED}
+    # Where the event has the short name, there is no full one.
+    args[keys.WORK["name"]] = text(pl.when(_col("full_name").is_not_null()).then("name"))
+    if work["name"].null_count():
+        args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(pl.lit("1"))
+    yield work.filter(began), _span(name, category, at, taken, args)
 
     launched = work.filter(_col("call").is_not_null(), began)
     yield from _arrows("ac2g", calls[launched["call"]], launched, launched["row"], at)
@@ -152,9 +169,13 @@ def _events(trace: Trace, zero_ns: int) -> Iterator[Lines]:
     # Numbers of their own, past those of the others: some viewers know arrows by number alone.
     yield from _arrows("fwdbwd", ranges[linked["forward"]], linked, linked["row"] + work.height, at)
 
-    counters = places.on_threads(trace.counters).filter(_col("time_ns").is_not_null(), _col("value").is_not_null())
+    at = microseconds(_col("time_ns") - zero_ns)
+    yield _memory(places.on_threads(trace.memory.with_row_index("row")).filter(_col("time_ns").is_not_null()), at)
+    series = _series(trace.counters).with_row_index("series")
+    counters = places.on_threads(trace.counters).filter(_col("time_ns").is_not_null())
+    counters = counters.join(series, on=_SERIES, how="left", nulls_equal=True, maintain_order="left")
     value = members({"value": real(_col("value"))})
-    yield counters, _event("C", name=_name("name"), ts=microseconds(_col("time_ns") - zero_ns), args=value)
+    yield counters, _event("C", cat=text(_col("series")), name=_name("name"), ts=at, args=value)
 
 
 def _event(phase: str, **values: pl.Expr) -> pl.Expr:
@@ -163,6 +184,41 @@ def _event(phase: str, **values: pl.Expr) -> pl.Expr:
 
 def _span(name: pl.Expr, category: pl.Expr, at: pl.Expr, taken: pl.Expr, args: Mapping[str, pl.Expr]) -> pl.Expr:
     return _event("X", cat=category, name=name, ts=at, dur=taken, args=members(args))
+
+
+def _args(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, pl.Expr]:
+    """Those of the columns that hold anything; and whether the name is none, and the end."""
+    args = {key: _value(column, frame[column].dtype) for column, key in names.items() if frame[column].count()}
+    if "end_ns" in frame.columns and "end_ns" not in names and frame["end_ns"].null_count():
+        is_open = _col("end_ns").is_null()
+        if "is_mark" in frame.columns:
+            is_open &= ~_col("is_mark").fill_null(value=False)
+        args[keys.ENDED] = pl.when(is_open).then(constant(keys.NOT_ENDED))
+    if "name" not in names and frame["name"].null_count():
+        args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(pl.lit("1"))
+    return args
+
+
+def _value(column: str, dtype: pl.DataType) -> pl.Expr:
+    return (
+        number(_col(column)) if dtype.is_integer() else real(_col(column)) if dtype.is_float() else text(_col(column))
+    )
+
+
+def _sizes_of_inputs(sizes: pl.Series) -> pl.Expr:
+    """As lists, where they are; what is none is a text."""
+    distinct = sizes.unique().drop_nulls().cast(pl.String)
+    lists = distinct.filter(pl.Series([_is_list(value) for value in distinct], dtype=pl.Boolean)).cast(sizes.dtype)
+    return (
+        pl.when(_col("sizes").is_in(lists.implode())).then(_col("sizes").cast(pl.String)).otherwise(text(_col("sizes")))
+    )
+
+
+def _is_list(value: str) -> bool:
+    try:
+        return value.startswith("[") and json.dumps(json.loads(value)) == value
+    except (ValueError, RecursionError):
+        return False
 
 
 def _name(column: str) -> pl.Expr:
@@ -174,16 +230,41 @@ def _category(other: str) -> pl.Expr:
     return text(kind.replace(_CATEGORIES))
 
 
+def _sizes(of: str) -> pl.Expr:
+    axes = [f"{of}_{axis}" for axis in "xyz"]
+    known = pl.any_horizontal(_col(axis).is_not_null() for axis in axes)
+    return pl.when(known).then(pl.format("[{}, {}, {}]", *(number(_col(axis)).fill_null("null") for axis in axes)))
+
+
 def _ranges(ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> Iterator[Lines]:
     """Those of the tree as spans; those that overlap as pairs with an id, which viewers draw on lines of their own."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
-    name, category, args = _name("name"), _category("range"), members(_RANGE_ARGS)
-    yield ranges.filter(~is_mark, ~is_async), _span(name, category, at, taken, _RANGE_ARGS)
+    name, category, args = _name("name"), _category("user"), _args(ranges, keys.RANGES)
+    overlaps = is_async & ~_col("was_async")
+    if ranges.select(overlaps.any()).item():
+        args[keys.OVERLAPS] = pl.when(overlaps).then(pl.lit("1"))
+    if ranges["sizes"].count():
+        args[keys.RANGES["sizes"]] = _sizes_of_inputs(ranges["sizes"])
+    yield ranges.filter(~is_mark, ~is_async), _span(name, category, at, taken, args)
     apart = ranges.filter(~is_mark, is_async)
-    pair = {"cat": category, "name": name, "id": number(_col("row"))}
-    yield apart, _event("b", **pair, ts=at, args=args)
+    pair = {"cat": category, "name": name, "id": text(_col("row"))}
+    yield apart, _event("b", **pair, ts=at, args=members(args))
     yield apart, _event("e", **pair, ts=end)
-    yield ranges.filter(is_mark), _event("i", cat=category, name=name, ts=at, s=constant("t"), args=args)
+    yield ranges.filter(is_mark), _event("i", cat=category, name=name, ts=at, s=constant("t"), args=members(args))
+
+
+def _memory(memory: pl.DataFrame, at: pl.Expr) -> Lines:
+    """As torch.profiler has it: what was given back is negative, the host is device -1."""
+    event = _col("event").cast(pl.String)
+    name = text(event.replace_strict(_MEMORY_NAMES, default=pl.concat_str(pl.lit("[memory "), event, pl.lit("]"))))
+    signed = _col("bytes") * pl.when(event == "free").then(-1).otherwise(1)
+    rows = memory.with_columns(signed, _col("device_id").fill_null(-1), end_ns=_col("end_ns") - _col("time_ns"))
+    host = {"Device Type": pl.when(_col("device_id") < 0).then(pl.lit("0")).otherwise(pl.lit("1"))}
+    args = members({**_args(rows, keys.MEMORY), **host})
+    category = constant("cpu_instant_event")
+    return rows, _event(
+        "i", cat=category, name=pl.coalesce(name, constant("[memory]")), ts=at, s=constant("t"), args=args
+    )
 
 
 def _arrows(kind: str, sources: pl.DataFrame, targets: pl.DataFrame, ids: pl.Series, at: pl.Expr) -> Iterator[Lines]:

@@ -22,10 +22,17 @@ class Places:
     threads: pl.DataFrame
     devices: pl.DataFrame
     streams: pl.DataFrame
+    no_thread: int  # the thread of what has none
+
+    @property
+    def by_process(self) -> pl.DataFrame:
+        """Which rank and process each of the numbers stands for; a device stands for none."""
+        devices = self.devices.select("process", "rank")
+        return pl.concat([self.processes.select("process", *_PROCESS), devices], how="diagonal")
 
     def on_threads(self, rows: pl.DataFrame) -> pl.DataFrame:
         found = _joined(rows, self.processes, _PROCESS, "process")
-        return rows.with_columns(found, thread=_col("tid").fill_null(0))
+        return rows.with_columns(found, thread=_col("tid").fill_null(self.no_thread))
 
     def on_devices(self, work: pl.DataFrame) -> pl.DataFrame:
         """What the profiler itself did on the host is drawn on its thread there."""
@@ -39,7 +46,7 @@ class Places:
 
 
 def places_of(trace: Trace) -> Places:
-    frames = [trace.ranges, trace.calls, trace.threads, trace.counters, trace.work, trace.functions]
+    frames = [trace.ranges, trace.calls, trace.threads, trace.counters, trace.work, trace.functions, trace.memory]
     threads = _unique(frames, _THREAD)
     processes = _unique([threads, trace.processes], _PROCESS)
     # Numbers of processes may be the same on two machines.
@@ -60,12 +67,16 @@ def places_of(trace: Trace) -> Places:
             pl.format(" of context {}", "context_id").fill_null(""),
         ),
     )
+    lowest = threads["tid"].min()
+    no_thread = min(lowest, 1) - 1 if isinstance(lowest, int) else 0
     threads = threads.with_columns(
         _joined(threads, processes, _PROCESS, "process"),
-        thread=_col("tid").fill_null(0),
+        thread=_col("tid").fill_null(no_thread),
         title=thread_names(trace, threads),
     )
-    return Places(processes.with_columns(thread=pl.lit(0)), threads, devices.with_columns(thread=pl.lit(0)), streams)
+    return Places(
+        processes.with_columns(thread=pl.lit(0)), threads, devices.with_columns(thread=pl.lit(0)), streams, no_thread
+    )
 
 
 def _device_titles(trace: Trace) -> pl.Expr:

@@ -12,7 +12,7 @@ import polars as pl
 
 from opspan.readers import _chrome
 from opspan.readers._chrome import ChromeFile, gathered, is_utc
-from opspan.readers.kineto import device, events, host, owners
+from opspan.readers.kineto import device, events, exported, host, owners
 from opspan.trace import Issues, Metadata, Trace
 
 _MEMBERS = {"schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds"}
@@ -29,6 +29,11 @@ def sniff(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Trace:
+    mark = exported.mark_of(path)
+    return _read(path) if mark is None else exported.read(path, mark)
+
+
+def _read(path: Path) -> Trace:
     issues = Issues(str(path))
     file = ChromeFile(path, issues)
     found = gathered(file, events.GROUPS, issues)

@@ -1,0 +1,92 @@
+"""What the columns of a trace are called in the Chrome traces that opspan writes (views/chrome.py) and reads back
+(readers/kineto/exported.py). Where torch.profiler has a name for the same thing, it is that one.
+
+    {"opspan": {"version": 1, "zero_ns": 5000}, "opspanTables": {"ranks": [...], "threads": {...}, ...},
+     "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", ..., "args": {"range": 12, ...}}, ...]}
+
+The first key of each table's says which table the event is a row of, and holds the number of the row.
+"""
+
+from __future__ import annotations
+
+VERSION = 1
+MARK, TABLES = "opspan", "opspanTables"  # members of the file
+ENDED, NOT_ENDED = "Ended", "no"  # of a range, call or work that was open at the end: it is drawn until there
+OVERLAPS = "Overlaps"  # is there where a range is drawn apart, and was not reported as async
+UNNAMED = "Unnamed"  # is there where the name of the event is none of the row's
+
+# Tables that are no events: held as a whole.
+WHOLE = ("relations", "threads", "processes", "devices", "metrics", "issues")
+
+RANGES = {
+    "id": "range",
+    "kind": "Kind",
+    "op_id": "External id",
+    "seq": "Sequence number",
+    "forward_tid": "Fwd thread id",
+    "sizes": "Input Dims",
+    "class_name": "Class",
+    "args": "Args",
+    "source": "Source",
+    "domain": "Domain",
+    "category": "Category",
+    "color": "Color",
+    "payload_int": "Payload",
+    "payload_uint": "Payload without sign",
+    "payload_float": "Payload as real number",
+    "payload_json": "Data",
+    "text": "Text",
+    "input_op_ids": "Input op ids",
+    "parent_id": "Parent range",
+    "end_tid": "Ended on thread",
+}
+CALLS = {
+    "id": "call",
+    "correlation_id": "correlation",
+    "return_code": "result",
+    "graph_node_id": "graph node id",
+    "original_graph_node_id": "original graph node id",
+    "graph_id": "graph id",
+    "original_graph_id": "original graph id",
+    "graph_exec_id": "graph exec id",
+    "payload_json": "Data",
+}
+WORK = {
+    "id": "work",
+    "kind": "Kind",
+    "name": "Short name",
+    "pid": "process",
+    "tid": "thread",
+    "device_id": "device",
+    "context_id": "context",
+    "stream_id": "stream",
+    "correlation_id": "correlation",
+    "named_range_id": "Named range",
+    "graph_id": "graph id",
+    "graph_exec_id": "graph exec id",
+    "graph_node_id": "graph node id",
+    "bytes": "bytes",
+    "copy_from": "copy from",
+    "copy_to": "copy to",
+    "peer_device_id": "peer device",
+    "registers": "registers per thread",
+    "static_shared_bytes": "static shared memory",
+    "dynamic_shared_bytes": "dynamic shared memory",
+    "payload_json": "Data",
+}
+SIZES = {"grid": "grid", "block": "block"}  # of work: three columns each
+FUNCTIONS = {"id": "Python id", "parent_id": "Python parent id"}
+MEMORY = {
+    "row": "memory",
+    "event": "Event",
+    "bytes": "Bytes",
+    "address": "Addr",
+    "device_id": "Device Id",
+    "total_bytes": "Total Allocated",
+    "kind": "Kind",
+    "name": "Name",
+    "correlation_id": "correlation",
+    "count": "Count",
+    "end_ns": "Ended after ns",
+}
+EVENTS = {"ranges": RANGES, "calls": CALLS, "work": WORK, "functions": FUNCTIONS, "memory": MEMORY}
