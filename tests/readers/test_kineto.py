@@ -93,6 +93,13 @@ def test_functions_of_python_are_the_stacks_and_modules_of_ops(trace: Trace) -> 
     assert "Source Location" in trace.events().table()
 
 
+def test_functions_that_all_are_open_hold_what_runs_until_the_end(tmp_path: Path) -> None:
+    function = kineto.span("python_function", "train.py(3): step", 1, 1, 1)
+    del function["dur"]
+    trace = load(tmp_path, function, kineto.op("aten::add", 1, 5, 1))
+    assert trace.events()[0].stack == ["train.py(3): step"]
+
+
 def test_memory(trace: Trace) -> None:
     (event,) = trace.memory.iter_rows(named=True)
     assert (event["event"], event["bytes"], event["total_bytes"], event["device_id"]) == ("free", 512, 512, 0)

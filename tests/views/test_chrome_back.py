@@ -157,6 +157,13 @@ def test_hostile_cells(tmp_path: Path) -> None:
     assert back.work.height == 2  # the third has no time: export says so
 
 
+def test_a_process_with_the_highest_number(tmp_path: Path) -> None:
+    trace = hostile()
+    highest = pl.lit((1 << 63) - 1, pl.Int64)
+    trace = trace.replace(ranges=trace.ranges.with_columns(pid=highest), calls=trace.calls.with_columns(pid=highest))
+    assert_same(trace, there_and_back(trace, tmp_path))
+
+
 # --- files that others wrote again, or that are no exports
 
 

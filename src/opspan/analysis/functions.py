@@ -13,7 +13,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.autograd import handed_on
-from opspan.analysis.nest import innermost, nearest
+from opspan.analysis.nest import innermost, nearest, trace_end_ns
 
 _col = pl.col
 _MODULE = "nn.Module: "
@@ -23,8 +23,8 @@ _DEEPEST = 100  # a path grows with every module; deeper nests are a damaged fil
 def functions(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     if not calls.height:
         return ranges.with_columns(pl.lit(None, dtype=pl.UInt32).alias("function"))
-    open_end = calls["end_ns"].max()
-    spans = calls.with_columns(_col("end_ns").fill_null(open_end), is_async=pl.lit(value=False))
+    end_ns = trace_end_ns(ranges, calls)
+    spans = calls.with_columns(_col("end_ns").fill_null(end_ns), is_async=pl.lit(value=False))
     function = innermost(spans, ranges.rename({"start_ns": "time_ns"}))
     return ranges.with_columns(handed_on(ranges, function).alias("function"))
 

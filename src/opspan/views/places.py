@@ -10,6 +10,7 @@ from opspan.trace import Trace
 from opspan.views.names import process_names, thread_names
 
 _col = pl.col
+_HIGHEST = 1 << 62
 _PROCESS, _THREAD, _DEVICE = ["rank", "pid"], ["rank", "pid", "tid"], ["rank", "device_id"]
 _STREAM = [*_DEVICE, "context_id", "stream_id"]
 
@@ -49,8 +50,10 @@ def places_of(trace: Trace) -> Places:
     frames = [trace.ranges, trace.calls, trace.threads, trace.counters, trace.work, trace.functions, trace.memory]
     threads = _unique(frames, _THREAD)
     processes = _unique([threads, trace.processes], _PROCESS)
-    # Numbers of processes may be the same on two machines.
+    # Numbers of processes may be the same on two machines, or leave none for the devices.
+    highest = processes["pid"].max()
     own = not processes["pid"].null_count() and processes["pid"].n_unique() == processes.height
+    own &= not isinstance(highest, int) or highest < _HIGHEST
     number = _col("pid") if own else pl.int_range(1, pl.len() + 1, dtype=pl.Int64)
     processes = processes.with_columns(number.alias("process"), title=process_names(trace, processes))
     first_free = processes["process"].max()
