@@ -11,6 +11,7 @@ import pytest
 import builders_kineto as kineto
 import opspan
 from opspan.analysis import analyse
+from opspan.analysis.merge import merge
 from opspan.trace import Trace
 from readers.loading import codes
 
@@ -166,3 +167,12 @@ def test_the_call_says_more_than_the_external_id(tmp_path: Path) -> None:
 def test_of_old_the_external_id_of_work_was_the_number_of_its_call(tmp_path: Path) -> None:
     trace = load(tmp_path, kineto.op("aten::mm", 1, 1, 20, **{"External id": 10}), only_external(10, correlation=10))
     assert trace.work["named_range_id"].to_list() == [None]
+
+
+def test_the_op_that_work_names_is_found_again_where_another_tool_saw_it_too(tmp_path: Path) -> None:
+    ops = [kineto.op(f"aten::{n}", 1, 1 + 30 * n, 20, **{"External id": 10 + n}) for n in range(12)]
+    one = load(tmp_path, *ops)
+    merged = merge(one, load(tmp_path, *ops, only_external(15)))
+    assert merged.ranges.height == len(ops)
+    ranges = analyse(merged).ranges
+    assert ranges["name"].gather(analyse(merged).work["range"]).to_list() == ["aten::5"]

@@ -64,6 +64,7 @@ def merge(one: Trace, other: Trace) -> Trace:
     }
     frames["ranges"] = _ranges(first, theirs["ranges"], same)
     frames["relations"] = _renamed(frames["relations"], same, "range_id", "other_id")
+    frames["work"] = _renamed(frames["work"], same, "named_range_id")
     for name, keys in _ONE_A_ROW.items():
         known = pl.all().exclude(keys).drop_nulls().first()
         frames[name] = frames[name].group_by(keys, maintain_order=True).agg(known)
