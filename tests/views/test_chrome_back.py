@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,8 @@ def hostile() -> Trace:
     work |= {"start_ns": [20, 30, None], "end_ns": [None, 31, 40], "grid_x": [1, None, None], "grid_z": [3, None, None]}
     work |= {"kind": ["kernel", None, "sync"], "name": ["k", None, "k"], "full_name": ["void k()", None, None]}
     work |= {"is_overhead": [False, True, False], "tid": [None, 1, None], "correlation_id": [7, 7, None]}
+    work |= {"named_range_id": [0, None, 99], "copy_from": ["pinned", HOSTILE, None], "peer_device_id": [None, 1, None]}
+    work |= {"static_shared_bytes": [0, None, 1], "dynamic_shared_bytes": [None, 7, 1], "graph_exec_id": [1, 2, 3]}
     calls = {"id": [0, 1], "rank": [0, 0], "pid": [PID, PID], "tid": [1, 1], "start_ns": [13, 14], "end_ns": [15, None]}
     calls |= {"name": ["a", None], "api": [None, "kernel"], "correlation_id": [7, None], "return_code": [-1, None]}
     memory = {"rank": [0] * 4, "pid": [PID] * 4, "time_ns": [1, 2, 3, 4], "event": ["free", "alloc", "transfer", None]}
@@ -155,6 +159,25 @@ def test_hostile_cells(tmp_path: Path) -> None:
     assert analysed.ranges["end_ns"].equals(trace.ranges["end_ns"])
     assert analysed.coverage == trace.coverage
     assert back.work.height == 2  # the third has no time: export says so
+
+
+@pytest.mark.parametrize("make", [nsys, capture, None])
+def test_the_file_is_what_viewers_expect(make: Any, tmp_path: Path) -> None:
+    there_and_back(hostile() if make is None else opspan.load(make(tmp_path / "source")), tmp_path)
+    text = (tmp_path / "back.json").read_text()
+    assert not re.search(r'"(ts|dur)": -?[0-9]+(?!\.[0-9]{3}[,}])[^0-9]', text)
+    needed = {"X": "cat name ts dur args", "i": "cat name ts s args", "b": "cat name ts id args", "e": "cat name ts id"}
+    needed |= {"C": "name ts args", "M": "name args", "s": "cat name ts id", "f": "cat name ts id bp"}
+    pairs: Counter[Any] = Counter()
+    for event in json.loads(text)["traceEvents"]:
+        assert {"pid", "tid", *needed[event["ph"]].split()} <= event.keys()
+        assert type(event["pid"]) is type(event["tid"]) is int
+        if event["ph"] in "be":
+            assert type(event["id"]) is str
+            pairs[event["cat"], event["id"]] += 1 if event["ph"] == "b" else -1
+        if event["ph"] == "C":
+            assert event["args"].keys() <= {"value"}
+    assert not any(pairs.values())
 
 
 def test_a_process_with_the_highest_number(tmp_path: Path) -> None:
