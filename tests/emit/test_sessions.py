@@ -240,6 +240,65 @@ def test_itt_collects_in_active_steps_only(tmp_path: Path, tool: dict[str, str])
     assert python(code, env=tool) == "[False, True, False, True, False]\n"
 
 
+# What starts CUDA's driver, which forks cannot use after that, or warns where the driver is too old.
+NOBODY_ASKS_FOR_CUDA = """
+        import torch
+        def asked(*_, **__): raise AssertionError("CUDA was asked for")
+        for name in ("init", "is_available", "device_count", "current_device", "synchronize", "cudart", "_lazy_init"):
+            setattr(torch.cuda, name, asked)
+        torch._C._cuda_getDeviceCount = asked
+"""
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_cuda_is_not_asked_for_where_a_program_does_not_use_it(
+    name: str, scheduled: bool, tool: dict[str, str]
+) -> None:
+    schedule = "opspan.schedule(wait=1, warmup=0, active=1, repeat=2)" if scheduled else "None"
+    code = f"""{NOBODY_ASKS_FOR_CUDA}
+        import opspan
+        with opspan.{name}(record_shapes=True, modules=True, schedule={schedule}) as session:
+            for _ in range(6):
+                torch.nn.Linear(2, 2)(torch.ones(1, 2))
+                session.step()
+        print(session.stats.ranges > 0, torch.cuda.is_initialized())
+    """
+    assert python(code, env=tool) == "True False\n"
+
+
+def test_cuda_is_not_asked_for_without_a_compiler(tmp_path: Path, tool: dict[str, str]) -> None:
+    code = f"""{NOBODY_ASKS_FOR_CUDA}
+        import warnings, opspan
+        try: opspan.emit_nvtx().__enter__()
+        except opspan.OpspanError as error: print(type(error).__name__)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="no C.. compiler")
+            with opspan.emit_itt() as session: print(session.labels)
+    """
+    env = {**tool, "PATH": str(tmp_path), "CXX": None, "OPSPAN_CACHE_DIR": str(tmp_path / "cache")}
+    assert python(code, env=env) == "NoCompiler\ntorch\n"
+
+
+def test_nsys_is_told_from_the_step_on_that_finds_cuda_in_use(tool: dict[str, str]) -> None:
+    code = """
+        import torch, opspan
+        in_use, told = False, []
+        torch.cuda.is_initialized = lambda: in_use
+        torch.cuda.synchronize = lambda: None
+        torch.cuda.profiler.start = lambda: told.append((step, "start"))
+        torch.cuda.profiler.stop = lambda: told.append((step, "stop"))
+        step = 0
+        with opspan.emit_nvtx(schedule=opspan.schedule(wait=1, warmup=0, active=3, repeat=2)) as session:
+            for step in range(8):
+                in_use = step >= 1
+                session.step()
+        print(told)
+    """
+    # Steps 1 to 3 and 5 to 7 are active, and begin at the end of the step before; CUDA comes while step 1 runs.
+    assert python(code, env=tool) == "[(1, 'start'), (3, 'stop'), (4, 'start'), (7, 'stop')]\n"
+
+
 class TestRecord:
     def test_the_trace_is_read_once_and_the_folder_goes(self, tmp_path: Path) -> None:
         code = """
@@ -323,4 +382,4 @@ def test_without_a_compiler_torchs_emitter_labels_and_one_warning_says_what_is_l
     assert lines[:2] == ["torch", "1 <string>"]
     assert "opspan doctor --fix" in lines[2]
     assert "without sequence numbers" in lines[2]
-    assert lines[3] == "NoCompiler"  # torch's emit_nvtx cannot work on a build without CUDA
+    assert lines[3] == "NoCompiler"  # torch's emit_nvtx would start CUDA

@@ -21,13 +21,13 @@ class TorchEmitter:
         return "torch's text labels, without forward threads"
 
     def works(self) -> bool:
-        """Not every torch can: emit_nvtx needs a build with CUDA and a device."""
+        """Not every torch can. Its emit_nvtx waits for the device first, and must not be what starts CUDA."""
         import torch
 
         if not hasattr(torch.autograd.profiler, self._name):
             return False
         if self._name == "emit_nvtx":
-            return bool(torch.cuda.is_available())
+            return bool(torch.cuda.is_initialized())
         return bool(torch.profiler.itt.is_available())
 
     def turn(self, on: bool) -> None:

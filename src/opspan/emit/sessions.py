@@ -224,6 +224,7 @@ class emit_nvtx(_Emitter):  # noqa: N801  # torch's name
 
     _sink = NVTX
     _what = "NVTX annotation"
+    _untold = False  # to collect, as CUDA was not in use yet
     _forms = ("auto", "schema", "payload", "text", "torch")
 
     def __init__(
@@ -251,10 +252,18 @@ class emit_nvtx(_Emitter):  # noqa: N801  # torch's name
             "Run it under one: `nsys profile -t nvtx,osrt python ...`, or with none installed `opspan run -- ...`"
         )
 
+    def step(self) -> None:
+        super().step()
+        if self._untold and self._on:
+            self._tell(True)
+
     def _tell(self, on: bool) -> None:
+        """In CUDA's words, where a program uses CUDA. What it begins to use in an active step counts from the next."""
         import torch
 
-        if torch.cuda.is_available():
+        # Not is_available(): it starts the driver, which forks then cannot use, and warns where that is too old.
+        self._untold = on and not torch.cuda.is_initialized()
+        if torch.cuda.is_initialized():
             (torch.cuda.profiler.start if on else torch.cuda.profiler.stop)()
 
 
