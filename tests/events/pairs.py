@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -63,6 +64,7 @@ def specs(draw: st.DrawFn, device: str | None) -> dict[str, Any]:
         "flops": draw(st.sampled_from([0, 0, 999, 12_345_678, 10**19])),
         "trace_name": draw(st.sampled_from(["mm", "add", None])),
         "is_user_annotation": draw(st.booleans()),
+        "is_python_function": draw(st.sampled_from([False, False, True])),
     }
     if device is None or draw(st.booleans()):
         spec["is_legacy"] = draw(st.sampled_from([False, False, True]))
@@ -90,7 +92,20 @@ TABLE_OPTIONS = st.fixed_dictionaries(
         "time_unit": st.sampled_from([None, "s", "ms", "us", "ns"]),
     },
 )
-GROUPINGS = st.tuples(st.booleans(), st.integers(0, 2), st.booleans())
+# The last says whether Python's functions count. Before 2.15 torch had no such choice: they did.
+CAN_LEAVE_PYTHON_OUT = "include_python_functions" in inspect.signature(theirs.EventList.key_averages).parameters
+GROUPINGS = st.tuples(
+    st.booleans(), st.integers(0, 2), st.booleans(), st.booleans() if CAN_LEAVE_PYTHON_OUT else st.just(value=True)
+)
+
+
+def torchs_averages(events: Any, grouping: Sequence[Any]) -> Any:
+    """What torch's list gives for the arguments of ours."""
+    return events.key_averages(*(grouping if CAN_LEAVE_PYTHON_OUT else grouping[:3]))
+
+
+# What only some releases of torch have, and the one that is installed has not.
+NOT_IN_TORCH = {"metadata", "metadata_json"} - set(dir(theirs.FunctionEvent(0, "", 0, 0, 0)))
 
 
 def pair(specs: Sequence[dict[str, Any]], **options: Any) -> tuple[ours.EventList, Any]:
@@ -122,7 +137,7 @@ def attributes(event: Any) -> dict[str, Any]:
     """Every public attribute and property that has a value of its own, deprecated ones included."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        names = [name for name in dir(event) if not name.startswith("_")]
+        names = [name for name in dir(event) if not name.startswith("_") and name not in NOT_IN_TORCH]
         values = {name: getattr(event, name) for name in names}
     links = {
         "cpu_parent": getattr(values["cpu_parent"], "id", None),
@@ -134,7 +149,8 @@ def attributes(event: Any) -> dict[str, Any]:
         span = values["time_range"]
         links["time_range"] = (span.start, span.end, span.elapsed_us())
     if values.get("event_metadata") is not None:
-        links["event_metadata"] = values["event_metadata"]._asdict()
+        fields = theirs.EventMetadata._fields
+        links["event_metadata"] = {name: getattr(values["event_metadata"], name) for name in fields}
     return {name: value for name, value in values.items() if isinstance(value, PLAIN)} | links
 
 

@@ -1,4 +1,4 @@
-"""torch 2.13's own classes over the same values say the same, character for character."""
+"""The installed torch's own classes over the same values say the same, character for character."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 
-pytest.importorskip("torch", "2.13", reason="torch's classes are the oracle")
+pytest.importorskip("torch", "2.13", reason="the face is that of torch 2.13 and later: older classes say less")
 
 import hypothesis.strategies as st
 from torch.autograd import profiler_util as theirs
 
-from events.pairs import GROUPINGS, SORT_KEYS, TABLE_OPTIONS, attributes, files_of, lists_of_specs, pair, said
+from events.pairs import (
+    GROUPINGS,
+    SORT_KEYS,
+    TABLE_OPTIONS,
+    attributes,
+    files_of,
+    lists_of_specs,
+    pair,
+    said,
+    torchs_averages,
+)
 from opspan import events as ours
 
+EVERY = (False, 0, False, True)
+BY_NAME = {"metadata_json"}  # of torch until 2.14: ours takes it by its name alone
 SWITCHES = st.fixed_dictionaries({"profile_memory": st.booleans(), "with_flops": st.booleans()})
 
 
@@ -37,12 +49,12 @@ def test_tables(specs: list[dict[str, Any]], switches: dict[str, bool], options:
 @settings(max_examples=150)
 @given(lists_of_specs(), SWITCHES, GROUPINGS, TABLE_OPTIONS)
 def test_averages(
-    specs: list[dict[str, Any]], switches: dict[str, bool], grouping: tuple[bool, int, bool], options: dict[str, Any]
+    specs: list[dict[str, Any]], switches: dict[str, bool], grouping: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
     mine, torchs = pair(specs, use_device=specs[0]["use_device"] if specs else None, **switches)
     mine._build_tree()
     torchs._build_tree()
-    averages, expected = mine.key_averages(*grouping), torchs.key_averages(*grouping)
+    averages, expected = mine.key_averages(*grouping), torchs_averages(torchs, grouping)
 
     assert [attributes(one) for one in averages] == [attributes(one) for one in expected]
     assert repr(averages) == repr(expected)
@@ -92,8 +104,8 @@ def test_to_torch_gives_torchs_list(specs: list[dict[str, Any]], options: dict[s
     assert [vars(event).keys() for event in given_over] == [vars(event).keys() for event in torchs]
     assert [attributes(event) for event in given_over] == [attributes(event) for event in torchs]
     assert said(lambda: given_over.table(**options)) == said(lambda: torchs.table(**options))
-    averages = mine.key_averages().to_torch()
-    assert [attributes(one) for one in averages] == [attributes(one) for one in torchs.key_averages()]
+    averages = mine.key_averages(*EVERY).to_torch()
+    assert [attributes(one) for one in averages] == [attributes(one) for one in torchs_averages(torchs, EVERY)]
 
 
 @pytest.mark.parametrize("key", SORT_KEYS)
@@ -122,7 +134,7 @@ def test_every_sort_key_sorts_as_torch_does(key: str) -> None:
 
 
 def test_the_faces_are_the_same() -> None:
-    """Whatever torch's classes have, ours have, with the same arguments first."""
+    """Whatever torch's classes have, ours have, with the same arguments in the same order."""
     import inspect
 
     for name in (
@@ -139,14 +151,40 @@ def test_the_faces_are_the_same() -> None:
         assert not missing - {"sort"}, f"{name}: {missing}"
     for cls, method in [("FunctionEvent", "__init__"), ("EventList", "table"), ("EventList", "key_averages")]:
         mine, torchs = (inspect.signature(getattr(getattr(side, cls), method)) for side in (ours, theirs))
-        expected = [(one.name, repr(one.default)) for one in torchs.parameters.values()]
-        assert [(one.name, repr(one.default)) for one in mine.parameters.values()][: len(expected)] == expected
-    assert ours.EventMetadata._fields == theirs.EventMetadata._fields
+        expected = {one.name: repr(one.default) for one in torchs.parameters.values()}
+        found = {one.name: repr(one.default) for one in mine.parameters.values() if one.name in expected}
+        assert found == expected
+        assert [name for name in found if name not in BY_NAME] == [name for name in expected if name not in BY_NAME]
+    assert [name for name in ours.EventMetadata._fields if name in theirs.EventMetadata._fields] == [
+        *theirs.EventMetadata._fields
+    ]
     assert ours.Kernel._fields == theirs.Kernel._fields
     assert {one.name: one.value for one in ours.DeviceType} == {
         name: int(value) for name, value in type(theirs.DeviceType.CPU).__members__.items()
     }
     assert ours.DeviceType.CUDA == theirs.DeviceType.CUDA != ours.DeviceType.CPU
+
+
+def test_names_of_every_release_are_there() -> None:
+    """torch 2.15 has `metadata`, and `event_metadata` as a property; before, there was `metadata_json`."""
+    event = ours.FunctionEvent(
+        1, "k", 0, 0, 1, metadata_json='{"grid": 1}', typed_metadata={"grid": 1}, extra_meta={"grid": "[1]"}
+    )
+
+    assert event.metadata == {"grid": 1}
+    with pytest.warns(FutureWarning, match="Use `metadata`"):
+        assert event.metadata_json == '{"grid": 1}'
+    with pytest.warns(FutureWarning, match="Use `metadata`"):
+        assert event.event_metadata.grid == [1]
+
+
+def test_pythons_functions_are_averaged_only_if_asked_for() -> None:
+    base = {"thread": 0, "start_us": 0, "end_us": 1}
+    mine, _ = pair([{**base, "id": 1, "name": "f", "is_python_function": True}, {**base, "id": 2, "name": "op"}])
+    mine._build_tree()
+
+    assert [one.key for one in mine.key_averages()] == ["op"]
+    assert [one.key for one in mine.key_averages(include_python_functions=True)] == ["f", "op"]
 
 
 NAMES = ["_ZN2at6native3addEv", "aten::mm", "t", "Pi", "", "_ZN", "St6vectorIiSaIiEE", "void f<int>()", "f", "ab", "né"]

@@ -62,7 +62,7 @@ FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
 @dataclass(frozen=True)
 class EventColumns:
-    cpu: pl.DataFrame
+    cpu: pl.DataFrame  # also with is_python, where Python's functions are events
     device: pl.DataFrame
     use_device: str | None = None  # torch's name for the kind of device; None: there is none
     device_type: DeviceType = DeviceType.CUDA

@@ -1,4 +1,5 @@
-"""FunctionEvent, FunctionEventAvg and what they are made of, with torch 2.13's attributes and constructor arguments.
+"""FunctionEvent, FunctionEventAvg and what they are made of, with the attributes and constructor arguments of the
+newest torch (2.15), and what older ones had beside them.
 
 Plain objects, made by hand or by lazy.py from a trace's columns. What a list of them can do is event_list.py.
 """
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from opspan.events.kinds import TIMED, DeviceType
-from opspan.events.metadata import EventMetadata, metadata_of
+from opspan.events.metadata import metadata_of
 from opspan.events.times import format_time
 
 
@@ -103,7 +104,6 @@ class FunctionEvent(FormattedTimesMixin):
         is_user_annotation: bool | None = False,
         is_python_function: bool = False,
         activity_type: str | None = None,
-        metadata_json: str | None = None,
         flow_id: int | None = None,
         flow_type: int | None = None,
         flow_start: bool | None = None,
@@ -116,6 +116,9 @@ class FunctionEvent(FormattedTimesMixin):
         python_id: int = -1,
         python_parent_id: int = -1,
         python_module_id: int = -1,
+        typed_metadata: dict[str, Any] | None = None,
+        *,
+        metadata_json: str | None = None,  # until torch 2.14
     ) -> None:
         self.id = id
         self.node_id = node_id
@@ -158,7 +161,8 @@ class FunctionEvent(FormattedTimesMixin):
         self.flow_start = flow_start
         self.external_id = external_id
         self.linked_correlation_id = linked_correlation_id
-        self.event_metadata: EventMetadata | None = metadata_of(extra_meta)
+        self.metadata = typed_metadata
+        self._event_metadata = metadata_of(extra_meta)
         self.structured_input_shapes = structured_input_shapes
         self.structured_input_strides = structured_input_strides
         self.input_dtypes = input_dtypes
@@ -166,7 +170,8 @@ class FunctionEvent(FormattedTimesMixin):
         self.python_parent_id = python_parent_id
         self.python_module_id = python_module_id
 
-    metadata_json = _deprecated("metadata_json", "event_metadata", "_metadata_json")
+    metadata_json = _deprecated("metadata_json", "metadata", "_metadata_json")
+    event_metadata = _deprecated("event_metadata", "metadata", "_event_metadata")
     cuda_time_total = _deprecated("cuda_time_total", "device_time_total")
     self_cuda_time_total = _deprecated("self_cuda_time_total", "self_device_time_total")
     self_cuda_memory_usage = _deprecated("self_cuda_memory_usage", "self_device_memory_usage")

@@ -179,21 +179,24 @@ class EventList(MutableSequence[Any]):
         group_by_input_shapes: bool = False,
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
+        include_python_functions: bool = False,
         *,
         group_by_input_shape: bool = False,
     ) -> EventList:
         """One FunctionEventAvg for the events of each name, apart by shapes, top of the stack or overload if asked.
 
+        Python's functions are left out unless asked for, as they are since torch 2.15; before, all were counted.
         `group_by_input_shape` is how torch.profiler spells it. Builds the tree where that has not been done.
         """
         by_shapes = group_by_input_shapes or group_by_input_shape
         columns = self._lazy()
         if columns is not None and not (group_by_stack_n > 0 and columns.has_stacks):
-            averages = columns.averages(by_shapes)
+            averages = columns.averages(by_shapes, include_python_functions)
         else:
             if not self._tree_built:
                 self._build_tree()
-            averages = _averages(self, by_shapes, group_by_stack_n, group_by_overload_name)
+            events = (event for event in self if include_python_functions or not event.is_python_function)
+            averages = _averages(events, by_shapes, group_by_stack_n, group_by_overload_name)
         for average in averages:
             average.stack = (average.stack or [])[:group_by_stack_n]
             if not by_shapes:

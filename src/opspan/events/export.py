@@ -21,7 +21,7 @@ _SAFE_FRAME = str.maketrans(" ;\t\n", "____")
 
 
 def chrome_trace(events: Iterable[Any], path: str | Path, device: str) -> None:
-    """torch's events in torch's layout, written one by one. Names are escaped, which torch does not do."""
+    """torch's events in torch's layout, written one by one. Names are escaped, as since torch 2.15."""
     with Path(path).open("w", encoding="utf-8") as file:
         file.write("[")
         for number, text in enumerate(_chrome_events(events, device)):

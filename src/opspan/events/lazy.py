@@ -243,8 +243,11 @@ class ColumnEvents:
         for number in numbers.to_list():
             yield self.event(number)
 
-    def averages(self, by_shapes: bool) -> list[FunctionEventAvg]:
-        return [group.average(self.event(group.first)) for group in groups_of(self._cpu, self._device, by_shapes)]
+    def averages(self, by_shapes: bool, with_python: bool) -> list[FunctionEventAvg]:
+        cpu = self._cpu
+        if not with_python and "is_python" in cpu.columns:
+            cpu = cpu.filter(~pl.col("is_python")).drop("position").with_row_index("position")
+        return [group.average(self.event(group.first)) for group in groups_of(cpu, self._device, by_shapes)]
 
     def total(self) -> FunctionEventAvg:
         if len(self) == 0:

@@ -153,7 +153,7 @@ _SAME = {
 
 def cpu_values(row: dict[str, Any], node: int) -> dict[str, Any]:
     """Attributes of the event for a row of EventColumns.cpu."""
-    user = is_user(row["kind"])
+    user, python = is_user(row["kind"]), row.get("is_python", False)
     thread = row["tid"] or 0
     return {
         "name": shown_name(row["name"]),
@@ -167,7 +167,8 @@ def cpu_values(row: dict[str, Any], node: int) -> dict[str, Any]:
         "external_id": row["op_id"] or 0,
         "is_async": row["is_async"],
         "is_user_annotation": user,
-        "activity_type": "user_annotation" if user else "cpu_op",
+        "is_python_function": python,
+        "activity_type": "user_annotation" if user else "python_function" if python else "cpu_op",
         "cpu_memory_usage": row.get("cpu_memory", 0),
         "device_memory_usage": row.get("device_memory", 0),
     }

@@ -24,6 +24,7 @@ class EventMetadata(NamedTuple):
     context: int | None = None
     channel: int | None = None
     channel_type: int | None = None
+    hsa_queue: int | None = None
     bytes: int | None = None
     bandwidth_gb_s: float | None = None
     collective_name: str | None = None
@@ -71,6 +72,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "context": ("context", int),
     "channel": ("channel", int),
     "channel_type": ("channel_type", int),
+    "hsa_queue": ("hsa_queue", int),
     "bytes": ("bytes", int),
     "memory bandwidth (GB/s)": ("bandwidth_gb_s", float),
     "Collective name": ("collective_name", _text),

@@ -43,7 +43,9 @@ def profiler_columns(trace: Trace) -> EventColumns:
     # As events of their own, functions are nobody's stack.
     ranges = ranges.with_columns(function=pl.lit(None, dtype=pl.UInt32))
     # Not by `replace`, to which these are other rows than those that were analysed.
-    columns = _folded(event_columns(Trace(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work})))
+    columns = event_columns(Trace(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work}))
+    is_python = pl.int_range(pl.len()) < before
+    columns = _folded(replace(columns, cpu=columns.cpu.with_columns(is_python.alias("is_python"))))
     return _with_memory(columns, memory, alone) if memory.height else columns
 
 

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from opspan.errors import MissingPackage
 from opspan.events.event import FunctionEvent, FunctionEventAvg
+from opspan.events.metadata import EventMetadata
 
 if TYPE_CHECKING:
     from opspan.events.event_list import EventList
 
 # Attributes that hold objects of ours; all others are set on torch's events as they are.
-_OURS = ("time_range", "device_type", "event_metadata", "kernels", "cpu_children", "cpu_parent")
+_OURS = ("time_range", "device_type", "_event_metadata", "kernels", "cpu_children", "cpu_parent")
+# Only some releases of torch have these: the first since 2.15, the other until then.
+_SOME_RELEASES = ("metadata", "_metadata_json")
 _EVENT = tuple(name for name in vars(FunctionEvent(0, "", 0, 0, 0)) if name not in _OURS)
 _AVERAGE = tuple(name for name in vars(FunctionEventAvg()) if name not in _OURS)
 
@@ -62,9 +65,17 @@ def _bare(event: Any, torch_side: Any, device_types: Any) -> Any:
         span = event.time_range
         theirs, names = torch_side.FunctionEvent(event.id, event.name, event.thread, span.start, span.end), _EVENT
         theirs.kernels = [torch_side.Kernel(*kernel) for kernel in event.kernels]
-        if event.event_metadata is not None:
-            theirs.event_metadata = torch_side.EventMetadata(*event.event_metadata)
+        _tell_metadata(theirs, event._event_metadata, torch_side)
     theirs.device_type = device_types(int(event.device_type))
     for name in names:
-        setattr(theirs, name, getattr(event, name))
+        if name not in _SOME_RELEASES or name in vars(theirs):
+            setattr(theirs, name, getattr(event, name))
     return theirs
+
+
+def _tell_metadata(theirs: Any, metadata: EventMetadata | None, torch_side: Any) -> None:
+    """It is a deprecated property since torch 2.15, and torch has had no such thing before 2.13."""
+    name = "_event_metadata" if hasattr(theirs, "_event_metadata") else "event_metadata"
+    if metadata is not None and name in vars(theirs):
+        known = torch_side.EventMetadata._fields
+        setattr(theirs, name, torch_side.EventMetadata(*(getattr(metadata, field, None) for field in known)))
