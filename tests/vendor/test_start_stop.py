@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -28,11 +29,13 @@ def test_ten_thousand_sessions_leave_nothing_behind(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    left = json.loads(done.stdout)
-    # 9,000 sessions between the two looks: a leak of one block of 64 bytes each would be more.
-    assert left["after"]["kilobytes"] - left["before"]["kilobytes"] < 500, left
+    looks = json.loads(done.stdout)
+    grown = [after["kilobytes"] - before["kilobytes"] for before, after in itertools.pairwise(looks)]
+    # Once the table of Python's interned strings doubles, by 2 MB: how soon depends on how many names torch has.
+    # In the other eight thousand sessions a leak of one block of 64 bytes each would be more than this.
+    assert sum(sorted(grown)[:-1]) < 450, looks
     # A thread keeps its last capture's file until it writes to the next one, and there are three threads.
-    assert left["after"]["files"] <= left["before"]["files"] + 3, left
+    assert looks[-1]["files"] <= looks[0]["files"] + 3, looks
 
     ranges = opspan.load(capture).ranges
     assert ranges.filter(pl.col("end_ns").is_null()).height == 0
