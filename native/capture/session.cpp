@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture/guard.h"
+
 namespace opspan::capture {
 namespace {
 
@@ -62,8 +64,8 @@ void store(T* target, T value) {
 }  // namespace
 
 Session::~Session() {
-  if (header) munmap(header, kPage);
-  for (const Mapping& chunk : string_chunks_) munmap(chunk.base, chunk.bytes);
+  if (header) unmap_guarded(header, kPage);
+  for (const Mapping& chunk : string_chunks_) unmap_guarded(chunk.base, chunk.bytes);
   if (is_ours(fd_)) ::close(fd_);
 }
 
@@ -103,7 +105,7 @@ bool Session::open(std::string* error) {
   device_ = status.st_dev;
   inode_ = status.st_ino;
   if (int code = reserve(fd_, 0, kPage)) return fail("make room in", code);
-  void* page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  void* page = map_guarded(fd_, 0, kPage);
   if (page == MAP_FAILED) return fail("map", errno);
   size_ = kPage;
 
@@ -125,12 +127,21 @@ bool Session::open(std::string* error) {
 }
 
 void Session::close() {
-  if (full) return;  // the header says since when
+  if (is_cut()) return;  // or full: the header says since when
   header->close_utc_ns = clock_pair(&header->close_monotonic_ns);
   store(&header->state, static_cast<uint32_t>(State::kClosed));
 }
 
-void Session::mark_full(int code) {
+bool Session::is_cut() {
+  struct stat status;
+  int fd = descriptor();
+  if (full || fd < 0 || fstat(fd, &status) != 0 || static_cast<uint64_t>(status.st_size) >= size_) return full;
+  size_ = static_cast<uint64_t>(status.st_size);
+  mark_full("somebody has cut the file");
+  return true;
+}
+
+void Session::mark_full(const char* why) {
   if (full) return;
   full = true;
   // What could not be had whole may have been had in part; it goes back.
@@ -138,25 +149,25 @@ void Session::mark_full(int code) {
   header->close_utc_ns = clock_pair(&header->close_monotonic_ns);
   store(&header->state, static_cast<uint32_t>(State::kFull));
   std::string line =
-      "opspan: no room for more in " + path + " (" + strerror(code) + "): recording ends here, the program goes on\n";
+      "opspan: no room for more in " + path + " (" + why + "): recording ends here, the program goes on\n";
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 
 void Session::count_lost() { __atomic_fetch_add(&header->lost, 1, __ATOMIC_RELAXED); }
 
 Mapping Session::add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t tid, uint64_t first_unit) {
-  if (full) return {};
+  if (is_cut()) return {};
   int fd = descriptor();
   int error = fd < 0 ? errno : reserve(fd, size_, bytes);
   while (error != 0 && fd >= 0 && bytes / 2 >= least) error = reserve(fd, size_, bytes /= 2);
   void* base = MAP_FAILED;
   if (error == 0) {
     fetch(size_, std::min(bytes, kAheadBytes));
-    base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(size_));
+    base = map_guarded(fd, size_, bytes);
     if (base == MAP_FAILED) error = errno;
   }
   if (error != 0) {
-    mark_full(error);
+    mark_full(strerror(error));
     return {};
   }
   Mapping made = {base, bytes, size_};
@@ -180,7 +191,7 @@ void Session::fetch(uint64_t offset, size_t bytes) {
 
 char* Session::add_string_chunk(size_t need) {
   size_t least = (sizeof(ChunkHeader) + need + kPage - 1) / kPage * kPage;
-  size_t last = string_chunks_.empty() ? kFirstChunkBytes : string_chunks_.back().bytes;
+  size_t last = string_chunks_.empty() ? kFirstStringChunkBytes / 2 : string_chunks_.back().bytes;
   size_t like = std::min(last * 2, kLastStringChunkBytes);
   // The size halves until it fits, so it starts at a power of two times the least one.
   size_t bytes = least;
@@ -198,7 +209,9 @@ uint32_t Session::intern(std::string_view text) {
   if (full) return 0;
   if (strings_.size() >= kMaxStrings) {
     strings_.clear();
-    for (size_t i = 0; i + 1 < string_chunks_.size(); ++i) munmap(string_chunks_[i].base, string_chunks_[i].bytes);
+    for (size_t i = 0; i + 1 < string_chunks_.size(); ++i) {
+      unmap_guarded(string_chunks_[i].base, string_chunks_[i].bytes);
+    }
     string_chunks_.erase(string_chunks_.begin(), string_chunks_.end() - 1);
   }
   text = text.substr(0, uint32_t{1} << 30);

@@ -12,9 +12,10 @@
 
 namespace opspan::capture {
 
-// A thread's first chunk is small, for programs that make many threads; each further one is four times as large.
-inline constexpr size_t kFirstChunkBytes = 16 << 10;
+// A thread's first chunk is a page, for programs that make many threads; each further one is four times as large.
+inline constexpr size_t kFirstChunkBytes = kPage;
 inline constexpr size_t kLastChunkBytes = 4 << 20;
+inline constexpr size_t kFirstStringChunkBytes = 32 << 10;
 inline constexpr size_t kLastStringChunkBytes = 1 << 20;
 
 // Zeros are written to a chunk so far ahead, before it is written to through memory: pages that are in the cache by
@@ -43,6 +44,8 @@ struct Session {
   Mapping add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t tid, uint64_t first_unit);
   // Fetches what nobody has written to yet. It is only there to be quick: nothing depends on it.
   void fetch(uint64_t offset, size_t bytes);
+  // Has somebody cut what was written? Then the file is marked full; what is asked once more is the same as before.
+  bool is_cut();
   uint32_t intern(std::string_view text);
   void count_lost();
 
@@ -56,7 +59,7 @@ struct Session {
 
  private:
   char* add_string_chunk(size_t least);
-  void mark_full(int error);
+  void mark_full(const char* why);
   bool is_ours(int fd) const;
   int descriptor();
 

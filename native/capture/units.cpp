@@ -102,7 +102,7 @@ void Log::blob(const Place& place, const void* bytes, size_t count, uint32_t sch
     event.flags = static_cast<uint16_t>(some);
     event.name = schema;
     event.blob.owner = place.number;
-    std::memcpy(event.blob.bytes, from, some);
+    if (some) std::memcpy(event.blob.bytes, from, some);
     append(event);
   }
 }

@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
 
+#include "capture/guard.h"
 #include "capture/session.h"
 
 namespace opspan::capture {
@@ -63,7 +63,7 @@ void prepare_process(Process& p) {
   if (p.prepared) return;
   p.prepared = true;
   // A key and not a thread_local destructor: keys are emptied last, and again when an event came after that.
-  pthread_key_create(&p.key, forget_log);
+  p.key = make_key(forget_log);
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
@@ -144,7 +144,7 @@ Log::Log() : tid_(static_cast<uint32_t>(syscall(SYS_gettid))), known_(new Known[
 Log::~Log() { detach(); }
 
 void Log::unmap(const Chunk& chunk) {
-  if (chunk.begin) munmap(chunk.begin - 1, (chunk.units + 1) * kUnitBytes);
+  if (chunk.begin) unmap_guarded(chunk.begin - 1, (chunk.units + 1) * kUnitBytes);
 }
 
 void Log::detach() {
@@ -201,6 +201,11 @@ bool Log::grow() {
   Process& p = process();
   std::lock_guard lock(p.mutex);
   if (p.session != session_) return false;  // stopped meanwhile
+  if (session_->is_cut()) {
+    session_->count_lost();
+    p.new_epoch();
+    return false;
+  }
   if (next_ != chunk_.end()) {
     go_ahead();
     return true;
@@ -223,6 +228,8 @@ bool Log::grow() {
   go_ahead();
   return true;
 }
+
+void Log::lose() { session_->count_lost(); }
 
 void Log::end_in_old(uint64_t number, int64_t end_ns) {
   for (auto chunk = old_.begin(); chunk != old_.end(); ++chunk) {

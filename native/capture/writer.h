@@ -5,6 +5,7 @@
 // shared libraries; each has a writer of its own.
 #pragma once
 
+#include <pthread.h>
 #include <time.h>
 
 #include <atomic>
@@ -27,6 +28,12 @@ bool start(const char* folder, Producer producer, std::string* path, std::string
 // Marks the file as closed; other threads may be writing meanwhile. The number of units that were lost for want of
 // space. Called at the process' orderly end too.
 uint64_t stop();
+
+// A key of pthread's; where the process has no more of them, one that is none, and whose values are never freed.
+inline pthread_key_t make_key(void (*at_exit)(void*)) {
+  pthread_key_t made;
+  return pthread_key_create(&made, at_exit) == 0 ? made : ~pthread_key_t{0};
+}
 
 inline int64_t now_ns() {
   timespec t;
@@ -87,6 +94,9 @@ class Log {
       return chunk_.begin + (place.number - chunk_.first);
     return open_range_in_old(place.number);
   }
+
+  // Counts what a client said and could not be taken.
+  void lose();
 
   uint32_t tid() const { return tid_; }
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <memory>
 #include <unordered_map>
 
 namespace opspan::collectors {
@@ -37,11 +36,13 @@ std::mutex& registry() {
 }
 
 capture::Constant* constant_held(std::string_view text) {
-  static auto* all = new std::unordered_map<std::string_view, std::unique_ptr<capture::Constant>>;
-  if (auto found = all->find(text); found != all->end()) return found->second.get();
-  auto made = std::make_unique<capture::Constant>(std::string(text));
-  std::string_view key = made->text();
-  return all->emplace(key, std::move(made)).first->second.get();
+  static auto* all = new std::unordered_map<std::string_view, capture::Constant*>;
+  static auto* too_many = new capture::Constant("(too many distinct texts)");
+  if (auto found = all->find(text); found != all->end()) return found->second;
+  capture::Constant* made = g_constants.add(std::string(text));
+  if (!made) return too_many;
+  all->emplace(made->text(), made);
+  return made;
 }
 
 capture::Constant* constant(std::string_view text) {

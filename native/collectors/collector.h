@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "capture/writer.h"
+#include "collectors/handles.h"
 
 namespace opspan::collectors {
 
@@ -21,6 +23,12 @@ bool collecting();
 // Guards all that is registered: names, domains, schemas, counters. Held while units are written, never the other way
 // round, and kept whole across fork.
 std::mutex& registry();
+
+// One payload, array or text of a client's has no more bytes than this: a size above is a field that was never set.
+inline constexpr size_t kMostBytes = 1 << 20;
+
+// Every Constant: NVTX's handles of registered strings are their addresses.
+inline constinit Handles<capture::Constant> g_constants;
 
 // The one Constant of a text. Never freed: clients keep handles to it.
 capture::Constant* constant(std::string_view text);
@@ -35,12 +43,10 @@ T& of_thread() {
   static constinit thread_local T* mine = nullptr;
   if (!mine) [[unlikely]] {
     static const pthread_key_t key = [] {
-      pthread_key_t made;
-      pthread_key_create(&made, [](void* it) {
+      return capture::make_key([](void* it) {
         mine = nullptr;
         delete static_cast<T*>(it);
       });
-      return made;
     }();
     mine = new T;
     pthread_setspecific(key, mine);
@@ -48,45 +54,44 @@ T& of_thread() {
   return *mine;
 }
 
-// The open ranges of a thread. A program that begins and never ends keeps being served, but past kDeepest its ranges
-// are not remembered and so stay open in the capture.
+// The open ranges of a thread. A program that begins and never ends keeps being served: where there are too many, the
+// outermost are forgotten, and stay open in the capture.
 template <typename Frame>
 class Stack {
  public:
   // Zero-based level of the new range.
   int push(const Frame& frame) {
-    if (frames_.size() < kDeepest) {
-      frames_.push_back(frame);
-    } else {
-      capture::release(frame.place);
-      ++beyond_;
+    if (frames_.size() == 2 * kRemembered) {
+      auto end = frames_.begin() + kRemembered;
+      std::for_each(frames_.begin(), end, [](const Frame& it) { capture::release(it.place); });
+      frames_.erase(frames_.begin(), end);
+      forgotten_ += kRemembered;
     }
-    return static_cast<int>(frames_.size() + beyond_) - 1;
+    frames_.push_back(frame);
+    return depth() - 1;
   }
   // Takes the innermost range for which `wanted` is true. False when there is none.
   template <typename Wanted>
   bool pop(Frame* frame, Wanted wanted) {
-    if (beyond_) {
-      --beyond_;
-      *frame = {};
-      return true;
-    }
     for (size_t i = frames_.size(); i-- > 0;) {
       if (!wanted(frames_[i])) continue;
       *frame = frames_[i];
       frames_.erase(frames_.begin() + static_cast<ptrdiff_t>(i));
       return true;
     }
-    return false;
+    if (!forgotten_) return false;
+    --forgotten_;
+    *frame = {};
+    return true;
   }
-  int depth() const { return static_cast<int>(frames_.size() + beyond_); }
-  Frame* top() { return frames_.empty() || beyond_ ? nullptr : &frames_.back(); }
+  int depth() const { return static_cast<int>(frames_.size() + forgotten_); }
+  Frame* top() { return frames_.empty() ? nullptr : &frames_.back(); }
   std::vector<Frame>& frames() { return frames_; }
 
  private:
-  static constexpr size_t kDeepest = 1 << 16;
+  static constexpr size_t kRemembered = 1 << 16;  // and up to twice as many
   std::vector<Frame> frames_;
-  size_t beyond_ = 0;
+  size_t forgotten_ = 0;
 };
 
 inline capture::Event event_of(capture::Unit kind, capture::Source source) {

@@ -2,13 +2,13 @@
 #include <bit>
 #include <cstring>
 #include <map>
-#include <memory>
 
 #include "collectors/itt_calls.h"
 
 namespace opspan::collectors {
 
 struct Counter {
+  Counter(capture::Constant* text, capture::Constant* of, int values) : name(text), domain(of), type(values) {}
   capture::Constant* name;
   capture::Constant* domain;
   int type;
@@ -17,15 +17,20 @@ struct Counter {
 
 namespace {
 
+constinit Handles<Counter> g_counters;
+
 using Key = std::pair<capture::Constant*, capture::Constant*>;
 
 Counter* find(capture::Constant* name, capture::Constant* domain, int type) {
-  static auto* all = new std::map<Key, std::unique_ptr<Counter>>;
+  static auto* all = new std::map<Key, Counter*>;
   std::lock_guard lock(registry());
-  std::unique_ptr<Counter>& counter = (*all)[{name, domain}];
-  if (!counter) counter.reset(new Counter{name, domain, type});
-  return counter.get();
+  Counter*& counter = (*all)[{name, domain}];
+  if (!counter) counter = g_counters.add(name, domain, type);
+  return counter;
 }
+
+// A client's handle may be anything.
+Counter* known(Counter* counter) { return g_counters.find(counter); }
 
 void write(const Counter& counter, uint16_t flag, uint64_t value, int64_t at_ns) {
   capture::Log* log = capture::log();
@@ -95,10 +100,10 @@ Counter* counter_create_v3(DomainPtr domain, const char* name, int type) {
   return find(constant(name ? name : ""), text_of(domain), type);
 }
 
-void counter_inc(Counter* counter) { step(counter, 1); }
-void counter_dec(Counter* counter) { step(counter, ~uint64_t{0}); }
-void counter_inc_delta(Counter* counter, unsigned long long delta) { step(counter, delta); }
-void counter_dec_delta(Counter* counter, unsigned long long delta) { step(counter, 0 - delta); }
+void counter_inc(Counter* counter) { step(known(counter), 1); }
+void counter_dec(Counter* counter) { step(known(counter), ~uint64_t{0}); }
+void counter_inc_delta(Counter* counter, unsigned long long delta) { step(known(counter), delta); }
+void counter_dec_delta(Counter* counter, unsigned long long delta) { step(known(counter), 0 - delta); }
 
 void counter_inc_v3(DomainPtr domain, NamePtr name) { counter_inc_delta_v3(domain, name, 1); }
 void counter_dec_v3(DomainPtr domain, NamePtr name) { counter_dec_delta_v3(domain, name, 1); }
@@ -111,11 +116,11 @@ void counter_dec_delta_v3(DomainPtr domain, NamePtr name, unsigned long long del
   step(find(text_of(name), text_of(domain), itt::kU64), 0 - delta);
 }
 
-void counter_set_value(Counter* counter, void* value) { set(counter, value, capture::now_ns()); }
-void counter_set_value_v3(Counter* counter, void* value) { set(counter, value, capture::now_ns()); }
+void counter_set_value(Counter* counter, void* value) { set(known(counter), value, capture::now_ns()); }
+void counter_set_value_v3(Counter* counter, void* value) { set(known(counter), value, capture::now_ns()); }
 
 void counter_set_value_ex(Counter* counter, ClockPtr clock, Stamp stamp, void* value) {
-  set(counter, value, time_ns(clock, stamp));
+  set(known(counter), value, time_ns(clock, stamp));
 }
 
 }  // namespace opspan::collectors

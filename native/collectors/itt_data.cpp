@@ -126,13 +126,31 @@ bool add_to_label(Log& log, const itt::Id& id, NamePtr key, std::string_view tex
   return unit != nullptr;
 }
 
+// A length past kMostBytes (SIZE_MAX says so on purpose) is none: the text ends at its NUL.
 std::string_view text_of(const char* data, size_t length) {
-  return length == SIZE_MAX ? std::string_view(data) : std::string_view(data, length);
+  return {data, length > kMostBytes ? strnlen(data, kMostBytes) : length};
 }
 
-// The client's own format and arguments. %n, which writes through one of them, is not for a tool to carry out.
+// Can all of the array be believed to be there? If not it is counted as lost.
+bool is_sane(Log& log, size_t count) {
+  bool sane = count <= kMostBytes / sizeof(uint64_t);
+  if (!sane) log.lose();
+  return sane;
+}
+
+// Does the format write through an argument (%n, with whatever stands between)?
+bool writes(const char* format) {
+  while ((format = strchr(format, '%'))) {
+    format += 1 + strspn(format + 1, "0123456789$ #+-'I.*hlLjztq");
+    if (*format == 'n') return true;
+    if (*format) ++format;
+  }
+  return false;
+}
+
+// The client's own format and arguments. What writes through one of them is not for a tool to carry out.
 void add_formatted(Log& log, const Owner& owner, NamePtr format, va_list arguments) {
-  if (!format->strA || strstr(format->strA, "%n")) return;
+  if (!format->strA || writes(format->strA)) return;
   char text[1024];
   int length = vsnprintf(text, sizeof(text), format->strA, arguments);
   if (length >= 0) add_text(log, owner, format, {text, std::min(static_cast<size_t>(length), sizeof(text) - 1)});
@@ -170,7 +188,7 @@ void collect(bool on) {
 
 void metadata_add(DomainPtr, itt::Id id, NamePtr key, int type, size_t count, void* data) {
   Log* log = capture::log();
-  if (!log || !count || !data || add_to_label(*log, id, key, type, count, data)) return;
+  if (!log || !count || !data || !is_sane(*log, count) || add_to_label(*log, id, key, type, count, data)) return;
   Owner owner;
   if (find_owner(*log, id, &owner)) add(*log, owner, key, type, count, data);
 }
@@ -185,7 +203,8 @@ void metadata_str_add(DomainPtr, itt::Id id, NamePtr key, const char* data, size
 void metadata_add_with_scope(DomainPtr, int scope, NamePtr key, int type, size_t count, void* data) {
   Log* log = capture::log();
   Owner owner;
-  if (log && count && data && find_owner(*log, scope, &owner)) add(*log, owner, key, type, count, data);
+  if (log && count && data && is_sane(*log, count) && find_owner(*log, scope, &owner))
+    add(*log, owner, key, type, count, data);
 }
 
 void metadata_str_add_with_scope(DomainPtr, int scope, NamePtr key, const char* data, size_t length) {

@@ -96,6 +96,6 @@ extern "C" __attribute__((visibility("default"))) void __itt_api_init(opspan::it
   if (on) collectors::adopt(*global);
   for (itt::ApiInfo* call = global->api_list_ptr; call->name; ++call) {
     void* function = on && (call->group & groups) ? collectors::function_of(call->name) : nullptr;
-    __atomic_store_n(call->func_ptr, function ? function : call->null_func, __ATOMIC_RELEASE);
+    if (call->func_ptr) __atomic_store_n(call->func_ptr, function ? function : call->null_func, __ATOMIC_RELEASE);
   }
 }

@@ -5,21 +5,19 @@
 #include <cstdio>
 #include <deque>
 #include <unordered_map>
+#include <vector>
 
 namespace opspan::collectors {
 namespace {
-
-// A clock of the client's own, pinned to ours at the moment it was made or reset.
-struct Clock {
-  itt::ClockDomain face;  // first: clients hold its address
-  int64_t base_ns;
-};
 
 struct Names {
   std::unordered_map<std::string_view, itt::Domain*> domains;
   std::unordered_map<std::string_view, itt::StringHandle*> strings;
   std::unordered_map<void*, capture::Constant*> functions;
-  std::deque<Clock> clocks;
+  std::deque<itt::ClockDomain> clocks;
+  // Clocks of the clients', with our time at the moment when theirs was last asked for. A client may have made some
+  // before we were there.
+  std::unordered_map<const itt::ClockDomain*, int64_t> pinned;
 };
 
 Names& names() {
@@ -38,10 +36,15 @@ capture::Constant* text_of_handle(const Handle* handle, const char* text) {
   return made;
 }
 
-void pin(Clock* clock) {
-  if (clock->face.fn) clock->face.fn(&clock->face.info, clock->face.fn_data);
-  clock->base_ns = capture::now_ns();
+// Not under the registry: the client's function may use ITT.
+int64_t pin(itt::ClockDomain* clock) {
+  if (clock->fn) clock->fn(&clock->info, clock->fn_data);
+  int64_t now_ns = capture::now_ns();
+  std::lock_guard lock(registry());
+  return names().pinned[clock] = now_ns;
 }
+
+constexpr int kLongestList = 1 << 20;  // of names that a client made before we were there: a longer one is a circle
 
 }  // namespace
 
@@ -67,10 +70,12 @@ itt::StringHandle* create_string(const char* text) {
 
 void adopt(const itt::Global& global) {
   std::lock_guard lock(registry());
-  for (itt::Domain* it = global.domain_list; it; it = it->next) {
+  int count = 0;
+  for (itt::Domain* it = global.domain_list; it && ++count < kLongestList; it = it->next) {
     if (it->nameA) names().domains.emplace(constant_held(it->nameA)->text(), it);
   }
-  for (itt::StringHandle* it = global.string_list; it; it = it->next) {
+  count = 0;
+  for (itt::StringHandle* it = global.string_list; it && ++count < kLongestList; it = it->next) {
     if (it->strA) names().strings.emplace(constant_held(it->strA)->text(), it);
   }
 }
@@ -95,25 +100,37 @@ capture::Constant* text_of_function(void* address) {
 }
 
 itt::ClockDomain* create_clock(itt::GetClockInfo fn, void* data) {
-  std::lock_guard lock(registry());
-  Clock& made = names().clocks.emplace_back(Clock{{{1'000'000'000, 0}, fn, data, 0, nullptr, nullptr}, 0});
-  pin(&made);
-  return &made.face;
+  itt::ClockDomain* made;
+  {
+    std::lock_guard lock(registry());
+    made = &names().clocks.emplace_back(itt::ClockDomain{{1'000'000'000, 0}, fn, data, 0, nullptr, nullptr});
+  }
+  pin(made);
+  return made;
 }
 
 void reset_clocks() {
-  std::lock_guard lock(registry());
-  for (Clock& clock : names().clocks) pin(&clock);
+  std::vector<itt::ClockDomain*> clocks;
+  {
+    std::lock_guard lock(registry());
+    for (const auto& [clock, unused] : names().pinned) clocks.push_back(const_cast<itt::ClockDomain*>(clock));
+  }
+  for (itt::ClockDomain* clock : clocks) pin(clock);
 }
 
-int64_t time_ns(const itt::ClockDomain* face, unsigned long long timestamp) {
-  if (timestamp == ~0ULL) return capture::now_ns();   // "now"
-  if (!face) return static_cast<int64_t>(timestamp);  // from our own __itt_get_timestamp
-  std::lock_guard lock(registry());
-  auto* clock = reinterpret_cast<const Clock*>(face);
-  if (!face->info.frequency) return clock->base_ns;
-  auto ticks = static_cast<__int128>(timestamp) - static_cast<__int128>(face->info.base);
-  return clock->base_ns + static_cast<int64_t>(ticks * 1'000'000'000 / static_cast<__int128>(face->info.frequency));
+int64_t time_ns(const itt::ClockDomain* clock, unsigned long long timestamp) {
+  if (timestamp == ~0ULL) return capture::now_ns();    // "now"
+  if (!clock) return static_cast<int64_t>(timestamp);  // from our own __itt_get_timestamp
+  int64_t base_ns = 0;
+  {
+    std::lock_guard lock(registry());
+    if (auto found = names().pinned.find(clock); found != names().pinned.end()) base_ns = found->second;
+  }
+  if (!base_ns) base_ns = pin(const_cast<itt::ClockDomain*>(clock));
+  itt::ClockInfo info = clock->info;
+  if (!info.frequency) return base_ns;
+  auto ticks = static_cast<__int128>(timestamp) - static_cast<__int128>(info.base);
+  return static_cast<int64_t>(base_ns + ticks * 1'000'000'000 / static_cast<__int128>(info.frequency));
 }
 
 }  // namespace opspan::collectors

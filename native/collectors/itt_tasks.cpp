@@ -1,4 +1,6 @@
 // What has a duration in ITT, and markers.
+#include <string.h>
+
 #include <algorithm>
 
 #include "capture/label.h"
@@ -214,8 +216,9 @@ constexpr size_t kOpenEvents = 256;
 }  // namespace
 
 int event_create(const char* name, int length) {
-  std::string_view text(name ? name : "");
-  if (length >= 0) text = text.substr(0, static_cast<size_t>(length));
+  // A name of a given length need not end by NUL.
+  size_t most = length >= 0 ? static_cast<size_t>(length) : kMostBytes;
+  std::string_view text(name ? name : "", name ? strnlen(name, most) : 0);
   std::lock_guard lock(registry());
   auto& all = user_events();
   Constant* kept = constant_held(text);

@@ -62,6 +62,12 @@ void fill_core2(Table t, unsigned n) {
 }  // namespace
 }  // namespace opspan::collectors
 
+// How opspan's own sinks learn that the ITT collector they found is NVTX's tool as well (sinks/one_tool.cpp): 1 when
+// this library made the domain.
+extern "C" __attribute__((visibility("default"))) int opspan_collector_made_domain(const void* domain) {
+  return opspan::collectors::Domain::made(domain);
+}
+
 extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table) {
   using namespace opspan::collectors;
   if (!collecting() || !get_table) return 0;

@@ -1,16 +1,17 @@
 #include "collectors/nvtx_domain.h"
 
 #include <algorithm>
-#include <deque>
 #include <unordered_map>
 
 namespace opspan::collectors {
 namespace {
 
+constinit Handles<Domain> g_domains;
+
+// Under the registry.
 struct Domains {
-  std::deque<Domain> all;  // stable addresses
   std::unordered_map<std::string_view, Domain*> by_name;
-  Domains() { all.emplace_back(nullptr, 0); }
+  uint32_t count = 2;
 };
 
 Domains& domains() {
@@ -18,19 +19,30 @@ Domains& domains() {
   return *it;
 }
 
+Domain& unknown_domain() {
+  static auto* it = new Domain(constant("(no such domain)"), 1);
+  return *it;
+}
+
 }  // namespace
 
 Domain& Domain::of(nvtxDomainHandle_t handle) {
-  static Domain* const default_domain = &domains().all.front();
-  return handle ? *reinterpret_cast<Domain*>(handle) : *default_domain;
+  static Domain* const default_domain = new Domain(nullptr, 0);
+  if (!handle) return *default_domain;
+  Domain* found = g_domains.find(handle);
+  return found ? *found : unknown_domain();
 }
+
+bool Domain::made(const void* handle) { return g_domains.find(handle); }
 
 Domain* Domain::create(std::string_view name) {
   std::lock_guard lock(registry());
   Domains& d = domains();
   if (auto found = d.by_name.find(name); found != d.by_name.end()) return found->second;
   capture::Constant* text = constant_held(name);
-  Domain* made = &d.all.emplace_back(text, static_cast<uint32_t>(d.all.size()));
+  Domain* made = g_domains.add(text, d.count);
+  if (!made) return nullptr;
+  ++d.count;
   d.by_name.emplace(text->text(), made);
   return made;
 }

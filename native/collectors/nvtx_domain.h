@@ -41,9 +41,11 @@ class Domain {
  public:
   Domain(capture::Constant* name, uint32_t number) : index(number), name_(name) {}
 
-  // The domain behind a client's handle; the null handle is the default domain.
+  // The domain behind a client's handle; the null handle is the default domain. What is no handle of ours is a domain
+  // of its own: there is nothing else that it may be taken for.
   static Domain& of(nvtxDomainHandle_t handle);
-  static Domain* create(std::string_view name);
+  static Domain* create(std::string_view name);  // null, the default domain: there are millions already
+  static bool made(const void* handle);
 
   uint32_t name(capture::Log& log) const { return name_ ? log.intern(*name_) : 0; }
   bool is(std::string_view name) const { return name_ && name_->text() == name; }

@@ -45,8 +45,10 @@ const nvtxEventAttributes_t& read(const nvtxEventAttributes_t& given, nvtxEventA
 
 uint32_t message(Log& log, const nvtxEventAttributes_t& from) {
   switch (from.messageType) {
-    case NVTX_MESSAGE_TYPE_REGISTERED:
-      return from.message.registered ? log.intern(*reinterpret_cast<capture::Constant*>(from.message.registered)) : 0;
+    case NVTX_MESSAGE_TYPE_REGISTERED: {
+      capture::Constant* text = g_constants.find(from.message.registered);
+      return text ? log.intern(*text) : 0;
+    }
     case NVTX_MESSAGE_TYPE_ASCII:
       return from.message.ascii ? log.intern(std::string_view(from.message.ascii)) : 0;
     case NVTX_MESSAGE_TYPE_UNICODE:
@@ -150,7 +152,7 @@ void end_range(Domain& domain, uint64_t id, const Said& said) {
 void mark(Domain& domain, const Said& said) { write(Unit::kMark, domain, said, 0); }
 
 void name_thread(uint32_t tid, std::string_view text) {
-  Log* log = capture::log();
+  Log* log = text.data() ? capture::log() : nullptr;
   if (!log) return;
   Event event = event_of(Unit::kName, Source::kNvtx);
   event.name = log->intern(text);

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include <bit>
-#include <deque>
 #include <map>
 #include <type_traits>
 
@@ -18,18 +17,17 @@ using Handle = nvtxDomainHandle_t;
 using Data = const nvtxPayloadData_t*;
 
 struct Counter {
+  Counter(capture::Constant* text, Domain* of, uint64_t sample) : name(text), domain(of), type(sample) {}
   capture::Constant* name;
   Domain* domain;
   uint64_t type;  // of a sample that is passed by its address
 };
 
-struct Counters {
-  std::deque<Counter> all;  // stable addresses
-  std::map<std::pair<Domain*, uint64_t>, Counter*> by_static_id;
-};
+constinit Handles<Counter> g_counters;
 
-Counters& counters() {
-  static Counters* it = new Counters;
+// Those whose id the client chose. Under the registry.
+auto& counters_by_id() {
+  static auto* it = new std::map<std::pair<Domain*, uint64_t>, Counter*>;
   return *it;
 }
 
@@ -41,17 +39,18 @@ uint64_t register_counter(Handle handle, const nvtxCounterAttr_t* attributes) {
   Domain& domain = Domain::of(handle);
   std::lock_guard lock(registry());
   capture::Constant* name = constant_held(attributes->name ? attributes->name : "");
-  Counter* made = &counters().all.emplace_back(name, &domain, attributes->schemaId);
-  if (!static_id) return reinterpret_cast<uint64_t>(made);
-  counters().by_static_id[{&domain, static_id}] = made;
+  Counter* made = g_counters.add(name, &domain, attributes->schemaId);
+  if (!made || !static_id) return reinterpret_cast<uint64_t>(made);
+  counters_by_id()[{&domain, static_id}] = made;
   return static_id;
 }
 
 Counter* counter_of(Handle handle, uint64_t id) {
-  if (id >= NVTX_COUNTER_ID_DYNAMIC_START) return reinterpret_cast<Counter*>(id);
+  if (Counter* made = id >= NVTX_COUNTER_ID_DYNAMIC_START ? g_counters.find(id) : nullptr) return made;
+  Domain& domain = Domain::of(handle);
   std::lock_guard lock(registry());
-  auto found = counters().by_static_id.find({&Domain::of(handle), id});
-  return found == counters().by_static_id.end() ? nullptr : found->second;
+  auto found = counters_by_id().find({&domain, id});
+  return found == counters_by_id().end() ? nullptr : found->second;
 }
 
 void sample(Handle handle, uint64_t id, uint16_t flag, int64_t value) {
@@ -150,7 +149,8 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtxExt
   if (!collecting() || !module || !module->segments || !module->segmentsCount) return 0;
   nvtxExtModuleSegment_t& segment = module->segments[0];
   auto set = [&segment](size_t slot, auto* function) {
-    if (slot < segment.slotCount) segment.functionSlots[slot] = reinterpret_cast<intptr_t>(function);
+    if (segment.functionSlots && slot < segment.slotCount)
+      segment.functionSlots[slot] = reinterpret_cast<intptr_t>(function);
   };
   if (module->moduleId == NVTX_EXT_PAYLOAD_MODULEID) {
     fill_payload(set);

@@ -24,15 +24,22 @@ uint64_t word_at(const char* at) {
 uint32_t text_at(capture::Log& log, PayloadField::What what, const char* at) {
   uint64_t word = word_at(at);
   if (!word) return 0;
-  if (what == PayloadField::kHandle) return log.intern(*reinterpret_cast<capture::Constant*>(word));
+  if (what == PayloadField::kHandle) {
+    capture::Constant* text = g_constants.find(word);
+    return text ? log.intern(*text) : 0;
+  }
   return log.intern(std::string_view(reinterpret_cast<const char*>(word)));
 }
 
+// kRefused: no size that can be believed.
+constexpr size_t kRefused = SIZE_MAX;
+
 size_t bytes_of(const nvtxPayloadData_t& data) {
   if (!data.payload) return 0;
-  if (data.size != SIZE_MAX) return data.size;
+  if (data.size <= kMostBytes) return data.size;
   // "Up to the terminator", which is only defined for predefined string types.
-  return is_pointed_string(data.schemaId) ? strlen(static_cast<const char*>(data.payload)) + 1 : 0;
+  if (data.size != SIZE_MAX || !is_pointed_string(data.schemaId)) return kRefused;
+  return strnlen(static_cast<const char*>(data.payload), kMostBytes - 1) + 1;
 }
 
 }  // namespace
@@ -55,9 +62,8 @@ bool Payloads::take_label(capture::Log& log, capture::Event* event) const {
     event->flags |= capture::kHasForward;
     event->range.forward_tid = payload.fwd_tid;
   }
-  if (payload.sizes) {
-    auto* sizes = static_cast<const capture::Constant*>(payload.sizes);
-    event->range.sizes = log.intern(*const_cast<capture::Constant*>(sizes));
+  if (capture::Constant* sizes = payload.sizes ? g_constants.find(payload.sizes) : nullptr) {
+    event->range.sizes = log.intern(*sizes);
   }
   return true;
 }
@@ -70,7 +76,7 @@ void Payloads::apply(capture::Log& log, capture::Event* event) {
   for (size_t i = 0; i < count_; ++i) {
     const nvtxPayloadData_t& data = first_[i];
     size_t bytes = bytes_of(data);
-    if (!bytes) continue;
+    if (!bytes || bytes == kRefused) continue;
     if (!event->range.schema) event->range.schema = static_cast<uint32_t>(data.schemaId);
     const Schema* schema = domain_->schema(data.schemaId);
     if (!schema) continue;
@@ -92,10 +98,12 @@ void Payloads::apply(capture::Log& log, capture::Event* event) {
 }
 
 void Payloads::write(capture::Log& log, const capture::Place& place) const {
+  if (refused_) log.lose();
   for (size_t i = 0; place && i < count_; ++i) {
     const nvtxPayloadData_t& data = first_[i];
     size_t bytes = bytes_of(data);
-    if (!bytes) continue;
+    if (bytes == kRefused) log.lose();
+    if (!bytes || bytes == kRefused) continue;
     auto id = static_cast<uint32_t>(data.schemaId);
     const Schema* schema = domain_->schema(data.schemaId);
     bool handle = data.schemaId == NVTX_PAYLOAD_ENTRY_TYPE_NVTX_REGISTERED_STRING_HANDLE;
@@ -108,7 +116,7 @@ void Payloads::write(capture::Log& log, const capture::Place& place) const {
     char* copy = large ? large.get() : small;
     memcpy(copy, data.payload, bytes);
     auto replace = [&](PayloadField::What what, size_t offset) {
-      if (offset + sizeof(uint64_t) > bytes) return;
+      if (bytes < sizeof(uint64_t) || offset > bytes - sizeof(uint64_t)) return;
       uint64_t text = text_at(log, what, copy + offset);
       memcpy(copy + offset, &text, sizeof(text));
     };

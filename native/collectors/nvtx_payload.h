@@ -9,7 +9,10 @@ namespace opspan::collectors {
 class Payloads {
  public:
   Payloads(const Domain& domain, const nvtxPayloadData_t* first, size_t count)
-      : domain_(&domain), first_(first), count_(first && count < kMost ? count : 0) {}
+      : domain_(&domain),
+        first_(first),
+        count_(first && count < kMost ? count : 0),
+        refused_(first && count >= kMost) {}
 
   // Before the event is written: what the payloads say of its name, category and colour; or all that there is to say,
   // when it is the label of an op.
@@ -24,6 +27,7 @@ class Payloads {
   const Domain* domain_;
   const nvtxPayloadData_t* first_;
   size_t count_;
+  bool refused_;
 };
 
 uint64_t register_schema(nvtxDomainHandle_t domain, const nvtxPayloadSchemaAttr_t* attributes);

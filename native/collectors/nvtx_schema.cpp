@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 
 #include "capture/label.h"
@@ -131,6 +132,10 @@ void find_fields(const nvtxPayloadSchemaEntry_t& entry, size_t offset, size_t by
   }
 }
 
+// More entries are a count that was never set; more fields are schemas that multiply each other.
+constexpr size_t kMostEntries = 1 << 16;
+constexpr size_t kMostFields = 1 << 12;
+
 // The very structure that this version of opspan writes. Another version's is a payload like any other.
 bool is_label(const Domain& domain, const Schema& schema) {
   auto same = [&](const label::Field& field, const capture::SchemaEntry& entry) {
@@ -148,6 +153,7 @@ uint64_t register_schema(nvtxDomainHandle_t handle, const nvtxPayloadSchemaAttr_
   constexpr uint64_t kNeeded = NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_TYPE | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ENTRIES |
                                NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NUM_ENTRIES;
   if (!attributes || (attributes->fieldMask & kNeeded) != kNeeded || !attributes->entries) return 0;
+  if (attributes->numEntries > kMostEntries) return 0;
   auto has = [&](uint64_t field) { return (attributes->fieldMask & field) != 0; };
   Domain& domain = Domain::of(handle);
   auto schema = std::make_unique<Schema>();
@@ -173,6 +179,7 @@ uint64_t register_schema(nvtxDomainHandle_t handle, const nvtxPayloadSchemaAttr_
     schema->entries.push_back({entry.flags, type, offset, entry.arrayOrUnionDetail, name, 0});
     schema->names.emplace_back(entry.name ? entry.name : "");
     if (is_static) find_fields(entry, offset, layout.bytes, nested, &schema->fields);
+    if (schema->fields.size() > kMostFields) return 0;
   }
   schema->bytes = (schema->bytes + schema->align - 1) / schema->align * schema->align;
   if (has(NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_STATIC_SIZE) && attributes->payloadStaticSize) {
@@ -186,11 +193,15 @@ uint64_t register_enum(nvtxDomainHandle_t handle, const nvtxPayloadEnumAttr_t* a
   constexpr uint64_t kNeeded = NVTX_PAYLOAD_ENUM_ATTR_FIELD_ENTRIES | NVTX_PAYLOAD_ENUM_ATTR_FIELD_NUM_ENTRIES |
                                NVTX_PAYLOAD_ENUM_ATTR_FIELD_SIZE;
   if (!attributes || (attributes->fieldMask & kNeeded) != kNeeded || !attributes->entries) return 0;
+  if (attributes->numEntries > kMostEntries) return 0;
   auto schema = std::make_unique<Schema>();
   bool given = attributes->fieldMask & NVTX_PAYLOAD_ENUM_ATTR_FIELD_SCHEMA_ID;
   schema->nvtx_id = given ? attributes->schemaId : 0;
   schema->type = capture::kSchemaEnum;
-  schema->bytes = schema->align = attributes->sizeOfEnum;
+  // Of another size there is no integer. A member of no size says that it is not known, and divides nothing.
+  size_t size = attributes->sizeOfEnum;
+  schema->bytes = size <= 8 && std::has_single_bit(size) ? size : 0;
+  schema->align = std::max<size_t>(schema->bytes, 1);
   if ((attributes->fieldMask & NVTX_PAYLOAD_ENUM_ATTR_FIELD_NAME) && attributes->name) schema->name = attributes->name;
   for (size_t i = 0; i < attributes->numEntries; ++i) {
     const nvtxPayloadEnum_t& entry = attributes->entries[i];

@@ -65,7 +65,7 @@ void begin(const void* key, const opspan_op* op) {
   here.know(op->thread);
   Frames& frames = here.frames[OPSPAN_CAPTURE];
   frames.settle(close);
-  Frame* frame = frames.next(key, op->op_id);
+  Frame* frame = here.next_frame(OPSPAN_CAPTURE, key, op->op_id);
   if (!frame) return;
   if (capture::Log* log = capture::log()) {
     Event event;

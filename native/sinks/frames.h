@@ -4,6 +4,9 @@
 // a generator is dropped, an async op ends on another thread. So a frame is looked up by what it is, and closed at
 // the tool only when it is on top; until then it is marked. Only the owner opens and closes; another thread may
 // find a frame and mark it, nothing else.
+//
+// A program may push and never pop. So the frames are a ring: where more are open at once than it holds, the outermost
+// are given up. They stay open at the tool, and cannot be ended any more.
 #pragma once
 
 #include <atomic>
@@ -30,13 +33,19 @@ struct Frame {
 
 class Frames {
  public:
-  // The frame that the next open() will show to others; null when nesting is absurdly deep. The caller fills in
-  // where and place.
-  Frame* next(const void* key, uint64_t id) {
-    uint32_t depth = depth_.load(std::memory_order_relaxed);
-    Frame* block = depth < kBlocks * kBlock ? blocks_[depth / kBlock].load(std::memory_order_relaxed) : nullptr;
-    if (!block && !(block = add_block(depth))) return nullptr;
+  // The frame that the next open() will show to others; null when there is no memory. The caller fills in where and
+  // place. `give_up` is told of a frame that has to make room.
+  template <class GiveUp>
+  Frame* next(const void* key, uint64_t id, GiveUp&& give_up) {
+    uint64_t depth = depth_.load(std::memory_order_relaxed);
+    std::atomic<Frame*>& place = blocks_[depth / kBlock % kBlocks];
+    Frame* block = place.load(std::memory_order_relaxed);
+    if (!block && !(block = add_block(place))) return nullptr;
     Frame* frame = block + depth % kBlock;
+    if (depth - bottom_.load(std::memory_order_relaxed) == kBlocks * kBlock) [[unlikely]] {
+      give_up(*frame);
+      bottom_.fetch_add(1, std::memory_order_relaxed);
+    }
     frame->key.store(key, std::memory_order_relaxed);
     frame->id.store(id, std::memory_order_relaxed);
     frame->ended.store(Ended::kNo, std::memory_order_relaxed);
@@ -47,12 +56,15 @@ class Frames {
   void open() { depth_.store(depth_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
 
   Frame* top() const {
-    uint32_t depth = depth_.load(std::memory_order_relaxed);
-    return depth ? at(depth - 1) : nullptr;
+    uint64_t depth = depth_.load(std::memory_order_relaxed);
+    return depth != bottom_.load(std::memory_order_relaxed) ? at(depth - 1) : nullptr;
   }
 
   void drop() { depth_.store(depth_.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
-  void clear() { depth_.store(0, std::memory_order_release); }
+  void clear() {
+    bottom_.store(0, std::memory_order_relaxed);
+    depth_.store(0, std::memory_order_release);
+  }
 
   // Closes what has been marked and is on top now.
   template <class Close>
@@ -65,7 +77,9 @@ class Frames {
 
   // For any thread.
   Frame* find(const void* key, uint64_t id) const {
-    for (uint32_t i = depth_.load(std::memory_order_acquire); i-- > 0;) {
+    uint64_t bottom = bottom_.load(std::memory_order_relaxed);
+    for (uint64_t i = depth_.load(std::memory_order_acquire); i > bottom;) {
+      --i;
       if (Frame* frame = at(i); frame->is(key, id)) return frame;
     }
     return nullptr;
@@ -73,8 +87,9 @@ class Frames {
 
   // The innermost open range of the user's own.
   Frame* innermost_own() const {
-    for (uint32_t i = depth_.load(std::memory_order_relaxed); i-- > 0;) {
-      Frame* frame = at(i);
+    uint64_t bottom = bottom_.load(std::memory_order_relaxed);
+    for (uint64_t i = depth_.load(std::memory_order_relaxed); i > bottom;) {
+      Frame* frame = at(--i);
       if (!frame->key.load(std::memory_order_relaxed) && frame->ended.load(std::memory_order_relaxed) == Ended::kNo) {
         return frame;
       }
@@ -86,10 +101,11 @@ class Frames {
   static constexpr uint32_t kBlock = 64;
   static constexpr uint32_t kBlocks = 256;
 
-  Frame* at(uint32_t i) const { return blocks_[i / kBlock].load(std::memory_order_relaxed) + i % kBlock; }
-  Frame* add_block(uint32_t depth);
+  Frame* at(uint64_t i) const { return blocks_[i / kBlock % kBlocks].load(std::memory_order_relaxed) + i % kBlock; }
+  static Frame* add_block(std::atomic<Frame*>& place);
 
-  std::atomic<uint32_t> depth_{0};
+  std::atomic<uint64_t> depth_{0};            // counts on and on: both are places modulo the size of the ring
+  std::atomic<uint64_t> bottom_{0};           // what is below was given up
   std::atomic<Frame*> blocks_[kBlocks] = {};  // never freed: another thread may be looking
 };
 

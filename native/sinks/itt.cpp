@@ -8,6 +8,7 @@
 #include "sinks/interned.h"
 #include "sinks/itt_calls.h"
 #include "sinks/itt_own.h"
+#include "sinks/one_tool.h"
 #include "sinks/own.h"
 #include "sinks/session.h"
 #include "sinks/text.h"
@@ -131,10 +132,12 @@ void begin(const void* key, const opspan_op* op) {
   frames.settle(close);
   int form = g_session.form.load(std::memory_order_acquire);
   Id parent = form == OPSPAN_FORM_TASK ? parent_of(frames) : kNull;
-  Frame* frame = frames.next(key, op->op_id);
+  Frame* frame = here.next_frame(OPSPAN_ITT, key, op->op_id);
   if (!frame) return;
   Domain* domain = form == OPSPAN_FORM_TORCH ? torch_domain() : g_domain.load(std::memory_order_relaxed);
-  if (form && domain->flags) {
+  bool labels = form && domain->flags;
+  if (labels) here.counters[OPSPAN_ITT].ranges.add();
+  if (labels && !silent_for_ops(OPSPAN_TO_ITT)) {
     if (form == OPSPAN_FORM_TASK) {
       begin_task(here, *op, domain, parent);
     } else if (form == OPSPAN_FORM_TEXT) {
@@ -143,7 +146,6 @@ void begin(const void* key, const opspan_op* op) {
       begin_torch(*op, domain);
     }
     frame->where = form == OPSPAN_FORM_TORCH ? kTorchDomain : kOwnDomain;
-    here.counters[OPSPAN_ITT].ranges.add();
   }
   frames.open();
 }
@@ -164,6 +166,7 @@ Domain* torch_domain() { return g_torch_domain.load(std::memory_order_relaxed); 
 // Looks for a collector, and makes what a session needs of it when there is one. Under the session lock.
 bool prepare() {
   if (!refresh()) return false;
+  compare_tools();
   if (g_domain.load()) return true;
   Domain* torch = call(g_calls.domain_create, "PyTorch");
   Domain* own = call(g_calls.domain_create, label::kDomain);
@@ -209,6 +212,7 @@ int opspan_itt_start(int form, int, uint32_t max_strings, char* error, size_t er
 
 void opspan_itt_stop(opspan_stats* stats) {
   std::lock_guard guard(session_lock());
+  set_labelling(OPSPAN_ITT, false);
   g_session.stop(OPSPAN_ITT, stats);
 }
 

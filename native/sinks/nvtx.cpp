@@ -6,6 +6,7 @@
 
 #include "capture/label.h"
 #include "sinks/nvtx_own.h"
+#include "sinks/one_tool.h"
 #include "sinks/producers.h"
 #include "sinks/text.h"
 
@@ -137,9 +138,11 @@ void begin(const void* key, const opspan_op* op) {
   here.know(op->thread);
   Frames& frames = here.frames[OPSPAN_NVTX];
   frames.settle(close);
-  Frame* frame = frames.next(key, op->op_id);
+  Frame* frame = here.next_frame(OPSPAN_NVTX, key, op->op_id);
   if (!frame) return;
-  if (int form = g_session.form.load(std::memory_order_relaxed)) {
+  int form = g_session.form.load(std::memory_order_relaxed);
+  if (form) here.counters[OPSPAN_NVTX].ranges.add();
+  if (form && !silent_for_ops(OPSPAN_TO_NVTX)) {
     Label base;
     base.category = op->kind;
     base.color = color_of(op->kind);
@@ -157,7 +160,6 @@ void begin(const void* key, const opspan_op* op) {
       default:
         push_torch(here, *op);
     }
-    here.counters[OPSPAN_NVTX].ranges.add();
   }
   frames.open();
 }
@@ -176,7 +178,12 @@ const opspan_sink kNvtxSink = {begin, end};
 
 using namespace opspan;
 
-int opspan_nvtx_listening(void) { return nvtx::attach(); }
+int opspan_nvtx_listening(void) {
+  if (!nvtx::attach()) return 0;
+  std::lock_guard guard(session_lock());
+  compare_tools();
+  return 1;
+}
 
 int opspan_nvtx_start(int form, int, uint32_t max_strings, char* error, size_t error_size) {
   std::lock_guard guard(session_lock());
@@ -189,6 +196,7 @@ int opspan_nvtx_start(int form, int, uint32_t max_strings, char* error, size_t e
     return fail(ENOTCONN, "no NVTX tool is attached to this process: run it under one (nsys profile -t nvtx ...)",
                 error, error_size);
   }
+  compare_tools();
   if (form == OPSPAN_FORM_SCHEMA && !nvtx::schema()) {
     return fail(ENOTSUP, "the attached tool does not know NVTX payload schemas: use the form auto or payload", error,
                 error_size);
@@ -201,5 +209,6 @@ int opspan_nvtx_start(int form, int, uint32_t max_strings, char* error, size_t e
 
 void opspan_nvtx_stop(opspan_stats* stats) {
   std::lock_guard guard(session_lock());
+  set_labelling(OPSPAN_NVTX, false);
   nvtx::g_session.stop(OPSPAN_NVTX, stats);
 }

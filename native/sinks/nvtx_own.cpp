@@ -49,12 +49,19 @@ nvtxEventAttributes_t event_of(Thread& here, const opspan_range& range) {
 
 bool plain() { return g_session.form.load(std::memory_order_relaxed) == OPSPAN_FORM_TORCH; }
 
+// Torch's form is a name and nothing else.
+void count_dropped(Thread& here, const opspan_range& range) {
+  bool more = range.category || range.color || range.payload_type || range.detail;
+  if (more && range.kind == OPSPAN_KIND_USER) here.counters[OPSPAN_NVTX].fields_dropped.add();
+}
+
 bool on() { return attach(); }
 
 void begin(Thread& here, Frame& frame, const opspan_range& range) {
   if (plain()) {
     frame.where = kDefaultDomain;
     nvtxRangePushA(range.name);
+    count_dropped(here, range);
   } else {
     frame.where = kOwnDomain;
     nvtxEventAttributes_t event = event_of(here, range);
@@ -65,6 +72,7 @@ void begin(Thread& here, Frame& frame, const opspan_range& range) {
 void mark(Thread& here, const opspan_range& range) {
   if (plain()) {
     nvtxMarkA(range.name);
+    count_dropped(here, range);
   } else {
     nvtxEventAttributes_t event = event_of(here, range);
     nvtxDomainMarkEx(domain(), &event);

@@ -4,6 +4,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "sinks/one_tool.h"
+
 namespace opspan {
 namespace {
 
@@ -27,6 +29,13 @@ void each(uint32_t to, Action&& action) {
   }
 }
 
+// Those of `to` that a range goes to now.
+uint32_t listening(uint32_t to) {
+  uint32_t on = 0;
+  each(to, [&](int number, const OwnSink& sink) { on |= sink.on() ? 1u << number : 0; });
+  return once(on);
+}
+
 }  // namespace
 
 uint64_t next_own_id() {
@@ -39,8 +48,7 @@ uint64_t next_own_id() {
 using namespace opspan;
 
 int opspan_push(const opspan_range* range, uint32_t to) {
-  uint32_t on = 0;
-  each(to, [&](int number, const OwnSink& sink) { on |= sink.on() ? 1u << number : 0; });
+  uint32_t on = listening(to);
   if (!on) return -1;
   int depth = -1;
   Thread& here = Thread::here();
@@ -48,9 +56,9 @@ int opspan_push(const opspan_range* range, uint32_t to) {
   each(to, [&](int number, const OwnSink& sink) {
     Frames& frames = here.frames[number];
     frames.settle(sink.close);
-    Frame* frame = frames.next(nullptr, id);
+    Frame* frame = here.next_frame(number, nullptr, id);
     if (!frame) return;
-    // Where nobody listens now a frame is opened all the same: whoever pops it may listen by then.
+    // Where nobody is told now a frame is opened all the same: whoever pops it may listen by then.
     if (on & 1u << number) {
       sink.begin(here, *frame, *range);
       if (depth < 0) depth = here.own_depth[number];
@@ -75,16 +83,13 @@ int opspan_pop(uint32_t to) {
 }
 
 void opspan_mark(const opspan_range* range, uint32_t to) {
-  each(to, [&](int, const OwnSink& sink) {
-    if (sink.on()) sink.mark(Thread::here(), *range);
-  });
+  each(listening(to), [&](int, const OwnSink& sink) { sink.mark(Thread::here(), *range); });
 }
 
 uint64_t opspan_range_start(const opspan_range* range, uint32_t to) {
   Async async = {};
   uint64_t id = next_own_id();
-  each(to, [&](int number, const OwnSink& sink) {
-    if (!sink.on()) return;
+  each(listening(to), [&](int number, const OwnSink& sink) {
     async.begun[number] = sink.begin_async(Thread::here(), id, *range);
     async.to |= 1u << number;
   });

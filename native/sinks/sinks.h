@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 1
+#define OPSPAN_SINKS_ABI 2
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
 enum { OPSPAN_NVTX = 0, OPSPAN_ITT = 1, OPSPAN_CAPTURE = 2, OPSPAN_SINK_COUNT = 3 };
@@ -87,6 +87,8 @@ typedef struct opspan_stats {
   uint64_t sizes_dropped;     // sizes left out because the table of distinct strings was full
   uint64_t relations_missed;  // backward ops whose forward was not found any more
   uint64_t lost;              // capture: units that could not be written
+  uint64_t given_up;          // ranges that stay open: their thread had begun 16,384 more and ended none of them
+  uint64_t fields_dropped;    // a user's ranges whose category, colour, payload or detail the form has no place for
 } opspan_stats;
 
 // --- sessions. Every start returns a form (> 0) or -errno with a sentence in error. At most one session a sink.
@@ -95,6 +97,12 @@ OPSPAN_EXPORT int opspan_nvtx_listening(void);
 // ITT lives in somebody else's library (libtorch_cpu, or the ittapi package): name the file, already loaded or not.
 OPSPAN_EXPORT int opspan_itt_open(const char* library, char* error, size_t error_size);
 OPSPAN_EXPORT int opspan_itt_listening(void);
+
+// NVTX and ITT both reach the same library of opspan's (`opspan run`)?  1 yes, 0 no. What goes to both is told once
+// then, by the protocol whose session began to label last, or NVTX.
+OPSPAN_EXPORT int opspan_one_tool(void);
+// The observer hands ops to this sink from here on (1), or no more (0).
+OPSPAN_EXPORT void opspan_labelling(int sink, int on);
 
 OPSPAN_EXPORT int opspan_nvtx_start(int form, int shapes, uint32_t max_strings, char* error, size_t error_size);
 OPSPAN_EXPORT void opspan_nvtx_stop(opspan_stats* stats);

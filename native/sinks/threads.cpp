@@ -87,7 +87,7 @@ void after_fork_in_parent() {
 Registry& registry() {
   static Registry* made = [] {
     auto* registry = new Registry;
-    pthread_key_create(&registry->at_exit, forget_thread);
+    registry->at_exit = capture::make_key(forget_thread);
     g_process_id.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
     return registry;
   }();
@@ -158,6 +158,8 @@ opspan_stats totals(int sink) {
     sum.late_ends += counters.late_ends.value.load(std::memory_order_relaxed);
     sum.sizes_dropped += counters.sizes_dropped.value.load(std::memory_order_relaxed);
     sum.relations_missed += counters.relations_missed.value.load(std::memory_order_relaxed);
+    sum.given_up += counters.given_up.value.load(std::memory_order_relaxed);
+    sum.fields_dropped += counters.fields_dropped.value.load(std::memory_order_relaxed);
   }
   return sum;
 }
@@ -167,12 +169,13 @@ void subtract(opspan_stats* from, const opspan_stats& what) {
   from->late_ends -= what.late_ends;
   from->sizes_dropped -= what.sizes_dropped;
   from->relations_missed -= what.relations_missed;
+  from->given_up -= what.given_up;
+  from->fields_dropped -= what.fields_dropped;
 }
 
-Frame* Frames::add_block(uint32_t depth) {
-  if (depth >= kBlocks * kBlock) return nullptr;
+Frame* Frames::add_block(std::atomic<Frame*>& place) {
   Frame* block = new (std::nothrow) Frame[kBlock];
-  if (block) blocks_[depth / kBlock].store(block, std::memory_order_release);
+  if (block) place.store(block, std::memory_order_release);
   return block;
 }
 

@@ -37,7 +37,7 @@ struct Counter {
 };
 
 struct Counters {
-  Counter ranges, late_ends, sizes_dropped, relations_missed;
+  Counter ranges, late_ends, sizes_dropped, relations_missed, given_up, fields_dropped;
 };
 
 struct Thread {
@@ -48,6 +48,15 @@ struct Thread {
   int own_depth[OPSPAN_SINK_COUNT] = {};  // of the user's own ranges
   Forwards forwards;
   std::string text;  // for building labels
+
+  // The frame of a range that begins: see Frames::next.
+  Frame* next_frame(int sink, const void* key, uint64_t id) {
+    return frames[sink].next(key, id, [this, sink](Frame& frame) {
+      Ended ended = frame.ended.load(std::memory_order_relaxed);
+      if (sink != OPSPAN_CAPTURE || ended == Ended::kNo) counters[sink].given_up.add();
+      if (frame.where && ended != Ended::kHere) capture::release(frame.place);
+    });
+  }
 
   static Thread& here() {
     Thread* thread = t_here;

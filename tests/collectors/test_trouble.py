@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import opspan
 from capture_units import ASYNC, CLOSED, FULL, MARK, NAME, OPEN, RANGE, Capture
-from collectors.running import Collected
+from collectors.running import NATIVE, Collected
 
 
 @pytest.fixture
@@ -107,8 +108,16 @@ def test_ranges_that_are_never_ended(collected: Collected, busy: Path) -> None:
 
     assert out.split() == ["69999", "0", "-1"]
     assert len(ranges) == 70_000
-    # Ranges deeper than 65,536 are not remembered; all others were ended though their chunks were long full.
-    assert sum(unit.end_ns == 0 for unit in ranges) == 70_000 - 65_536
+    assert all(unit.end_ns for unit in ranges)  # though their chunks were long full
+
+
+def test_where_too_many_are_open_the_outermost_are_forgotten(collected: Collected, busy: Path) -> None:
+    out, _ = collected.run(busy, "unended", "200000")
+    ranges = collected.capture().units(RANGE)
+
+    assert out.split() == ["199999", "0", "-1"]
+    still_open = [unit.end_ns == 0 for unit in ranges]
+    assert still_open == [True] * 131_072 + [False] * (200_000 - 131_072)
 
 
 def test_very_long_names(collected: Collected, busy: Path) -> None:
@@ -209,3 +218,26 @@ def test_nothing_happens_without_a_folder(collected: Collected, busy: Path) -> N
     assert out.split()[0] == "-2"
     assert err == ""
     assert not collected.captures()
+
+
+@pytest.mark.parametrize("protocol", ["nvtx", "itt"])
+def test_a_hostile_client_lives_on_and_its_capture_can_be_read(
+    protocol: str, collected: Collected, client: Callable[..., Path]
+) -> None:
+    program = client(f"stress_{protocol}_hostile.cpp", "-DOPSPAN_CLIENT", "-I", NATIVE)
+    out, _ = collected.run(program)
+    trace = opspan.load(collected.folder)
+
+    assert "served on" in out
+    last = trace.ranges.filter(name="still recorded")
+    assert last["end_ns"].is_not_null().all()
+    assert last.height == 1
+    assert trace.ranges.height > 10_000
+
+
+def test_short_threads_take_a_page_each(collected: Collected, busy: Path) -> None:
+    collected.run(busy, "short-threads", "3000")
+    capture = collected.capture()
+
+    assert sum(len(units) for units in capture.threads.values()) == 3000 * 2
+    assert capture.path.stat().st_size < 3000 * 4096 + 200_000

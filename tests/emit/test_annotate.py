@@ -29,7 +29,7 @@ def program(body: str, captured: Path) -> str:
     return python(HEAD + body, env=under_collectors(captured))
 
 
-def test_a_range_reaches_nvtx_and_itt_without_torch_and_without_a_compiler(captured: Path) -> None:
+def test_a_range_arrives_without_torch_and_without_a_compiler(captured: Path) -> None:
     env = {**under_collectors(captured), "PATH": "/nonexistent", "CXX": None}
     body = """
 with opspan.annotate("one", color="red", category="io", payload=7): opspan.mark("moment")
@@ -37,10 +37,9 @@ print("torch" in sys.modules)
 """
     assert python(HEAD + body, env=env) == "False\n"
     ranges = opspan.load(captured).ranges
-    assert sorted(ranges["name"]) == ["moment", "moment", "one", "one"]
+    assert sorted(ranges["name"]) == ["moment", "one"]  # both protocols reach one collector: each range once
     nvtx = ranges.filter(source="nvtx", name="one").row(0, named=True)
     assert (nvtx["category"], nvtx["color"], nvtx["payload_int"]) == ("io", 0xFFD62728, 7)
-    assert ranges.filter(source="itt")["name"].to_list().count("one") == 1
 
 
 @pytest.mark.parametrize(

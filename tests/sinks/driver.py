@@ -39,7 +39,10 @@ class Sink(ctypes.Structure):
 
 
 class Stats(ctypes.Structure):
-    _fields_ = tuple((name, c_uint64) for name in "ranges late_ends sizes_dropped relations_missed lost".split())
+    _fields_ = tuple(
+        (name, c_uint64)
+        for name in "ranges late_ends sizes_dropped relations_missed lost given_up fields_dropped".split()
+    )
 
     def __str__(self) -> str:
         return " ".join(f"{name}={getattr(self, name)}" for name, _ in self._fields_)

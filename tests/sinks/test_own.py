@@ -154,3 +154,71 @@ def test_a_pop_undoes_its_own_push_when_a_session_began_in_between(native: Nativ
         ("inner", True),
         ("last", True),
     ]
+
+
+def test_pushes_that_are_only_forgotten_have_no_ceiling(native: Native, tmp_path: Path) -> None:
+    output = drive(
+        native,
+        """
+        import os
+        start_capture(os.environ["FOLDER"])
+        forgotten = own("forgotten")
+        for _ in range(40_000): native.opspan_push(forgotten, TO_ALL)
+        print(native.opspan_push(own("last"), TO_ALL))
+        begin(CAPTURE, 1, "aten::mm")
+        end(CAPTURE, 1)
+        print(native.opspan_pop(TO_ALL))
+        print(stop(CAPTURE))
+        """,
+        FOLDER=str(tmp_path),
+    )
+
+    (capture,) = capture_units.read_folder(tmp_path)
+    ranges = capture.units(capture_units.RANGE)
+    assert len(ranges) == 40_002
+    assert all(unit.end_ns for unit in ranges[-2:])
+    assert not any(unit.end_ns for unit in ranges[:-2])
+    level, popped, stats = output.splitlines()
+    assert (level, popped) == ("40000", "40000")
+    given_up = 40_002 - 16_384
+    assert f"given_up={given_up}" in stats
+
+
+def test_where_too_many_are_open_the_innermost_still_end(native: Native, tmp_path: Path) -> None:
+    drive(
+        native,
+        """
+        import os
+        start_capture(os.environ["FOLDER"])
+        deep = own("deep")
+        for _ in range(20_000): native.opspan_push(deep, TO_ALL)
+        depths = [native.opspan_pop(TO_ALL) for _ in range(20_000)]
+        assert depths == [*range(19_999, 19_999 - 16_384, -1), *[-1] * (20_000 - 16_384)], depths[-3:]
+        native.opspan_push(own("after"), TO_ALL)
+        assert native.opspan_pop(TO_ALL) >= 0
+        stop(CAPTURE)
+        """,
+        FOLDER=str(tmp_path),
+    )
+
+    (capture,) = capture_units.read_folder(tmp_path)
+    ended = [unit.end_ns > 0 for unit in capture.units(capture_units.RANGE)]
+    assert ended == [False] * (20_000 - 16_384) + [True] * 16_385
+
+
+def test_what_torchs_form_has_no_place_for_is_counted(native: Native) -> None:
+    output = drive(
+        native,
+        """
+        start_nvtx(TORCH)
+        native.opspan_push(own("bare"), TO_NVTX)
+        native.opspan_push(own("net.0", kind=MODULE, detail=b"Linear"), TO_NVTX)
+        for fields in ({"category": b"io"}, {"color": 0xff112233}, {"payload": 0}, {"detail": b"x"}):
+            native.opspan_push(own("more", **fields), TO_NVTX)
+        native.opspan_mark(own("mark", payload=1.5), TO_NVTX)
+        print(stop(NVTX))
+        """,
+        tool="nvtx",
+    )
+
+    assert "fields_dropped=5" in output

@@ -1,6 +1,7 @@
 """Every program under opspan's own collectors and recorded at once: NVTX and ITT must each have carried all of it.
 
-Unlike nsys, the collectors follow forks, and they keep ids, metadata and relations: those are compared as well.
+Each by itself: what goes to both is told once. Unlike nsys, the collectors follow forks, and they keep ids, metadata
+and relations: those are compared as well.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ def run(folder: Path, program: tuple[str, ...], *arguments: str) -> tuple[Path, 
     return capture, record
 
 
+@pytest.mark.parametrize("source", ["nvtx", "itt"])
 @pytest.mark.parametrize("program", PROGRAMS, ids="-".join)
-def test_both_protocols_carry_every_range_of_every_program(program: tuple[str, ...], tmp_path: Path) -> None:
-    capture, record = run(tmp_path, program, "--nvtx", "auto", "--itt", "auto", "--shapes")
+def test_both_protocols_carry_every_range_of_every_program(
+    program: tuple[str, ...], source: str, tmp_path: Path
+) -> None:
+    capture, record = run(tmp_path, program, f"--{source}", "auto", "--shapes")
     kept = nested(recorded_ranges(record))
     assert kept
-    for source in ("nvtx", "itt"):
-        seen = nested(own_ranges(capture, source))
-        for thread in kept:
-            assert seen.get(thread) == kept[thread], f"{source}, {thread}: " + first_difference(
-                seen.get(thread, []), kept[thread]
-            )
-        assert seen.keys() == kept.keys()
+    seen = nested(own_ranges(capture, source))
+    for thread in kept:
+        assert seen.get(thread) == kept[thread], f"{thread}: " + first_difference(seen.get(thread, []), kept[thread])
+    assert seen.keys() == kept.keys()
 
 
 @pytest.mark.parametrize("source", ["nvtx", "itt"])
 def test_every_field_of_an_op_arrives(source: str, tmp_path: Path) -> None:
-    capture, record = run(tmp_path, ("two_threads",), "--nvtx", "auto", "--itt", "auto", "--shapes")
+    capture, record = run(tmp_path, ("two_threads",), f"--{source}", "auto", "--shapes")
     kept = fields(opspan.load(record).ranges.filter(pl.col("source") == "torch"))
     seen = fields(opspan.load(capture).ranges.filter((pl.col("source") == source) & (pl.col("domain") == "opspan")))
     assert kept.filter(pl.col("forward_tid").is_not_null()).height > 0
@@ -79,20 +80,20 @@ def test_an_itt_task_names_its_parent_and_its_forward(tmp_path: Path) -> None:
     assert dict(told.iter_rows()) == expected
 
 
-@pytest.mark.parametrize("itt", ["text", "torch"])
-@pytest.mark.parametrize("nvtx", ["payload", "text", "torch"])
-def test_the_other_forms_carry_names_levels_and_what_they_can(nvtx: str, itt: str, tmp_path: Path) -> None:
-    capture, record = run(tmp_path, ("mlp",), "--nvtx", nvtx, "--itt", itt, "--shapes")
-    for source, form in (("nvtx", nvtx), ("itt", itt)):
-        with_sizes = form != "torch"
-        kept = nested(recorded_ranges(record, sizes=with_sizes))
-        seen = nested(own_ranges(capture, source, sizes=with_sizes))
-        if (source, form) == ("itt", "torch"):  # names alone
-            kept, seen = (
-                {thread: [(depth, what[0]) for depth, what in rows] for thread, rows in side.items()}
-                for side in (kept, seen)
-            )
-        assert seen == kept
+@pytest.mark.parametrize(
+    ("source", "form"), [("nvtx", "payload"), ("nvtx", "text"), ("nvtx", "torch"), ("itt", "text"), ("itt", "torch")]
+)
+def test_the_other_forms_carry_names_levels_and_what_they_can(source: str, form: str, tmp_path: Path) -> None:
+    capture, record = run(tmp_path, ("mlp",), f"--{source}", form, "--shapes")
+    with_sizes = form != "torch"
+    kept = nested(recorded_ranges(record, sizes=with_sizes))
+    seen = nested(own_ranges(capture, source, sizes=with_sizes))
+    if (source, form) == ("itt", "torch"):  # names alone
+        kept, seen = (
+            {thread: [(depth, what[0]) for depth, what in rows] for thread, rows in side.items()}
+            for side in (kept, seen)
+        )
+    assert seen == kept
 
 
 def own_ranges(capture: Path, source: str, *, sizes: bool = True) -> list:

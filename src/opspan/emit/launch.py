@@ -76,6 +76,9 @@ def start(emit: Emit) -> None:
         tools = ["itt"] if listening & sinks.TO_ITT else []
         if listening & sinks.TO_NVTX or not tools:
             tools.append("nvtx")
+        native = sinks.load()
+        if len(tools) == 2 and native is not None and native.one_tool():
+            tools = ["nvtx"]  # one collector under both protocols: telling it twice would only cost
     for tool in tools:
         session = (emit_itt if tool == "itt" else emit_nvtx)(record_shapes=emit.record_shapes, modules=emit.modules)
         session.gives_way = True

@@ -133,7 +133,9 @@ class Session:
             self._instead.turn(on)
         elif self._observer is not None and on:
             self._observer.attach(self._sink, self.record_shapes, self.labels == "torch" and self.record_shapes)
+            self._say_labelling(on)
         elif self._observer is not None:
+            self._say_labelling(on)  # before: rather an op told twice in between than not at all
             self._observer.detach(self._sink)
         _tell_torch(on)
         if self.modules:
@@ -142,11 +144,18 @@ class Session:
             _synchronize()
             self._tell(False)
 
+    def _say_labelling(self, on: bool) -> None:
+        if self._native is not None:
+            self._native.labelling(self._sink, on)
+
     def _report_losses(self) -> None:
         counted = {
             "sizes_dropped": "labels are without their sizes: there were too many distinct ones",
             "relations_missed": "backward ops are not linked to their forward: it was not labelled, or too long ago",
             "lost": "events could not be written",
+            "given_up": "ranges stay open: a thread remembers 16,384 that have not ended, the outermost were given up",
+            "fields_dropped": "annotations are without their category, colour, payload or args: labels='torch' has no "
+            "place for them, the other forms have",
         }
         said = [f"{getattr(self.stats, name)} {what}" for name, what in counted.items() if getattr(self.stats, name)]
         if said:
@@ -215,7 +224,8 @@ class emit_nvtx(_Emitter):  # noqa: N801  # torch's name
     - "auto": "schema" if the tool understands extended payloads, else "payload"
     - "schema", "payload": the op's name, and its numbers beside it
     - "text": everything in the name
-    - "torch": the text that torch's emit_nvtx writes, byte for byte
+    - "torch": the text that torch's emit_nvtx writes, byte for byte; an `annotate` is its bare name, what it drops is
+      counted in `stats.fields_dropped`
 
     `modules` adds a range for every nn.Module call. With a `schedule`, call `step()` after each training step.
     `max_strings` bounds the distinct names with sizes that the tool is given; labels past it come without sizes,

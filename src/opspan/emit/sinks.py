@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from opspan import shared_library
 from opspan.emit import libraries
 from opspan.errors import CaptureError, EmitError
 
-ABI: Final = 1
+ABI: Final = 2
 
 # enum of sinks, and the bits that push, pop and mark take
 NVTX: Final = 0
@@ -47,6 +48,8 @@ class Stats:
     sizes_dropped: int = 0  # labels whose sizes were left out: the table of distinct strings was full
     relations_missed: int = 0  # backward ops whose forward was not found
     lost: int = 0  # capture: events that could not be written
+    given_up: int = 0  # ranges that stay open: their thread had begun 16,384 more and ended none of them
+    fields_dropped: int = 0  # annotations whose category, colour, payload or args labels="torch" has no place for
 
 
 class _Stats(ctypes.Structure):
@@ -56,6 +59,8 @@ class _Stats(ctypes.Structure):
         ("sizes_dropped", ctypes.c_uint64),
         ("relations_missed", ctypes.c_uint64),
         ("lost", ctypes.c_uint64),
+        ("given_up", ctypes.c_uint64),
+        ("fields_dropped", ctypes.c_uint64),
     )
 
 
@@ -83,6 +88,7 @@ class Sinks:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        shared_library.check(path)
         self._slow = ctypes.CDLL(str(path))
         quick = ctypes.PyDLL(str(path))
         found = self._slow.opspan_sinks_abi()
@@ -98,6 +104,7 @@ class Sinks:
         self._declare("opspan_capture_start", ctypes.c_int, ctypes.c_char_p, ctypes.c_int, *text, *text)
         self._declare("opspan_capture_stop", None, ctypes.POINTER(_Stats))
         self._declare("opspan_itt_collect", None, ctypes.c_int)
+        self._declare("opspan_labelling", None, ctypes.c_int, ctypes.c_int)
         # No argument types: a ready-made byref() and a small int need no conversion, and checking them costs.
         self.push: Any = quick.opspan_push
         self.pop: Any = quick.opspan_pop
@@ -123,6 +130,14 @@ class Sinks:
 
     def itt_listening(self) -> bool:
         return bool(self._slow.opspan_itt_listening())
+
+    def one_tool(self) -> bool:
+        """NVTX and ITT both reach the same collector of opspan's: one of them is enough."""
+        return bool(self._slow.opspan_one_tool())
+
+    def labelling(self, sink: int, on: bool) -> None:
+        """Ops go to this sink from here on, or no more."""
+        self._slow.opspan_labelling(sink, int(on))
 
     def itt_open(self, library: str) -> None:
         error = ctypes.create_string_buffer(_ERROR_BYTES)

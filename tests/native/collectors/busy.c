@@ -7,6 +7,7 @@
 //   fill N LENGTH  N ranges with names of their own, LENGTH characters each; prints how many were pushed
 //   daemon N FILE  N ranges, all descriptors closed, FILE opened (it gets the number), N more, "mine" written to FILE
 //   unended N      N pushes without a pop, then N pops
+//   short-threads N  as many threads one after the other, of two ranges each
 //   open-names N   as many distinct names as N, twice over
 #include <fcntl.h>
 #include <nvtx3/nvToolsExt.h>
@@ -23,6 +24,14 @@ static int pairs;
 static pthread_barrier_t barrier;
 static nvtxRangeId_t handed[64];
 static int thread_count;
+
+static void* briefly(void* unused) {
+  nvtxRangePushA("outer");
+  nvtxRangePushA("inner");
+  nvtxRangePop();
+  nvtxRangePop();
+  return unused;
+}
 
 static void* work(void* argument) {
   int number = (int)(intptr_t)argument;
@@ -129,6 +138,12 @@ int main(int argc, char** argv) {
     for (int i = 0; i < count; ++i) level = nvtxRangePop();
     printf("%d\n", level);
     printf("%d\n", nvtxRangePop());
+  } else if (strcmp(what, "short-threads") == 0) {
+    pthread_t thread;
+    for (int i = 0; i < count; ++i) {
+      if (pthread_create(&thread, NULL, briefly, NULL)) return 2;
+      pthread_join(thread, NULL);
+    }
   } else if (strcmp(what, "open-names") == 0) {
     char name[32];
     for (int i = 0; i < 2 * count; ++i) {

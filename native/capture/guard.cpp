@@ -1,0 +1,102 @@
+#include "capture/guard.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <iterator>
+#include <mutex>
+
+namespace opspan::capture {
+namespace {
+
+// What is mapped now, for the handler to look into: nothing there may lock or allocate. When it is full, what is mapped
+// more is not guarded.
+struct Range {
+  std::atomic<uintptr_t> begin{0};  // 0: free; written last, and taken away first
+  std::atomic<size_t> bytes{0};
+};
+constexpr size_t kRanges = 1 << 13;
+constinit Range g_ranges[kRanges];
+struct sigaction g_before;
+
+constexpr uintptr_t kPageMask = ~uintptr_t{4095};
+constexpr uintptr_t kTaken = 1;  // being written
+
+size_t first_place(uintptr_t base) { return base / 4096 * 0x9e3779b97f4a7c15 >> 51; }
+
+void add(uintptr_t base, size_t bytes) {
+  for (size_t i = 0; i < kRanges; ++i) {
+    Range& range = g_ranges[(first_place(base) + i) % kRanges];
+    uintptr_t free = 0;
+    if (!range.begin.compare_exchange_strong(free, kTaken, std::memory_order_acquire)) continue;
+    range.bytes.store(bytes, std::memory_order_relaxed);
+    range.begin.store(base, std::memory_order_release);
+    return;
+  }
+}
+
+void remove(uintptr_t base) {
+  for (size_t i = 0; i < kRanges; ++i) {
+    Range& range = g_ranges[(first_place(base) + i) % kRanges];
+    if (range.begin.load(std::memory_order_relaxed) != base) continue;
+    range.begin.store(0, std::memory_order_release);
+    return;
+  }
+}
+
+bool put_memory_at(uintptr_t address) {
+  for (const Range& range : g_ranges) {
+    uintptr_t begin = range.begin.load(std::memory_order_acquire);
+    if (begin <= kTaken || address - begin >= range.bytes.load(std::memory_order_relaxed)) continue;
+    uintptr_t from = address & kPageMask;
+    size_t bytes = begin + range.bytes.load(std::memory_order_relaxed) - from;
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    return mmap(reinterpret_cast<void*>(from), bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0) != MAP_FAILED;
+  }
+  return false;
+}
+
+void on_bus_error(int signal, siginfo_t* info, void* context) {
+  int error = errno;
+  bool is_fault = info->si_code > 0;  // and not sent by somebody
+  if (is_fault && put_memory_at(reinterpret_cast<uintptr_t>(info->si_addr))) {
+    errno = error;
+    return;
+  }
+  if (g_before.sa_flags & SA_SIGINFO) return g_before.sa_sigaction(signal, info, context);
+  if (g_before.sa_handler == SIG_IGN && !is_fault) return;
+  if (g_before.sa_handler != SIG_DFL && g_before.sa_handler != SIG_IGN) return g_before.sa_handler(signal);
+  // As if we were not there: the fault comes again when we return, a signal that was sent is sent again.
+  struct sigaction standard = {};
+  standard.sa_handler = SIG_DFL;
+  sigaction(SIGBUS, &standard, nullptr);
+  if (!is_fault) raise(signal);
+}
+
+void install() {
+  sigaction(SIGBUS, nullptr, &g_before);
+  struct sigaction ours = {};
+  ours.sa_sigaction = on_bus_error;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&ours.sa_mask);
+  sigaction(SIGBUS, &ours, nullptr);
+}
+
+}  // namespace
+
+void* map_guarded(int fd, uint64_t offset, size_t bytes) {
+  static std::once_flag once;
+  std::call_once(once, install);
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+  if (base != MAP_FAILED) add(reinterpret_cast<uintptr_t>(base), bytes);
+  return base;
+}
+
+void unmap_guarded(void* base, size_t bytes) {
+  remove(reinterpret_cast<uintptr_t>(base));
+  munmap(base, bytes);
+}
+
+}  // namespace opspan::capture

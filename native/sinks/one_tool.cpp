@@ -1,0 +1,77 @@
+#include "sinks/one_tool.h"
+
+#include <dlfcn.h>
+
+#include <mutex>
+
+#include "sinks/itt_calls.h"
+#include "sinks/nvtx_calls.h"
+#include "sinks/threads.h"
+
+namespace opspan {
+namespace {
+
+// All under the session lock.
+bool g_one_tool = false;
+void* g_judged_function = nullptr;
+const void* g_judged_domain = nullptr;
+uint32_t g_labelling = 0;             // whose sessions label ops now, as bits
+uint32_t g_speaker = OPSPAN_TO_NVTX;  // who began that last
+
+// Asks the library that ITT's calls go to, if it is one of opspan's, whether it made NVTX's domain too.
+bool is_one_tool(void* itt_function, const void* nvtx_domain) {
+  Dl_info collector, answering;
+  if (!itt_function || !nvtx_domain || !dladdr(itt_function, &collector) || !collector.dli_fname) return false;
+  void* library = dlopen(collector.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  if (!library) return false;
+  auto* made = reinterpret_cast<int (*)(const void*)>(dlsym(library, "opspan_collector_made_domain"));
+  bool same = made && dladdr(reinterpret_cast<void*>(made), &answering) && answering.dli_fbase == collector.dli_fbase;
+  bool one = same && made(nvtx_domain);
+  dlclose(library);
+  return one;
+}
+
+void choose() {
+  uint32_t silent = kBothTools & ~g_speaker;
+  g_silent_own.store(g_one_tool ? silent : 0, std::memory_order_relaxed);
+  g_silent_ops.store(g_one_tool && g_labelling == kBothTools ? silent : 0, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void compare_tools() {
+  auto* function = reinterpret_cast<void*>(itt::g_calls.task_begin.load(std::memory_order_relaxed));
+  const void* domain = nvtx::domain();
+  if (function == g_judged_function && domain == g_judged_domain) return;
+  g_judged_function = function;
+  g_judged_domain = domain;
+  g_one_tool = is_one_tool(function, domain);
+  choose();
+}
+
+void set_labelling(int sink, bool on) {
+  uint32_t bit = 1u << sink & kBothTools;
+  if (!bit) return;
+  g_labelling = on ? g_labelling | bit : g_labelling & ~bit;
+  if (on) {
+    g_speaker = bit;
+  } else if (g_labelling != kBothTools) {
+    g_speaker = g_labelling ? g_labelling : uint32_t{OPSPAN_TO_NVTX};
+  }
+  choose();
+}
+
+}  // namespace opspan
+
+using namespace opspan;
+
+void opspan_labelling(int sink, int on) {
+  std::lock_guard guard(session_lock());
+  set_labelling(sink, on);
+}
+
+int opspan_one_tool(void) {
+  std::lock_guard guard(session_lock());
+  compare_tools();
+  return g_one_tool;
+}
