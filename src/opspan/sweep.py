@@ -16,6 +16,7 @@ from typing import Any, Final
 import polars as pl
 
 import opspan
+from opspan import shared_library
 from opspan.errors import OpspanError
 
 ABI: Final = 3
@@ -112,6 +113,7 @@ def _load() -> dict[str, Any]:
     if not path.is_file():
         raise OpspanError(f"{path} is missing: opspan's native part was not installed; pip install opspan")
     try:
+        shared_library.check(path)
         library = ctypes.CDLL(str(path))
         found = library.opspan_sweep_abi()
         functions = {name: getattr(library, f"opspan_sweep_{name}") for name in _SWEEPS}

@@ -14,18 +14,20 @@ MODEL = {"errors", "labels"}
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "labels": {"sweep"},  # put off: a program that is being labelled has no polars
-    "sweep": {"errors", "opspan"},  # opspan: its __path__, where the native libraries lie
+    "shared_library": set(),
+    "sweep": {"errors", "opspan", "shared_library"},  # opspan: its __path__, where the native libraries lie
     "trace": MODEL | {"analysis", "events"},  # those two put off, see below
     "readers": MODEL | {"sweep", "trace"},
     "analysis": MODEL | {"sweep", "trace"},
     "events": MODEL | {"sweep", "trace", "analysis"},
     "views": MODEL | {"trace", "analysis", "events"},
-    "emit": MODEL | {"trace", "readers", "events", "opspan"},  # trace, readers and events put off, see below
+    "emit": MODEL
+    | {"trace", "readers", "events", "opspan", "shared_library"},  # trace, readers and events put off, see below
     "itt": {"emit"},
     "nvtx": {"emit"},
     "loading": MODEL | {"trace", "readers", "events"},
     "autograd_profiler": MODEL | {"trace", "readers", "analysis", "events", "emit", "opspan"},
-    "cli": MODEL | {"trace", "readers", "analysis", "events", "views", "emit", "opspan"},
+    "cli": MODEL | {"trace", "readers", "analysis", "events", "views", "emit", "opspan", "shared_library"},
     "opspan": set(),  # the face names modules and imports none before they are asked for
     "__main__": {"cli"},
 }

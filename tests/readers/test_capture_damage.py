@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -272,3 +274,28 @@ def test_a_folder_without_anything_readable_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(ReadError, match="holds no readable capture"):
         opspan.load(tmp_path)
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_no_crash(whole: bytes, tmp_path: Path) -> None:
+    program = """
+import os, sys
+import opspan
+from opspan.readers.capture import file
+
+path, keep = sys.argv[1], int(sys.argv[2])
+texts = file._texts
+def cut_first(contents, issues):  # the chunks were found, and are not read yet
+    os.truncate(path, keep)
+    return texts(contents, issues)
+file._texts = cut_first
+trace = opspan.load(path)
+print(trace.ranges.height, *trace.issues["code"])
+"""
+    for keep in (0, PAGE, PAGE + 100, len(whole) // 2):
+        path = tmp_path / f"{keep}.opspan"
+        path.write_bytes(whole)
+        done = subprocess.run(
+            [sys.executable, "-c", program, path, str(keep)], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "truncated_file" in done.stdout

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from opspan import shared_library
 from opspan.emit import compiler, injection, launch, libraries, observer, ranges, sinks
 from opspan.errors import EmitError, ObserverError, TorchUnsupported
 
@@ -115,6 +116,7 @@ def _sinks() -> Check:
 def _collectors() -> Check:
     path = libraries.collectors()
     try:
+        shared_library.check(path)
         ctypes.CDLL(str(path))
     except OSError as error:
         return Check("collectors library", "FAILS", str(error), "pip install --force-reinstall opspan")

@@ -145,6 +145,11 @@ CODES: dict[str, Code] = {
         "ranges that both tools saw are there once",
         "The first trace's times hold; what only the other one knew of them was added.",
     ),
+    "told_twice": Code(
+        "info",
+        "ranges that the program told through NVTX and through ITT are there once",
+        "The times are those of the NVTX range; what only the ITT task knew of it was added.",
+    ),
     "aligned_by_clocks": Code(
         "warning",
         "times were aligned by the files' own clocks alone: no ranges that both tools saw bear them out",

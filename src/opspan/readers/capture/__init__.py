@@ -15,6 +15,7 @@ from opspan.errors import NotATrace, ReadError
 from opspan.readers.capture.file import MAGIC, CaptureFile, read_file
 from opspan.readers.capture.ranges import read_ranges
 from opspan.readers.capture.tables import note_capture, read_counters, read_process, read_threads
+from opspan.readers.capture.twice import told_once
 from opspan.trace import Issues, Metadata, Trace, side_by_side
 
 SUFFIX = ".opspan"
@@ -72,7 +73,7 @@ def _common(folder: Path, parts: Sequence[Metadata]) -> Metadata:
 def _read_one(path: Path) -> Trace:
     issues = Issues(str(path))
     file = read_file(path, issues)
-    ranges, relations = read_ranges(file, issues)
+    ranges, relations = told_once(*read_ranges(file, issues), issues)
     counters = read_counters(file, issues)
     note_capture(file, issues)
     return Trace(

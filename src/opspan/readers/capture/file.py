@@ -6,7 +6,7 @@ issue; only a file without a usable header is an error.
 
 from __future__ import annotations
 
-import mmap
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -190,14 +190,48 @@ def read_file(path: Path, issues: Issues) -> CaptureFile:
     try:
         with path.open("rb") as file:
             header = _header(path, file.read(HEADER.size))
-            # The file may still be growing: what is mapped now is what is read.
-            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except (OSError, ValueError) as error:
+            data = _Data(file.fileno())
+            chunks = list(_chunks(data, issues))
+            texts = _texts([content for chunk, content in chunks if chunk.kind == STRINGS], issues)
+            logs, units = _units([(chunk, content) for chunk, content in chunks if chunk.kind == EVENTS], issues)
+            if data.was_cut:
+                issues.add("truncated_file", detail="it was cut while it was read")
+    except OSError as error:
         raise NotReadable(f"cannot read {path}: {error}") from error
-    chunks = list(_chunks(data, issues))
-    texts = _texts([content for chunk, content in chunks if chunk.kind == STRINGS], issues)
-    logs, units = _units([(chunk, content) for chunk, content in chunks if chunk.kind == EVENTS], issues)
     return CaptureFile(path, header, texts, logs, units)
+
+
+class _Data:
+    """The bytes of the file, as many as there were at first. Read and not mapped: to touch what has been cut off
+    meanwhile would kill the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.size = os.fstat(descriptor).st_size
+        self.was_cut = False
+        self._descriptor = descriptor
+
+    def read(self, begin: int, end: int) -> bytes:
+        """Fewer where the file ends before, and fewer still when it was cut since."""
+        wanted = min(end, self.size) - begin
+        parts: list[bytes] = []
+        while wanted > 0 and (part := os.pread(self._descriptor, wanted, begin)):
+            parts.append(part)
+            begin += len(part)
+            wanted -= len(part)
+        self.was_cut |= wanted > 0
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a chunk holds, not read yet."""
+
+    data: _Data
+    begin: int
+    end: int
+
+    def read(self) -> bytes:
+        return self.data.read(self.begin, self.end)
 
 
 def _header(path: Path, head: bytes) -> Header:
@@ -226,11 +260,14 @@ def _header(path: Path, head: bytes) -> Header:
     )
 
 
-def _chunks(data: memoryview, issues: Issues) -> Iterator[tuple[Chunk, memoryview]]:
+def _chunks(data: _Data, issues: Issues) -> Iterator[tuple[Chunk, _Content]]:
     """Each chunk and what it holds, in the order in which they were made."""
     at, damaged = PAGE, 0
-    while at + CHUNK.size <= len(data):
-        magic, kind, size, tid, _, first_unit, name = CHUNK.unpack_from(data, at)
+    while at + CHUNK.size <= data.size:
+        head = data.read(at, at + CHUNK.size)
+        if len(head) < CHUNK.size:
+            return
+        magic, kind, size, tid, _, first_unit, name = CHUNK.unpack(head)
         sound = kind in (EVENTS, STRINGS) and size >= PAGE and size % PAGE == 0 and first_unit < 1 << NUMBER_BITS
         if magic != CHUNK_MAGIC or not sound:
             # A chunk that was being made, or damage. The next one begins at some later page, and no page within a
@@ -238,11 +275,11 @@ def _chunks(data: memoryview, issues: Issues) -> Iterator[tuple[Chunk, memoryvie
             damaged += magic != 0
             at += PAGE
             continue
-        if at + size > len(data):
-            issues.add("truncated_file", detail=f"{at + size - len(data):,} bytes")
-        yield Chunk(kind, size, tid, first_unit, _name(name)), data[at + CHUNK.size : at + size]
+        if at + size > data.size:
+            issues.add("truncated_file", detail=f"{at + size - data.size:,} bytes")
+        yield Chunk(kind, size, tid, first_unit, _name(name)), _Content(data, at + CHUNK.size, at + size)
         at += size
-    if at < len(data) or len(data) < PAGE:
+    if at < data.size or data.size < PAGE:
         issues.add("truncated_file", detail="it ends within the head of a chunk")
     issues.add("damaged_file", damaged, "pages that should begin a chunk")
 
@@ -251,14 +288,14 @@ def _name(raw: bytes) -> str:
     return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
-def _texts(contents: list[memoryview], issues: Issues) -> Texts:
+def _texts(contents: list[_Content], issues: Issues) -> Texts:
     texts: list[str | None] = [None]
     ids = [np.zeros(1, dtype=np.int64)]
     damaged = replaced = 0
     for content in contents:
-        begins, sizes, text_ids, sound = _entries(content)
+        raw = content.read()
+        begins, sizes, text_ids, sound = _entries(raw)
         damaged += not sound
-        raw = bytes(content)
         spans = [slice(begin, begin + size) for begin, size in zip(begins.tolist(), sizes.tolist(), strict=True)]
         try:
             texts += [raw[span].decode() for span in spans]
@@ -277,7 +314,7 @@ def _texts(contents: list[memoryview], issues: Issues) -> Texts:
     return Texts(column, known[1:])
 
 
-def _entries(content: memoryview) -> tuple[Ints, Ints, Ints, bool]:
+def _entries(content: bytes) -> tuple[Ints, Ints, Ints, bool]:
     """Where the texts of a chunk begin, their sizes and ids, and whether the chunk is as it should be."""
     words = np.frombuffer(content, dtype=np.uint32, count=len(content) // 8 * 2).reshape(-1, 2).astype(np.int64)
     sizes, ids = words[:, 0] - 1, words[:, 1]
@@ -294,12 +331,12 @@ def _entries(content: memoryview) -> tuple[Ints, Ints, Ints, bool]:
     return (places + 1) * 8, sizes[places], ids[places], sound and bool(named.all())
 
 
-def _units(chunks: list[tuple[Chunk, memoryview]], issues: Issues) -> tuple[tuple[Log, ...], Units]:
+def _units(chunks: list[tuple[Chunk, _Content]], issues: Issues) -> tuple[tuple[Log, ...], Units]:
     logs: list[Log] = []
     current: dict[int, int] = {}  # thread -> its log, as far as the file goes
     ends: dict[int, int] = {}  # thread -> number of the unit that comes next in that log
     damaged = 0
-    parts: list[tuple[int, int, memoryview]] = []
+    parts: list[tuple[int, int, _Content]] = []
     for chunk, content in chunks:
         # Numbers that start again are another thread that was given the same number, or the same one come again.
         if chunk.tid not in current or chunk.first_unit < ends[chunk.tid]:
@@ -311,7 +348,8 @@ def _units(chunks: list[tuple[Chunk, memoryview]], issues: Issues) -> tuple[tupl
     issues.add("damaged_file", damaged, "chunks out of order")
     words, keys = [np.empty((0, 8), dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for log, first_unit, content in sorted(parts, key=lambda part: part[:2]):
-        some = np.frombuffer(content, dtype=np.int64, count=len(content) // UNIT_BYTES * 8).reshape(-1, 8)
+        raw = content.read()
+        some = np.frombuffer(raw, dtype=np.int64, count=len(raw) // UNIT_BYTES * 8).reshape(-1, 8)
         written = np.flatnonzero(some.view(np.uint8)[:, 0])
         words.append(some[written])
         keys.append(written + (log << NUMBER_BITS | first_unit))

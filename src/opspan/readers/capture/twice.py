@@ -1,0 +1,117 @@
+"""Ranges that a program told through NVTX and through ITT at once: one range is one row.
+
+    nvtx push "step" | itt push "step" | ... | itt pop | nvtx pop        also with the last two the other way round
+
+What the two say of one range begins side by side on its thread, with nothing in between, and ends so: that, the same
+name, and the two protocols are what makes a pair. Ranges of one name that really lie in each other, in one protocol,
+are no pair, nor are two of different protocols between whose beginnings or ends something else happens.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opspan.readers.capture.file import Bools, Ints
+from opspan.trace import Issues
+
+# A mark has no end to tell by: two of one name are one when they are no further apart.
+MARKS_APART_NS = 1_000_000
+# Whose row a range is stays as NVTX has it; everything else is taken from where it is known.
+_OF_THE_ROW = ("id", "rank", "pid", "tid", "end_tid", "start_ns", "end_ns", "name", "kind", "source", "domain")
+_MORE = ("payload_json", "parent_id", "is_async", "is_mark")
+
+
+def told_once(ranges: pl.DataFrame, relations: pl.DataFrame, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The tables with one row a range, numbered anew."""
+    sources = ranges["source"].cast(pl.String)
+    itt = (sources == "itt").fill_null(value=False).to_numpy()
+    nvtx = (sources == "nvtx").fill_null(value=False).to_numpy()
+    if not itt.any() or not nvtx.any():
+        return ranges, relations
+    first, second = _pairs(ranges, nvtx, itt)
+    if not len(first):
+        return ranges, relations
+    issues.add("told_twice", len(first))
+    kept, dropped = np.where(nvtx[first], first, second), np.where(nvtx[first], second, first)
+
+    stays = np.ones(ranges.height, dtype=np.bool_)
+    stays[dropped] = False
+    numbers = np.cumsum(stays) - 1  # the new number of every row
+    numbers[dropped] = numbers[kept]
+    renamed = pl.Series(numbers)
+
+    told = ranges[dropped].select(pl.all().exclude(_OF_THE_ROW[1:9]).name.suffix("_itt"), kind_itt="kind")
+    told = told.with_columns(id_itt=pl.Series(kept, dtype=ranges["id"].dtype))
+    joined = ranges.filter(pl.Series(stays)).join(
+        told, left_on="id", right_on="id_itt", how="left", maintain_order="left"
+    )
+    filled = [name for name in ranges.columns if name not in (*_OF_THE_ROW, *_MORE)]
+    members = pl.col("payload_json", "payload_json_itt").str.slice(1).str.strip_suffix("}")
+    json = pl.concat_str(members, separator=", ", ignore_nulls=True)
+    merged = joined.with_columns(
+        *(pl.coalesce(name, f"{name}_itt").alias(name) for name in filled),
+        kind=pl.when(pl.col("kind") == "unknown").then(pl.coalesce("kind_itt", "kind")).otherwise("kind"),
+        parent_id=pl.coalesce("parent_id", "parent_id_itt"),
+        payload_json=pl.when(pl.any_horizontal(pl.col("payload_json", "payload_json_itt").is_not_null())).then(
+            "{" + json + "}"
+        ),
+    ).select(ranges.columns)
+    merged = merged.with_columns(_renumbered(merged, name, renamed) for name in ("id", "parent_id"))
+    merged = merged.with_columns(parent_id=pl.when(pl.col("parent_id") != pl.col("id")).then("parent_id"))
+    return merged, relations.with_columns(_renumbered(relations, name, renamed) for name in ("range_id", "other_id"))
+
+
+def _renumbered(frame: pl.DataFrame, name: str, numbers: pl.Series) -> pl.Series:
+    old = frame[name]
+    return (
+        numbers.gather(old.fill_null(0))
+        .cast(old.dtype)
+        .zip_with(old.is_not_null(), pl.Series(name, [None], dtype=old.dtype).new_from_index(0, len(old)))
+        .alias(name)
+    )
+
+
+def _pairs(ranges: pl.DataFrame, nvtx: Bools, itt: Bools) -> tuple[Ints, Ints]:
+    """Rows that stand for one range, each row in at most one pair."""
+    tid, start = ranges["tid"].to_numpy(), ranges["start_ns"].to_numpy()
+    mark = ranges["is_mark"].to_numpy()
+    has_end = ranges["end_ns"].is_not_null().to_numpy() & ~mark
+    end = ranges["end_ns"].fill_null(0).to_numpy()
+    end_tid = ranges.select(pl.coalesce("end_tid", "tid")).to_series().to_numpy()
+    begins, ends = _places(tid, start, end_tid, end, has_end)
+
+    order = np.argsort(begins, kind="stable")
+    one, other = order[:-1], order[1:]
+    name = ranges["name"].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    asynchronous, seq = ranges["is_async"].to_numpy(), ranges["seq"].fill_null(-1).to_numpy()
+    same = (begins[other] - begins[one] == 1) & (name[one] == name[other]) & (name[one] >= 0)
+    same &= (nvtx[one] & itt[other]) | (itt[one] & nvtx[other])
+    same &= (mark[one] == mark[other]) & (asynchronous[one] == asynchronous[other])
+    same &= (seq[one] == seq[other]) | (seq[one] < 0) | (seq[other] < 0)
+    together = np.where(
+        has_end[one] & has_end[other], np.abs(ends[one] - ends[other]) == 1, ~has_end[one] & ~has_end[other]
+    )
+    same &= np.where(mark[one], start[other] - start[one] <= MARKS_APART_NS, together)
+    # nvtx f, itt f, nvtx f, itt f: recursion. From the outermost on every second neighbourhood is a pair.
+    at = np.arange(len(same))
+    run_start = np.maximum.accumulate(np.where(same, -1, at)) + 1
+    chosen = same & ((at - run_start) % 2 == 0)
+    return one[chosen], other[chosen]
+
+
+def _places(tid: Ints, start: Ints, end_tid: Ints, end: Ints, has_end: Bools) -> tuple[Ints, npt.NDArray[np.int64]]:
+    """Where each row begins and ends in the order of what happened on the threads; -1: no end. Neighbours on one thread
+    are 1 apart, those on different threads more."""
+    count, ended = len(tid), np.flatnonzero(has_end)
+    threads = np.concatenate([tid, end_tid[ended]])
+    times = np.concatenate([start, end[ended]])
+    # At one moment what ends goes before what begins, but for a range that begins and ends there.
+    late = np.concatenate([np.ones(count, dtype=np.int8), np.where(end[ended] == start[ended], 2, 0).astype(np.int8)])
+    order = np.lexsort((late, times, threads))
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order)) + np.concatenate([[0], np.cumsum(np.diff(threads[order]) != 0)])
+    ends = np.full(count, -1, dtype=np.int64)
+    ends[ended] = places[count:]
+    return places[:count], ends

@@ -1,0 +1,34 @@
+"""Is a shared library whole? To be asked before it is opened: the loader maps what the file's head promises, and a
+program that touches what a cut file does not have is killed by SIGBUS. No error of Python's comes of that.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+_HEAD = struct.Struct("<40xQ6xHHHH")  # of a 64-bit ELF: where the sections are, then sizes and counts
+_PHDR = struct.Struct("<I4xQ16xQ")  # type, offset in the file, and (after two addresses) bytes in the file
+_ELF64 = b"\x7fELF\x02\x01"
+_LOAD = 1
+_ENOUGH = 4096  # the head, and the table of segments behind it
+
+
+def check(path: Path) -> None:
+    """An OSError when the file ends before what its head promises. What is no ELF file is the loader's to refuse."""
+    with path.open("rb") as file:
+        head = file.read(_ENOUGH)
+        size = file.seek(0, 2)
+    if len(head) < 64 or not head.startswith(_ELF64):
+        return
+    sections, segment_bytes, segments, section_bytes, section_count = _HEAD.unpack_from(head)
+    needed = sections + section_bytes * section_count
+    first = struct.unpack_from("<Q", head, 32)[0]
+    for place in range(first, first + segments * segment_bytes, segment_bytes or 1):
+        if place + _PHDR.size > len(head):
+            break
+        kind, offset, length = _PHDR.unpack_from(head, place)
+        if kind == _LOAD:
+            needed = max(needed, offset + length)
+    if size < needed:
+        raise OSError(f"the file is cut: {size:,} of {needed:,} bytes")

@@ -1,0 +1,58 @@
+"""A library that was cut is an error in words: to open it would kill the process."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from emit.running import opspan, run
+from opspan import shared_library
+from opspan.emit import libraries
+
+CUTS = (0, 1, 63, 64, 4096, 0.5, -1)
+
+
+def folder_with_cut(tmp_path: Path, name: str, cut: float) -> Path:
+    folder = tmp_path / "lib"
+    shutil.copytree(libraries.folder(), folder)
+    raw = (folder / name).read_bytes()
+    size = int(len(raw) * cut) if isinstance(cut, float) else cut if cut >= 0 else len(raw) + cut
+    (folder / name).write_bytes(raw[:size])
+    return folder
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [
+        ("libopspan_sinks.so", "import opspan\nwith opspan.annotate('x'): pass"),
+        ("libopspan_sweep.so", "from opspan import sweep\nsweep._load()"),
+    ],
+)
+def test_opening_a_cut_library_is_an_error_of_ours(name: str, program: str, cut: float, tmp_path: Path) -> None:
+    folder = folder_with_cut(tmp_path, name, cut)
+    done = run([sys.executable, "-c", program], env={"OPSPAN_LIB_DIR": str(folder)})
+
+    assert done.returncode == 1, done.stderr  # and not killed by a signal
+    last = done.stderr.strip().splitlines()[-1]
+    assert "Error: cannot open" in last
+    assert last.endswith("reinstall opspan")
+
+
+@pytest.mark.parametrize("cut", [4096, 0.5])
+def test_run_gives_no_program_a_cut_library(cut: float, tmp_path: Path) -> None:
+    folder = folder_with_cut(tmp_path, "libopspan_collectors.so", cut)
+    done = opspan("run", "-o", tmp_path / "captured", "--", "true", env={"OPSPAN_LIB_DIR": str(folder)})
+
+    assert done.returncode == 2
+    assert "the file is cut" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_whole_libraries_pass() -> None:
+    for path in libraries.folder().glob("*.so"):
+        shared_library.check(path)
+    shared_library.check(Path(__file__))  # no library at all: for the loader to say
