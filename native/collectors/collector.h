@@ -61,12 +61,8 @@ class Stack {
  public:
   // Zero-based level of the new range.
   int push(const Frame& frame) {
-    if (frames_.size() == 2 * kRemembered) {
-      auto end = frames_.begin() + kRemembered;
-      std::for_each(frames_.begin(), end, [](const Frame& it) { capture::release(it.place); });
-      frames_.erase(frames_.begin(), end);
-      forgotten_ += kRemembered;
-    }
+    if (frames_.size() == 2 * kRemembered) [[unlikely]]
+      forget();
     frames_.push_back(frame);
     return depth() - 1;
   }
@@ -89,6 +85,13 @@ class Stack {
   std::vector<Frame>& frames() { return frames_; }
 
  private:
+  [[gnu::noinline]] void forget() {
+    auto end = frames_.begin() + kRemembered;
+    std::for_each(frames_.begin(), end, [](const Frame& it) { capture::release(it.place); });
+    frames_.erase(frames_.begin(), end);
+    forgotten_ += kRemembered;
+  }
+
   static constexpr size_t kRemembered = 1 << 16;  // and up to twice as many
   std::vector<Frame> frames_;
   size_t forgotten_ = 0;

@@ -30,14 +30,13 @@ class Handles {
   // The object at this address; null when there is none.
   T* find(uint64_t address) const {
     uint64_t base = address & ~(kBlock - 1);
-    for (size_t i = place_of(base);; i = (i + 1) % kBlocks) {
-      const Block* block = blocks_[i].load(std::memory_order_acquire);
-      if (!block) return nullptr;
-      if (reinterpret_cast<uint64_t>(block) != base) continue;
-      uint64_t slot = (address - base) / kStride;
-      bool whole = slot && address % kStride == 0 && slot <= block->used.load(std::memory_order_acquire);
-      return whole ? reinterpret_cast<T*>(address) : nullptr;
+    const Block* block = first_.load(std::memory_order_acquire);
+    if (reinterpret_cast<uint64_t>(block) != base || !block) [[unlikely]] {  // most programs need no second one
+      if (!(block = search(base))) return nullptr;
     }
+    uint64_t slot = (address - base) / kStride;
+    bool whole = slot && address % kStride == 0 && slot <= block->used.load(std::memory_order_acquire);
+    return whole ? reinterpret_cast<T*>(address) : nullptr;
   }
   T* find(const void* address) const { return find(reinterpret_cast<uint64_t>(address)); }
 
@@ -51,6 +50,12 @@ class Handles {
   static constexpr size_t kBlocks = 1 << 14;
   static_assert(kStride >= sizeof(Block) && alignof(T) <= kStride);
 
+  const Block* search(uint64_t base) const {
+    for (size_t i = place_of(base);; i = (i + 1) % kBlocks) {
+      const Block* block = blocks_[i].load(std::memory_order_acquire);
+      if (!block || reinterpret_cast<uint64_t>(block) == base) return block;
+    }
+  }
   static size_t place_of(uint64_t base) { return base * 0x9e3779b97f4a7c15 >> 50; }
   static void* at(Block* block, uint32_t used) { return reinterpret_cast<char*>(block) + (used + 1) * kStride; }
 
@@ -62,9 +67,11 @@ class Handles {
     size_t i = place_of(reinterpret_cast<uint64_t>(memory));
     while (blocks_[i].load(std::memory_order_relaxed)) i = (i + 1) % kBlocks;
     blocks_[i].store(last_, std::memory_order_release);
+    if (count_ == 1) first_.store(last_, std::memory_order_release);
     return true;
   }
 
+  std::atomic<Block*> first_{nullptr};
   std::atomic<Block*> blocks_[kBlocks] = {};  // by hash; half of them stay empty
   Block* last_ = nullptr;
   size_t count_ = 0;
