@@ -42,6 +42,7 @@ FILES: dict[str, Callable[[Path], Path]] = {
     "nsys of 2019": lambda folder: builders_nsys.run(folder / "run.sqlite", "2019"),
     "nsys of 2026": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),
     "VTune of 2013": lambda folder: builders_vtune.run(folder / "r", "2013") / "sqlite-db" / "dicer.db",
+    "VTune of 2015": lambda folder: builders_vtune.run(folder / "r", "2015") / "sqlite-db" / "dicer.db",
     "VTune of 2025": lambda folder: builders_vtune.run(folder / "r", "2025") / "sqlite-db" / "dicer.db",
     "VTune in a zip file": lambda folder: archive(builders_vtune.run(folder / "r", "2020"), "zip"),
     "VTune in a tar file": lambda folder: archive(builders_vtune.run(folder / "r", "2020"), "tar"),
