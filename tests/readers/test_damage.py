@@ -22,13 +22,20 @@ import builders_nvprof
 import builders_rocpd
 import builders_unitrace
 import builders_vtune
+import opspan
 from opspan.errors import OpspanError
+from opspan.views import export
 
 VARIANTS = 120
 
 
 def archive(folder: Path, kind: str) -> Path:
     return Path(shutil.make_archive(str(folder), kind, folder))
+
+
+def exported(folder: Path) -> Path:
+    export(opspan.load(builders_nsys.run(folder / "run.sqlite", "2026")), folder / "exported.json")
+    return folder / "exported.json"
 
 
 FILES: dict[str, Callable[[Path], Path]] = {
@@ -38,6 +45,7 @@ FILES: dict[str, Callable[[Path], Path]] = {
     "nvprof of version 26": lambda folder: builders_nvprof.run(folder / "run.nvvp", 26),
     "Kineto": lambda folder: builders_kineto.write(folder / "run.json"),
     "Kineto, compressed": lambda folder: builders_kineto.write(folder / "run.json.gz", indent=1),
+    "a Chrome trace of opspan's own": exported,
     "unitrace": lambda folder: builders_unitrace.write(folder / "app.json", builders_unitrace.events()),
     "nsys of 2019": lambda folder: builders_nsys.run(folder / "run.sqlite", "2019"),
     "nsys of 2026": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),
