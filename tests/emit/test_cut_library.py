@@ -56,3 +56,13 @@ def test_whole_libraries_pass() -> None:
     for path in libraries.folder().glob("*.so"):
         shared_library.check(path)
     shared_library.check(Path(__file__))  # no library at all: for the loader to say
+
+
+def test_a_cut_tool_is_named_and_not_opened(tmp_path: Path) -> None:
+    folder = folder_with_cut(tmp_path, "libopspan_collectors.so", 4096)
+    program = "from opspan.emit import injection, sinks\nprint(injection.problem(sinks.NVTX))"
+    cut = str(folder / "libopspan_collectors.so")
+    done = run([sys.executable, "-c", program], env={"NVTX_INJECTION64_PATH": cut})
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"NVTX_INJECTION64_PATH={cut} cannot be loaded (the file is cut")

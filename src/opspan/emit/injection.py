@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from opspan import shared_library
 from opspan.emit.sinks import ITT, NVTX
 
 # sink -> the variable that names a library, and the function that such a library must have
@@ -25,6 +26,8 @@ def problem(sink: int) -> str | None:
     if "/" in named and not Path(named).exists():
         return f"{variable}={named} names a file that is not there"
     try:
+        if "/" in named:
+            shared_library.check(Path(named))
         library = ctypes.CDLL(named)
     except OSError as error:
         return f"{variable}={named} cannot be loaded ({error})"
