@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opspan.events import FunctionEvent, profiler_events_of, tree
+from opspan.events import EventList, FunctionEvent, profiler_events_of, tree
 from opspan.trace import Metadata, Trace
 
 # Tables in the order in which what begins and ends together is nested.
@@ -57,6 +57,25 @@ def test_events_parents_and_own_times_are_those_of_torchs_way(rows: list[tuple[s
 
     ours = profiler_events_of(trace_of(rows))
     assert sorted(map(said, ours), key=repr) == sorted(map(said, twin(rows)), key=repr)
+
+
+@settings(max_examples=100)
+@given(rows=st.lists(spans, max_size=12))
+def test_averages_leave_pythons_functions_out_unless_asked_for(rows: list[tuple[str, str, int, int, int]]) -> None:
+    """In columns as over objects."""
+    columns = profiler_events_of(trace_of(rows))
+    objects = EventList(profiler_events_of(trace_of(rows)))
+    objects._tree_built = True
+
+    def said(events: EventList, python: bool) -> list[tuple[object, ...]]:
+        averages = events.key_averages(include_python_functions=python)
+        return [(one.key, one.count, one.cpu_time_total, one.self_cpu_time_total) for one in averages]
+
+    assert said(columns, python=False) == said(objects, python=False)
+    assert said(columns, python=True) == said(objects, python=True)
+    counted = sum(average.count for average in columns.key_averages())
+    assert counted == sum(not event.is_python_function for event in columns)
+    assert sum(average.count for average in columns.key_averages(include_python_functions=True)) == len(columns)
 
 
 def test_work_of_a_folded_op_is_its_parents() -> None:
