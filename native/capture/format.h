@@ -43,6 +43,11 @@ struct FileHeader {
   uint32_t reserved;
   char host[64];            // NUL-terminated
   char command_line[3072];  // arguments, each ended by NUL, then one more NUL
+  // Which recording this is a file of: open_monotonic_ns and pid of the process that started it; a fork has its
+  // parent's. 0: written before there was this field.
+  int64_t session_ns;
+  uint32_t session_pid;
+  uint32_t reserved2;
 };
 static_assert(sizeof(FileHeader) <= kPage);
 

@@ -63,6 +63,13 @@ void store(T* target, T value) {
 
 }  // namespace
 
+Session::Session(std::string where, Producer who, const FileHeader* parent)
+    : folder(std::move(where)),
+      producer(who),
+      forked(parent),
+      session_ns(parent ? parent->session_ns : 0),
+      session_pid(parent ? parent->session_pid : 0) {}
+
 Session::~Session() {
   if (header) unmap_guarded(header, kPage);
   for (const Mapping& chunk : string_chunks_) unmap_guarded(chunk.base, chunk.bytes);
@@ -118,6 +125,8 @@ bool Session::open(std::string* error) {
   header->open_utc_ns = utc_ns;
   header->producer = static_cast<uint32_t>(producer);
   header->forked = forked ? 1 : 0;
+  header->session_ns = forked ? session_ns : monotonic_ns;
+  header->session_pid = forked ? session_pid : header->pid;
   gethostname(header->host, sizeof(header->host) - 1);
   read_command_line(header->command_line, sizeof(header->command_line));
   uint64_t magic;

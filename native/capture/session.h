@@ -30,7 +30,8 @@ struct Mapping {
 };
 
 struct Session {
-  Session(std::string where, Producer who, bool fork) : folder(std::move(where)), producer(who), forked(fork) {}
+  // `parent`: the header of the file that this fork goes on from; null in a process that is no fork.
+  Session(std::string where, Producer who, const FileHeader* parent);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -52,6 +53,8 @@ struct Session {
   const std::string folder;
   const Producer producer;
   const bool forked;
+  const int64_t session_ns;  // of the fork's parent; 0: this process starts one
+  const uint32_t session_pid;
   std::string path;
   uint32_t id = 0;  // counts the sessions of this process
   std::atomic<bool> full{false};

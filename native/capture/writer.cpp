@@ -68,8 +68,8 @@ void prepare_process(Process& p) {
 }
 
 // With the mutex held.
-bool open_session(Process& p, std::string folder, Producer producer, bool forked, std::string* error) {
-  auto session = std::make_shared<Session>(std::move(folder), producer, forked);
+bool open_session(Process& p, std::string folder, Producer producer, const FileHeader* parent, std::string* error) {
+  auto session = std::make_shared<Session>(std::move(folder), producer, parent);
   session->id = ++p.sessions;
   if (!session->open(error)) return false;
   p.session = std::move(session);
@@ -82,7 +82,7 @@ void continue_after_fork(Process& p) {
   std::shared_ptr<Session> parent = std::move(p.parent);
   g_forked.store(false, std::memory_order_relaxed);
   std::string error;
-  if (open_session(p, parent->folder, parent->producer, true, &error)) return;
+  if (open_session(p, parent->folder, parent->producer, parent->header, &error)) return;
   g_epoch.store(0, std::memory_order_release);
   std::string line = "opspan: " + error + ": this process records nothing, the program goes on\n";
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line.data(), line.size());
@@ -128,7 +128,7 @@ bool start(const char* folder, Producer producer, std::string* path, std::string
     *error = "cannot write to the folder " + std::string(folder) + ": " + strerror(errno);
     return false;
   }
-  if (!open_session(p, whole.get(), producer, false, error)) return false;
+  if (!open_session(p, whole.get(), producer, nullptr, error)) return false;
   *path = p.session->path;
   return true;
 }

@@ -19,14 +19,7 @@ using capture::Event;
 using capture::Source;
 using capture::Unit;
 
-// Not under the session lock: the writer has a lock of its own, which a fork takes first.
-struct Capture {
-  enum State { kOff, kChanging, kOn };
-  std::atomic<State> state{kOff};
-  opspan_stats base = {};  // totals at the start; belongs to who made it kChanging
-
-  bool change(State from) { return state.compare_exchange_strong(from, kChanging); }
-} g_capture;
+Session& session() { return g_sessions[OPSPAN_CAPTURE]; }
 
 // Sizes come as numbers, again and again the same: their text is written once, and its id looked up once a file.
 constexpr uint32_t kMaxSizes = 65536;
@@ -67,7 +60,7 @@ void begin(const void* key, const opspan_op* op) {
   frames.settle(close);
   Frame* frame = here.next_frame(OPSPAN_CAPTURE, key, op->op_id);
   if (!frame) return;
-  if (capture::Log* log = capture::log()) {
+  if (capture::Log* log = session().form() ? capture::log() : nullptr) {
     Event event;
     event.kind = static_cast<uint8_t>(Unit::kRange);
     event.source = static_cast<uint8_t>(Source::kTorch);
@@ -85,7 +78,7 @@ void begin(const void* key, const opspan_op* op) {
     event.range.start_ns = capture::now_ns();
     frame->place = log->append(event);
     frame->where = kWritten;
-    here.counters[OPSPAN_CAPTURE].ranges.add();
+    count_range(here, OPSPAN_CAPTURE);
   }
   frames.open();
 }
@@ -96,7 +89,7 @@ void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, siz
 
 // --- the user's own
 
-bool own_on() { return capture::session() != 0; }
+bool own_on() { return session().form() != 0; }
 
 capture::Place append_own(Unit unit, uint64_t id, const opspan_range& range) {
   capture::Log* log = capture::log();
@@ -155,28 +148,26 @@ const OwnSink kCaptureOwn = {own_on, own_begin, close, late, own_mark, own_begin
 using namespace opspan;
 
 int opspan_capture_start(const char* folder, int, char* path, size_t path_size, char* error, size_t error_size) {
-  if (!g_capture.change(Capture::kOff)) return fail(EBUSY, "a capture is on already: stop it first", error, error_size);
+  // Not under the session lock: the writer has a lock of its own, which a fork takes first.
+  if (!session().change(Session::kOff)) {
+    return fail(EBUSY, "a capture is on already: stop it first", error, error_size);
+  }
+  capture::stop();  // left over in a fork, where another thread of the parent's had just begun it
   std::string file, sentence;
   errno = 0;
   if (!capture::start(folder, capture::Producer::kRecord, &file, &sentence)) {
     int number = errno ? errno : EIO;
-    g_capture.state.store(Capture::kOff);
+    session().changed(Session::kOff);
     return fail(number, sentence.c_str(), error, error_size);
   }
+  if (!session().start(OPSPAN_FORM_SCHEMA, 0)) {
+    capture::stop();
+    session().changed(Session::kOff);
+    return fail(ENOMEM, kNoMemory, error, error_size);
+  }
   if (path && path_size) std::snprintf(path, path_size, "%s", file.c_str());
-  g_capture.base = totals(OPSPAN_CAPTURE);
-  g_capture.state.store(Capture::kOn);
+  session().changed(Session::kOn);
   return OPSPAN_FORM_SCHEMA;
 }
 
-void opspan_capture_stop(opspan_stats* stats) {
-  if (stats) *stats = {};
-  if (!g_capture.change(Capture::kOn)) return;
-  uint64_t lost = capture::stop();
-  if (stats) {
-    *stats = totals(OPSPAN_CAPTURE);
-    subtract(stats, g_capture.base);
-    stats->lost = lost;
-  }
-  g_capture.state.store(Capture::kOff);
-}
+void opspan_capture_stop(opspan_stats* stats) { stop_session(OPSPAN_CAPTURE, stats); }

@@ -60,6 +60,9 @@ class Frames {
     return depth != bottom_.load(std::memory_order_relaxed) ? at(depth - 1) : nullptr;
   }
 
+  // How many are open. Read by the thread itself.
+  uint32_t depth() const { return depth_.load(std::memory_order_relaxed); }
+
   void drop() { depth_.store(depth_.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
   void clear() {
     bottom_.store(0, std::memory_order_relaxed);

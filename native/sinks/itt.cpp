@@ -50,8 +50,6 @@ namespace {
 
 using namespace itt;
 
-constinit Session g_session;
-
 std::atomic<Domain*> g_torch_domain{nullptr};
 Interned g_texts, g_sizes;
 
@@ -76,8 +74,8 @@ void add_sizes(Thread& here, const opspan_op& op, Domain* domain, Id id) {
   auto give_nothing = [](const char*) -> void* { return nullptr; };
   const std::string* text = &here.text;
   // The table only saves the writing: without a place in it the text is written again.
-  if (auto* entry = g_sizes.get(Key({}, 0, op.sizes, op.sizes_count),
-                                g_session.max_strings.load(std::memory_order_relaxed), build, give_nothing)) {
+  if (auto* entry = g_sizes.get(Key({}, 0, op.sizes, op.sizes_count), g_sessions[OPSPAN_ITT].max_strings(), build,
+                                give_nothing)) {
     text = &entry->text;
   } else {
     here.text.clear();
@@ -113,7 +111,7 @@ void begin_text(Thread& here, const opspan_op& op, Domain* domain) {
   here.text.clear();
   text::append_label(here.text, op, forward);
   auto build = [&](std::string& out) { out = here.text; };
-  auto* entry = g_texts.get(Key(here.text), g_session.max_strings.load(std::memory_order_relaxed), build, give);
+  auto* entry = g_texts.get(Key(here.text), g_sessions[OPSPAN_ITT].max_strings(), build, give);
   StringHandle* name = entry ? static_cast<StringHandle*>(entry->handle) : handle(text::name_of(op), kMaxNames);
   if (!entry) here.counters[OPSPAN_ITT].sizes_dropped.add();
   call(g_calls.task_begin, domain, kNull, kNull, name ? name : g_handles.other);
@@ -130,13 +128,13 @@ void begin(const void* key, const opspan_op* op) {
   here.know(op->thread);
   Frames& frames = here.frames[OPSPAN_ITT];
   frames.settle(close);
-  int form = g_session.form.load(std::memory_order_acquire);
+  int form = g_sessions[OPSPAN_ITT].form();
   Id parent = form == OPSPAN_FORM_TASK ? parent_of(frames) : kNull;
   Frame* frame = here.next_frame(OPSPAN_ITT, key, op->op_id);
   if (!frame) return;
   Domain* domain = form == OPSPAN_FORM_TORCH ? torch_domain() : g_domain.load(std::memory_order_relaxed);
   bool labels = form && domain->flags;
-  if (labels) here.counters[OPSPAN_ITT].ranges.add();
+  if (labels) count_range(here, OPSPAN_ITT);
   if (labels && !silent_for_ops(OPSPAN_TO_ITT)) {
     if (form == OPSPAN_FORM_TASK) {
       begin_task(here, *op, domain, parent);
@@ -197,7 +195,6 @@ int opspan_itt_listening(void) {
 
 int opspan_itt_start(int form, int, uint32_t max_strings, char* error, size_t error_size) {
   std::lock_guard guard(session_lock());
-  if (g_session.form.load()) return fail(EBUSY, "an ITT session is on already: stop it first", error, error_size);
   if (form == OPSPAN_FORM_AUTO) form = OPSPAN_FORM_TASK;
   if (form != OPSPAN_FORM_TASK && form != OPSPAN_FORM_TEXT && form != OPSPAN_FORM_TORCH) {
     return fail(EINVAL, "no such form for ITT: use auto, task, text or torch", error, error_size);
@@ -206,14 +203,15 @@ int opspan_itt_start(int form, int, uint32_t max_strings, char* error, size_t er
     return fail(ENOTCONN, "no ITT collector is attached to this process: run it under one (vtune -collect ...)", error,
                 error_size);
   }
-  g_session.start(OPSPAN_ITT, form, max_strings);
-  return form;
+  return start_session(OPSPAN_ITT, form, max_strings, error, error_size);
 }
 
 void opspan_itt_stop(opspan_stats* stats) {
-  std::lock_guard guard(session_lock());
-  set_labelling(OPSPAN_ITT, false);
-  g_session.stop(OPSPAN_ITT, stats);
+  {
+    std::lock_guard guard(session_lock());
+    set_labelling(OPSPAN_ITT, false);
+  }
+  stop_session(OPSPAN_ITT, stats);
 }
 
 void opspan_itt_collect(int on) {

@@ -13,7 +13,6 @@
 namespace opspan {
 namespace nvtx {
 
-constinit Session g_session;
 constinit Interned g_names;
 
 void close(Frame& frame) {
@@ -38,7 +37,7 @@ using namespace nvtx;
 // Names with sizes, and sizes alone; as g_names, but bounded by the session.
 constinit Interned g_sized, g_sizes;
 
-uint32_t max_strings() { return g_session.max_strings.load(std::memory_order_relaxed); }
+uint32_t max_strings() { return g_sessions[OPSPAN_NVTX].max_strings(); }
 
 // Sets the label's message to `<name>[, fwd_tid = T]`: registered, while there is room for names.
 void set_name(Label* label, const opspan_op& op, text::ForwardThread forward, std::string* buffer) {
@@ -140,8 +139,8 @@ void begin(const void* key, const opspan_op* op) {
   frames.settle(close);
   Frame* frame = here.next_frame(OPSPAN_NVTX, key, op->op_id);
   if (!frame) return;
-  int form = g_session.form.load(std::memory_order_relaxed);
-  if (form) here.counters[OPSPAN_NVTX].ranges.add();
+  int form = g_sessions[OPSPAN_NVTX].form();
+  if (form) count_range(here, OPSPAN_NVTX);
   if (form && !silent_for_ops(OPSPAN_TO_NVTX)) {
     Label base;
     base.category = op->kind;
@@ -187,8 +186,6 @@ int opspan_nvtx_listening(void) {
 
 int opspan_nvtx_start(int form, int, uint32_t max_strings, char* error, size_t error_size) {
   std::lock_guard guard(session_lock());
-  if (nvtx::g_session.form.load())
-    return fail(EBUSY, "an NVTX session is on already: stop it first", error, error_size);
   if (form < OPSPAN_FORM_AUTO || form > OPSPAN_FORM_TORCH) {
     return fail(EINVAL, "no such form for NVTX: use auto, schema, payload, text or torch", error, error_size);
   }
@@ -203,12 +200,13 @@ int opspan_nvtx_start(int form, int, uint32_t max_strings, char* error, size_t e
   }
   if (form == OPSPAN_FORM_AUTO) form = nvtx::schema() ? OPSPAN_FORM_SCHEMA : OPSPAN_FORM_PAYLOAD;
   if (form == OPSPAN_FORM_TORCH) producers::forget_all();
-  nvtx::g_session.start(OPSPAN_NVTX, form, max_strings);
-  return form;
+  return start_session(OPSPAN_NVTX, form, max_strings, error, error_size);
 }
 
 void opspan_nvtx_stop(opspan_stats* stats) {
-  std::lock_guard guard(session_lock());
-  set_labelling(OPSPAN_NVTX, false);
-  nvtx::g_session.stop(OPSPAN_NVTX, stats);
+  {
+    std::lock_guard guard(session_lock());
+    set_labelling(OPSPAN_NVTX, false);
+  }
+  stop_session(OPSPAN_NVTX, stats);
 }

@@ -47,7 +47,7 @@ nvtxEventAttributes_t event_of(Thread& here, const opspan_range& range) {
   return attributes(label);
 }
 
-bool plain() { return g_session.form.load(std::memory_order_relaxed) == OPSPAN_FORM_TORCH; }
+bool plain() { return g_sessions[OPSPAN_NVTX].form() == OPSPAN_FORM_TORCH; }
 
 // Torch's form is a name and nothing else.
 void count_dropped(Thread& here, const opspan_range& range) {

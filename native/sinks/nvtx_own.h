@@ -10,8 +10,6 @@
 
 namespace opspan::nvtx {
 
-extern Session g_session;
-
 // Registered names without sizes. They are few, unless a program makes them up as it goes: then the table must not
 // grow for ever. Handles are good for the process, so the table outlives sessions.
 inline constexpr uint32_t kMaxNames = 65536;

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "sinks/one_tool.h"
+#include "sinks/session.h"
 
 namespace opspan {
 namespace {
@@ -32,7 +33,10 @@ void each(uint32_t to, Action&& action) {
 // Those of `to` that a range goes to now.
 uint32_t listening(uint32_t to) {
   uint32_t on = 0;
-  each(to, [&](int number, const OwnSink& sink) { on |= sink.on() ? 1u << number : 0; });
+  each(to, [&](int number, const OwnSink& sink) {
+    bool wanted = g_sessions[number].form() || !(to & OPSPAN_IN_SESSION << number);
+    on |= wanted && sink.on() ? 1u << number : 0;
+  });
   return once(on);
 }
 
@@ -40,7 +44,11 @@ uint32_t listening(uint32_t to) {
 
 uint64_t next_own_id() {
   static std::atomic<uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+  uint64_t id = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (id % kLookEvery == 0) [[unlikely]] {
+    for (Session& session : g_sessions) session.look_after_owner();
+  }
+  return id;
 }
 
 }  // namespace opspan

@@ -1,4 +1,7 @@
-// What an NVTX or ITT session is: the form its labels take, until it stops.
+// What a session of a sink is to every thread of its process, and to the processes that are forked inside it.
+//
+// Whether labels are wanted, and in which form, is one word in memory that the process shares with its forks: one store
+// by the process that entered the session, its owner, turns labelling on, off, or ends the session in all of them.
 #pragma once
 
 #include <atomic>
@@ -9,27 +12,71 @@
 
 namespace opspan {
 
-// Starts and stops under the session lock; read by every thread.
-struct Session {
-  std::atomic<int> form{0};  // 0: off
-  std::atomic<uint32_t> max_strings{0};
-  opspan_stats base = {};  // totals at the start
+// number << 8 | form: the session of that number labels in that form; form 0: it pauses (a schedule). Any other number:
+// the session is over.
+using SessionWord = std::atomic<uint64_t>;
+inline constinit SessionWord g_no_session{0};
 
-  void start(int sink, int with_form, uint32_t with_max_strings) {
-    base = totals(sink);
-    max_strings.store(with_max_strings);
-    form.store(with_form);
+// Read by every thread. Who starts and stops changes it first, without a lock: there must be none that a fork would
+// have to hold beside those of threads.h and of the capture's writer.
+class alignas(64) Session {
+ public:
+  // The form of labels now; 0: none are wanted.
+  int form() {
+    uint64_t now = word_.load(std::memory_order_relaxed)->load(std::memory_order_acquire);
+    uint64_t difference = now ^ number_.load(std::memory_order_relaxed);
+    if (difference > kForms) [[unlikely]]
+      return end_of_fork();
+    return static_cast<int>(difference);
   }
+  uint32_t max_strings() const { return max_strings_.load(std::memory_order_relaxed); }
 
-  void stop(int sink, opspan_stats* stats) {
-    if (stats) *stats = {};
-    if (!form.exchange(0)) return;
-    if (stats) {
-      *stats = totals(sink);
-      subtract(stats, base);
-    }
-  }
+  // For whoever changes the session; false: it is not in that state, or somebody else is changing it.
+  enum State : uint8_t { kOff, kChanging, kOn };
+  bool change(State from) { return state_.compare_exchange_strong(from, kChanging); }
+  void changed(State to) { state_.store(to); }
+
+  // Between change() and changed().
+  bool start(int form, uint32_t max_strings);  // false: no memory
+  void stop(opspan_stats* stats);
+
+  // Only the owner can; in a fork these do nothing.
+  void turn(bool on);
+  // In a fork: from here on a session by itself, as it stands.
+  bool adopt();
+  void after_fork();
+  // Called now and then where ranges are counted. A session whose owner was killed is over.
+  void look_after_owner();
+
+ private:
+  static constexpr uint64_t kForms = 255;
+  int sink() const;
+  void forget();
+  bool is_owner() const;
+  bool share(uint64_t form);
+  int end_of_fork();
+
+  std::atomic<SessionWord*> word_{&g_no_session};
+  std::atomic<uint64_t> number_{0};  // << 8
+  std::atomic<uint32_t> max_strings_{0};
+  std::atomic<State> state_{kOff};
+  int form_ = 0;            // when it labels
+  opspan_stats base_ = {};  // totals at the start
 };
+
+extern constinit Session g_sessions[OPSPAN_SINK_COUNT];
+
+// Counts a range.
+inline constexpr uint64_t kLookEvery = 4096;
+inline void count_range(Thread& here, int sink) {
+  if (here.counters[sink].ranges.add() % kLookEvery == 0) [[unlikely]]
+    g_sessions[sink].look_after_owner();
+}
+
+// For the doors of the sinks. The form, or -errno.
+inline constexpr char kNoMemory[] = "there is no memory for a session";
+int start_session(int sink, int form, uint32_t max_strings, char* error, size_t error_size);
+void stop_session(int sink, opspan_stats* stats);
 
 // How a start says no: -errno, and one sentence.
 inline int fail(int error, const char* sentence, char* out, size_t size) {

@@ -114,6 +114,18 @@ OPSPAN_EXPORT int opspan_capture_start(const char* folder, int shapes, char* pat
                                        size_t error_size);
 OPSPAN_EXPORT void opspan_capture_stop(opspan_stats* stats);
 
+// A session belongs to the process that started it, its owner, and to the processes that are forked inside it: what the
+// owner does to it reaches them. A stop in a fork is for the fork alone, and so is a session that a fork starts after
+// it. A schedule's on and off, by the owner; nothing in a fork. A session starts on.
+OPSPAN_EXPORT void opspan_session_turn(int sink, int on);
+// In a fork: the session that came with it is its own from here on. 1, or 0 if there is none.
+OPSPAN_EXPORT int opspan_session_adopt(int sink);
+// When a fork sees that its session is over, it stops its own part of it and calls later(told, sink): Python's
+// Py_AddPendingCall, which calls told(sink) when it may.
+typedef int (*opspan_told)(void* sink);
+typedef int (*opspan_later)(opspan_told told, void* sink);
+OPSPAN_EXPORT void opspan_tell_forks(opspan_later later, opspan_told told);
+
 // --- a user's own ranges: to every sink that is on, and to NVTX and ITT whenever a tool is listening there.
 typedef struct opspan_range {
   const char* name;  // UTF-8, any length, ended by NUL
@@ -131,6 +143,8 @@ typedef struct opspan_range {
 } opspan_range;
 
 enum { OPSPAN_TO_NVTX = 1, OPSPAN_TO_ITT = 2, OPSPAN_TO_CAPTURE = 4, OPSPAN_TO_ALL = 7 };
+// A sink's bit of `to` times this: to that sink only while it has a session that labels (module ranges).
+enum { OPSPAN_IN_SESSION = 8 };
 
 // Zero-based depth of the new range on this thread; -1 when nobody listens. Counted are the ranges that opspan_push
 // opened on this thread, for each sink apart; the answer is that of the first sink of `to` that takes the range.

@@ -9,6 +9,8 @@
 #include <new>
 #include <vector>
 
+#include "sinks/session.h"
+
 namespace opspan {
 namespace {
 
@@ -67,9 +69,11 @@ void after_fork() {
   if (Thread* thread = Thread::t_here) {
     thread->tid = os_tid();
     thread->number.store(0, std::memory_order_relaxed);  // to be learnt again, with the new tid
+    for (int sink = 0; sink < OPSPAN_SINK_COUNT; ++sink) thread->inherited[sink] = thread->frames[sink].depth();
   }
   slow_lock().unlock();
   session_lock().unlock();
+  for (Session& session : g_sessions) session.after_fork();
 }
 
 namespace {
@@ -122,6 +126,7 @@ Thread& Thread::enter() {
   thread->forwards.clear();
   for (Frames& frames : thread->frames) frames.clear();
   for (int& depth : thread->own_depth) depth = 0;
+  for (uint32_t& depth : thread->inherited) depth = 0;
   thread->tid = os_tid();
   t_here = thread;
   // Not a C++ destructor: those of other thread-locals may still run ops after it, and then the thread enters anew.

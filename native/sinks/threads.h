@@ -33,7 +33,11 @@ class Forwards {
 // Written by one thread, summed by others.
 struct Counter {
   std::atomic<uint64_t> value{0};
-  void add() { value.store(value.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  uint64_t add() {
+    uint64_t now = value.load(std::memory_order_relaxed) + 1;
+    value.store(now, std::memory_order_relaxed);
+    return now;
+  }
 };
 
 struct Counters {
@@ -45,7 +49,8 @@ struct Thread {
   uint32_t tid = 0;
   Frames frames[OPSPAN_SINK_COUNT];
   Counters counters[OPSPAN_SINK_COUNT];
-  int own_depth[OPSPAN_SINK_COUNT] = {};  // of the user's own ranges
+  int own_depth[OPSPAN_SINK_COUNT] = {};       // of the user's own ranges
+  uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // ranges that were open when this process was forked: its parent's
   Forwards forwards;
   std::string text;  // for building labels
 

@@ -37,7 +37,7 @@ def cycle(number: int, folder: str) -> None:
     elif which == 1:
         session = opspan.emit_itt(record_shapes=number % 2 == 0)
     else:
-        session = opspan.record(record_shapes=number % 2 == 0, path=folder)
+        session = opspan.record(record_shapes=number % 2 == 0, path=folder, add=True)
     with session:
         torch.ones(2).add(1)
 

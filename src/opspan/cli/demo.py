@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
@@ -23,8 +24,15 @@ def command(wanted: Path | None) -> None:
     """
     from opspan.emit import capturing, demo
 
+    ours = wanted is None or not wanted.exists()
     folder = capturing.make_folder(wanted)
-    trace = demo.train(folder)
+    try:
+        trace = demo.train(folder)
+    except BaseException:
+        if ours:
+            with contextlib.suppress(OSError):  # something is in it
+                folder.rmdir()
+        raise
     lines = list(demo.tree(trace))
     click.echo("\n".join(lines))
     text = folder / "ranges.txt"

@@ -17,8 +17,8 @@ class TorchEmitter:
     def lost(self) -> str:
         """What the user does without, as part of a sentence."""
         if self._name == "emit_itt":
-            return "bare names, without sequence numbers, ids, sizes and relations"
-        return "torch's text labels, without forward threads"
+            return "bare names, without sequence numbers, ids, sizes and relations, none in forks"
+        return "torch's text labels, without forward threads, none in forks"
 
     def works(self) -> bool:
         """Not every torch can. Its emit_nvtx waits for the device first, and must not be what starts CUDA."""

@@ -25,6 +25,14 @@ def warn(message: str, stacklevel: int) -> None:
         warnings.warn(message, stacklevel=stacklevel + 1)
 
 
+def warn_at_end(message: str, stacklevel: int) -> None:
+    """Where a session ends: that must not raise, where warnings are errors either."""
+    try:
+        warn(message, stacklevel + 1)
+    except Warning:
+        say(f"opspan: {message}\n")
+
+
 def say(text: str) -> None:
     """To standard error, where there is one: it may be closed, or a full disk."""
     try:

@@ -13,7 +13,6 @@ import fcntl
 import hashlib
 import os
 import re
-import shutil
 import tempfile
 import threading
 import time
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from opspan.emit import compiler, libraries, notices, sinks
+from opspan.emit import compiler, leftovers, libraries, notices, sinks
 from opspan.emit.compiler import Compiler
 from opspan.errors import BuildFailed, NoCompiler, ObserverError, TorchUnsupported
 
@@ -178,8 +177,8 @@ def build(torch: Torch, native: sinks.Sinks, over: Path | None = None) -> Observ
         with _locked(path.with_suffix(".lock")):
             # Another process may have built it while this one waited.
             if path == over or not _is_whole(path):
-                with tempfile.TemporaryDirectory(dir=path.parent, prefix="building-") as folder:
-                    made = _compile(torch, found, Path(folder), path.with_suffix(".log"))
+                with leftovers.claimed(path.parent, "building-") as folder:
+                    made = _compile(torch, found, folder, path.with_suffix(".log"))
                     # Loaded before it is shown to others, and not as `path`: a bad library may be open as that.
                     observer = Observer(made, native)
                     made.replace(path)
@@ -197,12 +196,11 @@ def build(torch: Torch, native: sinks.Sinks, over: Path | None = None) -> Observ
 
 def _build_privately(torch: Torch, found: Compiler, native: sinks.Sinks) -> Observer:
     try:
-        folder = Path(tempfile.mkdtemp(prefix="opspan-observer-"))
+        # The loaded file lives on until the process ends; after a failure there is the log to read.
+        with leftovers.claimed(Path(tempfile.gettempdir()), "opspan-observer-", keep_failed=True) as folder:
+            return Observer(_compile(torch, found, folder, folder / "build.log"), native)
     except OSError as error:
         raise BuildFailed(f"there is no place to build the observer: {error}") from error
-    observer = Observer(_compile(torch, found, folder, folder / "build.log"), native)
-    shutil.rmtree(folder, ignore_errors=True)  # the loaded file lives on until the process ends
-    return observer
 
 
 def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> Path:

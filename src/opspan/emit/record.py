@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opspan.emit import ranges
+from opspan.emit import leftovers, ranges
 from opspan.emit.schedule import Schedule
 from opspan.emit.sessions import Session
 from opspan.emit.sinks import CAPTURE, Sinks
@@ -23,8 +21,10 @@ if TYPE_CHECKING:
 class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     """Every autograd op of every thread, recorded to a file by opspan itself: no tool, no `opspan run`.
 
-    `path` is the folder to write to, made if need be; each process, a fork for instance, writes a file of its own
-    there. Without one the folder is temporary and goes once `trace` was read, or at exit.
+    `path` is the folder to write to, created if need be; each process, a fork for instance, writes a file of its own
+    there. Without one the folder is temporary and goes once `trace` was read, or at exit. A folder that holds another
+    recording is refused; `add=True` adds to it, as the ranks of one run do that all record into one folder. `trace`
+    is this recording alone, whatever else is there.
 
         with opspan.record(record_shapes=True) as rec:
             train()
@@ -37,17 +37,25 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     def __init__(
         self,
+        path: str | os.PathLike[str] | None = None,
         record_shapes: bool = False,
         *,
+        add: bool = False,
         modules: bool = False,
         schedule: Schedule | None = None,
-        path: str | os.PathLike[str] | None = None,
         enabled: bool = True,
     ) -> None:
         super().__init__(enabled, record_shapes, modules, schedule)
+        if isinstance(path, bool):
+            raise TypeError(f"record({path}): the first argument is the folder: write record(record_shapes={path})")
+        if path is not None and not os.fspath(path):
+            raise ValueError("record(path=''): name a folder, or leave path out for a temporary one")
         self.path: Path | None = None if path is None else Path(path).absolute()
-        self.file: Path | None = None  # this process' own, in `path`
+        self.file: Path | None = None  # the one of the process that entered it, in `path`
+        self._add = add
         self._temporary = path is None
+        self._created: list[Path] = []  # folders, the innermost first
+        self._others: set[Path] = set()  # files that were there before
         self._trace: Trace | None = None
 
     def __enter__(self) -> record:
@@ -64,9 +72,9 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
                 raise RuntimeError("still recording: leave the context manager first")
             from opspan.readers import capture
 
-            self._trace = capture.read(self.path)
-            if self._temporary:
-                shutil.rmtree(self.path, ignore_errors=True)
+            self._trace = capture.read_recording(self.file)
+            if self._temporary and self._is_owner():
+                leftovers.remove(self.path)
         return self._trace
 
     def events(self) -> EventList:
@@ -79,25 +87,46 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     def _start_sink(self, native: Sinks) -> str:
         try:
             if self.path is None:
-                self.path = Path(tempfile.mkdtemp(prefix="opspan-record-"))
-                _remove_at_exit(self.path)
-            self.path.mkdir(parents=True, exist_ok=True)
+                self.path = leftovers.folder("opspan-record-")
+            else:
+                self._created = [path for path in (self.path, *self.path.parents) if not path.exists()]
+                self.path.mkdir(parents=True, exist_ok=True)
+                self._others = set(self._files())
+                self._refuse_others()
         except OSError as error:
-            raise CaptureError(f"the folder for the capture cannot be made ({error}): choose another path=") from error
+            raise CaptureError(
+                f"the folder for the capture cannot be created ({error}): choose another path="
+            ) from error
         self.file = Path(os.fsdecode(native.capture_start(os.fsencode(self.path), self.record_shapes)))
+        if not self._temporary:
+            self._refuse_others()  # one that began at this very moment
+        self._undo.callback(ranges.set_capturing, on=False)
         ranges.set_capturing(True)
         return "capture"
 
-    def _stop(self) -> None:
-        super()._stop()
-        ranges.set_capturing(False)
+    def _refuse_others(self) -> None:
+        if self._add or self.path is None:
+            return
+        other = next((file for file in self._files() if file != self.file), None)
+        if other is not None:
+            raise CaptureError(
+                f"{self.path} holds another recording ({other.name}): choose another path=, delete it, or add to it "
+                "with add=True"
+            )
 
+    def _files(self) -> list[Path]:
+        return sorted(self.path.glob("*.opspan")) if self.path is not None else []
 
-def _remove_at_exit(folder: Path) -> None:
-    owner = os.getpid()
-
-    def remove() -> None:
-        if os.getpid() == owner:  # a fork must not take its parent's recording away
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
+    def _discard(self) -> None:
+        # Not self.file: an interrupt may have come before that was known.
+        for file in set(self._files()) - self._others:
+            if file.name.startswith(f"{os.getpid()}-"):
+                with contextlib.suppress(OSError):
+                    file.unlink()
+        self.file = None
+        if self._temporary and self.path is not None:
+            leftovers.remove(self.path)
+            self.path = None
+        for folder in self._created:
+            with contextlib.suppress(OSError):  # somebody else uses it by now
+                folder.rmdir()

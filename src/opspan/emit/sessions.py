@@ -5,26 +5,28 @@ a sink is `observer`, what the sink makes of it native/sinks.
     |-- emit_nvtx
     |-- emit_itt
     `-- record         in record.py
+
+A fork takes part in the sessions that it was made in: their end and their schedule's turns reach it.
 """
 
 from __future__ import annotations
 
-import threading
+import contextlib
+import os
 from typing import Any, ClassVar, Literal
 
 from opspan.emit import injection, notices, observer, ranges, sinks
 from opspan.emit import modules as module_ranges
+from opspan.emit.changes import active, change, told_over
 from opspan.emit.fallback import TorchEmitter
 from opspan.emit.observer import Observer
 from opspan.emit.schedule import Schedule
-from opspan.emit.sinks import FORM_NAMES, FORMS, ITT, MAX_STRINGS, NVTX, Sinks, Stats
+from opspan.emit.sinks import FORM_NAMES, FORMS, IN_SESSION, ITT, MAX_STRINGS, NVTX, Sinks, Stats
 from opspan.emit.steps import Steps
 from opspan.errors import AlreadyActive, NoCompiler
 
-_lock = threading.Lock()
-_active: dict[int, Session] = {}  # by sink
 _warned: set[type] = set()  # who has said that nobody listens
-_observing = 0  # sessions with an observer attached
+_observing = 0  # sessions that label
 _torch_thought: bool | None = None  # what torch's flag was before the first of them
 
 
@@ -43,10 +45,12 @@ class Session:
         self.stats = Stats()  # of the whole session, once it is over
         self.gives_way = False  # to one that the program itself enters: `opspan exec` started this one
         self._steps = Steps(schedule, 1 << self._sink, self._turn) if schedule is not None else None
+        self._owner = 0  # process
         self._native: Sinks | None = None  # while the sink is on
         self._observer: Observer | None = None
         self._instead: TorchEmitter | None = None
-        self._on = False  # labelling at this moment
+        self._undo = contextlib.ExitStack()  # what entering did
+        self._labelling: contextlib.ExitStack | None = None  # what turning on did
 
     def __enter__(self) -> Any:
         if not self.enabled:
@@ -54,30 +58,41 @@ class Session:
         if self.entered:
             raise RuntimeError(f"{self._what} context manager is not reentrant")
         self.entered = True
-        other = _active.get(self._sink)
-        if other is not None and other.gives_way:
-            other.__exit__()
-        with _lock:
-            if self._sink in _active:
+        with change():
+            other = active.get(self._sink)
+            if isinstance(other, Session) and (other.gives_way or not other._is_owner()):
+                other.__exit__()
+            if self._sink in active:
                 name = type(self).__name__
                 raise AlreadyActive(f"{name} is already active in this process: one at a time, for all its threads")
-            _active[self._sink] = self
+            self._owner = os.getpid()
+            active[self._sink] = self
+            self._undo.callback(active.pop, self._sink, None)
         try:
             self._start()
         except BaseException:
-            self._stop()
+            with contextlib.suppress(Exception):  # the first one says what is wrong
+                self._stop()
+            self._discard()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.enabled and _active.get(self._sink) is self:
+        if not self.enabled or active.get(self._sink) is not self:
+            return
+        try:
             self._stop()
-            self._report_losses()
+        except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
+            notices.warn_at_end(
+                f"{type(self).__name__} is off, but not all of its end went well: {error!r}", stacklevel=2
+            )
+        self._report_losses()
 
     def step(self) -> None:
-        """A training step is over. With a schedule, this is what turns labelling on and off."""
-        if self._steps is not None and self._is_running():
-            self._steps.step()
+        """A training step is over. With a schedule, this is what turns labelling on and off. Nothing in a fork."""
+        if self._steps is not None and self._is_running() and self._is_owner():
+            with change():
+                self._steps.step()
 
     def _start(self) -> None:
         observer.Torch.here()  # a clear error, before anything else asks for torch
@@ -89,64 +104,106 @@ class Session:
                 notices.warn(self._nobody_listens(), stacklevel=4)
             return
         try:
-            self._observer = observer.load()
+            found: Observer | TorchEmitter = observer.load()
         except NoCompiler as error:
-            self._instead = self._without_observer(error)
-            self.labels = "torch"
-        else:
-            self.labels = self._start_sink(native)
-            self._native = native
-        ranges.refresh()
-        if self._steps is None:
-            self._turn(True)
-        else:
-            self._tell(False)
-            self._steps.start()
+            found = self._without_observer(error)
+        with change():
+            self._undo.callback(self._ended)
+            if isinstance(found, TorchEmitter):
+                self._instead, self.labels = found, "torch"
+            else:
+                native.tell_forks(told_over)
+                self._undo.callback(self._stop_sink, native)
+                self.labels = self._start_sink(native)
+                self._observer, self._native = found, native
+            ranges.refresh()
+            if self._steps is None:
+                self._undo.callback(self._turn, on=False)
+                self._turn(True)
+            else:
+                native.turn(self._sink, False)
+                self._tell(False)
+                self._undo.callback(self._turn, on=False)
+                self._undo.callback(self._stop_steps, self._steps)
+                self._steps.start()
 
     def _stop(self) -> None:
-        try:
+        """Leave this process as it was, whatever goes wrong on the way; then the error comes out."""
+        with change():
+            undo, self._undo = self._undo, contextlib.ExitStack()
             if self._is_running():
-                _synchronize()
-                if self._steps is not None:
-                    self._steps.stop()
-                self._turn(False)
-            if self._native is not None:
-                self.stats = self._native.stop(self._sink)
-        finally:
-            self._native = self._instead = None
-            with _lock:
-                if _active.get(self._sink) is self:
-                    del _active[self._sink]
+                undo.callback(_synchronize)
+            undo.close()
+
+    def _stop_steps(self, steps: Steps) -> None:
+        if self._is_owner():  # the step that is open is its own
+            steps.stop()
+
+    def _stop_sink(self, native: Sinks) -> None:
+        self.stats = native.stop(self._sink)
+
+    def _ended(self) -> None:
+        self._native = self._instead = self._observer = None
+
+    def _discard(self) -> None:
+        """Entering failed: leave no files."""
 
     def _is_running(self) -> bool:
         return self._native is not None or self._instead is not None
 
+    def _is_owner(self) -> bool:
+        return self._owner == os.getpid()
+
     def _turn(self, on: bool) -> None:
         """Label from here on, or no more. What has begun still ends."""
-        if on == self._on:
-            return
-        self._on = on
-        scheduled = self._steps is not None
-        if on and scheduled:
+        if not on:
+            done, self._labelling = self._labelling, None
+            if done is not None:
+                done.close()
+        elif self._labelling is None:
+            with contextlib.ExitStack() as undo:
+                self._label(undo)
+                self._labelling = undo.pop_all()
+
+    def _label(self, undo: contextlib.ExitStack) -> None:
+        """Turn everything on, and note what turns it off."""
+        if self._steps is not None and self._is_owner():
+            undo.callback(self._pause)
             self._tell(True)
+        _tell_torch(on=True)
+        undo.callback(_tell_torch, on=False)
+        only_in_session = 0
         if self._instead is not None:
-            self._instead.turn(on)
-        elif self._observer is not None and on:
+            undo.callback(self._instead.turn, on=False)
+            self._instead.turn(True)
+        elif self._observer is not None and self._native is not None:
+            undo.callback(self._observer.detach, self._sink)
             self._observer.attach(self._sink, self.record_shapes, self.labels == "torch" and self.record_shapes)
-            self._say_labelling(on)
-        elif self._observer is not None:
-            self._say_labelling(on)  # before: rather an op told twice in between than not at all
-            self._observer.detach(self._sink)
-        _tell_torch(on)
+            undo.callback(self._native.turn, self._sink, on=False)
+            self._native.turn(self._sink, on=True)
+            undo.callback(self._native.labelling, self._sink, on=False)
+            self._native.labelling(self._sink, on=True)
+            only_in_session = IN_SESSION << self._sink
         if self.modules:
-            (module_ranges.start if on else module_ranges.stop)(1 << self._sink)
-        if not on and scheduled:
+            to = 1 << self._sink | only_in_session
+            undo.callback(module_ranges.stop, to)
+            module_ranges.start(to)
+
+    def _pause(self) -> None:
+        if self._is_owner():  # what the tool collects is not a fork's business
             _synchronize()
             self._tell(False)
 
-    def _say_labelling(self, on: bool) -> None:
-        if self._native is not None:
-            self._native.labelling(self._sink, on)
+    def _in_fork(self) -> None:
+        """In the child, first of all."""
+        if self.gives_way:  # nobody wrote it into the program, so each process has one for itself
+            if self._native is not None:
+                self._native.adopt(self._sink)
+            self._owner = os.getpid()
+        elif self._instead is not None:
+            self._turn(False)  # torch's emitter cannot be told of the session's end
+        elif self._steps is not None and self._native is not None:
+            self._turn(True)  # ready for the owner's next active step
 
     def _report_losses(self) -> None:
         counted = {
@@ -159,7 +216,7 @@ class Session:
         }
         said = [f"{getattr(self.stats, name)} {what}" for name, what in counted.items() if getattr(self.stats, name)]
         if said:
-            notices.warn(f"{type(self).__name__}: {'; '.join(said)}", stacklevel=3)
+            notices.warn_at_end(f"{type(self).__name__}: {'; '.join(said)}", stacklevel=3)
 
     # What differs
 
@@ -264,7 +321,7 @@ class emit_nvtx(_Emitter):  # noqa: N801  # torch's name
 
     def step(self) -> None:
         super().step()
-        if self._untold and self._on:
+        if self._untold and self._labelling is not None and self._is_owner():
             self._tell(True)
 
     def _tell(self, on: bool) -> None:
@@ -336,9 +393,8 @@ def _tell_torch(on: bool) -> None:
     global _observing, _torch_thought
     from torch.autograd import profiler
 
-    with _lock:
-        _observing += 1 if on else -1
-        if on and _observing == 1:
-            _torch_thought = getattr(profiler, "_is_profiler_enabled", None)
-        if _torch_thought is False and _observing == (1 if on else 0):
-            profiler._is_profiler_enabled = on
+    _observing += 1 if on else -1
+    if on and _observing == 1:
+        _torch_thought = getattr(profiler, "_is_profiler_enabled", None)
+    if _torch_thought is False and _observing == (1 if on else 0):
+        profiler._is_profiler_enabled = on

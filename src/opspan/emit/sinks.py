@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,8 @@ TO_ALL: Final = TO_NVTX | TO_ITT | TO_CAPTURE
 
 FORMS: Final = {"auto": 0, "schema": 1, "payload": 2, "text": 3, "torch": 4, "task": 5}
 FORM_NAMES: Final = {number: name for name, number in FORMS.items()}
+
+IN_SESSION: Final = 8  # times a sink's bit: to that sink only while its session labels
 
 KIND_USER: Final = 4
 KIND_MODULE: Final = 5
@@ -68,6 +71,9 @@ class _Payload(ctypes.Union):
     _fields_ = (("i", ctypes.c_int64), ("u", ctypes.c_uint64), ("d", ctypes.c_double))
 
 
+_Told = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
 class CRange(ctypes.Structure):
     """opspan_range of sinks.h."""
 
@@ -105,6 +111,10 @@ class Sinks:
         self._declare("opspan_capture_stop", None, ctypes.POINTER(_Stats))
         self._declare("opspan_itt_collect", None, ctypes.c_int)
         self._declare("opspan_labelling", None, ctypes.c_int, ctypes.c_int)
+        self._declare("opspan_session_turn", None, ctypes.c_int, ctypes.c_int)
+        self._declare("opspan_session_adopt", ctypes.c_int, ctypes.c_int)
+        self._declare("opspan_tell_forks", None, ctypes.c_void_p, _Told)
+        self._told: Any = None
         # No argument types: a ready-made byref() and a small int need no conversion, and checking them costs.
         self.push: Any = quick.opspan_push
         self.pop: Any = quick.opspan_pop
@@ -159,6 +169,24 @@ class Sinks:
         result = self._slow.opspan_capture_start(folder, int(shapes), path, _PATH_BYTES, error, _ERROR_BYTES)
         _check(result, error, CaptureError)
         return path.value
+
+    def turn(self, sink: int, on: bool) -> None:
+        """The session pauses or goes on, in this process and its forks. Nothing in a fork."""
+        self._slow.opspan_session_turn(sink, int(on))
+
+    def adopt(self, sink: int) -> bool:
+        """In a fork: the session that came with it is its own from here on."""
+        return bool(self._slow.opspan_session_adopt(sink))
+
+    def tell_forks(self, told: Callable[[int], None]) -> None:
+        """Call this, in the main thread of a fork, once the fork has seen that the session of a sink is over."""
+
+        def call(sink: int | None) -> int:
+            told(sink or 0)  # a null pointer is None
+            return 0
+
+        self._told = _Told(call)  # kept for as long as it may be called
+        self._slow.opspan_tell_forks(ctypes.cast(ctypes.pythonapi.Py_AddPendingCall, ctypes.c_void_p), self._told)
 
     def stop(self, sink: int) -> Stats:
         names = {NVTX: "opspan_nvtx_stop", ITT: "opspan_itt_stop", CAPTURE: "opspan_capture_stop"}

@@ -114,6 +114,16 @@ CODES: dict[str, Code] = {
         "processes ended without closing their capture",
         "They were killed, crashed, or are still running; all that they recorded until then is here.",
     ),
+    "several_runs": Code(
+        "warning",
+        "runs that came one after the other are in this folder, and were read as one trace",
+        "Load the files of one of them by name, or record each run into a folder of its own.",
+    ),
+    "several_recordings": Code(
+        "info",
+        "recordings that ran at the same time are in this folder, and were read as one run",
+        "That is as it should be for the ranks of one run; else load the files of one of them by name.",
+    ),
     "open_ranges": Code(
         "info",
         "ranges had not ended when the capture ended",

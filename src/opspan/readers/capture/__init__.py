@@ -12,8 +12,9 @@ from pathlib import Path
 import polars as pl
 
 from opspan.errors import NotATrace, ReadError
-from opspan.readers.capture.file import MAGIC, CaptureFile, read_file
+from opspan.readers.capture.file import MAGIC, OPEN, CaptureFile, Header, read_file, read_header
 from opspan.readers.capture.ranges import read_ranges
+from opspan.readers.capture.runs import note_folder
 from opspan.readers.capture.tables import note_capture, read_counters, read_process, read_threads
 from opspan.readers.capture.twice import told_once
 from opspan.trace import Issues, Metadata, Trace, side_by_side
@@ -31,16 +32,39 @@ def sniff(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Trace:
     """One capture: a file, or all files of a folder as the processes of one run."""
-    return _read_folder(path) if path.is_dir() else _read_one(path)
+    if path.is_dir():
+        return _read_all(path, sorted(path.glob(f"*{SUFFIX}")))
+    issues = Issues(str(path))
+    file = read_file(path, issues)
+    issues.add("not_closed", int(file.header.state == OPEN))
+    return _trace(file, issues)
 
 
-def _read_folder(folder: Path) -> Trace:
+def read_recording(file: Path) -> Trace:
+    """The recording that a process began with this file: with the files of its forks, and with nothing else."""
+    session = read_header(file).session
+    others = (path for path in sorted(file.parent.glob(f"*{SUFFIX}")) if path != file and _session(path) == session)
+    return _read_all(file.parent, [file, *others])
+
+
+def _session(path: Path) -> tuple[int, int] | None:
+    try:
+        return read_header(path).session
+    except ReadError:
+        return None
+
+
+def _read_all(folder: Path, paths: Sequence[Path]) -> Trace:
     traces: list[Trace] = []
+    headers: list[Header] = []
     refused: list[ReadError] = []
     # In order of opening, as far as the names tell.
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
+    for path in paths:
+        issues = Issues(str(path))
         try:
-            traces.append(_read_one(path))
+            file = read_file(path, issues)
+            traces.append(_trace(file, issues))
+            headers.append(file.header)
         except ReadError as error:
             refused.append(error)
     if not traces:
@@ -49,6 +73,7 @@ def _read_folder(folder: Path) -> Trace:
     whole = side_by_side(traces)
     issues = Issues(str(folder))
     issues.add("unreadable_file", len(refused), str(refused[0]) if refused else "")
+    note_folder(headers, issues)
     frames = {name: frame.with_columns(rank=pl.lit(0, dtype=pl.Int32)) for name, frame in whole.frames.items()}
     frames["issues"] = pl.concat([frames["issues"], issues.frame()])
     return Trace((_common(folder, whole.ranks),), **frames)
@@ -70,9 +95,7 @@ def _common(folder: Path, parts: Sequence[Metadata]) -> Metadata:
     )
 
 
-def _read_one(path: Path) -> Trace:
-    issues = Issues(str(path))
-    file = read_file(path, issues)
+def _trace(file: CaptureFile, issues: Issues) -> Trace:
     ranges, relations = told_once(*read_ranges(file, issues), issues)
     counters = read_counters(file, issues)
     note_capture(file, issues)

@@ -26,6 +26,7 @@ PAGE = 4096
 UNIT_BYTES = 64
 CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
 EVENTS, STRINGS = 1, 2
+OPEN, CLOSED, FULL = range(3)  # states of a file
 
 # Kinds of units.
 RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME = range(1, 14)
@@ -37,7 +38,7 @@ VALUE_MASK, VALUE_INT, VALUE_UINT, VALUE_DOUBLE = 3, 1, 2, 3
 HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL = 4, 8, 16, 32, 64
 NO_OWNER = -1  # all bits set
 
-HEADER = struct.Struct("<8s4I4q2IQ2I64s3072s")
+HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sqI4x")
 CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
 # The number of a unit within its thread takes the low bits of its key, the thread's log the others.
@@ -62,6 +63,7 @@ class Header:
     forked: bool
     host: str
     arguments: tuple[str, ...]
+    session: tuple[int, int]  # which recording it is a file of: when and by which process it was started
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,14 @@ class _Content:
         return self.data.read(self.begin, self.end)
 
 
+def read_header(path: Path) -> Header:
+    try:
+        with path.open("rb") as file:
+            return _header(path, file.read(HEADER.size))
+    except OSError as error:
+        raise NotReadable(f"cannot read {path}: {error}") from error
+
+
 def _header(path: Path, head: bytes) -> Header:
     if head[: len(MAGIC)] != MAGIC:
         found = "is empty" if not head else "does not begin as one"
@@ -243,7 +253,7 @@ def _header(path: Path, head: bytes) -> Header:
     if len(head) < HEADER.size:
         raise Truncated(f"{path} ends within its header, after {len(head)} bytes: nothing can be read from it")
     _, _, _, pid, parent_pid, opened, opened_utc, closed, closed_utc, *others = HEADER.unpack(head)
-    state, producer, lost, forked, _, host, command_line = others
+    state, producer, lost, forked, _, host, command_line, session_ns, session_pid = others
     return Header(
         pid=pid,
         parent_pid=parent_pid,
@@ -257,6 +267,8 @@ def _header(path: Path, head: bytes) -> Header:
         forked=bool(forked),
         host=_name(host),
         arguments=tuple(part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")),
+        # Without one, as an older writer left it, a file is one by itself.
+        session=(session_ns, session_pid) if session_ns else (opened, pid),
     )
 
 

@@ -13,6 +13,7 @@ from opspan.readers.capture.file import (
     ATTRIBUTE,
     COUNTER,
     FRAME,
+    FULL,
     NAME,
     NO_OWNER,
     OWNER_BY_ID,
@@ -25,7 +26,6 @@ from opspan.readers.capture.file import (
 )
 from opspan.trace import Issues
 
-FULL, CLOSED = 2, 1
 STEPPED_NS = 1_000_000_000
 EXACT = 1 << 53  # integers up to here are floats without loss
 
@@ -100,8 +100,6 @@ def note_capture(file: CaptureFile, issues: Issues) -> None:
     header = file.header
     if header.state == FULL:
         issues.add("disk_full")
-    elif header.state != CLOSED:
-        issues.add("not_closed")
     issues.add("lost_events", header.lost)
     if header.close_monotonic_ns:
         drift_ns = (header.close_utc_ns - header.close_monotonic_ns) - (header.open_utc_ns - header.open_monotonic_ns)

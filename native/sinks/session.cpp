@@ -1,0 +1,196 @@
+#include "sinks/session.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "capture/writer.h"
+
+namespace opspan {
+
+constinit Session g_sessions[OPSPAN_SINK_COUNT];
+
+namespace {
+
+// Of a process that starts sessions. Its forks see it; a fork with sessions of its own has a page of its own for them.
+struct Page {
+  struct alignas(64) Line {
+    SessionWord word{0};
+  };
+  Line lines[OPSPAN_SINK_COUNT];
+  pid_t owner = 0;
+  ino_t pids = 0;  // which processes the number is one among
+};
+
+std::atomic<Page*> g_page{nullptr};
+// Numbers go on in forks, so that no process takes another's session for one of its own.
+std::atomic<uint64_t> g_number{0};
+
+std::atomic<opspan_later> g_later{nullptr};
+std::atomic<opspan_told> g_told{nullptr};
+
+ino_t pid_namespace() {
+  struct stat status;
+  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+Page* page() {
+  if (Page* made = g_page.load(std::memory_order_acquire)) return made;
+  void* memory = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  Page* made = new (memory) Page;
+  made->owner = getpid();
+  made->pids = pid_namespace();
+  Page* other = nullptr;
+  if (g_page.compare_exchange_strong(other, made)) return made;
+  munmap(memory, sizeof(Page));
+  return other;
+}
+
+// Ended, though nobody may have waited for it yet.
+bool is_gone(pid_t pid) {
+  if (kill(pid, 0) != 0) return errno == ESRCH;
+  char path[64], line[512];
+  std::snprintf(path, sizeof(path), "/proc/%d/stat", static_cast<int>(pid));
+  FILE* file = std::fopen(path, "re");
+  if (!file) return false;
+  size_t count = std::fread(line, 1, sizeof(line) - 1, file);
+  std::fclose(file);
+  while (count && line[count - 1] != ')') --count;  // the name before it may hold anything
+  return count + 1 < sizeof(line) - 1 && count && (line[count + 1] == 'Z' || line[count + 1] == 'X');
+}
+
+}  // namespace
+
+int Session::sink() const { return static_cast<int>(this - g_sessions); }
+
+bool Session::is_owner() const {
+  const Page* mine = g_page.load(std::memory_order_acquire);
+  return mine && word_.load(std::memory_order_relaxed) == &mine->lines[sink()].word;
+}
+
+bool Session::share(uint64_t form) {
+  Page* mine = page();
+  if (!mine) return false;
+  uint64_t number = (g_number.fetch_add(1, std::memory_order_relaxed) + 1) << 8;
+  SessionWord& word = mine->lines[sink()].word;
+  word.store(number | form, std::memory_order_release);
+  number_.store(number, std::memory_order_relaxed);
+  word_.store(&word, std::memory_order_release);
+  return true;
+}
+
+bool Session::start(int form, uint32_t max_strings) {
+  base_ = totals(sink());
+  max_strings_.store(max_strings, std::memory_order_relaxed);
+  form_ = form;
+  return share(static_cast<uint64_t>(form));
+}
+
+void Session::forget() {
+  word_.store(&g_no_session, std::memory_order_release);
+  number_.store(0, std::memory_order_release);
+}
+
+void Session::stop(opspan_stats* stats) {
+  if (is_owner()) word_.load()->store(0, std::memory_order_release);
+  forget();
+  uint64_t lost = sink() == OPSPAN_CAPTURE ? capture::stop() : 0;
+  if (!stats) return;
+  *stats = totals(sink());
+  subtract(stats, base_);
+  stats->lost = lost;
+}
+
+void Session::turn(bool on) {
+  if (!is_owner()) return;
+  uint64_t number = number_.load(std::memory_order_relaxed);
+  word_.load()->store(number | (on ? static_cast<uint64_t>(form_) : 0), std::memory_order_release);
+}
+
+bool Session::adopt() {
+  if (!change(kOn)) return false;
+  bool shared = is_owner() || share(word_.load()->load() & kForms);
+  changed(kOn);
+  return shared;
+}
+
+// In the child, where this thread is the only one.
+void Session::after_fork() {
+  g_page.store(nullptr, std::memory_order_relaxed);
+  if (state_.load() == kChanging) {  // whoever did that is not here any more
+    forget();
+    changed(kOff);
+  }
+  if (state_.load() == kOn) base_ = totals(sink());
+}
+
+void Session::look_after_owner() {
+  SessionWord* word = word_.load();
+  uint64_t now = word->load();
+  if (word == &g_no_session || is_owner()) return;
+  const auto* line = reinterpret_cast<const Page::Line*>(word);
+  const auto* theirs = reinterpret_cast<const Page*>(line - sink());
+  if (!is_gone(theirs->owner) || pid_namespace() != theirs->pids) return;
+  word->compare_exchange_strong(now, 0);
+}
+
+// Where the owner's session was seen to be over. It ends here as well, once what has begun on this thread has ended (a
+// closed file takes no ends), and the process is told. Other threads may be here at the same time.
+int Session::end_of_fork() {
+  const Thread& here = Thread::here();
+  bool is_open = sink() == OPSPAN_CAPTURE && here.frames[sink()].depth() > here.inherited[sink()];
+  if (is_open || !change(kOn)) return 0;
+  if ((word_.load()->load() ^ number_.load()) <= kForms) {  // another one has begun meanwhile
+    changed(kOn);
+    return 0;
+  }
+  stop(nullptr);
+  changed(kOff);
+  opspan_told told = g_told.load();
+  if (opspan_later later = g_later.load(); later && told) {
+    later(told, reinterpret_cast<void*>(static_cast<intptr_t>(sink())));
+  }
+  return 0;
+}
+
+int start_session(int sink, int form, uint32_t max_strings, char* error, size_t error_size) {
+  Session& session = g_sessions[sink];
+  if (!session.change(Session::kOff)) {
+    return fail(EBUSY, "a session is on already: stop it first", error, error_size);
+  }
+  bool started = session.start(form, max_strings);
+  session.changed(started ? Session::kOn : Session::kOff);
+  return started ? form : fail(ENOMEM, kNoMemory, error, error_size);
+}
+
+void stop_session(int sink, opspan_stats* stats) {
+  if (stats) *stats = {};
+  Session& session = g_sessions[sink];
+  if (!session.change(Session::kOn)) return;
+  session.stop(stats);
+  session.changed(Session::kOff);
+}
+
+}  // namespace opspan
+
+using namespace opspan;
+
+namespace {
+bool is_sink(int sink) { return sink >= 0 && sink < OPSPAN_SINK_COUNT; }
+}  // namespace
+
+void opspan_session_turn(int sink, int on) {
+  if (is_sink(sink)) g_sessions[sink].turn(on);
+}
+
+int opspan_session_adopt(int sink) { return is_sink(sink) && g_sessions[sink].adopt(); }
+
+void opspan_tell_forks(opspan_later later, opspan_told told) {
+  g_later.store(later);
+  g_told.store(told);
+}
