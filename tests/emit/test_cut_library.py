@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emit.running import opspan, run
+from emit.running import opspan, run, under_collectors
 from opspan import shared_library
 from opspan.emit import libraries
 
@@ -66,3 +66,25 @@ def test_a_cut_tool_is_named_and_not_opened(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"NVTX_INJECTION64_PATH={cut} cannot be loaded (the file is cut")
+
+
+@pytest.mark.parametrize("keep", [0, 4096, 100_000])
+def test_a_program_outlives_its_capture_being_cut(keep: int, tmp_path: Path) -> None:
+    captured = tmp_path / "captured"
+    program = """
+import os, sys
+import opspan
+folder, keep = sys.argv[1], int(sys.argv[2])
+def work(count):
+    for number in range(count):
+        with opspan.annotate(f"name {number % 3000}"): pass
+work(20_000)
+(name,) = os.listdir(folder)
+os.truncate(os.path.join(folder, name), keep)
+work(200_000)
+print("alive")
+"""
+    done = run([sys.executable, "-c", program, captured, str(keep)], env=under_collectors(captured))
+
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+    assert done.stderr.count("somebody has cut the file") == 1
