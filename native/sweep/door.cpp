@@ -41,7 +41,7 @@ extern "C" {
 
 #define OPSPAN_SHOWN __attribute__((visibility("default")))
 
-OPSPAN_SHOWN int opspan_sweep_abi(void) { return 3; }
+OPSPAN_SHOWN int opspan_sweep_abi(void) { return 4; }
 
 OPSPAN_SHOWN OPSPAN_DOOR(nest, Input(first), number) OPSPAN_SHOWN
     OPSPAN_DOOR(innermost, Input(first), Input(second)) OPSPAN_SHOWN

@@ -58,10 +58,11 @@ class Names {
 };
 
 // How often the seq of a row's thread had gone back before it: a thread's seq only grows, so another thread of the same
-// number, with a seq of its own, had come.
+// number, with a seq of its own, had come. Empty where none ever had.
 std::vector<uint32_t> eras(const Ranges& ranges, const uint32_t* threads, size_t count, size_t thread_count) {
   std::vector<uint32_t> era(count, 0);
   Slices by_thread = slices(threads, count, thread_count);
+  bool any = false;
   for (size_t thread = 0; thread < by_thread.count(); ++thread) {
     const std::span<Row> rows = by_thread[thread];
     sort_rows(
@@ -69,8 +70,10 @@ std::vector<uint32_t> eras(const Ranges& ranges, const uint32_t* threads, size_t
         [&](Row a, Row b) { return ranges.seq[a] != ranges.seq[b] ? ranges.seq[a] < ranges.seq[b] : a < b; });
     for (size_t at = 1; at < rows.size(); ++at) {
       era[rows[at]] = era[rows[at - 1]] + (ranges.seq[rows[at]] < ranges.seq[rows[at - 1]] ? 1 : 0);
+      any = any || era[rows[at]] > 0;
     }
   }
+  if (!any) return {};
   return era;
 }
 
@@ -96,7 +99,7 @@ class Group {  // the forward ops of one seq in one process that have begun
       seen = {number_, row, false};
       threads_.push_back(thread);
     } else {
-      seen.used_again = seen.used_again || era[row] != era[seen.last];
+      seen.used_again = seen.used_again || (!era.empty() && era[row] != era[seen.last]);
       seen.last = row;
     }
     latest_ = thread;
@@ -152,12 +155,14 @@ Output link(const Input& frame, const Input& names) {
     if (!is_forward && !is_backward) processes[row] = kNone;
   }
   const std::vector<uint32_t> era = eras(ranges, candidates.get(), count, places.thread_count());
+  candidates.reset();
 
+  Slices by_process = slices(processes.get(), count, places.process_count());
+  processes.reset();
   auto forward = uninitialized<Row>(count);
   std::fill_n(forward.get(), count, kNone);
   auto links = std::make_unique<uint8_t[]>(count);
   Group group(places.thread_count());
-  Slices by_process = slices(processes.get(), count, places.process_count());
   for (size_t process = 0; process < by_process.count(); ++process) {
     const std::span<Row> rows = by_process[process];
     // A backward range and an op that begin at once: the op is not before it.

@@ -38,16 +38,23 @@ uint64_t pair(uint64_t high, uint64_t low) { return high << 32 | low; }
 }  // namespace
 
 struct Places::Reader {
-  explicit Reader(const Input& frame) : rank(frame.values<int32_t>("rank")), pid(frame.values<int64_t>("pid")) {}
+  explicit Reader(const Input& frame) : one_rank(!frame.has("rank")), one_pid(!frame.has("pid")) {
+    if (!one_rank) rank = frame.values<int32_t>("rank");
+    if (!one_pid) pid = frame.values<int64_t>("pid");
+  }
   // Rows of one thread mostly follow each other, and then nothing needs to be looked up.
-  bool as_before(size_t row) const { return row > 0 && rank.as_before(row) && pid.as_before(row); }
+  bool as_before(size_t row) const {
+    return row > 0 && (one_rank || rank.as_before(row)) && (one_pid || pid.as_before(row));
+  }
 
+  // A column that is not there is the same in all rows.
+  bool one_rank, one_pid;
   Values<int32_t> rank;
   Values<int64_t> pid;
 };
 
 uint32_t Places::process(const Reader& rows, size_t row) {
-  const bool no_rank = rows.rank.null(row), no_pid = rows.pid.null(row);
+  const bool no_rank = rows.one_rank || rows.rank.null(row), no_pid = rows.one_pid || rows.pid.null(row);
   const uint64_t rank = with_null(ranks_, no_rank, no_rank ? 0 : static_cast<uint64_t>(rows.rank[row]));
   const uint64_t pid = with_null(pids_, no_pid, no_pid ? 0 : static_cast<uint64_t>(rows.pid[row]));
   return processes_.number(pair(rank, pid));

@@ -69,7 +69,29 @@ struct Keyed {
 
 void radix_sort(std::vector<Keyed>& keyed);
 
+// Rows in the order of the high bits of their keys, and where the rows of one such value end. Rows of one stay in
+// order.
+template <class Key>
+std::vector<size_t> partition_rows(std::span<Row> rows, Key key) {
+  constexpr int kBits = 10;
+  uint64_t low = ~uint64_t{0}, high = 0;
+  for (Row row : rows) {
+    low = std::min(low, ordered(key(row)));
+    high = std::max(high, ordered(key(row)));
+  }
+  const int shift = std::max(0, static_cast<int>(std::bit_width(high - low)) - kBits);
+  std::vector<size_t> next((size_t{1} << kBits) + 1, 0);
+  for (Row row : rows) ++next[((ordered(key(row)) - low) >> shift) + 1];
+  for (size_t at = 1; at < next.size(); ++at) next[at] += next[at - 1];
+  std::vector<Row> other(rows.size());
+  for (Row row : rows) other[next[(ordered(key(row)) - low) >> shift]++] = row;
+  std::copy(other.begin(), other.end(), rows.begin());
+  next.pop_back();
+  return next;
+}
+
 // Sorts rows by key(row), an int64, and rows of one key by before(a, b). Linear: rows that are in order are left alone.
+// Many are taken apart first, as sorting takes 32 bytes a row and taking apart 4.
 template <class Key, class Before>
 void sort_rows(std::span<Row> rows, Key key, Before before) {
   auto less = [&](Row a, Row b) {
@@ -80,6 +102,20 @@ void sort_rows(std::span<Row> rows, Key key, Before before) {
   constexpr size_t kFew = 256;
   if (rows.size() < kFew) {
     std::sort(rows.begin(), rows.end(), less);
+    return;
+  }
+  constexpr size_t kMany = size_t{1} << 20;
+  if (rows.size() > kMany) {
+    size_t from = 0;
+    for (size_t to : partition_rows(rows, key)) {
+      // All rows of one key come back as they went: there is nothing left to take apart.
+      if (to - from == rows.size() && key(rows.front()) == key(rows.back())) {
+        std::sort(rows.begin(), rows.end(), less);
+        return;
+      }
+      sort_rows(rows.subspan(from, to - from), key, before);
+      from = to;
+    }
     return;
   }
   std::vector<Keyed> keyed(rows.size());

@@ -7,6 +7,7 @@
     |   |-- NotATrace           readable, but nothing that opspan reads
     |   |-- Truncated           a trace, cut off before anything useful
     |   |-- TooNew              a trace, of a version that this opspan does not know
+    |   |-- TooLarge            a trace that needs more memory than there is
     |   `-- StrictError         strict=True, and the trace has issues
     |-- WriteError              a result could not be written
     |-- EmitError               the live side: labelling or capturing could not start
@@ -54,6 +55,10 @@ class Truncated(ReadError):
 
 class TooNew(ReadError):
     """The file is a trace of a version that this opspan does not know."""
+
+
+class TooLarge(ReadError):
+    """The trace needs more memory than there is."""
 
 
 class StrictError(ReadError):

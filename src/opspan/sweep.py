@@ -19,7 +19,7 @@ import opspan
 from opspan import shared_library
 from opspan.errors import OpspanError
 
-ABI: Final = 3
+ABI: Final = 4
 LIBRARY: Final = "libopspan_sweep.so"
 _ERROR_BYTES: Final = 512
 

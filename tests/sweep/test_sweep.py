@@ -124,3 +124,37 @@ print((peak(150) - before) // 1024)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 100
+
+
+def test_more_rows_than_are_sorted_at_once_are_nested_as_few_are() -> None:
+    """Two ranges a pair, one in the other, in an order that has nothing to do with time; one far from all others."""
+    count = 700_000
+    pair = pl.int_range(count, dtype=pl.Int64, eager=True).alias("pair")
+    outer = pair.to_frame().select("pair", start_ns=pair * 10, end_ns=pair * 10 + 9)
+    inner = pair.to_frame().select("pair", start_ns=pair * 10 + 1, end_ns=pair * 10 + 3)
+    frame = pl.concat([outer.with_columns(is_inner=False), inner.with_columns(is_inner=True)])
+    frame = frame.sample(fraction=1, shuffle=True, seed=1).with_row_index("row")
+    frame = pl.concat([frame, pl.DataFrame({"row": [2 * count], "pair": [-1], "start_ns": [2**62], "end_ns": [2**62],
+                                            "is_inner": [False]}, schema=frame.schema)])  # fmt: skip
+
+    nested = nest(ranges(("a", 0, 1)).clear().pipe(_filled, frame))
+
+    expected = (
+        frame.filter("is_inner")
+        .select("pair")
+        .join(frame.filter(~pl.col("is_inner")).select("pair", parent="row"), on="pair", maintain_order="left")[
+            "parent"
+        ]
+    )
+    assert nested["parent"].filter(frame["is_inner"]).equals(expected, check_names=False)
+    assert nested["parent"].filter(~frame["is_inner"]).null_count() == count + 1
+
+
+def _filled(empty: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
+    """Ranges of one thread at these times."""
+    known = {"rank": 0, "pid": 1, "tid": 1, "is_mark": False, "is_async": False}
+    columns = [
+        times[name] if name in times.columns else pl.lit(known.get(name), dtype=dtype).alias(name)
+        for name, dtype in empty.schema.items()
+    ]
+    return times.select(columns)

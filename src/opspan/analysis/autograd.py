@@ -13,7 +13,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan import sweep
-from opspan.analysis.nest import codes, nearest
+from opspan.analysis.nest import codes, nearest, places
 
 LINKED = "linked"
 BY_NESTING = "by nesting"
@@ -90,9 +90,7 @@ def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
         .cast(pl.UInt8)
     )
     return ranges.select(
-        _col("rank").cast(pl.Int32),
-        _col("pid").cast(pl.Int64),
-        _col("tid").cast(pl.Int64),
+        *places(ranges),
         "start_ns",
         "seq",
         "forward_tid",

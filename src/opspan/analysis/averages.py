@@ -47,6 +47,9 @@ def on_device(work: pl.DataFrame) -> pl.DataFrame:
 
 def device_time(ranges: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     columns = on_device(work).select("range", "start_ns", "end_ns")
+    if not columns["range"].count():
+        none = pl.lit(0, dtype=pl.Int64)
+        return ranges.with_columns(self_device_ns=none, device_ns=none)
     return ranges.with_columns(sweep.call("rollup", ranges.select("parent"), columns))
 
 

@@ -29,6 +29,18 @@ ADDED = ("parent", "depth", "self_ns", "end_ns", "is_open", "is_async", "overlap
 _IS_APART = _col("is_async").fill_null(value=False) | (_col("end_tid") != _col("tid")).fill_null(value=False)
 
 
+def places(ranges: pl.DataFrame) -> tuple[pl.Expr, ...]:
+    """PLACE, for what takes one frame: without what is the same for all rows, and would take 12 bytes of each."""
+    return tuple(column for column in PLACE if column.meta.output_name() == "tid" or not _is_one(ranges, column))
+
+
+def _is_one(ranges: pl.DataFrame, column: pl.Expr) -> bool:
+    least, most, nulls = ranges.select(
+        column.min().alias("least"), column.max().alias("most"), column.null_count().alias("nulls")
+    ).row(0)
+    return bool(ranges.height) and nulls == 0 and least == most
+
+
 def codes(name: str) -> pl.Expr:
     """A column of repeated texts as numbers: the same number for the same text, within this process."""
     return _col(name).cast(pl.Categorical).to_physical().cast(pl.UInt32)
@@ -44,16 +56,20 @@ def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
     """`end_ns`: the end of the trace, where that is later than the ranges' last time."""
     # What an earlier nest found is found again.
     was_open, was_apart = (_col(name) if name in ranges.columns else pl.lit(False) for name in ("is_open", "overlaps"))
+    again = "is_open" in ranges.columns
     columns = ranges.select(
-        *PLACE,
+        *places(ranges),
         codes("domain").alias("domain"),
         "start_ns",
-        pl.when(~was_open).then("end_ns").alias("end_ns"),
+        pl.when(~was_open).then("end_ns").alias("end_ns") if again else "end_ns",
         (_IS_APART & ~was_apart).alias("is_async"),
         _col("is_mark").fill_null(value=False),
     )
     last = trace_end_ns(ranges)
-    return ranges.with_columns(sweep.call("nest", columns, number=last if end_ns is None else max(last, end_ns)))
+    found = sweep.call("nest", columns, number=last if end_ns is None else max(last, end_ns))
+    if not found["is_open"].any() and found["end_ns"].equals(ranges["end_ns"]):
+        found = found.drop("end_ns")  # the same again is not kept twice
+    return ranges.with_columns(found)
 
 
 def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
@@ -62,6 +78,8 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
     A range that was reported as async is asked only where there is no other. `ranges` may be any rows of a nested
     frame, and the answer is in the numbers of those rows.
     """
+    if not points.height:
+        return pl.Series("range", [], dtype=pl.UInt32)
     is_apart = _col("is_async")
     if "overlaps" in ranges.columns:
         is_apart &= ~_col("overlaps")
@@ -78,5 +96,5 @@ def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
     """Another tree, as torch.profiler makes it: ranges with parent and self_ns, where an overlap closes a range for
     those that come later, and is taken twice from the time of what is around. Ends must be known; marks stand outside.
     """
-    columns = ranges.select(*PLACE, "start_ns", pl.when(~_col("is_mark")).then("end_ns").alias("end_ns"))
+    columns = ranges.select(*places(ranges), "start_ns", pl.when(~_col("is_mark")).then("end_ns").alias("end_ns"))
     return ranges.with_columns(sweep.call("enclose", columns))

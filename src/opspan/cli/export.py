@@ -6,14 +6,15 @@ from pathlib import Path
 
 import click
 
-from opspan.cli.loading import Progress, load, show, trace_files
+from opspan.cli.loading import Progress, load, part_of_trace, show, trace_files
 
 
 @click.command("export")
 @trace_files
 @click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
+@part_of_trace
 @click.option("--force", is_flag=True, help="Replace OUT, if it is there and is no FILE.")
-def command(files: tuple[Path, ...], out: Path, force: bool) -> None:
+def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None, step: str | None, force: bool) -> None:
     """Write a trace as a file for other tools.
 
     The suffix of OUT says what it becomes:
@@ -40,7 +41,7 @@ def command(files: tuple[Path, ...], out: Path, force: bool) -> None:
 
     check_place(out, list(files), overwrite=force)
     with Progress(len(files) + 1) as progress:
-        trace = load(files, progress)
+        trace = load(files, progress, between, step)
         progress.step(f"writing {out.name!r}")
         left_out = export(trace, out, overwrite=force)
     show("".join(f"{line}\n" for line in [*issue_lines(trace), *left_out]), err=True)

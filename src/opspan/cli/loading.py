@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from opspan.trace import Trace
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 PATIENCE_S = 1.0  # what takes longer shows that it is at work
@@ -64,15 +66,40 @@ class Progress:
             self._bar.stop()
 
 
-def load(files: Sequence[Path], progress: Progress) -> Trace:
-    """The files side by side, a step of the progress each."""
+def part_of_trace(function: F) -> F:
+    """--between and --step: how much of the trace to read."""
+    between = click.option(
+        "--between",
+        nargs=2,
+        metavar="START END",
+        help="Only what overlaps this time since the trace began, such as `1.5s 2s` or `200ms 1min`.",
+    )
+    step = click.option(
+        "--step", metavar="N|A-B", help="Only what overlaps the step ProfilerStep#N, or the steps from A to B."
+    )
+    return between(step(function))
+
+
+def load(
+    files: Sequence[Path],
+    progress: Progress,
+    between: tuple[str, str] | None = None,
+    step: str | None = None,
+    kept: Callable[[Trace], Trace] | None = None,
+) -> Trace:
+    """The files side by side, a step of the progress each. `kept`: what is needed of a trace."""
     from opspan.readers import load as load_one
     from opspan.trace import side_by_side
+    from opspan.trace.window import parsed_steps, parsed_time_ns
 
+    times = None if between is None else (parsed_time_ns(between[0]), parsed_time_ns(between[1]))
+    steps = None if step is None else parsed_steps(step)
     traces = []
     for file in files:
         progress.step(f"reading {file.name!r}")
-        traces.append(load_one(file))
+        trace = load_one(file, between=times, step=steps)
+        traces.append(trace if kept is None else kept(trace))
+        del trace  # a large one is not kept whole beside what is kept of it
     return side_by_side(traces)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, load, show, trace_files
+from opspan.cli.loading import Progress, load, part_of_trace, show, trace_files
 from opspan.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ _ROWS_OF_TEXT = 100  # as many as torch prints
 
 @click.command("table")
 @trace_files
+@part_of_trace
 @click.option(
     "--by",
     type=click.Choice(["name", "shape", "module", "step", "phase", "stream", "kernel"]),
@@ -47,7 +48,14 @@ _ROWS_OF_TEXT = 100  # as many as torch prints
     "--format", "form", type=click.Choice(["text", "json", "csv"]), default="text", show_default=True, help="Of what."
 )
 def command(
-    files: tuple[Path, ...], by: str, sort_by: str | None, limit: int | None, metrics: tuple[Path, ...], form: str
+    files: tuple[Path, ...],
+    between: tuple[str, str] | None,
+    step: str | None,
+    by: str,
+    sort_by: str | None,
+    limit: int | None,
+    metrics: tuple[Path, ...],
+    form: str,
 ) -> None:
     """Print the ops of a trace as torch.profiler's table.
 
@@ -60,6 +68,7 @@ def command(
     Example:
       opspan table report.sqlite --by shape --sort-by self_cuda_time_total --limit 20
       opspan table rank0.sqlite rank1.sqlite --by kernel --format json
+      opspan table capture --step 10-12
     """
     from opspan.views import table as tables
     from opspan.views.findings import finding_lines
@@ -67,7 +76,7 @@ def command(
     if metrics and by != "name":
         raise UsageError(f"--metrics says something of names, and --by is {by}; expected --by name")
     with Progress(len(files) + 1) as progress:
-        trace = load(files, progress)
+        trace = load(files, progress, between, step, tables.lean)
         if metrics:
             trace = _with_reports(trace, metrics)
         progress.step("adding up")

@@ -94,18 +94,19 @@ def _without_async_owners(ranges: pl.DataFrame, work: pl.DataFrame) -> tuple[pl.
 
 
 def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Columns in which nothing changes are those of the trace, and take no memory."""
     is_mark, is_async = (pl.col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
-    columns = {
-        "end_ns": pl.coalesce("end_ns", "start_ns"),
-        "parent": pl.when(~is_async).then("parent"),
-        "is_event": ~is_mark & pl.col("start_ns").is_not_null(),
-        "is_async": is_async,
-        **{
-            name: pl.when(is_async).then(0).otherwise(pl.col(name).fill_null(0))
-            for name in ("self_ns", "self_device_ns", "device_ns")
-        },
-    }
-    if "forward" in ranges.columns:  # a label need not name the thread of the forward op, a link does
+    columns = {"is_event": ~is_mark & pl.col("start_ns").is_not_null(), "is_async": is_async}
+    if ranges["end_ns"].null_count():
+        columns["end_ns"] = pl.coalesce("end_ns", "start_ns")
+    has_async = ranges["is_async"].any()
+    if has_async:
+        columns["parent"] = pl.when(~is_async).then("parent")
+    for name in ("self_ns", "self_device_ns", "device_ns"):
+        if has_async or ranges.select(pl.col(name).has_nulls()).item():
+            columns[name] = pl.when(is_async).then(0).otherwise(pl.col(name).fill_null(0))
+    # A label need not name the thread of the forward op, a link does.
+    if "forward" in ranges.columns and (ranges["forward"].is_not_null() & ranges["forward_tid"].is_null()).any():
         columns["forward_tid"] = pl.coalesce("forward_tid", pl.col("tid").gather(pl.col("forward")))
     return _select(ranges, columns, CPU)
 
@@ -124,8 +125,11 @@ def _functions(calls: pl.DataFrame) -> pl.DataFrame:
 
 def _select(frame: pl.DataFrame, columns: dict[str, pl.Expr], schema: Schema) -> pl.DataFrame:
     columns = {"rank": pl.col("rank").fill_null(0), **columns}
-    chosen = (columns.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in schema.items())
-    return frame.select(*chosen)
+    same = {name for name, dtype in schema.items() if name not in columns and frame.schema[name] == dtype}
+    return frame.select(
+        pl.col(name) if name in same else columns.get(name, pl.col(name)).cast(dtype).alias(name)
+        for name, dtype in schema.items()
+    )
 
 
 def _kind_of_device(trace: Trace, work: pl.DataFrame) -> tuple[str | None, DeviceType]:

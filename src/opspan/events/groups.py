@@ -7,6 +7,7 @@ what torch would group by (all steps are one, `[]` is what has no shapes).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,12 +68,17 @@ def place_of(row: dict[str, Any]) -> tuple[int, int, int]:
     return row["start_ns"], -row["end_ns"], row["number"]
 
 
-def groups_of(cpu: pl.DataFrame, device: pl.DataFrame, by_shapes: bool) -> list[Group]:
-    """One group for each average, in order of their first events. Both frames are in order."""
+def groups_of(cpu: Iterable[pl.DataFrame], device: pl.DataFrame, by_shapes: bool) -> list[Group]:
+    """One group for each average, in order of their first events. The frames are each in order."""
     groups: dict[tuple[Any, ...], Group] = {}
     shapes = ["sizes"] if by_shapes else []
-    for row in _grouped(cpu, ["rank", "name", "kind", *shapes]).iter_rows(named=True):
-        shape = str(shapes_of(row["sizes"])) if by_shapes else None
+    written: dict[str | None, str] = {}  # texts of sizes, which every part has again
+    for row in (row for part in cpu for row in _grouped(part, ["rank", "name", "kind", *shapes]).iter_rows(named=True)):
+        shape = None
+        if by_shapes:
+            shape = written.get(row["sizes"])
+            if shape is None:
+                shape = written[row["sizes"]] = str(shapes_of(row["sizes"]))
         key = (True, row["rank"], shown_name(row["name"]), is_user(row["kind"]), shape)
         groups.setdefault(key, Group(place_of(row))).add(row)
     for row in _grouped(device, ["rank", "name"]).iter_rows(named=True):

@@ -22,6 +22,7 @@ from opspan.events.table import Facts, Options
 from opspan.events.times import Microseconds
 
 BLOCK = 512  # events made at a time: asking polars for one row costs more than making the event
+PART = 1 << 19  # rows that are summed at a time: what is worked out for them takes more than they do
 BLOCKS = 32  # that are kept, for those who walk through the list by index
 DEEPEST = 1000  # functions in a stack: Python's own limit
 
@@ -62,8 +63,18 @@ class ColumnEvents:
     @cached_property
     def _cpu(self) -> pl.DataFrame:
         """The CPU's events in order."""
-        rows = self._source.cpu.with_row_index("number").with_columns(cpu_ns=pl.col("end_ns") - pl.col("start_ns"))
+        return self._cpu_in_order(0, self._source.cpu.height)
+
+    def _cpu_in_order(self, first: int, count: int) -> pl.DataFrame:
+        """The events of some rows."""
+        rows = self._source.cpu.slice(first, count).with_row_index("number", offset=first)
+        rows = rows.with_columns(cpu_ns=pl.col("end_ns") - pl.col("start_ns"))
         return _in_order(rows if rows["is_event"].all() else rows.filter("is_event"))
+
+    def _cpu_parts(self) -> Iterator[pl.DataFrame]:
+        """All of the CPU's events in parts, each in order: sums need no more than that."""
+        for first in range(0, self._source.cpu.height, PART):
+            yield self._cpu_in_order(first, PART)
 
     @cached_property
     def _device(self) -> pl.DataFrame:
@@ -244,9 +255,9 @@ class ColumnEvents:
             yield self.event(number)
 
     def averages(self, by_shapes: bool, with_python: bool) -> list[FunctionEventAvg]:
-        cpu = self._cpu
-        if not with_python and "is_python" in cpu.columns:
-            cpu = cpu.filter(~pl.col("is_python")).drop("position").with_row_index("position")
+        cpu = self._cpu_parts()
+        if not with_python:
+            cpu = (_without_python(part) for part in cpu)
         return [group.average(self.event(group.first)) for group in groups_of(cpu, self._device, by_shapes)]
 
     def total(self) -> FunctionEventAvg:
@@ -266,6 +277,12 @@ def _has_ranks(source: EventColumns) -> bool:
 
 def _sum_us(times_ns: pl.Series) -> Microseconds:
     return Microseconds(int(times_ns.sum()))
+
+
+def _without_python(cpu: pl.DataFrame) -> pl.DataFrame:
+    if "is_python" not in cpu.columns:
+        return cpu
+    return cpu.filter(~pl.col("is_python")).drop("position").with_row_index("position")
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """Which readers there are, and which one a path is for: decided by content, never by the name of a file.
 
-A reader is a module of this package with `sniff(path, head) -> bool` and `read(path) -> Trace`. A new one is a file and
-a line here.
+A reader is a module of this package with `sniff(path, head) -> bool` and `read(path) -> Trace`; with `read_part(path,
+window)` too, where it can read a part in no more memory than that needs. A new one is a file and a line here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from importlib import import_module
 from pathlib import Path
 
 from opspan.errors import NotATrace, NotReadable, UsageError
+from opspan.readers._room import check_room
 from opspan.trace import Trace
+from opspan.trace.window import Window, cut
 
 HEAD_BYTES = 4096
 
@@ -21,6 +23,9 @@ HEAD_BYTES = 4096
 class Reader:
     name: str  # of the module, and for opspan.load(source=...)
     reads: str  # in words, for error messages
+    # Memory that reading and a table surely take, for each byte of a large file (tools/bench measures it). 0: the size
+    # of the file does not tell, as in a folder of which little is read.
+    memory: float = 2.0
 
     @property
     def sniff(self) -> Callable[[Path, bytes], bool]:
@@ -32,18 +37,36 @@ class Reader:
         found: Callable[[Path], Trace] = import_module(f"opspan.readers.{self.name}").read
         return found
 
+    @property
+    def read_part(self) -> Callable[[Path, Window], Trace] | None:
+        found: Callable[[Path, Window], Trace] | None = getattr(
+            import_module(f"opspan.readers.{self.name}"), "read_part", None
+        )
+        return found
+
 
 # A reader is imported when it is asked, so what people have most comes first: the others bring modules of their own.
 READERS = (
     Reader("nsys", "Nsight Systems reports, SQLite exports, parquetdir and arrowdir folders"),
-    Reader("capture", "opspan captures (*.opspan files and folders of them)"),
-    Reader("saved", "folders written by Trace.save"),
+    Reader("capture", "opspan captures (*.opspan files and folders of them)", memory=1.5),
+    Reader("saved", "folders written by Trace.save", memory=1.0),
     Reader("nvprof", "nvprof databases (*.nvvp, *.nvprof, *.prof, *.sql)"),
     Reader("rocpd", "rocpd databases of rocprofv3, rocprof-sys and rocmProfileData (*.db, *.rpd)"),
     Reader("unitrace", "Chrome traces of Intel's unitrace"),
     Reader("kineto", "torch.profiler's Chrome traces (*.pt.trace.json, *.json.gz)"),
-    Reader("vtune", "VTune results (folders, *.vtune, dicer.db, zip and tar files of them) and interval CSVs"),
+    Reader(
+        "vtune", "VTune results (folders, *.vtune, dicer.db, zip and tar files of them) and interval CSVs", memory=0
+    ),
 )
+
+
+def read(reader: Reader, path: Path, window: Window | None = None) -> Trace:
+    """The trace, or what overlaps the window. Refused where it would surely take more memory than there is."""
+    if window is not None and (read_part := reader.read_part) is not None:
+        return read_part(path, window)
+    check_room(path, reader.memory, has_parts=reader.read_part is not None)
+    trace = reader.read(path)
+    return trace if window is None else cut(trace, window)
 
 
 def reader_for(path: Path, source: str | None = None) -> Reader:

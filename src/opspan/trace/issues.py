@@ -149,6 +149,11 @@ CODES: dict[str, Code] = {
         "files have no UTC time to align them with the first one",
         "Times within each rank are right; do not compare them across ranks.",
     ),
+    "outside_window": Code(
+        "info",
+        "rows lie outside of the part that was asked for and were left out",
+        "Load the trace without `between`, `step`, --between and --step to have them.",
+    ),
     # --- two tools, one run
     "seen_twice": Code(
         "info",

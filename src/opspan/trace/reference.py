@@ -24,6 +24,29 @@ these columns; an analysis adds its own, so a frame may have more. Rows are in n
 
 `trace.save("run.trace")` writes a folder of Parquet files, one a table, with the same columns; `opspan.load` reads it
 back exactly.
+
+## A part of a trace, and memory
+
+`opspan.load(path, between=(start_ns, end_ns))` and `opspan.load(path, step=7)` or `step=(7, 9)`, on the command line
+`--between 1.5s 2s` and `--step 7-9`, give a part of a trace.
+
+- Times count from where the trace begins: a capture from when it was opened (of a folder the first of its files), any
+  other source from the first time of a range, call or work.
+- Steps are the ranges `ProfilerStep#N`. The part goes from the begin of the first to the end of the last, whichever
+  process ran them.
+- Ranges, calls, work, functions and memory that overlap the part are kept whole, with their true times; of marks,
+  counters, samples and relations those that lie in it. What refers to a row that was left out (a parent, a launch)
+  refers to nothing.
+- `trace.metadata.options["window"]` says which part it is; the issue `outside_window` says how many rows were left out.
+
+Of opspan's captures only the part is held in memory: what lies outside is read and forgotten, but for the ends of
+start/end ranges and payloads, which are held until all is read. Every other source is read whole first.
+
+A file that would need more memory than there is (`MemAvailable`, and the limits of the process' control groups) is
+refused before it is read, in one line that says how much it needs. The estimate is a factor on its size: 1.5 for
+captures, which is 100 bytes a range to the printed table; 2 for databases and Chrome traces, which is less than most
+take; 1 for saved traces. VTune results, of whose folder little is read, are not asked about, and compressed files count
+as they are. `OPSPAN_MEMORY=64G` says what may be taken in place of what is free, `OPSPAN_MEMORY=0` does not ask.
 """
 
 COLUMNS_HEAD = """\

@@ -23,7 +23,7 @@ from opspan.views import contents, text_table
 from opspan.views.findings import coverage_values, printable, printable_names
 from opspan.views.metric_columns import beside, with_metrics
 
-__all__ = ["BY", "Table", "as_csv", "as_json", "as_text", "prepared", "table_of"]
+__all__ = ["BY", "Table", "as_csv", "as_json", "as_text", "lean", "prepared", "table_of"]
 
 _EVENTS = ("name", "shape")  # by these, rows are of events
 _CONTEXTS = ("module", "step", "phase")
@@ -55,6 +55,30 @@ class Table:
     rows: pl.DataFrame  # all of them, in order
     text: Callable[[int], str]  # of the first so many; -1: of all
     notes: tuple[str, ...] = ()  # what there is instead of rows, or of what they should be by
+
+
+# Columns of ranges that no table shows, and no analysis that it needs looks at.
+_UNSEEN = (
+    "id",
+    "source",
+    "category",
+    "color",
+    "input_op_ids",
+    "payload_int",
+    "payload_uint",
+    "payload_float",
+    "payload_json",
+    "parent_id",
+)
+
+
+def lean(trace: Trace) -> Trace:
+    """The trace without what its table does not need. Of a large one that is a third of the memory."""
+    ranges = trace.ranges.drop(_UNSEEN)
+    # Of the op's number only whether there is one is ever asked, and only where the sequence number is 0.
+    if not ranges.select((pl.col("op_id").is_null() & (pl.col("seq") == 0)).any()).item():
+        ranges = ranges.with_columns(op_id=pl.lit(0, dtype=pl.Int64))
+    return trace.replace(ranges=ranges)
 
 
 def prepared(trace: Trace, by: str) -> Trace:

@@ -12,12 +12,14 @@ from pathlib import Path
 import polars as pl
 
 from opspan.errors import NotATrace, ReadError
-from opspan.readers.capture.file import MAGIC, OPEN, CaptureFile, Header, read_file, read_header
+from opspan.readers.capture.chunks import read_file, read_header, stretch_of
+from opspan.readers.capture.file import MAGIC, OPEN, CaptureFile, Header
 from opspan.readers.capture.ranges import read_ranges
 from opspan.readers.capture.runs import note_folder
 from opspan.readers.capture.tables import note_capture, read_counters, read_process, read_threads
 from opspan.readers.capture.twice import told_once
 from opspan.trace import Issues, Metadata, Trace, side_by_side
+from opspan.trace.window import Stretch, Window, options_of, without_strangers
 
 SUFFIX = ".opspan"
 PRODUCERS = {1: "record", 2: "collectors"}
@@ -32,19 +34,19 @@ def sniff(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Trace:
     """One capture: a file, or all files of a folder as the processes of one run."""
-    if path.is_dir():
-        return _read_all(path, sorted(path.glob(f"*{SUFFIX}")))
-    issues = Issues(str(path))
-    file = read_file(path, issues)
-    issues.add("not_closed", int(file.header.state == OPEN))
-    return _trace(file, issues)
+    return _read(path, None)
+
+
+def read_part(path: Path, window: Window) -> Trace:
+    """What overlaps the window. What does not is read and forgotten."""
+    return _read(path, window)
 
 
 def read_recording(file: Path) -> Trace:
     """The recording that a process began with this file: with the files of its forks, and with nothing else."""
     session = read_header(file).session
     others = (path for path in sorted(file.parent.glob(f"*{SUFFIX}")) if path != file and _session(path) == session)
-    return _read_all(file.parent, [file, *others])
+    return _read_all(file.parent, [file, *others], None)
 
 
 def _session(path: Path) -> tuple[int, int] | None:
@@ -54,17 +56,27 @@ def _session(path: Path) -> tuple[int, int] | None:
         return None
 
 
-def _read_all(folder: Path, paths: Sequence[Path]) -> Trace:
+def _read(path: Path, window: Window | None) -> Trace:
+    if path.is_dir():
+        return _read_all(path, sorted(path.glob(f"*{SUFFIX}")), window)
+    stretch = None if window is None else stretch_of([path], window)
+    trace, header = _read_one(path, stretch, window)
+    issues = Issues(str(path))
+    issues.add("not_closed", int(header.state == OPEN))
+    return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
+
+
+def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Trace:
     traces: list[Trace] = []
     headers: list[Header] = []
     refused: list[ReadError] = []
+    stretch = None if window is None else stretch_of(paths, window)
     # In order of opening, as far as the names tell.
     for path in paths:
-        issues = Issues(str(path))
         try:
-            file = read_file(path, issues)
-            traces.append(_trace(file, issues))
-            headers.append(file.header)
+            trace, header = _read_one(path, stretch, window)
+            traces.append(trace)
+            headers.append(header)
         except ReadError as error:
             refused.append(error)
     if not traces:
@@ -91,26 +103,41 @@ def _common(folder: Path, parts: Sequence[Metadata]) -> Metadata:
         host=first.host if all(part.host == first.host for part in parts) else None,
         clock=first.clock,
         origin_utc_ns=first.origin_utc_ns,
-        options={"producer": ", ".join(producers), "files": len(parts)},
+        options={
+            "producer": ", ".join(producers),
+            "files": len(parts),
+            **{name: first.options[name] for name in ("window",) if name in first.options},
+        },
     )
 
 
-def _trace(file: CaptureFile, issues: Issues) -> Trace:
-    ranges, relations = told_once(*read_ranges(file, issues), issues)
+def _read_one(path: Path, stretch: Stretch | None, window: Window | None) -> tuple[Trace, Header]:
+    issues = Issues(str(path))
+    file = read_file(path, issues, stretch)
     counters = read_counters(file, issues)
     note_capture(file, issues)
-    return Trace(
-        (_metadata(file),),
+    ranges, relations = told_once(*read_ranges(file, issues), issues)
+    tables = {"relations": relations.with_columns(rank=0), "counters": counters}
+    if stretch is not None:
+        at = pl.col("time_ns")
+        tables = {name: frame.filter(stretch.overlap(at, at)) for name, frame in tables.items()}
+        read = ranges.height
+        # Where a range ends may have been told past the range itself.
+        until = pl.when("is_mark").then("start_ns").otherwise("end_ns")
+        ranges = without_strangers(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
+        stretch.note(issues, file.left_out + read - ranges.height)
+    trace = Trace(
+        (_metadata(file, window),),
         ranges=ranges,
-        relations=relations.with_columns(rank=0),
+        **tables,
         threads=read_threads(file),
         processes=read_process(file),
-        counters=counters,
         issues=issues.frame(),
     )
+    return trace, file.header
 
 
-def _metadata(file: CaptureFile) -> Metadata:
+def _metadata(file: CaptureFile, window: Window | None) -> Metadata:
     header = file.header
     return Metadata(
         source="capture",
@@ -119,5 +146,5 @@ def _metadata(file: CaptureFile) -> Metadata:
         host=header.host or None,
         clock="CLOCK_MONOTONIC",
         origin_utc_ns=header.open_utc_ns - header.open_monotonic_ns if header.open_utc_ns else None,
-        options={"producer": PRODUCERS.get(header.producer, "unknown"), "forked": header.forked},
+        options={"producer": PRODUCERS.get(header.producer, "unknown"), "forked": header.forked, **options_of(window)},
     )

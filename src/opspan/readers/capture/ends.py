@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
+from opspan.readers.capture.attributes import scattered
 from opspan.readers.capture.file import (
     ASYNC,
     END,
@@ -13,54 +16,101 @@ from opspan.readers.capture.file import (
     MARK,
     NUMBER_BITS,
     RANGE,
+    Bools,
     CaptureFile,
     Ints,
     Units,
     find,
+    last_of_each,
 )
 from opspan.trace import Issues
 
 
-def read(file: CaptureFile, ranges: Units, issues: Issues) -> tuple[pl.Series, pl.Series, Ints]:
-    """end_ns and end_tid of the ranges; and for each end unit the row of the range that it ended, or -1."""
-    kinds, starts, times = ranges.u8(0), ranges.i64(1), ranges.i64(2)
-    threads = np.full(len(ranges), -1, dtype=np.int64)
+@dataclass(frozen=True)
+class Ends:
+    """What end units say."""
+
+    rows: Ints  # of the ranges that they end, ascending
+    times: Ints
+    threads: Ints
+    ended: Ints  # for each end unit the row of the range that it ended, or -1
+
+    def of(self, first: int, ranges: Units, tids: Ints, issues: Issues) -> tuple[pl.Series, pl.Series]:
+        """end_ns and end_tid of ranges that follow each other, the first of which has the row `first`."""
+        kinds, starts, times = ranges.kinds, ranges.i64(1), ranges.i64(2).copy()
+        begin, end = np.searchsorted(self.rows, (first, first + len(ranges)))
+        rows = self.rows[begin:end] - first
+        times[rows] = self.times[begin:end]
+        times[kinds == MARK] = 0
+        backward = (times != 0) & (times < starts)
+        times[backward] = 0
+        issues.add("negative_duration", int(backward.sum()))
+        issues.add("open_ranges", int(((times == 0) & (kinds != MARK) & ~backward).sum()))
+        end_ns = pl.DataFrame({"end_ns": times}).select(pl.when(pl.col("end_ns") != 0).then("end_ns")).to_series()
+        elsewhere = self.threads[begin:end] != tids[rows]
+        threads = pl.Series(self.threads[begin:end][elsewhere])
+        return end_ns, scattered(threads, rows[elsewhere], len(ranges))
+
+
+def read(file: CaptureFile, issues: Issues) -> Ends:
+    opened = _open_ranges(file)
     ends = file.units.of(END)
     ended = np.full(len(ends), -1, dtype=np.int64)
     foreign = (ends.u16(1) & FOREIGN_END) != 0
     by_unit, by_id = ends.where(foreign), ends.where(~foreign)
-    for some, where, (rows, used) in (
-        (by_unit, np.flatnonzero(foreign), _by_unit(file, ranges, by_unit)),
-        (by_id, np.flatnonzero(~foreign), _by_id(ranges, by_id)),
+    nested = opened.units.kinds == RANGE
+    for where, (rows, used) in (
+        (np.flatnonzero(foreign), _by_unit(file, opened.where(nested), by_unit)),
+        (np.flatnonzero(~foreign), _by_id(opened.where(~nested), by_id)),
     ):
-        times[rows] = some.i64(1)[used]
-        threads[rows] = file.tids[some.logs[used]]
         ended[where[used]] = rows
-    issues.add("end_without_start", int((ended < 0).sum()))
+    # In a part of a file the other ends are those of ranges outside of it.
+    if not file.left_out:
+        issues.add("end_without_start", int((ended < 0).sum()))
+    used = np.flatnonzero(ended >= 0)
+    # Of several ends of one range the last in time.
+    used = used[np.lexsort((ends.i64(1)[used], ended[used]))]
+    used = used[last_of_each(ended[used])]
+    return Ends(ended[used], ends.i64(1)[used], file.tids[ends.logs[used]], ended)
 
-    times[kinds == MARK] = 0
-    backward = (times != 0) & (times < starts)
-    times[backward] = 0
-    issues.add("negative_duration", int(backward.sum()))
-    issues.add("open_ranges", int(((times == 0) & (kinds != MARK) & ~backward).sum()))
-    frame = pl.DataFrame({"end_ns": times, "end_tid": threads, "tid": file.tids[ranges.logs]}).select(
-        pl.when(pl.col("end_ns") != 0).then("end_ns"),
-        pl.when((pl.col("end_tid") >= 0) & (pl.col("end_tid") != pl.col("tid"))).then("end_tid"),
+
+@dataclass(frozen=True)
+class _Open:
+    """Ranges whose own unit has no end."""
+
+    rows: Ints
+    units: Units
+
+    def where(self, mask: Bools) -> _Open:
+        return _Open(self.rows[mask], self.units.where(mask))
+
+
+def _open_ranges(file: CaptureFile) -> _Open:
+    found = [_Open(np.empty(0, dtype=np.int64), Units(np.empty((0, 8), dtype=np.int64), np.empty(0, dtype=np.int64)))]
+    for first, units in file.ranges:
+        rows = np.flatnonzero(units.kind_is(RANGE, ASYNC, FRAME) & (units.words[:, 2] == 0))
+        if len(rows):
+            mask = np.zeros(len(units), dtype=np.bool_)
+            mask[rows] = True
+            found.append(_Open(rows + first, units.where(mask)))
+    return _Open(
+        np.concatenate([some.rows for some in found]),
+        Units(
+            np.concatenate([some.units.words for some in found]), np.concatenate([some.units.keys for some in found])
+        ),
     )
-    return frame["end_ns"], frame["end_tid"], ended
 
 
-def _by_unit(file: CaptureFile, ranges: Units, ends: Units) -> tuple[Ints, Ints]:
+def _by_unit(file: CaptureFile, ranges: _Open, ends: Units) -> tuple[Ints, Ints]:
     """Ends that name the thread and the number of their range's unit."""
-    open_rows = np.flatnonzero((ranges.u8(0) == RANGE) & (ranges.i64(2) == 0))
-    if not len(ends) or not len(open_rows):
+    if not len(ends) or not len(ranges.rows):
         return _nothing()
     opened = pl.DataFrame(
         {
-            "tid": file.tids[ranges.logs[open_rows]],
-            "unit": ranges.keys[open_rows] & ((1 << NUMBER_BITS) - 1),
-            "time_ns": ranges.i64(1)[open_rows],
-            "row": open_rows,
+            "tid": file.tids[ranges.units.logs],
+            "unit": ranges.units.keys & ((1 << NUMBER_BITS) - 1),
+            "time_ns": ranges.units.i64(1),
+            "row": ranges.rows,
         }
     )
     ended = pl.DataFrame(
@@ -78,12 +128,12 @@ def _by_unit(file: CaptureFile, ranges: Units, ends: Units) -> tuple[Ints, Ints]
     return pairs["row"].to_numpy(), pairs["end"].to_numpy()
 
 
-def _by_id(ranges: Units, ends: Units) -> tuple[Ints, Ints]:
+def _by_id(ranges: _Open, ends: Units) -> tuple[Ints, Ints]:
     """Ends that name the id of their range: the first of its id that is not before the start."""
-    open_rows = np.flatnonzero(np.isin(ranges.u8(0), (ASYNC, FRAME)) & (ranges.i64(2) == 0))
+    open_rows = ranges.rows
     if not len(ends) or not len(open_rows):
         return _nothing()
-    starts, ids = ranges.i64(1)[open_rows], ranges.i64(4)[open_rows]
+    starts, ids = ranges.units.i64(1), ranges.units.i64(4)
     order = np.argsort(ends.i64(2), kind="stable")
     sorted_ids = ends.i64(2)[order]
     if len(np.unique(ids)) == len(ids) and (np.diff(sorted_ids) > 0).all():  # as a sane program has it

@@ -1,14 +1,11 @@
 """A capture file as arrays: header, texts, 64-byte units. docs/formats/capture.md describes the bytes.
 
-What the units mean together is ranges.py's and tables.py's business. Whatever is damaged is left out and becomes an
-issue; only a file without a usable header is an error.
+How they are read is in chunks.py; what the units mean together is ranges.py's and tables.py's business.
 """
 
 from __future__ import annotations
 
-import os
-import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,15 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opspan.errors import NotATrace, NotReadable, TooNew, Truncated
-from opspan.trace import Issues
-
 MAGIC = b"OPSPANCP"
 VERSION = 1
-PAGE = 4096
 UNIT_BYTES = 64
-CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
-EVENTS, STRINGS = 1, 2
 OPEN, CLOSED, FULL = range(3)  # states of a file
 
 # Kinds of units.
@@ -38,12 +29,10 @@ VALUE_MASK, VALUE_INT, VALUE_UINT, VALUE_DOUBLE = 3, 1, 2, 3
 HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL = 4, 8, 16, 32, 64
 NO_OWNER = -1  # all bits set
 
-HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sqI4x")
-CHUNK = struct.Struct("<2IQ2IQ16s16x")
-
 # The number of a unit within its thread takes the low bits of its key, the thread's log the others.
 NUMBER_BITS = 40
 NOWHERE = -1  # the key of no unit
+FURTHEST = 1 << 14  # keys of a run do not lie further apart, so that a piece of any keys has them in 32 bits
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -57,26 +46,13 @@ class Header:
     open_utc_ns: int
     close_monotonic_ns: int  # 0: never closed
     close_utc_ns: int
-    state: int  # 0 open, 1 closed, 2 the disk was full
+    state: int  # OPEN, CLOSED, FULL
     producer: int  # 1 record, 2 collectors
     lost: int
     forked: bool
     host: str
     arguments: tuple[str, ...]
     session: tuple[int, int]  # which recording it is a file of: when and by which process it was started
-
-
-@dataclass(frozen=True)
-class Chunk:
-    kind: int
-    bytes: int
-    tid: int
-    first_unit: int
-    thread_name: str
-
-    @property
-    def end_unit(self) -> int:
-        return self.first_unit + (self.bytes - CHUNK.size) // UNIT_BYTES
 
 
 @dataclass(frozen=True)
@@ -100,10 +76,16 @@ class Units:
     def where(self, mask: npt.NDArray[np.bool_]) -> Units:
         return Units(self.words[mask], self.keys[mask])
 
+    def at(self, rows: Ints | slice) -> Units:
+        return Units(self.words[rows], self.keys[rows])
+
     def of(self, *kinds: int) -> Units:
+        return self.where(self.kind_is(*kinds))
+
+    def kind_is(self, *kinds: int) -> Bools:
         wanted = np.zeros(256, dtype=np.bool_)
         wanted[list(kinds)] = True
-        return self.where(wanted[self.kinds])
+        return wanted[self.kinds]
 
     @cached_property
     def kinds(self) -> npt.NDArray[np.uint8]:
@@ -131,6 +113,97 @@ class Units:
         numbers = self.i64(1)
         known = (numbers >= 0) & (numbers < 1 << NUMBER_BITS)
         return np.where(known, (self.logs << NUMBER_BITS) | numbers, NOWHERE)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Units of one log that follow each other in a piece."""
+
+    first_key: int
+    count: int
+    steps: npt.NDArray[np.uint32] | None  # how far past the first each key is; None: 0, 1, 2, ...
+
+    @property
+    def keys(self) -> Ints:
+        return self.first_key + (np.arange(self.count) if self.steps is None else self.steps.astype(np.int64))
+
+    def find(self, keys: Ints) -> Ints:
+        """Where in the run each key is; -1 where it is not."""
+        past = keys - self.first_key
+        if self.steps is None:
+            return np.where((past >= 0) & (past < self.count), past, -1)
+        return find(self.steps, past)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some of a file's ranges, with no more memory than their units take."""
+
+    words: Ints
+    runs: tuple[Run, ...]
+
+    @classmethod
+    def of(cls, words: Ints, keys: Ints) -> Piece:
+        bounds = np.flatnonzero(np.diff(keys) >= FURTHEST) + 1
+        runs = []
+        for some in np.split(keys, bounds):
+            past = (some - some[0]).astype(np.uint32) if some[-1] - some[0] >= len(some) else None
+            runs.append(Run(int(some[0]), len(some), past))
+        return cls(words, tuple(runs))
+
+    @property
+    def units(self) -> Units:
+        return Units(self.words, np.concatenate([run.keys for run in self.runs]))
+
+
+class Ranges:
+    """The units of a file's ranges, in pieces. The row of a range is its number among them, in order of their keys."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._pieces: list[Piece] = list(pieces)
+        self._first_rows = np.cumsum([0, *(len(piece.words) for piece in pieces)])
+        self._runs = [run for piece in pieces for run in piece.runs]
+        self._first_keys = np.array([run.first_key for run in self._runs], dtype=np.int64)
+        self._run_rows = np.cumsum([0, *(run.count for run in self._runs)])
+
+    def __len__(self) -> int:
+        return int(self._first_rows[-1])
+
+    def __iter__(self) -> Iterator[tuple[int, Units]]:
+        """The row of the first range of each piece, and its units."""
+        for first, piece in zip(self._first_rows.tolist(), self._pieces, strict=False):
+            yield first, piece.units
+
+    def taken(self) -> Iterator[tuple[int, Units]]:
+        """The same for the last time: the memory of a piece is free when the next one is asked for."""
+        self._pieces.reverse()
+        for first in self._first_rows[:-1].tolist():
+            yield first, self._pieces.pop().units
+
+    def rows(self, keys: Ints) -> Ints:
+        """The row of the range with each key; -1 where there is none."""
+        rows = np.full(len(keys), -1, dtype=np.int64)
+        for number, places in _by_number(np.searchsorted(self._first_keys, keys, side="right") - 1):
+            if number >= 0:
+                found = self._runs[number].find(keys[places])
+                rows[places] = np.where(found >= 0, found + self._run_rows[number], -1)
+        return rows
+
+    def at(self, rows: Ints) -> Units:
+        """The units of some rows."""
+        words, keys = np.empty((len(rows), 8), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
+        for number, places in _by_number(np.searchsorted(self._first_rows, rows, side="right") - 1):
+            units, some = self._pieces[number].units, rows[places] - self._first_rows[number]
+            words[places], keys[places] = units.words[some], units.keys[some]
+        return Units(words, keys)
+
+
+def _by_number(numbers: Ints) -> Iterator[tuple[int, Ints]]:
+    """Each number that occurs, and where."""
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.flatnonzero(np.diff(numbers[order])) + 1
+    for places in np.split(order, bounds) if len(order) else ():
+        yield int(numbers[places[0]]), places
 
 
 @dataclass(frozen=True)
@@ -166,14 +239,16 @@ class CaptureFile:
     header: Header
     texts: Texts
     logs: tuple[Log, ...]
-    units: Units
+    ranges: Ranges
+    units: Units  # all that are no ranges
+    left_out: int  # ranges that are not here, as a part of the file was asked for
 
     @property
     def tids(self) -> Ints:
         return np.array([log.tid for log in self.logs], dtype=np.int64)
 
 
-def find(sorted_keys: Ints, wanted: Ints) -> Ints:
+def find(sorted_keys: Ints | npt.NDArray[np.uint32], wanted: Ints) -> Ints:
     """Where each wanted key is among the sorted ones; -1 where it is not."""
     if not len(sorted_keys):
         return np.full(len(wanted), -1, dtype=np.int64)
@@ -188,181 +263,8 @@ def distinct(rows: Ints, count: int) -> tuple[Ints, Ints]:
     return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
 
 
-def read_file(path: Path, issues: Issues) -> CaptureFile:
-    try:
-        with path.open("rb") as file:
-            header = _header(path, file.read(HEADER.size))
-            data = _Data(file.fileno())
-            chunks = list(_chunks(data, issues))
-            texts = _texts([content for chunk, content in chunks if chunk.kind == STRINGS], issues)
-            logs, units = _units([(chunk, content) for chunk, content in chunks if chunk.kind == EVENTS], issues)
-            if data.was_cut:
-                issues.add("truncated_file", detail="it was cut while it was read")
-    except OSError as error:
-        raise NotReadable(f"cannot read {path}: {error}") from error
-    return CaptureFile(path, header, texts, logs, units)
-
-
-class _Data:
-    """The bytes of the file, as many as there were at first. Read and not mapped: to touch what has been cut off
-    meanwhile would kill the process."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.size = os.fstat(descriptor).st_size
-        self.was_cut = False
-        self._descriptor = descriptor
-
-    def read(self, begin: int, end: int) -> bytes:
-        """Fewer where the file ends before, and fewer still when it was cut since."""
-        wanted = min(end, self.size) - begin
-        parts: list[bytes] = []
-        while wanted > 0 and (part := os.pread(self._descriptor, wanted, begin)):
-            parts.append(part)
-            begin += len(part)
-            wanted -= len(part)
-        self.was_cut |= wanted > 0
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-@dataclass(frozen=True)
-class _Content:
-    """What a chunk holds, not read yet."""
-
-    data: _Data
-    begin: int
-    end: int
-
-    def read(self) -> bytes:
-        return self.data.read(self.begin, self.end)
-
-
-def read_header(path: Path) -> Header:
-    try:
-        with path.open("rb") as file:
-            return _header(path, file.read(HEADER.size))
-    except OSError as error:
-        raise NotReadable(f"cannot read {path}: {error}") from error
-
-
-def _header(path: Path, head: bytes) -> Header:
-    if head[: len(MAGIC)] != MAGIC:
-        found = "is empty" if not head else "does not begin as one"
-        raise NotATrace(f"{path} is no capture: it {found}; expected the bytes {MAGIC.decode()}")
-    if len(head) >= 12 and (version := struct.unpack_from("<I", head, 8)[0]) > VERSION:
-        raise TooNew(f"{path} is a capture of version {version}; this opspan reads up to {VERSION}: update opspan")
-    if len(head) < HEADER.size:
-        raise Truncated(f"{path} ends within its header, after {len(head)} bytes: nothing can be read from it")
-    _, _, _, pid, parent_pid, opened, opened_utc, closed, closed_utc, *others = HEADER.unpack(head)
-    state, producer, lost, forked, _, host, command_line, session_ns, session_pid = others
-    return Header(
-        pid=pid,
-        parent_pid=parent_pid,
-        open_monotonic_ns=opened,
-        open_utc_ns=opened_utc,
-        close_monotonic_ns=closed,
-        close_utc_ns=closed_utc,
-        state=state,
-        producer=producer,
-        lost=lost,
-        forked=bool(forked),
-        host=_name(host),
-        arguments=tuple(part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")),
-        # Without one, as an older writer left it, a file is one by itself.
-        session=(session_ns, session_pid) if session_ns else (opened, pid),
-    )
-
-
-def _chunks(data: _Data, issues: Issues) -> Iterator[tuple[Chunk, _Content]]:
-    """Each chunk and what it holds, in the order in which they were made."""
-    at, damaged = PAGE, 0
-    while at + CHUNK.size <= data.size:
-        head = data.read(at, at + CHUNK.size)
-        if len(head) < CHUNK.size:
-            return
-        magic, kind, size, tid, _, first_unit, name = CHUNK.unpack(head)
-        sound = kind in (EVENTS, STRINGS) and size >= PAGE and size % PAGE == 0 and first_unit < 1 << NUMBER_BITS
-        if magic != CHUNK_MAGIC or not sound:
-            # A chunk that was being made, or damage. The next one begins at some later page, and no page within a
-            # chunk can be taken for a beginning: "CHNK" is no unit's first word.
-            damaged += magic != 0
-            at += PAGE
-            continue
-        if at + size > data.size:
-            issues.add("truncated_file", detail=f"{at + size - data.size:,} bytes")
-        yield Chunk(kind, size, tid, first_unit, _name(name)), _Content(data, at + CHUNK.size, at + size)
-        at += size
-    if at < data.size or data.size < PAGE:
-        issues.add("truncated_file", detail="it ends within the head of a chunk")
-    issues.add("damaged_file", damaged, "pages that should begin a chunk")
-
-
-def _name(raw: bytes) -> str:
-    return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
-
-
-def _texts(contents: list[_Content], issues: Issues) -> Texts:
-    texts: list[str | None] = [None]
-    ids = [np.zeros(1, dtype=np.int64)]
-    damaged = replaced = 0
-    for content in contents:
-        raw = content.read()
-        begins, sizes, text_ids, sound = _entries(raw)
-        damaged += not sound
-        spans = [slice(begin, begin + size) for begin, size in zip(begins.tolist(), sizes.tolist(), strict=True)]
-        try:
-            texts += [raw[span].decode() for span in spans]
-        except UnicodeDecodeError:
-            some = [raw[span].decode("utf-8", "replace") for span in spans]
-            replaced += sum(text.encode() != raw[span] for text, span in zip(some, spans, strict=True))
-            texts += some
-        ids.append(text_ids)
-    issues.add("damaged_file", damaged, "texts")
-    issues.add("undecoded_text", replaced)
-    column, known = pl.Series("text", texts, dtype=pl.String), np.concatenate(ids)
-    if not (np.diff(known) > 0).all():
-        issues.add("damaged_file", detail="texts out of order")
-        known, first = np.unique(known, return_index=True)
-        column = column.gather(first)
-    return Texts(column, known[1:])
-
-
-def _entries(content: bytes) -> tuple[Ints, Ints, Ints, bool]:
-    """Where the texts of a chunk begin, their sizes and ids, and whether the chunk is as it should be."""
-    words = np.frombuffer(content, dtype=np.uint32, count=len(content) // 8 * 2).reshape(-1, 2).astype(np.int64)
-    sizes, ids = words[:, 0] - 1, words[:, 1]
-    # From any word that were a head, the next head: a list to run along, which costs little next to unpacking.
-    following = (np.arange(len(words)) + 1 + (sizes + 7) // 8).tolist()
-    ends, heads, at = (sizes < 0).tolist(), [], 0
-    while at < len(following) and not ends[at]:
-        heads.append(at)
-        at = following[at]
-    sound = at <= len(following)
-    places = np.array(heads[: len(heads) - (not sound)], dtype=np.int64)
-    named = ids[places] > 0
-    places = places[named]
-    return (places + 1) * 8, sizes[places], ids[places], sound and bool(named.all())
-
-
-def _units(chunks: list[tuple[Chunk, _Content]], issues: Issues) -> tuple[tuple[Log, ...], Units]:
-    logs: list[Log] = []
-    current: dict[int, int] = {}  # thread -> its log, as far as the file goes
-    ends: dict[int, int] = {}  # thread -> number of the unit that comes next in that log
-    damaged = 0
-    parts: list[tuple[int, int, _Content]] = []
-    for chunk, content in chunks:
-        # Numbers that start again are another thread that was given the same number, or the same one come again.
-        if chunk.tid not in current or chunk.first_unit < ends[chunk.tid]:
-            damaged += chunk.first_unit != 0
-            current[chunk.tid] = len(logs)
-            logs.append(Log(chunk.tid, chunk.thread_name))
-        ends[chunk.tid] = chunk.end_unit
-        parts.append((current[chunk.tid], chunk.first_unit, content))
-    issues.add("damaged_file", damaged, "chunks out of order")
-    words, keys = [np.empty((0, 8), dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for log, first_unit, content in sorted(parts, key=lambda part: part[:2]):
-        raw = content.read()
-        some = np.frombuffer(raw, dtype=np.int64, count=len(raw) // UNIT_BYTES * 8).reshape(-1, 8)
-        written = np.flatnonzero(some.view(np.uint8)[:, 0])
-        words.append(some[written])
-        keys.append(written + (log << NUMBER_BITS | first_unit))
-    return tuple(logs), Units(np.concatenate(words), np.concatenate(keys))
+def last_of_each(values: Ints) -> Bools:
+    """Of values in order, where each occurs for the last time."""
+    last = np.ones(len(values), dtype=np.bool_)
+    last[:-1] = values[1:] != values[:-1]
+    return last

@@ -19,6 +19,7 @@ from opspan.readers.capture.file import (
     Ints,
     Units,
     find,
+    last_of_each,
 )
 from opspan.trace import Issues
 
@@ -44,21 +45,22 @@ RELATIONS = pl.Series(
 class TaskIds:
     """The ids of a file's tasks."""
 
-    def __init__(self, file: CaptureFile, ranges: Units, issues: Issues) -> None:
+    def __init__(self, file: CaptureFile, issues: Issues) -> None:
         self.units = file.units.of(IDS)
-        rows = find(ranges.keys, self.units.owners)
+        rows = file.ranges.rows(self.units.owners)
         named = rows >= 0
-        issues.add("dangling_data", int((~named & (self.units.i64(1) != NO_OWNER)).sum()), "ids")
+        self._is_part = bool(file.left_out)
+        if not self._is_part:
+            issues.add("dangling_data", int((~named & (self.units.i64(1) != NO_OWNER)).sum()), "ids")
         beside = self.units.where(named)
-        ops = np.flatnonzero((ranges.u16(1) & HAS_LABEL != 0) & (ranges.u8(1) == ITT) & (ranges.u8(0) == RANGE))
-        within = ranges.words[ops]
+        ops, within = _labelled(file)
         self.rows = np.concatenate([rows[named], ops])
-        self.starts = ranges.i64(1)
-        self.tasks = pl.concat([_ids(beside, 2), _of_ops(within[:, 4])]).with_columns(
+        self.starts = np.concatenate([file.ranges.at(rows[named]).i64(1), within[:, 0]])
+        self.tasks = pl.concat([_ids(beside, 2), _of_ops(within[:, 1])]).with_columns(
             row=pl.Series(self.rows, dtype=pl.Int64),
-            time_ns=pl.Series(self.starts[self.rows], dtype=pl.Int64),
+            time_ns=pl.Series(self.starts, dtype=pl.Int64),
         )
-        self.parent_ids = pl.concat([_ids(beside, 5), _of_ops(within[:, 7])])
+        self.parent_ids = pl.concat([_ids(beside, 5), _of_ops(within[:, 2])])
         self.unique = self.tasks.height == self.tasks.select(pl.struct(ID).n_unique()).item()
 
     def find(self, ids: pl.DataFrame, times: Ints | None) -> Ints:
@@ -83,21 +85,32 @@ class TaskIds:
         rows[at >= 0] = self.find(_ids(self.units, 2)[at[at >= 0]], None)
         return rows
 
-    def bearers(self, count: int) -> pl.Series:
-        """Which of the ranges bear an id?"""
-        bears = np.zeros(count, dtype=np.bool_)
-        bears[self.rows] = True
-        return pl.Series(bears)
+    def bearers(self) -> Ints:
+        """Rows of the ranges that bear an id."""
+        return np.unique(self.rows)
 
-    def parents(self, count: int, issues: Issues) -> pl.Series:
-        """parent_id of the ranges."""
-        has = self.parent_ids.select(pl.any_horizontal(pl.col(ID) != 0)).to_series()
-        children = self.rows[has.to_numpy()]
-        found = self.find(self.parent_ids.filter(has), self.starts[children])
-        issues.add("dangling_relations", int((found < 0).sum()), "parents")
-        parents = np.full(count, -1, dtype=np.int64)
-        parents[children] = found
-        return _null_if_negative(parents)
+    def parents(self, issues: Issues) -> tuple[Ints, Ints]:
+        """Rows of the ranges that have a parent, ascending, and those of the parents."""
+        has = self.parent_ids.select(pl.any_horizontal(pl.col(ID) != 0)).to_series().to_numpy()
+        children = self.rows[has]
+        found = self.find(self.parent_ids.filter(has), self.starts[has])
+        if not self._is_part:
+            issues.add("dangling_relations", int((found < 0).sum()), "parents")
+        # Of several for one range the last.
+        order = np.argsort(children, kind="stable")
+        order = order[last_of_each(children[order])]
+        order = order[found[order] >= 0]
+        return children[order], found[order]
+
+
+def _labelled(file: CaptureFile) -> tuple[Ints, Ints]:
+    """Rows of opspan's own ops that the ITT collector saw; their starts, ids and the parents' ids."""
+    rows, words = [np.empty(0, dtype=np.int64)], [np.empty((0, 3), dtype=np.int64)]
+    for first, units in file.ranges:
+        ops = np.flatnonzero((units.u16(1) & HAS_LABEL != 0) & (units.u8(1) == ITT) & (units.kinds == RANGE))
+        rows.append(ops + first)
+        words.append(units.words[ops][:, [1, 4, 7]])
+    return np.concatenate(rows), np.concatenate(words)
 
 
 def _ids(units: Units, k: int) -> pl.DataFrame:
@@ -125,7 +138,8 @@ def relations(file: CaptureFile, tasks: TaskIds, issues: Issues) -> pl.DataFrame
     units = file.units.of(RELATION)
     times, kinds = units.i64(1), units.u16(1)
     heads, tails = tasks.find(_ids(units, 2), times), tasks.find(_ids(units, 5), times)
-    issues.add("dangling_relations", int(((heads < 0) | (tails < 0)).sum()), "relations")
+    if not file.left_out:
+        issues.add("dangling_relations", int(((heads < 0) | (tails < 0)).sum()), "relations")
     return pl.DataFrame(
         {
             "range_id": _null_if_negative(heads),

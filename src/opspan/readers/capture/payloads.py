@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.readers._payload import Decoder, Entry, Schema, numbers
-from opspan.readers.capture.attributes import one_a_row, scattered
+from opspan.readers.capture.attributes import one_a_row
 from opspan.readers.capture.file import BLOB, END, SCHEMA, CaptureFile, Units, find
 from opspan.trace import Issues
 
@@ -23,29 +23,31 @@ ENTRY = np.dtype([("flags", "u8"), ("type", "u8"), ("offset", "u8"), ("detail", 
 # What opspan's own labels carry in the form SCHEMA. The kind comes with the category as well.
 OWN_DOMAIN, OWN_SCHEMA = "opspan", "opspan.op"
 OWN_FIELDS = {"seq": "i8", "op_id": "i8", "fwd_tid": "u4", "kind": "u4", "sizes": "i8"}
+OWN_COLUMNS = tuple(f"x_{field}" for field in OWN_FIELDS)
 
 
 @dataclass(frozen=True)
 class Extended:
-    own: dict[str, pl.Series]  # x_<field> of opspan's own schema, a row a range
+    own: pl.DataFrame  # row of the range, x_<field> of opspan's own schema
     members: pl.DataFrame  # row, members: the fields of all other payloads as JSON
 
 
-def read(file: CaptureFile, ranges: Units, ended: npt.NDArray[np.int64], issues: Issues) -> Extended:
+def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Extended:
     """`ended`: for each end unit the row of its range, since the end of a range may carry payloads as well."""
     blobs = file.units.of(BLOB)
     payloads = _payloads(blobs)
     schemas = _schemas(file, blobs, payloads)
     owners = payloads["owner"].to_numpy()
     at_end = find(file.units.of(END).keys, owners)
-    rows = np.where(at_end < 0, find(ranges.keys, owners), np.append(ended, -1)[at_end])
+    rows = np.where(at_end < 0, file.ranges.rows(owners), np.append(ended, -1)[at_end])
     of_schema = find(file.units.of(SCHEMA).keys, owners) >= 0
-    issues.add("dangling_data", int(((rows < 0) & ~of_schema).sum()), "payloads")
+    if not file.left_out:
+        issues.add("dangling_data", int(((rows < 0) & ~of_schema).sum()), "payloads")
     payloads = payloads.with_columns(row=pl.Series(rows)).filter(pl.col("row") >= 0)
-    domains = file.texts.of(ranges.u32(10))
+    domains = file.texts.of(file.ranges.at(payloads["row"].to_numpy()).u32(10))
     alone = payloads["row"].n_unique() == payloads.height
     place = pl.lit(0, dtype=pl.Int64) if alone else pl.int_range(pl.len()).over("row")
-    payloads = payloads.with_columns(domain=domains.gather(payloads["row"]), place=place)
+    payloads = payloads.with_columns(domain=domains, place=place)
 
     own: list[pl.DataFrame] = []
     members = [pl.DataFrame(schema={"row": pl.Int64, "place": pl.Int64, "members": pl.String})]
@@ -72,7 +74,7 @@ def read(file: CaptureFile, ranges: Units, ended: npt.NDArray[np.int64], issues:
         )
     issues.add("undecoded_payload", undecoded)
     found = pl.concat(members).sort("row", "place").select("row", "members")
-    return Extended(_own_columns(file, own, len(ranges)), one_a_row(found))
+    return Extended(_own_columns(file, own), one_a_row(found).sort("row"))
 
 
 def _payloads(blobs: Units) -> pl.DataFrame:
@@ -130,9 +132,7 @@ def _own(schema: Schema, raw: npt.NDArray[np.uint8]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _own_columns(file: CaptureFile, own: list[pl.DataFrame], count: int) -> dict[str, pl.Series]:
+def _own_columns(file: CaptureFile, own: list[pl.DataFrame]) -> pl.DataFrame:
     schema = {"row": pl.Int64, **{f"x_{field}": pl.Int64 for field in OWN_FIELDS}}
-    frame = pl.concat([pl.DataFrame(schema=schema), *own], how="diagonal")
-    columns = {name: scattered(frame[name], frame["row"].to_numpy(), count) for name in schema if name != "row"}
-    sizes = file.texts.of(columns["x_sizes"].fill_null(0).to_numpy())
-    return {**columns, "x_sizes": sizes}
+    frame = pl.concat([pl.DataFrame(schema=schema), *own], how="diagonal").sort("row", maintain_order=True)
+    return frame.with_columns(x_sizes=file.texts.of(frame["x_sizes"].fill_null(0).to_numpy()))

@@ -7,10 +7,14 @@ in docs/labels.md. No nesting and no pairing of backward with forward here: that
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
 from opspan.labels import KIND_NAMES, Kind, kind_expr, parse_column
+from opspan.readers._pieces import Columns
 from opspan.readers.capture import ends, payloads
 from opspan.readers.capture.attributes import Attributes, json_members, one_a_row, own_columns, scattered
 from opspan.readers.capture.file import (
@@ -27,7 +31,6 @@ from opspan.readers.capture.file import (
     NVTX,
     OWNER_BY_ID,
     RANGE,
-    RANGES,
     TORCH,
     USER,
     VALUE_DOUBLE,
@@ -35,13 +38,14 @@ from opspan.readers.capture.file import (
     VALUE_MASK,
     VALUE_UINT,
     CaptureFile,
+    Ints,
     Units,
     distinct,
-    find,
 )
 from opspan.readers.capture.ids import TaskIds, relations
+from opspan.readers.capture.tables import note_texts
 from opspan.trace import Issues
-from opspan.trace.schema import KIND
+from opspan.trace.schema import KIND, empty
 
 SOURCES = pl.Series([None, "torch", "user", "nvtx", "itt"], dtype=pl.Categorical)
 KINDS = pl.Series(KIND_NAMES, dtype=KIND)
@@ -54,32 +58,83 @@ USERS_KINDS = (Kind.USER, Kind.MODULE, Kind.STEP)
 
 
 def read_ranges(file: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables ranges and relations."""
-    units = file.units.of(*RANGES)
-    count = len(units)
-    tasks = TaskIds(file, units, issues)
-    end_ns, end_tid, ended = ends.read(file, units, issues)
-    extended = payloads.read(file, units, ended, issues)
-    frame = _raw(file, units).with_columns(
-        end_ns=end_ns, end_tid=end_tid, parent_id=tasks.parents(count, issues), category=_categories(file, units)
+    """The tables ranges and relations. The units of the file's ranges are gone then: as columns they take as much."""
+    tasks = TaskIds(file, issues)
+    ended = ends.read(file, issues)
+    said = _Said(
+        ended,
+        payloads.read(file, ended.ended, issues),
+        _attributes(file, tasks, issues),
+        tasks.bearers(),
+        tasks.parents(issues),
+        _category_names(file),
     )
+    related = relations(file, tasks, issues)
+    del tasks
+    columns = Columns()
+    for first, units in file.ranges.taken():
+        columns.add(_piece(file, said, first, units, issues))
+    return columns.frame(empty("ranges")), related
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What other units say of ranges, by their rows, in order of these."""
+
+    ends: ends.Ends
+    extended: payloads.Extended
+    attributes: Attributes
+    bearers: Ints  # of ITT's ids
+    parents: tuple[Ints, Ints]
+    categories: dict[tuple[int, int], str | None]
+
+
+def _piece(file: CaptureFile, said: _Said, first: int, units: Units, issues: Issues) -> pl.DataFrame:
+    """Rows of the table ranges. `first`: the row of the first of the units."""
+    count = len(units)
+    note_texts(file, units, issues)
+    end_ns, end_tid = said.ends.of(first, units, file.tids[units.logs], issues)
+    children, parents = _between(said.parents[0], first, count)
+    frame = _raw(file, units, first).with_columns(
+        end_ns=end_ns,
+        end_tid=end_tid,
+        parent_id=scattered(pl.Series(said.parents[1][parents], dtype=pl.Int64), children, count),
+        category=_categories(file, units, said.categories),
+    )
+    extended = {name: _scattered(said.extended.own, name, first, count) for name in payloads.OWN_COLUMNS}
+    bears = np.zeros(count, dtype=np.bool_)
+    bears[_between(said.bearers, first, count)[0]] = True
     # Where the label stands beside the name, the name is a name, whatever it looks like.
-    apart = tasks.bearers(count) & (frame["source_number"] == ITT) | extended.own["x_kind"].is_not_null()
+    apart = pl.Series(bears) & (frame["source_number"] == ITT) | extended["x_kind"].is_not_null()
     beside = frame["own"] & apart | frame["has_label"]
     users = frame["own"] & (frame["source_number"] == NVTX) & frame["number"].is_in(USERS_KINDS)
     frame = frame.with_columns(**_labels(file, frame, frame["labelled"] & ~beside, users))
 
-    attributes = _attributes(file, units, tasks, issues)
-    described = (frame["own"] | frame["source_number"].is_in((TORCH, USER))).to_numpy()[attributes.rows]
+    rows, some = _between(said.attributes.rows, first, count)
+    attributes = Attributes(said.attributes.units.at(some), rows, said.attributes.texts)
+    described = (frame["own"] | frame["source_number"].is_in((TORCH, USER))).to_numpy()[rows]
     own = described & (attributes.own >= 0)
-    frame = frame.with_columns(**own_columns(attributes.where(own), count), **extended.own)
-    json = one_a_row(pl.concat([json_members(attributes.where(~own)), extended.members]))
+    frame = frame.with_columns(**own_columns(attributes.where(own), count), **extended)
+    _, some = _between(said.extended.members["row"].to_numpy(), first, count)
+    others = said.extended.members[some].with_columns(pl.col("row") - first)
+    json = one_a_row(pl.concat([json_members(attributes.where(~own)), others]))
     written = "{" + scattered(json["members"], json["row"].to_numpy(), count) + "}"
     frame = frame.with_columns(payload_json=written, color=pl.when(pl.col("flags") & HAS_COLOR != 0).then("raw_color"))
-    return _columns(file.header.pid, frame), relations(file, tasks, issues)
+    return _columns(file.header.pid, frame)
 
 
-def _raw(file: CaptureFile, units: Units) -> pl.DataFrame:
+def _between(rows: Ints, first: int, count: int) -> tuple[Ints, slice]:
+    """Those of the rows, which are in order, that are in a piece, as its own; and where they are."""
+    begin, end = np.searchsorted(rows, (first, first + count)).tolist()
+    return rows[begin:end] - first, slice(begin, end)
+
+
+def _scattered(frame: pl.DataFrame, name: str, first: int, count: int) -> pl.Series:
+    rows, some = _between(frame["row"].to_numpy(), first, count)
+    return scattered(frame[name][some], rows, count)
+
+
+def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
     """The fields of the units, and whose they are."""
     texts, unit, source, flags = file.texts, units.u8(0), units.u8(1), units.u16(1)
     # A frame may have no name of its own: it is one of its domain's.
@@ -88,7 +143,7 @@ def _raw(file: CaptureFile, units: Units) -> pl.DataFrame:
     domain = texts.categories(units.u32(10))
     return pl.DataFrame(
         {
-            "id": np.arange(len(units)),
+            "id": np.arange(first, first + len(units)),
             "tid": file.tids[units.logs],
             "start_ns": units.i64(1),
             "flags": flags,
@@ -115,12 +170,15 @@ def _raw(file: CaptureFile, units: Units) -> pl.DataFrame:
     )
 
 
-def _categories(file: CaptureFile, units: Units) -> pl.Series:
-    """Names of the categories of NVTX ranges. In opspan's own domain the first numbers are kinds and not categories."""
+def _category_names(file: CaptureFile) -> dict[tuple[int, int], str | None]:
+    """Domain and number -> name."""
     names = file.units.of(NAME)
-    known = dict(
-        zip(zip(names.u32(4).tolist(), names.u32(3).tolist(), strict=True), file.texts.of(names.u32(1)), strict=True)
-    )
+    places = zip(names.u32(4).tolist(), names.u32(3).tolist(), strict=True)
+    return dict(zip(places, file.texts.of(names.u32(1)), strict=True))
+
+
+def _categories(file: CaptureFile, units: Units, known: Mapping[tuple[int, int], str | None]) -> pl.Series:
+    """Names of the categories of NVTX ranges. In opspan's own domain the first numbers are kinds and not categories."""
     domains, numbers = units.u32(10), units.u32(11)
     codes = np.where(units.u8(1) == NVTX, domains.astype(np.int64) << 32 | numbers, 0)
     used, places = np.unique(codes, return_inverse=True)
@@ -154,16 +212,19 @@ def _labels(file: CaptureFile, frame: pl.DataFrame, has_label: pl.Series, users:
     return {f"p_{column.name}": column for column in labels.select(pl.when(~told).then(pl.all()))}
 
 
-def _attributes(file: CaptureFile, ranges: Units, tasks: TaskIds, issues: Issues) -> Attributes:
+def _attributes(file: CaptureFile, tasks: TaskIds, issues: Issues) -> Attributes:
+    """In order of their ranges."""
     units = file.units.of(ATTRIBUTE)
     owners = units.owners
-    rows = find(ranges.keys, owners)
+    rows = file.ranges.rows(owners)
     by_id = (units.u16(1) & OWNER_BY_ID) != 0
     rows[by_id] = tasks.of_units(owners[by_id])
     of_thread = (units.i64(1) == NO_OWNER) & ~by_id
-    issues.add("dangling_data", int(((rows < 0) & ~of_thread).sum()), "attributes")
-    known = rows >= 0
-    return Attributes(units.where(known), rows[known], file.texts)
+    if not file.left_out:
+        issues.add("dangling_data", int(((rows < 0) & ~of_thread).sum()), "attributes")
+    order = np.argsort(rows, kind="stable")
+    order = order[rows[order] >= 0]
+    return Attributes(units.at(order), rows[order], file.texts)
 
 
 def _is_kind(column: str) -> pl.Expr:

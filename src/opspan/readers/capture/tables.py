@@ -17,12 +17,12 @@ from opspan.readers.capture.file import (
     NAME,
     NO_OWNER,
     OWNER_BY_ID,
-    RANGES,
     STATE,
     VALUE_DOUBLE,
     VALUE_MASK,
     VALUE_UINT,
     CaptureFile,
+    Units,
 )
 from opspan.trace import Issues
 
@@ -106,5 +106,8 @@ def note_capture(file: CaptureFile, issues: Issues) -> None:
         if abs(drift_ns) > STEPPED_NS:
             issues.add("clock_stepped", detail=f"by {drift_ns / 1e9:+.3f} s")
     issues.add("unknown_units", int((file.units.u8(0) > FRAME).sum()))
-    ranges = file.units.of(*RANGES)
+
+
+def note_texts(file: CaptureFile, ranges: Units, issues: Issues) -> None:
+    """Texts of ranges that the file does not have."""
     issues.add("unknown_strings", sum(file.texts.missing(ranges.u32(k)) for k in (1, 10, 13)))

@@ -25,11 +25,10 @@ _MORE = ("payload_json", "parent_id", "is_async", "is_mark")
 
 def told_once(ranges: pl.DataFrame, relations: pl.DataFrame, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The tables with one row a range, numbered anew."""
-    sources = ranges["source"].cast(pl.String)
-    itt = (sources == "itt").fill_null(value=False).to_numpy()
-    nvtx = (sources == "nvtx").fill_null(value=False).to_numpy()
-    if not itt.any() or not nvtx.any():
+    is_itt, is_nvtx = ((ranges["source"] == source).fill_null(value=False) for source in ("itt", "nvtx"))
+    if not is_itt.any() or not is_nvtx.any():
         return ranges, relations
+    itt, nvtx = is_itt.to_numpy(), is_nvtx.to_numpy()
     first, second = _pairs(ranges, nvtx, itt)
     if not len(first):
         return ranges, relations

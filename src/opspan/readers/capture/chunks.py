@@ -1,0 +1,369 @@
+"""The bytes of a capture file, in pieces: header, texts, and units of which those of ranges stay in pieces.
+
+Nothing is mapped: a file that shrinks while it is read gives fewer units and an issue, where a map would end the
+process with SIGBUS. Whatever is damaged is left out and becomes an issue; only a file without a usable header is an
+error.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge, TooNew, Truncated
+from opspan.readers._room import LIMIT, available_bytes, gigabytes
+from opspan.readers.capture.file import (
+    ATTRIBUTE,
+    BLOB,
+    END,
+    IDS,
+    MAGIC,
+    MARK,
+    NO_OWNER,
+    NUMBER_BITS,
+    OWNER_BY_ID,
+    RANGE,
+    RANGES,
+    SCHEMA,
+    UNIT_BYTES,
+    VERSION,
+    Bools,
+    CaptureFile,
+    Header,
+    Ints,
+    Log,
+    Piece,
+    Ranges,
+    Texts,
+    Units,
+    find,
+)
+from opspan.trace import Issues
+from opspan.trace.window import FOREVER, STEP, Stretch, Window, of_steps
+
+PAGE = 4096
+CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
+EVENTS, STRINGS = 1, 2
+HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sqI4x")
+CHUNK = struct.Struct("<2IQ2IQ16s16x")
+
+# As much is read at a time: more than a chunk, and little beside what a range takes.
+PIECE_BYTES = 16 << 20
+BYTES_A_RANGE = 100  # that a table of it takes, at its peak
+
+
+@dataclass(frozen=True)
+class Chunk:
+    kind: int
+    at: int  # of what it holds, in the file
+    bytes: int  # of that, as far as the file goes
+    tid: int
+    first_unit: int
+    end_unit: int
+    thread_name: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """Units of a log that follow each other in the file."""
+
+    log: int
+    first_unit: int
+    at: int
+    bytes: int
+
+
+class Source:
+    """A file as it was when it was opened: what is written past that, while it is read, is not seen."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.missing = 0  # bytes that were in the file and no longer are
+        try:
+            self._file = path.open("rb", buffering=0)
+            self.size = os.fstat(self._file.fileno()).st_size
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def read(self, at: int, count: int) -> bytes:
+        """As many bytes as there are."""
+        buffer = bytearray(count)
+        return bytes(buffer[: self.read_into(memoryview(buffer), at)])
+
+    def read_into(self, buffer: memoryview, at: int) -> int:
+        """How many bytes were read. What should be there and is not stays zero, which is no unit."""
+        done, expected = 0, max(0, min(len(buffer), self.size - at))
+        try:
+            while done < expected and (some := os.preadv(self._file.fileno(), [buffer[done:expected]], at + done)):
+                done += some
+        except OSError as error:
+            raise self._unreadable(error) from error
+        self.missing += expected - done
+        return done
+
+    def _unreadable(self, error: OSError) -> NotReadable:
+        return NotReadable(f"cannot read {self.path}: {error.strerror or error}")
+
+
+def read_file(path: Path, issues: Issues, stretch: Stretch | None = None) -> CaptureFile:
+    """The file; of a stretch of it, without the ranges that are surely outside."""
+    with Source(path) as source:
+        header = _header(path, source.read(0, HEADER.size))
+        chunks = list(_chunks(source, issues))
+        texts = _texts((source.read(chunk.at, chunk.bytes) for chunk in chunks if chunk.kind == STRINGS), issues)
+        logs, parts = _logs((chunk for chunk in chunks if chunk.kind == EVENTS), issues)
+        ranges, units, left_out = _units(source, parts, stretch)
+        if source.missing:
+            issues.add("truncated_file", detail="it was cut while it was read")
+    return CaptureFile(path, header, texts, logs, ranges, units, left_out)
+
+
+def read_header(path: Path) -> Header:
+    with Source(path) as source:
+        return _header(path, source.read(0, HEADER.size))
+
+
+def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
+    """The window on the clock of these captures, which are of one run."""
+    opened, found = [], [pl.DataFrame(schema={"step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})]
+    for path in paths:
+        try:
+            opened.append(read_header(path).open_monotonic_ns)
+            if window.steps is not None:
+                with Source(path) as source:
+                    found.append(_steps(source))
+        except ReadError:  # it is refused when its turn to be read comes
+            continue
+    if window.between is not None:
+        begin = min(opened, default=0)
+        return Stretch(begin + window.between[0], begin + window.between[1])
+    steps = pl.concat(found)
+    return of_steps(window.steps or (0, 0), steps["step"], steps["start_ns"], steps["end_ns"])
+
+
+def _steps(source: Source) -> pl.DataFrame:
+    """Number, begin and end of the file's steps. Everything else of it is looked at and forgotten."""
+    issues = Issues()
+    chunks = list(_chunks(source, issues))
+    texts = _texts((source.read(chunk.at, chunk.bytes) for chunk in chunks if chunk.kind == STRINGS), issues)
+    _, parts = _logs((chunk for chunk in chunks if chunk.kind == EVENTS), issues)
+    numbers = texts.column.str.extract(STEP).cast(pl.Int64)
+    is_step = numbers.is_not_null().to_numpy()
+    found = [pl.DataFrame(schema={"row": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})]
+    for units, _ in _read(source, parts):
+        some = units.of(RANGE)
+        rows = texts.rows(some.u32(1))
+        some, rows = some.where(is_step[rows]), rows[is_step[rows]]
+        found.append(pl.DataFrame({"row": rows, "start_ns": some.i64(1), "end_ns": some.i64(2)}))
+    steps = pl.concat(found)
+    return steps.select(
+        numbers.gather(steps["row"]).alias("step"), "start_ns", pl.when(pl.col("end_ns") != 0).then("end_ns")
+    )
+
+
+def _header(path: Path, head: bytes) -> Header:
+    if head[: len(MAGIC)] != MAGIC:
+        found = "is empty" if not head else "does not begin as one"
+        raise NotATrace(f"{path} is no capture: it {found}; expected the bytes {MAGIC.decode()}")
+    if len(head) >= 12 and (version := struct.unpack_from("<I", head, 8)[0]) > VERSION:
+        raise TooNew(f"{path} is a capture of version {version}; this opspan reads up to {VERSION}: update opspan")
+    if len(head) < HEADER.size:
+        raise Truncated(f"{path} ends within its header, after {len(head)} bytes: nothing can be read from it")
+    _, _, _, pid, parent_pid, opened, opened_utc, closed, closed_utc, *others = HEADER.unpack(head)
+    state, producer, lost, forked, _, host, command_line, session_ns, session_pid = others
+    return Header(
+        pid=pid,
+        parent_pid=parent_pid,
+        open_monotonic_ns=opened,
+        open_utc_ns=opened_utc,
+        close_monotonic_ns=closed,
+        close_utc_ns=closed_utc,
+        state=state,
+        producer=producer,
+        lost=lost,
+        forked=bool(forked),
+        host=_name(host),
+        arguments=tuple(part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")),
+        # Without one, as an older writer left it, a file is one by itself.
+        session=(session_ns, session_pid) if session_ns else (opened, pid),
+    )
+
+
+def _chunks(source: Source, issues: Issues) -> Iterator[Chunk]:
+    """In the order in which they were made."""
+    at, damaged = PAGE, 0
+    while at + CHUNK.size <= source.size:
+        magic, kind, size, tid, _, first_unit, name = CHUNK.unpack(source.read(at, CHUNK.size).ljust(CHUNK.size, b"\0"))
+        sound = kind in (EVENTS, STRINGS) and size >= PAGE and size % PAGE == 0 and first_unit < 1 << NUMBER_BITS
+        if magic != CHUNK_MAGIC or not sound:
+            # A chunk that was being made, or damage. The next one begins at some later page, and no page within a
+            # chunk can be taken for a beginning: "CHNK" is no unit's first word.
+            damaged += magic != 0
+            at += PAGE
+            continue
+        if at + size > source.size:
+            issues.add("truncated_file", detail=f"{at + size - source.size:,} bytes")
+        begin, end = at + CHUNK.size, min(at + size, source.size)
+        yield Chunk(
+            kind, begin, end - begin, tid, first_unit, first_unit + (size - CHUNK.size) // UNIT_BYTES, _name(name)
+        )
+        at += size
+    if at < source.size or source.size < PAGE:
+        issues.add("truncated_file", detail="it ends within the head of a chunk")
+    issues.add("damaged_file", damaged, "pages that should begin a chunk")
+
+
+def _name(raw: bytes) -> str:
+    return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+def _texts(contents: Iterable[bytes], issues: Issues) -> Texts:
+    columns = [pl.Series("text", [None], dtype=pl.String)]
+    ids = [np.zeros(1, dtype=np.int64)]
+    damaged = replaced = 0
+    for raw in contents:
+        begins, sizes, text_ids, sound = _entries(raw)
+        damaged += not sound
+        spans = [slice(begin, begin + size) for begin, size in zip(begins.tolist(), sizes.tolist(), strict=True)]
+        try:
+            texts = [raw[span].decode() for span in spans]
+        except UnicodeDecodeError:
+            texts = [raw[span].decode("utf-8", "replace") for span in spans]
+            replaced += sum(text.encode() != raw[span] for text, span in zip(texts, spans, strict=True))
+        columns.append(pl.Series("text", texts, dtype=pl.String))
+        ids.append(text_ids)
+    issues.add("damaged_file", damaged, "texts")
+    issues.add("undecoded_text", replaced)
+    column, known = pl.concat(columns), np.concatenate(ids)
+    if not (np.diff(known) > 0).all():
+        issues.add("damaged_file", detail="texts out of order")
+        known, first = np.unique(known, return_index=True)
+        column = column.gather(first)
+    return Texts(column, known[1:])
+
+
+def _entries(content: bytes) -> tuple[Ints, Ints, Ints, bool]:
+    """Where the texts of a chunk begin, their sizes and ids, and whether the chunk is as it should be."""
+    words = np.frombuffer(content, dtype=np.uint32, count=len(content) // 8 * 2).reshape(-1, 2).astype(np.int64)
+    sizes, ids = words[:, 0] - 1, words[:, 1]
+    # From any word that were a head, the next head: a list to run along, which costs little next to unpacking.
+    following = (np.arange(len(words)) + 1 + (sizes + 7) // 8).tolist()
+    ends, heads, at = (sizes < 0).tolist(), [], 0
+    while at < len(following) and not ends[at]:
+        heads.append(at)
+        at = following[at]
+    sound = at <= len(following)
+    places = np.array(heads[: len(heads) - (not sound)], dtype=np.int64)
+    named = ids[places] > 0
+    places = places[named]
+    return (places + 1) * 8, sizes[places], ids[places], sound and bool(named.all())
+
+
+def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], list[Part]]:
+    logs: list[Log] = []
+    current: dict[int, int] = {}  # thread -> its log, as far as the file goes
+    ends: dict[int, int] = {}  # thread -> number of the unit that comes next in that log
+    damaged = 0
+    parts: list[Part] = []
+    for chunk in chunks:
+        # Numbers that start again are another thread that was given the same number, or the same one come again.
+        if chunk.tid not in current or chunk.first_unit < ends[chunk.tid]:
+            damaged += chunk.first_unit != 0
+            current[chunk.tid] = len(logs)
+            logs.append(Log(chunk.tid, chunk.thread_name))
+        ends[chunk.tid] = chunk.end_unit
+        # A chunk may say that it is as large as the file.
+        for begin in range(0, chunk.bytes // UNIT_BYTES * UNIT_BYTES, PIECE_BYTES):
+            size = min(PIECE_BYTES, chunk.bytes // UNIT_BYTES * UNIT_BYTES - begin)
+            first_unit = chunk.first_unit + begin // UNIT_BYTES
+            parts.append(Part(current[chunk.tid], first_unit, chunk.at + begin, size))
+    issues.add("damaged_file", damaged, "chunks out of order")
+    return tuple(logs), sorted(parts, key=lambda part: (part.log, part.first_unit))
+
+
+def _read(source: Source, parts: list[Part]) -> Iterator[tuple[Units, mmap.mmap]]:
+    """The units of the parts, some parts at a time, in memory of their own. Those of kind 0 were not written."""
+    begin = 0
+    while begin < len(parts):
+        end, size = begin + 1, parts[begin].bytes
+        while end < len(parts) and size + parts[end].bytes <= PIECE_BYTES:
+            size += parts[end].bytes
+            end += 1
+        # Not numpy's: this goes back to the system whole, whatever was allocated in between.
+        buffer = mmap.mmap(-1, max(size, 1))
+        at, keys = 0, [np.empty(0, dtype=np.int64)]
+        for part in parts[begin:end]:
+            source.read_into(memoryview(buffer)[at : at + part.bytes], part.at)
+            at += part.bytes
+            keys.append((part.log << NUMBER_BITS | part.first_unit) + np.arange(part.bytes // UNIT_BYTES))
+        words = np.frombuffer(buffer, dtype=np.int64, count=size // 8).reshape(-1, 8)
+        yield Units(words, np.concatenate(keys)), buffer
+        begin = end
+
+
+def _units(source: Source, parts: list[Part], stretch: Stretch | None) -> tuple[Ranges, Units, int]:
+    """The ranges, all other units, and how many ranges lie outside of the stretch."""
+    pieces: list[Piece] = []
+    others = [Units(np.empty((0, 8), dtype=np.int64), np.empty(0, dtype=np.int64))]
+    left_out = 0
+    room = None if stretch is None else available_bytes()
+    for units, buffer in _read(source, parts):
+        is_range = units.kind_is(*RANGES)
+        is_other = ~is_range & (units.kinds != 0)
+        if stretch is not None:
+            overlaps = is_range & _may_overlap(units, stretch)
+            left_out += int(np.count_nonzero(is_range & ~overlaps))
+            is_range = overlaps
+        rest = units.where(is_other) if is_other.any() else None
+        if is_range.any():
+            pieces.append(Piece.of(*_compacted(units, is_range, buffer)))
+            if room is not None and BYTES_A_RANGE * (kept := sum(len(piece.words) for piece in pieces)) > room:
+                raise TooLarge(
+                    f"{source.path}: {kept:,} ranges and more overlap the part that was asked for, which does not fit "
+                    f"into {gigabytes(room)} of memory: read a smaller part, or say with {LIMIT}=64G what may be used"
+                )
+        if rest is not None:
+            others.append(rest if stretch is None else _of_kept(rest, Ranges(pieces), others))
+    words, keys = np.concatenate([some.words for some in others]), np.concatenate([some.keys for some in others])
+    return Ranges(pieces), Units(words, keys), left_out
+
+
+def _compacted(units: Units, wanted: Bools, buffer: mmap.mmap) -> tuple[Ints, Ints]:
+    """Words and keys of some of the units, in the memory of them all as far as it goes."""
+    if wanted.all():
+        return units.words, units.keys
+    count = int(np.count_nonzero(wanted))
+    units.words[:count] = units.words[wanted]
+    unused = -(-count * UNIT_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE
+    if unused < len(buffer):
+        buffer.madvise(mmap.MADV_DONTNEED, unused)
+    return units.words[:count], units.keys[wanted]
+
+
+def _may_overlap(units: Units, stretch: Stretch) -> Bools:
+    """Of ranges. The end of one whose end is not in its unit may be in another."""
+    starts, ends = units.i64(1), units.i64(2)
+    known = np.where(units.kinds == MARK, starts, np.where(ends == 0, FOREVER, ends))
+    return stretch.overlaps(starts, known)
+
+
+def _of_kept(units: Units, ranges: Ranges, others: list[Units]) -> Units:
+    """Without data of ranges that were not kept. Payloads of ends and schemas stay, and what belongs to no range."""
+    kinds, owners = units.kinds, units.owners
+    owned = np.isin(kinds, (ATTRIBUTE, IDS, BLOB)) & (units.i64(1) != NO_OWNER)
+    owned &= ~((kinds == ATTRIBUTE) & (units.u16(1) & OWNER_BY_ID != 0))
+    apart = np.sort(np.concatenate([some.keys[np.isin(some.kinds, (END, SCHEMA))] for some in (*others, units)]))
+    return units.where(~owned | (ranges.rows(owners) >= 0) | (find(apart, owners) >= 0))

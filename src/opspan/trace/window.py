@@ -1,0 +1,154 @@
+"""A part of a trace: a stretch of time, or some steps. What overlaps it is kept whole, with its true times.
+
+Times of a window are relative to the begin of the trace: of a capture, when it was opened; of anything else, the first
+time of a range, a call or work.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opspan.errors import UsageError
+from opspan.trace.issues import Issues
+from opspan.trace.trace import Trace
+
+STEP = r"^ProfilerStep#([0-9]+)$"
+# Columns in which a table has the begin and the end of a row.
+_TIMES = {
+    "ranges": ("start_ns", "end_ns"),
+    "calls": ("start_ns", "end_ns"),
+    "work": ("start_ns", "end_ns"),
+    "functions": ("start_ns", "end_ns"),
+    "relations": ("time_ns", None),
+    "memory": ("time_ns", "end_ns"),
+    "samples": ("time_ns", None),
+    "counters": ("time_ns", None),
+}
+FOREVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was asked for: one of the two."""
+
+    between: tuple[int, int] | None = None  # ns from the begin of the trace
+    steps: tuple[int, int] | None = None  # numbers of the first and the last
+
+    def __post_init__(self) -> None:
+        if self.between is not None and self.between[0] >= self.between[1]:
+            raise UsageError(f"between {self.between[0]} and {self.between[1]} ns lies nothing; expected START < END")
+        if self.steps is not None and self.steps[0] > self.steps[1]:
+            raise UsageError(f"steps {self.steps[0]}-{self.steps[1]} are none; expected the first number first")
+
+    def __str__(self) -> str:
+        if self.between is not None:
+            return f"between {self.between[0] / 1e9:g} s and {self.between[1] / 1e9:g} s"
+        first, last = self.steps or (0, 0)
+        return f"step {first}" if first == last else f"steps {first} to {last}"
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A window on a trace's own clock: from start_ns on, and before end_ns."""
+
+    start_ns: int
+    end_ns: int
+
+    def overlaps(self, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Rows that begin before its end, and begin in it or end after its start."""
+        return (start < self.end_ns) & ((start >= self.start_ns) | (end > self.start_ns))
+
+    def overlap(self, start: pl.Expr, end: pl.Expr) -> pl.Expr:
+        """The same; an end that is null is not known. False where the start is null."""
+        known = end.fill_null(FOREVER)
+        return ((start < self.end_ns) & ((start >= self.start_ns) | (known > self.start_ns))).fill_null(value=False)
+
+    def note(self, issues: Issues, left_out: int) -> None:
+        """How much is not there, as an issue."""
+        issues.add("outside_window", left_out)
+
+
+def options_of(window: Window | None) -> dict[str, str]:
+    """What the metadata of a trace say of the part that was read."""
+    return {} if window is None else {"window": str(window)}
+
+
+def of_steps(steps: tuple[int, int], numbers: pl.Series, starts: pl.Series, ends: pl.Series) -> Stretch:
+    """From the begin of the first step to the end of the last, in whatever process they ran. `numbers`: of all steps
+    in the trace; an end that is null is not known."""
+    first, last = steps
+    asked = numbers.is_between(first, last)
+    if not asked.any():
+        have = (
+            f"has steps {min(numbers.to_list())} to {max(numbers.to_list())}"
+            if len(numbers)
+            else "has no ranges ProfilerStep#N"
+        )
+        wanted = f"step {first}" if first == last else f"steps {first} to {last}"
+        raise UsageError(f"there is no {wanted}: the trace {have}; choose others, or a stretch of time (--between)")
+    begins, closes = starts.filter(asked).to_list(), ends.filter(asked).fill_null(FOREVER).to_list()
+    return Stretch(min(begins), max(closes))
+
+
+def cut(trace: Trace, window: Window) -> Trace:
+    """The rows of a trace that overlap the window; what refers to others refers to nothing."""
+    if window.between is not None:
+        begin = _begin_ns(trace)
+        stretch = Stretch(begin + window.between[0], begin + window.between[1])
+    else:
+        names = trace.ranges["name"].cast(pl.String)
+        steps = trace.ranges.select(names.str.extract(STEP).cast(pl.Int64).alias("step"), "start_ns", "end_ns")
+        steps = steps.drop_nulls("step")
+        stretch = of_steps(window.steps or (0, 0), steps["step"], steps["start_ns"], steps["end_ns"])
+    frames, left_out = {}, 0
+    for name, (start, end) in _TIMES.items():
+        frame = getattr(trace, name)
+        until = pl.lit(None, dtype=pl.Int64) if end is None else pl.col(end)
+        if end is None or name == "memory":
+            until = pl.coalesce(until, pl.col(start))
+        elif name == "ranges":
+            until = pl.when(pl.col("is_mark")).then(pl.col(start)).otherwise(until)
+        frames[name] = frame.filter(stretch.overlap(pl.col(start), until))
+        left_out += frame.height - frames[name].height
+    for name in ("ranges", "functions"):
+        frames[name] = without_strangers(frames[name])
+    issues = Issues(", ".join(trace.metadata.paths))
+    stretch.note(issues, left_out)
+    ranks = [replace(rank, options={**rank.options, **options_of(window)}) for rank in trace.ranks]
+    return Trace(tuple(ranks), **{**trace.frames, **frames, "issues": pl.concat([trace.issues, issues.frame()])})
+
+
+def without_strangers(frame: pl.DataFrame) -> pl.DataFrame:
+    """No parents that are not in the frame."""
+    if not frame["parent_id"].count():
+        return frame
+    return frame.with_columns(pl.when(pl.col("parent_id").is_in(frame["id"].implode())).then("parent_id"))
+
+
+def _begin_ns(trace: Trace) -> int:
+    starts = [getattr(trace, name)["start_ns"].min() for name in ("ranges", "calls", "work")]
+    return min((start for start in starts if isinstance(start, int)), default=0)
+
+
+def parsed_steps(text: str) -> tuple[int, int]:
+    """ "7" or "7-9"."""
+    found = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", text.strip())
+    if found is None:
+        raise UsageError(f"{text!r} names no step; expected a number such as 7, or the first and the last such as 7-9")
+    return int(found[1]), int(found[2] or found[1])
+
+
+_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "min": 60 * 10**9}
+
+
+def parsed_time_ns(text: str) -> int:
+    """ "1.5s", "200ms", "1500" (seconds)."""
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s|min|)", text.strip())
+    if found is None:
+        raise UsageError(f"{text!r} is no time; expected a number and a unit, such as 1.5s, 200ms or 2min")
+    return round(float(found[1]) * _UNITS[found[2]])

@@ -1,0 +1,135 @@
+"""Writes opspan captures of any size, as `opspan.record()` would have of a torch program in training.
+
+    capture(path, ranges=30_000_000, shapes=True)
+
+The program is that of made.py (24 ops a layer, forward on one thread, backward on another), with a user's range around
+every step. Two seconds for a gigabyte: units are numpy arrays, and the chunks of the two threads take turns.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import made
+import numpy as np
+import numpy.typing as npt
+
+PAGE, UNIT = 4096, 64
+FIRST_CHUNK, LAST_CHUNK = 1 << 14, 1 << 22
+CHUNK_MAGIC = 0x4B4E4843
+RANGE, TORCH, USER = 1, 1, 2
+INT, HAS_FORWARD = 1, 8
+OP, BACKWARD, ENGINE, A_USERS = 1, 2, 3, 4
+STEP_NS = made.LAYERS * made.LAYER_NS * 2
+
+Words = npt.NDArray[np.int64]
+
+
+def capture(path: Path, ranges: int, shapes: bool) -> Path:
+    texts = list(dict.fromkeys(row[3] for row in made.LAYER))
+    sizes = [row[5].replace("{}", str(16 + 8 * batch)) if row[5] else None for batch in range(made.BATCHES)
+             for row in made.LAYER]  # fmt: skip
+    texts += ["train step", *dict.fromkeys(text for text in sizes if text)] if shapes else ["train step"]
+    number = {text: place for place, text in enumerate(texts, 1)}
+    of_sizes = np.array([number.get(text or "", 0) for text in sizes], dtype=np.uint32).reshape(made.BATCHES, -1)
+    with path.open("wb") as file:
+        file.write(_header())
+        file.write(_strings(texts))
+        logs = {tid: _Log(tid) for tid in (made.MAIN, made.AUTOGRAD)}
+        for units in _layers(ranges, number, of_sizes):
+            for tid, log in logs.items():
+                for chunk in log.add(units[tid]):
+                    file.write(chunk)
+        for log in logs.values():
+            file.write(log.rest())
+    return path
+
+
+class _Log:
+    """The chunks of one thread."""
+
+    def __init__(self, tid: int) -> None:
+        self.tid, self.first_unit, self.chunk_bytes = tid, 0, FIRST_CHUNK
+        self.units: Words = np.empty((0, 8), dtype=np.int64)
+
+    def add(self, units: Words) -> Iterator[bytes]:
+        self.units = np.concatenate([self.units, units])
+        while len(self.units) >= (room := self.chunk_bytes // UNIT - 1):
+            yield self._chunk(room)
+
+    def rest(self) -> bytes:
+        return self._chunk(self.chunk_bytes // UNIT - 1) if len(self.units) else b""
+
+    def _chunk(self, room: int) -> bytes:
+        head = struct.pack("<2IQ2IQ16s16x", CHUNK_MAGIC, 1, self.chunk_bytes, self.tid, 0, self.first_unit, b"python")
+        some, self.units = self.units[:room], self.units[room:]
+        whole = (head + some.tobytes()).ljust(self.chunk_bytes, b"\0")
+        self.first_unit += len(some)
+        self.chunk_bytes = min(self.chunk_bytes * 4, LAST_CHUNK)
+        return whole
+
+
+def _layers(ranges: int, number: dict[str, int], of_sizes: npt.NDArray[np.uint32]) -> Iterator[dict[int, Words]]:
+    """Units of each thread, some steps at a time."""
+    count = len(made.LAYER)
+    a_step = made.LAYERS * count + 1
+    left, layer, some_steps = ranges, 0, 100
+    while left > 0:
+        steps = min(some_steps, -(-left // a_step))
+        layers = np.arange(layer, layer + steps * made.LAYERS)
+        step, within = layers // made.LAYERS, layers % made.LAYERS
+        zero = 1_000_000_000 + step * (STEP_NS + 1000)
+        found = {}
+        for tid in (made.MAIN, made.AUTOGRAD):
+            rows = [place for place, row in enumerate(made.LAYER) if row[0] == tid]
+            turn = within if tid == made.MAIN else 2 * made.LAYERS - 1 - within
+            # In order of time: backward goes through a step's layers from the last to the first.
+            order = np.argsort(zero + turn * made.LAYER_NS)
+            begin = (zero + turn * made.LAYER_NS)[order]
+            units = np.zeros((len(layers), len(rows), 16), dtype=np.uint32)
+            words = units.view(np.int64)
+            for at, place in enumerate(rows):
+                _, begins, ends, name, nth, _ = made.LAYER[place]
+                is_node = tid == made.AUTOGRAD and nth is not None
+                kind = ENGINE if "evaluate_function" in name else BACKWARD if is_node else OP
+                flags = (INT if nth is not None else 0) | (HAS_FORWARD if is_node else 0)
+                units[:, at, 0] = RANGE | TORCH << 8 | flags << 16
+                units[:, at, 1] = number[name]
+                words[:, at, 1], words[:, at, 2] = begin + begins, begin + ends
+                words[:, at, 3] = layers[order] * made.SEQS + nth if nth is not None else 0
+                words[:, at, 4] = layers[order] * count + place + 1
+                units[:, at, 11], units[:, at, 12] = kind, made.MAIN if is_node else 0
+                units[:, at, 13] = of_sizes[layers[order] % made.BATCHES, place]
+            found[tid] = words.reshape(-1, 8)
+        around = np.zeros((steps, 16), dtype=np.uint32)
+        words = around.view(np.int64)
+        around[:, 0], around[:, 1], around[:, 11] = RANGE | USER << 8, number["train step"], A_USERS
+        words[:, 1] = zero[:: made.LAYERS] - 500
+        words[:, 2] = words[:, 1] + STEP_NS + 800
+        found[made.MAIN] = np.insert(
+            found[made.MAIN], np.arange(steps) * (len(found[made.MAIN]) // steps), words, axis=0
+        )
+        made_now = sum(map(len, found.values()))
+        if made_now > left:  # ops of the last step that did not run
+            found[made.AUTOGRAD] = found[made.AUTOGRAD][: max(0, len(found[made.AUTOGRAD]) - (made_now - left))]
+        yield found
+        left -= made_now
+        layer += steps * made.LAYERS
+
+
+def _header() -> bytes:
+    times = (900_000_000, 1_700_000_000_000_000_000, 1 << 50, 1_700_000_000_000_000_000 + (1 << 50) - 900_000_000)
+    return struct.pack(
+        "<8s4I4q2IQ2I64s3072s", b"OPSPANCP", 1, PAGE, made.PID, 1, *times, 1, 1, 0, 0, 0, b"bench", b"train.py"
+    ).ljust(PAGE, b"\0")
+
+
+def _strings(texts: list[str]) -> bytes:
+    entries = b""
+    for place, text in enumerate(texts, 1):
+        raw = text.encode()
+        entries += struct.pack("<2I", len(raw) + 1, place) + raw.ljust(-(-len(raw) // 8) * 8, b"\0")
+    size = -(-(UNIT + len(entries) + 8) // PAGE) * PAGE
+    return (struct.pack("<2IQ2IQ16s16x", CHUNK_MAGIC, 2, size, 0, 0, 0, b"") + entries).ljust(size, b"\0")
