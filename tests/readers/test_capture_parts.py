@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +209,45 @@ def test_a_limit_that_is_no_size_is_bad_use(steps: Path, monkeypatch: Any) -> No
 
     with pytest.raises(UsageError, match="OPSPAN_MEMORY='much' is no size"):
         opspan.load(steps)
+
+
+# --- the command line
+
+
+def opspan_says(*arguments: str, **environment: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "opspan", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_table_of_a_part(steps: Path) -> None:
+    code, out, _ = opspan_says("table", str(steps), "--step", "2-3", "--format", "json")
+
+    counts = {row["name"]: row["count"] for row in json.loads(out)["rows"]}
+    assert code == 0
+    assert counts == {"ProfilerStep*": 2, "aten::mm": 2, "task": 2, "far": 2}
+
+
+def test_export_of_a_part(steps: Path, tmp_path: Path) -> None:
+    code, _, error = opspan_says("export", str(steps), str(tmp_path / "out.parquet"), "--between", "31ms", "0.043s")
+
+    assert code == 0, error
+    assert begins_ms(opspan.load(tmp_path / "out.parquet"), "task") == [31, 41]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        (["--between", "1 h", "2s"], {}, "'1 h' is no time"),
+        (["--step", "first"], {}, "'first' names no step"),
+        (["--step", "1", "--between", "0s", "1s"], {}, "both a stretch of time and steps"),
+        ([], {"OPSPAN_MEMORY": "1K"}, "read a part of it (--between START END or --step N"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line_and_exit_2(
+    steps: Path, arguments: list[str], environment: dict[str, str], message: str
+) -> None:
+    code, out, error = opspan_says("table", str(steps), *arguments, **environment)
+
+    assert (code, out, error.count("\n")) == (2, "", 1)
+    assert message in error
