@@ -280,14 +280,14 @@ def test_a_file_that_is_cut_while_it_is_read_is_no_crash(whole: bytes, tmp_path:
     program = """
 import os, sys
 import opspan
-from opspan.readers.capture import file
+from opspan.readers.capture import chunks
 
 path, keep = sys.argv[1], int(sys.argv[2])
-texts = file._texts
+texts = chunks._texts
 def cut_first(contents, issues):  # the chunks were found, and are not read yet
     os.truncate(path, keep)
     return texts(contents, issues)
-file._texts = cut_first
+chunks._texts = cut_first
 trace = opspan.load(path)
 print(trace.ranges.height, *trace.issues["code"])
 """

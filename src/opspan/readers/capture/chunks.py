@@ -317,7 +317,7 @@ def _read(source: Source, parts: list[Part]) -> Iterator[tuple[Units, mmap.mmap]
 def _units(source: Source, parts: list[Part], stretch: Stretch | None) -> tuple[Ranges, Units, int]:
     """The ranges, all other units, and how many ranges lie outside of the stretch."""
     pieces: list[Piece] = []
-    others = [Units(np.empty((0, 8), dtype=np.int64), np.empty(0, dtype=np.int64))]
+    others: list[Units] = []
     left_out = 0
     room = None if stretch is None else available_bytes()
     for units, buffer in _read(source, parts):
@@ -337,8 +337,7 @@ def _units(source: Source, parts: list[Part], stretch: Stretch | None) -> tuple[
                 )
         if rest is not None:
             others.append(rest if stretch is None else _of_kept(rest, Ranges(pieces), others))
-    words, keys = np.concatenate([some.words for some in others]), np.concatenate([some.keys for some in others])
-    return Ranges(pieces), Units(words, keys), left_out
+    return Ranges(pieces), Units.joined(others), left_out
 
 
 def _compacted(units: Units, wanted: Bools, buffer: mmap.mmap) -> tuple[Ints, Ints]:

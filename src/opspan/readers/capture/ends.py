@@ -86,19 +86,12 @@ class _Open:
 
 
 def _open_ranges(file: CaptureFile) -> _Open:
-    found = [_Open(np.empty(0, dtype=np.int64), Units(np.empty((0, 8), dtype=np.int64), np.empty(0, dtype=np.int64)))]
-    for first, units in file.ranges:
-        rows = np.flatnonzero(units.kind_is(RANGE, ASYNC, FRAME) & (units.words[:, 2] == 0))
-        if len(rows):
-            mask = np.zeros(len(units), dtype=np.bool_)
-            mask[rows] = True
-            found.append(_Open(rows + first, units.where(mask)))
-    return _Open(
-        np.concatenate([some.rows for some in found]),
-        Units(
-            np.concatenate([some.units.words for some in found]), np.concatenate([some.units.keys for some in found])
-        ),
-    )
+    rows, units = [np.empty(0, dtype=np.int64)], []
+    for first, piece in file.ranges:
+        some = np.flatnonzero(piece.kind_is(RANGE, ASYNC, FRAME) & (piece.words[:, 2] == 0))
+        rows.append(some + first)
+        units.append(piece.at(some))
+    return _Open(np.concatenate(rows), Units.joined(units))
 
 
 def _by_unit(file: CaptureFile, ranges: _Open, ends: Units) -> tuple[Ints, Ints]:

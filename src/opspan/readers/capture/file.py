@@ -70,6 +70,15 @@ class Units:
     words: Ints  # one row a unit, eight columns
     keys: Ints  # ascending; says which unit of which log it is
 
+    @classmethod
+    def joined(cls, parts: Sequence[Units]) -> Units:
+        """Units that follow each other. Of no parts none."""
+        words, keys = np.empty((0, 8), dtype=np.int64), np.empty(0, dtype=np.int64)
+        return cls(
+            np.concatenate([words, *(part.words for part in parts)]),
+            np.concatenate([keys, *(part.keys for part in parts)]),
+        )
+
     def __len__(self) -> int:
         return len(self.words)
 
