@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from opspan.emit import ranges, sinks
-from opspan.emit.namespace import Namespace
+from opspan.emit.compiled import compiling
+from opspan.emit.namespace import Namespace, Range
 
 __all__ = ["is_available", "mark", "range", "range_pop", "range_push"]
 
@@ -14,7 +12,12 @@ _itt = Namespace(sinks.TO_ITT)
 
 
 def is_available() -> bool:
-    """Is there an ITT in this process to send to, torch's or the package ittapi's? Not whether a tool listens now."""
+    """Is there an ITT in this process to send to, torch's or the package ittapi's? Not whether a tool listens now.
+
+    Not in compiled code.
+    """
+    if compiling():
+        return False
     native = sinks.load()
     if native is not None:
         return ranges.open_itt(native)
@@ -40,11 +43,6 @@ def mark(msg: str) -> None:
     _itt.mark(msg)
 
 
-@contextmanager
-def range(msg: str, *args: object, **kwargs: object) -> Iterator[None]:  # noqa: A001  # torch's name
+def range(msg: str, *args: object, **kwargs: object) -> Range:  # noqa: A001  # torch's name
     """A range around a `with` block or a function. With further arguments, `msg.format(*args, **kwargs)`."""
-    range_push(msg.format(*args, **kwargs) if args or kwargs else msg)
-    try:
-        yield
-    finally:
-        range_pop()
+    return _itt.range(msg, *args, **kwargs)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from opspan.emit import ranges, sinks
-from opspan.emit.namespace import Namespace
+from opspan.emit import sinks
+from opspan.emit.compiled import compiling
+from opspan.emit.namespace import Namespace, Range
 
 __all__ = ["is_available", "mark", "range", "range_end", "range_pop", "range_push", "range_start"]
 
@@ -14,7 +12,9 @@ _nvtx = Namespace(sinks.TO_NVTX)
 
 
 def is_available() -> bool:
-    """Can ranges be sent at all? Not whether a tool is listening now."""
+    """Can ranges be sent at all? Not whether a tool is listening now. Not in compiled code."""
+    if compiling():
+        return False
     if sinks.load() is not None:
         return True
     try:
@@ -36,12 +36,12 @@ def range_pop() -> int:
 
 def range_start(msg: str) -> int:
     """Start a range that may end on another thread. Returns the handle for `range_end`, 0 when nobody listens."""
-    return ranges.range_start(ranges.ref_of(msg), sinks.TO_NVTX)
+    return _nvtx.start(msg)
 
 
 def range_end(range_id: int) -> None:
     """End the range that `range_start` returned."""
-    ranges.range_end(range_id)
+    _nvtx.end(range_id)
 
 
 def mark(msg: str) -> None:
@@ -49,11 +49,6 @@ def mark(msg: str) -> None:
     _nvtx.mark(msg)
 
 
-@contextmanager
-def range(msg: str, *args: object, **kwargs: object) -> Iterator[None]:  # noqa: A001  # torch's name
+def range(msg: str, *args: object, **kwargs: object) -> Range:  # noqa: A001  # torch's name
     """A range around a `with` block or a function. With further arguments, `msg.format(*args, **kwargs)`."""
-    range_push(msg.format(*args, **kwargs) if args or kwargs else msg)
-    try:
-        yield
-    finally:
-        range_pop()
+    return _nvtx.range(msg, *args, **kwargs)

@@ -251,20 +251,6 @@ print(*(min(timeit.repeat(call, number=20_000, repeat=7)) / 20_000 * 1e9 for cal
     assert all(float(ns) < 1000 for ns in python(code).split())
 
 
-def test_in_compiled_code_annotations_break_no_graph() -> None:
-    pytest.importorskip("torch")
-    code = """
-import torch, opspan
-@opspan.annotate
-def inner(x): return x + 1
-def outer(x):
-    with opspan.annotate("block"): return inner(x) * 2
-compiled = torch.compile(outer, backend="eager", fullgraph=True)
-with opspan.record(): print(compiled(torch.ones(2)))
-"""
-    assert python(code) == "tensor([4., 4.])\n"
-
-
 def test_without_the_native_library_the_packages_carry_a_users_ranges(captured: Path, tmp_path: Path) -> None:
     pytest.importorskip("nvtx")
     pytest.importorskip("ittapi")

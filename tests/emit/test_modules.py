@@ -171,3 +171,50 @@ print(seen(session))
     assert first == "True {} 2"  # with the hooks and without them, each once
     # This backend runs the graph it made as a module, eagerly.
     assert ranges == "[(0, 'MLP', 'OptimizedModule'), (1, 'GraphModule', 'GraphModule')]"
+
+
+def test_modules_are_told_apart_by_what_they_are_and_not_by_what_they_equal() -> None:
+    body = """
+class Equal(nn.Module):  # and so without a hash
+    def __eq__(self, other): return isinstance(other, Equal)
+    def forward(self, x): return x * 2
+class Hashed(Equal):
+    def __hash__(self): return 1
+class Raising(nn.Module):
+    def __eq__(self, other): raise RuntimeError("not to be asked")
+    def __hash__(self): raise RuntimeError("not to be asked")
+    def forward(self, x): return x * 2
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c, self.d = Equal(), Equal(), Hashed(), Hashed()
+        self.e = Raising()
+        self.again = self.a
+        self.original_name = "no scripted module"
+        self.nothing = None
+    def forward(self, x): return self.again(self.e(self.d(self.c(self.b(self.a(x))))))
+import copy
+model = Model()
+with opspan.record(modules=True) as session:
+    model(x)
+    copy.deepcopy(model).b(x)
+print([name for _, name, _ in seen(session)])
+print(seen(session)[0])
+"""
+    inside = ", ".join(f"'Model.{name}'" for name in "abcdea")
+    assert program(body) == [f"['Model', {inside}, 'Equal']", "(0, 'Model', 'Model')"]
+
+
+def test_a_module_that_is_gone_leaves_its_name_to_nobody() -> None:
+    body = """
+from opspan.emit import modules
+class Other(nn.Module):
+    def forward(self, x): return x
+with opspan.record(modules=True) as session:
+    for number in range(200):
+        (nn.Identity() if number % 2 else Other())(x)
+    kept = len(modules._names._refs._entries)
+names = [name for _, name, _ in seen(session)]
+print(names == ["Other", "Identity"] * 100, kept <= 1)
+"""
+    assert program(body) == ["True True"]

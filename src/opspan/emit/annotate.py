@@ -2,6 +2,9 @@
 
 Plain code is pushed and popped on its thread, so that it nests with the ops inside. A coroutine or a generator leaves
 its thread in the middle and others run there meanwhile, so its range is started and ended, and belongs to no stack.
+
+Every function that user code calls may be met by torch.compile, and asks for that first: all that stands after
+`compiling()` need not be anything that torch.compile understands.
 """
 
 from __future__ import annotations
@@ -10,9 +13,12 @@ import functools
 import inspect
 import operator
 from collections.abc import AsyncIterator, Callable, Generator
+from threading import get_ident
 from typing import Any, ParamSpec, SupportsFloat, SupportsIndex, TypeVar, cast, overload
 
-from opspan.emit import ranges
+from opspan.emit import ranges, uses
+from opspan.emit.compiled import compiling, for_torchscript, of_torch, torchs_range
+from opspan.emit.payload import payload_of
 from opspan.emit.ranges import Ref
 from opspan.emit.sinks import KIND_USER
 
@@ -36,56 +42,80 @@ COLORS = {
 
 
 class Annotation:
-    """A range to enter with `with` or `async with`, any number of times, or to put on a function with `@`."""
+    """A range to enter with `with` or `async with`, any number of times, or to put on a function with `@`.
 
-    __slots__ = ("_category", "_color", "_detail", "_entered", "_name", "_payload", "_ref", "_started")
+    Threads, tasks and generators can share one: each of them ends the range that it began.
+    """
+
+    __slots__ = ("_category", "_color", "_payload", "_pushed", "_ref", "args", "name")
 
     def __init__(
         self,
         name: str | None,
         color: int = 0,
         category: str | None = None,
-        detail: str | None = None,
+        args: str | None = None,
         payload: int | float | None = None,
     ) -> None:
-        self._name = name
+        self.name = name
+        self.args = args
         self._color = color
         self._category = category
-        self._detail = detail
         self._payload = payload
         self._ref: Ref = None  # made when somebody listens
-        self._entered: list[int] = []  # what each open push answered: one that reached nobody is not popped
-        self._started: list[int] = []
+        # What the innermost push of each thread answered, and the one around it. What is not here is not popped:
+        # nothing is, while nobody listens.
+        self._pushed: dict[int, tuple[int, Any]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # To copy and to pickle: what is open here is not open there, and a C structure stays in its process.
+        return _again, (self.name, self._color, self._category, self.args, self._payload)
 
     def __enter__(self) -> Annotation:
-        # compiling first: what comes after it is nothing for torch.compile
-        idle = ranges.compiling() or not ranges.listening()
-        self._entered.append(-1 if idle and self._name is not None else ranges.push(self._ref or self._made()))
+        if compiling():
+            return self
+        # Also when nobody listens any more: the blocks that are open around this one leave after it.
+        if ranges.listening() or self._pushed or self.name is None:
+            pushed, thread = ranges.push(self._ref or self._made()), get_ident()
+            self._pushed[thread] = (pushed, self._pushed.get(thread))
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._entered.pop() >= 0:
+        if compiling() or not self._pushed:
+            return
+        thread = get_ident()
+        innermost = self._pushed.pop(thread, None)
+        if innermost is None:  # entered when nobody listened, or on another thread, where alone it can be popped
+            return
+        pushed, around = innermost
+        if around is not None:
+            self._pushed[thread] = around
+        if pushed >= 0:
             ranges.pop()
 
     async def __aenter__(self) -> Annotation:
-        self._started.append(ranges.range_start(self._ref or self._made()))
+        if not compiling() and (ranges.listening() or uses.are_open() or self.name is None):
+            uses.begun(self, ranges.range_start(self._ref or self._made()))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        ranges.range_end(self._started.pop())
+        if not compiling():
+            ranges.range_end(uses.ended(self))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        if compiling():
+            return function
         if inspect.isclass(function) or not callable(function):
             raise TypeError(f"annotate decorates functions, not {function!r}: decorate the class' methods")
-        name = self._name if self._name is not None else getattr(function, "__qualname__", repr(function))
+        name = self.name if self.name is not None else getattr(function, "__qualname__", repr(function))
         return _wrap(function, self._made(name))
 
     def _made(self, name: str | None = None) -> Ref:
-        name = name if name is not None else self._name
+        name = name if name is not None else self.name
         if name is None:
             raise TypeError("annotate() in a with statement needs a name; without one it decorates a function")
-        ref = ranges.ref_of(name, KIND_USER, self._color, self._category, self._detail, self._payload)
-        if name == self._name:
+        ref = ranges.ref_of(name, KIND_USER, self._color, self._category, self.args, self._payload)
+        if name == self.name:
             self._ref = ref
         return ref
 
@@ -111,19 +141,41 @@ def annotate(
     functions, generators and async generators can be decorated. In a coroutine prefer `async with`: a plain `with`
     that awaits inside is pushed on the thread's stack, where other tasks push as well.
     """
+    if compiling():
+        if name is None or isinstance(name, str):
+            return cast(Annotation, torchs_range(name or ""))
+        return name
     if name is not None and not isinstance(name, str):
         return Annotation(None)(name)
-    return Annotation(name, color_of(color), category, None, _number(payload))
+    if category is not None and not isinstance(category, str):
+        raise TypeError(f"a category is text, not {type(category).__name__}")
+    number = None if payload is None else payload_of(payload)
+    return of_torch(Annotation)(name, 0 if color is None else color_of(color), category, None, number)
 
 
 def record_function(name: str, args: str | None = None) -> Annotation:
     """torch.profiler.record_function, for every tool: a range around a `with` block or a function, `args` beside it."""
-    return Annotation(name, detail=None if args is None else str(args))
+    if compiling():
+        return cast(Annotation, torchs_range(name, args))
+    return of_torch(Annotation)(ranges.text_of(name), args=None if args is None else str(args))
 
 
 def mark(name: str) -> None:
     """A moment, not a range."""
-    ranges.mark(ranges.ref_of(name))
+    if compiling():
+        return
+    text = ranges.text_of(name)
+    if ranges.listening():
+        ranges.mark(ranges.ref_of(text))
+
+
+annotate.__prepare_scriptable__ = for_torchscript("annotate")  # type: ignore[attr-defined]
+record_function.__prepare_scriptable__ = for_torchscript("record_function")  # type: ignore[attr-defined]
+
+
+def _again(*args: Any) -> Annotation:
+    """Unpickled, where torch may be here or not."""
+    return of_torch(Annotation)(*args)
 
 
 def color_of(color: int | str | None) -> int:
@@ -137,20 +189,10 @@ def color_of(color: int | str | None) -> int:
         except ValueError:
             raise ValueError(f"unknown color {color!r}: use one of {', '.join(COLORS)}, or '#rrggbb'") from None
     else:
-        number = color
+        number = operator.index(color)
     if not 0 <= number <= 0xFFFFFFFF:
         raise ValueError(f"color {number:#x} does not fit 0xAARRGGBB")
     return number if number > 0xFFFFFF else number | 0xFF000000
-
-
-def _number(payload: SupportsIndex | SupportsFloat | None) -> int | float | None:
-    if payload is None:
-        return None
-    if hasattr(payload, "__index__"):
-        return operator.index(cast(SupportsIndex, payload))
-    if not hasattr(payload, "__float__"):
-        raise TypeError(f"a payload is one number, not {type(payload).__name__}")
-    return float(payload)
 
 
 def _wrap(function: Callable[..., Any], ref: Ref) -> Callable[..., Any]:
@@ -161,9 +203,15 @@ def _wrap(function: Callable[..., Any], ref: Ref) -> Callable[..., Any]:
     if inspect.isgeneratorfunction(function):
         return _wrap_generator(function, ref)
 
+    def push() -> int:
+        return ranges.push(ref)
+
+    # torch.compile looks at all that a method encloses, whether or not it comes to use it: so not at the C structure.
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
-        pushed = ranges.push(ref)
+        if compiling() or not ranges.listening():
+            return function(*args, **kwargs)
+        pushed = push()
         try:
             return function(*args, **kwargs)
         finally:
@@ -176,6 +224,8 @@ def _wrap(function: Callable[..., Any], ref: Ref) -> Callable[..., Any]:
 def _wrap_coroutine(function: Callable[..., Any], ref: Ref) -> Callable[..., Any]:
     @functools.wraps(function)
     async def coroutine(*args: Any, **kwargs: Any) -> Any:
+        if compiling():
+            return await function(*args, **kwargs)
         started = ranges.range_start(ref)
         try:
             return await function(*args, **kwargs)
@@ -188,6 +238,8 @@ def _wrap_coroutine(function: Callable[..., Any], ref: Ref) -> Callable[..., Any
 def _wrap_generator(function: Callable[..., Any], ref: Ref) -> Callable[..., Any]:
     @functools.wraps(function)
     def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        if compiling():
+            return (yield from function(*args, **kwargs))
         started = ranges.range_start(ref)
         try:
             return (yield from function(*args, **kwargs))

@@ -11,14 +11,17 @@ import contextlib
 import threading
 import warnings
 import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from opspan.emit import ranges
 from opspan.emit.sinks import KIND_MODULE
 
 if TYPE_CHECKING:
     from torch.nn import Module
+
+V = TypeVar("V")
 
 # A model that makes new modules in every forward would have its names looked up for ever.
 _MAX_LOOKUPS = 8
@@ -32,12 +35,33 @@ class _Frame:
     hooks: int  # which installation of the hooks pushed it
 
 
+class _ByModule(Generic[V]):
+    """A value for each module that lives. By identity: a module may have `__eq__`, and then often no `__hash__`."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[weakref.ref[Module], V]] = {}
+
+    def get(self, module: Module) -> V | None:
+        entry = self._entries.get(id(module))
+        return entry[1] if entry is not None and entry[0]() is module else None
+
+    def set(self, module: Module, value: V) -> None:
+        entries, number = self._entries, id(module)
+
+        def forget(gone: weakref.ref[Module]) -> None:
+            entry = entries.get(number)
+            if entry is not None and entry[0] is gone:
+                del entries[number]
+
+        entries[number] = (weakref.ref(module, forget), value)
+
+
 class _Names:
     """Qualified names, from the outermost module that was seen to contain one."""
 
     def __init__(self) -> None:
-        self._refs: weakref.WeakKeyDictionary[Module, Any] = weakref.WeakKeyDictionary()
-        self._lookups: weakref.WeakKeyDictionary[Module, int] = weakref.WeakKeyDictionary()
+        self._refs: _ByModule[Any] = _ByModule()
+        self._lookups: _ByModule[int] = _ByModule()
         self._lock = threading.Lock()
 
     def ref(self, module: Module, outermost: Module | None) -> Any:
@@ -46,30 +70,44 @@ class _Names:
         if found is not None:
             return found
         with self._lock:
-            if outermost is not None and self._lookups.get(outermost, 0) < _MAX_LOOKUPS:
-                self._lookups[outermost] = self._lookups.get(outermost, 0) + 1
+            lookups = (self._lookups.get(outermost) or 0) if outermost is not None else _MAX_LOOKUPS
+            if outermost is not None and lookups < _MAX_LOOKUPS:
+                self._lookups.set(outermost, lookups + 1)
                 self._learn(outermost)
-            if module not in self._refs:  # not a part of it: the outermost of its own
+            if self._refs.get(module) is None:  # not a part of it: the outermost of its own
                 self._learn(module)
-            return self._refs[module]
+            return self._refs.get(module)
 
     def _learn(self, root: Module) -> None:
-        base = _class_of(getattr(root, "_orig_mod", root))
-        for path, module in root.named_modules():
+        for path, module in _parts(root, (_class_of(getattr(root, "_orig_mod", root)),), set()):
+            self._refs.set(module, ranges.ref_of(".".join(path), kind=KIND_MODULE, detail=_class_of(module)))
+
+
+def _parts(module: Module, path: tuple[str, ...], seen: set[int]) -> Iterator[tuple[tuple[str, ...], Module]]:
+    """named_modules, each once. torch's own asks modules whether they are equal, and for their hash."""
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    yield path, module
+    for name, part in list(module._modules.items()):
+        if part is not None:
             # torch.compile wraps a module in another one, which is no part of the model.
-            parts = [part for part in path.split(".") if part and part != "_orig_mod"]
-            self._refs[module] = ranges.ref_of(".".join([base, *parts]), kind=KIND_MODULE, detail=_class_of(module))
+            yield from _parts(part, path if name == "_orig_mod" else (*path, name), seen)
 
 
 def _class_of(module: Module) -> str:
+    from torch.jit import ScriptModule
+
     # A scripted module's class is RecursiveScriptModule; it knows what it was.
-    return str(getattr(module, "original_name", None) or type(module).__name__)
+    name = getattr(module, "original_name", None) if isinstance(module, ScriptModule) else None
+    return str(name or type(module).__name__)
 
 
 _lock = threading.Lock()
 _local = threading.local()
 _handles: list[Any] = []
 _warning: Any = None
+_is_compiling: Callable[[], bool]  # torch's: also true in what the compiler itself runs to make code
 _names = _Names()
 _to = 0  # the sinks that asked for modules
 _installed = 0  # counts installations
@@ -101,7 +139,8 @@ def stop(to: int) -> None:
 
 
 def _install() -> None:
-    global _warning
+    global _warning, _is_compiling
+    from torch.compiler import is_compiling as _is_compiling
     from torch.nn.modules import module
     from torch.utils.hooks import RemovableHandle
 
@@ -120,7 +159,7 @@ def _install() -> None:
 
 
 def _before(module: Module, _inputs: object) -> None:
-    if ranges.compiling():
+    if _is_compiling():
         return
     stack = _stack()
     if stack and stack[0].hooks != _installed:  # left open when an earlier session ended inside a call
@@ -131,7 +170,7 @@ def _before(module: Module, _inputs: object) -> None:
 
 
 def _after(module: Module, _inputs: object, _outputs: object) -> None:
-    if ranges.compiling():
+    if _is_compiling():
         return
     stack = _stack()
     # Normally the top. A BaseException such as KeyboardInterrupt passes torch's hooks by: its frames go now.

@@ -24,7 +24,6 @@ Ref = Any  # ctypes.byref() of a CRange: kept ready, it owns its range
 
 _UNKNOWN: Final = -1
 _INT64: Final = range(-(2**63), 2**63)
-_UINT64: Final = range(2**64)
 
 _to = _UNKNOWN  # who listens, as TO_ bits
 _capturing = False
@@ -35,18 +34,6 @@ _range_start: Callable[[Ref, int], int]
 _range_end: Callable[[int], None]
 
 
-def _never() -> bool:
-    return False
-
-
-_compiling: Callable[[], bool] = _never  # torch.compiler.is_compiling, once torch is here
-
-
-def compiling() -> bool:
-    """Is torch.compile tracing this code? Nothing of ours may end up in what it makes."""
-    return _compiling()
-
-
 def listening() -> int:
     """Who listens, as TO_ bits. The first call makes an NVTX or ITT tool attach."""
     return _ask() if _to == _UNKNOWN else _to
@@ -54,7 +41,7 @@ def listening() -> int:
 
 def push(ref: Ref, to: int = TO_ALL) -> int:
     """Zero-based depth of the new range on this thread; -1 when nobody listens."""
-    if _compiling() or not (_to if _to != _UNKNOWN else _ask()) & to:
+    if not (_to if _to != _UNKNOWN else _ask()) & to:
         return -1
     return _push(ref, to)
 
@@ -65,13 +52,13 @@ def pop(to: int = TO_ALL) -> int:
 
 
 def mark(ref: Ref, to: int = TO_ALL) -> None:
-    if not _compiling() and (_to if _to != _UNKNOWN else _ask()) & to:
+    if (_to if _to != _UNKNOWN else _ask()) & to:
         _mark(ref, to)
 
 
 def range_start(ref: Ref, to: int = TO_ALL) -> int:
     """A range that may end on any thread; 0 when nobody listens."""
-    if _compiling() or not (_to if _to != _UNKNOWN else _ask()) & to:
+    if not (_to if _to != _UNKNOWN else _ask()) & to:
         return 0
     return _range_start(ref, to)
 
@@ -106,12 +93,17 @@ def ref_of(
     elif payload is not None and payload in _INT64:
         made.payload_type = 1
         made.payload.i = payload
-    elif payload is not None and payload in _UINT64:
+    elif payload is not None:
         made.payload_type = 2
         made.payload.u = payload
-    elif payload is not None:
-        raise ValueError(f"payload {payload} does not fit 64 bits")
     return ctypes.byref(made)
+
+
+def text_of(name: str) -> str:
+    """The name, or an error here and now: it must not depend on who listens whether a program fails."""
+    if not isinstance(name, str):
+        raise TypeError(f"a range's name is text, not {type(name).__name__}")
+    return name
 
 
 def encode(text: str) -> bytes:
@@ -143,7 +135,7 @@ def open_itt(native: sinks.Sinks) -> bool:
 
 
 def _ask() -> int:
-    global _to, _push, _pop, _mark, _range_start, _range_end, _compiling
+    global _to, _push, _pop, _mark, _range_start, _range_end
     native = sinks.load()
     if native is None:
         from opspan.emit import packages
@@ -159,9 +151,6 @@ def _ask() -> int:
             found |= TO_ITT
         _push, _pop, _mark = native.push, native.pop, native.mark
         _range_start, _range_end = native.range_start, native.range_end
-    torch = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "compiler"):
-        _compiling = torch.compiler.is_compiling
     _to = found | (TO_CAPTURE if _capturing else 0)
     return _to
 

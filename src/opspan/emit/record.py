@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opspan.emit import leftovers, ranges
+from opspan.emit.compiled import compiling
 from opspan.emit.schedule import Schedule
 from opspan.emit.sessions import Session
 from opspan.emit.sinks import CAPTURE, Sinks
@@ -35,6 +36,10 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     _sink = CAPTURE
     _what = "recording"
 
+    path: Path | None = None
+    file: Path | None = None  # the one of the process that entered it, in `path`
+    _trace: Trace | None = None
+
     def __init__(
         self,
         path: str | os.PathLike[str] | None = None,
@@ -45,21 +50,23 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         schedule: Schedule | None = None,
         enabled: bool = True,
     ) -> None:
+        if compiling():  # as torch.profiler.profile there: it cannot be entered
+            return
         super().__init__(enabled, record_shapes, modules, schedule)
         if isinstance(path, bool):
             raise TypeError(f"record({path}): the first argument is the folder: write record(record_shapes={path})")
         if path is not None and not os.fspath(path):
             raise ValueError("record(path=''): name a folder, or leave path out for a temporary one")
-        self.path: Path | None = None if path is None else Path(path).absolute()
-        self.file: Path | None = None  # the one of the process that entered it, in `path`
+        if path is not None:
+            self.path = Path(path).absolute()
         self._add = add
         self._temporary = path is None
         self._created: list[Path] = []  # folders, the innermost first
         self._others: set[Path] = set()  # files that were there before
-        self._trace: Trace | None = None
 
     def __enter__(self) -> record:
-        super().__enter__()
+        if not compiling():
+            super().__enter__()
         return self
 
     @property
@@ -67,7 +74,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         """What was recorded, read when first asked for."""
         if self._trace is None:
             if self.file is None or self.path is None:
-                raise RuntimeError("nothing was recorded: enter the context manager first")
+                raise RuntimeError("nothing was recorded: enter the context manager first, outside of compiled code")
             if self._is_running():
                 raise RuntimeError("still recording: leave the context manager first")
             from opspan.readers import capture

@@ -1,0 +1,17 @@
+"""What TorchScript compiles where it meets annotate and record_function: torch's own range.
+
+TorchScript reads the source below, and knows neither our classes nor annotations that are text: so there is no
+`from __future__ import annotations` here. Imported when a program scripts a function that uses them.
+"""
+
+from typing import Any, Optional
+
+from torch.profiler import record_function as torchs
+
+
+def annotate(name: str, color: Any = None, category: Any = None, payload: Any = None) -> torchs:
+    return torchs(name)
+
+
+def record_function(name: str, args: Optional[str] = None) -> torchs:  # noqa: UP045  # TorchScript knows no `|`
+    return torchs(name, args)
