@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import sys
 from collections.abc import AsyncIterator, Callable, Generator
 from threading import get_ident
 from typing import Any, ParamSpec, SupportsFloat, SupportsIndex, TypeVar, cast, overload
@@ -149,8 +150,11 @@ def annotate(
         return Annotation(None)(name)
     if category is not None and not isinstance(category, str):
         raise TypeError(f"a category is text, not {type(category).__name__}")
-    number = None if payload is None else payload_of(payload)
-    return of_torch(Annotation)(name, 0 if color is None else color_of(color), category, None, number)
+    # Written out for the many that have a name alone, and are made for each block: a call costs as much as the rest.
+    kind = of_torch(Annotation) if "torch" in sys.modules else Annotation
+    if color is None and payload is None:
+        return kind(name, 0, category)
+    return kind(name, color_of(color), category, None, payload_of(payload))
 
 
 def record_function(name: str, args: str | None = None) -> Annotation:
