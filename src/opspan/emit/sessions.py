@@ -15,10 +15,9 @@ import contextlib
 import os
 from typing import Any, ClassVar, Literal
 
-from opspan.emit import injection, notices, observer, ranges, sinks
+from opspan.emit import compiled, injection, notices, observer, ranges, sinks
 from opspan.emit import modules as module_ranges
 from opspan.emit.changes import active, change, told_over
-from opspan.emit.compiled import compiling
 from opspan.emit.fallback import TorchEmitter
 from opspan.emit.observer import Observer
 from opspan.emit.schedule import Schedule
@@ -79,7 +78,7 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if compiling() or not self.enabled or active.get(self._sink) is not self:
+        if compiled.compiling() or not self.enabled or active.get(self._sink) is not self:
             return
         try:
             self._stop()
