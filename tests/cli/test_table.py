@@ -323,7 +323,7 @@ class TestProgress:
         "import opspan.cli.loading as loading, opspan.readers as readers\n"
         "loading.PATIENCE_S = 0.2\n"
         "load = readers.load\n"
-        "def slow(*paths):\n    time.sleep(1.5)\n    return load(*paths)\n"
+        "def slow(*paths, **options):\n    time.sleep(1.5)\n    return load(*paths, **options)\n"
         "readers.load = slow\n"
         "from opspan.cli import main\nmain(sys.argv[1:])"
     )

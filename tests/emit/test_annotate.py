@@ -138,7 +138,7 @@ with again:
 with again: pass
 """
     program(body, captured)
-    assert names(captured).count("again") == 6  # NVTX and ITT
+    assert names(captured).count("again") == 3
 
 
 def test_a_push_that_reached_nobody_is_not_popped_from_another() -> None:
@@ -164,7 +164,7 @@ def test_any_name_arrives(name: str, captured: Path) -> None:
     program(f"with opspan.annotate({name!r}): pass", captured)
 
     expected = name.encode("utf-8", "backslashreplace").decode()
-    assert names(captured) == [expected, expected]
+    assert names(captured) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -236,9 +236,16 @@ print(handle > 0)
     assert row["end_tid"] not in (None, row["tid"])
 
 
-def test_with_nobody_listening_a_range_costs_less_than_a_microsecond() -> None:
+def test_with_nobody_listening_a_range_costs_little_more_than_python_takes_for_a_block() -> None:
+    # Beside each other and the quickest of many, as a busy machine slows both.
     code = """
 import opspan, timeit
+class Plain:
+    def __init__(self, name, color=None): self.name = name
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+def plain():
+    with Plain("made"): pass
 @opspan.annotate
 def decorated(): pass
 ready = opspan.annotate("ready")
@@ -246,9 +253,12 @@ def block():
     with ready: pass
 def made():
     with opspan.annotate("made"): pass
-print(*(min(timeit.repeat(call, number=20_000, repeat=7)) / 20_000 * 1e9 for call in (decorated, block, made)))
+calls = (plain, decorated, block, made)
+times = [[timeit.timeit(call, number=2_000) for call in calls] for _ in range(70)]
+print(*(min(column) for column in zip(*times)))
 """
-    assert all(float(ns) < 1000 for ns in python(code).split())
+    of_plain, *of_ours = map(float, python(code).split())
+    assert max(of_ours) < 8 * of_plain, [ours / of_plain for ours in of_ours]
 
 
 def test_without_the_native_library_the_packages_carry_a_users_ranges(captured: Path, tmp_path: Path) -> None:
@@ -266,5 +276,6 @@ threading.Thread(target=opspan.nvtx.range_end, args=(handle,)).start()
     assert python(HEAD + body, env=env) == "1 1 1 1\n"
     ranges = opspan.load(captured).ranges.sort("start_ns")
     of = {source: ranges.filter(source=source)["name"].to_list() for source in ("nvtx", "itt")}
-    assert of == {"nvtx": ["outer", "inner", "moment", "crossing"], "itt": ["outer", "task", "moment"]}
+    # "outer" went both ways, and is one row. ittapi has no marks: what it has instead is a range.
+    assert of == {"nvtx": ["outer", "inner", "moment", "crossing"], "itt": ["task", "moment"]}
     assert ranges.filter(is_mark=False)["end_ns"].null_count() == 0

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from opspan.errors import UsageError
 from opspan.trace.issues import Issues
 from opspan.trace.trace import Trace
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 STEP = r"^ProfilerStep#([0-9]+)$"
 # Columns in which a table has the begin and the end of a row.
@@ -29,7 +32,7 @@ _TIMES = {
     "samples": ("time_ns", None),
     "counters": ("time_ns", None),
 }
-FOREVER = np.iinfo(np.int64).max
+FOREVER = 2**63 - 1
 
 
 @dataclass(frozen=True)

@@ -59,19 +59,22 @@ def read(file: CaptureFile, issues: Issues) -> Ends:
     foreign = (ends.u16(1) & FOREIGN_END) != 0
     by_unit, by_id = ends.where(foreign), ends.where(~foreign)
     nested = opened.units.kinds == RANGE
+    pairs: list[tuple[Ints, Ints]] = []  # of ranges and end units; of one id, several ranges may have one end
     for where, (rows, used) in (
         (np.flatnonzero(foreign), _by_unit(file, opened.where(nested), by_unit)),
         (np.flatnonzero(~foreign), _by_id(opened.where(~nested), by_id)),
     ):
         ended[where[used]] = rows
+        pairs.append((rows, where[used]))
     # In a part of a file the other ends are those of ranges outside of it.
     if not file.left_out:
         issues.add("end_without_start", int((ended < 0).sum()))
-    used = np.flatnonzero(ended >= 0)
+    rows, used = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     # Of several ends of one range the last in time.
-    used = used[np.lexsort((ends.i64(1)[used], ended[used]))]
-    used = used[last_of_each(ended[used])]
-    return Ends(ended[used], ends.i64(1)[used], file.tids[ends.logs[used]], ended)
+    order = np.lexsort((ends.i64(1)[used], rows))
+    order = order[last_of_each(rows[order])]
+    rows, used = rows[order], used[order]
+    return Ends(rows, ends.i64(1)[used], file.tids[ends.logs[used]], ended)
 
 
 @dataclass(frozen=True)
