@@ -289,17 +289,23 @@ class TestTrouble:
         assert (done.stdout, done.stderr) == ("{", "")
 
 
-def test_a_small_file_takes_less_than_800_ms(exported: Path) -> None:
-    taken = []
-    for _ in range(5):
-        command = [sys.executable, "-m", "opspan", "table", str(exported)]
-        process = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL)
+def test_a_small_file_takes_little_more_than_it_takes_to_import_what_reads_it(exported: Path) -> None:
+    def seconds(*arguments: str) -> float:
+        process = subprocess.Popen([sys.executable, *arguments], env=environment(), stdout=subprocess.DEVNULL)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = status  # it has been waited for
         assert status == 0
-        taken.append(used.ru_utime + used.ru_stime)  # not of the clock: the machine may be busy
+        return used.ru_utime + used.ru_stime  # not of the clock: the machine may be busy
 
-    assert min(taken) < 0.8, taken
+    # In turn, as a machine that is slow is so for both.
+    imports, tables = zip(
+        *(
+            (seconds("-c", "import polars, adbc_driver_sqlite, click"), seconds("-m", "opspan", "table", str(exported)))
+            for _ in range(5)
+        ),
+        strict=True,
+    )
+    assert min(tables) < 4 * min(imports), (imports, tables)
 
 
 def test_a_table_loads_no_more_than_it_needs(exported: Path) -> None:

@@ -57,7 +57,7 @@ def test_ranks_that_record_into_one_folder_at_once_are_one_run(tmp_path: Path) -
         def meet(hear, tell):
             os.write(tell, b"x"); os.read(hear, 1)
         mine = (a, d) if child else (c, b)
-        with opspan.record(sys.argv[1], add=True) as rec:
+        with opspan.record(sys.argv[1]) as rec:
             meet(*mine)
             torch.ones(2)
             meet(*mine)

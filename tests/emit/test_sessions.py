@@ -355,7 +355,7 @@ class TestRecord:
                 except RuntimeError as error: print(error)
         """
         assert python(code).splitlines() == [
-            "nothing was recorded: enter the context manager first",
+            "nothing was recorded: enter the context manager first, outside of compiled code",
             "still recording: leave the context manager first",
         ]
 

@@ -90,11 +90,11 @@ def _sweep(parent: Path, prefix: str) -> None:
         return
     for name in names:
         owner = name[len(prefix) :].split("-")[0]
-        if owner.isascii() and owner.isdigit() and not _is_alive(int(owner)):
+        if owner.isascii() and owner.isdigit() and not is_alive(int(owner)):
             _remove_unlocked(parent / name)
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

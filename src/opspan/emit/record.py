@@ -23,9 +23,9 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     """Every autograd op of every thread, recorded to a file by opspan itself: no tool, no `opspan run`.
 
     `path` is the folder to write to, created if need be; each process, a fork for instance, writes a file of its own
-    there. Without one the folder is temporary and goes once `trace` was read, or at exit. A folder that holds another
-    recording is refused; `add=True` adds to it, as the ranks of one run do that all record into one folder. `trace`
-    is this recording alone, whatever else is there.
+    there. Without one the folder is temporary and goes once `trace` was read, or at exit. A folder that holds an
+    earlier recording is refused; `add=True` adds to it. Processes that run at the same time, as the ranks of one job,
+    may share one. `trace` is this recording alone, whatever else is there.
 
         with opspan.record(record_shapes=True) as rec:
             train()
@@ -114,7 +114,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     def _refuse_others(self) -> None:
         if self._add or self.path is None:
             return
-        other = next((file for file in self._files() if file != self.file), None)
+        other = next((file for file in self._files() if file != self.file and not _is_of_same_job(file)), None)
         if other is not None:
             raise CaptureError(
                 f"{self.path} holds another recording ({other.name}): choose another path=, delete it, or add to it "
@@ -137,3 +137,9 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         for folder in self._created:
             with contextlib.suppress(OSError):  # somebody else uses it by now
                 folder.rmdir()
+
+
+def _is_of_same_job(file: Path) -> bool:
+    """Ranks of one job record side by side: of another process that still runs, so of no earlier run, and not ours."""
+    pid = file.name.partition("-")[0]
+    return pid.isascii() and pid.isdigit() and int(pid) != os.getpid() and leftovers.is_alive(int(pid))
