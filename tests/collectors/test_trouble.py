@@ -224,7 +224,8 @@ def test_nothing_happens_without_a_folder(collected: Collected, busy: Path) -> N
 def test_a_hostile_client_lives_on_and_its_capture_can_be_read(
     protocol: str, collected: Collected, client: Callable[..., Path]
 ) -> None:
-    program = client(f"stress_{protocol}_hostile.cpp", "-DOPSPAN_CLIENT", "-I", NATIVE)
+    # The sanitizers run five times as many rounds.
+    program = client(f"stress_{protocol}_hostile.cpp", "-DOPSPAN_CLIENT", "-DOPSPAN_ROUNDS=4000", "-I", NATIVE)
     out, _ = collected.run(program)
     trace = opspan.load(collected.folder)
 
@@ -232,7 +233,7 @@ def test_a_hostile_client_lives_on_and_its_capture_can_be_read(
     last = trace.ranges.filter(name="still recorded")
     assert last["end_ns"].is_not_null().all()
     assert last.height == 1
-    assert trace.ranges.height > 10_000
+    assert trace.ranges.height > 4_000
 
 
 def test_short_threads_take_a_page_each(collected: Collected, busy: Path) -> None:

@@ -28,7 +28,10 @@ using Name = itt::StringHandle*;
 using Stamp = unsigned long long;
 
 constexpr int kThreads = 4;
-constexpr int kRounds = 20000;
+#ifndef OPSPAN_ROUNDS
+#define OPSPAN_ROUNDS 20000
+#endif
+constexpr int kRounds = OPSPAN_ROUNDS;
 
 const char* const kNames[] = {
     "domain_create",

@@ -22,7 +22,10 @@ extern "C" int opspan_collector_made_domain(const void* domain);
 namespace {
 
 constexpr int kThreads = 4;
-constexpr int kRounds = 20000;
+#ifndef OPSPAN_ROUNDS
+#define OPSPAN_ROUNDS 20000
+#endif
+constexpr int kRounds = OPSPAN_ROUNDS;
 
 // What was registered, for every thread to use.
 std::mutex lock;
