@@ -10,6 +10,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
+# Its launcher looks for the agent in one of two ways; the second says no more than "sem_open: No such file".
+_AGENT_IS_LATE = ("Local Endpoint is not available", "= sem_open")
+
 PROGRAMS = Path(__file__).parent.parent / "programs"
 
 # Push/pop ranges of one domain. Domains are rows of type 75 that carry their name; 0 is the default domain.
@@ -56,7 +59,7 @@ def run_under_nsys(folder: Path, name: str, *arguments: str) -> Path:
         _run(command)
     except AssertionError as error:
         # nsys' own agent is sometimes not up in time on a busy machine; the program has not begun then.
-        if "Local Endpoint is not available" not in str(error):
+        if not any(said in str(error) for said in _AGENT_IS_LATE):
             raise
         _run(command)
     return output.with_suffix(".sqlite")
