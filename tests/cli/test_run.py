@@ -243,6 +243,15 @@ def test_a_process_that_was_listened_to_and_said_nothing_is_nothing_captured(tmp
     assert "Wrote" not in done.stderr
 
 
+def test_what_cannot_be_looked_into_costs_no_exit_code(tmp_path: Path) -> None:
+    code = ANNOTATE + "import os, sys; os.mkdir('capture/1-1.opspan'); sys.exit(7)"
+
+    done = opspan("run", "-o", "capture", "--", *py(code), cwd=tmp_path)
+
+    assert done.returncode == 7
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.nsys
 @pytest.mark.skipif(shutil.which("nsys") is None, reason="needs nsys: tools/vendor-tools installs it")
 def test_under_nsys_it_says_that_nsys_wins(tmp_path: Path) -> None:

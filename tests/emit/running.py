@@ -22,6 +22,11 @@ _TOOLS = (
 # a test in test_sessions.py, which needs no such machine.
 WARNINGS = ("-W", "error", "-W", "ignore:CUDA initialization:UserWarning")
 
+# What the programs that annotate begin with.
+HEAD = """
+import asyncio, pickle, sys, threading, opspan
+"""
+
 
 def environment(more: Mapping[str, str | None] | None = None) -> dict[str, str]:
     """Ours without any tool, and with `more`; None takes a variable away."""
@@ -68,3 +73,8 @@ def under_collectors(folder: Path) -> dict[str, str]:
     folder.mkdir(exist_ok=True)
     made = launch.environment({}, libraries.collectors(), folder, None)
     return {name: made[name] for name in ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64", "OPSPAN_CAPTURE_DIR")}
+
+
+def program(body: str, captured: Path) -> str:
+    """The output of a program that annotates, captured into this folder."""
+    return python(HEAD + body, env=under_collectors(captured))

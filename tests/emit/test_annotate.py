@@ -7,26 +7,13 @@ from pathlib import Path
 import pytest
 
 import opspan
-from emit.running import python, under_collectors
+from emit.running import HEAD, program, python, under_collectors
 from opspan.emit.annotate import color_of
-
-HEAD = """
-import asyncio, pickle, sys, threading, opspan
-"""
-
-
-@pytest.fixture
-def captured(tmp_path: Path) -> Path:
-    return tmp_path / "captured"
 
 
 def names(folder: Path, domain: str | None = None) -> list[str]:
     ranges = opspan.load(folder).ranges.sort("start_ns")
     return list(ranges["name"])
-
-
-def program(body: str, captured: Path) -> str:
-    return python(HEAD + body, env=under_collectors(captured))
 
 
 def test_a_range_arrives_without_torch_and_without_a_compiler(captured: Path) -> None:

@@ -7,21 +7,7 @@ from pathlib import Path
 import pytest
 
 import opspan
-from emit.running import python, under_collectors
-
-HEAD = """
-import asyncio, pickle, sys, threading, opspan
-"""
-
-
-@pytest.fixture
-def captured(tmp_path: Path) -> Path:
-    return tmp_path / "captured"
-
-
-def program(body: str, captured: Path) -> str:
-    return python(HEAD + body, env=under_collectors(captured))
-
+from emit.running import HEAD, program, python
 
 SHARED = """
 import contextlib
