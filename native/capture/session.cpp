@@ -95,7 +95,9 @@ int Session::descriptor() {
 
 bool Session::open(std::string* error) {
   auto fail = [&](const char* what, int code) {
-    *error = "cannot " + std::string(what) + " " + path + ": " + strerror(code);
+    bool is_limit = code == EMFILE || code == ENFILE;
+    *error = "cannot " + std::string(what) + " " + path + ": " + strerror(code) +
+             (is_limit ? ": raise the limit (ulimit -n)" : "");
     if (fd_ >= 0) unlink(path.c_str());
     return false;
   };

@@ -34,8 +34,8 @@ void each(uint32_t to, Action&& action) {
 uint32_t listening(uint32_t to) {
   uint32_t on = 0;
   each(to, [&](int number, const OwnSink& sink) {
-    bool wanted = g_sessions[number].form() || !(to & OPSPAN_IN_SESSION << number);
-    on |= wanted && sink.on() ? 1u << number : 0;
+    bool wanted = sink.on() && (!(to & OPSPAN_IN_SESSION << number) || g_sessions[number].form());
+    on |= wanted ? 1u << number : 0;
   });
   return once(on);
 }

@@ -162,3 +162,32 @@ class TestClaims:
             print(len(list(here.iterdir())))
         """
         assert python(code, str(tmp_path)) == "1\n0\n"
+
+
+@pytest.mark.parametrize("where", ["given", "new", "temporary"])
+def test_out_of_descriptors_is_said_and_the_program_goes_on(where: str, tmp_path: Path) -> None:
+    program = """
+        import os, resource, sys, torch, opspan
+        path = sys.argv[1] or None
+        with opspan.record(): torch.ones(2)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+        held = []
+        try:
+            while True: held.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError: pass
+        try:
+            with opspan.record(path): torch.ones(2)
+            print("recorded")
+        except opspan.errors.CaptureError as error:
+            print(error)
+        for fd in held: os.close(fd)
+        with opspan.record(path) as rec: torch.ones(2)
+        print(rec.trace.ranges.height > 0)
+    """
+    path = tmp_path / where
+    if where == "given":
+        path.mkdir()
+    lines = python(program, "" if where == "temporary" else str(path)).splitlines()
+    assert "Too many open files" in lines[0]
+    assert "raise the limit (ulimit -n)" in lines[0]
+    assert lines[1:] == ["True"]

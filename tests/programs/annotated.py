@@ -131,19 +131,31 @@ def check(name, make):
     return None
 
 
-def in_a_fork(name, make):
+def fork(name, make):
     child = os.fork()
-    if child == 0:
-        try:
-            difference = check(name, make)
-        except BaseException as error:  # noqa: BLE001  # whatever it is, it is the finding
-            text = "".join(traceback.format_exception(error))
-            difference = f"{type(error).__name__}\n{textwrap.indent(text, '    ')}"
-        if difference:
-            print(f"{name}, {make.__name__}: {difference}")
-        sys.stdout.flush()
-        os._exit(0 if not difference else 1)
-    return os.waitpid(child, 0)[1] == 0
+    if child:
+        return child
+    try:
+        difference = check(name, make)
+    except BaseException as error:  # noqa: BLE001  # whatever it is, it is the finding
+        text = "".join(traceback.format_exception(error))
+        difference = f"{type(error).__name__}\n{textwrap.indent(text, '    ')}"
+    if difference:
+        print(f"{name}, {make.__name__}: {difference}")
+    sys.stdout.flush()
+    os._exit(1 if difference else 0)
+
+
+def passed(cases):
+    """How many; as many at a time as there are processors."""
+    running, good = set(), 0
+    while cases or running:
+        while cases and len(running) < len(os.sched_getaffinity(0)):
+            running.add(fork(*cases.pop()))
+        child, status = os.wait()
+        running.discard(child)
+        good += status == 0
+    return good
 
 
 def main():
@@ -152,7 +164,9 @@ def main():
     asked = {text.removeprefix("only=") for text in sys.argv if text.startswith("only=")}
     chosen = [name for name in BODIES if name in asked or not asked]
     makers = [compiled] if "compiled" in sys.argv else [compiled, exported]
-    print(sum([in_a_fork(name, make) for name in chosen for make in makers]), "of", len(chosen) * len(makers))
+    cases = [(name, make) for name in chosen for make in makers]
+    count = len(cases)
+    print(passed(cases), "of", count)
 
 
 if __name__ == "__main__":

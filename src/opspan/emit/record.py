@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,9 +102,9 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
                 self._others = set(self._files())
                 self._refuse_others()
         except OSError as error:
-            raise CaptureError(
-                f"the folder for the capture cannot be created ({error}): choose another path="
-            ) from error
+            is_limit = error.errno in (errno.EMFILE, errno.ENFILE)
+            todo = "raise the limit (ulimit -n)" if is_limit else "choose another path="
+            raise CaptureError(f"the folder for the capture cannot be created ({error}): {todo}") from error
         self.file = Path(os.fsdecode(native.capture_start(os.fsencode(self.path), self.record_shapes)))
         if not self._temporary:
             self._refuse_others()  # one that began at this very moment
@@ -125,10 +126,10 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         return sorted(self.path.glob("*.opspan")) if self.path is not None else []
 
     def _discard(self) -> None:
-        # Not self.file: an interrupt may have come before that was known.
-        for file in set(self._files()) - self._others:
-            if file.name.startswith(f"{os.getpid()}-"):
-                with contextlib.suppress(OSError):
+        # Not self.file: an interrupt may have come before that was known. Nor may this hide why entering failed.
+        with contextlib.suppress(OSError):
+            for file in set(self._files()) - self._others:
+                if file.name.startswith(f"{os.getpid()}-"):
                     file.unlink()
         self.file = None
         if self._temporary and self.path is not None:
