@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import json
 import os
+import re
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 # A tool that the tests themselves run under must not listen to the programs they start.
 _TOOLS = (
@@ -55,9 +63,57 @@ def run(
 
 def python(code: str, *arguments: str, env: Mapping[str, str | None] | None = None, cwd: Path | None = None) -> str:
     """The output of a program that must not fail; warnings are errors unless it says otherwise."""
-    done = run([sys.executable, *WARNINGS, "-c", textwrap.dedent(code), *arguments], env, cwd)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    code = textwrap.dedent(code)
+    first = re.search(r"\b(torch|opspan)\b", code)
+    if first is None or first[0] != "torch":
+        done = run([sys.executable, *WARNINGS, "-c", code, *arguments], env, cwd)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+    request = {"code": code, "arguments": arguments, "env": environment(env), "cwd": cwd}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull) as nothing:
+        status = _with_torch().run(request, [nothing.fileno(), out.fileno(), err.fileno()])
+        out.seek(0)
+        err.seek(0)
+        printed = out.read().decode()
+        assert status == 0, printed + err.read().decode()
+    return printed
+
+
+class _WithTorch:
+    """tests/programs/with_torch.py, started once: importing torch takes longer than most programs take afterwards."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        program = Path(__file__).parent.parent / "programs" / "with_torch.py"
+        command = [sys.executable, *WARNINGS, program, str(theirs.fileno())]
+        with theirs:
+            self._process = subprocess.Popen(
+                command, env=environment(), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+        self._channel = ours
+        self._answers = ours.makefile()
+        ours.settimeout(300)
+        atexit.register(self.close)
+
+    def run(self, request: dict[str, Any], files: list[int]) -> int:
+        """The exit code, or less than 0 for a signal."""
+        socket.send_fds(self._channel, [json.dumps(request, default=str).encode() + b"\n"], files)
+        child = int(self._answers.readline())
+        try:
+            return os.waitstatus_to_exitcode(int(self._answers.readline()))
+        except TimeoutError:
+            os.killpg(child, signal.SIGKILL)
+            raise
+
+    def close(self) -> None:
+        self._channel.close()
+        self._answers.close()
+        self._process.wait(10)
+
+
+@functools.cache
+def _with_torch() -> _WithTorch:
+    return _WithTorch()
 
 
 def opspan(
