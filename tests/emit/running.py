@@ -70,7 +70,7 @@ def python(code: str, *arguments: str, env: Mapping[str, str | None] | None = No
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
     request = {"code": code, "arguments": arguments, "env": environment(env), "cwd": cwd}
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull) as nothing:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, Path(os.devnull).open() as nothing:
         status = _with_torch().run(request, [nothing.fileno(), out.fileno(), err.fileno()])
         out.seek(0)
         err.seek(0)
