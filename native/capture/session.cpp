@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "capture/guard.h"
+#include "capture/say.h"
 
 namespace opspan::capture {
 namespace {
@@ -159,9 +160,7 @@ void Session::mark_full(const char* why) {
   [[maybe_unused]] int ignored = ftruncate(descriptor(), static_cast<off_t>(size_));
   header->close_utc_ns = clock_pair(&header->close_monotonic_ns);
   store(&header->state, static_cast<uint32_t>(State::kFull));
-  std::string line =
-      "opspan: no room for more in " + path + " (" + why + "): recording ends here, the program goes on\n";
-  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  say("no room for more in " + path + " (" + why + "): recording ends here, the program goes on");
 }
 
 void Session::count_lost() { __atomic_fetch_add(&header->lost, 1, __ATOMIC_RELAXED); }

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "capture/guard.h"
+#include "capture/say.h"
 #include "capture/session.h"
 
 namespace opspan::capture {
@@ -84,8 +85,7 @@ void continue_after_fork(Process& p) {
   std::string error;
   if (open_session(p, parent->folder, parent->producer, parent->header, &error)) return;
   g_epoch.store(0, std::memory_order_release);
-  std::string line = "opspan: " + error + ": this process records nothing, the program goes on\n";
-  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  say(error + ": this process records nothing, the program goes on");
 }
 
 // With the mutex held.

@@ -1,9 +1,10 @@
 #include "collectors/collector.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <unordered_map>
+
+#include "capture/say.h"
 
 namespace opspan::collectors {
 namespace {
@@ -14,8 +15,7 @@ bool start() {
   std::string path;
   std::string error;
   if (!capture::start(folder, capture::Producer::kCollectors, &path, &error)) {
-    std::string line = "opspan: " + error + " (OPSPAN_CAPTURE_DIR): nothing is recorded, the program goes on\n";
-    [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+    capture::say(error + " (OPSPAN_CAPTURE_DIR): nothing is recorded, the program goes on");
     return false;
   }
   // After the writer's own handlers, so that the registry is locked before the writer is.

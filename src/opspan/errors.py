@@ -25,12 +25,14 @@ and exits with 2.
 
 from __future__ import annotations
 
+from opspan.printable import LONGEST_LINE, printable, shortened
+
 
 class OpspanError(Exception):
-    """The root. Its message is one line, whatever file names and foreign texts were put into it."""
+    """The root. Its message is one line that can be printed, whatever file names and foreign texts were put into it."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(shortened(printable(" ".join(message.split())), LONGEST_LINE))
 
 
 class UsageError(OpspanError):

@@ -128,19 +128,19 @@ class TestClaims:
         code = """
             import os, sys
             from pathlib import Path
-            from opspan.emit import leftovers
+            from opspan import private_files
             here = Path(sys.argv[1])
-            claim = leftovers._claim(here, "building-")
+            claim = private_files._claim(here, "building-")
             (claim.path / "observer.so").write_text("")
             hear, tell = os.pipe()
             if not (child := os.fork()):
                 os.close(claim.lock)
-                theirs = leftovers._claim(here, "building-")
+                theirs = private_files._claim(here, "building-")
                 print(len(list(here.iterdir())), flush=True)
                 os.kill(os.getpid(), 9)
             os.waitpid(child, 0)
             print(len(list(here.iterdir())))
-            with leftovers.claimed(here, "building-") as mine:
+            with private_files.claimed(here, "building-") as mine:
                 print(len(list(here.iterdir())), claim.path.is_dir(), mine.is_dir())
             claim.release()
             print(len(list(here.iterdir())))
@@ -151,14 +151,14 @@ class TestClaims:
         code = """
             import os, sys
             from pathlib import Path
-            from opspan.emit import leftovers
+            from opspan import private_files
             here = Path(sys.argv[1])
-            claim = leftovers._claim(here, "x-")
+            claim = private_files._claim(here, "x-")
             os.rename(claim.path, here / "x-4194305-abc")  # a process of another container, as seen from here
-            leftovers._sweep(here, "x-")
+            private_files._sweep(here, "x-", os.geteuid())
             print(len(list(here.iterdir())))
             os.close(claim.lock)
-            leftovers._sweep(here, "x-")
+            private_files._sweep(here, "x-", os.geteuid())
             print(len(list(here.iterdir())))
         """
         assert python(code, str(tmp_path)) == "1\n0\n"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import builders_nsys as build
@@ -212,3 +215,72 @@ def test_without_a_home_it_says_what_to_set(tmp_path: Path, cache: Path, monkeyp
     monkeypatch.setattr(Path, "home", nowhere)
     with pytest.raises(opspan.OpspanError, match="set OPSPAN_CACHE_DIR"):
         opspan.load(report(tmp_path))
+
+
+# --- whose exports are used
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda path: os.chown(path, 12345, 12345), id="another user's"),
+        pytest.param(lambda path: path.chmod(0o666), id="written by others"),
+        pytest.param(lambda path: (path.unlink(), path.symlink_to("/dev/null")), id="a link"),
+        pytest.param(lambda path: (path.unlink(), os.mkfifo(path)), id="a pipe"),
+    ],
+)
+def test_an_export_that_somebody_else_could_have_written_is_made_anew(
+    cache: Path, tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    path = report(tmp_path)
+    opspan.load(path)
+    (export,) = cache.iterdir()
+    export.write_bytes(b"not what nsys wrote")
+    spoil(export)
+
+    assert opspan.load(path).ranges.height == 5
+
+    assert list(cache.iterdir()) == [export]
+    assert (export.stat().st_uid, export.stat().st_mode & 0o777) == (os.geteuid(), 0o600)
+
+
+@needs_root
+def test_a_cache_of_somebody_else_is_neither_read_nor_written_and_that_is_said(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = report(tmp_path)
+    opspan.load(path)
+    (export,) = cache.iterdir()
+    export.write_bytes(b"not what nsys wrote")
+    os.chown(cache.parent, 12345, 12345)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+
+    loaded = opspan.load(path)
+
+    assert loaded.ranges.height == 5
+    (message,) = loaded.issues.filter(pl.col("code") == "not_kept")["message"]
+    assert f"{cache.parent} belongs to user 12345" in message
+    assert export.read_bytes() == b"not what nsys wrote"
+    assert list(temporary.iterdir()) == []
+
+
+def test_exports_are_for_this_user_alone(cache: Path, tmp_path: Path) -> None:
+    opspan.load(report(tmp_path))
+    (export,) = cache.iterdir()
+    assert (cache.stat().st_mode & 0o777, export.stat().st_mode & 0o777) == (0o700, 0o600)
+
+
+def test_what_a_killed_reader_left_goes_at_the_next_use(cache: Path, tmp_path: Path) -> None:
+    says(tmp_path, f'cp "{tmp_path}/made.sqlite" "$5"; kill -9 $PPID')
+    program = f"import opspan; opspan.load({str(report(tmp_path))!r})"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
+    assert len(list(cache.iterdir())) == 1
+
+    says(tmp_path, f'cp "{tmp_path}/made.sqlite" "$5"')
+    opspan.load(report(tmp_path))
+    assert [path.suffix for path in cache.iterdir()] == [".sqlite"]

@@ -14,6 +14,7 @@ import polars as pl
 from opspan.analysis import analyse_like
 from opspan.analysis.ops import ops
 from opspan.errors import UsageError
+from opspan.printable import LONGEST_LINE, listed
 from opspan.trace import Issues, Metadata, Trace
 from opspan.trace.trace import clock_shift_ns, id_count, moved
 
@@ -81,7 +82,7 @@ def _check(one: Trace, other: Trace) -> None:
                 f"cannot merge a trace of {len(trace.ranks)} ranks; expected two traces of one run of one rank"
             )
     a, b = one.metadata, other.metadata
-    names = f"{', '.join(a.paths) or a.source} and {', '.join(b.paths) or b.source}"
+    names = f"{_paths(a)} and {_paths(b)}"
     if None not in (a.host, b.host) and a.host != b.host:
         raise UsageError(
             f"cannot merge {names}: hosts {a.host} and {b.host}; expected one process that both tools watched. Load "
@@ -97,6 +98,10 @@ def _check(one: Trace, other: Trace) -> None:
             f"cannot merge {names}: both hold work of a device, which would be counted twice; take it from one of "
             "them: merge(one, other.replace(work=other.work.clear()))"
         )
+
+
+def _paths(metadata: Metadata) -> str:
+    return listed(metadata.paths, longest=LONGEST_LINE) or metadata.source
 
 
 def _pids(trace: Trace) -> set[int]:

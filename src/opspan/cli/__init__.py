@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from opspan.cli.printing import show
 from opspan.errors import OpspanError
 
 # verb -> the module whose `command` it is
@@ -46,12 +47,12 @@ class _Verbs(click.Group):
             result = super().main(args, prog_name="opspan", standalone_mode=False)
         except click.ClickException as error:
             verb = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "opspan"
-            click.echo(f"error: {' '.join(error.format_message().split())} See `{verb} --help`", err=True)
+            show(f"error: {' '.join(error.format_message().split())} See `{verb} --help`\n", err=True)
             return 2
         except click.Abort:
             return 130
         except OpspanError as error:
-            click.echo(f"error: {error}", err=True)
+            show(f"error: {error}\n", err=True)
             return 2
         if callable(result):
             # exec hands the process over. Not inside click, which takes a script's KeyboardInterrupt for its own.
@@ -63,7 +64,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) 
     if asked:
         from importlib.metadata import version
 
-        click.echo(f"opspan {version('opspan')}")
+        show(f"opspan {version('opspan')}\n")
         ctx.exit()
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
+from opspan import private_files
 from opspan.cli.options import capture_folder
+from opspan.cli.printing import show
 from opspan.errors import WriteError
 
 
@@ -34,10 +36,11 @@ def command(wanted: Path | None) -> None:
                 folder.rmdir()
         raise
     lines = list(demo.tree(trace))
-    click.echo("\n".join(lines))
+    show("".join(f"{line}\n" for line in lines))
     text = folder / "ranges.txt"
     try:
-        text.write_text("\n".join(lines) + "\n")
+        with private_files.unfinished(text, overwrite=False) as path:
+            path.write_text("\n".join(lines) + "\n")
     except OSError as error:
         raise WriteError(f"{text} cannot be written: {error.strerror}") from error
-    click.echo(f"\nWrote {folder} ({trace.ranges.height} ranges, {trace.issues.height} issues) and {text}")
+    show(f"\nWrote {folder} ({trace.ranges.height} ranges, {trace.issues.height} issues) and {text}\n")

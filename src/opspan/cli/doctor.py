@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from opspan.cli.printing import show
+
 
 @click.command("doctor")
 @click.option("--fix", is_flag=True, help="Build the observer for the installed torch, remove old ones.")
@@ -23,10 +25,10 @@ def command(fix: bool) -> int:
         doctor.fix()
     failing = 0
     for check in doctor.checks():
-        click.echo(f"{check.name:<19} {check.state:<6} {check.found}")
+        show(f"{check.name:<19} {check.state:<6} {check.found}\n")
         if check.mend and check.state != "ok":
-            click.echo(f"{'':<26} mend: {check.mend}")
+            show(f"{'':<26} mend: {check.mend}\n")
         failing += check.state == "FAILS"
     if failing:
-        click.echo(f"\n{failing} of these must be mended for opspan to label torch's ops.")
+        show(f"\n{failing} of these must be mended for opspan to label torch's ops.\n")
     return 1 if failing else 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from opspan.cli.options import labelling
+from opspan.cli.printing import show
 from opspan.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,5 +68,5 @@ def _start_or_end(emit: launch.Emit) -> None:
     try:
         launch.start(emit)
     except Exception as error:  # noqa: BLE001  # a traceback of ours would look like one of the script's
-        click.echo(f"error: {launch.why(error)}", err=True)
+        show(f"error: {launch.why(error)}\n", err=True)
         raise SystemExit(2) from None

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from opspan.cli.loading import Progress, load, part_of_trace, show, trace_files
+from opspan.cli.loading import Progress, load, part_of_trace, trace_files
+from opspan.cli.printing import show
 
 
 @click.command("export")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 PATIENCE_S = 1.0  # what takes longer shows that it is at work
 
 trace_files = click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -101,14 +99,3 @@ def load(
         traces.append(trace if kept is None else kept(trace))
         del trace  # a large one is not kept whole beside what is kept of it
     return side_by_side(traces)
-
-
-def show(text: str, *, err: bool = False) -> None:
-    """Print. What the encoding has no bytes for is escaped, and so is what would move a terminal's cursor: names of
-    ranges are whatever a program made them."""
-    stream = sys.stderr if err else sys.stdout
-    encoding = stream.encoding or "utf-8"
-    if stream.isatty():
-        text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    # color: click would take what looks like colours out of data that goes to a file
-    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), err=err, nl=False, color=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from opspan.cli.options import capture_folder, labelling
+from opspan.cli.printing import show
 from opspan.errors import UsageError
 
 _NOTHING = {
@@ -57,10 +58,10 @@ def command(wanted: Path | None, tool: str | None, record_shapes: bool, modules:
                 folder.rmdir()
     processes = "1 process" if captured.processes == 1 else f"{captured.processes} processes"
     if captured.ranges:
-        click.echo(f"Wrote {folder} ({processes}, {captured.bytes:,} bytes)", err=True)
+        show(f"Wrote {folder} ({processes}, {captured.bytes:,} bytes)\n", err=True)
     else:
         listened = f", and {processes} could be listened to ({folder})" if captured.processes else ""
-        click.echo(f"Captured nothing: {_NOTHING[emit is not None]}{listened}", err=True)
+        show(f"Captured nothing: {_NOTHING[emit is not None]}{listened}\n", err=True)
     return code
 
 
@@ -70,10 +71,8 @@ def _name_other_tools(tool: str | None) -> None:
 
     if injection.nsys_is_profiling():
         left = "NVTX goes to nsys" if tool == "nvtx" else "NVTX goes to nsys, opspan captures ITT alone"
-        click.echo(f"note: nsys profiles this command and wins: {left}. Use one of the two", err=True)
+        show(f"note: nsys profiles this command and wins: {left}. Use one of the two\n", err=True)
         return
     for name in ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64"):
         if os.environ.get(name):
-            click.echo(
-                f"note: {name}={os.environ[name]} is set: another tool wants to listen, opspan goes first", err=True
-            )
+            show(f"note: {name}={os.environ[name]} is set: another tool wants to listen, opspan goes first\n", err=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, load, part_of_trace, show, trace_files
+from opspan.cli.loading import Progress, load, part_of_trace, trace_files
+from opspan.cli.printing import show, show_data
 from opspan.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,9 +87,9 @@ def command(
     if form != "text":
         show("".join(f"{note}\n" for note in table.notes), err=True)
     if form == "json":
-        show(tables.as_json(trace, table, -1 if limit is None else limit))
+        show_data(tables.as_json(trace, table, -1 if limit is None else limit))
     elif form == "csv":
-        show(tables.as_csv(table, -1 if limit is None else limit))
+        show_data(tables.as_csv(table, -1 if limit is None else limit))
         show("".join(f"{line}\n" for line in findings), err=True)
     else:
         text = tables.as_text(table, _ROWS_OF_TEXT if limit is None else limit)

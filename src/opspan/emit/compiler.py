@@ -54,8 +54,10 @@ def _look() -> tuple[Compiler | None, str]:
     return None, why
 
 
-def compile_library(compiler: Compiler, source: Path, library: Path, options: list[str], log: Path) -> None:
-    """One source to one shared library; what the compiler said is left in `log`."""
+def compile_library(
+    compiler: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path
+) -> None:
+    """One source to one shared library; what the compiler said is left in `log`, which will be called `log_later`."""
     command = [*compiler.command, *options, str(source), "-o", str(library)]
     with log.open("w", errors="backslashreplace") as out:
         out.write(shlex.join(command) + "\n")
@@ -67,4 +69,4 @@ def compile_library(compiler: Compiler, source: Path, library: Path, options: li
     if result.returncode != 0 or not library.is_file():
         said = [line for line in log.read_text(errors="replace").splitlines()[1:] if "error" in line.lower()]
         reason = said[0] if said else f"exit code {result.returncode}"
-        raise BuildFailed(f"{compiler.command[0]} could not build the observer ({reason}): see {log}")
+        raise BuildFailed(f"{compiler.command[0]} could not build the observer ({reason}): see {log_later}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from opspan import shared_library
+from opspan import private_files, shared_library
 from opspan.emit import compiler, injection, launch, libraries, observer, ranges, sinks
 from opspan.errors import EmitError, ObserverError, TorchUnsupported
 
@@ -82,6 +82,8 @@ def _observer(torch: observer.Torch | None) -> Check:
     cached, stale = observer.cached(torch), observer.stale(torch)
     more = f"; {len(stale)} stale or broken: `opspan doctor --fix` removes" if stale else ""
     if cached is None:
+        if refused := observer.find(torch).refused:
+            more = f"; what is there is not used, for {refused}{more}"
         return Check("observer", "later", f"not built yet for torch {torch.version}{more}", "opspan doctor --fix")
     try:
         observer.load()
@@ -92,17 +94,13 @@ def _observer(torch: observer.Torch | None) -> Check:
 
 def _cache() -> Check:
     try:
-        folder = observer.cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = private_files.kept_folder(private_files.cache_folder())
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        return Check(
-            "cache",
-            "FAILS",
-            f"{error.filename} cannot be written ({error.strerror})",
-            "export OPSPAN_CACHE_DIR=a folder of yours",
-        )
+        # Without an error number: it is there and can be written, and is not this user's alone.
+        found = str(error) if error.strerror is None else f"{error.filename} cannot be written ({error.strerror})"
+        return Check("cache", "FAILS", found, "export OPSPAN_CACHE_DIR=a folder of yours")
     return Check("cache", "ok", str(folder))
 
 

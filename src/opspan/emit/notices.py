@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 import warnings
 
+from opspan.printable import printable, printable_lines
+
 _put_in = False
 
 
@@ -22,7 +24,7 @@ def warn(message: str, stacklevel: int) -> None:
     if _put_in:
         say(f"opspan: {message}\n")
     else:
-        warnings.warn(message, stacklevel=stacklevel + 1)
+        warnings.warn(printable(message), stacklevel=stacklevel + 1)
 
 
 def warn_at_end(message: str, stacklevel: int) -> None:
@@ -36,7 +38,7 @@ def warn_at_end(message: str, stacklevel: int) -> None:
 def say(text: str) -> None:
     """To standard error, where there is one: it may be closed, or a full disk."""
     try:
-        sys.stderr.write(text)
+        sys.stderr.write(printable_lines(text))
         sys.stderr.flush()
     except (AttributeError, OSError, ValueError):  # None; not writable; closed
         pass

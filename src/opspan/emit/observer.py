@@ -2,27 +2,24 @@
 
 It is compiled once for the torch that is installed and kept in a cache. A cached file ends with the SHA-256 of what
 stands before it (a loader ignores bytes past the end of an ELF file): one that was cut off is never opened, because
-opening it could crash.
+opening it could crash. Nor is one that somebody else could have written (private_files.py): it would run as this user.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import hashlib
 import os
 import re
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from opspan.emit import compiler, leftovers, libraries, notices, sinks
+from opspan import private_files
+from opspan.emit import compiler, libraries, notices, sinks
 from opspan.emit.compiler import Compiler
 from opspan.errors import BuildFailed, NoCompiler, ObserverError, TorchUnsupported
 
@@ -32,6 +29,7 @@ NO_COMPILER: Final = (
     "and opspan builds its observer for torch once: install one (Debian, Ubuntu: apt-get install g++; "
     "conda: conda install gxx) or set CXX, then `opspan doctor --fix`"
 )
+_LOG: Final = "build.log"
 
 _loaded: Observer | None = None
 _lock = threading.Lock()
@@ -76,16 +74,19 @@ class Torch:
 class Observer:
     """The loaded library. It stays loaded: torch may still be inside one of its callbacks."""
 
-    def __init__(self, path: Path, native: sinks.Sinks) -> None:
+    def __init__(self, path: Path, descriptor: int, native: sinks.Sinks) -> None:
+        """What the descriptor is of is loaded; `path` is what it is called. The descriptor stays open with it: the
+        loader knows the library by its number, and would take another file of that number for this one."""
         try:
-            library = ctypes.CDLL(str(path))
+            library = ctypes.CDLL(private_files.path_of(descriptor))
             found = library.opspan_observer_abi()
             if found != ABI:
                 raise ObserverError(f"{path} speaks version {found} of observer.h, this opspan version {ABI}")
             pointers = (ctypes.c_void_p * 3)(*(native.sink_of(sink) for sink in (sinks.NVTX, sinks.ITT, sinks.CAPTURE)))
             failed = library.opspan_observer_init(pointers)
         except (OSError, AttributeError) as error:
-            raise ObserverError(f"{path} cannot be loaded ({error})") from error
+            said = str(error).replace(private_files.path_of(descriptor), path.name)
+            raise ObserverError(f"{path} cannot be loaded ({said})") from error
         if failed:
             raise ObserverError(f"{path} refused to start (error number {failed})")
         self.path = path
@@ -115,15 +116,43 @@ def load() -> Observer:
         return _loaded
 
 
-def cached(torch: Torch) -> Path | None:
+@dataclass(frozen=True)
+class Found:
+    """What the cache has for a torch: an observer, or why what is there cannot be used."""
+
+    path: Path | None = None
+    descriptor: int = -1  # of the checked file
+    refused: str = ""
+
+
+def find(torch: Torch) -> Found:
     """A good observer for this torch in the cache. Without a compiler, whichever compiler built it."""
     try:
-        folder = cache_folder()
-        found = compiler.find()
-        paths = [folder / _name(torch, found)] if found is not None else sorted(folder.glob(_prefix(torch) + "*.so"))
+        folder = private_files.check_folder(private_files.cache_folder())
+        built_by = compiler.find()
+        names = [_name(torch, built_by)] if built_by is not None else _names(folder, _prefix(torch))
+    except PermissionError as error:
+        return Found(refused=_why(error))
     except OSError:
-        return None
-    return next(filter(_is_whole, paths), None)
+        return Found()
+    refused = ""
+    for path in (folder / name for name in names):
+        try:
+            descriptor = _opened(path)
+        except PermissionError as error:
+            refused = _why(error)
+        else:
+            if descriptor is not None:
+                return Found(path, descriptor)
+    return Found(refused=refused)
+
+
+def cached(torch: Torch) -> Path | None:
+    """Where the cache has a good observer for this torch."""
+    found = find(torch)
+    if found.path is not None:
+        os.close(found.descriptor)
+    return found.path
 
 
 def stale(torch: Torch) -> list[Path]:
@@ -134,7 +163,8 @@ def stale(torch: Torch) -> list[Path]:
     good = _prefix(torch)
     ours = f"observer-{_environment(torch)}-"
     try:
-        paths = sorted(cache_folder().glob("observer-*.so"))
+        folder = private_files.check_folder(private_files.cache_folder())
+        paths = [folder / name for name in _names(folder, "observer-")]
     except OSError:
         return []
     return [
@@ -142,68 +172,75 @@ def stale(torch: Torch) -> list[Path]:
     ]
 
 
-def cache_folder() -> Path:
-    """Where observers are kept. OSError where there is no such folder: no variable, no home."""
-    chosen = os.environ.get("OPSPAN_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(base) if base else Path.home() / ".cache") / "opspan"
-    except RuntimeError:  # no HOME, and no entry for the user id: usual in containers
-        raise FileNotFoundError(errno.ENOENT, "this user has no home folder", "~/.cache/opspan") from None
-
-
 def _load(torch: Torch, native: sinks.Sinks) -> Observer:
-    path = cached(torch)
-    if path is not None:
+    found = find(torch)
+    if found.path is not None:
         try:
-            return Observer(path, native)
+            return Observer(found.path, found.descriptor, native)
         except ObserverError as error:
             if compiler.find() is None:
                 raise
             notices.warn(f"{error}: building it anew", stacklevel=2)
-    return build(torch, native, over=path)
+    return build(torch, native, over=found.path, refused=found.refused)
 
 
-def build(torch: Torch, native: sinks.Sinks, over: Path | None = None) -> Observer:
-    """Build into the cache and load. `over`: a cached file that was found bad."""
+def build(torch: Torch, native: sinks.Sinks, over: Path | None = None, refused: str = "") -> Observer:
+    """Build into the cache and load. `over`: a cached file that was found bad; `refused`: why one was not opened."""
     found = compiler.find()
     if found is None:
-        raise NoCompiler(f"{compiler.why_none()}, {NO_COMPILER}")
+        also = f"; an observer that was built is not used, for {refused}" if refused else ""
+        raise NoCompiler(f"{compiler.why_none()}, {NO_COMPILER}{also}")
     try:
-        path = cache_folder() / _name(torch, found)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.with_suffix(".lock")):
+        folder = private_files.kept_folder(private_files.cache_folder())
+        path = folder / _name(torch, found)
+        with private_files.locked(path.with_suffix(".lock"), waiting=_say_waiting):
             # Another process may have built it while this one waited.
-            if path == over or not _is_whole(path):
-                with leftovers.claimed(path.parent, "building-") as folder:
-                    made = _compile(torch, found, folder, path.with_suffix(".log"))
-                    # Loaded before it is shown to others, and not as `path`: a bad library may be open as that.
-                    observer = Observer(made, native)
+            descriptor = None if path == over else _opened_if_ours(path)
+            if descriptor is None:
+                with private_files.claimed(folder, "building-") as inner:
+                    try:
+                        made, descriptor = _compile(torch, found, inner, path.with_suffix(".log"))
+                    finally:
+                        if (log := inner / _LOG).is_file():
+                            log.replace(path.with_suffix(".log"))
+                    # Loaded before it is shown to others: who finds it there may rely on it.
+                    observer = Observer(path, descriptor, native)
                     made.replace(path)
-                    observer.path = path
                     return observer
     except OSError as error:
+        wanted = "that can be written" if error.strerror is not None else "that only you can write"
         notices.warn(
-            f"the cache folder cannot be used ({error}), so the observer is built for this process alone: "
-            "set OPSPAN_CACHE_DIR to a folder that can be written",
+            f"the cache folder cannot be used ({_why(error)}), so the observer is built for this process alone: "
+            f"set OPSPAN_CACHE_DIR to a folder {wanted}",
             stacklevel=2,
         )
         return _build_privately(torch, found, native)
-    return Observer(path, native)
+    return Observer(path, descriptor, native)
 
 
 def _build_privately(torch: Torch, found: Compiler, native: sinks.Sinks) -> Observer:
     try:
         # The loaded file lives on until the process ends; after a failure there is the log to read.
-        with leftovers.claimed(Path(tempfile.gettempdir()), "opspan-observer-", keep_failed=True) as folder:
-            return Observer(_compile(torch, found, folder, folder / "build.log"), native)
+        with private_files.claimed(None, "opspan-observer-", keep_failed=True) as folder:
+            made, descriptor = _compile(torch, found, folder, folder / _LOG)
+            return Observer(made, descriptor, native)
     except OSError as error:
         raise BuildFailed(f"there is no place to build the observer: {error}") from error
 
 
-def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> Path:
+def _say_waiting() -> None:
+    notices.say("opspan: waiting for another process that is building the observer\n")
+
+
+def _why(error: OSError) -> str:
+    """The sentences of private_files.py have no error number."""
+    if error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
+def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Path, int]:
+    """A library in this folder, and a descriptor of it. `log`: where what the compiler says will be in the end."""
     source = libraries.observer_sources() / "observer.cpp"
     if not source.is_file():
         raise ObserverError(f"{source} is missing: opspan's native part was not installed; pip install opspan")
@@ -233,23 +270,61 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> Path:
     notices.say(f"opspan: building the observer for torch {torch.version} (once, about 10 s) ... ")
     done = "failed"
     try:
-        compiler.compile_library(found, source, library, options, log)
+        compiler.compile_library(found, source, library, options, folder / _LOG, log)
         content = library.read_bytes()
-        library.write_bytes(content + hashlib.sha256(content).digest())
+        # A file of our own making, whatever mode the linker gives its own: others may read it, not write it.
+        made = library.with_name("whole.so")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(made, "wb", opener=lambda path, _: os.open(path, flags, 0o644)) as file:  # no opener
+            file.write(content + hashlib.sha256(content).digest())
+            file.flush()
+            # To be read: a file that is being written cannot be run everywhere.
+            descriptor = os.open(private_files.path_of(file.fileno()), os.O_RDONLY | os.O_CLOEXEC)
         done = f"done in {time.monotonic() - start:.0f} s"
     finally:
         notices.say(done + "\n")
-    return library
+    return made, descriptor
+
+
+def _opened(path: Path) -> int | None:
+    """A descriptor of a whole file, None for one that is cut or not there; PermissionError for one of somebody else."""
+    try:
+        descriptor = private_files.opened(path)
+    except PermissionError:
+        raise
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # not the file's fault: building it anew would not help
+            raise ObserverError(f"{path} cannot be read ({error.strerror}): raise the limit (ulimit -n)") from error
+        return None
+    with open(descriptor, "rb", closefd=False) as file:  # of a descriptor
+        content = file.read()
+    if len(content) > 32 and hashlib.sha256(content[:-32]).digest() == content[-32:]:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _opened_if_ours(path: Path) -> int | None:
+    try:
+        return _opened(path)
+    except PermissionError as error:
+        notices.warn(f"an observer that was built is not used, for {_why(error)}: building it anew", stacklevel=3)
+        return None
 
 
 def _is_whole(path: Path) -> bool:
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):  # not the file's fault: building it anew would not help
-            raise ObserverError(f"{path} cannot be read ({error.strerror}): raise the limit (ulimit -n)") from error
+        descriptor = _opened(path)
+    except PermissionError:
         return False
-    return len(content) > 32 and hashlib.sha256(content[:-32]).digest() == content[-32:]
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is not None
+
+
+def _names(folder: Path, prefix: str) -> list[str]:
+    names = (path.name for path in folder.iterdir())
+    return sorted(name for name in names if name.startswith(prefix) and name.endswith(".so"))
 
 
 def _environment(torch: Torch) -> str:
@@ -268,15 +343,3 @@ def _prefix(torch: Torch) -> str:
 
 def _name(torch: Torch, found: Compiler) -> str:
     return _prefix(torch) + hashlib.sha256(found.identity.encode()).hexdigest()[:8] + ".so"
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One process at a time. The lock goes with the process that holds it, also if it is killed."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            notices.say("opspan: waiting for another process that is building the observer\n")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

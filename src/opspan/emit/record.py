@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opspan.emit import leftovers, ranges
+from opspan import private_files
+from opspan.emit import ranges
 from opspan.emit.compiled import compiling
 from opspan.emit.schedule import Schedule
 from opspan.emit.sessions import Session
@@ -82,7 +83,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
             self._trace = capture.read_recording(self.file)
             if self._temporary and self._is_owner():
-                leftovers.remove(self.path)
+                private_files.remove(self.path)
         return self._trace
 
     def events(self) -> EventList:
@@ -95,7 +96,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     def _start_sink(self, native: Sinks) -> str:
         try:
             if self.path is None:
-                self.path = leftovers.folder("opspan-record-")
+                self.path = private_files.folder("opspan-record-")
             else:
                 self._created = [path for path in (self.path, *self.path.parents) if not path.exists()]
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -133,7 +134,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
                     file.unlink()
         self.file = None
         if self._temporary and self.path is not None:
-            leftovers.remove(self.path)
+            private_files.remove(self.path)
             self.path = None
         for folder in self._created:
             with contextlib.suppress(OSError):  # somebody else uses it by now
@@ -143,4 +144,4 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 def _is_of_same_job(file: Path) -> bool:
     """Ranks of one job record side by side: of another process that still runs, so of no earlier run, and not ours."""
     pid = file.name.partition("-")[0]
-    return pid.isascii() and pid.isdigit() and int(pid) != os.getpid() and leftovers.is_alive(int(pid))
+    return pid.isascii() and pid.isdigit() and int(pid) != os.getpid() and private_files.is_alive(int(pid))

@@ -21,6 +21,7 @@ import polars as pl
 
 from opspan import sweep
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.printable import listed_counts
 from opspan.readers._columns import is_time
 from opspan.readers._compressed import FAILURES, Bounded, TooMuch, limit_of, opened
 from opspan.trace import Issues
@@ -197,8 +198,7 @@ def gathered(file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.D
                 rows = numbered.filter(chosen)
                 rows = rows if group in groups.timeless else _timed(rows, group, issues)
                 found[group].append(put_back(rows, groups.args, groups.columns[group]).select(groups.columns[group]))
-    listed = ", ".join(f"{kind} {count:,}" for kind, count in sorted(skipped.items()))
-    issues.add("skipped_events", skipped.total(), listed)
+    issues.add("skipped_events", skipped.total(), listed_counts(dict(sorted(skipped.items()))))
     dtypes = groups.dtypes
     return {
         group: pl.concat(parts)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
 
+from opspan import private_files
 from opspan.errors import NotATrace, NotReadable, Truncated
 
 MAGIC = b"SQLite format 3\0"
@@ -50,7 +50,7 @@ def read_only_uri(path: Path, stack: ExitStack) -> str:
         _check_size(path, size, head)
         # A reader of a file in WAL mode would make -wal and -shm files. With no log there is nothing to miss.
         return _as_uri(path, "immutable=1" if len(head) > 19 and head[19] == WAL else "mode=ro")
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="opspan-")))
+    folder = stack.enter_context(private_files.claimed(None, "opspan-copy-"))
     return _as_uri(_copy(path, journals, folder), "mode=rw")
 
 

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from opspan.errors import NotATrace, NotReadable, UsageError
+from opspan.printable import listed
 from opspan.readers._room import check_room
 from opspan.trace import Trace
 from opspan.trace.window import Window, cut
@@ -143,8 +144,7 @@ def _describe_folder(path: Path) -> str:
     names = sorted(entry.name for entry in path.iterdir())
     if not names:
         return "an empty folder"
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"a folder with {', '.join(names[:3])}{more}"
+    return f"a folder with {listed(names, most=3)}"
 
 
 def _describe_database(path: Path) -> str:
@@ -159,4 +159,4 @@ def _describe_database(path: Path) -> str:
         return f"a SQLite database that cannot be opened ({error})"
     if not names:
         return "a SQLite database without tables"
-    return f"a SQLite database with tables {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+    return f"a SQLite database with tables {listed(names[:3])}{' ...' if len(names) > 3 else ''}"

@@ -28,6 +28,7 @@ import adbc_driver_sqlite.dbapi as adbc
 import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.printable import listed
 from opspan.readers._sqlite_cells import DTYPES, FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded
 from opspan.readers._sqlite_path import is_sqlite, read_only_uri, stamp
 from opspan.trace import Issues
@@ -212,7 +213,7 @@ class SqliteFile:
                 self._damaged(name, error)
                 continue
             odd = [str(row[1]) for row in info if len(str(row[4] or "")) > LONGEST_DEFAULT]
-            self.issues.add("damaged_file", len(odd), f"{name}, defaults of {', '.join(odd)[:120]}")
+            self.issues.add("damaged_file", len(odd), f"{name}, defaults of {listed(odd)}")
             tables[name] = tuple(str(row[1]) for row in info if str(row[1]) not in odd)
         return tables
 

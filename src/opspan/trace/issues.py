@@ -5,12 +5,17 @@ A reader collects findings in an `Issues`; a Trace carries them as its table `is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from opspan.printable import LONGEST_LINE, printable, shortened
 from opspan.trace.schema import ISSUES
+
+MOST_DETAILS = 100  # of one code; what more there is of it is counted together
+OTHERS = "others, each by another name"
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,11 @@ CODES: dict[str, Code] = {
         "warning",
         "files in the folder could not be read and were left out",
         "Look at the path and its permissions; what the other files hold is complete.",
+    ),
+    "not_kept": Code(
+        "info",
+        "exports were not kept for the next time, for others could change them there",
+        "Set OPSPAN_CACHE_DIR to a folder that is yours, and that only you can write.",
     ),
     "disk_full": Code(
         "warning",
@@ -252,7 +262,8 @@ class Issue:
         return CODES[self.code].severity
 
     def __str__(self) -> str:
-        detail = f": {self.detail}" if self.detail else ""
+        # For people, though the detail may name what is in a file: never two lines, nor one without an end.
+        detail = f": {shortened(printable(self.detail), LONGEST_LINE)}" if self.detail else ""
         return f"{CODES[self.code].message} ({self.count:,}){detail}"
 
 
@@ -262,24 +273,31 @@ class Issues:
     thing found again is counted with the first."""
 
     path: str | None = None
-    found: list[Issue] = field(default_factory=list)
+    _found: dict[tuple[str, str], Issue] = field(default_factory=dict)
+    _details: Counter[str] = field(default_factory=Counter)  # how many a code has
 
     def add(self, code: str, count: int = 1, detail: str = "") -> None:
         if code not in CODES:
             raise KeyError(f"no such issue: {code}")
         if count <= 0:
             return
-        for place, issue in enumerate(self.found):
-            if (issue.code, issue.detail) == (code, detail):
-                self.found[place] = replace(issue, count=issue.count + count)
-                return
-        self.found.append(Issue(code, count, self.path, detail))
+        if (code, detail) not in self._found:
+            # A file may have as many places, each with a name of its own, as it has bytes.
+            if self._details[code] >= MOST_DETAILS:
+                detail = OTHERS
+            self._details[code] += 1
+        before = self._found.get((code, detail), Issue(code, 0, self.path, detail))
+        self._found[code, detail] = replace(before, count=before.count + count)
+
+    @property
+    def found(self) -> list[Issue]:
+        return list(self._found.values())
 
     def __iter__(self) -> Iterator[Issue]:
         return iter(self.found)
 
     def __len__(self) -> int:
-        return len(self.found)
+        return len(self._found)
 
     def frame(self) -> pl.DataFrame:
         rows = [
@@ -292,6 +310,6 @@ class Issues:
                 "advice": CODES[issue.code].advice,
                 "path": issue.path,
             }
-            for issue in self.found
+            for issue in self
         ]
         return pl.DataFrame(rows, schema=ISSUES.schema)

@@ -11,6 +11,7 @@ import polars as pl
 
 from opspan.errors import UsageError
 from opspan.labels import parse_column
+from opspan.printable import listed
 from opspan.trace.schema import METRICS
 
 _LONG = ("section", "name", "metric", "value")
@@ -41,10 +42,10 @@ def _of_summary(report: pl.DataFrame) -> pl.DataFrame:
 def _of_table(report: pl.DataFrame) -> pl.DataFrame:
     names, numbers = report.columns[:1], [name for name, dtype in report.schema.items() if dtype.is_numeric()]
     if names and not report.height:
-        raise UsageError(f"the report has no rows, only titles ({', '.join(report.columns)}); take one of another kind")
+        raise UsageError(f"the report has no rows, only titles ({listed(report.columns)}); take one of another kind")
     if not names or report.schema[names[0]] not in (pl.String, pl.Categorical) or not numbers:
         raise UsageError(
-            f"a report with columns {', '.join(report.columns) or '(none)'} has no metrics by name; expected names in "
+            f"a report with columns {listed(report.columns) or '(none)'} has no metrics by name; expected names in "
             "the first column and numbers in others, as opspan.load_vtune_report gives"
         )
     return (

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
+from opspan import private_files
 from opspan.errors import NotATrace, ReadError, TooNew, WriteError
 from opspan.trace import schema
 from opspan.trace.trace import Metadata, Trace
@@ -29,22 +28,20 @@ def save(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
     if replaced and not (overwrite and is_saved(folder)):
         what = "exists and is not a saved trace" if not is_saved(folder) else "exists (overwrite=True replaces it)"
         raise WriteError(f"{folder} {what}; nothing was written")
-    # Beside its final place, so that the rename stays within one file system.
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.unfinished")
-    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     try:
-        unfinished.mkdir(parents=True)
-        for name, frame in trace.frames.items():
-            frame.write_parquet(unfinished / f"{name}.parquet")
-        (unfinished / INDEX).write_text(json.dumps(_index(trace), indent=1), encoding="utf-8")
-        if replaced:
-            folder.rename(old)
-        unfinished.rename(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with private_files.unfinished(folder, overwrite=overwrite) as unfinished:
+            write(trace, unfinished)
     except (OSError, PolarsError, TypeError) as error:
         raise WriteError(f"cannot write {folder}: {error}") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+
+
+def write(trace: Trace, folder: Path) -> None:
+    """The tables and their index into a new folder."""
+    folder.mkdir()
+    for name, frame in trace.frames.items():
+        frame.write_parquet(folder / f"{name}.parquet")
+    (folder / INDEX).write_text(json.dumps(_index(trace), indent=1), encoding="utf-8")
 
 
 def is_saved(folder: Path) -> bool:

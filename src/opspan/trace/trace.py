@@ -17,6 +17,7 @@ import polars as pl
 
 from opspan.errors import StrictError, UsageError
 from opspan.labels import parse_column
+from opspan.printable import LONGEST_LINE, listed
 from opspan.trace import schema
 from opspan.trace.issues import Issues
 
@@ -195,7 +196,7 @@ def side_by_side(traces: Sequence[Trace]) -> Trace:
     for trace in traces:
         shift_ns = clock_shift_ns(trace.metadata, first)
         if shift_ns is None:
-            issues.add("clocks_not_aligned", len(trace.ranks), ", ".join(trace.metadata.paths))
+            issues.add("clocks_not_aligned", len(trace.ranks), listed(trace.metadata.paths, longest=LONGEST_LINE))
         for name, frame in trace.frames.items():
             frames[name].append(moved(name, frame, len(ranks), ids, shift_ns or 0))
         ids = {name: first_id + id_count(trace.frames[name]) for name, first_id in ids.items()}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from opspan.errors import UsageError
+from opspan.printable import LONGEST_LINE, listed
 from opspan.trace.issues import Issues
 from opspan.trace.trace import Trace
 
@@ -120,7 +121,7 @@ def cut(trace: Trace, window: Window) -> Trace:
         left_out += frame.height - frames[name].height
     for name in ("ranges", "functions"):
         frames[name] = without_strangers(frames[name])
-    issues = Issues(", ".join(trace.metadata.paths))
+    issues = Issues(listed(trace.metadata.paths, longest=LONGEST_LINE))
     stretch.note(issues, left_out)
     ranks = [replace(rank, options={**rank.options, **options_of(window)}) for rank in trace.ranks]
     return Trace(tuple(ranks), **{**trace.frames, **frames, "issues": pl.concat([trace.issues, issues.frame()])})

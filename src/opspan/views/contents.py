@@ -10,6 +10,7 @@ import shlex
 import polars as pl
 
 from opspan.analysis.averages import on_device
+from opspan.printable import listed
 from opspan.trace import Trace
 
 # Kinds of work -> one, several of it.
@@ -93,7 +94,7 @@ def _in_domains(domain: pl.Series, one: str, several: str) -> str:
         return text
     if len(domains) > _MOST_DOMAINS:
         return f"{text} in {len(domains):,} domains"
-    return f"{text} in domain{'s' if len(domains) > 1 else ''} {', '.join(domains)}"
+    return f"{text} in domain{'s' if len(domains) > 1 else ''} {listed(domains)}"
 
 
 def _work(work: pl.DataFrame) -> str:

@@ -9,13 +9,15 @@ import polars as pl
 
 from opspan.analysis import Coverage
 from opspan.analysis.coverage import Share
+from opspan.printable import printable
 from opspan.trace import Trace
 
 _WORST_FIRST = pl.col("severity").to_physical()
+_MOST_ISSUES = 50
 
 
 def finding_lines(trace: Trace) -> list[str]:
-    """Sentences on the coverage, then a line for each issue, the worst first."""
+    """Sentences on the coverage, then a line for each of the worst issues."""
     return [*coverage_lines(trace), *issue_lines(trace)]
 
 
@@ -25,9 +27,12 @@ def coverage_lines(trace: Trace) -> list[str]:
 
 def issue_lines(trace: Trace) -> list[str]:
     lines = []
-    for issue in trace.issues.sort(_WORST_FIRST, descending=True, maintain_order=True).iter_rows(named=True):
+    worst = trace.issues.sort(_WORST_FIRST, descending=True, maintain_order=True)
+    for issue in worst.head(_MOST_ISSUES).iter_rows(named=True):
         where = f" [{issue['path']}]" if issue["path"] else ""
         lines.append(f"Issue ({issue['severity']}): {issue['message']}. {issue['advice']}{where}")
+    if worst.height > _MOST_ISSUES:
+        lines.append(f"{worst.height - _MOST_ISSUES:,} more issues: `--format json` and trace.issues have all of them")
     return [printable(line) for line in lines]
 
 
@@ -42,15 +47,8 @@ def coverage_values(found: Coverage) -> dict[str, Any]:
     return {**values, "backward": found.backward, "linked": found.linked}
 
 
-def printable(text: str) -> str:
-    """A foreign text with what would move a terminal's cursor, or end the line, written as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
-
-
 def printable_names(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """The same of the texts in these columns, looked at once each."""
+    """The frame with the texts in these columns printable. Each is looked at once."""
     changes = {}
     for name in columns:
         texts = frame.select(pl.col(name).unique().cast(pl.String)).to_series()

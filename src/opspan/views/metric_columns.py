@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan.printable import printable
 from opspan.trace import Trace
 from opspan.trace.metrics import wide
 
@@ -25,8 +26,9 @@ def beside(text: str, columns: pl.DataFrame) -> str:
         return text
     lines = text.split("\n")
     end = lines.index(lines[0], 3)  # titles, and rows, stand between lines that are alike
-    for title in columns.columns:
-        cells = [_cell(value) for value in columns[title].head(end - 3).to_list()]
+    for name in columns.columns:
+        title = printable(name)
+        cells = [_cell(value) for value in columns[name].head(end - 3).to_list()]
         width = max(len(cell) for cell in (title, *cells))
         rule = "-" * width
         for place, cell in enumerate([rule, title, rule, *cells, rule]):

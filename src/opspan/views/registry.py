@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,8 +11,9 @@ from pathlib import Path
 
 from polars.exceptions import PolarsError
 
+from opspan import private_files
 from opspan.errors import UsageError, WriteError
-from opspan.trace import Trace
+from opspan.trace import Trace, storage
 from opspan.views.contents import nothing_in, parts
 
 
@@ -22,7 +22,7 @@ class View:
     name: str  # of the module
     suffixes: tuple[str, ...]
     writes: str  # in words, for messages and docs
-    is_folder: bool = False  # which brings itself to its place
+    is_folder: bool = False  # which replaces a saved trace and nothing else
     pattern: str = ""  # of names that mean this view whatever their suffix
     shows: tuple[str, ...] = ()  # tables that it has a place for, marks apart from ranges; none: all
 
@@ -65,18 +65,14 @@ def export(trace: Trace, out: Path, *, overwrite: bool = False) -> list[str]:
     """Write the trace to `out` as its suffix says; what the format has no place for comes back in sentences."""
     view = view_for(out)
     check_place(out, [Path(path) for rank in trace.ranks for path in rank.paths], overwrite=overwrite)
-    if view.is_folder:
-        return view.write(trace, out)
-    # Beside its final place, so that the rename stays within one file system; with its suffix, which a view may go by.
-    unfinished = out.with_name(f".unfinished.{os.getpid()}.{out.name}")
     try:
-        left_out = view.write(trace, unfinished)
-        unfinished.replace(out)
+        with private_files.unfinished(out, overwrite=overwrite) as unfinished:
+            left_out = view.write(trace, unfinished)
+    except FileExistsError as error:  # by now: it was not there a moment ago
+        raise WriteError(_exists(out)) from error
     except (OSError, PolarsError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise WriteError(f"cannot write {out}: {why}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
     if view.shows and not parts(trace).keys() & set(view.shows):
         left_out = [nothing_in(trace, out.name, view.shows)]
     return left_out
@@ -91,9 +87,16 @@ def check_place(out: Path, sources: list[Path], *, overwrite: bool) -> None:
     if not (out.exists() or out.is_symlink()):
         return
     if not overwrite:
-        raise WriteError(f"{out} exists; nothing was written. Choose another name, or --force to replace it")
-    if out.is_dir() and not view_for(out).is_folder:
+        raise WriteError(_exists(out))
+    is_folder = view_for(out).is_folder
+    if out.is_dir() and not is_folder:
         raise WriteError(f"{out} is a folder, expected a file to replace; nothing was written")
+    if is_folder and not storage.is_saved(out):
+        raise WriteError(f"{out} exists and is not a saved trace; nothing was written")
+
+
+def _exists(out: Path) -> str:
+    return f"{out} exists; nothing was written. Choose another name, or --force to replace it"
 
 
 def _is_same_file(one: Path, other: Path) -> bool:

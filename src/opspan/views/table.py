@@ -18,9 +18,10 @@ from opspan.analysis.averages import BY
 from opspan.errors import UsageError
 from opspan.events.kinds import DeviceType
 from opspan.events.table import sort_attribute
+from opspan.printable import listed, printable
 from opspan.trace import Trace
 from opspan.views import contents, text_table
-from opspan.views.findings import coverage_values, printable, printable_names
+from opspan.views.findings import coverage_values, printable_names
 from opspan.views.metric_columns import beside, with_metrics
 
 __all__ = ["BY", "Table", "as_csv", "as_json", "as_text", "lean", "prepared", "table_of"]
@@ -140,7 +141,7 @@ def _sort_column(rows: pl.DataFrame, by: str, asked: str | None) -> str:
         column = column.removeprefix("self_")  # what runs on a device has nothing inside it
     if column not in rows.columns:
         raise UsageError(
-            f"the table by {by} has no column {asked!r} to sort by; expected one of {', '.join(rows.columns)} "
+            f"the table by {by} has no column {asked!r} to sort by; expected one of {listed(rows.columns)} "
             "(or torch's name of one, such as self_cpu_time_total)"
         )
     return column

@@ -19,6 +19,8 @@ def _is_here(entry: str) -> bool:
 
 
 def _say(text: str) -> None:
+    # As opspan.printable does, which may not be there: names of files and errors may hold anything.
+    text = "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(text)

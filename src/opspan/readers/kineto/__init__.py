@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from opspan.printable import listed_counts
 from opspan.readers import _chrome
 from opspan.readers._chrome import ChromeFile, gathered, is_utc
 from opspan.readers.kineto import device, events, exported, host, owners
@@ -97,7 +98,7 @@ def _sorted_out(spans: pl.DataFrame, devices: pl.Series) -> tuple[pl.DataFrame, 
 def _listed(spans: pl.DataFrame) -> str:
     category = _col("cat").cast(pl.String).fill_null("no category")
     counts = spans.group_by(category.alias("cat")).len().sort("cat")
-    return ", ".join(f"{name} {count:,}" for name, count in counts.iter_rows())
+    return listed_counts(dict(counts.iter_rows()))
 
 
 def _device_kind(calls: pl.DataFrame, said: pl.DataFrame) -> str:

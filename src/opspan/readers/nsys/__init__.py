@@ -37,7 +37,7 @@ def read(path: Path) -> Trace:
         if path.is_dir():
             source = stack.enter_context(Folder(path, issues))
         else:
-            file = exported(path, stack) if is_report(path) else path
+            file = exported(path, stack, issues) if is_report(path) else path
             source = stack.enter_context(SqliteFile(file, issues))
         if OF_NSYS.isdisjoint(source.tables):
             raise NotATrace(f"{path} has none of nsys' tables; expected what `nsys export --type sqlite` writes")

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import polars as pl
 
+from opspan.printable import listed_counts
 from opspan.readers._columns import Strings, in_time, narrow
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.tables import Columns
@@ -124,8 +125,7 @@ class Export:
             if name not in self._read and not tables.DESCRIPTIONS.fullmatch(name)
             if (rows := self.source.count(name))
         }
-        listed = ", ".join(f"{name} {rows:,}" for name, rows in skipped.items())
-        self.issues.add("skipped_tables", sum(skipped.values()), listed)
+        self.issues.add("skipped_tables", sum(skipped.values()), listed_counts(skipped))
 
 
 def pid_of(column: str) -> pl.Expr:

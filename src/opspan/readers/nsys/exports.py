@@ -13,6 +13,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from opspan import private_files
 from opspan.errors import NotReadable
 
 MOST_BYTES = 10 << 30
@@ -21,27 +22,27 @@ UNFINISHED_SECONDS = 24 * 3600  # what is older, somebody was killed in
 
 
 def folder() -> Path:
-    own, common = os.environ.get("OPSPAN_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
     try:
-        cache = Path(own) if own else (Path(common) if common else Path.home() / ".cache") / "opspan"
-    except RuntimeError as error:
+        return private_files.cache_folder() / "exports"
+    except OSError as error:
         raise NotReadable("there is no home folder to write exports to; set OPSPAN_CACHE_DIR to a folder") from error
-    return cache / "exports"
 
 
 def hold(export: Path, stack: ExitStack) -> bool:
-    """Keep it from being removed until the stack is closed; false: it is not there."""
+    """Keep it from being removed until the stack is closed; false: it is not there, or somebody else could have
+    written it."""
     try:
-        file = stack.enter_context(export.open("rb"))
-        fcntl.flock(file, fcntl.LOCK_SH)
+        descriptor = private_files.opened(export)
+        stack.callback(os.close, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
         # It may have been removed before it was locked.
-        facts = os.fstat(file.fileno())
+        facts = os.fstat(descriptor)
         if not os.path.samestat(facts, export.stat()):
             return False
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return False
-    with suppress(OSError):  # somebody else's, or on a disk that is read-only: it keeps its old time
-        os.utime(file.fileno(), ns=(time.time_ns(), facts.st_mtime_ns))
+    with suppress(OSError):  # on a disk that is read-only: it keeps its old time
+        os.utime(descriptor, ns=(time.time_ns(), facts.st_mtime_ns))
     return True
 
 

@@ -8,15 +8,17 @@ The export lies in opspan's cache (exports.py), named after what identifies the 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from opspan import private_files
 from opspan.errors import NotReadable, ReadError, TooNew
 from opspan.readers.nsys import exports
+from opspan.trace import Issues
 
 MAGIC = b"NVIDIA Tegra Profiler Report"
 # Streams that no importer has made a report of yet begin in no way that says so.
@@ -37,7 +39,7 @@ def is_report(path: Path, head: bytes | None = None) -> bool:
     return first.startswith(MAGIC) or (path.suffix == STREAM and bool(first) and not first.startswith(b"SQLite"))
 
 
-def exported(report: Path, stack: ExitStack) -> Path:
+def exported(report: Path, stack: ExitStack, issues: Issues) -> Path:
     """The SQLite export of a report, made now unless it was made before. Nobody removes it while `stack` is open."""
     nsys = shutil.which("nsys")
     if nsys is None:
@@ -48,13 +50,22 @@ def exported(report: Path, stack: ExitStack) -> Path:
         )
     version = _nsys_version(nsys)
     folder = exports.folder()
-    target = folder / f"{_identity(report, version)}.sqlite"
+    name = f"{_identity(report, version)}.sqlite"
     try:
+        try:
+            # Others may not be meant to read the report.
+            target = private_files.kept_folder(folder, mode=0o700) / name
+        except PermissionError as error:
+            if error.strerror is not None:
+                raise
+            issues.add("not_kept", detail=str(error))
+            return _export(nsys, version, report, stack.enter_context(private_files.claimed(None, "opspan-export-")))
         while not exports.hold(target, stack):
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder) as unfinished:
-                made = _export(nsys, version, report, Path(unfinished))
-                if not target.is_file():  # else another process made the same, and may be reading it
+            with private_files.claimed(target.parent, "exporting-") as inner, ExitStack() as until_here:
+                made = _export(nsys, version, report, inner)
+                made.chmod(0o600)
+                os.close(private_files.opened(made))  # a disk that does not keep the mode is no place for it
+                if not exports.hold(target, until_here):  # else another made the same, and may be reading it
                     made.replace(target)
     except OSError as error:
         why = error.strerror or error

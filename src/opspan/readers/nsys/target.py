@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from opspan import printable
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import ID_MASK, PID_UNIT, Export, pid_of, tid_of
 from opspan.readers.nsys.tables import Columns
@@ -108,7 +109,7 @@ def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     )
     used = listed.filter(pl.col("pid").is_in(pids.implode()) & pl.col("globalPid").is_not_null())
     shared = used.group_by("pid").agg(pl.col("globalPid").n_unique()).filter(pl.col("globalPid") > 1)
-    export.issues.add("shared_pids", shared.height, ", ".join(map(str, shared["pid"].sort().to_list())))
+    export.issues.add("shared_pids", shared.height, printable.listed(shared["pid"].sort().to_list()))
     named = listed.drop_nulls("pid").unique("pid", keep="last", maintain_order=True).select("pid", "name")
     others = pl.DataFrame({"pid": pids.drop_nulls().unique().sort()}).join(named, on="pid", how="anti")
     both = pl.concat([named, others.with_columns(name=pl.lit(None, dtype=pl.String))])

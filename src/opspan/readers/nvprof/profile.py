@@ -10,6 +10,7 @@ import struct
 
 import polars as pl
 
+from opspan.printable import listed_counts
 from opspan.readers._columns import Strings, in_time
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.tables import Columns
@@ -71,8 +72,7 @@ class Profile:
             if name not in self._read | tables.DESCRIPTIONS and not name.startswith("sqlite_")
             if (rows := self._file.count(name))
         }
-        listed = ", ".join(f"{name} {rows:,}" for name, rows in skipped.items())
-        self.issues.add("skipped_tables", sum(skipped.values()), listed)
+        self.issues.add("skipped_tables", sum(skipped.values()), listed_counts(skipped))
 
 
 def unsigned(column: str) -> pl.Expr:

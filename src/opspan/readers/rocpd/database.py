@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from opspan.printable import listed_counts
 from opspan.readers._columns import in_time
 from opspan.readers.sqlite import DTYPES, SqliteFile, Type
 from opspan.trace import Issues
@@ -54,5 +55,4 @@ class Database:
             for name in names
             if (rows := self._file.count(name))
         }
-        listed = ", ".join(f"{name} {rows:,}" for name, rows in counts.items())
-        self.issues.add("skipped_tables", sum(counts.values()), listed)
+        self.issues.add("skipped_tables", sum(counts.values()), listed_counts(counts))

@@ -8,12 +8,13 @@ docs/formats/vtune.md describes the tables.
 from __future__ import annotations
 
 import shlex
-import tempfile
 from pathlib import Path
 
 import polars as pl
 
+from opspan import private_files
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.printable import listed_counts
 from opspan.readers.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.readers.vtune import (
     archives,
@@ -57,8 +58,8 @@ def read(path: Path) -> Trace:
         )
     if not archives.is_archive(head):
         return _read(place.find(path, str(path), issues), issues)
-    with tempfile.TemporaryDirectory(prefix="opspan-") as folder:
-        result = archives.unpack(path, head, Path(folder))
+    with private_files.claimed(None, "opspan-unpacked-") as folder:
+        result = archives.unpack(path, head, folder)
         try:
             return _read(place.find(result, str(path), issues), issues)
         except ReadError as error:
@@ -121,7 +122,7 @@ def _count_containers(found: Place, issues: Issues) -> None:
         for name, folder in names.items()
         if name != samples.PMU and (rows := containers.count(folder, issues))
     }
-    issues.add("skipped_tables", sum(skipped.values()), ", ".join(f"{name} {rows:,}" for name, rows in skipped.items()))
+    issues.add("skipped_tables", sum(skipped.values()), listed_counts(skipped))
 
 
 def _from(zero_ns: int, table: str, frame: pl.DataFrame) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, cast
 
+from opspan import printable
 from opspan.errors import NotReadable, ReadError
 from opspan.readers import _compressed
 from opspan.readers._compressed import PART, TooMuch, is_compressed, limit_of, opened
@@ -80,7 +81,7 @@ def unpack(path: Path, head: bytes, folder: Path) -> Path:
     if not found and len(roots) == 1:
         found = roots  # not finalised: whoever looks for the database says so
     if len(found) != 1:
-        listed = ", ".join(name.rstrip("/") or "." for name in sorted(found or roots)[:3])
+        listed = printable.listed([name.rstrip("/") or "." for name in sorted(found or roots)], most=3)
         has = f"{len(found)} results ({listed})" if found else "no result of VTune with a database"
         raise NotReadable(f"{path} holds {has}; expected one: unpack it and load the folder of one")
     return next(iter(found.values()))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from opspan.printable import listed_counts
 from opspan.readers._columns import in_time
 from opspan.readers.sqlite import ROWID, SqliteFile
 from opspan.readers.vtune import tables
@@ -191,8 +192,7 @@ class Database:
                 continue
             if rows := self._file.count(name):
                 skipped[name] = rows
-        listed = ", ".join(f"{name} {rows:,}" for name, rows in skipped.items())
-        self.issues.add("skipped_tables", sum(skipped.values()), listed)
+        self.issues.add("skipped_tables", sum(skipped.values()), listed_counts(skipped))
 
 
 def timed(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:

@@ -1,0 +1,26 @@
+// A line on standard error, for a person. What it names was chosen by somebody: a terminal must not obey it, so every
+// byte that is not plain ASCII is shown as an escape.
+#pragma once
+
+#include <unistd.h>
+
+#include <string>
+#include <string_view>
+
+namespace opspan::capture {
+
+inline void say(std::string_view text) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string line = "opspan: ";
+  for (unsigned char byte : text) {
+    if (byte >= 0x20 && byte < 0x7f) {
+      line += static_cast<char>(byte);
+    } else {
+      line += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+  }
+  line += '\n';
+  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace opspan::capture

@@ -1,0 +1,46 @@
+"""Foreign text where a person reads it: nothing that moves a terminal's cursor, and no line without an end.
+
+Names of ranges, tables, files and machines are whatever a program made them. Whatever opspan says of them to a person
+(errors, warnings, issues, tables, what a verb prints) has gone through here; data keeps them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+MOST_NAMES = 20
+LONGEST_NAME = 100
+LONGEST_LINE = 10_000
+_SAYING_SO = 40
+
+
+def printable(text: str) -> str:
+    """The text with control characters, marks of direction and whatever else is not seen written as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same of a text that is several lines."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def shortened(text: str, most: int = LONGEST_NAME) -> str:
+    """About as long as that at most; what was left out is counted."""
+    if len(text) <= most + _SAYING_SO:  # as long as what would be put there instead: also where it stands already
+        return text
+    return f"{text[:most]}... ({len(text) - most:,} characters more)"
+
+
+def listed(names: Sequence[object], most: int = MOST_NAMES, longest: int = LONGEST_NAME) -> str:
+    """The first of them, none longer than that, and how many more there are."""
+    first = ", ".join(shortened(str(name), longest) for name in names[:most])
+    return f"{first} and {len(names) - most:,} more" if len(names) > most else first
+
+
+def listed_counts(counts: Mapping[str, int]) -> str:
+    """`first 1,234, second 5`. Where there are too many for a line, those that count most."""
+    names = list(counts) if len(counts) <= MOST_NAMES else sorted(counts, key=counts.__getitem__, reverse=True)
+    first = ", ".join(f"{shortened(name)} {counts[name]:,}" for name in names[:MOST_NAMES])
+    return f"{first} and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else first

@@ -1,0 +1,335 @@
+"""Files and folders that are this user's alone: the cache, temporary folders, locks, and results until they are whole.
+
+Everything that opspan writes under a name that was not asked for goes through here, so that on a shared machine nobody
+can plant a link, a pipe or a library where opspan is about to write or to load. docs/security.md says what is promised.
+
+A temporary folder's name says which process it is of, and cannot be guessed; that process holds a lock on it, and it
+goes when the process does. Those of a process that was killed go at the next use, once both are gone: a process of
+another container is not seen by its number, and one that became a daemon may have closed its locks. Nobody else may
+look into such a folder, so what lies in it (a socket as well) may have any name.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import fcntl
+import grp
+import os
+import pwd
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+CACHE = "OPSPAN_CACHE_DIR"
+_UNFINISHED = ".opspan-unfinished-"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+# NONBLOCK: a pipe that somebody put there would be waited for.
+_AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# What a file system says that knows no hard links, or not this one.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)
+
+
+# --- what is kept: the cache, and whether it is this user's
+
+
+def cache_folder() -> Path:
+    """Where what took long to make is kept. OSError where there is no such folder: no variable, no home."""
+    chosen = os.environ.get(CACHE)
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "opspan"
+    except RuntimeError:  # no HOME, and no entry for the user id: usual in containers
+        raise FileNotFoundError(errno.ENOENT, "this user has no home folder", "~/.cache/opspan") from None
+
+
+def kept_folder(path: Path, mode: int = 0o755) -> Path:
+    """The folder without links in its path, made if need be. PermissionError where others could change its files."""
+    path = Path(os.path.realpath(path))
+    missing = [folder for folder in path.parents if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o755, exist_ok=True)
+    path.mkdir(mode=mode, exist_ok=True)
+    return check_folder(path)
+
+
+def check_folder(path: Path) -> Path:
+    """The folder without links in its path. PermissionError where somebody else could change what is in it, or put
+    another in its place."""
+    path = Path(os.path.realpath(path))
+    wrong = _why_not_ours(path, path.stat())
+    for folder in path.parents if wrong is None else ():
+        wrong = wrong or _why_not_ours(folder, folder.stat(), is_above=True)
+    if wrong is not None:
+        raise PermissionError(wrong)
+    return path
+
+
+def opened(path: Path) -> int:
+    """A descriptor of a file to read. PermissionError for one that somebody else wrote, or could write.
+
+    The checks are of what the descriptor is of, so whoever loads that loads what was checked.
+    """
+    descriptor = _plain_file(path, os.O_RDONLY)
+    wrong = _why_not_ours(path, os.fstat(descriptor))
+    if wrong is not None:
+        os.close(descriptor)
+        raise PermissionError(wrong)
+    return descriptor
+
+
+def path_of(descriptor: int) -> str:
+    """A path to open what this descriptor is of, wherever it may have been moved to."""
+    return f"/proc/self/fd/{descriptor}"
+
+
+@contextlib.contextmanager
+def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """One process at a time. The lock goes with the process that holds it, also if it is killed."""
+    descriptor = _plain_file(path, os.O_RDWR | os.O_CREAT)  # whose it is does not matter: nothing is in it
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _plain_file(path: Path, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags | _AS_IT_IS, 0o600)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise PermissionError(f"{path} is a link, which opspan did not make") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise PermissionError(f"{path} is no plain file")
+    return descriptor
+
+
+def _why_not_ours(path: Path, facts: os.stat_result, is_above: bool = False) -> str | None:
+    """Who but this user and root could change it. `is_above`: it is only on the way to what matters."""
+    owners = {0, os.geteuid()}
+    if is_above and (unseen := _owner_of_the_unseen()) is not None:
+        owners.add(unseen)
+    if facts.st_uid not in owners:
+        return f"{path} belongs to {_user(facts.st_uid)}"
+    others = facts.st_mode & _OTHERS_WRITE
+    if is_above and facts.st_mode & stat.S_ISVTX:
+        others = 0  # as /tmp: nobody takes away there what is not theirs
+    elif others == stat.S_IWGRP and _is_alone(facts.st_uid, facts.st_gid):
+        others = 0
+    return f"{path} can be written by others (chmod go-w mends that)" if others else None
+
+
+def _owner_of_the_unseen() -> int | None:
+    """In a container without root's number, what is the machine's own, as / and /home, belongs to this one."""
+    try:
+        if any(int(line.split()[1]) == 0 for line in _lines("/proc/self/uid_map")):
+            return None
+        return int(_lines("/proc/sys/kernel/overflowuid")[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text(encoding="ascii").splitlines()
+
+
+def _is_alone(user: int, group: int) -> bool:
+    """A group of the user's own, as many systems have one for each, and let the group write what the user can.
+
+    Root's is no such: who is in it is not said by its list alone.
+    """
+    if user == 0:
+        return False
+    try:
+        name, found = pwd.getpwuid(user).pw_name, grp.getgrgid(group)
+    except KeyError:
+        return False
+    return found.gr_name == name and set(found.gr_mem) <= {name}
+
+
+def _user(number: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(number).pw_name}"
+    except KeyError:
+        return f"user {number}"
+
+
+# --- what is being written: seen by others once it is whole
+
+
+@contextlib.contextmanager
+def unfinished(target: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A path for a file or folder that becomes `target` at the end of the `with`; after an exception nothing is left.
+
+    It has the target's name, in a folder beside the target that is this process' alone, together with whatever else
+    comes to be there, as a database's journal. FileExistsError where there is a target by now and no `overwrite`.
+    """
+    with claimed(target.parent, _UNFINISHED) as folder:
+        path = folder / target.name
+        yield path
+        if path.is_dir():
+            _bring_folder(path, target, overwrite)
+        else:
+            _bring_file(path, target, overwrite)
+
+
+def _bring_file(path: Path, target: Path, overwrite: bool) -> None:
+    if overwrite:
+        path.replace(target)
+        return
+    try:
+        os.link(path, target, follow_symlinks=False)  # unlike a rename it takes nobody's place
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        path.rename(target)
+
+
+def _bring_folder(path: Path, target: Path, overwrite: bool) -> None:
+    for number in count():
+        try:
+            path.rename(target)  # over an empty folder at most
+            return
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                raise
+            if not overwrite:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        with contextlib.suppress(FileNotFoundError):  # somebody else, who writes the same, has moved it
+            target.rename(path.with_name(f"replaced-{number}"))
+
+
+# --- temporary folders
+
+
+@dataclass
+class _Claim:
+    path: Path
+    lock: int  # descriptor
+    owner: int  # process
+
+    def release(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self.lock)
+
+
+_home: _Claim | None = None  # what this process' temporary folders are in: one lock for all of them
+
+
+def folder(prefix: str) -> Path:
+    """A new temporary folder, until `remove` or the end of the process."""
+    global _home
+    if _home is None or _home.owner != os.getpid() or not _home.path.is_dir():
+        _home = _claim(Path(tempfile.gettempdir()), prefix)
+        atexit.register(_release_home, os.getpid())
+    return Path(tempfile.mkdtemp(prefix="", dir=_home.path))
+
+
+def remove(path: Path) -> None:
+    """A folder that `folder` gave."""
+    shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):  # the process has others
+        path.parent.rmdir()
+        _release_home(os.getpid())
+
+
+@contextlib.contextmanager
+def claimed(parent: Path | None, prefix: str, keep_failed: bool = False) -> Iterator[Path]:
+    """A folder in `parent`, else where temporary ones are, for as long as the `with` lasts.
+
+    `keep_failed`: after an exception, until the next use.
+    """
+    claim = _claim(Path(tempfile.gettempdir()) if parent is None else parent, prefix)
+    try:
+        yield claim.path
+    except BaseException:
+        if keep_failed:
+            os.close(claim.lock)
+        else:
+            claim.release()
+        raise
+    claim.release()
+
+
+def _release_home(owner: int) -> None:
+    global _home
+    # A fork must not take its parent's recordings away.
+    if _home is not None and _home.owner == owner == os.getpid():
+        _home.release()
+        _home = None
+
+
+def _claim(parent: Path, prefix: str) -> _Claim:
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _AS_IT_IS)
+        except FileNotFoundError:  # swept by another container's process before it was locked
+            continue
+        except OSError:
+            path.rmdir()
+            raise
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # it is being swept
+            os.close(lock)
+            continue
+        except OSError:  # a file system without locks: then the number has to do
+            pass
+        if path.is_dir():  # nobody swept it in between
+            _sweep(parent, prefix, os.fstat(lock).st_uid)
+            return _Claim(path, lock, os.getpid())
+        os.close(lock)
+
+
+def _sweep(parent: Path, prefix: str, user: int) -> None:
+    """Take away what killed processes of this user left."""
+    try:
+        names = [entry.name for entry in os.scandir(parent) if entry.name.startswith(prefix)]
+    except OSError:
+        return
+    for name in names:
+        owner = name[len(prefix) :].split("-")[0]
+        if owner.isascii() and owner.isdigit() and not is_alive(int(owner)):
+            _remove_unlocked(parent / name, user)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass
+    return True
+
+
+def _remove_unlocked(path: Path, user: int) -> None:
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _AS_IT_IS)
+    except OSError:  # another user's, or gone
+        return
+    try:
+        if os.fstat(lock).st_uid == user:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+    except OSError:
+        pass
+    finally:
+        os.close(lock)
