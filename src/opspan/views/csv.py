@@ -7,9 +7,10 @@ from pathlib import Path
 from opspan.analysis import analyse
 from opspan.trace import Trace
 from opspan.views.relational import relational
+from opspan.views.spreadsheet import write_csv
 
 
 def write(trace: Trace, path: Path) -> list[str]:
-    relational(analyse(trace))["ranges"].write_csv(path)
+    write_csv(relational(analyse(trace))["ranges"], path)
     rest = [f"{len(frame):,} rows of {name}" for name, frame in trace.frames.items() if name != "ranges" and len(frame)]
     return [f"A .csv has ranges only; .sqlite and .parquet have {', '.join(rest)} as well"] if rest else []

@@ -20,7 +20,7 @@ from opspan.events.kinds import DeviceType
 from opspan.events.table import sort_attribute
 from opspan.printable import listed, printable
 from opspan.trace import Trace
-from opspan.views import contents, text_table
+from opspan.views import contents, spreadsheet, text_table
 from opspan.views.findings import coverage_values, printable_names
 from opspan.views.metric_columns import beside, with_metrics
 
@@ -126,7 +126,7 @@ def as_json(trace: Trace, table: Table, limit: int = -1) -> str:
 
 
 def as_csv(table: Table, limit: int) -> str:
-    return _limited(table.rows, limit).write_csv()
+    return spreadsheet.as_csv(_limited(table.rows, limit))
 
 
 def _limited(rows: pl.DataFrame, limit: int) -> pl.DataFrame:

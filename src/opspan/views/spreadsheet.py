@@ -1,0 +1,48 @@
+"""Rows as CSV that a spreadsheet shows and does not run.
+
+Excel and its kin take a cell that begins with = + - @ for a formula, quoted or not, and a formula can send what is
+around it elsewhere, or start a program. A name of a range is whatever a program made it, so a text that begins so gets
+an apostrophe in front, which a spreadsheet shows as text. So does one that has apostrophes in front of such a character
+already, so that to take one away from whatever has them there gives back what was there (docs/security.md).
+Numbers, as texts too, stay as they are.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+# Tab and the ends of lines: what stands behind them begins the cell. U+FF..: the same four in their wide forms, which
+# Excel takes alike in East Asia.
+_BEGINS = r"^'*[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
+_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+
+
+def as_csv(frame: pl.DataFrame) -> str:
+    return _safe(frame).write_csv()
+
+
+def write_csv(frame: pl.DataFrame, path: Path) -> None:
+    _safe(frame).write_csv(path)
+
+
+def _safe(frame: pl.DataFrame) -> pl.DataFrame:
+    # A name that stands in a million rows is looked at once.
+    texts = [column for column in frame.iter_columns() if column.dtype in (pl.String, pl.Categorical, pl.Enum)]
+    frame = frame.with_columns(changed for column in texts if (changed := _changed(column)) is not None)
+    titles = pl.Series(frame.columns, dtype=pl.String)
+    return frame.rename(dict(zip(titles, _with_apostrophes(titles), strict=True)))
+
+
+def _changed(column: pl.Series) -> pl.Series | None:
+    texts = column.unique().cast(pl.String)
+    odd = texts.filter((texts.str.contains(_BEGINS) & ~texts.str.contains(_NUMBER)).fill_null(value=False))
+    if odd.is_empty():
+        return None
+    return column.cast(pl.String).replace(odd, _with_apostrophes(odd)).alias(column.name)
+
+
+def _with_apostrophes(texts: pl.Series) -> pl.Series:
+    formula = texts.str.contains(_BEGINS) & ~texts.str.contains(_NUMBER)
+    return pl.select(pl.when(formula).then(pl.lit("'") + texts).otherwise(texts)).to_series()
