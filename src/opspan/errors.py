@@ -2,6 +2,7 @@
 
     OpspanError
     |-- UsageError              the call or the command line makes no sense
+    |   `-- NoSuchColumn        a table has no such column to sort by (an AttributeError, as in torch)
     |-- ReadError               a file could not be read
     |   |-- NotReadable         missing, no permission, not the kind of path expected
     |   |-- NotATrace           readable, but nothing that opspan reads
@@ -37,6 +38,10 @@ class OpspanError(Exception):
 
 class UsageError(OpspanError):
     """The call or the command line makes no sense."""
+
+
+class NoSuchColumn(UsageError, AttributeError):
+    """A table has no such column to sort by; torch raises AttributeError here, so this is one too."""
 
 
 class ReadError(OpspanError):

@@ -32,6 +32,28 @@ def test_bad_use_is_one_line_that_names_the_help(arguments: tuple[str, ...]) -> 
     assert "--help`" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("tabel", "run.sqlite", "--by", "shape"), "opspan table run.sqlite --by shape"),
+        (("Export", "a", "b.json"), "opspan export a b.json"),
+        (("docter",), "opspan doctor"),
+        (("run.sqlite", "--by", "shape"), "opspan table run.sqlite --by shape"),
+        (("missing/run.db",), "opspan table missing/run.db"),
+        (("r000hs",), "opspan table r000hs"),
+        (("train.py", "--lr", "1"), "opspan run --emit nvtx -o capture -- python train.py --lr 1"),
+    ],
+)
+def test_what_is_no_verb_leads_to_what_was_meant(typed: tuple[str, ...], meant: str, tmp_path: Path) -> None:
+    (tmp_path / "r000hs").mkdir()
+    (tmp_path / "train.py").write_text("")
+
+    done = opspan(*typed, cwd=tmp_path)
+
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"did you mean `{meant}`?" in done.stderr
+
+
 def test_the_version_is_that_of_the_package() -> None:
     assert opspan("--version").stdout == f"opspan {package.__version__}\n"
 

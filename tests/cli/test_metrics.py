@@ -46,7 +46,7 @@ def test_a_report_that_is_taken_for_a_trace_is_told_its_option(file: Path, text:
     done = command(*verb, file, *out)
     assert done.returncode == 2
     assert "is a report that `vtune -report` printed" in done.stderr
-    assert f"`opspan table TRACE --metrics {file}`" in done.stderr
+    assert f"`opspan table RESULT --metrics {file}`" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from opspan.errors import UsageError
 from opspan.events import DeviceType, EventList, Microseconds, events_of
 from opspan.trace import Metadata, Trace
 
@@ -167,3 +168,14 @@ def test_names_are_shown_as_they_are(name: str) -> None:
     shown = name if len(name) < 52 else name[:52] + "..."
 
     assert shown in events([ranged(name, 0, 10)]).table()
+
+
+@pytest.mark.parametrize("averaged", [False, True])
+def test_an_unknown_column_to_sort_by_names_those_there_are(averaged: bool) -> None:
+    listed = events([ranged("aten::mm", 0, 1_000)])
+    shown = listed.key_averages() if averaged else listed
+
+    with pytest.raises(UsageError, match="no column 'foo' to sort by; expected one of cpu_time_total, self_cpu"):
+        shown.table(sort_by="foo")
+    with pytest.raises(AttributeError, match="did you mean self_cpu_time_total\\?"):  # what torch raises
+        shown.table(sort_by="self_cpu_total")

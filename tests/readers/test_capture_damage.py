@@ -209,29 +209,6 @@ def test_an_end_before_its_start_becomes_null(tmp_path: Path) -> None:
     assert codes(trace) == {"negative_duration"}
 
 
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        (b"", "an empty file"),
-        (b"hello there\nworld", "text that begins 'hello there'"),
-        (b'{"traceEvents": []}', "a JSON file"),
-        (b"\x1f\x8b\x08", "a gzip file"),
-        (bytes(5000), "begins with zeros"),
-        (b"\x80\x81\x82\x83\xff\x00\x01\x02\x03", "binary data that begins 80 81 82"),
-        (b"<?xml version='1.0'?>", "an XML file"),
-    ],
-)
-def test_other_files_are_named_for_what_they_are(content: bytes, found: str, tmp_path: Path) -> None:
-    path = tmp_path / "trace.opspan"  # the name promises, the content decides
-    path.write_bytes(content)
-
-    with pytest.raises(NotATrace) as caught:
-        opspan.load(path)
-
-    assert found in str(caught.value)
-    assert "opspan reads" in str(caught.value)
-
-
 def test_a_database_is_described_by_its_tables_and_left_alone(tmp_path: Path) -> None:
     import sqlite3
 
@@ -241,7 +218,7 @@ def test_a_database_is_described_by_its_tables_and_left_alone(tmp_path: Path) ->
     connection.close()
     before = path.read_bytes()
 
-    with pytest.raises(NotATrace, match="a SQLite database with tables people"):
+    with pytest.raises(NotATrace, match=r"a SQLite database of no profiler that opspan knows \(tables people\)"):
         opspan.load(path)
 
     assert path.read_bytes() == before

@@ -5,15 +5,18 @@ A verb's module is imported when the verb is asked for, and imports the heavy pa
 
 from __future__ import annotations
 
+import difflib
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
 
 from opspan.cli.printing import show
-from opspan.errors import OpspanError
+from opspan.errors import OpspanError, UsageError
 
 # verb -> the module whose `command` it is
 VERBS = {
@@ -29,6 +32,13 @@ VERBS = {
 class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(VERBS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            raise UsageError(_no_verb(args))
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
@@ -58,6 +68,20 @@ class _Verbs(click.Group):
             # exec hands the process over. Not inside click, which takes a script's KeyboardInterrupt for its own.
             result()
         return result if isinstance(result, int) else 0
+
+
+def _no_verb(arguments: list[str]) -> str:
+    """What was probably meant by a first word that is no verb."""
+    word, rest = arguments[0], shlex.join(arguments[1:])
+    close = difflib.get_close_matches(word.lower(), VERBS, 1, 0.6)
+    if close:
+        return f"there is no command {word!r}; did you mean `opspan {f'{close[0]} {rest}'.strip()}`?"
+    if Path(word).suffix == ".py" and Path(word).is_file():
+        program = shlex.join(["python", *arguments])
+        return f"{word} is a script, no command; did you mean `opspan run --emit nvtx -o capture -- {program}`?"
+    if Path(word).exists() or "/" in word or Path(word).suffix:
+        return f"{word} is no command; did you mean `opspan table {shlex.join(arguments)}`?"
+    return f"there is no command {word!r}; there are {', '.join(sorted(VERBS))}: `opspan --help` says what they do"
 
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from opspan.events import export, tree
 from opspan.events.event import FunctionEventAvg
-from opspan.events.table import Options, facts_of, render, shown, sort_attribute
+from opspan.events.table import Options, facts_of, render, shown, sort_attribute, sort_value
 
 if TYPE_CHECKING:
     from opspan.events.lazy import ColumnEvents
@@ -170,7 +170,7 @@ class EventList(MutableSequence[Any]):
             return render(columns.shown(attribute, options), columns.facts(), options)
         events: Iterable[Any] = self
         if attribute is not None:
-            events = sorted(self, key=lambda event: getattr(event, attribute), reverse=True)
+            events = sorted(self, key=lambda event: sort_value(event, attribute, sort_by or ""), reverse=True)
         facts = facts_of(list(self)) if columns is None else columns.facts()
         return render(shown(events, options), facts, options)
 

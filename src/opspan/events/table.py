@@ -6,16 +6,34 @@ Two steps, so that a list over columns need not make its events: what must be kn
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from opspan.errors import NoSuchColumn
 from opspan.events.kinds import TOTALLED, DeviceType
 from opspan.events.times import format_memory, format_share, format_time_in
 
 WIDTH = 12  # of a column whose width does not follow from what is in it
 GAP = "  "
+# What people sort by. Every attribute of an event is taken.
+SORTABLE = (
+    "cpu_time_total",
+    "self_cpu_time_total",
+    "cpu_time",
+    "device_time_total",
+    "self_device_time_total",
+    "device_time",
+    "cpu_memory_usage",
+    "self_cpu_memory_usage",
+    "device_memory_usage",
+    "self_device_memory_usage",
+    "count",
+    "flops",
+    "key",
+)
 FLOPS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
 
 
@@ -64,6 +82,17 @@ def sort_attribute(sort_by: str) -> str:
     for device in ("cuda", "xpu", "privateuse1"):
         sort_by = sort_by.replace(device, "device")
     return sort_by
+
+
+def sort_value(event: Any, attribute: str, asked: str) -> Any:
+    """What an event is sorted by; the error names what it may be."""
+    if hasattr(event, attribute):
+        return getattr(event, attribute)
+    close = difflib.get_close_matches(attribute, SORTABLE, 1, 0.6)
+    raise NoSuchColumn(
+        f"there is no column {asked!r} to sort by{f'; did you mean {close[0]}?' if close else ';'} expected one of "
+        f"{', '.join(name for name in SORTABLE if hasattr(event, name))} (cuda or xpu may stand for device)"
+    )
 
 
 def facts_of(events: Sequence[Any]) -> Facts:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 
-from opspan.errors import NotATrace, NotReadable, UsageError
+from opspan.errors import NotATrace, NotReadable, ReadError, UsageError
 from opspan.printable import listed
+from opspan.readers import _nearby, _unknown
 from opspan.readers._room import check_room
 from opspan.trace import Trace
 from opspan.trace.window import Window, cut
@@ -75,11 +77,14 @@ def reader_for(path: Path, source: str | None = None) -> Reader:
     head = _head(path)
     if source is not None:
         return named(source)
-    for reader in READERS:
-        if reader.sniff(path, head):
-            return reader
-    known = "; ".join(reader.reads for reader in READERS)
-    raise NotATrace(f"{path} is {describe(path, head)}; opspan reads {known}")
+    found = _reader_of(path, head)
+    if found is None:
+        raise NotATrace(_not_a_trace(path, head))
+    return found
+
+
+def _reader_of(path: Path, head: bytes) -> Reader | None:
+    return next((reader for reader in READERS if reader.sniff(path, head)), None)
 
 
 def named(source: str) -> Reader:
@@ -102,61 +107,49 @@ def _head(path: Path) -> bytes:
             return b""
         if path.exists() and not path.is_file():
             raise NotReadable(f"{path} is neither a file nor a folder")
+        if not path.exists() and (meant := _nearby.did_you_mean(_nearby.like(path))):
+            raise NotReadable(f"there is no {path}; {meant}")
         with path.open("rb") as file:
             return file.read(HEAD_BYTES)
     except (OSError, ValueError) as error:
         raise NotReadable(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-MAGICS = (
-    (b"SQLite format 3\0", "a SQLite database"),
-    (b"\x1f\x8b", "a gzip file"),
-    (b"PK\x03\x04", "a zip file"),
-    (b"PAR1", "a Parquet file"),
-    (b"ARROW1", "an Arrow file"),
-    (b"\x7fELF", "a program or library"),
-    (b"<?xml", "an XML file"),
-    (b"BZh", "a bzip2 file"),
-    (b"\x28\xb5\x2f\xfd", "a zstd file"),
-    (b"\xfd7zXZ", "an xz file"),
-)
-
-
-def describe(path: Path, head: bytes) -> str:
-    """What an unknown path seems to be, for a person who expected a trace."""
-    if path.is_dir():
-        return _describe_folder(path)
-    if not head:
-        return "an empty file"
-    for magic, what in MAGICS:
-        if head.startswith(magic):
-            return what if what != "a SQLite database" else _describe_database(path)
-    if not head.strip(b"\0"):
-        return "a file that begins with zeros: its writer may have been killed before it wrote anything"
-    text = head.decode("utf-8", "ignore")
-    if len(text.encode()) >= len(head) - 3 and all(char.isprintable() or char in "\r\n\t\ufeff" for char in text):
-        begins = text.lstrip("\ufeff \r\n\t")
-        return "a JSON file" if begins[:1] in ("{", "[") else f"text that begins {begins.split(chr(10))[0][:40]!r}"
-    return f"binary data that begins {head[:8].hex(' ')}"
-
-
-def _describe_folder(path: Path) -> str:
-    names = sorted(entry.name for entry in path.iterdir())
-    if not names:
-        return "an empty folder"
-    return f"a folder with {listed(names, most=3)}"
-
-
-def _describe_database(path: Path) -> str:
-    import sqlite3
-
+def _is_trace(path: Path) -> bool:
+    """Whether a reader knows the content. What `vtune -report` printed is known, and is no trace."""
     try:
-        # Read-only and immutable: not even a journal appears beside the user's file.
-        with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True) as connection:
-            rows = connection.execute("select name from sqlite_master where type = 'table' order by name limit 4")
-            names = [str(name) for (name,) in rows]
-    except sqlite3.Error as error:
-        return f"a SQLite database that cannot be opened ({error})"
+        head = _head(path)
+        reader = _reader_of(path, head)
+        return reader is not None and not (
+            reader.name == "vtune" and import_module("opspan.readers.vtune").is_report(path, head)
+        )
+    except ReadError:
+        return False
+
+
+def _not_a_trace(path: Path, head: bytes) -> str:
+    """What the path is, and what was probably meant."""
+    if path.is_dir():
+        return _not_a_trace_folder(path)
+    found = _unknown.guess(path, head)
+    part_of = _nearby.around(path, _is_folder_of_parts) if found.may_be_part else []
+    if part_of:
+        return f"{path} is {found.what}, a part of a trace: {_nearby.did_you_mean(part_of)}"
+    return _unknown.shown(found, path)
+
+
+def _not_a_trace_folder(path: Path) -> str:
+    names = sorted(entry.name for entry in islice(path.iterdir(), _nearby.ENTRIES))
     if not names:
-        return "a SQLite database without tables"
-    return f"a SQLite database with tables {listed(names[:3])}{' ...' if len(names) > 3 else ''}"
+        return f"{path} is an empty folder; a profiler has written nothing there: record again"
+    what = f"{path} is a folder with {listed(names, most=3)}"
+    if part_of := _nearby.around(path, _is_folder_of_parts):
+        return f"{what}, a part of a trace: {_nearby.did_you_mean(part_of)}"
+    if found := _nearby.inside(path, _is_trace):
+        return f"{what}, and is no trace itself: {_nearby.did_you_mean(found)}"
+    return f"{what}, and no trace is in it; expected what a profiler wrote; `opspan table --help` says of which"
+
+
+def _is_folder_of_parts(path: Path) -> bool:
+    """Whether files that lie somewhere in the folder are parts of one trace, and not others beside it."""
+    return _is_trace(path) and not named("capture").sniff(path, b"")

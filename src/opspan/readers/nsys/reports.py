@@ -105,6 +105,11 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
     )
     if done.returncode == 0 and output.is_file():
         return output
+    if report.suffix == STREAM:
+        raise ReadError(
+            f"{report} is a stream that nsys left before it made a report of it; run `QdstrmImporter -i {report}` (it "
+            "is in the folder host-linux-x64 of Nsight Systems) and load the report that it writes"
+        )
     # However it fails: what an older nsys says of a newer report differs from version to version.
     written_by = _written_by(report)
     if written_by and _release(written_by) > _release(version):

@@ -46,15 +46,21 @@ def sniff(path: Path, head: bytes) -> bool:
     return place.is_descriptor(head) or intervals.is_intervals(head) or reports.is_report(path)
 
 
+def is_report(path: Path, head: bytes) -> bool:
+    """Is it sums by name, which are no trace, that `vtune -report` printed?"""
+    is_other = path.is_dir() or is_sqlite(head) or archives.is_archive(head) or place.is_descriptor(head)
+    return not is_other and not intervals.is_intervals(head) and reports.is_report(path)
+
+
 def read(path: Path) -> Trace:
     issues = Issues(str(path))
     head = _head(path)
     if intervals.is_intervals(head):
         return intervals.read(path, issues)
-    if path.is_file() and not place.is_descriptor(head) and reports.is_report(path):
+    if is_report(path, head):
         raise NotATrace(
             f"{path} is a report that `vtune -report` printed: sums by name, without the events of a trace; put it "
-            f"beside a trace of the same run: `opspan table TRACE --metrics {shlex.quote(str(path))}`"
+            f"beside the result that it was printed from: `opspan table RESULT --metrics {shlex.quote(str(path))}`"
         )
     if not archives.is_archive(head):
         return _read(place.find(path, str(path), issues), issues)

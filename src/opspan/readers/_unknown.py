@@ -1,0 +1,231 @@
+"""What a file that no reader knows seems to be, and the likeliest next command: for a person who expected a trace.
+
+Told by content, as the readers are. Nothing of it is run or unpickled, and no more than a few kilobytes are looked at.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from opspan.readers._compressed import COMPRESSED, FAILURES, TooMuch, opened
+
+LOOKED_AT = 4096
+# What a zip file says of its members stands at its end.
+TAIL_BYTES = 64 << 10
+
+
+class Guess(NamedTuple):
+    what: str
+    todo: str = ""  # the next step; FILE in it stands for the path
+
+    @property
+    def may_be_part(self) -> bool:
+        """Whether the folder around it says more of what to do."""
+        return self.todo in ("", FOLDER)
+
+
+FOLDER = "load the folder that has all tables of the trace"
+EXPORT = "load the trace that it was made from"
+MODEL = "to see what a program does with it: `opspan run --emit nvtx -o capture -- python SCRIPT`"
+NO_PICKLE = "opspan opens no pickles, which can run code"
+ROCPD = "record again with `rocprofv3 --output-format rocpd ...`, and load the *.db file"
+TO_LABEL = "`opspan run --emit nvtx -o capture -- {} FILE`, then `opspan table capture`"
+UNPACK = "unpack it, and load what is inside"
+
+MAGICS = (
+    (b"NVR\0", Guess("a report of Nsight Compute", "it has metrics of kernels and no timeline: `ncu --import FILE`")),
+    (b"PERFILE2", Guess("what `perf record` wrote", "it has samples and no ops: `perf report -i FILE`")),
+    (b"NVIDIA Nsight Systems Stream", Guess("a stream of Nsight Systems", "`QdstrmImporter -i FILE` makes a report")),
+    (b"PAR1", Guess("one Parquet file", FOLDER)),
+    (b"ARROW1", Guess("one Arrow file", FOLDER)),
+    (b"\xff\xff\xff\xff", Guess("one Arrow file", FOLDER)),
+    (b"\x7fELF", Guess("a program or library", "to capture what it does: `opspan run -o capture -- FILE`")),
+    (b"\x89HDF\r\n\x1a\n", Guess("an HDF5 file", "of an Nsight Systems report: `nsys export --type sqlite REPORT`")),
+    (b"\x93NUMPY", Guess("an array of NumPy")),
+    (b"GGUF", Guess("a model (GGUF)", MODEL)),
+    (b"\x89PNG\r\n", Guess("an image")),
+    (b"\xff\xd8\xff", Guess("an image")),
+    (b"GIF8", Guess("an image")),
+    (b"II*\0", Guess("an image")),
+    (b"MM\0*", Guess("an image")),
+    (b"%PDF-", Guess("a PDF document")),
+    (b"\x7fCORE", Guess("a core dump")),
+    (b"Rar!", Guess("a rar archive", UNPACK)),
+    (b"7z\xbc\xaf\x27\x1c", Guess("a 7z archive", UNPACK)),
+    (b"\x28\xb5\x2f\xfd", Guess("a zstd file", UNPACK + " (`zstd -d FILE`)")),
+    (b"\x04\x22\x4d\x18", Guess("an lz4 file", UNPACK + " (`lz4 -d FILE`)")),
+)
+NAMES_OF_COMPRESSED = {
+    b"\x1f\x8b": ("a gzip file", "gunzip -k"),
+    b"BZh": ("a bzip2 file", "bunzip2 -k"),
+    b"\xfd7zXZ": ("an xz file", "unxz -k"),
+}
+# The first that is found in the first bytes of a text says what it is.
+TEXTS = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.MULTILINE), guess)
+    for pattern, guess in (
+        (r"\A(<!doctype html|<html)", Guess("a page of HTML")),
+        (r"\A(<\?xml[^>]*>\s*)?(<!--.*-->\s*|<!doctype svg[^>]*>\s*)*<svg\b", Guess("an image")),
+        (r"\A<\?xml", Guess("an XML file")),
+        (r"\A#![^\n]*python", Guess("a Python script", TO_LABEL.format("python"))),
+        (r"\A#!", Guess("a script", TO_LABEL.format("sh"))),
+        (r'\A\{\s*"(cells|nbformat)"', Guess("a notebook", "use `opspan.record` in one of its cells")),
+        (r'"rocprofiler-sdk-tool"', Guess("JSON of rocprofv3", ROCPD)),
+        (r"speedscope\.app", Guess("a profile for speedscope", "it has samples of stacks and no ops")),
+        (r'\A\{\s*"schema"[^{]*"by"|\A\{\s*"by"', Guess("what `opspan table --format json` printed", EXPORT)),
+        (r'\A\{.{0,2000}"traceEvents"|\A\[\s*\{\s*"(ph|name|cat|ts)"', Guess(
+            "a Chrome trace without an event of torch.profiler or unitrace",
+            "to read it all the same: `opspan.load('FILE', source='kineto')`")),
+        (r"\A[\[{]", Guess("a JSON file")),
+        (r'^"?(Kind|Domain)"?,.*"?(Agent_Id|Kernel_Name|Function|Correlation_Id|Process_Id)"?',
+         Guess("a CSV of rocprofv3", ROCPD)),
+        (r'^"?(Index|Name)"?,"?(KernelName|Calls|TotalDurationNs)"?', Guess("a CSV of rocprof", ROCPD)),
+        (r'^"?(Time ?\(%\)|Start \(ns\))"?,', Guess(
+            "what `nsys stats` printed", "load the report itself: `opspan table REPORT.nsys-rep`")),
+        (r'^"?ID"?,"?Process ID"?,"?Process Name"?', Guess(
+            "what `ncu --csv` printed", "it has metrics of kernels and no timeline")),
+        (r"^==[0-9]+== (NVPROF|Profiling)|^==[0-9]+==", Guess(
+            "what nvprof printed", "profile again with `nvprof -o FILE.prof`, and load FILE.prof")),
+        (r"\A[^\n]*\bid,.*\bstart_ns\b", Guess("a .csv that opspan or another program exported", EXPORT)),
+        (r"\A-{5,}[- ]*\n *Name +Self CPU", Guess(
+            "a table that torch.profiler or opspan printed",
+            "export the profile itself (`export_chrome_trace`), and load that")),
+        (r"^(from \S+ import |import [\w.]+( as \w+)?(, [\w.]+)*\s*(#.*)?$|def \w+\(|class \w+[(:])",
+         Guess("a Python script", TO_LABEL.format("python"))),
+        (r"\A([^\n;]+;)*[^\n;]+ [0-9]+\n([^\n]+;[^\n]* [0-9]+(\n|$)){2}", Guess("stacks for flame graphs", EXPORT)),
+        (r"\A(\w[^,\n]*,){2,}[^,\n]+\n", Guess("a CSV file")),
+    )
+)  # fmt: skip
+
+
+def guess(path: Path, head: bytes) -> Guess:
+    """`head`: the first bytes of the file."""
+    if not head:
+        return Guess("an empty file", "its writer failed, or has not begun: record again")
+    if not head.strip(b"\0"):
+        return Guess(
+            "a file that begins with zeros", "its writer may have been killed before it wrote anything: record again"
+        )
+    if head.startswith(b"SQLite format 3\0"):
+        return _of_database(path)
+    if head.startswith(b"PK\x03\x04"):
+        return _of_zip(path, head)
+    if head.startswith(tuple(COMPRESSED)):
+        return _of_compressed(path, head)
+    return _of_bytes(path, head)
+
+
+def shown(found: Guess, path: Path) -> str:
+    """In one sentence."""
+    todo = found.todo or "expected what a profiler wrote; `opspan table --help` says of which"
+    return f"{path} is {found.what}; {todo.replace('FILE', shlex.quote(str(path)))}"
+
+
+def _of_bytes(path: Path, head: bytes) -> Guess:
+    for magic, found in MAGICS:
+        if magic in (head[:64] if magic.startswith(b"NVIDIA") else head[: len(magic)]):
+            return found
+    if head[257:262] == b"ustar":
+        return Guess(f"a tar archive that begins with {_printable(head[:100].split(bytes(1))[0])}", UNPACK)
+    if head[8:12] == b"WEBP" or (head.startswith(b"BM") and head[6:10] == bytes(4)):
+        return Guess("an image")
+    if b"brain.Event:" in head[:64]:
+        return Guess("a log for TensorBoard", "its traces lie beside it as *.pt.trace.json")
+    if head[8:10] == b'{"':
+        return Guess("a model (safetensors)", MODEL)
+    # The last letter may be cut, and a text may have some that are odd.
+    text = head.decode("utf-8", "ignore")
+    odd = sum(not char.isprintable() and char not in "\r\n\t\f\ufeff" for char in text)
+    if b"\0" not in head and len(text.encode()) >= len(head) - 3 and odd <= len(text) // 50:
+        return _of_text(text)
+    # The protocol, and the first thing that one with frames, or without, can begin with.
+    if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05" and head[2:3] in b"\x95}](\x8ac":
+        return _of_pickle(head)
+    # A dict whose first key is a tuple of three, as marshal writes it: file, line and function.
+    if head[:1] in (b"{", b"\xfb") and head[1:3] in (b")\3", b"\xa9\3"):
+        return Guess("what cProfile wrote", "it has functions and no ops: `python -m pstats FILE`")
+    if path.suffix.lower() in (".pftrace", ".perfetto-trace", ".proto"):
+        return Guess("a trace for Perfetto (protobuf)", "of rocprofv3 and rocprof-sys: " + ROCPD)
+    return Guess(f"binary data that begins {head[:8].hex(' ')}")
+
+
+def _of_text(text: str) -> Guess:
+    begins = text.lstrip("\ufeff \r\n\t")
+    for pattern, found in TEXTS:
+        if pattern.search(begins.replace("\r\n", "\n")):
+            return found
+    return Guess(f"text that begins {begins.splitlines()[0][:40]!r}" if begins else "a text of nothing but spaces")
+
+
+def _of_pickle(head: bytes) -> Guess:
+    if head.startswith(b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."):
+        return Guess("a model or tensors that torch.save wrote", MODEL)
+    if b"segments" in head or b"device_traces" in head:
+        return Guess(
+            "a snapshot of torch's memory (a pickle)",
+            f"{NO_PICKLE}; look at it on pytorch.org/memory_viz. A timeline of ops is what `opspan run --emit nvtx -o "
+            "capture -- python SCRIPT` captures",
+        )
+    return Guess("a pickle of Python's", NO_PICKLE)
+
+
+def _of_zip(path: Path, head: bytes) -> Guess:
+    first = _printable(head[30 : 30 + int.from_bytes(head[26:28], "little")])
+    end = _tail(path)
+    if re.search(rb"/(data|constants)\.pkl", head + end):
+        return Guess("a model or tensors that torch.save wrote", MODEL)
+    if first.endswith(".npy"):
+        return Guess("arrays of NumPy")
+    if b"xl/workbook.xml" in end or b"xl/worksheets" in end:
+        return Guess("an Excel workbook")
+    return Guess(f"a zip file that begins with {first}", UNPACK)
+
+
+def _of_compressed(path: Path, head: bytes) -> Guess:
+    (what, command), *_ = (names for magic, names in NAMES_OF_COMPRESSED.items() if head.startswith(magic))
+    try:
+        with opened(path, head, LOOKED_AT * 256) as stream:
+            inside = stream.read(LOOKED_AT)
+    except (*FAILURES, TooMuch) as error:
+        return Guess(f"{what} that cannot be unpacked ({error})", "copy it again")
+    if not inside:
+        return Guess(f"{what} of nothing", "its writer failed, or has not begun: record again")
+    if inside.startswith(b"SQLite format 3\0"):
+        return Guess(f"{what} of a SQLite database", f"{UNPACK} (`{command} FILE`)")
+    found = _of_bytes(path.with_suffix(""), inside)
+    is_for_the_file = "FILE" in found.todo or not found.todo  # which is not there before it is unpacked
+    return Guess(f"{what} of {found.what}", f"{UNPACK} (`{command} FILE`)" if is_for_the_file else found.todo)
+
+
+def _of_database(path: Path) -> Guess:
+    names: Sequence[str] = ()
+    try:
+        # Read-only and immutable: not even a journal appears beside the user's file.
+        with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True) as connection:
+            rows = connection.execute("select name from sqlite_master where type = 'table' order by name limit 50")
+            names = [_printable(str(name)) for (name,) in rows]
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        return Guess(f"a SQLite database that cannot be opened ({error})", "copy it again")
+    if not names:
+        return Guess("a SQLite database without tables", "its writer failed, or has not finished: export it again")
+    if {"about", "op_names"} <= set(names) or {"about", "ranges"} <= set(names):
+        return Guess("an analysis database that `opspan export` wrote", f"{EXPORT}, or query it: `sqlite3 FILE`")
+    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return Guess(f"a SQLite database of no profiler that opspan knows (tables {listed})")
+
+
+def _tail(path: Path) -> bytes:
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - TAIL_BYTES))
+        return file.read(TAIL_BYTES)
+
+
+def _printable(name: bytes | str) -> str:
+    text = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+    return ascii(text[:60])[1:-1] if not text.isprintable() else text[:60]

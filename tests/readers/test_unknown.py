@@ -1,0 +1,225 @@
+"""What is said of a path that is no trace: what it is, and the likeliest next command. Never a list of readers."""
+
+from __future__ import annotations
+
+import bz2
+import cProfile
+import gzip
+import io
+import json
+import lzma
+import pickle
+import sqlite3
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import builders_kineto
+import builders_nsys
+import builders_vtune
+import opspan
+from opspan.errors import NotATrace, NotReadable, ReadError
+from views.sources import capture
+
+SCRIPT = b"import torch\n\nprint(torch.ones(3).sum())\n"
+SNAPSHOT = {"segments": [{"device": 0, "blocks": []}], "device_traces": [[{"action": "alloc"}]]}
+
+
+class Bomb:
+    """Unpickled, it would leave a mark."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (open, ("unpickled", "w"))  # type: ignore[return-value]
+
+
+def zipped(**members: bytes) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        for name, content in members.items():
+            file.writestr(name.replace("__", "/").replace("_pkl", ".pkl").replace("_npy", ".npy"), content)
+    return made.getvalue()
+
+
+def tarred(name: str, content: bytes) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as file:
+        entry = tarfile.TarInfo(name)
+        entry.size = len(content)
+        file.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
+# content -> what is said of it, and what to do
+FILES: dict[str, tuple[bytes, str, str]] = {
+    "nothing": (b"", "an empty file", "record again"),
+    "zeros": (bytes(5_000), "zeros", "killed"),
+    "train.py": (SCRIPT, "a Python script", "`opspan run --emit nvtx -o capture -- python {}`"),
+    "a script by its first line": (b"#!/usr/bin/env python3\nx = 1\n", "a Python script", "-- python {}`"),
+    "a shell's script": (b"#!/bin/sh\nexec python train.py\n", "a script", "-- sh {}`"),
+    "train.py.gz": (gzip.compress(SCRIPT), "a gzip file of a Python script", "`gunzip -k {}`"),
+    "an export.gz": (gzip.compress(b"SQLite format 3\0" + bytes(100)), "a SQLite database", "`gunzip -k {}`"),
+    "image.bz2": (bz2.compress(b"\x89PNG\r\n\x1a\n"), "a bzip2 file of an image", "`bunzip2 -k {}`"),
+    "nothing.xz": (lzma.compress(b""), "an xz file of nothing", "record again"),
+    "cut.gz": (gzip.compress(SCRIPT)[:12], "gzip", ""),
+    "files.tgz": (gzip.compress(tarred("train.py", SCRIPT)), "a tar archive that begins with train.py", "unpack it"),
+    "files.zip": (zipped(train=SCRIPT), "a zip file that begins with train", "unpack it"),
+    "model.pt": (zipped(model__data_pkl=b"\x80\x02}."), "torch.save", "opspan run --emit nvtx"),
+    "script.pt": (zipped(m__data__0=b"x", m__constants_pkl=b"x"), "torch.save", "opspan run --emit nvtx"),
+    "old.pt": (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", "torch.save", "opspan run"),
+    "model.safetensors": (b"\x40\0\0\0\0\0\0\0" + b'{"w":{"dtype":"F32"}}', "a model", "opspan run"),
+    "snapshot.pickle": (pickle.dumps(SNAPSHOT), "a snapshot of torch's memory", "memory_viz"),
+    "old snapshot": (pickle.dumps(SNAPSHOT, 2), "a snapshot of torch's memory", "no pickles"),
+    "bomb.pickle": (pickle.dumps({"x": Bomb()}), "a pickle", "no pickles, which can run code"),
+    "image.png": (b"\x89PNG\r\n\x1a\n" + bytes(40), "an image", ""),
+    "image.jpg": (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image", ""),
+    "image.svg": (b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', "an image", ""),
+    "page.html": (b"<!DOCTYPE html>\n<html></html>", "HTML", ""),
+    "kernels.ncu-rep": (b"NVR\0" + bytes(range(60)), "a report of Nsight Compute", "`ncu --import {}`"),
+    "perf.data": (b"PERFILE2h\0\0\0" + bytes(60), "perf record", "`perf report -i {}`"),
+    "stream": (b"U3w[END]NVIDIA Nsight Systems Stream 2022.4.2.1", "a stream", "`QdstrmImporter -i {}`"),
+    "python": (b"\x7fELF" + bytes(60), "a program", "`opspan run -o capture -- {}`"),
+    "results.csv": (b'"Index","KernelName","gpu-id"\n0,"k",1\n', "a CSV of rocprof", "--output-format rocpd"),
+    "run_kernel_trace.csv": (
+        b'"Kind","Agent_Id","Queue_Id","Thread_Id","Kernel_Name"\n"KERNEL_DISPATCH",1,1,7,"k"\n',
+        "a CSV of rocprofv3", "--output-format rocpd"),
+    "run_marker_api_trace.csv": (
+        b'"Domain","Function","Process_Id"\n"MARKER_CORE_API","aten::mm",7\n', "a CSV of rocprofv3", "rocpd"),
+    "run.json": (b'{"rocprofiler-sdk-tool": [{"metadata": {}}]}', "JSON of rocprofv3", "--output-format rocpd"),
+    "stats.csv": (b"Time (%),Total Time (ns),Instances\n99.0,1,1\n", "nsys stats", "opspan table REPORT.nsys-rep"),
+    "log": (b"==7== NVPROF is profiling process 7\n==7== Profiling result:\n", "nvprof printed", "nvprof -o"),
+    "chrome.json": (b'{"traceEvents": [{"ph": "X", "name": "x", "ts": 1, "dur": 1}]}', "Chrome trace", "kineto"),
+    "empty.json": (b'{"traceEvents": []}', "Chrome trace", ""),
+    "data.xml": (b"<?xml version='1.0'?>\n<data/>", "an XML file", ""),
+    "settings.json": (b'{"lr": 0.1}', "a JSON file", ""),
+    "book.ipynb": (b'{\n "cells": []}', "a notebook", "opspan.record"),
+    "tree.stacks": (b"a;b 12\na;c 7\na;b;d 1\n", "stacks for flame graphs", "made from"),
+    "words": (b"hello there", "text that begins 'hello there'", "opspan table --help"),
+    "noise": (b"\xc3\x28\xa0\xff\x01\x02", "binary data that begins c3 28", "opspan table --help"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_named_by_its_content(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    content, what, todo = FILES[name]
+    path = tmp_path / "trace.opspan"  # the name promises, the content decides
+    path.write_bytes(content)
+
+    said = refusal(path)
+
+    assert what in said
+    assert todo.replace("{}", str(path)) in said
+    assert not (tmp_path / "unpickled").exists()
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises((NotATrace, NotReadable)) as raised:
+        opspan.load(path)
+    said = str(raised.value)
+    assert "parquetdir" not in said  # no list of readers
+    assert len(said) < 400
+    return said
+
+
+def test_a_profile_of_pythons_own_is_named(tmp_path: Path) -> None:
+    profile = cProfile.Profile()
+    profile.runcall(json.dumps, {})
+    profile.dump_stats(tmp_path / "run.prof")
+
+    assert "what cProfile wrote" in refusal(tmp_path / "run.prof")
+
+
+def test_what_opspan_exported_leads_back_to_the_trace(tmp_path: Path) -> None:
+    trace = opspan.load(capture(tmp_path / "100-1.opspan"))
+    from opspan.views import export
+
+    for name in ("x.sqlite", "x.csv", "x.table.json", "x.stacks"):
+        export(trace, tmp_path / name)
+        assert "load the trace that it was made from" in refusal(tmp_path / name), name
+
+
+def test_a_foreign_database_says_its_tables(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute("CREATE TABLE users (name)")
+
+    assert "(tables users)" in refusal(tmp_path / "x.db")
+
+
+def test_a_stream_that_was_called_so_is_named_where_nsys_cannot_export_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nsys = tmp_path / "bin" / "nsys"
+    nsys.parent.mkdir()
+    nsys.write_text("#!/bin/sh\ncase $1 in --version) echo version 2022.4.2.1;; *) exit 1;; esac\n")
+    nsys.chmod(0o755)
+    monkeypatch.setenv("PATH", str(nsys.parent), prepend=":")
+    monkeypatch.setenv("OPSPAN_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "run.qdstrm").write_bytes(b"U3w[END]NVIDIA Nsight Systems Stream 2022.4.2.1")
+
+    with pytest.raises(ReadError, match="`QdstrmImporter -i "):
+        opspan.load(tmp_path / "run.qdstrm")
+
+
+RESULTS: dict[str, Callable[[Path], Path]] = {
+    "VTune": lambda place: builders_vtune.run(place, "2024"),
+    "nsys": lambda place: builders_nsys.run(place, "2026"),
+    "kineto": lambda place: builders_kineto.write(place.with_name(place.name + ".json")),
+    "capture": lambda place: capture(place / "7-1.opspan").parent,
+}
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("source", RESULTS)
+def test_a_folder_around_a_trace_leads_to_it(source: str, depth: int, tmp_path: Path) -> None:
+    inner = tmp_path.joinpath("runs", *["deeper"] * depth)
+    inner.mkdir(parents=True)
+    (inner / "r000hs").mkdir()
+    if source in ("nsys", "kineto"):
+        (inner / "r000hs").rmdir()
+    made = RESULTS[source](inner / "r000hs")
+    (tmp_path / "runs" / "notes.txt").write_text("batch 64")
+
+    assert f"did you mean {made}?" in refusal(tmp_path / "runs")
+
+
+def test_of_many_traces_some_are_named(tmp_path: Path) -> None:
+    for rank in range(5):
+        builders_kineto.write(tmp_path / f"rank{rank}.json")
+
+    assert "rank2.json (of 5)?" in refusal(tmp_path)
+
+
+def test_a_part_of_a_result_leads_to_the_result(tmp_path: Path) -> None:
+    result = builders_vtune.run(tmp_path / "r000hs", "2024")
+
+    assert f"did you mean {result}?" in refusal(result / "sqlite-db")
+    assert f"did you mean {result}?" in refusal(result / "config" / "runss.options")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_table_of_an_exported_folder_leads_to_the_folder(kind: str, tmp_path: Path) -> None:
+    folder = builders_nsys.folder(tmp_path / "run", builders_nsys.tables_of("2026"), f"{kind}dir")
+
+    assert f"did you mean {folder}?" in refusal(folder / f"NVTX_EVENTS.{kind}")
+
+
+def test_a_report_is_no_trace_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "tasks.csv").write_text("Task Type,CPU Time\naten::mm,1.5\n")
+
+    assert "no trace is in it" in refusal(tmp_path)
+
+
+def test_a_folder_that_leads_round_in_circles_ends(tmp_path: Path) -> None:
+    (tmp_path / "x").symlink_to(tmp_path)
+
+    assert "no trace is in it" in refusal(tmp_path)
+
+
+def test_a_misspelt_path_leads_to_one_that_is_there(tmp_path: Path) -> None:
+    made = builders_kineto.write(tmp_path / "report.json")
+
+    assert f"there is no {tmp_path / 'reprot.json'}; did you mean {made}?" in refusal(tmp_path / "reprot.json")
+    assert "did you mean" not in refusal(tmp_path / "something else")
