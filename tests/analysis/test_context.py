@@ -206,7 +206,7 @@ def test_coverage_counts_what_is_left_over(trace: Trace) -> None:
     assert figures.calls_in_range.count == 4
     assert figures.lines() == [
         "31.0% of device time belongs to a range (3 of 4 kernels and copies)",
-        "31.0% of it has its call (3 of 4 kernels and copies)",
+        "31.0% of device time has its launch call (3 of 4 kernels and copies)",
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -68,9 +70,22 @@ def test_nothing_captured_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     emitting = opspan("run", "--emit", "nvtx", "-o", "mine", "--", "true", cwd=tmp_path)
 
     assert "Captured nothing" in plain.stderr
-    assert "add --emit nvtx" in plain.stderr
+    assert "to label them: `opspan run --emit nvtx -- true`" in plain.stderr
     assert "no Python process imported torch" in emitting.stderr
     assert list(tmp_path.iterdir()) == [mine], "a folder that was there before stays"
+
+
+@pytest.mark.parametrize("more", ["", "import opspan.nvtx as nvtx; nvtx.is_available()\n"])
+def test_an_unedited_script_is_told_the_command_that_captures_it(more: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(more + TRAIN)
+
+    plain = opspan("run", "-o", "capture", "--", sys.executable, "train.py", cwd=tmp_path)
+    (told,) = re.findall("`(opspan run .*?)`", plain.stderr)
+    done = opspan(*shlex.split(told)[1:], cwd=tmp_path)
+
+    assert plain.stderr.startswith("Captured nothing: ")
+    assert done.stderr.startswith("Wrote "), done.stderr
 
 
 @pytest.mark.parametrize(

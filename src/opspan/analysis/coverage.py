@@ -48,14 +48,10 @@ class Coverage:
     def lines(self) -> list[str]:
         """One sentence a figure that is not whole, and one for each that is worth knowing."""
         found = []
-        for share, what in (
-            (self.work_in_range, "device time belongs to a range"),
-            (self.work_with_call, "has its call"),
-        ):
+        for share, what in ((self.work_in_range, "belongs to a range"), (self.work_with_call, "has its launch call")):
             if share.of:
-                found.append(f"{share.fraction:.1%} of {what} ({share.count:,} of {share.of:,} kernels and copies)")
-        if len(found) == 2:
-            found[1] = found[1].replace(" of has", " of it has")
+                counts = f"{share.count:,} of {share.of:,} kernels and copies"
+                found.append(f"{share.fraction:.1%} of device time {what} ({counts})")
         if self.backward:
             found.append(f"{self.linked:,} of {self.backward:,} backward ranges are linked to their forward op")
             found += [

@@ -37,7 +37,7 @@ def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None,
       opspan export report.sqlite report.json.gz
       opspan export rank0.sqlite rank1.sqlite run.db && sqlite3 run.db 'SELECT * FROM op_summary LIMIT 10'
     """
-    from opspan.views import check_place, contents, export
+    from opspan.views import check_place, contents, export, missing
     from opspan.views.findings import issue_lines
 
     check_place(out, list(files), overwrite=force)
@@ -45,6 +45,6 @@ def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None,
         trace = load(files, progress, between, step)
         progress.step(f"writing {out.name!r}")
         left_out = export(trace, out, overwrite=force)
-    show("".join(f"{line}\n" for line in [*issue_lines(trace), *left_out]), err=True)
+    show("".join(f"{line}\n" for line in [*issue_lines(trace), *left_out, *missing.labels_line(trace)]), err=True)
     written = f"{trace.ranges.height:,} ranges" if trace.ranges.height else contents.counted(trace)
     show(f"Wrote {out} ({written}, {trace.issues.height:,} issues)\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from pathlib import Path
 
 import click
@@ -11,11 +12,6 @@ import click
 from opspan.cli.options import capture_folder, labelling
 from opspan.cli.printing import show
 from opspan.errors import UsageError
-
-_NOTHING = {
-    False: "no process made an NVTX or ITT call. torch's ops make none by themselves: add --emit nvtx (or itt)",
-    True: "no Python process imported torch and ran ops (or it runs with -S, -E or -I, which leaves --emit out)",
-}
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -61,8 +57,18 @@ def command(wanted: Path | None, tool: str | None, record_shapes: bool, modules:
         show(f"Wrote {folder} ({processes}, {captured.bytes:,} bytes)\n", err=True)
     else:
         listened = f", and {processes} could be listened to ({folder})" if captured.processes else ""
-        show(f"Captured nothing: {_NOTHING[emit is not None]}{listened}\n", err=True)
+        why = _why_nothing(tool, None if captured.processes else wanted, cmd)
+        show(f"Captured nothing: {why}{listened}\n", err=True)
     return code
+
+
+def _why_nothing(tool: str | None, free: Path | None, cmd: tuple[str, ...]) -> str:
+    """`free`: the folder that was asked for, if it is still empty."""
+    if tool is not None:
+        return "no Python process imported torch and ran ops (or it runs with -S, -E or -I, which leaves --emit out)"
+    output = [] if free is None else ["-o", str(free)]
+    command = shlex.join(["opspan", "run", "--emit", "nvtx", *output, "--", *cmd])
+    return f"no process made an NVTX or ITT call, and torch's ops make none by themselves; to label them: `{command}`"
 
 
 def _name_other_tools(tool: str | None) -> None:

@@ -71,6 +71,7 @@ def command(
       opspan table rank0.sqlite rank1.sqlite --by kernel --format json
       opspan table capture --step 10-12
     """
+    from opspan.views import missing
     from opspan.views import table as tables
     from opspan.views.findings import finding_lines
 
@@ -84,6 +85,7 @@ def command(
         trace = tables.prepared(trace, by)
         table = tables.table_of(trace, by, sort_by)
         findings = finding_lines(trace)
+        not_there = missing.lines(trace, by)
     if form != "text":
         show("".join(f"{note}\n" for note in table.notes), err=True)
     if form == "json":
@@ -94,6 +96,7 @@ def command(
     else:
         text = tables.as_text(table, _ROWS_OF_TEXT if limit is None else limit)
         show(text + "".join(f"{line}\n" for line in ("", *findings) if findings))
+    show("".join(f"{line}\n" for line in not_there), err=True)
 
 
 def _with_reports(trace: Trace, reports: tuple[Path, ...]) -> Trace:

@@ -49,7 +49,9 @@ def checks() -> Iterator[Check]:
             "vtune", "VTune: https://www.intel.com/content/www/us/en/developer/tools/oneapi/vtune-profiler.html"
         ),
         "NVTX tool": lambda: _attached("NVTX tool", sinks.NVTX, "nsys profile -t nvtx,osrt opspan doctor"),
-        "ITT tool": lambda: _attached("ITT tool", sinks.ITT, "vtune -collect hotspots -- opspan doctor"),
+        "ITT tool": lambda: _attached(
+            "ITT tool", sinks.ITT, "vtune -collect hotspots -knob enable-user-tasks=true -- opspan doctor"
+        ),
     }
     for name, look in looks.items():
         try:

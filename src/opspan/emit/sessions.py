@@ -35,6 +35,7 @@ class Session:
 
     _sink: ClassVar[int]
     _what: ClassVar[str]  # for messages
+    _under: ClassVar[str]  # the command of a tool that listens
 
     def __init__(self, enabled: bool, record_shapes: bool, modules: bool, schedule: Schedule | None) -> None:
         self.enabled = enabled
@@ -224,7 +225,12 @@ class Session:
         raise NotImplementedError
 
     def _nobody_listens(self) -> str:
-        raise NotImplementedError
+        kind = "NVTX" if self._sink == NVTX else "ITT"
+        why = injection.problem(self._sink) or f"no {kind} tool is attached to this process"
+        return (
+            f"{type(self).__name__} labels nothing: {why}. Run it under one: `{self._under} python train.py`, or with none "
+            "installed `opspan run -o capture -- python train.py`"
+        )
 
     def _start_sink(self, native: Sinks) -> str:
         """Start it; the form of its labels."""
@@ -291,6 +297,7 @@ class emit_nvtx(_Emitter):  # noqa: N801  # torch's name
 
     _sink = NVTX
     _what = "NVTX annotation"
+    _under = "nsys profile -t cuda,nvtx -o report"
     _untold = False  # to collect, as CUDA was not in use yet
     _forms = ("auto", "schema", "payload", "text", "torch")
 
@@ -312,12 +319,6 @@ class emit_nvtx(_Emitter):  # noqa: N801  # torch's name
 
     def _listening(self, native: Sinks) -> bool:
         return native.nvtx_listening()
-
-    def _nobody_listens(self) -> str:
-        return (
-            f"emit_nvtx labels nothing: {injection.problem(NVTX) or 'no NVTX tool is attached to this process'}. "
-            "Run it under one: `nsys profile -t nvtx,osrt python ...`, or with none installed `opspan run -- ...`"
-        )
 
     def step(self) -> None:
         super().step()
@@ -348,6 +349,7 @@ class emit_itt(_Emitter):  # noqa: N801  # torch's name
 
     _sink = ITT
     _what = "ITT annotation"
+    _under = "vtune -collect hotspots -knob enable-user-tasks=true -r r000hs --"
     _forms = ("auto", "task", "text", "torch")
 
     def __init__(
@@ -368,12 +370,6 @@ class emit_itt(_Emitter):  # noqa: N801  # torch's name
 
     def _listening(self, native: Sinks) -> bool:
         return ranges.open_itt(native) and native.itt_listening()
-
-    def _nobody_listens(self) -> str:
-        return (
-            f"emit_itt labels nothing: {injection.problem(ITT) or 'no ITT tool is attached to this process'}. "
-            "Run it under one: `vtune -collect hotspots -- python ...`, or with none installed `opspan run -- ...`"
-        )
 
     def _tell(self, on: bool) -> None:
         if self._native is not None:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 import shlex
-import sqlite3
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from opspan.errors import ReadError
 from opspan.readers._compressed import COMPRESSED, FAILURES, TooMuch, opened
 
 LOOKED_AT = 4096
@@ -203,14 +202,12 @@ def _of_compressed(path: Path, head: bytes) -> Guess:
 
 
 def _of_database(path: Path) -> Guess:
-    names: Sequence[str] = ()
+    from opspan.readers.sqlite import table_names
+
     try:
-        # Read-only and immutable: not even a journal appears beside the user's file.
-        with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True) as connection:
-            rows = connection.execute("select name from sqlite_master where type = 'table' order by name limit 50")
-            names = [_printable(str(name)) for (name,) in rows]
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        return Guess(f"a SQLite database that cannot be opened ({error})", "copy it again")
+        names = sorted(map(_printable, table_names(path)))
+    except ReadError as error:
+        return Guess(f"a SQLite database that cannot be read ({error})", "copy it again")
     if not names:
         return Guess("a SQLite database without tables", "its writer failed, or has not finished: export it again")
     if {"about", "op_names"} <= set(names) or {"about", "ranges"} <= set(names):

@@ -12,11 +12,14 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
+import polars as pl
+
 from opspan.errors import NotATrace, NotReadable, ReadError, UsageError
 from opspan.printable import listed
 from opspan.readers import _nearby, _unknown
 from opspan.readers._room import check_room
-from opspan.trace import Trace
+from opspan.readers._writers import writer_of
+from opspan.trace import Issues, Trace
 from opspan.trace.window import Window, cut
 
 HEAD_BYTES = 4096
@@ -63,8 +66,24 @@ READERS = (
 )
 
 
+# What has rows in every trace that is worth a table.
+_CONTENT = ("ranges", "calls", "work", "functions", "memory", "samples", "counters")
+
+
 def read(reader: Reader, path: Path, window: Window | None = None) -> Trace:
     """The trace, or what overlaps the window. Refused where it would surely take more memory than there is."""
+    writer = writer_of(path)
+    trace = _read(reader, path, window)
+    if writer is None:
+        return trace
+    if all(trace.frames[name].is_empty() for name in _CONTENT):
+        raise NotReadable(f"{path} holds nothing yet: {writer} still writes it; wait until that has ended")
+    issues = Issues(str(path))
+    issues.add("still_written", detail=writer)
+    return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
+
+
+def _read(reader: Reader, path: Path, window: Window | None) -> Trace:
     if window is not None and (read_part := reader.read_part) is not None:
         return read_part(path, window)
     check_room(path, reader.memory, has_parts=reader.read_part is not None)
@@ -132,6 +151,8 @@ def _not_a_trace(path: Path, head: bytes) -> str:
     if path.is_dir():
         return _not_a_trace_folder(path)
     found = _unknown.guess(path, head)
+    if (writer := writer_of(path)) is not None:
+        return f"{path} is {found.what}, and {writer} still writes it; wait until that has ended"
     part_of = _nearby.around(path, _is_folder_of_parts) if found.may_be_part else []
     if part_of:
         return f"{path} is {found.what}, a part of a trace: {_nearby.did_you_mean(part_of)}"

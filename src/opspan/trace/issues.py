@@ -52,6 +52,11 @@ CODES: dict[str, Code] = {
         "captures ended early because the disk was full",
         "Free some space, or send the capture elsewhere with `-o DIR`.",
     ),
+    "still_written": Code(
+        "warning",
+        "programs still write the file",
+        "What they had written so far was read: load it again once they have ended.",
+    ),
     "lost_events": Code(
         "warning",
         "events could not be written while capturing",
@@ -87,8 +92,8 @@ CODES: dict[str, Code] = {
     "no_tasks": Code(
         "warning",
         "the result holds no tasks of the program",
-        "Label the program (opspan exec --emit itt ...) and collect with `-knob enable-user-tasks=true`, or the "
-        "analysis' own switch for user tasks.",
+        "Label the program and collect its tasks: `vtune -collect hotspots -knob enable-user-tasks=true -r r000hs -- "
+        "opspan exec train.py`; other analyses may have a switch of another name (`vtune -help collect NAME`).",
     ),
     "no_time": Code(
         "warning",

@@ -20,7 +20,7 @@ from opspan.events.kinds import DeviceType
 from opspan.events.table import sort_attribute
 from opspan.printable import listed, printable
 from opspan.trace import Trace
-from opspan.views import contents, spreadsheet, text_table
+from opspan.views import contents, missing, spreadsheet, text_table
 from opspan.views.findings import coverage_values, printable_names
 from opspan.views.metric_columns import beside, with_metrics
 
@@ -39,12 +39,8 @@ _TORCH = {
     "average_device_ns": "device_time",
 }
 _OF_TORCH = {attribute: column for column, attribute in _TORCH.items()}
-# Tables that may have one group only -> its key, what that is of no group, and how there come to be more.
-_WITHOUT = {
-    "module": ("module", "[]", "No range is in a module: label them with `opspan exec --modules`, or modules=True"),
-    "step": ("step", "[]", "No range is in a step: a step is a range called ProfilerStep#N, as profile.step() has it"),
-    "shape": ("input_shapes", "[]", "No op has shapes: record them with --record-shapes, or record_shapes=True"),
-}
+# Tables that may have one group only -> its key, and what that is of no group. `missing` says how to have more.
+_WITHOUT = {"module": ("module", "[]"), "step": ("step", "[]"), "shape": ("input_shapes", "[]")}
 _TOTALS = ("cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns")
 _SORTED_UP = ("name", "input_shapes", "device", "kind", "module", "step", "phase", "rank")
 _DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first that has any time
@@ -98,8 +94,9 @@ def table_of(trace: Trace, by: str, sort_by: str | None = None) -> Table:
 def _notes(trace: Trace, table: Table) -> tuple[str, ...]:
     if not table.rows.height:
         return (contents.nothing_by(trace, table.by),)
-    column, none, advice = _WITHOUT.get(table.by, ("", None, ""))
-    return (advice,) if column and (table.rows[column].fill_null("[]") == none).all() else ()
+    column, none = _WITHOUT.get(table.by, ("", None))
+    is_one = column and (table.rows[column].fill_null("[]") == none).all()
+    return (missing.without(trace, table.by),) if is_one else ()
 
 
 def as_text(table: Table, limit: int) -> str:

@@ -1,0 +1,91 @@
+"""Whether another program still writes a file, and which: what is read of it then may be a part, or nothing yet.
+
+SQLite's locks say so wherever the program runs; else Linux says who has the file open for writing, as far as this user
+may know. Asked only of files that changed lately or have a journal beside them, for that takes some milliseconds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+from pathlib import Path
+
+LATELY_S = 60
+SQLITE = b"SQLite format 3\0"
+# Where SQLite has the locks of who writes, and how many: in the database, PENDING and RESERVED; in -shm, WRITE.
+IN_DATABASE = (0x40000000, 2)
+IN_WAL = (120, 1)
+_FLOCK = "hhqqi4x"
+
+
+def writer_of(path: Path) -> str | None:
+    """'python (process 4711)', or 'another program' where that is all that can be known."""
+    try:
+        if not path.is_file():
+            return None
+        facts = path.stat()
+        has_journal = any(_holds_something(_with(path, suffix)) for suffix in ("-wal", "-journal"))
+        with path.open("rb") as opened:
+            is_database = opened.read(len(SQLITE)) == SQLITE
+        if is_database:
+            for file, where in ((path, IN_DATABASE), (_with(path, "-shm"), IN_WAL)):
+                if (pid := _locked(file, where)) is not None:
+                    return _named(pid)
+        if not has_journal and time.time() - facts.st_mtime > LATELY_S:
+            return None
+    except OSError:
+        return None  # whoever reads it says what is wrong
+    return _open_for_writing(facts)
+
+
+def _with(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _holds_something(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _locked(path: Path, where: tuple[int, int]) -> int | None:
+    """The process that holds a lock there; 0: one that cannot be named."""
+    try:
+        with path.open("rb") as file:
+            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, *where, 0)
+            kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    return None if kind == fcntl.F_UNLCK else max(pid, 0)
+
+
+def _open_for_writing(facts: os.stat_result) -> str | None:
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit() or int(process.name) == os.getpid():
+            continue
+        try:
+            files = list((process / "fd").iterdir())
+        except OSError:  # another user's, or it has ended
+            continue
+        for file in files:
+            try:
+                found = file.stat()
+                if (found.st_dev, found.st_ino) == (facts.st_dev, facts.st_ino) and _writes(process, file.name):
+                    return _named(int(process.name))
+            except (OSError, ValueError):
+                continue
+    return None
+
+
+def _writes(process: Path, number: str) -> bool:
+    text = (process / "fdinfo" / number).read_text()
+    flags = next(int(line.split()[1], 8) for line in text.splitlines() if line.startswith("flags:"))
+    return bool(flags & (os.O_WRONLY | os.O_RDWR))
+
+
+def _named(pid: int) -> str:
+    try:
+        name = Path("/proc", str(pid), "comm").read_text(errors="replace").strip() if pid else ""
+    except OSError:
+        name = ""
+    return f"{ascii(name)[1:-1]} (process {pid})" if name else "another program"

@@ -1,0 +1,142 @@
+"""What was not captured, in one sentence each, with the command that captures it: labels, sizes, steps, ...
+
+The command is that of the tool which wrote the trace. These are words for people: they go to standard error.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis import Coverage
+from opspan.analysis.averages import on_device
+from opspan.trace import Trace
+
+# Source -> the command that labels an unedited script; {} are further options of opspan's.
+_LABELS = {
+    "capture": "opspan run --emit nvtx{} -o capture -- python train.py",
+    "nsys": "nsys profile -t cuda,nvtx -o report opspan exec{} train.py",
+    "nvprof": "nvprof -o train.prof opspan exec --emit nvtx{} train.py",
+    "vtune": "vtune -collect hotspots -knob enable-user-tasks=true -r r000hs -- opspan exec{} train.py",
+    "unitrace": "unitrace --chrome-itt-logging --chrome-kernel-logging opspan exec --emit itt{} train.py",
+}
+# These take no labels of opspan's: what is to be written into the program.
+_IN_PROGRAM = {
+    "kineto": {
+        "": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+        " --record-shapes": "torch.profiler.profile(record_shapes=True)",
+        " --modules": "torch.profiler.profile(with_stack=True)",
+    },
+    "rocpd": dict.fromkeys(
+        ("", " --record-shapes", " --modules"),
+        "rocprofv3 --hip-trace --kernel-trace --marker-trace --output-format rocpd -- python train.py`, with "
+        "`torch.autograd.profiler.emit_nvtx(record_shapes=True)",
+    ),
+}
+# Kinds of ranges that torch itself makes.
+_OPS = ("op", "backward", "engine")
+# What PyProf and DLProf call them.
+_OP_NAMES = r"^(aten|torch|prim)(::|\.)|^Tensor\."
+_BACKWARD = ("backward", "engine")
+_BY_TASK = "vtune -report hotspots -group-by task -format csv -r RESULT -report-output tasks.csv"
+
+
+def labelling(trace: Trace, options: str = "") -> str:
+    """The command that captures a program of this trace's kind with labels, in backticks."""
+    source = trace.ranks[0].source if trace.ranks else "capture"
+    if source in _IN_PROGRAM:
+        return f"`{_IN_PROGRAM[source][options]}`"
+    return f"`{_LABELS.get(source, _LABELS['capture']).format(options)}`"
+
+
+def without(trace: Trace, by: str) -> str:
+    """Of a table whose rows all are of no module, step or shape."""
+    if by == "module":
+        return f"No range is in a module: capture them with {labelling(trace, ' --modules')}, or modules=True"
+    if by == "step":
+        return (
+            "No range is in a step: a step is a range called ProfilerStep#N, which a session's step() makes, "
+            'profile.step() of torch.profiler, and `with opspan.annotate(f"ProfilerStep#{number}")`'
+        )
+    return f"No op has shapes: capture them with {labelling(trace, ' --record-shapes')}, or record_shapes=True"
+
+
+def lines(trace: Trace, by: str) -> list[str]:
+    """What is missing whatever the table is by, and `phase` and `metrics` need. Of a trace that was attributed."""
+    ranges = _ranges(trace)
+    kinds = ranges["kind"].cast(pl.String)
+    found = [
+        _labels(trace, ranges),
+        _backward(ranges, kinds, by) if kinds.is_in(_OPS).any() else None,
+        _attributed(trace.coverage, trace) if ranges.height else None,
+        _metrics(trace, ranges["name"]),
+    ]
+    return _said(found)
+
+
+def labels_line(trace: Trace) -> list[str]:
+    """What is missing of any trace, attributed or not."""
+    return _said([_labels(trace, _ranges(trace))])
+
+
+def _said(found: list[str | None]) -> list[str]:
+    return [f"Missing: {line}" for line in found if line]
+
+
+def _ranges(trace: Trace) -> pl.DataFrame:
+    is_range = ~trace.ranges["is_mark"].fill_null(value=False)
+    return trace.ranges.filter(is_range).select("name", "text", "kind", "seq")
+
+
+def _labels(trace: Trace, ranges: pl.DataFrame) -> str | None:
+    count = ranges.height
+    if ranges["kind"].cast(pl.String).is_in(_OPS).any() or "no_tasks" in trace.issues["code"]:  # which says the same
+        return None
+    named = pl.concat([ranges["name"].unique().cast(pl.String), ranges["text"].unique()])
+    if named.str.contains(_OP_NAMES).any():
+        return None
+    if not count:
+        return f"the trace has no labels, so nothing belongs to an op; to have them: {labelling(trace)}"
+    if not on_device(trace.work).height and not trace.samples.height:
+        return None  # a program that labels itself, and has nothing of torch's
+    return (
+        f"none of the {count:,} ranges is an op of torch, so nothing belongs to one; to label ops: {labelling(trace)}"
+    )
+
+
+def _backward(ranges: pl.DataFrame, kinds: pl.Series, by: str) -> str | None:
+    if kinds.is_in(_BACKWARD).any():
+        return None
+    # With gradients switched off, torch's ops have no numbers.
+    if by != "phase" and not (kinds.eq("op") & ranges["seq"].is_not_null()).any():
+        return None
+    return (
+        "there is no backward pass in the trace: it is of a program that makes none, or loss.backward() ran outside of "
+        "what was labelled; label all of the program (`opspan exec train.py`), or begin the session around both"
+    )
+
+
+def _attributed(found: Coverage, trace: Trace) -> str | None:
+    work = found.work_in_range
+    if not work.of or work.count:
+        return None
+    if not found.work_with_call.count:
+        return (
+            f"none of the {work.of:,} kernels and copies has its launch call, so none belongs to an op; trace the "
+            f"calls as well: {labelling(trace)}"
+        )
+    return (
+        f"none of the {work.of:,} kernels and copies was launched within a range: another process or thread launched "
+        f"them than was labelled, or at another time; label what launches them: {labelling(trace)}"
+    )
+
+
+def _metrics(trace: Trace, names: pl.Series) -> str | None:
+    said = trace.metrics["name"].cast(pl.String).unique()
+    known = [column.cast(pl.String).unique() for column in (names, trace.work["name"], trace.work["full_name"])]
+    unmatched = trace.issues.filter(code="unmatched_metrics")["count"].sum()
+    if not unmatched or said.is_in(pl.concat(known).implode()).any():
+        return None
+    return (
+        f"0 of {unmatched:,} names of the report are names of the trace, so its columns would be empty; take one by "
+        f"task, of the same run: `{_BY_TASK}`"
+    )
