@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,9 +86,9 @@ class TestDoctor:
         done = opspan("doctor")
 
         assert done.returncode == 0, done.stdout
-        states = {line[:19].strip(): line[20:26].strip() for line in done.stdout.splitlines() if line[0] != " "}
+        states = {line[:19].strip(): line_state(line) for line in done.stdout.splitlines() if line[:1].strip()}
         assert states["torch"] == states["sinks library"] == states["collectors library"] == "ok"
-        assert states["NVTX tool"] == states["ITT tool"] == "no"
+        assert states["NVTX tool"] == states["ITT tool"] == "optional"
 
     def test_it_sees_the_tools_that_are_attached(self, tmp_path: Path) -> None:
         done = opspan("run", "-o", tmp_path / "capture", "--", sys.executable, "-m", "opspan", "doctor")
@@ -97,7 +98,40 @@ class TestDoctor:
             ["ITT", "tool", "ok"],
         ]
 
-    def test_what_is_missing_comes_with_the_command_that_mends_it(self, tmp_path: Path) -> None:
+    def test_what_is_optional_looks_like_no_fault(self, tmp_path: Path) -> None:
+        pytest.importorskip("torch")
+        bare = '#!/bin/sh\nexec {} "$@"\n'
+        for name in ("g++", "ld", "as"):
+            (tmp_path / name).write_text(bare.format(shutil.which(name)))
+            (tmp_path / name).chmod(0o755)
+
+        done = opspan("doctor", env={"PATH": str(tmp_path), "CXX": None})
+
+        lines = done.stdout.splitlines()
+        assert {line_state(line) for line in lines if line.startswith(("nsys", "vtune"))} == {"optional"}
+        assert lines[-1].startswith("Nothing is wrong")
+        assert not any(word in done.stdout for word in ("WRONG", "FAIL", "mend", " fix:"))
+        assert done.returncode == 0
+
+    def test_without_torch_there_is_nothing_wrong(self, tmp_path: Path) -> None:
+        code = "import sys; sys.modules['torch'] = None\nfrom opspan.cli import main; main(['doctor'])"
+
+        done = run([sys.executable, "-c", code], env={"PATH": str(tmp_path), "CXX": None}, cwd=tmp_path)
+
+        assert done.returncode == 0, done.stdout
+        states = {line[:19].strip(): line_state(line) for line in done.stdout.splitlines()}
+        assert states["torch"] == states["compiler"] == states["observer"] == "optional"
+
+    def test_a_tool_that_does_not_run_is_wrong(self, tmp_path: Path) -> None:
+        (tmp_path / "vtune").write_text("no program")
+        (tmp_path / "vtune").chmod(0o755)
+
+        done = opspan("doctor", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+
+        assert {line_state(line) for line in done.stdout.splitlines() if line.startswith("vtune")} == {"WRONG"}
+        assert done.returncode == 1
+
+    def test_what_is_missing_comes_with_the_command_that_fixes_it(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         env = {"PATH": str(tmp_path), "CXX": None, "OPSPAN_CACHE_DIR": str(tmp_path / "file" / "cache")}
 
@@ -105,10 +139,10 @@ class TestDoctor:
 
         assert done.returncode == 1
         lines = done.stdout.splitlines()
-        for check, mend in [("compiler", "apt-get install g++"), ("cache", "export OPSPAN_CACHE_DIR=")]:
+        for check, todo in [("compiler", "apt-get install g++"), ("cache", "export OPSPAN_CACHE_DIR=")]:
             (at,) = (i for i, line in enumerate(lines) if line.startswith(check))
-            assert line_state(lines[at]) == "FAILS"
-            assert mend in lines[at + 1]
+            assert line_state(lines[at]) == "WRONG"
+            assert f"fix: {todo}" in lines[at + 1]
 
     def test_fix_without_a_compiler_is_an_error(self, tmp_path: Path) -> None:
         pytest.importorskip("torch")
@@ -121,7 +155,7 @@ class TestDoctor:
 
 
 def line_state(line: str) -> str:
-    return line[20:26].strip()
+    return line[20:28].strip()
 
 
 class TestDemo:

@@ -89,8 +89,8 @@ def test_no_home_is_no_cache_and_doctor_says_what_to_do() -> None:
     )
 
     lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line and not line.startswith(" "))
-    assert lines["compiler"].startswith('FAILS  CXX="g++ is no command')
-    assert lines["cache"].startswith("FAILS  ~/.cache/opspan cannot be written (this user has no home folder)")
+    assert lines["compiler"].startswith('WRONG    CXX="g++ is no command')
+    assert lines["cache"].startswith("WRONG    ~/.cache/opspan cannot be written (this user has no home folder)")
     assert (done.returncode, done.stderr) == (1, "")
 
 

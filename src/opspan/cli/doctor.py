@@ -10,9 +10,9 @@ from opspan.cli.printing import show
 @click.command("doctor")
 @click.option("--fix", is_flag=True, help="Build the observer for the installed torch, remove old ones.")
 def command(fix: bool) -> int:
-    """Say what works on this machine, and what mends the rest.
+    """Say what works on this machine, and how to fix the rest.
 
-    Exits with 1 when something that opspan needs does not work; a missing profiler is no such thing.
+    Each line is ok, optional (not there, and not needed) or WRONG. Exits with 1 when something is WRONG.
 
     \b
     Example:
@@ -23,12 +23,14 @@ def command(fix: bool) -> int:
 
     if fix:
         doctor.fix()
-    failing = 0
+    wrong = 0
     for check in doctor.checks():
-        show(f"{check.name:<19} {check.state:<6} {check.found}\n")
-        if check.mend and check.state != "ok":
-            show(f"{'':<26} mend: {check.mend}\n")
-        failing += check.state == "FAILS"
-    if failing:
-        show(f"\n{failing} of these must be mended for opspan to label torch's ops.\n")
-    return 1 if failing else 0
+        show(f"{check.name:<19} {check.state:<8} {check.found}\n")
+        if check.todo and check.state != "ok":
+            show(f"{'':<28} {'fix' if check.state == 'WRONG' else 'to have it'}: {check.todo}\n")
+        wrong += check.state == "WRONG"
+    if wrong:
+        show(f"\n{wrong} of these {'is' if wrong == 1 else 'are'} WRONG: opspan does not work until fixed.\n")
+    else:
+        show("\nNothing is wrong: what is optional may stay as it is.\n")
+    return 1 if wrong else 0

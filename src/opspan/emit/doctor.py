@@ -1,4 +1,4 @@
-"""What works on this machine, what does not, and the command that mends it: a list of facts. cli/doctor prints it."""
+"""What works on this machine, what does not, and the command that helps: a list of facts. cli/doctor prints it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from opspan import private_files, shared_library
 from opspan.emit import compiler, injection, launch, libraries, observer, ranges, sinks
 from opspan.errors import EmitError, ObserverError, TorchUnsupported
 
-State = Literal["ok", "later", "no", "FAILS"]
+State = Literal["ok", "optional", "WRONG"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line. Only FAILS means that something opspan needs is not there; "no" is a tool that one may do without."""
+    """One line. WRONG: something does not work, or what opspan needs is not there. optional: not there, and one may do
+    without."""
 
     name: str
     state: State
     found: str
-    mend: str = ""
+    todo: str = ""  # fixes it, or brings what is optional
 
 
 def checks() -> Iterator[Check]:
@@ -35,7 +36,11 @@ def checks() -> Iterator[Check]:
     try:
         torch = observer.Torch.here()
     except TorchUnsupported as error:
-        yield Check("torch", "FAILS", str(error), 'pip install "torch>=2.4"')
+        install = 'pip install "torch>=2.4"'
+        if getattr(error.__cause__, "name", "") == "torch":
+            yield Check("torch", "optional", "not installed: reading traces needs none, labelling ops does", install)
+        else:
+            yield Check("torch", "WRONG", str(error), install)
     else:
         yield Check("torch", "ok", f"{torch.version} ({torch.root})")
     looks: dict[str, Callable[[], Check]] = {
@@ -57,7 +62,7 @@ def checks() -> Iterator[Check]:
         try:
             yield look()
         except Exception as error:  # noqa: BLE001  # who asks what is wrong wants an answer, not a traceback
-            yield Check(name, "FAILS", launch.why(error))
+            yield Check(name, "WRONG", launch.why(error))
 
 
 def fix() -> None:
@@ -72,25 +77,32 @@ def _compiler(torch: observer.Torch | None) -> Check:
     found = compiler.find()
     if found is not None:
         return Check("compiler", "ok", found.identity)
-    mend = "apt-get install g++, or set CXX"
-    if torch is not None and observer.cached(torch) is not None:
-        return Check("compiler", "no", f"{compiler.why_none()}; the observer is built already", mend)
-    return Check("compiler", "FAILS", compiler.why_none(), mend)
+    todo = "apt-get install g++, or set CXX"
+    if torch is None:
+        return Check("compiler", "optional", f"{compiler.why_none()}; without torch none is needed", todo)
+    if observer.cached(torch) is not None:
+        return Check("compiler", "optional", f"{compiler.why_none()}; the observer is built already", todo)
+    return Check("compiler", "WRONG", compiler.why_none(), todo)
 
 
 def _observer(torch: observer.Torch | None) -> Check:
     if torch is None:
-        return Check("observer", "later", "is built for a torch, and there is none")
+        return Check("observer", "optional", "is built for a torch, and there is none")
     cached, stale = observer.cached(torch), observer.stale(torch)
     more = f"; {len(stale)} stale or broken: `opspan doctor --fix` removes" if stale else ""
     if cached is None:
         if refused := observer.find(torch).refused:
             more = f"; what is there is not used, for {refused}{more}"
-        return Check("observer", "later", f"not built yet for torch {torch.version}{more}", "opspan doctor --fix")
+        return Check(
+            "observer",
+            "optional",
+            f"not built yet for torch {torch.version}: the first use does{more}",
+            "opspan doctor --fix",
+        )
     try:
         observer.load()
     except ObserverError as error:
-        return Check("observer", "FAILS", str(error), "opspan doctor --fix")
+        return Check("observer", "WRONG", str(error), "opspan doctor --fix")
     return Check("observer", "ok", f"{cached}{more}")
 
 
@@ -102,7 +114,7 @@ def _cache() -> Check:
     except OSError as error:
         # Without an error number: it is there and can be written, and is not this user's alone.
         found = str(error) if error.strerror is None else f"{error.filename} cannot be written ({error.strerror})"
-        return Check("cache", "FAILS", found, "export OPSPAN_CACHE_DIR=a folder of yours")
+        return Check("cache", "WRONG", found, "export OPSPAN_CACHE_DIR=a folder of yours")
     return Check("cache", "ok", str(folder))
 
 
@@ -110,7 +122,7 @@ def _sinks() -> Check:
     try:
         return Check("sinks library", "ok", str(sinks.require().path))
     except EmitError as error:
-        return Check("sinks library", "FAILS", str(error), "pip install --force-reinstall opspan")
+        return Check("sinks library", "WRONG", str(error), "pip install --force-reinstall opspan")
 
 
 def _collectors() -> Check:
@@ -119,18 +131,20 @@ def _collectors() -> Check:
         shared_library.check(path)
         ctypes.CDLL(str(path))
     except OSError as error:
-        return Check("collectors library", "FAILS", str(error), "pip install --force-reinstall opspan")
+        return Check("collectors library", "WRONG", str(error), "pip install --force-reinstall opspan")
     return Check("collectors library", "ok", str(path))
 
 
 def _tool(name: str, source: str) -> Check:
     path = shutil.which(name)
     if path is None:
-        return Check(name, "no", "not on the PATH (`opspan run` needs no tool)", source)
+        return Check(name, "optional", "not on the PATH (`opspan run` needs no tool)", source)
     try:
         asked = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Check(name, "no", f"{path} does not run: {error}", source)
+        return Check(
+            name, "WRONG", f"{path} does not run: {error}", f"install it again, or take it off the PATH: {source}"
+        )
     said = (asked.stdout or asked.stderr).strip().splitlines()
     return Check(name, "ok", f"{said[0] if said else 'it does not say its version'} ({path})")
 
@@ -140,5 +154,5 @@ def _attached(name: str, sink: int, tool: str) -> Check:
         return Check(name, "ok", "attached to this process")
     wrong = injection.problem(sink)
     if wrong is not None:
-        return Check(name, "no", wrong, "unset that variable, or name the tool's own library")
-    return Check(name, "no", "none attached to this process", f"{tool}, or opspan run -- opspan doctor")
+        return Check(name, "WRONG", wrong, "unset that variable, or name the tool's own library")
+    return Check(name, "optional", "none listens to this process", f"{tool}, or opspan run -- opspan doctor")

@@ -228,8 +228,8 @@ class Session:
         kind = "NVTX" if self._sink == NVTX else "ITT"
         why = injection.problem(self._sink) or f"no {kind} tool is attached to this process"
         return (
-            f"{type(self).__name__} labels nothing: {why}. Run it under one: `{self._under} python train.py`, or with none "
-            "installed `opspan run -o capture -- python train.py`"
+            f"{type(self).__name__} labels nothing: {why}. Run it under one: `{self._under} python train.py`, or with "
+            "none installed `opspan run -o capture -- python train.py`"
         )
 
     def _start_sink(self, native: Sinks) -> str:
