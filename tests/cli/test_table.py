@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import builders_kineto
 import opspan as package
 from emit.running import environment, opspan
 from opspan import analysis
@@ -329,7 +331,7 @@ class TestProgress:
         "import opspan.cli.loading as loading, opspan.readers as readers\n"
         "loading.PATIENCE_S = 0.2\n"
         "load = readers.load\n"
-        "def slow(*paths, **options):\n    time.sleep(1.5)\n    return load(*paths, **options)\n"
+        "def slow(*paths, **options):\n    trace = load(*paths, **options)\n    time.sleep(1.5)\n    return trace\n"
         "readers.load = slow\n"
         "from opspan.cli import main\nmain(sys.argv[1:])"
     )
@@ -339,6 +341,17 @@ class TestProgress:
 
         assert f"reading {captured.name!r}" in shown
         assert "0/2" in shown
+
+    @pytest.mark.parametrize("source", ["exported", "captured", "kineto"])
+    def test_it_counts_the_rows_that_were_read(
+        self, source: str, tmp_path: Path, request: pytest.FixtureRequest
+    ) -> None:
+        path = builders_kineto.write(tmp_path / "x.json") if source == "kineto" else request.getfixturevalue(source)
+
+        counts = {int(found.replace(",", "")) for found in re.findall(r"([0-9,]+) rows", self.on_terminal(path))}
+
+        trace = package.load(path)
+        assert max(counts) >= trace.ranges.height + trace.work.height + trace.calls.height > 0
 
     def test_elsewhere_it_shows_nothing(self, captured: Path) -> None:
         done = subprocess.run(

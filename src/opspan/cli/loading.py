@@ -17,16 +17,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PATIENCE_S = 1.0  # what takes longer shows that it is at work
 
+
+def _rows() -> int:
+    """How many the readers have read; they need not be loaded yet."""
+    found = sys.modules.get("opspan.readers._progress")
+    return found.rows() if found else 0
+
+
 trace_files = click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 
 
 class Progress:
-    """A bar on the terminal's error output, once the work has taken a while. Elsewhere it shows nothing."""
+    """A bar on the terminal's error output, once the work has taken a while: at which step it is, and how many rows
+    that has read. Elsewhere it shows nothing."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
         self._done = -1
         self._doing = ""
+        self._rows_before = 0
         self._bar: Any = None
         self._lock = threading.Lock()
         # rich is imported when the time is up: most traces are read before.
@@ -36,15 +45,37 @@ class Progress:
     def step(self, doing: str) -> None:
         """The next step begins."""
         with self._lock:
-            self._done, self._doing = self._done + 1, doing
+            self._done, self._doing, self._rows_before = self._done + 1, doing, _rows()
             if self._bar is not None:
                 self._bar.update(self._bar.task_ids[0], completed=self._done, description=doing)
 
+    def read(self) -> str:
+        """What of this step is done: '1,500,000 rows'."""
+        from opspan.readers import _progress
+
+        count = _progress.rows() - self._rows_before
+        return _progress.waiting_for() or (f"{count:,} rows" if count else "")
+
     def _show(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            ProgressColumn,
+            Task,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+        from rich.text import Text
 
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+        progress = self
+
+        class Rows(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                return Text(progress.read())
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), Rows())
         bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
         with self._lock:
             bar.add_task(self._doing, total=self._steps, completed=self._done)

@@ -81,7 +81,7 @@ def command(
         trace = load(files, progress, between, step, tables.lean)
         if metrics:
             trace = _with_reports(trace, metrics)
-        progress.step("adding up")
+        progress.step(f"adding up {trace.ranges.height:,} ranges")
         trace = tables.prepared(trace, by)
         table = tables.table_of(trace, by, sort_by)
         findings = finding_lines(trace)

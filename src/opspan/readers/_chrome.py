@@ -22,6 +22,7 @@ import polars as pl
 from opspan import sweep
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.printable import listed_counts
+from opspan.readers import _progress
 from opspan.readers._columns import is_time
 from opspan.readers._compressed import FAILURES, Bounded, TooMuch, limit_of, opened
 from opspan.trace import Issues
@@ -94,6 +95,7 @@ class ChromeFile:
                     rest = rest[used:]
                     events = self._events(rows)
                     if events.height:
+                        _progress.add(events.height)
                         yield events
                 if state == _DONE:
                     rest = b""  # what follows is read all the same: it may be no space, or say that the file is damaged

@@ -29,6 +29,7 @@ import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.printable import listed
+from opspan.readers import _progress
 from opspan.readers._sqlite_cells import DTYPES, FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded
 from opspan.readers._sqlite_path import is_sqlite, read_only_uri, stamp
 from opspan.trace import Issues
@@ -349,6 +350,7 @@ def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -
             column = column.cast(pl.Int32, strict=False)
             odd += column.null_count() - frame[name].null_count()
         made.append(column)
+    _progress.add(frame.height)
     return _Chunk([pl.DataFrame(made)], odd, undecoded)
 
 

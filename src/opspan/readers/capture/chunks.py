@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge, TooNew, Truncated
+from opspan.readers import _progress
 from opspan.readers._room import LIMIT, available_bytes, gigabytes
 from opspan.readers.capture.file import (
     ATTRIBUTE,
@@ -310,6 +311,7 @@ def _read(source: Source, parts: list[Part]) -> Iterator[tuple[Units, mmap.mmap]
             at += part.bytes
             keys.append((part.log << NUMBER_BITS | part.first_unit) + np.arange(part.bytes // UNIT_BYTES))
         words = np.frombuffer(buffer, dtype=np.int64, count=size // 8).reshape(-1, 8)
+        _progress.add(len(words))
         yield Units(words, np.concatenate(keys)), buffer
         begin = end
 

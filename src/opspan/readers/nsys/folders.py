@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.errors import NotReadable
+from opspan.readers import _progress
 from opspan.readers.sqlite import DTYPES, Type
 from opspan.trace import Issues
 
@@ -78,6 +79,7 @@ class Folder:
         begun_with, begun = self._begun.pop(table, ((), None))
         found = begun.result() if begun and begun_with == have else _attempt(file, have)
         frame = self._whole(file, have, found)
+        _progress.add(frame.height)
         typed = {name: self._typed(table, frame[name], columns[name]) for name in have if name in frame.columns}
         missing = {name: pl.lit(None, dtype=DTYPES[kind]) for name, kind in columns.items() if name not in typed}
         return pl.DataFrame(typed).with_columns(**missing).select(*columns)
