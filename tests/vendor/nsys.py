@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 # Its launcher looks for the agent in one of two ways; the second says no more than "sem_open: No such file".
-_AGENT_IS_LATE = ("Local Endpoint is not available", "= sem_open")
+AGENT_IS_LATE = ("Local Endpoint is not available", "= sem_open")
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
 
@@ -59,7 +59,7 @@ def run_under_nsys(folder: Path, name: str, *arguments: str) -> Path:
         _run(command)
     except AssertionError as error:
         # nsys' own agent is sometimes not up in time on a busy machine; the program has not begun then.
-        if not any(said in str(error) for said in _AGENT_IS_LATE):
+        if not any(said in str(error) for said in AGENT_IS_LATE):
             raise
         _run(command)
     return output.with_suffix(".sqlite")

@@ -16,6 +16,7 @@ HEAD = """\
 `opspan export run.nsys-rep run.sqlite` writes a trace, and all that the analysis found in it, as a SQLite database
 for the sqlite shell, Datasette and whatever else speaks SQL:
 
+<!-- needs: sqlite3 -->
 ```sh
 sqlite3 -box run.sqlite 'SELECT * FROM op_summary LIMIT 10'
 ```

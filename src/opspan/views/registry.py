@@ -53,7 +53,7 @@ def view_for(out: Path) -> View:
     found = [(len(suffix), view) for view in VIEWS for suffix in view.suffixes if _ends_with(out, suffix)]
     if not found:
         known = ", ".join(suffix for view in VIEWS for suffix in (*view.suffixes, *filter(None, [view.pattern])))
-        raise UsageError(f"{out} says by no suffix what to write; expected one of {known}")
+        raise UsageError(f"{out} has an unknown suffix, which says what to write; expected one of {known}")
     return max(found, key=lambda pair: pair[0])[1]
 
 
