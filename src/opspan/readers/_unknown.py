@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opspan.errors import ReadError
+from opspan.printable import listed
 from opspan.readers._compressed import COMPRESSED, FAILURES, TooMuch, opened
 
 LOOKED_AT = 4096
@@ -212,8 +213,7 @@ def _of_database(path: Path) -> Guess:
         return Guess("a SQLite database without tables", "its writer failed, or has not finished: export it again")
     if {"about", "op_names"} <= set(names) or {"about", "ranges"} <= set(names):
         return Guess("an analysis database that `opspan export` wrote", f"{EXPORT}, or query it: `sqlite3 FILE`")
-    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return Guess(f"a SQLite database of no profiler that opspan knows (tables {listed})")
+    return Guess(f"a SQLite database of no profiler that opspan knows (tables {listed(names, most=3)})")
 
 
 def _tail(path: Path) -> bytes:
