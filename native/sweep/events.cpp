@@ -20,6 +20,9 @@ namespace {
 enum State : uint8_t { kStart, kMembers, kEvents, kBareEvents, kDone };
 enum What : uint8_t { kEvent, kMember, kStructure, kSkipped, kEndMissing };
 
+// Bytes that may be read again after an event that could not be read: so many times those of the piece, and these.
+// Without a bound, events within events that none of them ends are each read to the end of the file.
+constexpr size_t kReadAgain = 4, kAlwaysReadAgain = 32 << 20;
 constexpr size_t kLeastBytes = 16;  // of an event that says anything: so many rows at most are made at a time
 constexpr std::string_view kSpace = " \t\r\n";
 
@@ -164,9 +167,11 @@ class Piece {
       }
       is_cut = true;
     }
+    read_again_ += json_.offset() - from;
+    const bool may_read_again = read_again_ <= kReadAgain * bytes_.size() + kAlwaysReadAgain;
     // What an event says of itself comes before its args: those alone are lost where they cannot be read.
     const auto args = columns_.failed_args(rows_);
-    const auto next = next_event(bytes_, args.value_or(from + 1));
+    const auto next = next_event(bytes_, may_read_again ? args.value_or(from + 1) : json_.offset());
     if (is_cut && !next) {
       columns_.clear(rows_);
       throw Cut();
@@ -183,7 +188,7 @@ class Piece {
   Json json_;
   State state_;
   bool is_last_;
-  size_t most_, rows_ = 0;
+  size_t most_, rows_ = 0, read_again_ = 0;
   Zeroed<uint8_t> what_, states_;
   Zeroed<int64_t> end_;
   Bits is_damaged_;

@@ -8,7 +8,7 @@
     |   |-- NotATrace           readable, but nothing that opspan reads
     |   |-- Truncated           a trace, cut off before anything useful
     |   |-- TooNew              a trace, of a version that this opspan does not know
-    |   |-- TooLarge            a trace that needs more memory than there is
+    |   |-- TooLarge            a trace that needs more memory than there is, or costs more than is allowed
     |   `-- StrictError         strict=True, and the trace has issues
     |-- WriteError              a result could not be written
     |-- EmitError               the live side: labelling or capturing could not start
@@ -65,7 +65,7 @@ class TooNew(ReadError):
 
 
 class TooLarge(ReadError):
-    """The trace needs more memory than there is."""
+    """The trace needs more memory than there is, or would cost more than is allowed."""
 
 
 class StrictError(ReadError):

@@ -21,6 +21,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
+def as_utf8(text: str) -> str:
+    """The text as columns and JSON can have it. Names of files may be any bytes, each half of a pair then."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def printable_lines(text: str) -> str:
     """The same of a text that is several lines."""
     return "\n".join(printable(line) for line in text.split("\n"))

@@ -16,10 +16,11 @@ ROOMS: dict[str, set[str]] = {
     "private_files": set(),
     "errors": {"printable"},
     "labels": {"sweep"},  # put off: a program that is being labelled has no polars
+    "files": {"private_files"},
     "shared_library": set(),
     "sweep": {"errors", "opspan", "shared_library"},  # opspan: its __path__, where the native libraries lie
-    "trace": MODEL | {"analysis", "events"},  # those two put off, see below
-    "readers": MODEL | {"sweep", "trace"},
+    "trace": MODEL | {"files"} | {"analysis", "events"},  # those two put off, see below
+    "readers": MODEL | {"files", "sweep", "trace"},
     "analysis": MODEL | {"sweep", "trace"},
     "events": MODEL | {"sweep", "trace", "analysis"},
     "views": MODEL | {"trace", "analysis", "events"},

@@ -199,7 +199,7 @@ def test_a_part_that_fits_is_read_of_a_file_that_does_not(steps: Path, monkeypat
 
 def test_no_limit_is_no_question(steps: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("OPSPAN_MEMORY", "0")
-    monkeypatch.setattr("opspan.readers._room._of_machine", lambda: 1)
+    monkeypatch.setattr("opspan.readers._budget._of_machine", lambda: 1)
 
     assert opspan.load(steps).ranges.height == 30
 

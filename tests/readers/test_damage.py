@@ -83,6 +83,19 @@ def test_damaged_files_are_read_or_refused(script: Path, tmp_path: Path, name: s
     assert not (tmp_path / "kept").exists()
 
 
+@pytest.mark.slow
+def test_hostile_files_come_to_what_is_told(script: Path) -> None:
+    done = subprocess.run([sys.executable, script, "--hostile", "--seconds", "60"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "failed" not in done.stdout
+
+
+@pytest.mark.parametrize("word", ["payload", "FIFO", "lost 2^63"])
+def test_some_hostile_files_come_to_what_is_told(script: Path, word: str) -> None:
+    done = subprocess.run([sys.executable, script, "--hostile", word], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 # --- the script itself
 
 

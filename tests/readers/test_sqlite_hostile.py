@@ -6,31 +6,17 @@ import sqlite3
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-import builders_nsys
-import builders_nvprof
-import builders_rocpd
+from hostile import DATABASES, ENDLESS, VIEWS, columns_of, views_for_tables
 from opspan.errors import NotReadable, OpspanError
 from opspan.readers.sqlite import SqliteFile
 from opspan.trace import Issues
 
 SECONDS = 60
-
-FILES: dict[str, Callable[[Path], Path]] = {
-    "nsys": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),
-    "nvprof": lambda folder: builders_nvprof.run(folder / "run.prof", 26),
-    "rocprof": lambda folder: builders_rocpd.rocprof(folder / "run.db"),
-    "rpd": lambda folder: builders_rocpd.rpd(folder / "run.rpd"),
-}
-# What the table is replaced by, of the same name and columns.
-ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {columns} FROM n"
-CROSSED = "SELECT {columns} FROM sqlite_master a" + "".join(f", sqlite_master b{number}" for number in range(12))
-LARGE = "SELECT {columns}, zeroblob(900000000) AS large FROM sqlite_master"
 
 
 def load(path: Path, *more: str) -> subprocess.CompletedProcess[str]:
@@ -41,26 +27,10 @@ def load(path: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
 
 
-def columns_of(database: sqlite3.Connection, table: str) -> list[str]:
-    return [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]
-
-
-def tables_of(database: sqlite3.Connection) -> list[str]:
-    rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-    return [name for (name,) in rows.fetchall()]
-
-
-@pytest.mark.parametrize("query", [ENDLESS, CROSSED, LARGE], ids=["recursive", "crossed", "large"])
-@pytest.mark.parametrize("source", FILES)
+@pytest.mark.parametrize("query", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("source", DATABASES)
 def test_tables_that_are_views_are_not_read(tmp_path: Path, source: str, query: str) -> None:
-    path = FILES[source](tmp_path)
-    with closing(sqlite3.connect(path)) as database, database:
-        for table in tables_of(database):
-            columns = ", ".join(f"1 AS [{name}]" for name in columns_of(database, table))
-            database.execute(f'DROP TABLE "{table}"')
-            database.execute(f'CREATE VIEW "{table}" AS {query.format(columns=columns)}')
-
-    done = load(path)
+    done = load(views_for_tables(DATABASES[source](tmp_path), query))
 
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -72,7 +42,7 @@ SINGLE = {"nsys": "NVTX_EVENTS", "nvprof": "CUPTI_ACTIVITY_KIND_MARKER", "rpd": 
 
 @pytest.mark.parametrize(("source", "start"), SINGLE.items(), ids=SINGLE)
 def test_a_single_view_among_tables_is_an_issue(tmp_path: Path, source: str, start: str) -> None:
-    path = FILES[source](tmp_path)
+    path = DATABASES[source](tmp_path)
     with closing(sqlite3.connect(path)) as database, database:
         columns = ", ".join(f"1 AS [{name}]" for name in columns_of(database, start))
         database.execute(f"DROP TABLE {start}")
@@ -85,7 +55,7 @@ def test_a_single_view_among_tables_is_an_issue(tmp_path: Path, source: str, sta
 
 
 def test_views_of_views_are_not_even_looked_at(tmp_path: Path) -> None:
-    path = FILES["nsys"](tmp_path)
+    path = DATABASES["nsys"](tmp_path)
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE VIEW v0 AS SELECT 1 AS x")
         for number in range(60):
@@ -96,7 +66,7 @@ def test_views_of_views_are_not_even_looked_at(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["VIRTUAL", "STORED"])
 def test_columns_that_are_computed_are_not_read(tmp_path: Path, kind: str) -> None:
-    path = FILES["nsys"](tmp_path)
+    path = DATABASES["nsys"](tmp_path)
     with closing(sqlite3.connect(path)) as database, database:
         rows = database.execute("SELECT id FROM StringIds").fetchall()
         database.execute("DROP TABLE StringIds")

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from opspan.errors import OpspanError
-from opspan.readers.vtune.reports import LARGEST, is_report, read
+from opspan.readers._budget import REPORT
+from opspan.readers.vtune.reports import is_report, read
 
 # fmt: off
 SOURCES = (
@@ -98,6 +99,6 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -
     file = tmp_path / "report"
     with file.open("wb") as opened:
         opened.write(b"Function,CPU Time\n")
-        opened.truncate(LARGEST + 1)
-    with pytest.raises(OpspanError, match="is larger than 64 MiB; expected a report"):
+        opened.truncate(REPORT.allows() + 1)
+    with pytest.raises(OpspanError, match="more bytes are in a report than are allowed"):
         read(file)

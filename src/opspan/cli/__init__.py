@@ -6,8 +6,10 @@ A verb's module is imported when the verb is asked for, and imports the heavy pa
 from __future__ import annotations
 
 import difflib
+import os
 import shlex
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -62,6 +64,8 @@ class _Verbs(click.Group):
         except click.Abort:
             return 130
         except OpspanError as error:
+            if os.environ.get("OPSPAN_DEBUG"):
+                traceback.print_exception(error)
             show(f"error: {error}\n", err=True)
             return 2
         if callable(result):

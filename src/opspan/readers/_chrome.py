@@ -21,10 +21,12 @@ import polars as pl
 
 from opspan import sweep
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.files import open_file
 from opspan.printable import listed_counts
 from opspan.readers import _progress
+from opspan.readers._budget import EVENT
 from opspan.readers._columns import is_time
-from opspan.readers._compressed import FAILURES, Bounded, TooMuch, limit_of, opened
+from opspan.readers._compressed import FAILURES, Bounded, opened
 from opspan.trace import Issues
 from opspan.trace.schema import Dtype
 
@@ -35,7 +37,6 @@ _START, _MEMBERS, _EVENTS, _BARE_EVENTS, _DONE = range(5)
 _EVENT, _MEMBER, _STRUCTURE, _SKIPPED, _END_MISSING = range(5)
 
 _PIECE: Final = 8 << 20
-_LARGEST_EVENT: Final = 256 << 20
 _SNIFFED: Final = 256 << 10
 _SINCE_1970_NS: Final = 10**18
 BOOKKEEPING: Final = "bookkeeping"  # the group of events that say nothing of the program: not read, not counted
@@ -65,9 +66,9 @@ class ChromeFile:
         """The events, some at a time: ph, cat, name, pid, tid (pid_text, tid_text: those that are no numbers), id,
         ts_ns, dur_ns, the columns of `args`, and `rest`: JSON of all other args."""
         try:
-            with self.path.open("rb") as file:
+            with open_file(self.path) as file:
                 head = file.read(6)
-            with closing(opened(self.path, head, limit_of(self.path))) as stream:
+            with closing(opened(self.path, head)) as stream:
                 yield from self._pieces(stream, _frame_of(args))
         except OSError as error:
             raise NotReadable(f"cannot read {self.path}: {error.strerror or error}") from error
@@ -85,7 +86,8 @@ class ChromeFile:
                     ahead = reader.submit(self._read, stream, max(_PIECE, len(rest)))
                 rest += fresh
                 while rest or is_last:
-                    give_up = is_last or len(rest) > _LARGEST_EVENT
+                    # What is longer than any event is given up, and counted as damage.
+                    give_up = is_last or len(rest) > EVENT.allows()
                     rows = _rows(rest, args, state, give_up)
                     if not rows.height:
                         break
@@ -111,10 +113,6 @@ class ChromeFile:
                     return b"".join(parts), True
                 parts.append(part)
                 size_left -= len(part)
-        except TooMuch as error:
-            raise NotReadable(
-                f"{self.path} was not unpacked: {error}; unpack it yourself and load the result"
-            ) from error
         except EOFError:
             self._issues.add("truncated_file", 1, "its compressed data ends early")
             return b"".join(parts), True
@@ -279,7 +277,7 @@ def beginning(path: Path, head: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
     """The first members and events of what may be a Chrome trace; nothing where it is none."""
     none: dict[str, Any] = {}
     try:
-        with closing(opened(path, head, 2 * _SNIFFED)) as stream:
+        with closing(opened(path, head)) as stream:
             text = stream.read(_SNIFFED)
             while len(text) < _SNIFFED and (more := stream.read(_SNIFFED - len(text))):
                 text += more

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from opspan.labels import KIND_NAMES, Kind, parse_column
+from opspan.readers._budget import Meter
 from opspan.trace import Issues
 from opspan.trace.schema import KIND, Dtype
 
@@ -66,7 +67,8 @@ def narrow(frame: pl.DataFrame, table: str, dtypes: Mapping[str, Dtype], issues:
 class Strings:
     """A file's texts by their numbers: a frame of `id` and `value`."""
 
-    def __init__(self, frame: pl.DataFrame, issues: Issues) -> None:
+    def __init__(self, frame: pl.DataFrame, written: Meter, issues: Issues) -> None:
+        self._written = written
         frame = frame.drop_nulls().unique("id", keep="first").sort("id")
         self._issues = issues
         self._ids = frame["id"]
@@ -93,7 +95,7 @@ class Strings:
         return (self.values if values is None else values).cast(pl.Categorical).gather(self.rows(ids, what))
 
     def texts(self, ids: pl.Series, what: str) -> pl.Series:
-        return self.values.gather(self.rows(ids, what))
+        return self._written.gather(self.values, self.rows(ids, what))
 
 
 def _none(dtype: Dtype, length: int = 1) -> pl.Series:

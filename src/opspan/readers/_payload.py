@@ -19,10 +19,13 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.readers import _json
+from opspan.readers._budget import FIELDS, Meter
+from opspan.trace import Issues
 
 Bytes = npt.NDArray[np.uint8]
 
-DEEPEST = 8  # schemas within schemas; a damaged file may nest them in a circle
+DEEPEST = 8  # schemas within schemas
+FEW_NAMES = 64  # of an enumeration, that take no longer than a field does
 
 # NVTX_PAYLOAD_ENTRY_TYPE_*
 NUMBERS = {
@@ -66,32 +69,50 @@ class Schema:
     entries: tuple[Entry, ...]
 
 
+class Budget:
+    """What all payloads of a file may cost together. Schemas may refer to each other, and to themselves: a few of them
+    mean any number of fields, and each field has its name in every row."""
+
+    def __init__(self, written: Meter, issues: Issues) -> None:
+        self.fields, self.written = Meter(FIELDS, 0, issues), written
+
+
 class Decoder:
     """Takes payloads apart by the schemas of one domain; `texts` knows the texts that numbers in them stand for."""
 
-    def __init__(self, schemas: Mapping[int, Schema], texts: Callable[[npt.NDArray[np.int64]], pl.Series]) -> None:
+    def __init__(
+        self, schemas: Mapping[int, Schema], texts: Callable[[npt.NDArray[np.int64]], pl.Series], budget: Budget
+    ) -> None:
         self._schemas = schemas
         self._texts = texts
+        self._budget = budget
 
     def members(self, number: int, raw: Bytes) -> tuple[pl.Series, bool]:
         """For every payload, its fields as members of a JSON object, and whether all of them could be read."""
         schema = self._schemas.get(number)
         if schema is None:
             schema = _without_schema(number, raw.shape[1])
-        return self._members(schema, raw, 0)
+        written, whole = self._fields(schema, raw, 0)
+        if not whole:
+            written.append('"bytes": ' + _json.hexes(raw, raw.shape[1]))
+        return _joined(written, len(raw)), whole
 
-    def _members(self, schema: Schema, raw: Bytes, depth: int) -> tuple[pl.Series, bool]:
+    def _fields(self, schema: Schema, raw: Bytes, depth: int) -> tuple[list[pl.Series], bool]:
         written: list[pl.Series] = []
         whole = schema.type == STATIC and depth < DEEPEST
         for place, entry in enumerate(schema.entries if whole else ()):
+            name = json.dumps(entry.name or f"field{place}", ensure_ascii=False)
+            if not self._may_write(name, len(raw)):
+                return written, False
             value = self._value(entry, raw[:, entry.offset :], depth)
             if value is None:
                 whole = False
             else:
-                written.append(json.dumps(entry.name or f"field{place}", ensure_ascii=False) + ": " + value)
-        if not whole:
-            written.append('"bytes": ' + _json.hexes(raw, raw.shape[1]))
-        return _joined(written, len(raw)), whole
+                written.append(name + ": " + value)
+        return written, whole
+
+    def _may_write(self, name: str, rows: int, fields: int = 1) -> bool:
+        return self._budget.fields.take(fields) and self._budget.written.take(rows * (len(name) + 4 * fields))
 
     def _value(self, entry: Entry, raw: Bytes, depth: int) -> pl.Series | None:
         """One entry of every payload as JSON; `raw` begins with it. None: opspan does not read that."""
@@ -99,13 +120,17 @@ class Decoder:
         count = entry.detail if array else 1
         if entry.flags & ELSEWHERE or array not in (0, FIXED_ARRAY) or not 0 < count <= raw.shape[1]:
             return None
+        if array and entry.type not in CHARACTERS and not self._may_write("", len(raw), count):
+            return None
         if entry.type in INLINE_TEXTS and entry.detail:
             return _characters(raw, entry.detail)
         if entry.type in CHARACTERS:
             return _characters(raw, count)
         if entry.type in TEXT_IDS:
             ids = numbers(raw, "i8", count)
-            return None if ids is None else _items([_json.texts(self._texts(column)) for column in ids.T], array)
+            if ids is None:
+                return None
+            return _items([_json.texts(self._texts(column)) for column in ids.T], array)
         if entry.type in NUMBERS:
             values = numbers(raw, NUMBERS[entry.type], count)
             return None if values is None else _items([_written(column) for column in values.T], array)
@@ -119,14 +144,17 @@ class Decoder:
 
     def _nested(self, schema: Schema, raw: Bytes, depth: int) -> pl.Series | None:
         if schema.type != ENUM:
-            members, whole = self._members(schema, raw, depth + 1)
-            return "{" + members + "}" if whole else None
+            fields, whole = self._fields(schema, raw, depth + 1)
+            return "{" + _joined(fields, len(raw)) + "}" if whole else None
         values = numbers(raw, f"u{schema.bytes}", 1) if schema.bytes in (1, 2, 4, 8) else None
         if values is None:
             return None
         # Names only for whole values: a number made of flags says more than the name of one of them.
         names = {str(entry.offset): json.dumps(entry.name) for entry in schema.entries if not entry.flags & 1}
         written = _written(values[:, 0])
+        longest = max(names.values(), key=len, default="")
+        if not self._may_write(longest, len(raw), 1 + len(names) // FEW_NAMES):
+            return None
         return written.replace(list(names), list(names.values())) if names else written
 
 

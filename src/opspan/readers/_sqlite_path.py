@@ -7,15 +7,14 @@ bytes 0-15  'SQLite format 3\\0'      16-17 page size, 1: 65536      18, 19  1: 
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
 
-from opspan import private_files
 from opspan.errors import NotATrace, NotReadable, Truncated
+from opspan.files import copy_file, open_file, temporary_folder
 
 MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100
@@ -32,7 +31,7 @@ def is_sqlite(head: bytes) -> bool:
 def stamp(path: Path) -> tuple[int, int, bytes]:
     """What changes whenever the file does: its size, time and SQLite's own count of changes."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             facts = os.fstat(file.fileno())
             return facts.st_size, facts.st_mtime_ns, file.read(HEADER_BYTES)
     except OSError as error:
@@ -50,16 +49,18 @@ def read_only_uri(path: Path, stack: ExitStack) -> str:
         _check_size(path, size, head)
         # A reader of a file in WAL mode would make -wal and -shm files. With no log there is nothing to miss.
         return _as_uri(path, "immutable=1" if len(head) > 19 and head[19] == WAL else "mode=ro")
-    folder = stack.enter_context(private_files.claimed(None, "opspan-copy-"))
-    return _as_uri(_copy(path, journals, folder), "mode=rw")
+    return _as_uri(_copy(path, journals, stack.enter_context(temporary_folder("opspan-copy-"))), "mode=rw")
 
 
 def _beside(path: Path, suffix: str) -> Path | None:
     other = path.with_name(path.name + suffix)
     try:
-        return other if other.stat().st_size else None
-    except OSError:
+        with open_file(other) as file:  # SQLite itself would open whatever is there, and wait for a FIFO
+            return other if os.fstat(file.fileno()).st_size else None
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise NotReadable(f"{path} has a {other.name!r} beside it that cannot be read: {error.strerror}") from error
 
 
 def _copy(path: Path, journals: Sequence[Path], folder: Path) -> Path:
@@ -67,7 +68,7 @@ def _copy(path: Path, journals: Sequence[Path], folder: Path) -> Path:
     try:
         before = [stamp(file) for file in files]
         for file in files:
-            shutil.copyfile(file, folder / file.name)
+            copy_file(file, folder / file.name)
     except OSError as error:
         raise NotReadable(
             f"{path} has a journal beside it and must be copied to {folder} to be read: {error.strerror or error}"
@@ -84,7 +85,7 @@ def _copy(path: Path, journals: Sequence[Path], folder: Path) -> Path:
 
 
 def _ends_with(path: Path, what: bytes) -> bool:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         file.seek(-min(len(what), path.stat().st_size), os.SEEK_END)
         return file.read() == what
 
@@ -104,4 +105,4 @@ def _check_size(path: Path, size: int, head: bytes) -> None:
 
 
 def _as_uri(path: Path, option: str) -> str:
-    return f"file:{quote(str(path.absolute()))}?{option}"
+    return f"file:{quote(os.fsencode(path.absolute()))}?{option}"

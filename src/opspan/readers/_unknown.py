@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opspan.errors import ReadError
+from opspan.files import open_file
 from opspan.printable import listed
-from opspan.readers._compressed import COMPRESSED, FAILURES, TooMuch, opened
+from opspan.readers._compressed import COMPRESSED, FAILURES, opened
 
 LOOKED_AT = 4096
 # What a zip file says of its members stands at its end.
@@ -189,9 +190,9 @@ def _of_zip(path: Path, head: bytes) -> Guess:
 def _of_compressed(path: Path, head: bytes) -> Guess:
     (what, command), *_ = (names for magic, names in NAMES_OF_COMPRESSED.items() if head.startswith(magic))
     try:
-        with opened(path, head, LOOKED_AT * 256) as stream:
+        with opened(path, head) as stream:
             inside = stream.read(LOOKED_AT)
-    except (*FAILURES, TooMuch) as error:
+    except (*FAILURES, ReadError) as error:
         return Guess(f"{what} that cannot be unpacked ({error})", "copy it again")
     if not inside:
         return Guess(f"{what} of nothing", "its writer failed, or has not begun: record again")
@@ -217,7 +218,7 @@ def _of_database(path: Path) -> Guess:
 
 
 def _tail(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - TAIL_BYTES))
         return file.read(TAIL_BYTES)

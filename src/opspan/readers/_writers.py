@@ -12,6 +12,8 @@ import struct
 import time
 from pathlib import Path
 
+from opspan.files import open_file
+
 LATELY_S = 60
 SQLITE = b"SQLite format 3\0"
 # Where SQLite has the locks of who writes, and how many: in the database, PENDING and RESERVED; in -shm, WRITE.
@@ -27,7 +29,7 @@ def writer_of(path: Path) -> str | None:
             return None
         facts = path.stat()
         has_journal = any(_holds_something(_with(path, suffix)) for suffix in ("-wal", "-journal"))
-        with path.open("rb") as opened:
+        with open_file(path) as opened:
             is_database = opened.read(len(SQLITE)) == SQLITE
         if is_database:
             for file, where in ((path, IN_DATABASE), (_with(path, "-shm"), IN_WAL)):
@@ -51,7 +53,7 @@ def _holds_something(path: Path) -> bool:
 def _locked(path: Path, where: tuple[int, int]) -> int | None:
     """The process that holds a lock there; 0: one that cannot be named."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, *where, 0)
             kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
     except OSError:

@@ -15,9 +15,11 @@ from pathlib import Path
 import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError, UsageError
+from opspan.files import open_file
 from opspan.printable import listed
 from opspan.readers import _nearby, _unknown
-from opspan.readers._room import check_room
+from opspan.readers._boundary import boundary
+from opspan.readers._budget import check_room
 from opspan.readers._writers import writer_of
 from opspan.trace import Issues, Trace
 from opspan.trace.window import Window, cut
@@ -72,15 +74,16 @@ _CONTENT = ("ranges", "calls", "work", "functions", "memory", "samples", "counte
 
 def read(reader: Reader, path: Path, window: Window | None = None) -> Trace:
     """The trace, or what overlaps the window. Refused where it would surely take more memory than there is."""
-    writer = writer_of(path)
-    trace = _read(reader, path, window)
-    if writer is None:
-        return trace
-    if all(trace.frames[name].is_empty() for name in _CONTENT):
-        raise NotReadable(f"{path} holds nothing yet: {writer} still writes it; wait until that has ended")
-    issues = Issues(str(path))
-    issues.add("still_written", detail=writer)
-    return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
+    with boundary(path):
+        writer = writer_of(path)
+        trace = _read(reader, path, window)
+        if writer is None:
+            return trace
+        if all(trace.frames[name].is_empty() for name in _CONTENT):
+            raise NotReadable(f"{path} holds nothing yet: {writer} still writes it; wait until that has ended")
+        issues = Issues(str(path))
+        issues.add("still_written", detail=writer)
+        return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
 
 
 def _read(reader: Reader, path: Path, window: Window | None) -> Trace:
@@ -93,13 +96,14 @@ def _read(reader: Reader, path: Path, window: Window | None) -> Trace:
 
 def reader_for(path: Path, source: str | None = None) -> Reader:
     """The reader named, else the one that knows the content."""
-    head = _head(path)
-    if source is not None:
-        return named(source)
-    found = _reader_of(path, head)
-    if found is None:
-        raise NotATrace(_not_a_trace(path, head))
-    return found
+    with boundary(path):
+        head = _head(path)
+        if source is not None:
+            return named(source)
+        found = _reader_of(path, head)
+        if found is None:
+            raise NotATrace(_not_a_trace(path, head))
+        return found
 
 
 def _reader_of(path: Path, head: bytes) -> Reader | None:
@@ -115,7 +119,8 @@ def named(source: str) -> Reader:
 
 def sniffed(path: Path, source: str) -> bool:
     """Whether the reader of that name knows the content."""
-    return named(source).sniff(path, _head(path))
+    with boundary(path):
+        return named(source).sniff(path, _head(path))
 
 
 def _head(path: Path) -> bytes:
@@ -128,7 +133,7 @@ def _head(path: Path) -> bytes:
             raise NotReadable(f"{path} is neither a file nor a folder")
         if not path.exists() and (meant := _nearby.did_you_mean(_nearby.like(path))):
             raise NotReadable(f"there is no {path}; {meant}")
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return file.read(HEAD_BYTES)
     except (OSError, ValueError) as error:
         raise NotReadable(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error

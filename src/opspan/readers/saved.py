@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from opspan.readers._budget import check_rows
 from opspan.trace import Trace, storage
 
 
@@ -12,4 +13,6 @@ def sniff(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Trace:
+    for file in sorted(path.glob("*.parquet")):
+        check_rows(file)
     return storage.load(path)

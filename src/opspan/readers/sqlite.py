@@ -28,8 +28,10 @@ import adbc_driver_sqlite.dbapi as adbc
 import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.files import size_on_disk
 from opspan.printable import listed
 from opspan.readers import _progress
+from opspan.readers._budget import CELLS, STEPS
 from opspan.readers._sqlite_cells import DTYPES, FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded
 from opspan.readers._sqlite_path import is_sqlite, read_only_uri, stamp
 from opspan.trace import Issues
@@ -58,11 +60,14 @@ LEAST_ROW_BYTES = 4
 # What a row has not, because its column came later, is its column's default: so long a one is no vendor's, and would be
 # there once for every row.
 LONGEST_DEFAULT = 1_000
-# Steps of SQLite's machine for opening a file, beside those for each of its bytes: many more than a sound one takes.
-LEAST_STEPS = 50_000_000
 
 # What a bad file raises: the driver when a query starts, polars (with the driver's words) when batches are fetched.
-FAILURES = (adbc_driver_manager.Error, pl.exceptions.ComputeError, UnicodeDecodeError)
+FAILURES = (
+    adbc_driver_manager.Error,
+    pl.exceptions.ComputeError,
+    pl.exceptions.PanicException,  # more than two gigabytes of text in a batch
+    UnicodeDecodeError,
+)
 # What Python's own module raises. It cannot decode a message that quotes a damaged schema.
 SQLITE_FAILURES = (sqlite3.Error, UnicodeDecodeError)
 
@@ -73,6 +78,7 @@ class _Chunk:
     odd: int = 0  # cells that were not of their column's type
     undecoded: int = 0  # texts that were not UTF-8
     damage: list[str] = field(default_factory=list)  # places, and what SQLite said
+    is_over: bool = False  # there is more text than a file of this size can hold
 
 
 def quoted(name: str) -> str:
@@ -86,10 +92,12 @@ class SqliteFile:
         self.path = Path(path)
         self.issues = issues
         self._halvings: Counter[str] = Counter()  # by table
+        self._text_bytes: Counter[str] = Counter()  # by table
         self._stack = ExitStack()
         try:
             self._seen = stamp(self.path)
-            self._most_rows = 1 + self._seen[0] // LEAST_ROW_BYTES
+            self.bytes = size_on_disk(self.path.stat())
+            self._most_rows = 1 + self.bytes // LEAST_ROW_BYTES
             self._uri = read_only_uri(self.path, self._stack)
             self._connection = self._open()
             self._views: set[str] = set()
@@ -162,6 +170,8 @@ class SqliteFile:
         damage = [place for chunk in found for place in chunk.damage]
         self.issues.add("damaged_file", len(damage), f"{table}{damage[0]}" if damage else "")
         self.issues.add("undecoded_text", sum(chunk.undecoded for chunk in found), table)
+        over = sum(chunk.is_over for chunk in found)
+        self.issues.add("over_budget", over, f"{table}: {CELLS.said(self.bytes)}" if over else "")
         missing = [pl.lit(None, dtype=DTYPES[kind]).alias(name) for name, kind in columns.items() if name not in have]
         return frame.with_columns(missing).select(*columns)
 
@@ -184,7 +194,7 @@ class SqliteFile:
             connection = sqlite3.connect(self._uri, uri=True, timeout=1, isolation_level=None, check_same_thread=False)
             self._stack.callback(connection.close)
             connection.text_factory = decoded
-            connection.set_progress_handler(_over, min(LEAST_STEPS + 1_000 * self._seen[0], 2**31 - 1))
+            connection.set_progress_handler(_over, max(1, min(STEPS.allows(self.bytes), 2**31 - 1)))
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -224,6 +234,8 @@ class SqliteFile:
             return NotReadable(f"{self.path} is locked by a program that writes it; wait until that has ended")
         if "not a database" in said:
             return NotATrace(f"{self.path} begins like an SQLite file but is none (or is encrypted); export it again")
+        if "interrupted" in said:
+            return STEPS.passed(self.path, self.bytes)
         return ReadError(f"{self.path} is a damaged SQLite file ({said}); copy or export it again")
 
     def _damaged(self, table: str, error: Exception) -> None:
@@ -255,6 +267,8 @@ class SqliteFile:
         names = [quoted(name) for name in columns]
         first = ", ".join(f"{FIRST[kind]} AS {name}" for name, kind in zip(names, columns.values(), strict=True))
         cells = [PLAIN.get(kind, "{0}").format(name) for name, kind in zip(names, columns.values(), strict=True)]
+        if self._is_over(table, columns, f"{source}{within} LIMIT {self._most_rows}"):
+            return _Chunk(is_over=True)
         limit = f" LIMIT {self._most_rows + 1}"  # and the first row, which is ours
         plain = f"SELECT {first} UNION ALL SELECT {', '.join(cells)} FROM {source}{within}{limit}"
         try:
@@ -277,6 +291,19 @@ class SqliteFile:
         except FAILURES as error:
             return self._around(table, columns, chunk, error)
 
+    def _is_over(self, table: str, columns: Mapping[str, Type], rows: str) -> bool:
+        """Whether the texts of the rows are longer than the file has room for. Nothing of them is read."""
+        texts = [quoted(name) for name, kind in columns.items() if kind in ("text", "bytes")]
+        if not texts:
+            return False
+        lengths = " + ".join(f"coalesce(octet_length({name}), 0)" for name in texts)
+        try:
+            count = self._query(f"SELECT total(n) FROM (SELECT {lengths} AS n FROM {rows})", 1).item()
+        except FAILURES:
+            return False  # whoever reads the rows says what is wrong with them
+        self._text_bytes[table] += int(count)  # of several threads: one that is late is not far off
+        return self._text_bytes[table] > CELLS.allows(self.bytes)
+
     def _around(
         self, table: str, columns: Mapping[str, Type], chunk: tuple[int, int] | None, error: Exception
     ) -> _Chunk:
@@ -292,6 +319,7 @@ class SqliteFile:
             one.odd + other.odd,
             one.undecoded + other.undecoded,
             one.damage + other.damage,
+            one.is_over or other.is_over,
         )
 
     def _query(self, sql: str, batch_rows: int) -> pl.DataFrame:

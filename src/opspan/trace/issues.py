@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from opspan.printable import LONGEST_LINE, printable, shortened
+from opspan.printable import LONGEST_LINE, as_utf8, printable, shortened
 from opspan.trace.schema import ISSUES
 
 MOST_DETAILS = 100  # of one code; what more there is of it is counted together
@@ -46,6 +46,11 @@ CODES: dict[str, Code] = {
         "info",
         "exports were not kept for the next time, for others could change them there",
         "Set OPSPAN_CACHE_DIR to a folder that is yours, and that only you can write.",
+    ),
+    "over_budget": Code(
+        "warning",
+        "parts of the file would cost more than is allowed and were left out",
+        "Sound files stay far below. docs/security.md has the limits.",
     ),
     "disk_full": Code(
         "warning",
@@ -255,6 +260,9 @@ CODES: dict[str, Code] = {
 }
 
 
+MOST = 2**63 - 1  # a damaged file may say that it has lost more
+
+
 @dataclass(frozen=True)
 class Issue:
     code: str
@@ -280,6 +288,9 @@ class Issues:
     path: str | None = None
     _found: dict[tuple[str, str], Issue] = field(default_factory=dict)
     _details: Counter[str] = field(default_factory=Counter)  # how many a code has
+
+    def __post_init__(self) -> None:
+        self.path = None if self.path is None else as_utf8(self.path)
 
     def add(self, code: str, count: int = 1, detail: str = "") -> None:
         if code not in CODES:
@@ -310,7 +321,7 @@ class Issues:
                 "rank": 0,
                 "code": issue.code,
                 "severity": issue.severity,
-                "count": issue.count,
+                "count": min(issue.count, MOST),
                 "message": str(issue),
                 "advice": CODES[issue.code].advice,
                 "path": issue.path,

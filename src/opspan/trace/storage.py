@@ -15,6 +15,7 @@ from polars.exceptions import PanicException, PolarsError
 
 from opspan import private_files
 from opspan.errors import NotATrace, ReadError, TooNew, WriteError
+from opspan.files import named_file, open_file
 from opspan.trace import schema
 from opspan.trace.trace import Metadata, Trace
 
@@ -63,11 +64,16 @@ def load(folder: Path) -> Trace:
         raise TooNew(f"{folder} is a saved trace of version {version}; this opspan reads up to {VERSION}: update it")
     try:
         names = [name for name in index["tables"] if name in schema.TABLES]
-        frames = {name: pl.read_parquet(folder / f"{name}.parquet") for name in names}
+        frames = {name: _read_table(folder / f"{name}.parquet") for name in names}
         return Trace(tuple(_metadata(rank) for rank in index["ranks"]), **frames)
     except (OSError, PolarsError, PanicException, KeyError, TypeError, ValueError) as error:
         # polars panics, which is no Exception even, on some damaged Parquet files
         raise ReadError(f"{folder} is a saved trace, but damaged ({error}); save it again from its source") from error
+
+
+def _read_table(path: Path) -> pl.DataFrame:
+    with named_file(path) as name:
+        return pl.read_parquet(name)
 
 
 def _index(trace: Trace) -> dict[str, Any]:
@@ -80,7 +86,8 @@ def _index(trace: Trace) -> dict[str, Any]:
 
 
 def _read_index(folder: Path) -> dict[str, Any]:
-    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    with open_file(folder / INDEX) as file:
+        index = json.loads(file.read().decode("utf-8"))
     if not isinstance(index, dict):
         raise ValueError(f"{INDEX} is no JSON object")
     return index

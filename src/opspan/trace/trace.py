@@ -17,7 +17,7 @@ import polars as pl
 
 from opspan.errors import StrictError, UsageError
 from opspan.labels import parse_column
-from opspan.printable import LONGEST_LINE, listed
+from opspan.printable import LONGEST_LINE, as_utf8, listed
 from opspan.trace import schema
 from opspan.trace.issues import Issues
 
@@ -41,6 +41,9 @@ class Metadata:
     clock: str | None = None  # what the times are readings of
     origin_utc_ns: int | None = None  # UTC time, since 1970, of the clock's zero
     options: Mapping[str, Any] = field(default_factory=dict)  # how it was captured: JSON values only
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "paths", tuple(map(as_utf8, self.paths)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,6 +13,7 @@ from polars.exceptions import PolarsError
 
 from opspan import private_files
 from opspan.errors import UsageError, WriteError
+from opspan.printable import as_utf8
 from opspan.trace import Trace, storage
 from opspan.views.contents import nothing_in, parts
 
@@ -100,5 +101,5 @@ def _exists(out: Path) -> str:
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
-    """Or two names of one: hard links, or a file system that knows no case."""
-    return one == other or (one.exists() and other.exists() and one.samefile(other))
+    """Or two names of one: hard links, or a file system that knows no case. A trace has its sources' names as UTF-8."""
+    return as_utf8(str(one)) == as_utf8(str(other)) or (one.exists() and other.exists() and one.samefile(other))

@@ -103,6 +103,16 @@ std::string document() {
   return text + (text[0] == '{' ? "]}" : "]");
 }
 
+// Events within events, few of which end, and a tail that each of them is read to.
+std::string nested() {
+  std::string text = below(2) ? R"({"schemaVersion": 1, "traceEvents": [)" : "[";
+  const char* const kLevels[] = {R"({"ph":"X","x":[)", R"({"ph":"X","ts":1,"args":{"a":[)", R"([{"ph":)", "["};
+  const char* const level = kLevels[below(4)];
+  for (size_t depth = below(700); depth > 0; --depth) text += level;
+  for (size_t count = below(2'000); count > 0; --count) text += below(9) ? "1," : R"({"ph":"i"},)";
+  return text;
+}
+
 void damage(std::string& text) {
   constexpr std::string_view kOdd = "{}[]\",:\\u0e-.x\xff\n";
   for (size_t count = below(6); count > 0 && !text.empty(); --count) {
@@ -165,7 +175,7 @@ Read read(const std::string& text, int64_t number) {
 int main() {
   long events = 0;
   for (int n = 0; n < kDocuments; ++n) {
-    std::string text = document(), rest;
+    std::string text = n % 100 ? document() : nested(), rest;
     damage(text);
     int64_t state = 0;
     for (size_t at = 0; state != 4;) {

@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.errors import NotATrace, ReadError
+from opspan.readers._boundary import boundary
 from opspan.readers.capture.chunks import read_file, read_header, stretch_of
 from opspan.readers.capture.file import MAGIC, OPEN, CaptureFile, Header
 from opspan.readers.capture.ranges import read_ranges
@@ -51,7 +52,8 @@ def read_recording(file: Path) -> Trace:
 
 def _session(path: Path) -> tuple[int, int] | None:
     try:
-        return read_header(path).session
+        with boundary(path):
+            return read_header(path).session
     except ReadError:
         return None
 
@@ -74,7 +76,8 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tra
     # In order of opening, as far as the names tell.
     for path in paths:
         try:
-            trace, header = _read_one(path, stretch, window)
+            with boundary(path):
+                trace, header = _read_one(path, stretch, window)
             traces.append(trace)
             headers.append(header)
         except ReadError as error:

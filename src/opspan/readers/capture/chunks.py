@@ -18,8 +18,10 @@ import numpy as np
 import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge, TooNew, Truncated
+from opspan.files import open_file, size_on_disk
 from opspan.readers import _progress
-from opspan.readers._room import LIMIT, available_bytes, gigabytes
+from opspan.readers._boundary import boundary
+from opspan.readers._budget import LIMIT, TEXTS, Meter, available_bytes, gigabytes
 from opspan.readers.capture.file import (
     ATTRIBUTE,
     BLOB,
@@ -57,6 +59,7 @@ CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
 # As much is read at a time: more than a chunk, and little beside what a range takes.
 PIECE_BYTES = 16 << 20
+MOST_UNITS = 1 << NUMBER_BITS  # of a log: their numbers have so many bits
 BYTES_A_RANGE = 100  # that a table of it takes, at its peak
 
 
@@ -88,8 +91,9 @@ class Source:
         self.path = path
         self.missing = 0  # bytes that were in the file and no longer are
         try:
-            self._file = path.open("rb", buffering=0)
-            self.size = os.fstat(self._file.fileno()).st_size
+            self._file = open_file(path, 0)
+            facts = os.fstat(self._file.fileno())
+            self.size, self.bytes = facts.st_size, size_on_disk(facts)
         except OSError as error:
             raise self._unreadable(error) from error
 
@@ -124,12 +128,13 @@ def read_file(path: Path, issues: Issues, stretch: Stretch | None = None) -> Cap
     with Source(path) as source:
         header = _header(path, source.read(0, HEADER.size))
         chunks = list(_chunks(source, issues))
-        texts = _texts((source.read(chunk.at, chunk.bytes) for chunk in chunks if chunk.kind == STRINGS), issues)
+        written = Meter(TEXTS, source.bytes, issues)
+        texts = _texts(_contents(source, chunks), written, issues)
         logs, parts = _logs((chunk for chunk in chunks if chunk.kind == EVENTS), issues)
         ranges, units, left_out = _units(source, parts, stretch)
         if source.missing:
             issues.add("truncated_file", detail="it was cut while it was read")
-    return CaptureFile(path, header, texts, logs, ranges, units, left_out)
+    return CaptureFile(path, written, header, texts, logs, ranges, units, left_out)
 
 
 def read_header(path: Path) -> Header:
@@ -142,10 +147,11 @@ def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
     opened, found = [], [pl.DataFrame(schema={"step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})]
     for path in paths:
         try:
-            opened.append(read_header(path).open_monotonic_ns)
-            if window.steps is not None:
-                with Source(path) as source:
-                    found.append(_steps(source))
+            with boundary(path):
+                opened.append(read_header(path).open_monotonic_ns)
+                if window.steps is not None:
+                    with Source(path) as source:
+                        found.append(_steps(source))
         except ReadError:  # it is refused when its turn to be read comes
             continue
     if window.between is not None:
@@ -159,7 +165,7 @@ def _steps(source: Source) -> pl.DataFrame:
     """Number, begin and end of the file's steps. Everything else of it is looked at and forgotten."""
     issues = Issues()
     chunks = list(_chunks(source, issues))
-    texts = _texts((source.read(chunk.at, chunk.bytes) for chunk in chunks if chunk.kind == STRINGS), issues)
+    texts = _texts(_contents(source, chunks), Meter(TEXTS, source.bytes, issues), issues)
     _, parts = _logs((chunk for chunk in chunks if chunk.kind == EVENTS), issues)
     numbers = texts.column.str.extract(STEP).cast(pl.Int64)
     is_step = numbers.is_not_null().to_numpy()
@@ -208,7 +214,8 @@ def _chunks(source: Source, issues: Issues) -> Iterator[Chunk]:
     at, damaged = PAGE, 0
     while at + CHUNK.size <= source.size:
         magic, kind, size, tid, _, first_unit, name = CHUNK.unpack(source.read(at, CHUNK.size).ljust(CHUNK.size, b"\0"))
-        sound = kind in (EVENTS, STRINGS) and size >= PAGE and size % PAGE == 0 and first_unit < 1 << NUMBER_BITS
+        units = (size - CHUNK.size) // UNIT_BYTES
+        sound = kind in (EVENTS, STRINGS) and size >= PAGE and size % PAGE == 0 and first_unit + units <= MOST_UNITS
         if magic != CHUNK_MAGIC or not sound:
             # A chunk that was being made, or damage. The next one begins at some later page, and no page within a
             # chunk can be taken for a beginning: "CHNK" is no unit's first word.
@@ -218,9 +225,7 @@ def _chunks(source: Source, issues: Issues) -> Iterator[Chunk]:
         if at + size > source.size:
             issues.add("truncated_file", detail=f"{at + size - source.size:,} bytes")
         begin, end = at + CHUNK.size, min(at + size, source.size)
-        yield Chunk(
-            kind, begin, end - begin, tid, first_unit, first_unit + (size - CHUNK.size) // UNIT_BYTES, _name(name)
-        )
+        yield Chunk(kind, begin, end - begin, tid, first_unit, first_unit + units, _name(name))
         at += size
     if at < source.size or source.size < PAGE:
         issues.add("truncated_file", detail="it ends within the head of a chunk")
@@ -231,7 +236,11 @@ def _name(raw: bytes) -> str:
     return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
-def _texts(contents: Iterable[bytes], issues: Issues) -> Texts:
+def _contents(source: Source, chunks: Iterable[Chunk]) -> Iterator[bytes]:
+    return (source.read(chunk.at, chunk.bytes) for chunk in chunks if chunk.kind == STRINGS)
+
+
+def _texts(contents: Iterable[bytes], written: Meter, issues: Issues) -> Texts:
     columns = [pl.Series("text", [None], dtype=pl.String)]
     ids = [np.zeros(1, dtype=np.int64)]
     damaged = replaced = 0
@@ -253,7 +262,7 @@ def _texts(contents: Iterable[bytes], issues: Issues) -> Texts:
         issues.add("damaged_file", detail="texts out of order")
         known, first = np.unique(known, return_index=True)
         column = column.gather(first)
-    return Texts(column, known[1:])
+    return Texts(column, known[1:], written)
 
 
 def _entries(content: bytes) -> tuple[Ints, Ints, Ints, bool]:

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from opspan.readers._budget import Meter
+
 MAGIC = b"OPSPANCP"
 VERSION = 1
 UNIT_BYTES = 64
@@ -221,6 +223,7 @@ class Texts:
 
     column: pl.Series
     ids: Ints  # of the rows from 1 on, ascending
+    written: Meter  # of how much text rows may have
 
     def rows(self, ids: npt.NDArray[np.uint32] | Ints) -> Ints:
         wanted = ids.astype(np.int64, copy=False)
@@ -230,7 +233,7 @@ class Texts:
         return find(self.ids, wanted) + 1
 
     def of(self, ids: npt.NDArray[np.uint32] | Ints) -> pl.Series:
-        return self.column.gather(self.rows(ids))
+        return self.written.gather(self.column, pl.Series(self.rows(ids)))
 
     def categories(self, ids: npt.NDArray[np.uint32] | Ints) -> pl.Series:
         """The same, dictionary-coded, without coding texts that are not asked for."""
@@ -245,6 +248,7 @@ class Texts:
 @dataclass(frozen=True)
 class CaptureFile:
     path: Path
+    written: Meter  # of what payloads and attributes become
     header: Header
     texts: Texts
     logs: tuple[Log, ...]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opspan.readers._payload import Decoder, Entry, Schema, numbers
+from opspan.readers._payload import Budget, Decoder, Entry, Schema, numbers
 from opspan.readers.capture.attributes import one_a_row
 from opspan.readers.capture.file import BLOB, END, SCHEMA, CaptureFile, Units, find
 from opspan.trace import Issues
@@ -51,7 +51,7 @@ def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Ext
 
     own: list[pl.DataFrame] = []
     members = [pl.DataFrame(schema={"row": pl.Int64, "place": pl.Int64, "members": pl.String})]
-    undecoded = 0
+    undecoded, budget = 0, Budget(file.written, issues)
     for (domain, number, units, size), group in payloads.group_by(
         "domain", "schema", "units", "size", maintain_order=True
     ):
@@ -61,7 +61,7 @@ def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Ext
         if domain == OWN_DOMAIN and schema is not None and schema.name == OWN_SCHEMA:
             own.append(_own(schema, raw).with_columns(group["row"]))
             continue
-        written, whole = Decoder(of_domain, file.texts.of).members(int(number), raw)
+        written, whole = Decoder(of_domain, file.texts.of, budget).members(int(number), raw)
         undecoded += 0 if whole else len(raw)
         # The second payload of a range may have the same fields as the first.
         name = schema.name if schema is not None and schema.name else "payload"

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from opspan.errors import NotReadable, TooNew
+from opspan.files import open_file
 from opspan.readers import _chrome
 from opspan.readers._chrome import BOOKKEEPING, INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered
 from opspan.trace import Issues, Metadata, Trace, schema
@@ -78,7 +79,7 @@ _GROUPS = Groups(
 def mark_of(path: Path) -> Mapping[str, Any] | None:
     """What the file says of itself, if opspan exported it."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(6)
     except OSError as error:
         raise NotReadable(f"cannot read {path}: {error.strerror or error}") from error

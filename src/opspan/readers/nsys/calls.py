@@ -70,7 +70,7 @@ def _calls(export: Export, table: str) -> pl.DataFrame:
         constant(_api(table)).alias("api"),
         *_graph(graph),
         *([] if graph else [pl.col("returnValue").alias("return_code")]),
-        _json(frame, others).alias("payload_json"),
+        _json(export, frame, others).alias("payload_json"),
     )
 
 
@@ -96,9 +96,9 @@ def _graph(graph: bool) -> list[pl.Expr]:
     ]
 
 
-def _json(frame: pl.DataFrame, columns: list[str]) -> pl.Expr:
+def _json(export: Export, frame: pl.DataFrame, columns: list[str]) -> pl.Expr:
     known = [name for name in columns if frame[name].count()]
-    if not known:
+    if not known or not export.written.take(frame.height * sum(map(len, known))):
         return pl.lit(None, dtype=pl.String)
     members = [pl.lit(f"{json.dumps(name)}: ") + pl.lit(as_json(frame[name])) for name in known]
     return "{" + pl.concat_str(members, separator=", ") + "}"

@@ -15,6 +15,7 @@ from typing import Protocol
 import polars as pl
 
 from opspan.printable import listed_counts
+from opspan.readers._budget import TEXTS, Meter
 from opspan.readers._columns import Strings, in_time, narrow
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.tables import Columns
@@ -34,6 +35,9 @@ class Source(Protocol):
     @property
     def tables(self) -> Sequence[str]: ...
 
+    @property
+    def bytes(self) -> int: ...
+
     def columns(self, table: str) -> Sequence[str]: ...
 
     def count(self, table: str) -> int: ...
@@ -49,9 +53,10 @@ class Export:
     def __init__(self, source: Source, issues: Issues) -> None:
         self.source = source
         self.issues = issues
+        self.written = Meter(TEXTS, source.bytes, issues)
         self._names = _base_names(source.tables)
         self._read: set[str] = set()
-        self.strings = Strings(self.frame("StringIds", {"id": "int", "value": "text"}), issues)
+        self.strings = Strings(self.frame("StringIds", {"id": "int", "value": "text"}), self.written, issues)
 
     @property
     def tables(self) -> tuple[str, ...]:

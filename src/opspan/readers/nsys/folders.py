@@ -13,8 +13,11 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.errors import NotReadable
+from opspan.errors import NotReadable, ReadError
+from opspan.files import named_file, size_on_disk
 from opspan.readers import _progress
+from opspan.readers._budget import check_rows
+from opspan.readers._sqlite_cells import checked
 from opspan.readers.sqlite import DTYPES, Type
 from opspan.trace import Issues
 
@@ -23,7 +26,7 @@ SUFFIXES = (".parquet", ".arrow")
 MARKS = ("StringIds", "NVTX_EVENTS", "META_DATA_EXPORT")
 
 # What polars raises for damaged files; it also panics, which is no Exception.
-FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ReadError)
 
 
 def is_folder(path: Path) -> bool:
@@ -37,6 +40,7 @@ class Folder:
         self._issues = issues
         try:
             files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+            self.bytes = sum(size_on_disk(file.stat()) for file in files)
         except OSError as error:
             raise NotReadable(f"cannot read {path}: {error.strerror}; expected a folder of nsys' tables") from error
         # Where both kinds of files are, they are the same tables twice.
@@ -89,9 +93,11 @@ class Folder:
 
     def _described(self, file: Path) -> Sequence[str]:
         try:
-            if file.suffix == ".parquet":
-                return tuple(pl.read_parquet_schema(file))
-            return tuple(pl.read_ipc_stream(file, n_rows=0).columns)
+            with named_file(file) as name:
+                if file.suffix != ".parquet":
+                    return tuple(pl.read_ipc_stream(name, n_rows=0).columns)
+                check_rows(file)
+                return tuple(pl.read_parquet_schema(name))
         except FAILURES as error:
             self._damaged(file, error)
             return ()
@@ -116,7 +122,16 @@ class Folder:
             return column.reinterpret(signed=True)
         if column.dtype == dtype:
             return column
-        typed = column.cast(dtype, strict=False)
+        if kind == "text" and column.dtype == pl.Binary:
+            typed, undecoded = checked(column)
+            self._issues.add("undecoded_text", undecoded, table)
+            return typed
+        try:
+            typed = column.cast(dtype, strict=False)
+        except pl.exceptions.PolarsError:  # bytes, a time, ...
+            typed = column
+        if typed.dtype != dtype:  # of some lists and structs the cast is of what is in them
+            typed = pl.Series(column.name, [None], dtype=dtype).new_from_index(0, len(column))
         self._issues.add("odd_cells", typed.null_count() - column.null_count(), f"{table}, {column.name}")
         return typed
 
@@ -125,6 +140,7 @@ def _attempt(file: Path, columns: Sequence[str]) -> pl.DataFrame | BaseException
     """The columns, or why there are none: who asked for them says so, when it is its turn."""
     try:
         read: Callable[..., pl.DataFrame] = pl.read_parquet if file.suffix == ".parquet" else pl.read_ipc_stream
-        return read(file, columns=list(columns))
+        with named_file(file) as name:
+            return read(name, columns=list(columns))
     except FAILURES as error:
         return error

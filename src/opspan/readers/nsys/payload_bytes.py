@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from opspan.readers import _json
-from opspan.readers._payload import Decoder, Entry, Schema
+from opspan.readers._payload import Budget, Decoder, Entry, Schema
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export
 from opspan.readers.nsys.tables import Columns
@@ -36,7 +36,7 @@ def members(export: Export, events: pl.DataFrame) -> pl.Series:
     found = found.with_columns(_unhexed(found["raw"]))
     schemas = _schemas(export)
     parts = [pl.DataFrame(schema={"place": pl.UInt32, "members": pl.String})]
-    undecoded = 0
+    undecoded, budget = 0, Budget(export.written, export.issues)
     for (size,), group in found.group_by(pl.col("raw").bin.size(), maintain_order=True):
         raw = np.frombuffer(b"".join(group["raw"]), dtype=np.uint8).reshape(group.height, int(size or 0))
         if raw.shape[1] < HEADER.size:
@@ -48,7 +48,9 @@ def members(export: Export, events: pl.DataFrame) -> pl.Series:
             "domain", "schema", maintain_order=True
         ):
             rows = raw[of_schema["at"].to_numpy(), HEADER.size :]
-            decoder = Decoder(schemas.get(domain, {}), lambda ids: export.strings.texts(pl.Series(ids), "payloads"))
+            decoder = Decoder(
+                schemas.get(domain, {}), lambda ids: export.strings.texts(pl.Series(ids), "payloads"), budget
+            )
             written, whole = decoder.members(int(number), rows)
             undecoded += 0 if whole else of_schema.height
             parts.append(of_schema.select("place", members=written))

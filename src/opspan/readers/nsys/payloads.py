@@ -93,8 +93,9 @@ def _dynamic(export: Export, events: pl.DataFrame) -> pl.Series:
         names = [name for name in export.columns(table) if name != "eventId"]
         # Values of any type: as text they go into JSON as well as they came.
         frame = export.frame(table, {"eventId": "int", **dict.fromkeys(names, "text")})
-        members = [json.dumps(original.get(name, name)) + ": " + as_json(frame[name]) for name in names]
-        if members and frame.height:
+        titles_of = {name: json.dumps(original.get(name, name)) + ": " for name in names}
+        if names and frame.height and export.written.take(frame.height * sum(map(len, titles_of.values()))):
+            members = [title + as_json(frame[name]) for name, title in titles_of.items()]
             text = pl.select(pl.concat_str([pl.lit(member) for member in members], separator=", ")).to_series()
             parts.append(pl.DataFrame({"eventId": frame["eventId"], "members": text}))
     found = pl.concat(parts).group_by("eventId", maintain_order=True).agg(pl.col("members").str.join(", "))

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from opspan import private_files
 from opspan.errors import NotReadable, ReadError, TooNew
+from opspan.files import open_file
 from opspan.readers import _progress
 from opspan.readers.nsys import exports
 from opspan.trace import Issues
@@ -77,7 +78,7 @@ def exported(report: Path, stack: ExitStack, issues: Issues) -> Path:
 
 def _head(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return file.read(HEAD_BYTES)
     except OSError as error:
         raise NotReadable(f"cannot read {path}: {error.strerror}; expected a file of nsys") from error
@@ -138,7 +139,7 @@ def _written_by(report: Path) -> str | None:
         return match[1].decode().replace("@", ".")
     found: list[str] = []
     before = b""
-    with report.open("rb") as file:
+    with open_file(report) as file:
         while piece := file.read(_PIECE_BYTES):
             found += (match[1].decode() for match in _BUILT.finditer(before + piece))
             before = piece[-_LONGEST_BUILT:]

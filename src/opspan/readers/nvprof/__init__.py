@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.errors import NotATrace
+from opspan.files import open_file
 from opspan.readers.nvprof import calls, memory, ranges, target, work
 from opspan.readers.nvprof.profile import Profile
 from opspan.readers.sqlite import SqliteFile, is_sqlite, table_names
@@ -49,7 +50,7 @@ def _is_profile(tables: frozenset[str] | tuple[str, ...]) -> bool:
 def _refuse_what_is_no_database(path: Path) -> None:
     if not path.is_file():
         return  # whoever opens it says what it is
-    with path.open("rb") as file:
+    with open_file(path) as file:
         head = file.read(256)
     advice = "write a database with `nvprof --export-profile FILE` and load that"
     if SESSION.match(head):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from opspan.printable import listed_counts
+from opspan.readers._budget import TEXTS, Meter
 from opspan.readers._columns import in_time
 from opspan.readers.sqlite import DTYPES, SqliteFile, Type
 from opspan.trace import Issues
@@ -28,6 +29,7 @@ def base_name(table: str) -> str:
 class Database:
     def __init__(self, file: SqliteFile, issues: Issues) -> None:
         self.issues = issues
+        self.written = Meter(TEXTS, file.bytes, issues)
         self._file = file
         self._read: set[str] = set()
         self._tables: dict[str, list[str]] = {}

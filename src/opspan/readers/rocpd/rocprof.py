@@ -74,7 +74,7 @@ class Run:
 
     def look_up(self, frame: pl.DataFrame, number: str, of: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
         found = of.select("guid", _col("id").alias(number), *(_col(old).alias(new) for old, new in columns.items()))
-        return frame.join(found, on=["guid", number], how="left", maintain_order="left")
+        return self.database.written.join(frame, found, ["guid", number])
 
     def gpu(self, frame: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
         """The number of a GPU among GPUs; null where the agent is none."""

@@ -46,7 +46,7 @@ def is_one(tables: Iterable[str]) -> bool:
 def read(database: Database, path: Path) -> tuple[dict[str, pl.DataFrame], Metadata]:
     strings = database.frame("rocpd_string", {"id": "int", "string": "text"}).unique("id", keep="first")
     api = database.timed("rocpd_api", API)
-    api = _with_text(_with_text(api, strings, "apiName_id", "api_name"), strings, "args_id", "args")
+    api = _with_text(database, _with_text(database, api, strings, "apiName_id", "api_name"), strings, "args_id", "args")
     is_marker = (_col("api_name") == MARKER).fill_null(value=False)
     frames = {
         "ranges": _ranges(database, api.filter(is_marker), strings),
@@ -75,9 +75,9 @@ def read(database: Database, path: Path) -> tuple[dict[str, pl.DataFrame], Metad
     return frames, Metadata("rocpd", (str(path),), "rocmProfileData", options.get("schema_version"), options=options)
 
 
-def _with_text(frame: pl.DataFrame, strings: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
+def _with_text(database: Database, frame: pl.DataFrame, strings: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
     texts = strings.select(_col("id").alias(number), _col("string").alias(name))
-    return frame.join(texts, on=number, how="left", maintain_order="left")
+    return database.written.join(frame, texts, [number])
 
 
 def _ranges(database: Database, markers: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
@@ -88,7 +88,7 @@ def _ranges(database: Database, markers: pl.DataFrame, strings: pl.DataFrame) ->
     issues.add("odd_cells", sum(odd) - sum(numbers[name].count() for name in SAID), "ext_autogradapi")
     said = said.with_columns(numbers)
     issues.add("dangling_data", said.join(markers, left_on="api_ptr_id", right_on="id", how="anti").height)
-    said = _with_text(said, strings, "autogradName_id", "op").unique("api_ptr_id", keep="first")
+    said = _with_text(database, said, strings, "autogradName_id", "op").unique("api_ptr_id", keep="first")
     rows = markers.join(said, left_on="id", right_on="api_ptr_id", how="left", maintain_order="left")
     labels = labelled(rows.select(pl.coalesce("op", "args")).to_series())
     frame = pl.concat(
@@ -118,11 +118,13 @@ def _ranges(database: Database, markers: pl.DataFrame, strings: pl.DataFrame) ->
 
 def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
     ops = database.timed("rocpd_op", OP)
-    ops = _with_text(_with_text(ops, strings, "opType_id", "type"), strings, "description_id", "description")
+    ops = _with_text(
+        database, _with_text(database, ops, strings, "opType_id", "type"), strings, "description_id", "description"
+    )
     pairs = database.frame("rocpd_api_ops", {"api_id": "int", "op_id": "int"}).unique("op_id", keep="first")
     ops = ops.join(pairs, left_on="id", right_on="op_id", how="left", maintain_order="left")
     ops = ops.join(api.select("id", "pid"), left_on="api_id", right_on="id", how="left", maintain_order="left")
-    kernels = _with_text(database.frame("rocpd_kernelapi", KERNEL), strings, "kernelName_id", "kernel")
+    kernels = _with_text(database, database.frame("rocpd_kernelapi", KERNEL), strings, "kernelName_id", "kernel")
     kernels = kernels.unique("api_ptr_id", keep="first")
     ops = ops.join(kernels, left_on="api_id", right_on="api_ptr_id", how="left", maintain_order="left")
     copies = database.frame("rocpd_copyapi", {"api_ptr_id": "int", "size": "int"}).unique("api_ptr_id", keep="first")

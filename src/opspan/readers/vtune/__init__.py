@@ -12,8 +12,8 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan import private_files
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.files import open_file, temporary_folder
 from opspan.printable import listed_counts
 from opspan.readers.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.readers.vtune import (
@@ -64,7 +64,7 @@ def read(path: Path) -> Trace:
         )
     if not archives.is_archive(head):
         return _read(place.find(path, str(path), issues), issues)
-    with private_files.claimed(None, "opspan-unpacked-") as folder:
+    with temporary_folder("opspan-unpacked-") as folder:
         result = archives.unpack(path, head, folder)
         try:
             return _read(place.find(result, str(path), issues), issues)
@@ -76,7 +76,7 @@ def _head(path: Path) -> bytes:
     if path.is_dir():
         return b""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return file.read(4096)
     except OSError as error:
         raise NotReadable(f"cannot read {path}: {error.strerror}") from error

@@ -1,12 +1,16 @@
 """A result in a zip or tar file: what is needed of it, unpacked into a folder of its own.
 
 Only members whose path within a result is one of a few known ones are unpacked, under those paths, so that no archive
-says where anything is written. Links are never followed. How much is unpacked, and how much of a compressed tar is read
-over, is bounded by the size of the archive.
+says where anything is written. Links are never followed. How much is unpacked, how much of a compressed tar is read
+over, and how many results and names there may be is bounded (_budget.py).
 """
 
 from __future__ import annotations
 
+import bz2
+import copy
+import io
+import lzma
 import re
 import struct
 import tarfile
@@ -17,9 +21,11 @@ from pathlib import Path
 from typing import IO, cast
 
 from opspan import printable
-from opspan.errors import NotReadable, ReadError
+from opspan.errors import NotReadable, ReadError, TooLarge
+from opspan.files import open_file, size_on_disk
 from opspan.readers import _compressed
-from opspan.readers._compressed import PART, TooMuch, is_compressed, limit_of, opened
+from opspan.readers._budget import MEMBERS, RESULTS, UNPACKED
+from opspan.readers._compressed import PART, is_compressed, opened
 
 ZIP = b"PK\x03\x04"
 TAR, TAR_AT = b"ustar", 257
@@ -56,24 +62,28 @@ def holds_result(path: Path, head: bytes) -> bool:
     try:
         with closing(_names(path, head)) as names:
             return any(INSIDE.search(name) for name, _ in zip(names, range(SNIFFED_MEMBERS), strict=False))
-    except (*FAILURES, TooMuch):
+    except (*FAILURES, TooLarge):
         return False
 
 
 def unpack(path: Path, head: bytes, folder: Path) -> Path:
     """The result in the archive, unpacked into a folder within `folder`."""
     roots: dict[str, Path] = {}
-    limit = limit_of(path)
+    archive_bytes = size_on_disk(path.stat())
+    left = UNPACKED.allows(archive_bytes)
     try:
-        with closing(_members(path, head, limit)) as members:
+        with closing(_members(path, head)) as members:
             for name, stream in members:
                 match = RESULT.fullmatch(name)
                 if match is None:
                     continue
                 root = roots.setdefault(match["root"], folder / str(len(roots)))
-                limit -= _write(stream, root / DESCRIPTOR.sub(r"result.\1", match["member"]), limit)
-    except TooMuch as error:
-        raise NotReadable(f"{path} was not unpacked: {error}; unpack it yourself and load the folder") from error
+                if len(roots) > RESULTS.allows():
+                    raise RESULTS.passed(path)
+                for part in _written(stream, root / DESCRIPTOR.sub(r"result.\1", match["member"])):
+                    left -= part
+                    if left < 0:
+                        raise UNPACKED.passed(path, archive_bytes)
     except FAILURES as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise ReadError(f"{path} is an archive that cannot be read ({why}); copy or pack it again") from error
@@ -89,49 +99,84 @@ def unpack(path: Path, head: bytes, folder: Path) -> Path:
 
 def _names(path: Path, head: bytes) -> Generator[str]:
     if head.startswith(ZIP):
-        with zipfile.ZipFile(path) as archive:
+        with _zip(path) as archive:
             yield from archive.namelist()
         return
-    with _tar(path, head, SNIFFED_BYTES) as tar:
-        yield from (member.name for member in tar)
+    with _tar(path, head) as tar:
+        for member in tar:
+            yield member.name
+            if tar.offset > SNIFFED_BYTES:
+                return
 
 
-def _members(path: Path, head: bytes, limit: int) -> Generator[Member]:
+def _members(path: Path, head: bytes) -> Generator[Member]:
     """Regular files of the archive, each to be read before the next is asked for."""
     if head.startswith(ZIP):
-        with zipfile.ZipFile(path) as archive:
+        with _zip(path) as archive:
             for info in archive.infolist():
                 if RESULT.fullmatch(info.filename):
-                    with archive.open(info) as stream:
+                    with _unpacked(archive, info) as stream:
                         yield info.filename, stream
         return
-    with _tar(path, head, limit) as tar:
-        for member in tar:
+    with _tar(path, head) as tar:
+        for count, member in enumerate(tar):
+            if count >= MEMBERS.allows():
+                raise MEMBERS.passed(path)
             file = tar.extractfile(member) if member.isreg() else None
             if file is not None:
                 yield member.name.removeprefix("./"), file
+            tar.members.clear()  # type: ignore[attr-defined]  # or it keeps what it knows of each
 
 
 @contextmanager
-def _tar(path: Path, head: bytes, limit: int) -> Iterator[tarfile.TarFile]:
+def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    with open_file(path) as file, zipfile.ZipFile(file) as archive:
+        if len(archive.infolist()) > MEMBERS.allows():
+            raise MEMBERS.passed(path)
+        yield archive
+
+
+def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
+    """The member's content, no more at a time than is asked for. Python's own module unpacks whatever comes of so many
+    bytes of bzip2 and LZMA: of some kilobytes that is gigabytes."""
+    if info.compress_type not in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        return archive.open(info)
+    stored = copy.copy(info)  # as if it were not compressed: its bytes as they lie in the archive
+    stored.compress_type, stored.file_size = zipfile.ZIP_STORED, info.compress_size
+    del stored.CRC
+    raw = archive.open(stored)
+    if info.compress_type == zipfile.ZIP_BZIP2:
+        return cast("IO[bytes]", bz2.BZ2File(raw))
+    # version, 2 bytes; length of the properties, 2 bytes; properties, 5 bytes: which a file of its own begins with
+    head = raw.read(9)
+    alone = io.BytesIO(head[4:] + struct.pack("<Q", info.file_size))
+    return cast("IO[bytes]", lzma.LZMAFile(cast("IO[bytes]", _Chained(alone, raw)), format=lzma.FORMAT_ALONE))
+
+
+class _Chained(io.RawIOBase):
+    def __init__(self, *streams: IO[bytes]) -> None:
+        self._streams = streams
+
+    def read(self, size: int = -1) -> bytes:
+        return next((part for stream in self._streams if (part := stream.read(size))), b"")
+
+
+@contextmanager
+def _tar(path: Path, head: bytes) -> Iterator[tarfile.TarFile]:
     # A tar is read from its beginning to its end and never back, so that it need not be unpacked as a whole.
     with (
-        closing(opened(path, head, limit)) as stream,
+        closing(opened(path, head)) as stream,
         tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as tar,
     ):
         yield tar
 
 
-def _write(stream: IO[bytes], file: Path, limit: int) -> int:
-    """How many bytes were written. The first of several members with one name is the one that is kept."""
+def _written(stream: IO[bytes], file: Path) -> Iterator[int]:
+    """Write it, and give how many bytes come next. Of several members with one name the first is kept."""
     if file.exists():
-        return 0
+        return
     file.parent.mkdir(parents=True, exist_ok=True)
-    written = 0
-    with file.open("wb") as out:
+    with file.open("xb") as out:
         while part := stream.read(PART):
-            written += len(part)
-            if written > limit:
-                raise TooMuch
+            yield len(part)
             out.write(part)
-    return written

@@ -17,7 +17,8 @@ import numpy as np
 import polars as pl
 
 from opspan.errors import NotReadable
-from opspan.readers.vtune.place import CONTAINER, LARGEST_TEXT
+from opspan.readers._budget import DESCRIPTION
+from opspan.readers.vtune.place import CONTAINER
 from opspan.trace import Issues
 
 UNKNOWN_SIZE = (1 << 64) - 1  # an entry without rows
@@ -66,8 +67,7 @@ def entries(folder: Path, issues: Issues) -> list[Entry]:
 
 def _described(folder: Path, issues: Issues) -> list[Entry]:
     try:
-        with folder.joinpath(CONTAINER).open("rb") as file:
-            raw = file.read(LARGEST_TEXT)
+        raw = DESCRIPTION.read(folder / CONTAINER)
         if b"<!" in raw:
             raise ElementTree.ParseError("it has declarations")
         nodes = list(ElementTree.fromstring(raw).iter("entry"))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from opspan.printable import listed_counts
+from opspan.readers._budget import TEXTS, Meter
 from opspan.readers._columns import in_time
 from opspan.readers.sqlite import ROWID, SqliteFile
 from opspan.readers.vtune import tables
@@ -42,6 +43,7 @@ class Clock:
 class Database:
     def __init__(self, file: SqliteFile, issues: Issues) -> None:
         self.issues = issues
+        self.written = Meter(TEXTS, file.bytes, issues)
         self._file = file
         self._read: set[str] = set()
         self._stated = self._stated_targets()
@@ -84,7 +86,7 @@ class Database:
 
     def referred(self, frame: pl.DataFrame, column: str, rows: pl.DataFrame, what: str, to: str) -> pl.DataFrame:
         """The frame with the columns of the rows that its column refers to; what refers to nothing is counted."""
-        joined = frame.join(rows.rename({ROWID: column}), on=column, how="left", maintain_order="left")
+        joined = self.written.join(frame, rows.rename({ROWID: column}), [column])
         wanted = frame[column].drop_nulls()
         wanted = wanted.filter(wanted >= 0)
         lost = len(wanted) - int(wanted.is_in(rows[ROWID].implode()).sum())

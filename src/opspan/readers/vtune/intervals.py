@@ -16,6 +16,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from opspan.errors import NotReadable, ReadError
+from opspan.files import named_file, open_file
 from opspan.readers._columns import in_time
 from opspan.readers.vtune import ranges
 from opspan.readers.vtune.database import MONOTONIC, first_ns
@@ -33,14 +34,15 @@ def is_intervals(head: bytes) -> bool:
 
 def read(path: Path, issues: Issues) -> Trace:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             header = HEADER.match(file.read(4096))
         clock = header["clock"].decode() if header else UTC
         if clock not in (UTC, MONOTONIC):
             raise NotReadable(
                 f"{path} has times in ticks of {clock}, and does not say how long one is; expected {UTC} or {MONOTONIC}"
             )
-        raw = pl.read_csv(path, has_header=False, skip_rows=1, infer_schema=False, truncate_ragged_lines=True)
+        with named_file(path) as name:
+            raw = pl.read_csv(name, has_header=False, skip_rows=1, infer_schema=False, truncate_ragged_lines=True)
     except OSError as error:
         raise NotReadable(f"cannot read {path}: {error.strerror or error}") from error
     except PolarsError as error:

@@ -16,13 +16,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from opspan.errors import NotATrace, NotReadable
+from opspan.files import open_file
+from opspan.readers._budget import DESCRIPTION
 from opspan.readers.sqlite import is_sqlite
 from opspan.trace import Issues
 
 SUFFIXES = (".vtune", ".amplxe")
 DATABASE = Path("sqlite-db", "dicer.db")
 CONTAINER = "container.metadata"
-LARGEST_TEXT = 1 << 20  # of a file that describes; real ones have some kilobytes
 PROGRAM = "--"  # what follows in the options is the program
 
 
@@ -68,7 +69,7 @@ def _folder(path: Path) -> Path | None:
             raise NotATrace(f"{path} is no result of VTune: it has neither *.vtune, *.amplxe nor {DATABASE.parent}")
         return path
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(4096)
     except OSError as error:
         raise NotReadable(f"cannot read {path}: {error.strerror}") from error
@@ -123,8 +124,7 @@ def _collector(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _text(file: Path) -> str:
     try:
-        with file.open("rb") as opened:
-            return opened.read(LARGEST_TEXT).decode("utf-8", "replace")
+        return DESCRIPTION.read(file).decode("utf-8", "replace")
     except OSError as error:
         raise NotReadable(f"cannot read {file}: {error.strerror}") from error
 

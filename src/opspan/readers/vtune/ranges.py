@@ -45,7 +45,8 @@ _PART = {
 def read(database: Database) -> pl.DataFrame:
     parts = [_tasks(database), _frames(database), _regions(database)]
     parts += [_markers(database, table) for table in tables.MARKERS]
-    return ranges(pl.concat([part.select(pl.col(name).cast(kind) for name, kind in _PART.items()) for part in parts]))
+    whole = pl.concat([part.select(pl.col(name).cast(kind) for name, kind in _PART.items()) for part in parts])
+    return ranges(whole)
 
 
 def _tasks(database: Database) -> pl.DataFrame:

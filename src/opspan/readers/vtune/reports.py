@@ -28,13 +28,14 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.files import open_file
+from opspan.readers._boundary import boundary
+from opspan.readers._budget import REPORT, REPORT_COLUMNS, REPORT_TABLES
 from opspan.readers.vtune import report_text
 from opspan.readers.vtune.report_text import Fact, Table, Text
 from opspan.readers.vtune.report_words import KEY, SUMMARY, is_vtunes
 from opspan.trace import Issues
 
-LARGEST = 64 << 20
-MOST_TABLES, MOST_COLUMNS = 1_000, 4_096  # of a file; each is a frame, a series
 SNIFFED = 1 << 18
 # The character after the title of the first column is the delimiter.
 HEADER = re.compile(
@@ -73,13 +74,14 @@ class Report:
 
 
 def read_report(path: Path) -> pl.DataFrame:
-    return read(path).frame
+    with boundary(path):
+        return read(path).frame
 
 
 def read(path: Path) -> Report:
-    text = _text(path, LARGEST + 1)
-    if len(text) > LARGEST:
-        raise NotReadable(f"{path} is larger than {LARGEST >> 20} MiB; expected a report, which is some kilobytes")
+    text = _text(path, REPORT.allows() + 1)
+    if len(text) > REPORT.allows():
+        raise REPORT.passed(path)
     if "\0" in text:
         raise NotATrace(f"{path} is no text; expected what `vtune -report` prints")
     lines, is_tools = _lines(text)
@@ -107,7 +109,7 @@ def is_report(path: Path) -> bool:
 
 def _text(path: Path, most: int) -> str:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             raw = file.read(most)
     except OSError as error:
         raise NotReadable(f"cannot read {path}: {error.strerror}") from error
@@ -190,10 +192,10 @@ def _of_csv(path: Path, lines: list[str], is_tools: bool) -> Report | None:
 
 
 def _bound(path: Path, tables: Sized, columns: int) -> None:
-    if len(tables) > MOST_TABLES or columns > MOST_COLUMNS:
-        raise NotReadable(
-            f"{path} has {len(tables):,} tables of up to {columns:,} columns; expected a report, which has some"
-        )
+    """Each table is a frame, each column a series."""
+    for limit, count in ((REPORT_TABLES, len(tables)), (REPORT_COLUMNS, columns)):
+        if count > limit.allows():
+            raise limit.passed(path)
 
 
 def _is_long(frame: pl.DataFrame) -> bool:

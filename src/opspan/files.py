@@ -1,0 +1,111 @@
+"""Files that somebody else wrote or named, opened so that none of them can hold the program up.
+
+A FIFO, a device or a socket may stand wherever a file is expected, above all in a folder: to open a FIFO waits for a
+writer, and a device has no end.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import IO, cast
+
+from opspan import private_files
+
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+# Of a process that is told to end, what it may still do.
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+_live: list[Path] = []  # temporary folders
+
+
+def open_file(path: str | os.PathLike[str], buffering: int = -1) -> IO[bytes]:
+    """The file, to be read; OSError where it is none."""
+    # O_NONBLOCK: a FIFO without a writer is opened at once. It means nothing for a file.
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        kind = stat.S_IFMT(os.fstat(number).st_mode)
+        if kind == stat.S_IFDIR:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        if kind != stat.S_IFREG:
+            raise OSError(errno.EINVAL, f"it is {_KINDS.get(kind, 'no file')}", os.fspath(path))
+        return cast("IO[bytes]", os.fdopen(number, "rb", buffering))
+    except BaseException:
+        os.close(number)
+        raise
+
+
+@contextmanager
+def named_file(path: str | os.PathLike[str]) -> Iterator[str]:
+    """A name of the open file, for a library that opens files by names: of ASCII, and of this file, whatever becomes of
+    the path meanwhile."""
+    with open_file(path) as file:
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
+def size_on_disk(facts: os.stat_result) -> int:
+    """The bytes that a file has, without its holes: what may be worked out of it is measured by these."""
+    return min(facts.st_size, facts.st_blocks * 512) if facts.st_blocks else facts.st_size
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """A copy with the holes that the source has."""
+    with open_file(source, 0) as original, target.open("xb", 0) as copy:
+        size, at = os.fstat(original.fileno()).st_size, 0
+        while at < size:
+            try:
+                at = os.lseek(original.fileno(), at, os.SEEK_DATA)
+                end = os.lseek(original.fileno(), at, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                break  # nothing but a hole is left
+            os.lseek(copy.fileno(), at, os.SEEK_SET)
+            while at < end and (count := os.sendfile(copy.fileno(), original.fileno(), at, end - at)):
+                at += count
+            if at < end:
+                break  # it has become shorter
+        copy.truncate(size)
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """A folder that is gone afterwards, also where the process is told to end meanwhile."""
+    with private_files.claimed(None, prefix) as folder:
+        _live.append(folder)
+        changed = [number for number in _ENDING if _takes(number)]
+        try:
+            yield folder
+        finally:
+            for number in changed:
+                signal.signal(number, signal.SIG_DFL)
+            _live.remove(folder)
+
+
+def _takes(number: signal.Signals) -> bool:
+    """Handle the signal, if nobody else does; only the main thread can."""
+    if signal.getsignal(number) is not signal.SIG_DFL:
+        return False
+    try:
+        signal.signal(number, _end)
+    except ValueError:
+        return False
+    return True
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    for folder in _live:
+        shutil.rmtree(folder, ignore_errors=True)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

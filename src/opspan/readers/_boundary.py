@@ -1,0 +1,35 @@
+"""Whatever a reader raises, one kind of error comes out: a ReadError of one line, with what was raised as its cause.
+
+A file may be anything, and no reader thinks of everything. OPSPAN_DEBUG=1 has the command line show where it failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from polars.exceptions import PanicException
+
+from opspan.errors import NotReadable, OpspanError, ReadError, TooLarge
+
+
+@contextmanager
+def boundary(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OpspanError:
+        raise
+    except MemoryError as error:
+        raise TooLarge(
+            f"{path} needs more memory than there is; read a part of it, or record a shorter time"
+        ) from error
+    except (Exception, PanicException) as error:  # a panic of polars' is no Exception
+        if isinstance(error, OSError) and error.strerror:
+            raise NotReadable(f"cannot read {error.filename or path}: {error.strerror}") from error
+        said = " ".join(str(error).split())[:200]
+        raise ReadError(
+            f"{path} cannot be read ({type(error).__name__}{': ' if said else ''}{said}): it is damaged, or of a kind "
+            "that opspan does not know; copy or export it again. If its own tool opens it, the fault is opspan's: "
+            "please report what OPSPAN_DEBUG=1 shows"
+        ) from error
