@@ -38,7 +38,7 @@ import asyncio, pickle, sys, threading, opspan
 
 def environment(more: Mapping[str, str | None] | None = None) -> dict[str, str]:
     """Ours without any tool, and with `more`; None takes a variable away."""
-    kept = {name: value for name, value in os.environ.items() if name not in _TOOLS}
+    kept = {name: value for name, value in os.environ.items() if name not in (*_TOOLS, "COLUMNS")}
     for name, value in (more or {}).items():
         kept.pop(name, None)
         if value is not None:

@@ -239,7 +239,7 @@ def test_export_of_a_part(steps: Path, tmp_path: Path) -> None:
     ("arguments", "environment", "message"),
     [
         (["--between", "1 h", "2s"], {}, "'1 h' is no time"),
-        (["--step", "first"], {}, "'first' names no step"),
+        (["--step", "first"], {}, "no range is called 'first'"),
         (["--step", "1", "--between", "0s", "1s"], {}, "both a stretch of time and steps"),
         ([], {"OPSPAN_MEMORY": "1K"}, "read a part of it (--between START END or --step N"),
     ],

@@ -10,10 +10,10 @@ import pytest
 
 import opspan
 from emit.running import opspan as command
-from opspan.analysis.averages import BY
 from opspan.trace import Metadata, Trace, schema
 from opspan.views import VIEWS, export
 from opspan.views import table as tables
+from opspan.views.table import BY, Asked
 
 
 def rows(table: str, count: int, **values: object) -> pl.DataFrame:
@@ -60,8 +60,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize("by", BY)
 def test_a_table_without_rows_says_what_there_is_and_the_option_for_it(kind: str, by: str) -> None:
     frames, holds = KINDS[kind]
-    trace = tables.prepared(trace_of(**frames), by)
-    table = tables.table_of(trace, by)
+    trace = tables.prepared(trace_of(**frames), Asked(by))
+    table = tables.table_of(trace, Asked(by))
     if table.rows.height:
         return
 
@@ -72,14 +72,14 @@ def test_a_table_without_rows_says_what_there_is_and_the_option_for_it(kind: str
     assert len(text.splitlines()) == 1
     assert ("try" in text) == (kind != "nothing")
     if option := re.search(r"try --by (\w+)", text):
-        assert tables.table_of(tables.prepared(trace, option[1]), option[1]).rows.height
+        assert tables.table_of(tables.prepared(trace, Asked(option[1])), Asked(option[1])).rows.height
     elif kind != "nothing":
         assert "`opspan export '/some/run dir' out.sqlite`" in text
 
 
 def test_every_table_that_has_rows_is_found(kind: str) -> None:
     trace = trace_of(**KINDS[kind][0])
-    has_rows = {by for by in BY if tables.table_of(tables.prepared(trace, by), by).rows.height}
+    has_rows = {by for by in BY if tables.table_of(tables.prepared(trace, Asked(by)), Asked(by)).rows.height}
     assert bool(has_rows) == (kind in ("regions", "ranges", "kernels"))
 
 
@@ -106,11 +106,12 @@ def test_a_file_without_anything_says_what_there_is(kind: str, name: str, tmp_pa
 
 def test_only_what_a_table_is_by_may_be_missing() -> None:
     trace = trace_of(**KINDS["ranges"][0])
-    notes = {by: tables.table_of(tables.prepared(trace, by), by).notes for by in BY}
+    notes = {by: tables.table_of(tables.prepared(trace, Asked(by)), Asked(by)).notes for by in BY}
     assert {by: note[0].split(":")[0] for by, note in notes.items() if note} == {
         "shape": "No op has shapes",
         "module": "No range is in a module",
         "step": "No range is in a step",
+        "stack": "No op has a stack",
         "stream": "Nothing to show",
         "kernel": "Nothing to show",
     }

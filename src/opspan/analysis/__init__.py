@@ -1,7 +1,8 @@
 """What a trace means: pure functions that add columns to its frames. docs/analysis.md has the rules.
 
 `analyse(trace)` does all of them in the order they need each other. Each is a module of its own: nest, ops, launches,
-autograd, functions, modules, steps, phases, averages, coverage. No vendor here: every source's trace goes the same way.
+autograd, functions, modules, steps, phases, memory, averages, calls, coverage. No vendor here: every source's trace
+goes the same way.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import polars as pl
 
 from opspan.analysis.autograd import autograd
 from opspan.analysis.averages import averages, device_time
+from opspan.analysis.calls import calls_of
 from opspan.analysis.coverage import Coverage, coverage
 from opspan.analysis.functions import functions
 from opspan.analysis.launches import Launches, launches
+from opspan.analysis.memory import memory
 from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
@@ -35,15 +38,18 @@ __all__ = [
     "attribute",
     "autograd",
     "averages",
+    "calls_of",
     "coverage",
     "device_time",
     "functions",
     "launches",
+    "memory",
     "modules",
     "nest",
     "ops",
     "phases",
     "steps",
+    "steps_named",
 ]
 
 

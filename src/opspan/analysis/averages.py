@@ -4,10 +4,13 @@
         self_device_ns  Int64  time of the work that belongs to the range itself
         device_ns       Int64  the same of the range and of all inside it: each work counts once on the way up
 
-    averages(ranges, work, by="name") -> the keys, count, and over the group
+    averages(ranges, work, by="name", names=None) -> the keys, count, and over the group
         cpu_ns, self_cpu_ns, device_ns, self_device_ns             by what ranges say
         backward_cpu_ns, backward_device_ns                        of the backward of the group's ops, after `autograd`
+        self_cpu_memory, self_device_memory                        after `memory`
         count, device_ns                                           by stream and by kernel: of work
+
+`names`: of the ranges called so alone; by stream and by kernel, of the work that such a range launched, or one inside.
 
 Ranges must be nested, and work attributed (`launches`). Waits and the profiler's own doing are no device time.
 """
@@ -19,6 +22,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from opspan import sweep
+from opspan.analysis.memory import SELF as SELF_MEMORY
+from opspan.analysis.nest import nearest
 from opspan.errors import UsageError
 
 _col = pl.col
@@ -53,13 +58,20 @@ def device_time(ranges: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     return ranges.with_columns(sweep.call("rollup", ranges.select("parent"), columns))
 
 
-def averages(ranges: pl.DataFrame, work: pl.DataFrame, by: str | Sequence[str] = "name") -> pl.DataFrame:
+def averages(
+    ranges: pl.DataFrame, work: pl.DataFrame, by: str | Sequence[str] = "name", names: Sequence[str] | None = None
+) -> pl.DataFrame:
     """`by`: one of BY, or several of name, shape, module, step and phase. The largest group first."""
     chosen = [by] if isinstance(by, str) else list(by)
     unknown = [name for name in chosen if name not in BY]
     if unknown or not chosen or (len(chosen) > 1 and set(chosen) & set(_WORK_KEYS)):
         raise UsageError(f"cannot sum by {' and '.join(map(repr, chosen))}; expected one of {', '.join(BY)}")
+    wanted = None
+    if names is not None:
+        wanted = ranges["name"].is_in(pl.Series(names, dtype=pl.Categorical).implode()).fill_null(value=False)
     if chosen[0] in _WORK_KEYS:
+        if wanted is not None:
+            work = work.filter(nearest(ranges, wanted).gather(work["range"]).is_not_null())
         return _of_work(work, _WORK_KEYS[chosen[0]])
     keys = list(dict.fromkeys(key for name in chosen for key in _KEYS[name]))
     missing = [key for key in keys if key not in ranges.columns]
@@ -67,21 +79,23 @@ def averages(ranges: pl.DataFrame, work: pl.DataFrame, by: str | Sequence[str] =
         raise UsageError(f"ranges have no {', '.join(missing)}: call opspan.analysis.{missing[0]}s before averages")
     if "device_ns" not in ranges.columns:
         ranges = device_time(ranges, work)
-    return _of_ranges(ranges, keys)
+    return _of_ranges(ranges, keys, wanted)
 
 
-def _of_ranges(ranges: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+def _of_ranges(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -> pl.DataFrame:
     is_range = ~_col("is_mark").fill_null(value=False)
-    rows = ranges.filter(is_range) if ranges["is_mark"].any() else ranges
+    rows = ranges if wanted is None else ranges.filter(wanted)
+    rows = rows.filter(is_range) if rows["is_mark"].any() else rows
     grouped = rows.group_by(keys).agg(
         pl.len().cast(pl.Int64).alias("count"),
         _duration().sum().alias("cpu_ns"),
         _col("self_ns").sum().alias("self_cpu_ns"),
         _col("device_ns").sum(),
         _col("self_device_ns").sum(),
+        *(_col(name).sum() for name in SELF_MEMORY if name in ranges.columns),
     )
     if "forward" in ranges.columns and ranges["forward"].count():
-        grouped = grouped.join(_backward(ranges, keys), on=keys, how="left", nulls_equal=True).with_columns(
+        grouped = grouped.join(_backward(ranges, keys, wanted), on=keys, how="left", nulls_equal=True).with_columns(
             _col("backward_cpu_ns", "backward_device_ns").fill_null(0)
         )
     order = ["self_device_ns", "self_cpu_ns", "count"]
@@ -92,13 +106,15 @@ def _duration() -> pl.Expr:
     return (_col("end_ns") - _col("start_ns")).clip(lower_bound=0)
 
 
-def _backward(ranges: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+def _backward(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -> pl.DataFrame:
     """What the backward of each group's ops took: of nested ranges with one forward, the outermost."""
     linked = ranges.select("forward", "parent", "device_ns", _duration().alias("cpu_ns")).filter(
         ranges["forward"].is_not_null()
     )
     around = ranges["forward"].gather(linked["parent"])
     linked = linked.filter(around.ne_missing(linked["forward"]))
+    if wanted is not None:
+        linked = linked.filter(wanted.gather(linked["forward"]))
     of = ranges.select(keys)[linked["forward"]]
     return (
         pl.concat([of, linked.select("cpu_ns", "device_ns")], how="horizontal")

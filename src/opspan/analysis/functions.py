@@ -16,7 +16,7 @@ from opspan.analysis.autograd import handed_on
 from opspan.analysis.nest import innermost, nearest, trace_end_ns
 
 _col = pl.col
-_MODULE = "nn.Module: "
+MODULE = "nn.Module: "
 _DEEPEST = 100  # a path grows with every module; deeper nests are a damaged file's
 
 
@@ -36,10 +36,10 @@ def parents(calls: pl.DataFrame) -> pl.Series:
 
 
 def module_paths(calls: pl.DataFrame) -> pl.Series:
-    is_module = calls["name"].cat.starts_with(_MODULE).fill_null(value=False)
+    is_module = calls["name"].cat.starts_with(MODULE).fill_null(value=False)
     parent = parents(calls)
     around = nearest(pl.DataFrame({"parent": parent}), is_module)
-    own = calls["name"].cast(pl.String).str.strip_prefix(_MODULE)
+    own = calls["name"].cast(pl.String).str.strip_prefix(MODULE)
     # The modules themselves, the outermost first: each level's path is that of the one above and its own name.
     above = around.gather(parent)
     path = own.zip_with(is_module & above.is_null(), pl.Series([None], dtype=pl.String))

@@ -33,7 +33,7 @@ def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataF
     own = _own(ranges)
     around = nearest(ranges, own.is_not_null())
     module = own.gather(around)
-    spans = _fsdp_spans(ranges)
+    spans = fsdp_spans(ranges)
     if spans.height:
         inside = innermost(spans, ranges.rename({"start_ns": "time_ns"}))
         # Both around a range: the inner one began later.
@@ -58,7 +58,7 @@ def _own(ranges: pl.DataFrame) -> pl.Series:
     return own.scatter(marked["row"], marked["module"].cast(pl.Categorical))
 
 
-def _fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
+def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
     """From each pre_forward to the post_forward that follows it for the same module and thread, as ranges."""
     is_fsdp = ranges["name"].cat.starts_with("FSDP::p")
     if not is_fsdp.any():

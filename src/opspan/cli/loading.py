@@ -104,7 +104,10 @@ def part_of_trace(function: F) -> F:
         help="Only what overlaps this time since the trace began, such as `1.5s 2s` or `200ms 1min`.",
     )
     step = click.option(
-        "--step", metavar="N|A-B", help="Only what overlaps the step ProfilerStep#N, or the steps from A to B."
+        "--step",
+        metavar="N|A-B|NAME",
+        help="Only what overlaps the step ProfilerStep#N, the steps from A to B, or all ranges called NAME (* stands "
+        "for any text), which are the steps then.",
     )
     return between(step(function))
 

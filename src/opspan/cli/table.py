@@ -22,11 +22,18 @@ _ROWS_OF_TEXT = 100  # as many as torch prints
 @part_of_trace
 @click.option(
     "--by",
-    type=click.Choice(["name", "shape", "module", "step", "phase", "stream", "kernel"]),
+    type=click.Choice(["name", "shape", "stack", "module", "step", "phase", "stream", "kernel"]),
     default="name",
     show_default=True,
     help="What a row is the sum of.",
 )
+@click.option(
+    "--op",
+    metavar="NAME",
+    help="Of the ops, or ranges, called NAME alone (* stands for any text); by kernel, of what they launched.",
+)
+@click.option("--kernels", is_flag=True, help="Rows of kernels and copies beside those of ops, as torch.profiler has.")
+@click.option("--memory", is_flag=True, help="Columns of memory that was taken less what was given back.")
 @click.option(
     "--sort-by",
     metavar="COL",
@@ -45,6 +52,7 @@ _ROWS_OF_TEXT = 100  # as many as torch prints
     type=click.Path(path_type=Path),
     help="What `vtune -report` printed, by task: further columns of the table by name. May be given several times.",
 )
+@click.option("--wide", is_flag=True, help="All columns and whole names, however wide the terminal is.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json", "csv"]), default="text", show_default=True, help="Of what."
 )
@@ -53,9 +61,13 @@ def command(
     between: tuple[str, str] | None,
     step: str | None,
     by: str,
+    op: str | None,
+    kernels: bool,
+    memory: bool,
     sort_by: str | None,
     limit: int | None,
     metrics: tuple[Path, ...],
+    wide: bool,
     form: str,
 ) -> None:
     """Print the ops of a trace as torch.profiler's table.
@@ -65,25 +77,32 @@ def command(
     table: how much could be attributed, and what was skipped or odd; with json it is part of the document, with csv it
     goes to stderr.
 
+    On a terminal the table is as wide as that (or $COLUMNS), and a line says which columns are not in it.
+
     \b
     Example:
       opspan table report.sqlite --by shape --sort-by self_cuda_time_total --limit 20
+      opspan table report.sqlite --op aten::mm --by kernel
+      opspan table capture --by step --step 'train step*'
       opspan table rank0.sqlite rank1.sqlite --by kernel --format json
-      opspan table capture --step 10-12
     """
+    from opspan.trace.window import parsed_steps
     from opspan.views import missing
     from opspan.views import table as tables
+    from opspan.views.columns_of_text import Layout, terminal
     from opspan.views.findings import finding_lines
 
     if metrics and by != "name":
         raise UsageError(f"--metrics says something of names, and --by is {by}; expected --by name")
+    steps = None if step is None else parsed_steps(step)
+    asked = tables.Asked(by, sort_by, op, kernels, memory, steps if isinstance(steps, str) else None)
     with Progress(len(files) + 1) as progress:
         trace = load(files, progress, between, step, tables.lean)
         if metrics:
             trace = _with_reports(trace, metrics)
         progress.step(f"adding up {trace.ranges.height:,} ranges")
-        trace = tables.prepared(trace, by)
-        table = tables.table_of(trace, by, sort_by)
+        trace = tables.prepared(trace, asked)
+        table = tables.table_of(trace, asked)
         findings = finding_lines(trace)
         not_there = missing.lines(trace, by)
     if form != "text":
@@ -94,7 +113,8 @@ def command(
         show_data(tables.as_csv(table, -1 if limit is None else limit))
         show("".join(f"{line}\n" for line in findings), err=True)
     else:
-        text = tables.as_text(table, _ROWS_OF_TEXT if limit is None else limit)
+        layout = Layout(whole_names=True) if wide else terminal()
+        text = tables.as_text(table, _ROWS_OF_TEXT if limit is None else limit, layout)
         show(text + "".join(f"{line}\n" for line in ("", *findings) if findings))
     show("".join(f"{line}\n" for line in not_there), err=True)
 

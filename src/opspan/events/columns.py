@@ -16,6 +16,7 @@ import polars as pl
 from opspan import analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.functions import parents
+from opspan.analysis.memory import SELF, TOTALS
 from opspan.events.kinds import DeviceType
 from opspan.trace.schema import KIND, NAME, WORK_KIND
 
@@ -56,7 +57,7 @@ DEVICE: Schema = {
     "range": pl.UInt32,  # row in cpu of the innermost range that launched it; null: none did, or it is not known
 }
 # Further columns of EventColumns.cpu, in bytes, where it has memory at all: what was taken less what was given back.
-MEMORY: Schema = dict.fromkeys(("cpu_memory", "device_memory", "self_cpu_memory", "self_device_memory"), pl.Int64)
+MEMORY: Schema = dict.fromkeys((*TOTALS, *SELF), pl.Int64)
 FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
 
@@ -108,7 +109,7 @@ def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
     # A label need not name the thread of the forward op, a link does.
     if "forward" in ranges.columns and (ranges["forward"].is_not_null() & ranges["forward_tid"].is_null()).any():
         columns["forward_tid"] = pl.coalesce("forward_tid", pl.col("tid").gather(pl.col("forward")))
-    return _select(ranges, columns, CPU)
+    return _select(ranges, columns, {**CPU, **MEMORY} if set(MEMORY) <= set(ranges.columns) else CPU)
 
 
 def _device(work: pl.DataFrame) -> pl.DataFrame:

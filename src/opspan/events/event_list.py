@@ -190,8 +190,8 @@ class EventList(MutableSequence[Any]):
         """
         by_shapes = group_by_input_shapes or group_by_input_shape
         columns = self._lazy()
-        if columns is not None and not (group_by_stack_n > 0 and columns.has_stacks):
-            averages = columns.averages(by_shapes, include_python_functions)
+        if columns is not None:
+            averages = columns.averages(by_shapes, include_python_functions, group_by_stack_n)
         else:
             if not self._tree_built:
                 self._build_tree()

@@ -69,22 +69,27 @@ def place_of(row: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def groups_of(cpu: Iterable[pl.DataFrame], device: pl.DataFrame, by_shapes: bool) -> list[Group]:
-    """One group for each average, in order of their first events. The frames are each in order."""
+    """One group for each average, in order of their first events. The frames are each in order; where the CPU's have a
+    column `stack` (the number of one), it is by that too."""
     groups: dict[tuple[Any, ...], Group] = {}
-    shapes = ["sizes"] if by_shapes else []
+    keys = ["rank", "name", "kind", *(["sizes"] if by_shapes else [])]
     written: dict[str | None, str] = {}  # texts of sizes, which every part has again
-    for row in (row for part in cpu for row in _grouped(part, ["rank", "name", "kind", *shapes]).iter_rows(named=True)):
+    for row in (row for part in cpu for row in _grouped(part, _with_stack(part, keys)).iter_rows(named=True)):
         shape = None
         if by_shapes:
             shape = written.get(row["sizes"])
             if shape is None:
                 shape = written[row["sizes"]] = str(shapes_of(row["sizes"]))
-        key = (True, row["rank"], shown_name(row["name"]), is_user(row["kind"]), shape)
+        key = (True, row["rank"], shown_name(row["name"]), is_user(row["kind"]), shape, row.get("stack"))
         groups.setdefault(key, Group(place_of(row))).add(row)
     for row in _grouped(device, ["rank", "name"]).iter_rows(named=True):
-        key = (False, row["rank"], shown_name(row["name"]), False, None)
+        key = (False, row["rank"], shown_name(row["name"]), False, None, None)
         groups.setdefault(key, Group(place_of(row))).add(row)
     return sorted(groups.values(), key=lambda group: group.place)
+
+
+def _with_stack(part: pl.DataFrame, keys: list[str]) -> list[str]:
+    return [*keys, "stack"] if "stack" in part.columns else keys
 
 
 def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:

@@ -187,9 +187,18 @@ class ColumnEvents:
     def _function_parents(self) -> list[int | None]:
         return self._source.functions["parent"].to_list()
 
-    @property
-    def has_stacks(self) -> bool:
-        return bool(self._cpu["function"].count())
+    def _stack_numbers(self, depth: int) -> pl.Series:
+        """For each function a number: the same for those whose innermost so many names are the same."""
+        functions = self._source.functions
+        names = functions.select(pl.col("name").unique()).to_series()
+        shown = pl.Series([shown_name(name) for name in names.cast(pl.String).to_list()], dtype=pl.String)
+        codes = pl.DataFrame({"name": names, "code": shown.rank("dense")})
+        own = functions.select("name").join(codes, on="name", how="left", nulls_equal=True, maintain_order="left")
+        number = own["code"]
+        for _ in range(depth - 1):
+            above = number.gather(functions["parent"])
+            number = pl.DataFrame({"code": own["code"], "above": above}).to_struct().rank("dense")
+        return number.cast(pl.UInt32)
 
     def _longest_function(self) -> int | None:
         """Of the names in all stacks; None: there are no stacks."""
@@ -254,8 +263,11 @@ class ColumnEvents:
         for number in numbers.to_list():
             yield self.event(number)
 
-    def averages(self, by_shapes: bool, with_python: bool) -> list[FunctionEventAvg]:
+    def averages(self, by_shapes: bool, with_python: bool, stack_depth: int = 0) -> list[FunctionEventAvg]:
         cpu = self._cpu_parts()
+        if stack_depth > 0 and self._source.functions.height:
+            numbers = self._stack_numbers(min(stack_depth, DEEPEST))
+            cpu = (part.with_columns(numbers.gather(part["function"]).alias("stack")) for part in cpu)
         if not with_python:
             cpu = (_without_python(part) for part in cpu)
         return [group.average(self.event(group.first)) for group in groups_of(cpu, self._device, by_shapes)]

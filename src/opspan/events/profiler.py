@@ -11,6 +11,7 @@ from dataclasses import replace
 import polars as pl
 
 from opspan import analysis
+from opspan.analysis.memory import TOTALS, changes, during, summed, without_children
 from opspan.analysis.nest import enclose, nearest
 from opspan.events.columns import EventColumns, event_columns
 from opspan.trace import Trace
@@ -34,7 +35,7 @@ def profiler_columns(trace: Trace) -> EventColumns:
         (_col("is_mark") | _col("name").is_in(_UNLISTED)).fill_null(value=False).alias("is_mark"),
     )
     ranges = ranges.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"), forward=_col("forward") + before)
-    memory = _memory(trace)
+    memory = changes(trace.memory)
     alone = _alone(memory, ranges)
     if alone.height:
         ranges = pl.concat([ranges, alone.drop("cpu_memory", "device_memory")], how="diagonal")
@@ -47,21 +48,6 @@ def profiler_columns(trace: Trace) -> EventColumns:
     is_python = pl.int_range(pl.len()) < before
     columns = _folded(replace(columns, cpu=columns.cpu.with_columns(is_python.alias("is_python"))))
     return _with_memory(columns, memory, alone) if memory.height else columns
-
-
-def _memory(trace: Trace) -> pl.DataFrame:
-    """What was taken and given back, in order of time: in bytes of the host and of devices."""
-    signed = _col("bytes") * pl.when(_col("event") == "free").then(-1).otherwise(1)
-    on_device = _col("device_id").is_not_null()
-    rows = trace.memory.filter(_col("event").is_in(["alloc", "free"]), _col("time_ns").is_not_null())
-    return rows.select(
-        "rank",
-        "pid",
-        "tid",
-        "time_ns",
-        cpu_memory=pl.when(on_device).then(0).otherwise(signed),
-        device_memory=pl.when(on_device).then(signed).otherwise(0),
-    ).sort("time_ns", maintain_order=True)
 
 
 def _alone(memory: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
@@ -86,17 +72,12 @@ def _alone(memory: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFrame) -> EventColumns:
     """What was taken while an event lasted, on any thread, as torch counts; its own is that less its children's. The
     last events are those of `alone`."""
-    cpu, times = columns.cpu, memory["time_ns"]
-    first = times.search_sorted(cpu["start_ns"].fill_null(0), side="left")
-    past = times.search_sorted(cpu["end_ns"].fill_null(-1), side="right")
-    sums = {}
-    for name in ("cpu_memory", "device_memory"):
-        until = pl.concat([pl.Series([0], dtype=pl.Int64), memory[name].cum_sum()])
-        during = until.gather(past) - until.gather(first)
-        sums[name] = pl.concat([during.head(cpu.height - alone.height), alone[name]])
-    inside = _summed(pl.DataFrame(sums), cpu["parent"], cpu["is_event"])
-    own = {f"self_{name}": total - inside[name] for name, total in sums.items()}
-    return replace(columns, cpu=cpu.with_columns(**sums, **own))
+    cpu = columns.cpu
+    before = cpu.height - alone.height
+    lasting = during(memory, cpu["start_ns"].head(before), cpu["end_ns"].head(before))
+    totals = pl.concat([lasting, alone.select(TOTALS)])
+    own = without_children(totals, cpu["parent"], cpu["is_event"])
+    return replace(columns, cpu=cpu.with_columns(*totals, *own))
 
 
 def _folded(columns: EventColumns) -> EventColumns:
@@ -110,7 +91,7 @@ def _folded(columns: EventColumns) -> EventColumns:
     if not is_folded.any():
         return columns
     kept = nearest(pl.DataFrame({"parent": parent}), ~is_folded)
-    added = _summed(cpu.select(_TIMES), kept, is_folded)
+    added = summed(cpu.select(_TIMES), kept, is_folded)
     cpu = cpu.with_columns(
         *(cpu[name] + added[name] for name in _TIMES),
         (cpu["is_event"] & ~is_folded).alias("is_event"),
@@ -118,10 +99,3 @@ def _folded(columns: EventColumns) -> EventColumns:
     )
     device = columns.device.with_columns(kept.gather(columns.device["range"]).alias("range"))
     return replace(columns, cpu=cpu, device=device)
-
-
-def _summed(values: pl.DataFrame, row: pl.Series, chosen: pl.Series) -> pl.DataFrame:
-    """For each row the sums over the chosen rows that name it."""
-    sums = values.with_columns(row.alias("row")).filter(chosen).drop_nulls("row").group_by("row").agg(pl.all().sum())
-    rows = pl.DataFrame({"row": pl.int_range(values.height, dtype=pl.UInt32, eager=True)})
-    return rows.join(sums, on="row", how="left", maintain_order="left").drop("row").fill_null(0)

@@ -141,7 +141,7 @@ def render(events: Iterable[Any], facts: Facts, options: Options) -> str:
     """The table of the events that are shown."""
     if facts.has_device_time and not facts.use_device:
         raise RuntimeError("use_device is None, but there is device performance data.")
-    columns = _columns(facts, options)
+    columns = columns_of(facts, options)
     rule = "".join("-" * column.width + GAP for column in columns)
     double_rule = "=" * (len(rule) - len(GAP))
     lines = [] if options.header is None else [double_rule, options.header]
@@ -149,18 +149,21 @@ def render(events: Iterable[Any], facts: Facts, options: Options) -> str:
         lines += [double_rule, "This report only display top-level ops statistics"]
     lines += [rule, _line(columns, [column.title for column in columns]), rule]
     for event in events:
-        lines.append(_line(columns, list(_cells(event, facts, options))))
+        lines.append(_line(columns, list(cells_of(event, facts, options))))
         if facts.longest_stack_entry is not None:
             # The rest of the stack goes into the last column, whichever that is, with an empty line after it.
             empty = [""] * (len(columns) - 1)
             rest = [_end_of_path(entry, _stack_width(facts, options)) for entry in (event.stack or ())[1:]]
             lines += [_line(columns, [*empty, entry]) for entry in [*rest, ""]]
     lines.append(rule)
-    lines.append(f"Self CPU time total: {format_time_in(facts.self_cpu_us, options.time_unit)}")
+    return "\n".join([*lines, *totals_of(facts, options.time_unit)]) + "\n"
+
+
+def totals_of(facts: Facts, time_unit: str | None) -> Iterator[str]:
+    """The lines below the table."""
+    yield f"Self CPU time total: {format_time_in(facts.self_cpu_us, time_unit)}"
     if facts.has_device_time:
-        total = format_time_in(facts.self_device_us, options.time_unit)
-        lines.append(f"Self {_device(facts)} time total: {total}")
-    return "\n".join(lines) + "\n"
+        yield f"Self {_device(facts)} time total: {format_time_in(facts.self_device_us, time_unit)}"
 
 
 def _line(columns: Sequence[Column], cells: Sequence[Any]) -> str:
@@ -184,7 +187,7 @@ def _device(facts: Facts) -> str:
     return facts.use_device.upper() if facts.use_device is not None else "None"
 
 
-def _columns(facts: Facts, options: Options) -> list[Column]:
+def columns_of(facts: Facts, options: Options) -> list[Column]:
     name_width = _at_most(facts.longest_name + 4, options.max_name_column_width)
     device = _device(facts)
     columns = [Column("Name", name_width)]
@@ -210,7 +213,7 @@ def _columns(facts: Facts, options: Options) -> list[Column]:
     return columns
 
 
-def _cells(event: Any, facts: Facts, options: Options) -> Iterator[Any]:
+def cells_of(event: Any, facts: Facts, options: Options) -> Iterator[Any]:
     def time(value: float) -> str:
         return format_time_in(value, options.time_unit)
 

@@ -21,13 +21,14 @@ def load(
     source: str | None = None,
     strict: bool = False,
     between: tuple[int, int] | None = None,
-    step: int | tuple[int, int] | None = None,
+    step: int | tuple[int, int] | str | None = None,
 ) -> Trace:
     """Read traces of any source, told by their content; several paths become the ranks of one run, side by side.
 
     `source` names the reader instead. `strict` makes an issue that is more than worth knowing a StrictError; without
     it, `trace.issues` lists them. `between` (nanoseconds since the trace began) and `step` (the number of a
-    ProfilerStep, or the first and the last) read what overlaps that part alone.
+    ProfilerStep, the first and the last, or what the ranges are called that are steps: "step", "epoch *") read what
+    overlaps that part alone.
     """
     if not paths:
         raise UsageError("nothing to load; expected the path of at least one trace")

@@ -314,7 +314,8 @@ TABLES: dict[str, Table] = {
 # point anywhere. So are the times that were summed over them, and what was handed on along them.
 FOUND: dict[str, frozenset[str]] = {
     "ranges": frozenset(
-        "parent depth self_ns is_open overlaps forward link function module step phase device_ns self_device_ns".split()
+        "parent depth self_ns is_open overlaps forward link function module step phase device_ns self_device_ns "
+        "cpu_memory device_memory self_cpu_memory self_device_memory".split()
     ),
     "calls": frozenset({"range"}),
     "work": frozenset({"call", "ambiguous", "launch_range", "range"}),

@@ -1,5 +1,7 @@
 """A part of a trace: a stretch of time, or some steps. What overlaps it is kept whole, with its true times.
 
+Steps are torch's ProfilerStep#N by their numbers, or the ranges of a name: `step`, or a pattern, `epoch *`.
+
 Times of a window are relative to the begin of the trace: of a capture, when it was opened; of anything else, the first
 time of a range, a call or work.
 """
@@ -15,6 +17,7 @@ import polars as pl
 from opspan.errors import UsageError
 from opspan.printable import LONGEST_LINE, listed
 from opspan.trace.issues import Issues
+from opspan.trace.names import matching
 from opspan.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ _TIMES = {
     "counters": ("time_ns", None),
 }
 FOREVER = 2**63 - 1
+Steps = tuple[int, int] | str  # numbers of the first and the last, or what steps are called
 
 
 @dataclass(frozen=True)
@@ -41,19 +45,18 @@ class Window:
     """What was asked for: one of the two."""
 
     between: tuple[int, int] | None = None  # ns from the begin of the trace
-    steps: tuple[int, int] | None = None  # numbers of the first and the last
+    steps: Steps | None = None
 
     def __post_init__(self) -> None:
         if self.between is not None and self.between[0] >= self.between[1]:
             raise UsageError(f"between {self.between[0]} and {self.between[1]} ns lies nothing; expected START < END")
-        if self.steps is not None and self.steps[0] > self.steps[1]:
+        if isinstance(self.steps, tuple) and self.steps[0] > self.steps[1]:
             raise UsageError(f"steps {self.steps[0]}-{self.steps[1]} are none; expected the first number first")
 
     def __str__(self) -> str:
         if self.between is not None:
             return f"between {self.between[0] / 1e9:g} s and {self.between[1] / 1e9:g} s"
-        first, last = self.steps or (0, 0)
-        return f"step {first}" if first == last else f"steps {first} to {last}"
+        return _said(self.steps or (0, 0))
 
 
 @dataclass(frozen=True)
@@ -82,19 +85,42 @@ def options_of(window: Window | None) -> dict[str, str]:
     return {} if window is None else {"window": str(window)}
 
 
-def of_steps(steps: tuple[int, int], numbers: pl.Series, starts: pl.Series, ends: pl.Series) -> Stretch:
+def _said(steps: Steps) -> str:
+    if isinstance(steps, str):
+        return f"steps {steps!r}"
+    first, last = steps
+    return f"step {first}" if first == last else f"steps {first} to {last}"
+
+
+def numbers_of(names: pl.Series, steps: Steps) -> pl.Series:
+    """For each name the number of the step that it stands for, null where for none. Steps that are asked for by name
+    have number 0."""
+    texts = names.cast(pl.String)
+    if isinstance(steps, tuple):
+        return texts.str.extract(STEP).cast(pl.Int64)
+    named = matching(texts.unique().to_list(), steps)
+    is_step = texts.is_in(pl.Series(named, dtype=pl.String).implode()).fill_null(value=False)
+    return pl.Series([0], dtype=pl.Int64).new_from_index(0, len(texts)).set(~is_step, None)
+
+
+def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Series) -> Stretch:
     """From the begin of the first step to the end of the last, in whatever process they ran. `numbers`: of all steps
     in the trace; an end that is null is not known."""
-    first, last = steps
-    asked = numbers.is_between(first, last)
+    asked = numbers.is_between(*steps) if isinstance(steps, tuple) else numbers.is_not_null()
     if not asked.any():
+        if isinstance(steps, str):
+            raise UsageError(
+                f"no range is called {steps!r}, and none is of that pattern; `opspan table FILE` lists names. Or "
+                "choose steps ProfilerStep#N by number (--step 7), or a stretch of time (--between)"
+            )
         have = (
             f"has steps {min(numbers.to_list())} to {max(numbers.to_list())}"
             if len(numbers)
-            else "has no ranges ProfilerStep#N"
+            else "has no ranges ProfilerStep#N; what your steps are called is said by name: --step 'train step*'"
         )
-        wanted = f"step {first}" if first == last else f"steps {first} to {last}"
-        raise UsageError(f"there is no {wanted}: the trace {have}; choose others, or a stretch of time (--between)")
+        raise UsageError(
+            f"there is no {_said(steps)}: the trace {have}; choose others, or a stretch of time (--between)"
+        )
     begins, closes = starts.filter(asked).to_list(), ends.filter(asked).fill_null(FOREVER).to_list()
     return Stretch(min(begins), max(closes))
 
@@ -105,10 +131,11 @@ def cut(trace: Trace, window: Window) -> Trace:
         begin = _begin_ns(trace)
         stretch = Stretch(begin + window.between[0], begin + window.between[1])
     else:
-        names = trace.ranges["name"].cast(pl.String)
-        steps = trace.ranges.select(names.str.extract(STEP).cast(pl.Int64).alias("step"), "start_ns", "end_ns")
-        steps = steps.drop_nulls("step")
-        stretch = of_steps(window.steps or (0, 0), steps["step"], steps["start_ns"], steps["end_ns"])
+        wanted = window.steps or (0, 0)
+        ranges = trace.ranges.filter(~pl.col("is_mark").fill_null(value=False))
+        steps = ranges.select(numbers_of(ranges["name"], wanted).alias("step"), "start_ns", "end_ns")
+        steps = steps.drop_nulls(["step", "start_ns"])
+        stretch = of_steps(wanted, steps["step"], steps["start_ns"], steps["end_ns"])
     frames, left_out = {}, 0
     for name, (start, end) in _TIMES.items():
         frame = getattr(trace, name)
@@ -139,12 +166,16 @@ def _begin_ns(trace: Trace) -> int:
     return min((start for start in starts if isinstance(start, int)), default=0)
 
 
-def parsed_steps(text: str) -> tuple[int, int]:
-    """ "7" or "7-9"."""
+def parsed_steps(text: str) -> Steps:
+    """ "7" or "7-9"; anything else is a name, or a pattern of names."""
     found = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", text.strip())
-    if found is None:
-        raise UsageError(f"{text!r} names no step; expected a number such as 7, or the first and the last such as 7-9")
-    return int(found[1]), int(found[2] or found[1])
+    if found is not None:
+        return int(found[1]), int(found[2] or found[1])
+    if not text.strip():
+        raise UsageError(
+            f"{text!r} names no step; expected a number such as 7, the first and the last such as 7-9, or a name"
+        )
+    return text
 
 
 _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "min": 60 * 10**9}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import polars as pl
 
 from opspan.printable import printable
@@ -28,15 +30,16 @@ def beside(text: str, columns: pl.DataFrame) -> str:
     end = lines.index(lines[0], 3)  # titles, and rows, stand between lines that are alike
     for name in columns.columns:
         title = printable(name)
-        cells = [_cell(value) for value in columns[name].head(end - 3).to_list()]
-        width = max(len(cell) for cell in (title, *cells))
+        cells = [cell(value) for value in columns[name].head(end - 3).to_list()]
+        width = max(len(entry) for entry in (title, *cells))
         rule = "-" * width
-        for place, cell in enumerate([rule, title, rule, *cells, rule]):
-            lines[place] += f"{cell:>{width}}{_GAP}"
+        for place, entry in enumerate([rule, title, rule, *cells, rule]):
+            lines[place] += f"{entry:>{width}}{_GAP}"
     return "\n".join(lines)
 
 
-def _cell(value: float | None) -> str:
-    if value is None:
-        return "--"
+def cell(value: float | None) -> str:
+    """A value as text."""
+    if value is None or not math.isfinite(value):
+        return "--" if value is None else str(value)
     return f"{value:,.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.6g}"

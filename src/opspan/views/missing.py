@@ -49,13 +49,19 @@ def labelling(trace: Trace, options: str = "") -> str:
 
 
 def without(trace: Trace, by: str) -> str:
-    """Of a table whose rows all are of no module, step or shape."""
+    """Of a table whose rows all are of no module, step, shape or stack."""
+    if by == "stack":
+        return (
+            "No op has a stack: torch.profiler.profile(with_stack=True) records Python's functions, and "
+            "export_chrome_trace() writes them"
+        )
     if by == "module":
         return f"No range is in a module: capture them with {labelling(trace, ' --modules')}, or modules=True"
     if by == "step":
         return (
             "No range is in a step: a step is a range called ProfilerStep#N, which a session's step() makes, "
-            'profile.step() of torch.profiler, and `with opspan.annotate(f"ProfilerStep#{number}")`'
+            'profile.step() of torch.profiler, and `with opspan.annotate(f"ProfilerStep#{number}")`; --step says what '
+            "yours are called: --step 'train step*'"
         )
     return f"No op has shapes: capture them with {labelling(trace, ' --record-shapes')}, or record_shapes=True"
 

@@ -1,56 +1,69 @@
-"""The table of a trace by one of `analysis.BY`: rows as a frame, and those as text, JSON or CSV.
+"""The table of a trace by one of BY: rows as a frame, and those as text, JSON or CSV. docs/json.md has the columns.
 
-By name and by shape they are the rows of torch's key_averages(), ops and kernels, and the text is torch's. The others
-are the analysis' averages in the same style. Times in rows are integer nanoseconds.
+By name, shape and stack they are of ops, as torch's key_averages() has them, and the text is torch's. The others are
+the analysis' averages in the same style. Times in rows are integer nanoseconds.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import polars as pl
 
 from opspan import analysis
-from opspan.analysis.averages import BY
+from opspan.analysis.averages import BY as BY_SUMS
 from opspan.errors import UsageError
-from opspan.events.kinds import DeviceType
 from opspan.events.table import sort_attribute
 from opspan.printable import listed, printable
 from opspan.trace import Trace
+from opspan.trace.names import matching, names_of
+from opspan.trace.window import numbers_of
 from opspan.views import contents, missing, spreadsheet, text_table
+from opspan.views.columns_of_text import Layout
 from opspan.views.findings import coverage_values, printable_names
-from opspan.views.metric_columns import beside, with_metrics
+from opspan.views.op_table import OF_EVENTS, TORCH, OpRows
 
-__all__ = ["BY", "Table", "as_csv", "as_json", "as_text", "lean", "prepared", "table_of"]
+__all__ = ["BY", "SCHEMA", "Asked", "Table", "as_csv", "as_json", "as_text", "lean", "prepared", "table_of"]
 
-_EVENTS = ("name", "shape")  # by these, rows are of events
+SCHEMA = 1  # of the JSON: another number where a name, or what it means, has changed
+BY = (*BY_SUMS, "stack")
 _CONTEXTS = ("module", "step", "phase")
-# Column of a row -> torch's attribute of an average.
-_TORCH = {
-    "name": "key",
-    "cpu_ns": "cpu_time_total",
-    "self_cpu_ns": "self_cpu_time_total",
-    "average_cpu_ns": "cpu_time",
-    "device_ns": "device_time_total",
-    "self_device_ns": "self_device_time_total",
-    "average_device_ns": "device_time",
-}
-_OF_TORCH = {attribute: column for column, attribute in _TORCH.items()}
+_OF_WORK = ("stream", "kernel")
+_OF_TORCH = {attribute: column for column, attribute in TORCH.items()}
+_LISTS = ("sizes", "stack")  # texts that are JSON
 # Tables that may have one group only -> its key, and what that is of no group. `missing` says how to have more.
-_WITHOUT = {"module": ("module", "[]"), "step": ("step", "[]"), "shape": ("input_shapes", "[]")}
-_TOTALS = ("cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns")
-_SORTED_UP = ("name", "input_shapes", "device", "kind", "module", "step", "phase", "rank")
+_WITHOUT = {"module": ("module", "[]"), "step": ("step", "[]"), "shape": ("sizes", "[]"), "stack": ("stack", "[]")}
+_NO_MEMORY = (
+    "No memory was recorded: torch.profiler.profile(profile_memory=True) records it, and nsys profile "
+    "--cuda-memory-usage=true"
+)
+_SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
 _DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first that has any time
+_TITLES = {"step": "# of Steps"}  # of what a row counts; of the others: calls
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which table."""
+
+    by: str = "name"
+    sort_by: str | None = None  # a column, or torch's name of one; numbers go the largest first
+    op: str | None = None  # a name, or a pattern of names: of those alone
+    kernels: bool = False  # rows of kernels and copies beside those of ops
+    memory: bool = False
+    step: str | None = None  # what the ranges are called that are steps; None: ProfilerStep#N
 
 
 @dataclass(frozen=True)
 class Table:
     by: str
     rows: pl.DataFrame  # all of them, in order
-    text: Callable[[int], str]  # of the first so many; -1: of all
+    # Of the first so many, -1: of all; with what is not in it for want of room, in words.
+    text: Callable[[int, Layout], tuple[str, list[str]]]
     notes: tuple[str, ...] = ()  # what there is instead of rows, or of what they should be by
 
 
@@ -78,48 +91,82 @@ def lean(trace: Trace) -> Trace:
     return trace.replace(ranges=ranges)
 
 
-def prepared(trace: Trace, by: str) -> Trace:
-    """The trace with what its table by that needs."""
-    return analysis.analyse(trace) if by in _CONTEXTS else analysis.attribute(trace)
+def prepared(trace: Trace, asked: Asked) -> Trace:
+    """The trace with what its table needs."""
+    trace = analysis.analyse(trace) if asked.by in _CONTEXTS else analysis.attribute(trace)
+    ranges = trace.ranges
+    if asked.by == "step" and asked.step is not None:
+        is_step = numbers_of(ranges["name"].unique(), asked.step).is_not_null()
+        ranges = analysis.steps_named(ranges, ranges["name"].unique().filter(is_step).cast(pl.String))
+    if asked.memory and trace.memory.height and asked.by not in _OF_WORK:
+        ranges = analysis.memory(ranges, trace.memory)
+    return trace if ranges is trace.ranges else trace.replace(ranges=ranges)
 
 
-def table_of(trace: Trace, by: str, sort_by: str | None = None) -> Table:
-    """Of a trace that is `prepared`. `sort_by`: a column, or torch's name of one; numbers go the largest first."""
+def table_of(trace: Trace, asked: Asked) -> Table:
+    """Of a trace that is `prepared`."""
+    by = asked.by
     if by not in BY:
         raise UsageError(f"no table is by {by!r}; expected one of {', '.join(BY)}")
-    table = _of_events(trace, by, sort_by) if by in _EVENTS else _of_averages(trace, by, sort_by)
-    return replace(table, notes=_notes(trace, table))
+    if asked.memory and by in _OF_WORK:
+        raise UsageError(
+            f"memory belongs to ops, and --by is {by}; expected --by name, shape, stack, module, step, phase"
+        )
+    names = None if asked.op is None else _names_of_op(trace, asked.op)
+    table = _of_events(trace, asked, names) if by in OF_EVENTS else _of_averages(trace, asked, names)
+    return replace(table, notes=(*_notes(trace, table, asked), *table.notes))
 
 
-def _notes(trace: Trace, table: Table) -> tuple[str, ...]:
+def _names_of_op(trace: Trace, op: str) -> list[str]:
+    known = names_of(trace.ranges)
+    found = matching(known, op)
+    if not found:
+        said = "`opspan table` lists them all"
+        if like := _like(op, known):
+            said = f"did you mean {' or '.join(printable(name) for name in like)}?"
+        raise UsageError(f"no op or range is called {op!r} (* stands for any text): {said}")
+    return found
+
+
+def _like(op: str, known: Sequence[str]) -> list[str]:
+    """Names that may have been meant, with and without what stands before `::`."""
+    short = {name.rpartition("::")[2]: name for name in reversed(known)}
+    close = difflib.get_close_matches(op, [*known, *short], 3, 0.6)
+    return list(dict.fromkeys(short.get(name, name) for name in close))
+
+
+def _notes(trace: Trace, table: Table, asked: Asked) -> list[str]:
     if not table.rows.height:
-        return (contents.nothing_by(trace, table.by),)
+        if asked.op is not None and table.by in _OF_WORK:
+            return [f"Nothing to show: no kernel or copy was launched in {asked.op}. {contents.holds(trace)}"]
+        return [contents.nothing_by(trace, table.by)]
     column, none = _WITHOUT.get(table.by, ("", None))
     is_one = column and (table.rows[column].fill_null("[]") == none).all()
-    return (missing.without(trace, table.by),) if is_one else ()
+    notes = [missing.without(trace, table.by)] if is_one else []
+    return [*notes, _NO_MEMORY] if asked.memory and not trace.memory.height else notes
 
 
-def as_text(table: Table, limit: int) -> str:
-    notes = "".join(f"{printable(note)}\n" for note in table.notes)
-    if not table.rows.height:
-        return notes
-    hidden = table.rows.height - limit if limit >= 0 else 0
-    more = f"{hidden:,} more rows: --limit -1 shows all\n" if hidden > 0 else ""
-    return table.text(limit) + more + notes
+def as_text(table: Table, limit: int, layout: Layout | None = None) -> str:
+    text, cut = table.text(limit, layout or Layout()) if table.rows.height else ("", [])
+    hidden = table.rows.height - limit if limit >= 0 and table.rows.height else 0
+    more = [f"{hidden:,} more rows: --limit -1 shows all"] if hidden > 0 else []
+    return text + "".join(f"{printable(note)}\n" for note in (*more, *cut, *table.notes))
 
 
 def as_json(trace: Trace, table: Table, limit: int = -1) -> str:
     rows = _limited(table.rows, limit).to_dicts()
     for row in rows:
-        if "input_shapes" in row:
-            row["input_shapes"] = json.loads(row["input_shapes"])
+        row |= {name: json.loads(row[name]) for name in _LISTS if name in row}
+        # JSON has no word for these.
+        row |= {name: None for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)}
     found = {
+        "schema": SCHEMA,
         "by": table.by,
         "rows": rows,
         "issues": trace.issues.to_dicts(),
         "coverage": coverage_values(trace.coverage),
     }
-    return json.dumps(found, indent=1) + "\n"
+    return json.dumps(found, indent=1, allow_nan=False) + "\n"
 
 
 def as_csv(table: Table, limit: int) -> str:
@@ -132,7 +179,8 @@ def _limited(rows: pl.DataFrame, limit: int) -> pl.DataFrame:
 
 def _sort_column(rows: pl.DataFrame, by: str, asked: str | None) -> str:
     if asked is None:
-        return next((name for name in _DEFAULT_SORT if name in rows.columns and rows[name].sum()), "count")
+        of_time = (name for name in _DEFAULT_SORT if name in rows.columns and rows[name].sum())
+        return next(of_time, "count" if "count" in rows.columns else "ranges")
     column = _OF_TORCH.get(sort_attribute(asked), asked)
     if column not in rows.columns:
         column = column.removeprefix("self_")  # what runs on a device has nothing inside it
@@ -144,69 +192,36 @@ def _sort_column(rows: pl.DataFrame, by: str, asked: str | None) -> str:
     return column
 
 
-# --- by name and shape
+def _of_events(trace: Trace, asked: Asked, names: Sequence[str] | None) -> Table:
+    rows = OpRows(trace, asked.by, names, asked.kernels)
+    column = _sort_column(rows.frame, asked.by, asked.sort_by)
+    rows.order(column, descending=column not in _SORTED_UP)
+    frame = rows.frame.drop("rank") if len(trace.ranks) == 1 else rows.frame
+    notes = () if rows.has_ops or not frame.height else ("There are no ops: these are kernels and copies",)
+    return Table(asked.by, frame, rows.text, notes)
 
 
-def _of_events(trace: Trace, by: str, sort_by: str | None) -> Table:
-    averages = trace.events().key_averages(group_by_input_shapes=by == "shape")
-    rows = pl.DataFrame([_row(average, by) for average in averages], schema=_event_schema(by))
-    own = rows.columns
-    if by == "name":
-        rows = with_metrics(rows, trace)
-    column = _sort_column(rows, by, sort_by)
-    # The same order for both: as torch sorts, those alike stay in order of time.
-    order = rows.with_row_index("place").sort(column, descending=column not in _SORTED_UP, maintain_order=True)["place"]
-    places = order.to_list()
-    made = list(averages)
-    averages[:] = [made[place] for place in places]
-    if len(trace.ranks) == 1:
-        rows = rows.drop("rank")
-
-    def text(limit: int) -> str:
-        for average in averages:
-            average.key = printable(average.key)
-        return beside(averages.table(row_limit=limit), rows[places].select(pl.exclude(own)))
-
-    return Table(by, rows[places], text)
-
-
-def _event_schema(by: str) -> dict[str, Any]:
-    texts = ("name", "input_shapes", "device") if by == "shape" else ("name", "device")
-    numbers = ("rank", "count", *_TOTALS)
-    averages = ("average_cpu_ns", "average_device_ns")
-    return {
-        **dict.fromkeys(texts, pl.String),
-        **dict.fromkeys(numbers, pl.Int64),
-        **dict.fromkeys(averages, pl.Float64),
-    }
-
-
-def _row(average: Any, by: str) -> dict[str, Any]:
-    totals = {name: getattr(average, _TORCH[name]).ns for name in _TOTALS}
-    row = {
-        "name": average.key,
-        "device": "cpu" if average.device_type == DeviceType.CPU else average.use_device,
-        "rank": max(average.node_id, 0),
-        "count": average.count,
-        **totals,
-        "average_cpu_ns": totals["cpu_ns"] / average.count,
-        "average_device_ns": totals["device_ns"] / average.count,
-    }
-    return {**row, "input_shapes": json.dumps(average.input_shapes)} if by == "shape" else row
-
-
-# --- by the rest
-
-
-def _of_averages(trace: Trace, by: str, sort_by: str | None) -> Table:
-    rows = analysis.averages(trace.ranges, trace.work, by)
-    if by in _CONTEXTS:
+def _of_averages(trace: Trace, asked: Asked, names: Sequence[str] | None) -> Table:
+    by = asked.by
+    rows = analysis.averages(trace.ranges, trace.work, by, names)
+    rows = rows.rename({name: f"{name}_bytes" for name in rows.columns if name.endswith("_memory")})
+    if by in _CONTEXTS and names is None:
         # A range inside another of its group would count twice in a sum of whole times.
-        rows = rows.drop("cpu_ns", "device_ns")
-    if by in ("stream", "kernel"):
+        rows = rows.drop("cpu_ns", "device_ns").rename({"count": "ranges"})
+        if by != "phase":
+            calls = analysis.calls_of(trace, by)
+            rows = rows.join(calls, on=by, how="left", maintain_order="left").select(
+                by, "count", pl.exclude(by, "count")
+            )
+    if by in _OF_WORK:
         rows = rows.with_columns(average_device_ns=pl.col("device_ns") / pl.col("count"))
-    column = _sort_column(rows, by, sort_by)
+    column = _sort_column(rows, by, asked.sort_by)
     rows = rows.sort(column, descending=column not in _SORTED_UP, nulls_last=True, maintain_order=True)
     device = "XPU" if (trace.devices["kind"].cast(pl.String) == "xpu").any() else "CUDA"
     shown = printable_names(rows, *(name for name in ("name", "module", "step") if name in rows.columns))
-    return Table(by, rows, lambda limit: text_table.render(_limited(shown, limit), shown, device))
+    counted = "# of Calls" if names is not None else _TITLES.get(by, "# of Calls")
+
+    def text(limit: int, layout: Layout) -> tuple[str, list[str]]:
+        return text_table.render(_limited(shown, limit), shown, device, layout, counted)
+
+    return Table(by, rows, text)

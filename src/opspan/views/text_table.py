@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.events.times import format_share, format_time
+from opspan.events.times import format_memory, format_share, format_time
+from opspan.views.columns_of_text import GAP, Column, Layout, fitted
 
 _NAME_WIDTH = 55  # as in torch's
 _WIDTH = 12
-_GAP = "  "
+_LEAST_NAME = 24  # so much of a name is worth more than another column
 _KEYS = {
     "module": "Module",
     "step": "Step",
@@ -23,61 +23,78 @@ _KEYS = {
     "context_id": "Context",
     "stream_id": "Stream",
 }
-# Column -> title; a title with {} is of the device, one that begins with Self has a share after it.
+_NAMES = ("module", "step", "name")
+# Column -> title, and how soon it goes where room is short; a title with {} is of the device.
 _TIMES = {
-    "self_cpu_ns": "Self CPU",
-    "self_device_ns": "Self {}",
-    "backward_cpu_ns": "Backward CPU",
-    "backward_device_ns": "Backward {}",
-    "device_ns": "{} total",
-    "average_device_ns": "{} time avg",
+    "self_cpu_ns": ("Self CPU", 2),
+    "cpu_ns": ("CPU total", 3),
+    "self_device_ns": ("Self {}", 1),
+    "backward_cpu_ns": ("Backward CPU", 4),
+    "backward_device_ns": ("Backward {}", 4),
+    "device_ns": ("{} total", 2),
+    "average_device_ns": ("{} time avg", 5),
 }
+_MEMORY = {"self_cpu_memory_bytes": "Self CPU Mem", "self_device_memory_bytes": "Self {} Mem"}
 _SHARED = ("self_cpu_ns", "self_device_ns", "device_ns")
+_SHARE_RANK = 6
 
 
-@dataclass(frozen=True)
-class _Column:
-    title: str
-    cells: Sequence[str]
-
-    @property
-    def width(self) -> int:
-        return max(_WIDTH, len(self.title), *(len(cell) for cell in self.cells)) if self.cells else _WIDTH
-
-    def line(self, cell: str) -> str:
-        return f"{cell:>{self.width}}{_GAP}"
-
-
-def render(shown: pl.DataFrame, rows: pl.DataFrame, device: str) -> str:
-    """`shown`: those of the rows that get a line."""
-    columns = list(_columns(shown, rows, device))
-    rule = "".join(column.line("-" * column.width) for column in columns)
-    lines = [rule, "".join(column.line(column.title) for column in columns), rule]
-    lines += ["".join(column.line(column.cells[row]) for column in columns) for row in range(shown.height)]
-    lines.append(rule)
+def render(
+    shown: pl.DataFrame, rows: pl.DataFrame, device: str, layout: Layout, counted: str = "# of Calls"
+) -> tuple[str, list[str]]:
+    """`shown`: those of the rows that get a line; `counted`: the title of their number. With what is not in the text,
+    in words."""
+    columns = list(_columns(shown, rows, device, counted))
+    notes: list[str] = []
+    if layout.width is None:
+        lines = list(_as_torch(columns, layout.whole_names))
+    else:
+        lines, notes = fitted(columns, layout.width)
     lines += [f"{title} time total: {format_time(_total(rows, name) / 1000)}" for name, title in _totals(rows, device)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n", notes
 
 
-def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str) -> Iterator[_Column]:
+def _as_torch(columns: list[Column], whole_names: bool) -> Iterator[str]:
+    """No column narrower than torch's, names cut at the end, and a gap after the last column too."""
+    limit = None if whole_names else _NAME_WIDTH
+    texts = [[_cut(cell, limit) if column.least else cell for cell in column.cells] for column in columns]
+    widths = [max([_WIDTH, len(column.title), *map(len, cells)]) for column, cells in zip(columns, texts, strict=True)]
+    rule = "".join("-" * width + GAP for width in widths)
+    titles = [column.title for column in columns]
+    yield from (rule, _line(titles, widths), rule)
+    yield from (_line(cells, widths) for cells in zip(*texts, strict=True))
+    yield rule
+
+
+def _line(cells: list[str] | tuple[str, ...], widths: list[int]) -> str:
+    return "".join(f"{cell:>{width}}{GAP}" for cell, width in zip(cells, widths, strict=True))
+
+
+def _cut(text: str, limit: int | None) -> str:
+    return text if limit is None or len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str) -> Iterator[Column]:
     for name, title in _KEYS.items():
         if name in rows.columns:
-            yield _Column(title, [_key(value) for value in shown[name].cast(pl.String).to_list()])
-    for name, title in _TIMES.items():
+            cells = ["(none)" if value is None else value for value in shown[name].cast(pl.String).to_list()]
+            yield Column(title, cells, least=_LEAST_NAME if name in _NAMES else None)
+    for name, (title, rank) in _TIMES.items():
         if name not in rows.columns or ("device" in name and not _total(rows, name)):
             continue
         values = shown[name].to_list()
         if name in _SHARED:
             total = _total(rows, name)
-            yield _Column(f"{title} %".format(device), [format_share(value, total) for value in values])
-        yield _Column(title.format(device), [format_time(value / 1000) for value in values])
-    yield _Column("# of Calls", [str(value) for value in shown["count"].to_list()])
-
-
-def _key(value: str | None) -> str:
-    if value is None:
-        return "(none)"
-    return value if len(value) <= _NAME_WIDTH else value[: _NAME_WIDTH - 3] + "..."
+            shares = [format_share(value, total) for value in values]
+            yield Column(f"{title} %".format(device), shares, _SHARE_RANK)
+        yield Column(title.format(device), [format_time(value / 1000) for value in values], rank)
+    for name, title in _MEMORY.items():
+        if name in rows.columns and ("device" not in name or (rows[name] != 0).any()):
+            yield Column(title.format(device), [format_memory(value) for value in shown[name].to_list()], 1)
+    for name, title in {"count": counted, "ranges": "# of Ranges"}.items():
+        if name in rows.columns:
+            cells = ["--" if value is None else str(value) for value in shown[name].to_list()]
+            yield Column(title, cells, 1 if name == "count" or "count" not in rows.columns else 7)
 
 
 def _total(rows: pl.DataFrame, name: str) -> float:
@@ -86,5 +103,7 @@ def _total(rows: pl.DataFrame, name: str) -> float:
 
 def _totals(rows: pl.DataFrame, device: str) -> Iterator[tuple[str, str]]:
     for name in _SHARED:
+        if name == "device_ns" and "self_device_ns" in rows.columns:
+            continue
         if name in rows.columns and ("cpu" in name or _total(rows, name)):
             yield name, "Self CPU" if "cpu" in name else f"Self {device}"

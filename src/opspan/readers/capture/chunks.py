@@ -49,7 +49,7 @@ from opspan.readers.capture.file import (
     find,
 )
 from opspan.trace import Issues
-from opspan.trace.window import FOREVER, STEP, Stretch, Window, of_steps
+from opspan.trace.window import FOREVER, Steps, Stretch, Window, numbers_of, of_steps
 
 PAGE = 4096
 CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
@@ -151,7 +151,7 @@ def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
                 opened.append(read_header(path).open_monotonic_ns)
                 if window.steps is not None:
                     with Source(path) as source:
-                        found.append(_steps(source))
+                        found.append(_steps(source, window.steps))
         except ReadError:  # it is refused when its turn to be read comes
             continue
     if window.between is not None:
@@ -161,13 +161,13 @@ def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
     return of_steps(window.steps or (0, 0), steps["step"], steps["start_ns"], steps["end_ns"])
 
 
-def _steps(source: Source) -> pl.DataFrame:
+def _steps(source: Source, wanted: Steps) -> pl.DataFrame:
     """Number, begin and end of the file's steps. Everything else of it is looked at and forgotten."""
     issues = Issues()
     chunks = list(_chunks(source, issues))
     texts = _texts(_contents(source, chunks), Meter(TEXTS, source.bytes, issues), issues)
     _, parts = _logs((chunk for chunk in chunks if chunk.kind == EVENTS), issues)
-    numbers = texts.column.str.extract(STEP).cast(pl.Int64)
+    numbers = numbers_of(texts.column, wanted)
     is_step = numbers.is_not_null().to_numpy()
     found = [pl.DataFrame(schema={"row": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})]
     for units, _ in _read(source, parts):

@@ -1,0 +1,43 @@
+"""How often modules were called, and steps were taken: what a row by module or step counts.
+
+    calls_of(trace, "module") -> module, count: ranges of kind module, else FSDP's spans, else calls of Python's; null
+        where only the stack of calls that DLProf wrote names the module
+    calls_of(trace, "step") -> step, count: the ranges that are steps, of all ranks
+
+The trace must have gone through `analyse`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from opspan.analysis.functions import MODULE, module_paths
+from opspan.analysis.modules import fsdp_spans
+
+if TYPE_CHECKING:
+    from opspan.trace import Trace
+
+_col = pl.col
+
+
+def calls_of(trace: Trace, by: str) -> pl.DataFrame:
+    ranges = trace.ranges.filter(~_col("is_mark").fill_null(value=False))
+    if by == "step":
+        names = ranges["step"].unique().drop_nulls()
+        return _counts(ranges.filter(_col("name").is_in(names.implode()))["name"], by)
+    calls = trace.functions
+    is_module = calls["name"].cast(pl.String).str.starts_with(MODULE).fill_null(value=False)
+    found = [
+        ranges.filter(_col("kind") == "module")["name"],
+        fsdp_spans(ranges)["module"],
+        module_paths(calls).filter(is_module),
+    ]
+    # What says a module's name first is what its ranges were said to be in.
+    return pl.concat([_counts(names, by) for names in found]).unique(by, keep="first", maintain_order=True)
+
+
+def _counts(names: pl.Series, by: str) -> pl.DataFrame:
+    names = names.drop_nulls().cast(pl.Categorical).alias(by)
+    return pl.DataFrame([names]).group_by(by).agg(pl.len().cast(pl.Int64).alias("count"))

@@ -1,0 +1,104 @@
+"""Columns of text that fit a terminal: what matters least goes, long names are cut in the middle, and both are said.
+
+Name             Self CPU %  Self CPU  # of Calls
+aten::convolu...backward 41.20%  1.204ms          3
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+GAP = "  "  # as in torch's table
+_DOTS = "..."
+_NARROWEST = 8  # texts are cut down to this where nothing else is left to give
+_UNKNOWN_TERMINAL = 80
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How wide a table may be; None: as wide as it gets. And whether names are left as they are, however long."""
+
+    width: int | None = None
+    whole_names: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    cells: Sequence[str]
+    rank: int = 0  # the highest goes first where room is short; what has 0 stays
+    least: int | None = None  # of a text that may be cut: so much of it is worth more than another column
+    cut_end: bool = False  # at its end; else in the middle
+    align: str = ">"
+
+    @property
+    def width(self) -> int:
+        return max([len(self.title), *(len(cell) for cell in self.cells)])
+
+    def line(self, cell: str, width: int) -> str:
+        return f"{_shortened(cell, width, self.cut_end):{self.align}{width}}"
+
+
+def terminal() -> Layout:
+    """That of what the output goes to: $COLUMNS, else the terminal's; into a file or a pipe, all there is."""
+    known = shutil.get_terminal_size((0, 0)).columns
+    if known or not sys.stdout.isatty():
+        return Layout(known or None)
+    return Layout(_UNKNOWN_TERMINAL)
+
+
+def fitted(columns: Sequence[Column], width: int) -> tuple[list[str], list[str]]:
+    """The lines (a rule, the titles, a rule, the cells, a rule), and in words what is not in them."""
+    # The wider the terminal, the more of a name is worth more than another column.
+    columns = [
+        column if column.least is None else replace(column, least=max(column.least, width * 3 // 10))
+        for column in columns
+    ]
+    shown = list(columns)
+    while _least(shown) > width and any(column.rank for column in shown):
+        shown.remove(max(shown, key=lambda column: (column.rank, columns.index(column))))
+    widths = _widths(shown, width)
+    notes = []
+    if hidden := [column.title for column in columns if column not in shown]:
+        notes.append(f"Hidden to fit {width} columns: {', '.join(hidden)}; --wide shows them")
+    elif any(column.width > given for column, given in zip(shown, widths, strict=True)):
+        notes.append(f"Texts are cut to fit {width} columns; --wide shows all of them")
+    return lines_of(shown, widths), notes
+
+
+def lines_of(columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
+    pairs = list(zip(columns, widths, strict=True))
+    rule = GAP.join("-" * width for _, width in pairs)
+    titles = GAP.join(replace(column, cut_end=True).line(column.title, width) for column, width in pairs)
+    count = len(columns[0].cells) if columns else 0
+    rows = [GAP.join(column.line(column.cells[row], width) for column, width in pairs) for row in range(count)]
+    return [line.rstrip() for line in (rule, titles, rule, *rows, rule)]
+
+
+def _least(columns: Sequence[Column]) -> int:
+    widths = [column.width if column.least is None else min(column.width, column.least) for column in columns]
+    return sum(widths) + len(GAP) * (len(columns) - 1)
+
+
+def _widths(columns: Sequence[Column], width: int) -> list[int]:
+    """Numbers have what they need, names share the rest: what one does not need is the others'."""
+    widths = {number: column.width for number, column in enumerate(columns) if column.least is None}
+    room = width - sum(widths.values()) - len(GAP) * (len(columns) - 1)
+    names = sorted((column.width, number) for number, column in enumerate(columns) if column.least is not None)
+    for done, (wanted, number) in enumerate(names):
+        widths[number] = min(wanted, max(_NARROWEST, room // (len(names) - done)))
+        room -= widths[number]
+    return [widths[number] for number in range(len(columns))]
+
+
+def _shortened(text: str, width: int, cut_end: bool) -> str:
+    if len(text) <= width:
+        return text
+    if width <= len(_DOTS):
+        return text[:width]
+    kept = width - len(_DOTS)
+    end = 0 if cut_end else kept // 2
+    return text[: kept - end] + _DOTS + (text[-end:] if end else "")

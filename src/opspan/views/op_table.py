@@ -1,0 +1,179 @@
+"""The table of ops by name, shape or stack: the rows of torch's key_averages() as a frame, and torch's text of them.
+
+With the rows of kernels too it is torch's table character for character; without them the totals below it, and the
+shares of them, stay those of the whole trace.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from opspan.events.kinds import DeviceType
+from opspan.events.made import shown_name
+from opspan.events.table import Facts, Options, cells_of, columns_of, facts_of, render, totals_of
+from opspan.printable import printable
+from opspan.trace import Trace
+from opspan.views.columns_of_text import Column, Layout, fitted
+from opspan.views.metric_columns import beside, cell, with_metrics
+
+OF_EVENTS = ("name", "shape", "stack")  # by these, rows are of events
+STACK_DEPTH = 5  # functions of a stack that tell two rows apart, the innermost
+
+# Column of a row -> torch's attribute of an average.
+TORCH = {
+    "name": "key",
+    "sizes": "input_shapes",
+    "cpu_ns": "cpu_time_total",
+    "self_cpu_ns": "self_cpu_time_total",
+    "average_cpu_ns": "cpu_time",
+    "device_ns": "device_time_total",
+    "self_device_ns": "self_device_time_total",
+    "average_device_ns": "device_time",
+    "cpu_memory_bytes": "cpu_memory_usage",
+    "self_cpu_memory_bytes": "self_cpu_memory_usage",
+    "device_memory_bytes": "device_memory_usage",
+    "self_device_memory_bytes": "self_device_memory_usage",
+}
+_TOTALS = ("cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns")
+_MEMORY = tuple(name for name in TORCH if name.endswith("_bytes"))
+
+# Title -> how soon the column goes where room is short ({}: the device); those that are not here stay.
+_RANKS = {
+    "Self {}": 1,
+    "# of Calls": 1,
+    "Self CPU Mem": 1,
+    "Self {} Mem": 1,
+    "Self CPU": 2,
+    "{} total": 3,
+    "CPU total": 3,
+    "Self {} %": 4,
+    "Self CPU %": 5,
+    "CPU Mem": 6,
+    "{} Mem": 6,
+    "{} time avg": 7,
+    "CPU time avg": 8,
+    "CPU total %": 9,
+}
+# Texts that may be cut -> how much of one is worth more than another column.
+_TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
+
+
+class OpRows:
+    """The averages of a trace, in the order in which they are shown."""
+
+    def __init__(self, trace: Trace, by: str, names: Sequence[str] | None, kernels: bool) -> None:
+        averages = trace.events().key_averages(
+            group_by_input_shapes=by == "shape", group_by_stack_n=STACK_DEPTH if by == "stack" else 0
+        )
+        self._facts = facts_of(list(averages)) if len(averages) else None
+        chosen = [one for one in averages if one.device_type == DeviceType.CPU]
+        # Of what a tool saw of devices alone, that is all there is to show.
+        self.has_ops = bool(chosen) or names is not None
+        if kernels or not self.has_ops:
+            chosen = list(averages)
+        if names is not None:
+            wanted = {shown_name(name) for name in names}
+            chosen = [one for one in chosen if one.key in wanted]
+        self._averages: list[Any] = chosen
+        self._has_memory = averages._profile_memory
+        self._metrics: list[str] = []
+        rows = pl.DataFrame([_row(one, by, self._has_memory) for one in chosen], schema=_schema(by, self._has_memory))
+        self.frame = rows
+        if by == "name":
+            self.frame = with_metrics(rows, trace)
+            self._metrics = self.frame.columns[rows.width :]
+
+    @property
+    def _whole(self) -> Options:
+        """With whole names, however long."""
+        return Options(
+            max_name_column_width=None,
+            max_shapes_column_width=None,
+            max_src_column_width=None,
+            profile_memory=self._has_memory,
+        )
+
+    def order(self, column: str, descending: bool) -> None:
+        # As torch sorts, those alike stay in order of time.
+        rows = self.frame.with_row_index("place").sort(column, descending=descending, maintain_order=True)
+        self._averages = [self._averages[place] for place in rows["place"].to_list()]
+        self.frame = rows.drop("place")
+
+    def text(self, limit: int, layout: Layout) -> tuple[str, list[str]]:
+        shown = self._averages if limit < 0 else self._averages[:limit]
+        if self._facts is None or not self._averages:
+            return "", []
+        for average in self._averages:
+            average.key = printable(average.key)
+            average.stack = [printable(entry) for entry in average.stack or ()]
+        facts = dataclasses.replace(
+            self._facts,
+            longest_name=max(len(average.key) for average in self._averages),
+            longest_shapes=max(len(str(average.input_shapes)) for average in self._averages),
+        )
+        metrics = self.frame.select(self._metrics)
+        if layout.width is not None:
+            return self._fitted(shown, facts, metrics, layout.width)
+        options = self._whole if layout.whole_names else Options(profile_memory=self._has_memory)
+        return beside(render(shown, facts, options), metrics), []
+
+    def _fitted(self, shown: Sequence[Any], facts: Facts, metrics: pl.DataFrame, width: int) -> tuple[str, list[str]]:
+        options = self._whole
+        device = facts.use_device.upper() if facts.use_device else ""
+        ranks = {title.format(device): rank for title, rank in _RANKS.items()}
+        titles = [column.title for column in columns_of(facts, options)]
+        lines: list[list[str]] = []
+        first = []  # number of the line on which each event begins
+        for average in shown:
+            first.append(len(lines))
+            lines.append([str(value).strip() for value in cells_of(average, facts, options)])
+            if facts.longest_stack_entry is not None:  # the rest of it below, and an empty line, as torch has it
+                below = [*(average.stack or ())[1:], ""]
+                lines += [[*([""] * (len(titles) - 1)), entry] for entry in below]
+        columns = []
+        for number, title in enumerate(titles):
+            if "CPU" in title and not facts.self_cpu_us:  # nothing ran there
+                continue
+            align = "<" if title == "Source Location" else ">"
+            cells = [line[number] for line in lines]
+            columns.append(Column(title, cells, ranks.get(title, 0), _TEXTS.get(title), title == "Input Shapes", align))
+        for title in metrics.columns:
+            values = dict(zip(first, map(cell, metrics[title].to_list()), strict=False))
+            columns.append(Column(printable(title), [values.get(line, "") for line in range(len(lines))], 1))
+        fits, notes = fitted(columns, width)
+        return "\n".join([*fits, *totals_of(facts, None)]) + "\n", notes
+
+
+def _schema(by: str, has_memory: bool) -> dict[str, Any]:
+    key = {"shape": ["sizes"], "stack": ["stack"]}.get(by, [])
+    return {
+        **dict.fromkeys(("name", *key, "device"), pl.String),
+        **dict.fromkeys(("rank", "count", *_TOTALS), pl.Int64),
+        **dict.fromkeys(("average_cpu_ns", "average_device_ns"), pl.Float64),
+        **dict.fromkeys(_MEMORY if has_memory else (), pl.Int64),
+    }
+
+
+def _row(average: Any, by: str, has_memory: bool) -> dict[str, Any]:
+    totals = {name: getattr(average, TORCH[name]).ns for name in _TOTALS}
+    row = {
+        "name": average.key,
+        "device": "cpu" if average.device_type == DeviceType.CPU else average.use_device,
+        "rank": max(average.node_id, 0),
+        "count": average.count,
+        **totals,
+        "average_cpu_ns": totals["cpu_ns"] / average.count,
+        "average_device_ns": totals["device_ns"] / average.count,
+    }
+    if by == "shape":
+        row["sizes"] = json.dumps(average.input_shapes)
+    if by == "stack":
+        row["stack"] = json.dumps(average.stack or [])
+    if has_memory:
+        row |= {name: getattr(average, TORCH[name]) for name in _MEMORY}
+    return row
