@@ -26,8 +26,8 @@ def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None,
       .parquet         folder of the trace's tables; opspan reads it back
       .csv             every range in a row
       *-hostname-*.csv ranges for VTune to import, as tasks and frames; the host's name stands before .csv
-      .stacks          ranges as stacks with their own CPU time in ns, for flame graphs
-      .device.stacks   the same with device time
+      .stacks          Python functions and ranges as stacks, with CPU time in ns, for flame graphs
+      .device.stacks   the same with the kernels below them, and device time
       .table.json      what `opspan table --format json` prints
 
     Several FILEs are the ranks of one run. OUT appears once it is whole.
@@ -35,6 +35,7 @@ def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None,
     \b
     Example:
       opspan export report.sqlite report.json.gz
+      opspan export trace.json run.stacks && flamegraph.pl run.stacks > run.svg
       opspan export rank0.sqlite rank1.sqlite run.db && sqlite3 run.db 'SELECT * FROM op_summary LIMIT 10'
     """
     from opspan.views import check_place, contents, export, missing

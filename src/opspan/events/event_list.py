@@ -7,6 +7,7 @@ or to one of its events, it is a list of objects.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, MutableSequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
@@ -227,8 +228,22 @@ class EventList(MutableSequence[Any]):
         return list(export.STACK_METRICS)
 
     def export_stacks(self, path: str | Path, metric: str) -> None:
-        """Write stacks and what was spent in them, one a line, as flame graph tools read them."""
-        export.stacks(self, path, metric)
+        """Write stacks and what was spent in them, one a line, as flame graph tools read them.
+
+        Where the events of a trace have no stacks, a stack is an event and those around it, Python's functions too:
+        what load_kineto gives. A file without a line is warned about.
+        """
+        columns = self._lazy()
+        if columns is None or columns.has_stacks or metric not in export.STACK_METRICS:
+            export.stacks(self, path, metric)
+        elif not export.write_lines(columns.stacks(sort_attribute(metric)), path):
+            way = (
+                "no op was captured (`opspan run --emit nvtx -o capture -- python train.py` captures them)"
+                if metric == "self_cpu_time_total"
+                else "no kernel was recorded (torch.profiler with ProfilerActivity.CUDA records them, and "
+                "`nsys profile -t cuda,nvtx`)"
+            )
+            warnings.warn(f"{path} is empty: no event has {metric}; {way}", stacklevel=2)
 
     def to_torch(self) -> Any:
         """torch's own EventList of the same events. Needs torch."""

@@ -6,9 +6,12 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opspan.events.table import sort_attribute
+
+if TYPE_CHECKING:
+    import polars as pl
 
 STACK_METRICS = (
     "self_cpu_time_total",
@@ -46,6 +49,16 @@ def _chrome_events(events: Iterable[Any], device: str) -> Iterator[str]:
                 f'{{"name": {name}, "ph": "s", "ts": {start_us}, "tid": {event.thread}, "pid": "CPU functions", '
                 f'"id": {next(arrows)}, "cat": "cpu_to_{device}", "args": {{}}}}'
             )
+
+
+def write_lines(batches: Iterable[pl.Series], path: str | Path) -> int:
+    """Lines of stacks as they are; how many."""
+    count = 0
+    with Path(path).open("w", encoding="utf-8") as file:
+        for lines in batches:
+            count += lines.len()
+            file.writelines(f"{line}\n" for line in lines.to_list())
+    return count
 
 
 def stacks(events: Iterable[Any], path: str | Path, metric: str) -> None:

@@ -14,6 +14,8 @@ from weakref import WeakValueDictionary
 
 import polars as pl
 
+from opspan.analysis.stacks import DEEPEST as MOST_FRAMES
+from opspan.analysis.stacks import collapsed, depths
 from opspan.events.columns import EventColumns
 from opspan.events.event import FunctionEventAvg, Kernel
 from opspan.events.groups import groups_of, sum_of
@@ -26,6 +28,7 @@ PART = 1 << 19  # rows that are summed at a time: what is worked out for them ta
 BLOCKS = 32  # that are kept, for those who walk through the list by index
 DEEPEST = 1000  # functions in a stack: Python's own limit
 
+ONE_ROOT = pl.DataFrame({"root": [0], "text": [""]}, schema={"root": pl.UInt32, "text": pl.String})
 _IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))
 # Attribute -> what it is in a frame of `_Listed`.
 _SORT_KEYS = {
@@ -186,6 +189,28 @@ class ColumnEvents:
     @cached_property
     def _function_parents(self) -> list[int | None]:
         return self._source.functions["parent"].to_list()
+
+    @property
+    def has_stacks(self) -> bool:
+        return bool(self._source.cpu["function"].count())
+
+    def stacks(self, attribute: str) -> Iterator[pl.Series]:
+        """Lines for a flame graph: each event below those around it, and whole microseconds of its own."""
+        cpu = self._source.cpu
+        weight = {"self_cpu_time_total": "self_ns", "self_device_time_total": "self_device_ns"}.get(attribute)
+        names = [shown_name(name) for name in cpu["name"].unique().to_list()]
+        of_name = pl.DataFrame({"name": cpu["name"].unique(), "frame": pl.Series(names, dtype=pl.String)})
+        rows = cpu.select(
+            "name",
+            "is_event",
+            pl.int_range(pl.len(), dtype=pl.UInt32).alias("row"),
+            parent=pl.when(~pl.col("is_async")).then("parent"),
+            root=pl.lit(0, dtype=pl.UInt32),
+            weight=pl.col(weight) if weight else pl.lit(0, dtype=pl.Int64),
+        )
+        rows = rows.join(of_name, on="name", how="left", nulls_equal=True, maintain_order="left")
+        rows = rows.with_columns(depths(rows["parent"]).alias("depth"))
+        yield from collapsed(rows.filter("is_event", pl.col("depth") < MOST_FRAMES), ONE_ROOT, unit=1000)
 
     def _stack_numbers(self, depth: int) -> pl.Series:
         """For each function a number: the same for those whose innermost so many names are the same."""

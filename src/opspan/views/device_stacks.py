@@ -1,12 +1,62 @@
-"""Ranges as stacks, as in stacks.py, with the device time of what each launched itself."""
+"""Stacks as in stacks.py, with the kernels and copies that each range launched as innermost frames, and their time.
+
+process 100;thread 100 main;train.py(3): <module>;aten::linear;aten::addmm;gemm 12345
+process 100;thread of unknown number;(in no range);Memcpy HtoD 50
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
+
+from opspan.analysis import attribute
+from opspan.analysis.averages import on_device
 from opspan.trace import Trace
-from opspan.views.stacks import write_stacks
+from opspan.views.contents import holds, parts
+from opspan.views.stacks import tree, write_stacks
+
+_col = pl.col
+_NO_RANGE = "(in no range)"
+_COLUMNS = ("rank", "pid", "tid", "name", "parent", "depth", "is_mark", "is_async", "weight")
 
 
 def write(trace: Trace, path: Path) -> list[str]:
-    return write_stacks(trace, path, "self_device_ns", "device time")
+    trace = attribute(trace)
+    rows = tree(trace)
+    rows = rows.with_columns(pl.lit(0, dtype=pl.Int64).alias("weight")).select(_COLUMNS)
+    before = rows.height - trace.ranges.height  # functions
+    work = on_device(trace.work).filter(_col("start_ns").is_not_null())
+    said = write_stacks(trace, pl.concat([rows, *_leaves(rows, work, before)], how="diagonal_relaxed"), path)
+    if work.height:
+        return said
+    way = "; a .stacks has its ranges" if "ranges" in parts(trace) else ""
+    way = way or ("; a .sqlite or .parquet has all of that" if parts(trace) else "")
+    kernels = "`nsys profile -t cuda,nvtx` records kernels, and torch.profiler with ProfilerActivity.CUDA"
+    return [f"No range has device time: the file is empty. {holds(trace)}{way}. {kernels}"]
+
+
+def _leaves(rows: pl.DataFrame, work: pl.DataFrame, before: int) -> list[pl.DataFrame]:
+    """A row for each work below the range that it is of, and what stands for no range, one a process."""
+    owner = work["range"].cast(pl.UInt32) + before
+    # What an async range launched is in the tree where that range is.
+    for _ in range(rows.height):
+        is_apart = rows["is_async"].gather(owner).fill_null(value=False)
+        if not is_apart.any():
+            break
+        owner = rows["parent"].gather(owner).zip_with(is_apart, owner)
+    duration = (_col("end_ns") - _col("start_ns")).clip(lower_bound=0).fill_null(0)
+    work = work.with_columns(owner.alias("parent"), duration.alias("weight")).with_columns(
+        rows["tid"].gather(owner).alias("tid"),
+        rows["rank"].gather(owner).fill_null(work["rank"]).alias("rank"),
+        rows["pid"].gather(owner).fill_null(work["pid"]).alias("pid"),
+    )
+    lone = work.filter(_col("parent").is_null()).select("rank", "pid").unique(maintain_order=True)
+    lone = lone.with_columns(
+        name=pl.lit(_NO_RANGE, dtype=pl.Categorical), depth=pl.lit(0, dtype=pl.UInt32), weight=pl.lit(0, dtype=pl.Int64)
+    ).with_row_index("place", offset=rows.height)
+    work = work.join(lone.select("rank", "pid", "place"), on=["rank", "pid"], how="left", nulls_equal=True)
+    work = work.with_columns(parent=pl.coalesce("parent", "place"))
+    depth = pl.concat([rows["depth"], lone["depth"]]).gather(work["parent"]) + 1
+    leaves = work.select("rank", "pid", "tid", "name", "parent", "weight", depth=depth)
+    return [lone.drop("place"), leaves]

@@ -41,8 +41,10 @@ VIEWS = (
     View("parquet", (".parquet",), "a folder of the trace's tables, which opspan reads back exactly", is_folder=True),
     View("csv", (".csv",), "every range in a row, with what the analysis found", shows=("ranges", "marks")),
     View("vtune_intervals", (), "ranges for VTune to import", pattern="?*-hostname-?*.csv", shows=("ranges",)),
-    View("stacks", (".stacks",), "ranges as stacks with their own CPU time in ns, for flame graphs"),
-    View("device_stacks", (".device.stacks",), "the same with device time"),
+    View(
+        "stacks", (".stacks",), "Python functions and ranges as stacks with their own CPU time in ns, for flame graphs"
+    ),
+    View("device_stacks", (".device.stacks",), "the same with kernels below, and device time"),
 )
 
 

@@ -1,94 +1,78 @@
-"""Ranges as stacks, one a line, for flame graphs (flamegraph.pl, speedscope, inferno). Nanoseconds of CPU time.
+"""Stacks, one a line, for flame graphs (flamegraph.pl, speedscope, inferno). Nanoseconds of CPU time.
 
-    process 100;thread 100 main;step;aten::linear;aten::addmm 12345
+    process 100;thread 100 main;train.py(3): <module>;step;aten::linear;aten::addmm 12345
 
-A stack is the ranges around one another on a thread, the outermost first; the number is the time spent in the last
-and in none inside it, summed over all that have the same stack. Async ranges stand outside the tree and are left out.
+A stack is the functions of Python, where the tool traced them, and the ranges around one another on a thread, the
+outermost first; the number is the time spent in the last and in none inside it, summed over all that have the same
+stack. Async ranges stand outside the tree and are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
 
 import polars as pl
 
 from opspan.analysis import attribute
+from opspan.analysis.stacks import DEEPEST, collapsed, safe, with_functions
 from opspan.trace import Trace
 from opspan.views.contents import holds, parts
 from opspan.views.names import process_names, thread_names
 
 _col = pl.col
 _BATCH = 50_000
-_OTHERS = {"self_ns": "a .stacks", "self_device_ns": "a .device.stacks"}  # by what they weigh
-_DEEPEST = 500  # a text grows with every level of its stack
-# What separates frames, and lines, must not be in a frame.
-_UNSAFE = r"[;\pC\p{Zl}\p{Zp}]"
+_PLACE = ["rank", "pid", "tid"]
+_FUNCTIONS = (
+    "No Python functions are in the stacks: torch.profiler.profile(with_stack=True) records them, and "
+    "export_chrome_trace() writes them"
+)
 
 
 def write(trace: Trace, path: Path) -> list[str]:
-    return write_stacks(trace, path, "self_ns", "CPU time")
+    trace = attribute(trace)
+    rows = tree(trace)
+    rows = rows.with_columns(weight=_col("self_ns").fill_null(0))
+    said = write_stacks(trace, rows, path)
+    if rows["weight"].sum():
+        return said
+    other = "; a .device.stacks has its kernels" if "work" in parts(trace) else ""
+    way = other or ("; a .sqlite or .parquet has all of that" if parts(trace) else "")
+    labels = "`opspan run --emit nvtx -o capture -- python train.py` captures the ops of a program"
+    return [f"No range has CPU time: the file is empty. {holds(trace)}{way}. {labels}"]
 
 
-def write_stacks(trace: Trace, path: Path, weight: str, what: str) -> list[str]:
-    ranges = attribute(trace).ranges.with_columns(weight=_col(weight).fill_null(0)).with_row_index("row")
-    ranges = ranges.filter(~_col("is_mark").fill_null(value=False))
-    in_tree = ranges.filter(~_col("is_async").fill_null(value=False))
-    shown = in_tree.filter(_col("depth") < _DEEPEST)
-    levels = _levels(shown, trace)
-    with path.open("w", encoding="utf-8") as file:
-        _write_lines(levels, file)
-    said = []
-    if apart := ranges.height - in_tree.height:
-        said.append(f"{apart:,} async ranges are in no stack and were left out")
-    if deep := in_tree.height - shown.height:
-        said.append(f"{deep:,} ranges are inside {_DEEPEST} others or more and were left out")
-    if not shown["weight"].sum():
-        other = next((suffix for column, suffix in _OTHERS.items() if shown[column].fill_null(0).sum()), None)
-        way = f"; {other} has its ranges" if other else "; a .sqlite or .parquet has all of that"
-        said.append(f"No range has {what}: the file is empty. {holds(trace)}{way if parts(trace) else ''}")
-    return said
+def tree(trace: Trace) -> pl.DataFrame:
+    """The functions, then the ranges, in one tree."""
+    return with_functions(trace) if trace.functions.height else trace.ranges
 
 
-def _levels(ranges: pl.DataFrame, trace: Trace) -> list[pl.DataFrame]:
-    """A level of the tree each, of stacks that are the same put together: stack, parent (in the level above), frame,
-    weight. The first is that of the threads."""
-    place = ["rank", "pid", "tid"]
-    threads = ranges.select(place).unique().sort(place).with_row_index("stack")
-    frame = pl.concat_str(_safe(process_names(trace, threads)), pl.lit(";"), _safe(thread_names(trace, threads)))
-    levels = [threads.select("stack", pl.lit(None, pl.UInt32).alias("parent"), frame.alias("frame"), weight=pl.lit(0))]
-    # For each row of the level above, the stack that it is in.
-    above = pl.DataFrame(schema={"row": pl.UInt32, "stack": pl.UInt32})
+def write_stacks(trace: Trace, rows: pl.DataFrame, path: Path) -> list[str]:
+    """`rows`: in a tree, with their weight. What is left out comes back in sentences."""
+    rows = rows.with_row_index("row").filter(~_col("is_mark").fill_null(value=False))
+    in_tree = rows.filter(~_col("is_async").fill_null(value=False))
+    shown = in_tree.filter(_col("depth") < DEEPEST)
+    roots = shown.select(_PLACE).unique().sort(_PLACE).with_row_index("root")
+    text = pl.concat_str(safe(process_names(trace, roots)), pl.lit(";"), safe(thread_names(trace, roots)))
     name = _col("name").cast(pl.String).fill_null("(no name)")
-    for rows in ranges.sort("depth", maintain_order=True).partition_by("depth", maintain_order=True):
-        if above.is_empty():
-            found = rows.join(threads, on=place, how="left", nulls_equal=True, maintain_order="left")
-        else:
-            found = rows.join(above, left_on="parent", right_on="row", how="left", maintain_order="left")
-        found = found.select("row", parent="stack", frame=name, weight="weight")
-        stacks = found.group_by("parent", "frame", maintain_order=True).agg(_col("weight").sum(), _col("row"))
-        stacks = stacks.with_row_index("stack")
-        levels.append(stacks.select("stack", "parent", _safe(_col("frame")), "weight"))
-        above = stacks.select("row", "stack").explode("row")
-    return levels
-
-
-def _safe(frame: pl.Expr) -> pl.Expr:
-    return frame.str.replace_all(_UNSAFE, "_")
-
-
-def _write_lines(levels: list[pl.DataFrame], file: TextIO) -> None:
-    """Level by level; a stack's text is that of the level above and its own frame."""
-    texts = levels[0].select("stack", text="frame")
-    for level in levels[1:]:
-        text = pl.concat_str("text", pl.lit(";"), "frame")
-        joined = level.join(texts, left_on="parent", right_on="stack", how="left", maintain_order="left")
-        joined = joined.with_columns(text=text)
-        lines = joined.filter(_col("weight") > 0).select(pl.concat_str("text", pl.lit(" "), "weight")).to_series()
-        for batch in _batches(lines):
-            file.write("\n".join(batch) + "\n")
-        texts = joined.select("stack", "text")
+    placed = shown.join(roots, on=_PLACE, how="left", nulls_equal=True, maintain_order="left")
+    placed = placed.select("row", "parent", "depth", "root", "weight", frame=name)
+    with path.open("w", encoding="utf-8") as file:
+        for lines in collapsed(placed, roots.select("root", text=text)):
+            for batch in _batches(lines):
+                file.write("\n".join(batch) + "\n")
+    said = []
+    functions = trace.functions.height
+    apart = rows.filter(_col("is_async").fill_null(value=False))["row"]
+    if parted := int((apart < functions).sum()):
+        said.append(f"{parted:,} Python functions end after a range that they began in, and were left out")
+    if apart.len() > parted:
+        said.append(f"{apart.len() - parted:,} async ranges are in no stack and were left out")
+    if deep := in_tree.height - shown.height:
+        said.append(f"{deep:,} ranges are inside {DEEPEST} others or more and were left out")
+    if not functions and shown["weight"].sum():
+        said.append(_FUNCTIONS)
+    return said
 
 
 def _batches(lines: pl.Series) -> Iterator[list[str]]:

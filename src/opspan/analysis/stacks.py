@@ -1,0 +1,85 @@
+"""Stacks for flame graphs: a tree of rows as lines `outer;inner weight`, and the tree of ranges and functions.
+
+    collapsed(rows, roots) -> batches of lines; the same stacks are put together
+    with_functions(trace) -> the rows of trace.functions, then those of trace.ranges, nested in one another
+
+Lines are those that flamegraph.pl, inferno and speedscope read: what separates frames and lines is in no frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from opspan.analysis.nest import innermost, nest, trace_end_ns
+from opspan.trace.schema import without_found
+
+if TYPE_CHECKING:
+    from opspan.trace import Trace
+
+DEEPEST = 500  # a text grows with every level of its stack
+_UNSAFE = r"[;\pC\p{Zl}\p{Zp}]"
+_SPAN = ("rank", "pid", "tid", "start_ns", "end_ns", "name")
+_col = pl.col
+
+
+def depths(parent: pl.Series) -> pl.Series:
+    """How many rows are around each: every round looks twice as far up as the one before."""
+    depth, above = parent.is_not_null().cast(pl.UInt32), parent
+    while above.count():
+        depth = depth + depth.gather(above).fill_null(0)
+        above = above.gather(above)
+    return depth
+
+
+def collapsed(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator[pl.Series]:
+    """`rows`: row, parent (a row; none may be missing), depth, root, frame, weight; `roots`: root, text of what stands
+    before every stack. Weights are in whole units; what has none of its own has no line."""
+    level = roots.select("text", stack="root")
+    # For each row of the level above, the stack that it is in.
+    above = pl.DataFrame(schema={"row": pl.UInt32, "stack": pl.UInt32})
+    for part in rows.sort("depth", maintain_order=True).partition_by("depth", maintain_order=True):
+        if above.is_empty():
+            found = part.select("row", "frame", "weight", parent="root")
+        else:
+            found = part.join(above, left_on="parent", right_on="row", how="left", maintain_order="left")
+            found = found.select("row", "frame", "weight", parent="stack")
+        stacks = found.group_by("parent", "frame", maintain_order=True).agg(_col("weight").sum(), _col("row"))
+        stacks = stacks.with_row_index("stack")
+        joined = stacks.join(level, left_on="parent", right_on="stack", how="left", maintain_order="left")
+        text = pl.concat_str(_col("text"), safe(_col("frame")), separator=";").str.strip_prefix(";")
+        joined = joined.with_columns(text=text)
+        lines = joined.with_columns(_col("weight") // unit).filter(_col("weight") > 0)
+        yield lines.select(pl.concat_str("text", pl.lit(" "), "weight")).to_series()
+        level = joined.select("stack", "text")
+        above = stacks.select("row", "stack").explode("row")
+
+
+def safe(frame: pl.Expr) -> pl.Expr:
+    return frame.str.replace_all(_UNSAFE, "_")
+
+
+def with_functions(trace: Trace) -> pl.DataFrame:
+    """Of a trace that went through `attribute`. A function that ends within a range that began in it (the `__enter__`
+    of the range itself) ends where that begins: else the range would only overlap it, and stand outside the tree."""
+    ranges, calls = without_found("ranges", trace.ranges), trace.functions
+    end_ns = trace_end_ns(ranges, calls, trace.work)
+    spans = calls.select(_SPAN).with_columns(_col("end_ns").fill_null(end_ns))
+    spans = pl.concat([spans, ranges.clear()], how="diagonal")
+    both = nest(pl.concat([spans, ranges], how="diagonal"), end_ns)
+    parted = both.slice(calls.height).filter(_col("overlaps") & ~trace.ranges["overlaps"])
+    if not parted.height:
+        return both
+    cut = nest(spans)
+    row = innermost(cut, parted.rename({"start_ns": "time_ns"}))
+    ends = pl.DataFrame({"row": row, "start_ns": parted["start_ns"], "end_ns": parted["end_ns"]})
+    found = []
+    while (ends := ends.drop_nulls("row")).height:
+        inside = ends.filter(cut["end_ns"].gather(ends["row"]) < ends["end_ns"])
+        found.append(inside.select("row", "start_ns"))
+        ends = inside.with_columns(cut["parent"].gather(inside["row"]).alias("row"))
+    first = pl.concat(found).group_by("row").agg(_col("start_ns").min())
+    spans = spans.with_columns(end_ns=spans["end_ns"].scatter(first["row"], first["start_ns"]))
+    return nest(pl.concat([spans, ranges], how="diagonal"), end_ns)
