@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shlex
 from pathlib import Path
 
 import click
@@ -16,15 +18,18 @@ from opspan.errors import WriteError
 @click.command("demo")
 @capture_folder
 def command(wanted: Path | None) -> None:
-    """Train a small model under record and show its ranges.
+    """Train a small model under record and show what was seen.
 
-    Ops, modules, sequence numbers, sizes: needs torch and nothing else. Leaves the capture and the text it prints.
+    A table of its ops, backward beside forward, and what to type next. Needs torch and nothing else. Leaves the
+    capture, and all of its ranges as an indented text (ranges.txt).
 
     \b
     Example:
       opspan demo -o demo
     """
     from opspan.emit import capturing, demo
+    from opspan.views.columns_of_text import terminal
+    from opspan.views.overview import overview
 
     ours = wanted is None or not wanted.exists()
     folder = capturing.make_folder(wanted)
@@ -35,12 +40,24 @@ def command(wanted: Path | None) -> None:
             with contextlib.suppress(OSError):  # something is in it
                 folder.rmdir()
         raise
-    lines = list(demo.tree(trace))
-    show("".join(f"{line}\n" for line in lines))
     text = folder / "ranges.txt"
     try:
         with private_files.unfinished(text, overwrite=False) as path:
-            path.write_text("\n".join(lines) + "\n")
+            path.write_text("".join(f"{line}\n" for line in demo.tree(trace)), encoding="utf-8")
     except OSError as error:
         raise WriteError(f"{text} cannot be written: {error.strerror}") from error
-    show(f"\nWrote {folder} ({trace.ranges.height} ranges, {trace.issues.height} issues) and {text}\n")
+    show(f"{overview(trace, terminal())}\n{_next(folder)}")
+    show(f"Wrote {folder} ({trace.ranges.height} ranges, {trace.issues.height} issues) and {text}\n")
+
+
+def _next(folder: Path) -> str:
+    """What to type next, and what for."""
+    name = shlex.quote(os.path.relpath(folder))
+    commands = {
+        f"opspan table {name} --by shape": "the same, apart by the sizes of inputs",
+        f"opspan table {name} --by module": "by layer, backward beside it",
+        f"opspan export {name} {name}.json": "a timeline, for https://ui.perfetto.dev",
+        "opspan run --emit nvtx -o capture -- python train.py": "your own program, not edited",
+    }
+    width = max(map(len, commands))
+    return "Next:\n" + "".join(f"  {command:<{width}}  {why}\n" for command, why in commands.items())

@@ -1,4 +1,4 @@
-"""What `opspan demo` runs: a small model trained under `record`, and its ranges as an indented text."""
+"""What `opspan demo` trains under `record`: a small model. And the ranges of a trace as an indented text."""
 
 from __future__ import annotations
 

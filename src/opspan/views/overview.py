@@ -1,0 +1,80 @@
+"""What `opspan demo` prints of a trace: the table of its ops, backward beside forward, a sentence on what was seen."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan import analysis
+from opspan.analysis.autograd import LINKED
+from opspan.events.times import format_time
+from opspan.trace import Trace
+from opspan.views import table as tables
+from opspan.views.columns_of_text import Column, Layout, fitted
+from opspan.views.findings import printable
+
+_OPS, _PAIRS = 8, 5  # rows
+_ALL = 1000  # columns: where nothing says how wide a line may be
+_col = pl.col
+
+
+def overview(trace: Trace, layout: Layout) -> str:
+    trace = analysis.analyse(trace)
+    table = tables.table_of(trace, tables.Asked())
+    text, _ = table.text(_OPS, Layout(layout.width or _ALL))
+    parts = [
+        f"The {_OPS} ops with the most time of their own, as torch.profiler prints them:\n{text}",
+        _pairs(trace.ranges, layout),
+        _seen(trace),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _pairs(ranges: pl.DataFrame, layout: Layout) -> str:
+    """The forward ops whose backward took the longest, beside it."""
+    duration = ranges["end_ns"] - ranges["start_ns"]
+    linked = ranges.select(
+        "forward",
+        _col("name").cast(pl.String).alias("backward"),
+        backward_ns=duration,
+        is_linked=_col("link") == LINKED,
+    ).filter("is_linked")
+    forward = linked["forward"]
+    named = linked.with_columns(
+        ranges["name"].cast(pl.String).gather(forward).alias("op"),
+        ranges["sizes"].cast(pl.String).gather(forward).fill_null("").alias("sizes"),
+        duration.gather(forward).alias("forward_ns"),
+    )
+    rows = named.group_by("op", "sizes", "backward", maintain_order=True).agg(
+        pl.len().alias("count"), _col("forward_ns", "backward_ns").sum()
+    )
+    rows = rows.sort("backward_ns", descending=True, maintain_order=True).head(_PAIRS)
+    if not rows.height:
+        return ""
+
+    def texts(name: str) -> list[str]:
+        return [printable(value) for value in rows[name].to_list()]
+
+    def times(name: str) -> list[str]:
+        return [format_time(value / 1000) for value in rows[name].to_list()]
+
+    columns = [
+        Column("Op", texts("op"), least=16),
+        Column("Sizes of its inputs", texts("sizes"), 2, least=12, cut_end=True),
+        Column("Forward", times("forward_ns"), 1),
+        Column("Backward op", texts("backward"), least=16),
+        Column("Backward", times("backward_ns"), 1),
+        Column("# of Calls", [str(count) for count in rows["count"].to_list()], 3),
+    ]
+    lines, _ = fitted(columns, layout.width or _ALL)
+    return "Backward beside the forward op that it belongs to:\n" + "\n".join(lines) + "\n"
+
+
+def _seen(trace: Trace) -> str:
+    kinds = dict(trace.ranges["kind"].cast(pl.String).value_counts().iter_rows())
+    found = trace.coverage
+    sized = trace.ranges.filter(_col("kind") == "op")["sizes"].count()
+    ops, modules, backward = (kinds.get(kind, 0) for kind in ("op", "module", "backward"))
+    return (
+        f"Seen: {ops} ops ({sized} with the sizes of their inputs), {modules} calls of modules, {backward} backward ops, "
+        f"{found.linked} of {found.backward} linked to their forward op.\n"
+    )
