@@ -11,6 +11,7 @@ from typing import Any
 
 # name -> "module:attribute", or "module" where the name is the module itself
 _HOMES = {
+    "Metadata": "opspan.trace:Metadata",
     "OpspanError": "opspan.errors:OpspanError",
     "ProfilerAction": "opspan.emit.schedule:ProfilerAction",
     "Trace": "opspan.trace:Trace",

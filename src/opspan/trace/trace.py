@@ -10,12 +10,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from opspan.errors import StrictError, UsageError
+from opspan.errors import MissingPackage, StrictError, UsageError
 from opspan.labels import parse_column
 from opspan.printable import LONGEST_LINE, as_utf8, listed
 from opspan.trace import schema
@@ -145,6 +146,16 @@ class Trace:
             f"{first['path'] or 'the trace'}: {first['message']}{others}; expected none (strict). {first['advice']} "
             "Without strict the trace is read, and trace.issues lists them."
         )
+
+    def to_pandas(self, table: str = "ranges") -> Any:
+        """One of the tables as pandas has it. Needs pandas and pyarrow."""
+        if table not in schema.TABLES:
+            raise UsageError(f"a trace has no table {table!r}; expected one of {', '.join(schema.TABLES)}")
+        missing = [name for name in ("pandas", "pyarrow") if find_spec(name) is None]
+        if missing:
+            raise MissingPackage(f"to_pandas needs {' and '.join(missing)}: pip install 'opspan[pandas]'")
+        frame: pl.DataFrame = getattr(self, table)
+        return frame.to_pandas()
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the trace to a folder of Parquet files; `opspan.load` reads it back exactly."""

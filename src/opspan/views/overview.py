@@ -73,8 +73,8 @@ def _seen(trace: Trace) -> str:
     kinds = dict(trace.ranges["kind"].cast(pl.String).value_counts().iter_rows())
     found = trace.coverage
     sized = trace.ranges.filter(_col("kind") == "op")["sizes"].count()
-    ops, modules, backward = (kinds.get(kind, 0) for kind in ("op", "module", "backward"))
+    ops, calls, backward = (kinds.get(kind, 0) for kind in ("op", "module", "backward"))
     return (
-        f"Seen: {ops} ops ({sized} with the sizes of their inputs), {modules} calls of modules, {backward} backward ops, "
+        f"Seen: {ops} ops ({sized} with the sizes of their inputs), {calls} calls of modules, {backward} backward ops, "
         f"{found.linked} of {found.backward} linked to their forward op.\n"
     )

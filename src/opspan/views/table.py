@@ -69,7 +69,6 @@ class Table:
 
 # Columns of ranges that no table shows, and no analysis that it needs looks at.
 _UNSEEN = (
-    "id",
     "source",
     "category",
     "color",
@@ -85,6 +84,8 @@ _UNSEEN = (
 def lean(trace: Trace) -> Trace:
     """The trace without what its table does not need. Of a large one that is a third of the memory."""
     ranges = trace.ranges.drop(_UNSEEN)
+    if not trace.work["named_range_id"].count():  # ids are what work refers to
+        ranges = ranges.drop("id")
     # Of the op's number only whether there is one is ever asked, and only where the sequence number is 0.
     if not ranges.select((pl.col("op_id").is_null() & (pl.col("seq") == 0)).any()).item():
         ranges = ranges.with_columns(op_id=pl.lit(0, dtype=pl.Int64))
