@@ -316,6 +316,11 @@ class TestWidth:
         assert all(title in titles for title in ("Name", "Self CUDA", "# of Calls"))
         assert "LinearBackward0" in text
 
+    def test_a_name_never_stands_without_a_figure(self, exported: Trace) -> None:
+        text, _ = shown(exported, Asked()).text(-1, Layout(24))
+        assert text.splitlines()[1].split() == ["Name", "#", "of", "Calls"] or "Self CUDA" in text.splitlines()[1]
+        assert max(map(len, text.splitlines()[:4])) <= 24
+
     def test_a_long_name_keeps_both_its_ends(self) -> None:
         name = "autograd::engine::evaluate_function: " + "x" * 60 + " AddmmBackward0"
         ranges = pl.DataFrame({"name": [name], "start_ns": [0], "end_ns": [10], "rank": [0], "tid": [1], "pid": [1]})

@@ -59,6 +59,10 @@ def fitted(columns: Sequence[Column], width: int) -> tuple[list[str], list[str]]
     ]
     shown = list(columns)
     while _least(shown) > width and any(column.rank for column in shown):
+        # A name without any figure says nothing: the last of them stays where there is room if the name is cut.
+        narrow = [column if column.least is None else replace(column, least=_NARROWEST) for column in shown]
+        if sum(column.rank > 0 for column in shown) == 1 and _least(narrow) <= width:
+            break
         shown.remove(max(shown, key=lambda column: (column.rank, columns.index(column))))
     widths = _widths(shown, width)
     notes = []
