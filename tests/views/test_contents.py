@@ -96,8 +96,8 @@ def test_a_file_without_anything_says_what_there_is(kind: str, name: str, tmp_pa
         "x.table.json": ("ranges", "regions", "kernels"),
         "x.csv": ("ranges", "marks", "regions"),
         "x-hostname-box.csv": ("ranges", "regions"),
-        "x.stacks": ("ranges",),
-        "x.device.stacks": (),
+        "x.stacks": ("ranges", "functions"),
+        "x.device.stacks": ("kernels",),
     }[name.removesuffix(".gz")]
     assert (holds in said) == (kind not in shown), said
     if kind not in shown and kind != "nothing":

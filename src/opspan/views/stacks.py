@@ -70,7 +70,7 @@ def write_stacks(trace: Trace, rows: pl.DataFrame, path: Path) -> list[str]:
         said.append(f"{apart.len() - parted:,} async ranges are in no stack and were left out")
     if deep := in_tree.height - shown.height:
         said.append(f"{deep:,} ranges are inside {DEEPEST} others or more and were left out")
-    if not functions and shown["weight"].sum():
+    if not functions and trace.ranges.height and shown["weight"].sum():
         said.append(_FUNCTIONS)
     return said
 
