@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 import builders_vtune as vtune
 from emit.running import opspan as command
+from views.sources import nsys
 
 REPORT = """\
 Elapsed Time: 5s
@@ -25,6 +28,11 @@ aten::mm        1.5s
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "report"
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    return nsys(tmp_path / "run.sqlite", scale=1000)
 
 
 @pytest.fixture
@@ -62,3 +70,21 @@ def test_a_report_that_says_nothing_of_ops_is_said(file: Path, database: Path) -
     file.write_text("Elapsed Time: 5s\n    CPU Time: 4s\n    Paused Time: 0s\n", encoding="utf-8")
     done = command("table", database, "--metrics", file)
     assert "names in the report stand for nothing in the trace (3)" in done.stdout
+
+
+def test_metrics_of_a_report_are_further_columns(exported: Path, tmp_path: Path) -> None:
+    report = tmp_path / "tasks.csv"
+    report.write_text("Task Type;CPU Time;Memory Bound(%)\naten::linear;1.5;20.0\n[Outside any task];9;9\n")
+
+    done = command("table", exported, "--metrics", report, "--format", "csv")
+
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert done.returncode == 0, done.stderr
+    assert {row["name"]: row["CPU Time"] for row in rows}["aten::linear"] == "1.5"
+    assert {row["CPU Time"] for row in rows if row["name"] != "aten::linear"} == {""}
+
+
+def test_metrics_of_names_are_in_no_other_table(exported: Path, tmp_path: Path) -> None:
+    done = command("table", exported, "--metrics", tmp_path / "tasks.csv", "--by", "module")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--by name" in done.stderr

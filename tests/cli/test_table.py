@@ -393,21 +393,3 @@ class TestProgress:
             os.close(leader)
         assert process.wait(60) == 0
         return shown.decode()
-
-
-def test_metrics_of_a_report_are_further_columns(exported: Path, tmp_path: Path) -> None:
-    report = tmp_path / "tasks.csv"
-    report.write_text("Task Type;CPU Time;Memory Bound(%)\naten::linear;1.5;20.0\n[Outside any task];9;9\n")
-
-    done = opspan("table", exported, "--metrics", report, "--format", "csv")
-
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert done.returncode == 0, done.stderr
-    assert {row["name"]: row["CPU Time"] for row in rows}["aten::linear"] == "1.5"
-    assert {row["CPU Time"] for row in rows if row["name"] != "aten::linear"} == {""}
-
-
-def test_metrics_of_names_are_in_no_other_table(exported: Path, tmp_path: Path) -> None:
-    done = opspan("table", exported, "--metrics", tmp_path / "tasks.csv", "--by", "module")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--by name" in done.stderr

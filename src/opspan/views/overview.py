@@ -7,10 +7,10 @@ import polars as pl
 from opspan import analysis
 from opspan.analysis.autograd import LINKED
 from opspan.events.times import format_time
+from opspan.printable import printable
 from opspan.trace import Trace
 from opspan.views import table as tables
 from opspan.views.columns_of_text import Column, Layout, fitted
-from opspan.views.findings import printable
 
 _OPS, _PAIRS = 8, 5  # rows
 _ALL = 1000  # columns: where nothing says how wide a line may be
