@@ -69,7 +69,7 @@ FIXTURES: dict[str, Callable[[Path], object]] = {
     "train.py": lambda path: path.write_text(TRAIN),
     "labelled.py": lambda path: path.write_text(LABELLED.format("emit_nvtx") + "session.__exit__(None, None, None)\n"),
 }
-LANGUAGES = ("python", "sh", "text", "")  # the last two are not run
+LANGUAGES = ("python", "sh", "text", "json", "")  # the last three are not run
 
 
 @dataclass(frozen=True)
