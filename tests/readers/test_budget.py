@@ -236,7 +236,8 @@ def test_holes_are_not_copied(tmp_path: Path) -> None:
 
 
 COPYING = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
 from contextlib import ExitStack
 from pathlib import Path
 from opspan.readers._sqlite_path import read_only_uri

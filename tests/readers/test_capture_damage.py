@@ -261,9 +261,9 @@ from opspan.readers.capture import chunks
 
 path, keep = sys.argv[1], int(sys.argv[2])
 texts = chunks._texts
-def cut_first(contents, issues):  # the chunks were found, and are not read yet
+def cut_first(*arguments):  # the chunks were found, and are not read yet
     os.truncate(path, keep)
-    return texts(contents, issues)
+    return texts(*arguments)
 chunks._texts = cut_first
 trace = opspan.load(path)
 print(trace.ranges.height, *trace.issues["code"])

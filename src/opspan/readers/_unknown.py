@@ -96,6 +96,7 @@ TEXTS = tuple(
         (r"\A-{5,}[- ]*\n *Name +Self CPU", Guess(
             "a table that torch.profiler or opspan printed",
             "export the profile itself (`export_chrome_trace`), and load that")),
+        (r"^```", Guess("a page of Markdown")),
         (r"^(from \S+ import |import [\w.]+( as \w+)?(, [\w.]+)*\s*(#.*)?$|def \w+\(|class \w+[(:])",
          Guess("a Python script", TO_LABEL.format("python"))),
         (r"\A([^\n;]+;)*[^\n;]+ [0-9]+\n([^\n]+;[^\n]* [0-9]+(\n|$)){2}", Guess("stacks for flame graphs", EXPORT)),
