@@ -182,6 +182,9 @@ print(traced(x), "annotate" in str(traced.graph), "profiler" in str(traced.graph
 
 
 def test_a_recording_that_is_entered_in_compiled_code_is_ignored_as_torchs_is_and_says_so() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.__version__.startswith("2.4."):
+        pytest.skip("the Dynamo of 2.4 does not compile it")
     body = """
 import torch, opspan
 def work(x):

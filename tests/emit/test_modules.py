@@ -29,7 +29,8 @@ def seen(session):
         open_ends.append(end)
     return found
 
-hooks = lambda: bool(torch.nn.modules.module._has_any_global_hook())
+module = torch.nn.modules.module
+hooks = lambda: bool(module._global_forward_pre_hooks or module._global_forward_hooks)
 x = torch.randn(3, 4)
 """
 TREE = """[(0, 'MLP', 'MLP'), (1, 'MLP.layers', 'Sequential'), (2, 'MLP.layers.0', 'Linear'), \

@@ -55,6 +55,15 @@ for tool in ("nvtx", "itt"):
     }
 BODIES["nvtx start"] = 'r = opspan.nvtx.range_start("a"); x = x * 2; opspan.nvtx.range_end(r)'
 
+# The same in torch's words, by how cases' names end. What this torch cannot compile there need not compile with ours.
+TORCHS = {
+    "an exception": 'try:\n    with torch.profiler.record_function("a"): raise ValueError\nexcept ValueError: x * 2',
+    "shared": "with torchs_shared: x = x * 2",
+    "shared within itself": "with torchs_shared: x = x * 2",
+    "decorated inside, without a name": "x = x * 2 if not isinstance(lambda v: v, str) else x",
+}
+# In compiled code record() is ignored, as torch's profile() is; but not by the Dynamo of 2.4.
+FROM_2_5 = ("record", "record, all of it")
 PLAIN = {
     "in a loop": "for i in range(3): x = x * 2",
     "a decorated generator": "x = sum(bare(x))",
@@ -68,6 +77,7 @@ BEFORE = {
     "bare": "def bare(v):\n    yield v\n    yield v * 2",
     "Thing": "class Thing:\n    @opspan.annotate\n    def work(self, v): return v * 2",
     "shared": 'shared = opspan.annotate("shared")',
+    "torchs_shared": 'torchs_shared = torch.profiler.record_function("shared")',
     "nvtx_ranged": '@opspan.nvtx.range("a")\ndef nvtx_ranged(v): return v * 2',
     "itt_ranged": '@opspan.itt.range("a")\ndef itt_ranged(v): return v * 2',
     "nvtx_shared": 'nvtx_shared = opspan.nvtx.range("a")',
@@ -120,9 +130,25 @@ def exported(work):
     return [program.graph_module.code], torch.zeros(())
 
 
+def is_beyond_this_torch(name, make):
+    body = next((body for end, body in TORCHS.items() if name.endswith(end)), None)
+    if body is None:
+        return False
+    try:
+        make(function(body, "torch's"))
+    except torch._dynamo.exc.Unsupported:
+        return True
+    return False
+
+
 def check(name, make):
     body = BODIES[name]
-    graphs, results = make(function(body, name))
+    try:
+        graphs, results = make(function(body, name))
+    except torch._dynamo.exc.Unsupported:
+        if is_beyond_this_torch(name, make):
+            return None
+        raise
     expected_graphs, expected = make(function(PLAIN.get(name, "x = x * 2"), "plain"))
     if graphs != expected_graphs:
         return f"other graphs: {graphs}, not {expected_graphs}"
@@ -159,10 +185,11 @@ def passed(cases):
 
 
 def main():
-    import torch._dynamo  # noqa: F401  # once, for all forks
+    import torch._dynamo  # once, for all forks
 
     asked = {text.removeprefix("only=") for text in sys.argv if text.startswith("only=")}
-    chosen = [name for name in BODIES if name in asked or not asked]
+    is_old = torch.__version__.startswith("2.4.")
+    chosen = [name for name in BODIES if (name in asked or not asked) and not (is_old and name in FROM_2_5)]
     makers = [compiled] if "compiled" in sys.argv else [compiled, exported]
     cases = [(name, make) for name in chosen for make in makers]
     count = len(cases)

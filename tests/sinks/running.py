@@ -53,7 +53,15 @@ class Native:
     def _build_with_torch(self, name: str, *arguments: str | Path) -> Path:
         torch = package_folder("torch")
         link = ["-L", torch / "lib", f"-Wl,-rpath,{torch / 'lib'}", "-ltorch_cpu", "-lc10"]
-        return self._build(name, *HIDDEN, "-DNDEBUG", "-isystem", torch / "include", *arguments, *link)
+        abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch_uses_new_strings())}"
+        return self._build(name, *HIDDEN, "-DNDEBUG", abi, "-isystem", torch / "include", *arguments, *link)
+
+
+def torch_uses_new_strings() -> bool:
+    """Of C++11. torch's own builds began to with 2.6."""
+    import torch
+
+    return bool(torch.compiled_with_cxx11_abi())
 
 
 @dataclass

@@ -17,7 +17,10 @@ from opspan.analysis import analyse
 
 pytest.importorskip("torch")
 
+import torch
 from torch.autograd.profiler_util import EventList
+
+OLD = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
 
 # Until 2.14, torch's averages count Python's functions; since then only if they are asked to.
 COUNTS_PYTHON = "include_python_functions" not in inspect.signature(EventList.key_averages).parameters
@@ -44,6 +47,8 @@ def profiled(program: str, out: Path, options: list[str]) -> dict[str, Any]:
     "program", ["mlp", "double_backward", "two_threads", "checkpointing", "custom_function", "hooks"]
 )
 def test_the_averages_are_those_that_torch_printed(program: str, options: str, tmp_path: Path) -> None:
+    if OLD and options in ("stacks", "memory", "all"):
+        pytest.skip("before 2.13 torch lists no Python functions, and prints memory in other units")
     said = profiled(program, tmp_path / "run.pt.trace.json", OPTIONS[options])
 
     events = opspan.load_kineto(tmp_path / "run.pt.trace.json")
