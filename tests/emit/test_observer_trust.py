@@ -120,7 +120,7 @@ def test_a_folder_of_somebody_else_is_neither_read_nor_written(
     assert "set OPSPAN_CACHE_DIR to a folder that only you can write" in done.stderr
     assert sorted(cache.iterdir()) == before
     assert [path.name for path in cache.parent.parent.iterdir()] == ["above"]
-    assert any(line.startswith("cache ") and "FAILS" in line and str(folder) in line for line in said.splitlines())
+    assert any(line.startswith("cache ") and "WRONG" in line and str(folder) in line for line in said.splitlines())
 
 
 def test_without_a_compiler_the_error_says_why_what_is_there_is_not_used(
