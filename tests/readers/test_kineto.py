@@ -289,7 +289,7 @@ def test_odd_values_are_null_and_counted(tmp_path: Path) -> None:
     [
         (b"", "an empty file"),
         (b"{", "a JSON file"),
-        (b'{"traceEvents": []}', "a JSON file"),
+        (b'{"traceEvents": []}', "a Chrome trace without an event of torch.profiler"),
         (b"[1, 2, 3]", "a JSON file"),
         (b'{"a": 1}', "a JSON file"),
         (b"\x1f\x8b\x08 not gzip", "a gzip file"),
