@@ -51,7 +51,7 @@ def named_file(path: str | os.PathLike[str]) -> Iterator[str]:
     """A name of the open file, for a library that opens files by names: of ASCII, and of this file, whatever becomes of
     the path meanwhile."""
     with open_file(path) as file:
-        yield f"/proc/self/fd/{file.fileno()}"
+        yield private_files.path_of(file.fileno())
 
 
 def size_on_disk(facts: os.stat_result) -> int:

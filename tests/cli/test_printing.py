@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from builders import Capture
-from emit.running import environment, under_collectors
+from emit.running import environment, on_terminal, under_collectors
 from test_printable import OBEYED
 from views.sources import nsys
 
@@ -168,23 +167,11 @@ def test_a_line_from_within_the_users_program_is_likewise(tmp_path: Path) -> Non
 def test_data_is_not_changed_but_on_a_terminal(tmp_path: Path) -> None:
     path = capture(tmp_path / "1-1.opspan")
     piped = run("table", path, "--format", "csv").stdout.decode()
-    leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "opspan", "table", str(path), "--format", "csv"]
-    with subprocess.Popen(command, stdout=follower, stderr=subprocess.DEVNULL, env=environment()) as process:
-        os.close(follower)
-        shown = b""
-        try:
-            while part := os.read(leader, 4096):
-                shown += part
-        except OSError:  # the terminal's other end is closed
-            pass
-        finally:
-            os.close(leader)
-        assert process.wait(60) == 0
+    shown = on_terminal([sys.executable, "-m", "opspan", "table", path, "--format", "csv"], "stdout")
 
     assert EVIL in piped
-    assert SHOWN in shown.decode()
-    assert not OBEYED.search(shown.decode().replace("\r\n", "\n"))
+    assert SHOWN in shown
+    assert not OBEYED.search(shown.replace("\r\n", "\n"))
 
 
 def test_hundreds_of_thousands_of_names_make_no_line_without_an_end(tmp_path: Path) -> None:

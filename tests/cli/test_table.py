@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import pty
 import re
 import sqlite3
 import subprocess
@@ -19,7 +18,7 @@ import pytest
 
 import builders_kineto
 import opspan as package
-from emit.running import environment, opspan
+from emit.running import environment, on_terminal, opspan
 from opspan import analysis
 from opspan.views.findings import printable
 from opspan.views.table import BY
@@ -353,7 +352,7 @@ class TestProgress:
     )
 
     def test_a_long_load_shows_a_bar_on_a_terminal(self, captured: Path) -> None:
-        shown = self.on_terminal(captured)
+        shown = self.progress(captured)
 
         assert f"reading {captured.name!r}" in shown
         assert "0/2" in shown
@@ -364,7 +363,7 @@ class TestProgress:
     ) -> None:
         path = builders_kineto.write(tmp_path / "x.json") if source == "kineto" else request.getfixturevalue(source)
 
-        counts = {int(found.replace(",", "")) for found in re.findall(r"([0-9,]+) rows", self.on_terminal(path))}
+        counts = {int(found.replace(",", "")) for found in re.findall(r"([0-9,]+) rows", self.progress(path))}
 
         trace = package.load(path)
         assert max(counts) >= trace.ranges.height + trace.work.height + trace.calls.height > 0
@@ -376,20 +375,6 @@ class TestProgress:
 
         assert (done.returncode, done.stderr) == (0, "")
 
-    def on_terminal(self, path: Path) -> str:
-        leader, follower = pty.openpty()
-        env = environment({"TERM": "xterm", "COLUMNS": "100"})
-        process = subprocess.Popen(
-            [sys.executable, "-c", self.SLOW, "table", path], stdout=subprocess.DEVNULL, stderr=follower, env=env
-        )
-        os.close(follower)
-        shown = b""
-        try:
-            while part := os.read(leader, 4096):
-                shown += part
-        except OSError:  # the terminal's other end is closed
-            pass
-        finally:
-            os.close(leader)
-        assert process.wait(60) == 0
-        return shown.decode()
+    def progress(self, path: Path) -> str:
+        env = {"TERM": "xterm", "COLUMNS": "100"}
+        return on_terminal([sys.executable, "-c", self.SLOW, "table", path], "stderr", env)

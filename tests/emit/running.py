@@ -6,6 +6,7 @@ import atexit
 import functools
 import json
 import os
+import pty
 import re
 import signal
 import socket
@@ -114,6 +115,24 @@ class _WithTorch:
 @functools.cache
 def _with_torch() -> _WithTorch:
     return _WithTorch()
+
+
+def on_terminal(command: list[str | Path], stream: str, env: Mapping[str, str | None] | None = None) -> str:
+    """What a program that must not fail writes to `stream` ("stdout" or "stderr") where that is a terminal."""
+    leader, follower = pty.openpty()
+    files = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: follower}
+    with subprocess.Popen([str(part) for part in command], env=environment(env), **files) as process:
+        os.close(follower)
+        shown = b""
+        try:
+            while part := os.read(leader, 4096):
+                shown += part
+        except OSError:  # the terminal's other end is closed
+            pass
+        finally:
+            os.close(leader)
+        assert process.wait(60) == 0
+    return shown.decode()
 
 
 def opspan(

@@ -113,10 +113,9 @@ def test_unpacked_trace(tmp_path: Path, budget: Callable[[float], None], suffix:
         opspan.load(path)
 
 
-@pytest.mark.parametrize("kind", ["zip", "tar"])
-def test_results_in_an_archive(tmp_path: Path, budget: Callable[[float], None], kind: str) -> None:
-    names = [f"r{number}/config/runss.options" for number in range(10)]
-    path, result = tmp_path / "x", hostile.result(tmp_path) / "sqlite-db" / "dicer.db"
+def archive_of(folder: Path, kind: str, names: list[str]) -> Path:
+    """An archive with a result's database, and next to nothing by other names."""
+    path, result = folder / "x", hostile.result(folder) / "sqlite-db" / "dicer.db"
     if kind == "zip":
         with zipfile.ZipFile(path, "w") as archive:
             archive.write(result, "r000hs/sqlite-db/dicer.db")
@@ -127,6 +126,12 @@ def test_results_in_an_archive(tmp_path: Path, budget: Callable[[float], None], 
             tar.add(result, "r000hs/sqlite-db/dicer.db")
             for name in names:
                 tar.addfile(tarfile.TarInfo(name), io.BytesIO())
+    return path
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_results_in_an_archive(tmp_path: Path, budget: Callable[[float], None], kind: str) -> None:
+    path = archive_of(tmp_path, kind, [f"r{number}/config/runss.options" for number in range(10)])
     budget(11 / 1_000)
     assert opspan.load(path).ranges.height == 7
     budget(10 / 1_000)
@@ -136,18 +141,7 @@ def test_results_in_an_archive(tmp_path: Path, budget: Callable[[float], None], 
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_names_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    path, result = tmp_path / "x", hostile.result(tmp_path) / "sqlite-db" / "dicer.db"
-    if kind == "zip":
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.write(result, "r000hs/sqlite-db/dicer.db")
-            archive.writestr("r000hs/config/runss.options", b"x")
-            for number in range(8):
-                archive.writestr(f"r000hs/{number}", b"x")
-    else:
-        with tarfile.open(path, "w") as tar:
-            tar.add(result, "r000hs/sqlite-db/dicer.db")
-            for number in range(9):
-                tar.addfile(tarfile.TarInfo(f"r000hs/{number}"), io.BytesIO())
+    path = archive_of(tmp_path, kind, [f"r000hs/{number}" for number in range(9)])
     monkeypatch.setattr(archives, "MEMBERS", replace(archives.MEMBERS, always=10))
     assert opspan.load(path).ranges.height == 7
     monkeypatch.setattr(archives, "MEMBERS", replace(archives.MEMBERS, always=9))

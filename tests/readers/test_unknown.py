@@ -120,7 +120,7 @@ def refusal(path: Path) -> str:
         opspan.load(path)
     said = str(raised.value)
     assert "parquetdir" not in said  # no list of readers
-    assert len(said) < 400
+    assert len(said.replace(str(path), "PATH")) <= 220  # wherever the tests' folders are
     return said
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from opspan.errors import ReadError
 from opspan.files import open_file
-from opspan.printable import listed
+from opspan.printable import listed, printable
 from opspan.readers._compressed import COMPRESSED, FAILURES, opened
 
 LOOKED_AT = 4096
@@ -227,4 +227,4 @@ def _tail(path: Path) -> bytes:
 
 def _printable(name: bytes | str) -> str:
     text = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
-    return ascii(text[:60])[1:-1] if not text.isprintable() else text[:60]
+    return printable(text[:60])

@@ -39,7 +39,7 @@ class Column:
         return max([len(self.title), *(len(cell) for cell in self.cells)])
 
     def line(self, cell: str, width: int) -> str:
-        return f"{_shortened(cell, width, self.cut_end):{self.align}{width}}"
+        return f"{cut(cell, width, self.cut_end):{self.align}{width}}"
 
 
 def terminal() -> Layout:
@@ -98,7 +98,8 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
     return [widths[number] for number in range(len(columns))]
 
 
-def _shortened(text: str, width: int, cut_end: bool) -> str:
+def cut(text: str, width: int, cut_end: bool) -> str:
+    """No longer than that: dots stand at its end, else in its middle."""
     if len(text) <= width:
         return text
     if width <= len(_DOTS):

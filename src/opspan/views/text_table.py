@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.events.times import format_memory, format_share, format_time
-from opspan.views.columns_of_text import GAP, Column, Layout, fitted
+from opspan.views.columns_of_text import GAP, Column, Layout, cut, fitted
 
 _NAME_WIDTH = 55  # as in torch's
 _WIDTH = 12
@@ -57,7 +57,10 @@ def render(
 def _as_torch(columns: list[Column], whole_names: bool) -> Iterator[str]:
     """No column narrower than torch's, names cut at the end, and a gap after the last column too."""
     limit = None if whole_names else _NAME_WIDTH
-    texts = [[_cut(cell, limit) if column.least else cell for cell in column.cells] for column in columns]
+    texts = [
+        [cut(cell, limit, cut_end=True) if limit and column.least else cell for cell in column.cells]
+        for column in columns
+    ]
     widths = [max([_WIDTH, len(column.title), *map(len, cells)]) for column, cells in zip(columns, texts, strict=True)]
     rule = "".join("-" * width + GAP for width in widths)
     titles = [column.title for column in columns]
@@ -68,10 +71,6 @@ def _as_torch(columns: list[Column], whole_names: bool) -> Iterator[str]:
 
 def _line(cells: list[str] | tuple[str, ...], widths: list[int]) -> str:
     return "".join(f"{cell:>{width}}{GAP}" for cell, width in zip(cells, widths, strict=True))
-
-
-def _cut(text: str, limit: int | None) -> str:
-    return text if limit is None or len(text) <= limit else text[: limit - 3] + "..."
 
 
 def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str) -> Iterator[Column]:
