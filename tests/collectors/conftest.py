@@ -8,36 +8,32 @@ from pathlib import Path
 
 import pytest
 
-from collectors.running import CLIENTS, NATIVE, Collected, compile_, nvtx_include, package_folder
+from collectors.running import CLIENTS, NATIVE, Collected, compiled, nvtx_include, package_folder
 
 
 @pytest.fixture(scope="session")
-def collectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def collectors(shared_folder: Path) -> Path:
     """The library with both collectors: the installed one, else one built from this tree."""
     if spec := find_spec("opspan"):
         for folder in spec.submodule_search_locations or []:
             if (installed := Path(folder) / "lib" / "libopspan_collectors.so").is_file():
                 return installed
-    library = tmp_path_factory.mktemp("collectors") / "libopspan_collectors.so"
     sources = [*NATIVE.glob("collectors/*.cpp"), *NATIVE.glob("capture/*.cpp")]
     flags = ["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-Wl,-z,nodelete"]
-    compile_("g++", *flags, "-I", NATIVE, "-isystem", nvtx_include(), *sources, "-ldl", "-o", library)
-    return library
+    command = ["g++", *flags, "-I", NATIVE, "-isystem", nvtx_include(), *sources, "-ldl"]
+    return compiled(shared_folder / "libopspan_collectors.so", *command)
 
 
 @pytest.fixture(scope="session")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def client(shared_folder: Path) -> Callable[..., Path]:
     """Builds tests/native/collectors/<source>, once."""
-    built: dict[str, Path] = {}
+    folder = shared_folder / "clients"
+    folder.mkdir(exist_ok=True)
 
     def build(source: str, *flags: str | Path) -> Path:
-        if source not in built:
-            program = tmp_path_factory.mktemp("client") / Path(source).stem
-            compiler = ["g++", "-std=c++20"] if source.endswith(".cpp") else ["gcc", "-std=gnu11"]
-            include = ["-isystem", nvtx_include()]
-            compile_(*compiler, "-O1", "-pthread", *include, CLIENTS / source, *flags, "-ldl", "-o", program)
-            built[source] = program
-        return built[source]
+        compiler = ["g++", "-std=c++20"] if source.endswith(".cpp") else ["gcc", "-std=gnu11"]
+        command = [*compiler, "-O1", "-pthread", "-isystem", nvtx_include(), CLIENTS / source, *flags, "-ldl"]
+        return compiled(folder / Path(source).stem, *command)
 
     return build
 

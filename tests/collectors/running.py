@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 from importlib.metadata import files
@@ -30,6 +31,17 @@ def nvtx_include() -> Path:
 
 def compile_(*arguments: str | Path) -> None:
     subprocess.run([*map(str, arguments)], check=True)
+
+
+def compiled(output: Path, *arguments: str | Path) -> Path:
+    """`output`, compiled by the first of those who ask for it; the others wait."""
+    with output.with_name(f"{output.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not output.is_file():
+            made = output.with_name(f"{output.name}.made")
+            compile_(*arguments, "-o", made)
+            made.rename(output)
+    return output
 
 
 class Collected:

@@ -31,6 +31,9 @@ _TOOLS = (
 # a test in test_sessions.py, which needs no such machine.
 WARNINGS = ("-W", "error", "-W", "ignore:CUDA initialization:UserWarning")
 
+# Finds or builds the observer, and says where.
+LOAD = "import torch; from opspan.emit import observer; print(observer.load().path)"
+
 # What the programs that annotate begin with.
 HEAD = """
 import asyncio, pickle, sys, threading, opspan
@@ -70,14 +73,25 @@ def python(code: str, *arguments: str, env: Mapping[str, str | None] | None = No
         done = run([sys.executable, *WARNINGS, "-c", code, *arguments], env, cwd)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
-    request = {"code": code, "arguments": arguments, "env": environment(env), "cwd": cwd}
+    done = forked(code, *arguments, env=env, cwd=cwd, strict=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def forked(
+    code: str,
+    *arguments: str,
+    env: Mapping[str, str | None] | None = None,
+    cwd: Path | None = None,
+    strict: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """A program that imports torch first, whatever its exit code. Strict: its warnings are errors."""
+    request = {"code": code, "arguments": arguments, "env": environment(env), "cwd": cwd, "strict": strict}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, Path(os.devnull).open() as nothing:
         status = _with_torch().run(request, [nothing.fileno(), out.fileno(), err.fileno()])
         out.seek(0)
         err.seek(0)
-        printed = out.read().decode()
-        assert status == 0, printed + err.read().decode()
-    return printed
+        return subprocess.CompletedProcess([], status, out.read().decode(), err.read().decode())
 
 
 class _WithTorch:

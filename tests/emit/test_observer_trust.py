@@ -6,19 +6,17 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from emit.running import opspan, run
+from emit.running import LOAD, forked, opspan
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
 STRANGER = 12345
-LOAD = "from opspan.emit import observer; print(observer.load().path)"
 # A library that says that it was loaded, by a file whose name the environment has.
 PLANTED = """
 #include <fcntl.h>
@@ -28,21 +26,15 @@ __attribute__((constructor)) static void loaded() { creat(getenv("PLANTED"), 060
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def libraries(tmp_path_factory: pytest.TempPathFactory, copying_compiler: Path) -> Path:
     """good.so and planted.so, both whole, and a compiler that only copies the first."""
     folder = tmp_path_factory.mktemp("libraries")
-    done = run([sys.executable, "-c", LOAD], {"OPSPAN_CACHE_DIR": str(folder / "cache")})
-    assert done.returncode == 0, done.stderr
-    good = Path(done.stdout.strip()).read_bytes()
-    (folder / "good.so").write_bytes(good)
+    (folder / "good.so").symlink_to(copying_compiler.parent / "good.so")
+    (folder / "c++").symlink_to(copying_compiler)
     (folder / "planted.c").write_text(PLANTED)
     planted = folder / "planted.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", planted, folder / "planted.c"], check=True)
     planted.write_bytes(planted.read_bytes() + hashlib.sha256(planted.read_bytes()).digest())
-    compiler = folder / "c++"
-    copy = f'for out; do :; done; head -c -32 "{folder}/good.so" > "$out"'
-    compiler.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo copier 1.0 && exit 0\n{copy}\n')
-    compiler.chmod(0o755)
     return folder
 
 
@@ -62,7 +54,7 @@ def load(libraries: Path, cache: Path, code: str = LOAD, **more: str | None) -> 
         "CXX": str(libraries / "c++"),
         "PLANTED": str(cache.parent.parent / "loaded"),
     }
-    return run([sys.executable, "-c", code], {**env, **more})
+    return forked(code, env={**env, **more})
 
 
 def observer(cache: Path) -> Path:
@@ -141,6 +133,7 @@ def test_without_a_compiler_the_error_says_why_what_is_there_is_not_used(
 def test_what_was_checked_is_what_is_loaded_whatever_takes_its_name(libraries: Path, cache: Path) -> None:
     shutil.copyfile(libraries / "good.so", observer(cache))
     code = f"""
+import torch
 import ctypes, shutil
 from opspan.emit import observer
 real = ctypes.CDLL

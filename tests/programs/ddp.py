@@ -1,5 +1,6 @@
 """Two processes with DistributedDataParallel over gloo. Started without a rank, it starts both and waits."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -10,11 +11,13 @@ import torch
 import torch.distributed as dist
 from session import run
 
+meetings = itertools.count()
+
 
 def main() -> None:
     dist.init_process_group(
         "gloo",
-        init_method="file://" + os.environ["RENDEZVOUS"],
+        init_method=f"file://{os.environ['RENDEZVOUS']}{next(meetings)}",
         rank=int(os.environ["RANK"]),
         world_size=2,
     )

@@ -15,8 +15,9 @@ import opspan
 
 def run(main: Callable[[], None]) -> None:
     options = arguments()
-    with sessions(options):
-        main()
+    for session in in_turn(options):
+        with sessions(session):
+            main()
 
 
 def arguments() -> argparse.Namespace:
@@ -26,7 +27,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--record", metavar="DIR", help="record into this folder")
     parser.add_argument("--shapes", action="store_true")
     parser.add_argument("--modules", action="store_true")
+    parser.add_argument("--in-turn", action="store_true", help="main under --nvtx, then under --itt, each recorded")
     return parser.parse_args()
+
+
+def in_turn(options: argparse.Namespace) -> list[argparse.Namespace]:
+    """What main runs under, each time: two recordings, DIR/nvtx and DIR/itt, or all at once."""
+    if not options.in_turn:
+        return [options]
+    return [
+        argparse.Namespace(**{**vars(options), "nvtx": None, "itt": None, "record": f"{options.record}/{tool}", **one})
+        for tool, one in (("nvtx", {"nvtx": options.nvtx}), ("itt", {"itt": options.itt}))
+    ]
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import types
+import warnings
 
 
 def serve(channel):
@@ -39,6 +40,10 @@ def prepare(request):
     os.environ.update(request["env"])
     if request["cwd"] is not None:
         os.chdir(request["cwd"])
+    if not request["strict"]:
+        warnings.resetwarnings()  # which are errors, here
+        for category in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", category)
     sys.argv = ["-c", *request["arguments"]]
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module

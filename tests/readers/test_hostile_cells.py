@@ -119,13 +119,20 @@ def read(path: Path) -> Trace | None:
 
 @pytest.mark.slow
 def test_every_column_may_hold_anything(source: tuple[Path, dict[str, list[str]]], tmp_path: Path) -> None:
+    """One column of each table at a time; by itself where another had the file refused, and was all that was seen."""
     path, tables = source
-    for table, columns in tables.items():
-        for column in columns:
-            try:
-                read(spoilt(path, tmp_path / "x", {(table, column): ODD}))
-            except BaseException as error:
-                raise AssertionError(f"{table}, {column}") from error
+    for number in range(max(map(len, tables.values()))):
+        together = [(table, columns[number]) for table, columns in tables.items() if number < len(columns)]
+        if read_spoilt(path, tmp_path / "x", together) is None:
+            for one in together:
+                read_spoilt(path, tmp_path / "x", [one])
+
+
+def read_spoilt(path: Path, to: Path, columns: list[tuple[str, str]]) -> Trace | None:
+    try:
+        return read(spoilt(path, to, dict.fromkeys(columns, ODD)))
+    except BaseException as error:
+        raise AssertionError(f"one of {columns}") from error
 
 
 @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sinks.running import Native
 
 
 @pytest.fixture(scope="session")
-def native(tmp_path_factory: pytest.TempPathFactory) -> Native:
-    return Native(tmp_path_factory.mktemp("native"))
+def native(shared_folder: Path) -> Native:
+    return Native(shared_folder)

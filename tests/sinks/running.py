@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.running import NATIVE, compile_, nvtx_include, package_folder
+from collectors.running import NATIVE, compiled, nvtx_include, package_folder
 
 TESTS = Path(__file__).parents[1]
 SHARED = ["-std=c++20", "-O1", "-fPIC", "-shared", "-pthread"]
@@ -45,10 +45,7 @@ class Native:
         return self._build("itt", TESTS / "native" / "sinks" / "itt_recorder.cpp")
 
     def _build(self, name: str, *arguments: str | Path) -> Path:
-        library = self.folder / f"{name}.so"
-        if not library.is_file():
-            compile_("g++", *SHARED, "-I", NATIVE, *arguments, "-o", library)
-        return library
+        return compiled(self.folder / f"{name}.so", "g++", *SHARED, "-I", NATIVE, *arguments)
 
     def _build_with_torch(self, name: str, *arguments: str | Path) -> Path:
         torch = package_folder("torch")

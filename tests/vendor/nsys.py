@@ -55,13 +55,14 @@ def run_under_nsys(folder: Path, name: str, *arguments: str) -> Path:
     output = folder / "under_nsys"
     options = ["--trace=nvtx", "--sample=none", "--cpuctxsw=none", "--export=sqlite", f"--output={output}"]
     command = ["nsys", "profile", *options, sys.executable, PROGRAMS / f"{name}.py", *arguments]
-    try:
-        _run(command)
-    except AssertionError as error:
-        # nsys' own agent is sometimes not up in time on a busy machine; the program has not begun then.
-        if not any(said in str(error) for said in AGENT_IS_LATE):
-            raise
-        _run(command)
+    for last in (False, False, True):
+        try:
+            _run(command)
+            break
+        except AssertionError as error:
+            # nsys' own agent is sometimes not up in time on a busy machine; the program has not begun then.
+            if last or not any(said in str(error) for said in AGENT_IS_LATE):
+                raise
     return output.with_suffix(".sqlite")
 
 

@@ -1,7 +1,7 @@
 """Every program under opspan's own collectors and recorded at once: NVTX and ITT must each have carried all of it.
 
-Each by itself: what goes to both is told once. Unlike nsys, the collectors follow forks, and they keep ids, metadata
-and relations: those are compared as well.
+One after the other: what goes to both at once is told once. Unlike nsys, the collectors follow forks, and they keep
+ids, metadata and relations: those are compared as well.
 """
 
 from __future__ import annotations
@@ -35,13 +35,18 @@ def run(folder: Path, program: tuple[str, ...], *arguments: str) -> tuple[Path, 
     return capture, record
 
 
+@pytest.fixture(scope="module", params=PROGRAMS, ids="-".join)
+def in_turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A program that has emitted through one protocol, and then, in the same process, through the other."""
+    return run(
+        tmp_path_factory.mktemp("ran"), request.param, "--nvtx", "auto", "--itt", "auto", "--shapes", "--in-turn"
+    )
+
+
 @pytest.mark.parametrize("source", ["nvtx", "itt"])
-@pytest.mark.parametrize("program", PROGRAMS, ids="-".join)
-def test_both_protocols_carry_every_range_of_every_program(
-    program: tuple[str, ...], source: str, tmp_path: Path
-) -> None:
-    capture, record = run(tmp_path, program, f"--{source}", "auto", "--shapes")
-    kept = nested(recorded_ranges(record))
+def test_both_protocols_carry_every_range_of_every_program(in_turn: tuple[Path, Path], source: str) -> None:
+    capture, record = in_turn
+    kept = nested(recorded_ranges(record / source))
     assert kept
     seen = nested(own_ranges(capture, source))
     for thread in kept:

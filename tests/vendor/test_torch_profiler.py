@@ -26,32 +26,35 @@ OLD = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
 COUNTS_PYTHON = "include_python_functions" not in inspect.signature(EventList.key_averages).parameters
 
 OPTIONS = {
-    "plain": [],
-    "shapes": ["shapes"],
-    "stacks": ["stack"],
-    "memory": ["memory"],
-    "all": ["shapes", "stack", "memory"],
+    "plain": "",
+    "shapes": "shapes",
+    "stacks": "stack",
+    "memory": "memory",
+    "all": "shapes,stack,memory",
 }
 
 
-def profiled(program: str, out: Path, options: list[str]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, PROGRAMS / "profiled.py", program, out, *options], capture_output=True, text=True, timeout=300
-    )
+@pytest.fixture(
+    scope="module", params=["mlp", "double_backward", "two_threads", "checkpointing", "custom_function", "hooks"]
+)
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """What the profiler said of each run, and the folder of their traces. A process takes longer than its runs."""
+    folder = tmp_path_factory.mktemp(request.param)
+    runs = [f"{name}={options}" for name, options in OPTIONS.items()]
+    command = [sys.executable, PROGRAMS / "profiled.py", request.param, folder, *runs]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return json.loads(next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{")))
+    return folder, json.loads(next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{")))
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize(
-    "program", ["mlp", "double_backward", "two_threads", "checkpointing", "custom_function", "hooks"]
-)
-def test_the_averages_are_those_that_torch_printed(program: str, options: str, tmp_path: Path) -> None:
+def test_the_averages_are_those_that_torch_printed(program: tuple[Path, dict[str, Any]], options: str) -> None:
     if OLD and options in ("stacks", "memory", "all"):
         pytest.skip("before 2.13 torch lists no Python functions, and prints memory in other units")
-    said = profiled(program, tmp_path / "run.pt.trace.json", OPTIONS[options])
+    folder, runs = program
+    said = runs[options]
 
-    events = opspan.load_kineto(tmp_path / "run.pt.trace.json")
+    events = opspan.load_kineto(folder / f"{options}.json")
     by_shapes = "shapes" in OPTIONS[options]
     averages = events.key_averages(group_by_input_shapes=by_shapes, include_python_functions=COUNTS_PYTHON)
 
@@ -83,16 +86,16 @@ def alike(one: str, other: str) -> bool:
     return one.lstrip("-.0123456789") == other.lstrip("-.0123456789") and abs(numbers[0] - numbers[1]) < 0.0101
 
 
-def test_backward_ops_are_linked_as_the_arrows_in_the_file_say(tmp_path: Path) -> None:
-    profiled("mlp", tmp_path / "run.json", [])
-    trace = opspan.load(tmp_path / "run.json")
+@pytest.mark.parametrize("program", ["mlp"], indirect=True)
+def test_backward_ops_are_linked_as_the_arrows_in_the_file_say(program: tuple[Path, dict[str, Any]]) -> None:
+    trace = opspan.load(program[0] / "plain.json")
     ranges = analyse(trace).ranges
     assert trace.relations.height > 5
     for backward, forward in trace.relations.select("range_id", "other_id").rows():
         assert ranges["forward"][backward] == forward
 
 
-def test_modules_of_ops_are_those_of_python(tmp_path: Path) -> None:
-    profiled("mlp", tmp_path / "run.json", ["stack"])
-    ranges = analyse(opspan.load(tmp_path / "run.json")).ranges
+@pytest.mark.parametrize("program", ["mlp"], indirect=True)
+def test_modules_of_ops_are_those_of_python(program: tuple[Path, dict[str, Any]]) -> None:
+    ranges = analyse(opspan.load(program[0] / "stacks.json")).ranges
     assert any("Linear" in module for module in ranges["module"].drop_nulls().unique())
