@@ -123,6 +123,21 @@ def test_no_other_variant_is_the_file_itself_but_by_chance(damage: ModuleType, f
     assert whole < 40  # a page may be exchanged for itself, or blank already
 
 
+def test_of_a_folder_each_file_is_damaged_and_the_others_stay(damage: ModuleType, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    (folder / "in").mkdir(parents=True)
+    for name in ("a", "in/b"):
+        (folder / name).write_bytes(name.encode() * 2000)
+    (folder / "empty").touch()
+
+    made = list(damage.variants([folder], 400, 1))
+
+    assert {str(one.part) for one in made} == {"a", "in/b"}
+    copy = made[-1].put(tmp_path / "copy")
+    assert (copy / "in" / "b").read_bytes() == made[-1].raw != (folder / "in" / "b").read_bytes()
+    assert (copy / "a").read_bytes() == (folder / "a").read_bytes()
+
+
 def raises(path: Path) -> str:
     raise ValueError("not ours")
 
