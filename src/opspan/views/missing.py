@@ -32,6 +32,7 @@ _IN_PROGRAM = {
         "`torch.autograd.profiler.emit_nvtx(record_shapes=True)",
     ),
 }
+FUNCTIONS = "torch.profiler.profile(with_stack=True) records Python's functions, and export_chrome_trace() writes them"
 # Kinds of ranges that torch itself makes.
 _OPS = ("op", "backward", "engine")
 # What PyProf and DLProf call them.
@@ -51,10 +52,7 @@ def labelling(trace: Trace, options: str = "") -> str:
 def without(trace: Trace, by: str) -> str:
     """Of a table whose rows all are of no module, step, shape or stack."""
     if by == "stack":
-        return (
-            "No op has a stack: torch.profiler.profile(with_stack=True) records Python's functions, and "
-            "export_chrome_trace() writes them"
-        )
+        return f"No op has a stack: {FUNCTIONS}"
     if by == "module":
         return f"No range is in a module: capture them with {labelling(trace, ' --modules')}, or modules=True"
     if by == "step":

@@ -18,15 +18,13 @@ from opspan.analysis import attribute
 from opspan.analysis.stacks import DEEPEST, collapsed, safe, with_functions
 from opspan.trace import Trace
 from opspan.views.contents import holds, parts
+from opspan.views.missing import FUNCTIONS
 from opspan.views.names import process_names, thread_names
 
 _col = pl.col
 _BATCH = 50_000
 _PLACE = ["rank", "pid", "tid"]
-_FUNCTIONS = (
-    "No Python functions are in the stacks: torch.profiler.profile(with_stack=True) records them, and "
-    "export_chrome_trace() writes them"
-)
+_FUNCTIONS = f"No Python functions are in the stacks: {FUNCTIONS}"
 
 
 def write(trace: Trace, path: Path) -> list[str]:

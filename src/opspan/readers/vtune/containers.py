@@ -24,7 +24,6 @@ from opspan.trace import Issues
 UNKNOWN_SIZE = (1 << 64) - 1  # an entry without rows
 KINDS = (("indexFields", "<i4"), ("int64Fields", "<i8"), ("doubleFields", "<f8"))
 MOST_FIELDS = 64
-MAPPING = "mapping.xml"
 ALIGNED = 8
 
 

@@ -31,8 +31,6 @@ NS_OF_UTC = 100
 NANOSECONDS = 1_000_000_000
 MONOTONIC = "CLOCK_MONOTONIC_RAW"
 
-_NO_OWNERS = {"pid": pl.Int64, "tid": pl.Int64}
-
 
 @dataclass(frozen=True)
 class Clock:
