@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -26,7 +27,7 @@ import opspan
 from builders import Capture
 from opspan.errors import OpspanError, TooLarge, UsageError
 from opspan.files import copy_file, open_file
-from opspan.readers import _budget, sqlite
+from opspan.readers import _budget, _chrome, sqlite
 from opspan.readers._budget import Limit, Meter, check_rows
 from opspan.readers.vtune import archives
 from opspan.readers.vtune.reports import read_report
@@ -235,12 +236,52 @@ def test_what_describes_a_result(tmp_path: Path, budget: Callable[[float], None]
         opspan.load(folder)
 
 
-def test_steps_for_opening_a_database(tmp_path: Path, budget: Callable[[float], None]) -> None:
+def test_steps_for_opening_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = hostile.DATABASES["nsys"](tmp_path)
-    assert opspan.load(path).ranges.height
-    budget(1e-8)
+
+    def opens(steps: int) -> bool:
+        monkeypatch.setattr(sqlite, "STEPS", replace(_budget.STEPS, always=steps, per_byte=0))
+        try:
+            with sqlite.SqliteFile(path, Issues()) as file:
+                return len(file.tables) > 5
+        except TooLarge:
+            return False
+
+    refused, enough = 1, 1 << 20
+    assert opens(enough)
+    while enough - refused > 1:
+        steps = (refused + enough) // 2
+        refused, enough = (refused, steps) if opens(steps) else (steps, enough)
+
+    assert 10 < enough < _budget.STEPS.always / 1_000  # a sound file is far from it
+    assert opens(enough)
+    assert not opens(refused)
     with pytest.raises(TooLarge, match="more steps are needed to open it " + SENTENCE):
         opspan.load(path)
+
+
+@pytest.mark.parametrize("is_more", [False, True])
+def test_bytes_of_one_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_more: bool) -> None:
+    monkeypatch.setattr(_chrome, "_PIECE", 1 << 10)
+    some = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "dur": 1}
+    events = [{**some, "name": name, "ts": ts} for ts, name in enumerate(("before", "long", "after"), 1)]
+    events[1]["args"] = {"a": "x" * 20_000}
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    # What is read of a file at a time is doubled until an event ends in it.
+    allowed = 10_000 if is_more else 40_000
+    monkeypatch.setattr(_chrome, "EVENT", replace(_budget.EVENT, always=allowed))
+
+    trace = opspan.load(path)
+
+    found = dict(trace.issues.select(pl.col("code").cast(pl.String), "message").iter_rows())
+    if is_more:
+        assert trace.ranges["name"].to_list() == ["before"]
+        assert re.search("more bytes are in one event " + SENTENCE, found["over_budget"])
+        assert "truncated_file" not in found
+    else:
+        assert trace.ranges["name"].to_list() == ["before", "long", "after"]
+        assert not {"over_budget", "damaged_file", "truncated_file"} & found.keys()
 
 
 # --- what is no file, and copies

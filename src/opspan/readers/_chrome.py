@@ -86,14 +86,14 @@ class ChromeFile:
                     ahead = reader.submit(self._read, stream, max(_PIECE, len(rest)))
                 rest += fresh
                 while rest or is_last:
-                    # What is longer than any event is given up, and counted as damage.
-                    give_up = is_last or len(rest) > EVENT.allows()
-                    rows = _rows(rest, args, state, give_up)
+                    # What is longer than any event is given up.
+                    is_over = not is_last and len(rest) > EVENT.allows()
+                    rows = _rows(rest, args, state, is_last or is_over)
                     if not rows.height:
                         break
                     used, before = int(rows["end"][-1]), state
                     state = int(rows["state"][-1])
-                    self._note(rows, rest, before)
+                    self._note(rows, rest, before, is_over)
                     rest = rest[used:]
                     events = self._events(rows)
                     if events.height:
@@ -121,8 +121,8 @@ class ChromeFile:
             return b"".join(parts), True
         return b"".join(parts), False
 
-    def _note(self, rows: pl.DataFrame, bytes_: bytes, before: int) -> None:
-        """Everything that is no event."""
+    def _note(self, rows: pl.DataFrame, bytes_: bytes, before: int, is_over: bool) -> None:
+        """Everything that is no event. `is_over`: the last of them is longer than any may be."""
         others = rows.filter(_col("what") != _EVENT).select("what", "state", "end", "name", "rest")
         for what, state, end, name, value in others.iter_rows():
             if what == _STRUCTURE and state in (_EVENTS, _BARE_EVENTS):
@@ -133,6 +133,8 @@ class ChromeFile:
                 if before == _START:
                     raise NotATrace(f"{self.path} is no JSON; expected the JSON of a Chrome trace")
                 self._issues.add("damaged_file")
+            elif what == _END_MISSING and is_over:
+                self._issues.add("over_budget", detail=EVENT.said())
             elif what == _END_MISSING and self._has_events:
                 last = rows["end"][-2] if rows.height > 1 else 0
                 self.is_open_ended = not bytes_[last:end].strip(b" \t\r\n,")
