@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from emit.running import environment, opspan, python, run, under_collectors
 
 pytest.importorskip("torch")
 
+IS_2_4 = version("torch").startswith("2.4.")
 PROGRAM = Path(__file__).parent.parent / "programs" / "annotated.py"
 # What is there of each way to say a thing, for where all of them would take too long.
 SOME = [
@@ -94,6 +96,8 @@ print(made, graphs[0] == graphs[-1])
 known = ["block", "shared", "decorated", "moment", "pushed", "around"]
 for trace in (session.trace, second.trace): print([name for name in trace.ranges["name"] if name in known])
 """
+    if IS_2_4:  # whose Dynamo takes no range that was there before
+        body = body.replace(", shared: x", ": x")
     assert python(body).splitlines() == ["1 True", "['around']", "[]"]
 
 
@@ -182,8 +186,7 @@ print(traced(x), "annotate" in str(traced.graph), "profiler" in str(traced.graph
 
 
 def test_a_recording_that_is_entered_in_compiled_code_is_ignored_as_torchs_is_and_says_so() -> None:
-    torch = pytest.importorskip("torch")
-    if torch.__version__.startswith("2.4."):
+    if IS_2_4:
         pytest.skip("the Dynamo of 2.4 does not compile it")
     body = """
 import torch, opspan

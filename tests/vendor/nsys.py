@@ -10,8 +10,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-# Its launcher looks for the agent in one of two ways; the second says no more than "sem_open: No such file".
-AGENT_IS_LATE = ("Local Endpoint is not available", "= sem_open")
+# Its launcher looks for the agent in some way or other; one says no more than "sem_open: No such file".
+AGENT_IS_LATE = ("Local Endpoint is not available", "= sem_open", "Connection reset by peer")
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
 
