@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import opspan as package
-from emit.running import opspan, run
+from emit.running import forked, opspan, run
 
 pytest.importorskip("torch")
 
@@ -121,7 +121,7 @@ def test_exec_says_in_one_line_why_there_will_be_no_labels(tmp_path: Path) -> No
 def test_a_tool_that_does_not_listen_is_named(emitter: str, variable: str, library: str, said: str) -> None:
     code = f"import torch, opspan\nwith opspan.{emitter}(): torch.ones(2).add(1)\nprint('done')"
 
-    done = run([sys.executable, "-c", code], {variable: library})
+    done = forked(code, env={variable: library})
     doctor = opspan("doctor", env={variable: library, "CXX": "false"})
 
     assert done.stdout == "done\n"
