@@ -27,18 +27,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--record", metavar="DIR", help="record into this folder")
     parser.add_argument("--shapes", action="store_true")
     parser.add_argument("--modules", action="store_true")
-    parser.add_argument("--in-turn", action="store_true", help="main under --nvtx, then under --itt, each recorded")
+    parser.add_argument("--in-turn", nargs="+", default=[], metavar="TOOL:LABELS", help="one session after another")
     return parser.parse_args()
 
 
 def in_turn(options: argparse.Namespace) -> list[argparse.Namespace]:
-    """What main runs under, each time: two recordings, DIR/nvtx and DIR/itt, or all at once."""
-    if not options.in_turn:
-        return [options]
-    return [
-        argparse.Namespace(**{**vars(options), "nvtx": None, "itt": None, "record": f"{options.record}/{tool}", **one})
-        for tool, one in (("nvtx", {"nvtx": options.nvtx}), ("itt", {"itt": options.itt}))
-    ]
+    """What main runs under, each time: as many sessions, each recorded in DIR/TOOL-LABELS, or all at once."""
+    each = []
+    for tool, labels in (one.split(":") for one in options.in_turn):
+        others = {"nvtx": None, "itt": None, "record": f"{options.record}/{tool}-{labels}"}
+        each.append(argparse.Namespace(**{**vars(options), **others, tool: labels}))
+    return each or [options]
 
 
 @contextlib.contextmanager

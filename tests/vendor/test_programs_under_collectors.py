@@ -38,15 +38,13 @@ def run(folder: Path, program: tuple[str, ...], *arguments: str) -> tuple[Path, 
 @pytest.fixture(scope="module", params=PROGRAMS, ids="-".join)
 def in_turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A program that has emitted through one protocol, and then, in the same process, through the other."""
-    return run(
-        tmp_path_factory.mktemp("ran"), request.param, "--nvtx", "auto", "--itt", "auto", "--shapes", "--in-turn"
-    )
+    return run(tmp_path_factory.mktemp("ran"), request.param, "--in-turn", "nvtx:auto", "itt:auto", "--shapes")
 
 
 @pytest.mark.parametrize("source", ["nvtx", "itt"])
 def test_both_protocols_carry_every_range_of_every_program(in_turn: tuple[Path, Path], source: str) -> None:
     capture, record = in_turn
-    kept = nested(recorded_ranges(record / source))
+    kept = nested(recorded_ranges(record / f"{source}-auto"))
     assert kept
     seen = nested(own_ranges(capture, source))
     for thread in kept:
