@@ -17,6 +17,7 @@ import polars as pl
 
 from opspan.errors import TooLarge, UsageError
 from opspan.files import named_file, open_file, size_on_disk
+from opspan.readers._parquet import check_footer, footer_bytes
 from opspan.trace import Issues
 
 BUDGET = "OPSPAN_BUDGET"
@@ -82,6 +83,8 @@ TEXTS = Limit("bytes of text come of the rows", always=64 << 20, per_byte=32)
 CELLS = Limit("bytes are in the texts of a table", always=64 << 20, per_byte=4)
 # Some bytes of Parquet may stand for any number of rows.
 ROWS = Limit("rows are in a table", always=10_000_000, per_byte=64)
+# Of a table of thirty million rows it has a megabyte.
+FOOTER = Limit("bytes are in the footer of a table", always=64 << 20)
 
 
 class Meter:
@@ -121,6 +124,10 @@ class Meter:
 def check_rows(path: Path) -> None:
     """Refuse a Parquet file that says it has more rows than files of its size have: some bytes may stand for any."""
     with open_file(path) as file, named_file(path) as name:
+        length = footer_bytes(file, path)
+        if length > FOOTER.allows():
+            raise FOOTER.passed(path)
+        check_footer(file, path, length)
         rows = pl.scan_parquet(name).select(pl.len()).collect().item()
         file_bytes = size_on_disk(os.fstat(file.fileno()))
     if rows > ROWS.allows(file_bytes):
