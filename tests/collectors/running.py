@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 from importlib.metadata import files
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from capture_units import Capture, read_folder
+from once import made_once
 
 NATIVE = Path(__file__).parents[2] / "native"
 CLIENTS = Path(__file__).parents[1] / "native" / "collectors"
@@ -34,14 +34,7 @@ def compile_(*arguments: str | Path) -> None:
 
 
 def compiled(output: Path, *arguments: str | Path) -> Path:
-    """`output`, compiled by the first of those who ask for it; the others wait."""
-    with output.with_name(f"{output.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not output.is_file():
-            made = output.with_name(f"{output.name}.made")
-            compile_(*arguments, "-o", made)
-            made.rename(output)
-    return output
+    return made_once(output, lambda made: compile_(*arguments, "-o", made))
 
 
 class Collected:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 from emit.running import LOAD, forked
+from once import made_once
 
 
 @pytest.fixture
@@ -23,16 +24,13 @@ def copying_compiler(shared_folder: Path) -> Path:
     good.so, as a cache has it."""
     folder = shared_folder / "observer"
     folder.mkdir(exist_ok=True)
-    good, compiler = folder / "good.so", folder / "c++"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not compiler.is_file():
-            done = forked(LOAD, env={"OPSPAN_CACHE_DIR": str(folder / "cache")})
-            assert done.returncode == 0, done.stderr
-            good.write_bytes(Path(done.stdout.strip()).read_bytes())
-            last = 'for last; do :; done; [ "$last" = --version ] && echo copier 1.0 && exit 0'
-            made = folder / "made"
-            made.write_text(f'#!/bin/sh\n{last}\nhead -c -32 {shlex.quote(str(good))} > "$last"\n')
-            made.chmod(0o755)
-            made.rename(compiler)
-    return compiler
+
+    def make(compiler: Path) -> None:
+        done = forked(LOAD, env={"OPSPAN_CACHE_DIR": str(folder / "cache")})
+        assert done.returncode == 0, done.stderr
+        good = Path(shutil.copy(done.stdout.strip(), folder / "good.so"))
+        last = 'for last; do :; done; [ "$last" = --version ] && echo copier 1.0 && exit 0'
+        compiler.write_text(f'#!/bin/sh\n{last}\nhead -c -32 {shlex.quote(str(good))} > "$last"\n')
+        compiler.chmod(0o755)
+
+    return made_once(folder / "c++", make)

@@ -10,6 +10,9 @@ import polars as pl
 import opspan
 from builders import Capture
 
+# What follows the name of a limit that was passed.
+OVER_BUDGET = r"than are allowed \(.+\); if you trust the file, OPSPAN_BUDGET=10 allows ten times as much"
+
 
 def load(made: Capture, folder: Path) -> opspan.Trace:
     return opspan.load(made.write(folder / "100-1.opspan"))

@@ -32,14 +32,7 @@ from opspan.readers._budget import Limit, Meter
 from opspan.readers.vtune import archives
 from opspan.readers.vtune.reports import read_report
 from opspan.trace import Issues
-
-SENTENCE = r"than are allowed \(.+\); if you trust the file, OPSPAN_BUDGET=10 allows ten times as much"
-
-
-@pytest.fixture
-def budget(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    return lambda times: monkeypatch.setenv("OPSPAN_BUDGET", f"{times:.9f}")
-
+from readers.loading import OVER_BUDGET
 
 # --- the limits themselves
 
@@ -97,7 +90,7 @@ def test_unpacked_zip(tmp_path: Path, budget: Callable[[float], None], method: i
     budget(whole / always + 1e-8)
     assert opspan.load(path).ranges.height == 7
     budget(whole / always - 1e-8)
-    with pytest.raises(TooLarge, match="more bytes come out of it " + SENTENCE):
+    with pytest.raises(TooLarge, match="more bytes come out of it " + OVER_BUDGET):
         opspan.load(path)
 
 
@@ -110,7 +103,7 @@ def test_unpacked_trace(tmp_path: Path, budget: Callable[[float], None], suffix:
     budget(len(text) / (64 << 20) + 1e-8)
     assert opspan.load(path).ranges.height == 1
     budget(len(text) / (64 << 20) - 1e-8)
-    with pytest.raises(TooLarge, match="more bytes come out of it " + SENTENCE):
+    with pytest.raises(TooLarge, match="more bytes come out of it " + OVER_BUDGET):
         opspan.load(path)
 
 
@@ -136,7 +129,7 @@ def test_results_in_an_archive(tmp_path: Path, budget: Callable[[float], None], 
     budget(11 / 1_000)
     assert opspan.load(path).ranges.height == 7
     budget(10 / 1_000)
-    with pytest.raises(TooLarge, match="more results are in an archive " + SENTENCE):
+    with pytest.raises(TooLarge, match="more results are in an archive " + OVER_BUDGET):
         opspan.load(path)
 
 
@@ -146,7 +139,7 @@ def test_names_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ki
     monkeypatch.setattr(archives, "MEMBERS", replace(archives.MEMBERS, always=10))
     assert opspan.load(path).ranges.height == 7
     monkeypatch.setattr(archives, "MEMBERS", replace(archives.MEMBERS, always=9))
-    with pytest.raises(TooLarge, match="more names are in an archive " + SENTENCE):
+    with pytest.raises(TooLarge, match="more names are in an archive " + OVER_BUDGET):
         opspan.load(path)
 
 
@@ -211,7 +204,7 @@ def test_a_report(tmp_path: Path, budget: Callable[[float], None], what: str, al
     budget(count / always + 1e-7)
     assert read_report(path).height
     budget(count / always - 1e-6)
-    with pytest.raises(TooLarge, match=f"more {what} are in a report {SENTENCE}"):
+    with pytest.raises(TooLarge, match=f"more {what} are in a report {OVER_BUDGET}"):
         read_report(path)
 
 
@@ -222,7 +215,7 @@ def test_what_describes_a_result(tmp_path: Path, budget: Callable[[float], None]
     budget(options.stat().st_size / (1 << 20) + 1e-6)
     assert opspan.load(folder).ranges.height
     budget(options.stat().st_size / (1 << 20) - 1e-6)
-    with pytest.raises(TooLarge, match="more bytes are in a file that describes the others " + SENTENCE):
+    with pytest.raises(TooLarge, match="more bytes are in a file that describes the others " + OVER_BUDGET):
         opspan.load(folder)
 
 
@@ -246,7 +239,7 @@ def test_steps_for_opening_a_database(tmp_path: Path, monkeypatch: pytest.Monkey
     assert 10 < enough < _budget.STEPS.always / 1_000  # a sound file is far from it
     assert opens(enough)
     assert not opens(refused)
-    with pytest.raises(TooLarge, match="more steps are needed to open it " + SENTENCE):
+    with pytest.raises(TooLarge, match="more steps are needed to open it " + OVER_BUDGET):
         opspan.load(path)
 
 
@@ -267,7 +260,7 @@ def test_bytes_of_one_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_
     found = dict(trace.issues.select(pl.col("code").cast(pl.String), "message").iter_rows())
     if is_more:
         assert trace.ranges["name"].to_list() == ["before"]
-        assert re.search("more bytes are in one event " + SENTENCE, found["over_budget"])
+        assert re.search("more bytes are in one event " + OVER_BUDGET, found["over_budget"])
         assert "truncated_file" not in found
     else:
         assert trace.ranges["name"].to_list() == ["before", "long", "after"]

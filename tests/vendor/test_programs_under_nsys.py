@@ -38,7 +38,7 @@ FORMS = ["auto", "text", "torch"]
 
 @pytest.mark.parametrize("program", PROGRAMS, ids="-".join)
 def test_nsys_and_the_recording_agree_on_every_program(program: tuple[str, ...], tmp_path: Path) -> None:
-    compare(tmp_path, program, "auto", shapes=True)
+    agree(*both(tmp_path, program, "--shapes"))
 
 
 @pytest.mark.parametrize("shapes", [False, True], ids=["plain", "shapes"])
@@ -52,37 +52,30 @@ def test_nsys_and_the_recording_agree_in_every_form(program: str, shapes: bool, 
         with_sizes = domain is not None
         kept = [nsys.nested(recorded_ranges(tmp_path / f"nvtx-{form}", sizes=with_sizes)) for form in forms]
         expected = {thread: [what for one in kept for what in one.get(thread, [])] for one in kept for thread in one}
-        assert agree(seen_by_nsys(export, domain, with_sizes), expected)
+        agree(seen_by_nsys(export, domain, with_sizes), expected)
 
 
 def test_sessions_started_and_stopped_by_different_threads_lose_nothing_in_between(tmp_path: Path) -> None:
-    seen, kept = both(tmp_path, ("cross_thread",), "auto", shapes=False)
+    seen, kept = both(tmp_path, ("cross_thread",))
     # The recording starts before emit_nvtx and stops after it: each thread's ranges are a stretch of the recorded ones.
     assert any(seen.values())
     for thread, ranges in seen.items():
         assert is_stretch(names_of(ranges), names_of(kept[thread]))
 
 
-def compare(folder: Path, program: tuple[str, ...], form: str, shapes: bool) -> None:
-    assert agree(*both(folder, program, form, shapes))
-
-
-def agree(seen: dict, kept: dict) -> bool:
+def agree(seen: dict, kept: dict) -> None:
     assert seen, "nsys saw nothing"
     for thread in kept:
         assert seen.get(thread) == kept[thread], (
             f"thread {thread}: {first_difference(seen.get(thread, []), kept[thread])}"
         )
-    return seen.keys() == kept.keys()
+    assert seen.keys() == kept.keys()
 
 
-def both(folder: Path, program: tuple[str, ...], form: str, shapes: bool) -> tuple[dict, dict]:
+def both(folder: Path, program: tuple[str, ...], *more: str) -> tuple[dict, dict]:
     """What nsys and the recording saw: (process, thread) -> [(depth, (name, seq, sizes))] in order of start."""
     record = folder / "record"
-    name, *own = program
-    export = nsys.run_under_nsys(
-        folder, name, *own, "--nvtx", form, "--record", str(record), *(["--shapes"] if shapes else [])
-    )
+    export = nsys.run_under_nsys(folder, *program, "--nvtx", "auto", "--record", str(record), *more)
     seen = seen_by_nsys(export, "opspan", with_sizes=True)
     # nsys follows a child that execs, not one that only forks; the recording has both.
     processes = {pid for pid, _ in seen}

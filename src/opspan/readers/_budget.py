@@ -16,8 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.errors import TooLarge, UsageError
-from opspan.files import named_file, open_file, size_on_disk
-from opspan.readers._parquet import check_footer, footer_bytes
+from opspan.files import open_file
 from opspan.trace import Issues
 
 BUDGET = "OPSPAN_BUDGET"
@@ -119,19 +118,6 @@ class Meter:
         found = {name: self.gather(rows[name], joined["text_row"]) for name in texts}
         order = [name for name in rows.columns if name not in key]
         return joined.with_columns(**found).select(*frame.columns, *order)
-
-
-def check_rows(path: Path) -> None:
-    """Refuse a Parquet file that says it has more rows than files of its size have: some bytes may stand for any."""
-    with open_file(path) as file, named_file(path) as name:
-        length = footer_bytes(file, path)
-        if length > FOOTER.allows():
-            raise FOOTER.passed(path)
-        check_footer(file, path, length)
-        rows = pl.scan_parquet(name).select(pl.len()).collect().item()
-        file_bytes = size_on_disk(os.fstat(file.fileno()))
-    if rows > ROWS.allows(file_bytes):
-        raise ROWS.passed(path, file_bytes)
 
 
 def _times() -> float:

@@ -1,4 +1,4 @@
-"""Whether the footer of a Parquet file says what its size allows, before a library believes it.
+"""Whether a Parquet file says of itself what its size allows, before a library believes it.
 
 polars makes room for as many elements as a list of the footer says it has, and the process ends where there is none:
 2 KB may ask for any number of gigabytes. The footer is Thrift's compact protocol, and is only stepped over here.
@@ -7,9 +7,15 @@ polars makes room for as many elements as a list of the footer says it has, and 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import IO, Final
 
+import polars as pl
+
 from opspan.errors import ReadError
+from opspan.files import open_file, size_on_disk
+from opspan.private_files import path_of
+from opspan.readers._budget import FOOTER, ROWS
 
 _MAGIC: Final = b"PAR1"
 _END: Final = 8  # the footer's length, and the magic once more
@@ -19,26 +25,33 @@ _VARINTS: Final = (4, 5, 6)
 _BYTES, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
 
 
-def footer_bytes(file: IO[bytes], name: object) -> int:
+def check(path: Path) -> None:
+    """Refuse what is no whole Parquet file, or says more of itself than a file of its size has."""
+    with open_file(path) as file:
+        _check_footer(file, path)
+        rows = pl.scan_parquet(path_of(file.fileno())).select(pl.len()).collect().item()
+        file_bytes = size_on_disk(os.fstat(file.fileno()))
+    if rows > ROWS.allows(file_bytes):
+        raise ROWS.passed(path, file_bytes)
+
+
+def _check_footer(file: IO[bytes], path: Path) -> None:
     size = os.fstat(file.fileno()).st_size
     if size < len(_MAGIC) + _END:
-        raise ReadError(f"{name} is no Parquet file: it has {size} bytes; copy it again")
+        raise ReadError(f"{path} is no Parquet file: it has {size} bytes; copy it again")
     file.seek(size - _END)
     end = file.read(_END)
     length = int.from_bytes(end[:4], "little")
     if end[4:] != _MAGIC or length > size - len(_MAGIC) - _END:
-        raise ReadError(f"{name} is a damaged Parquet file: its last bytes are not those of one; copy it again")
-    return length
-
-
-def check_footer(file: IO[bytes], name: object, length: int) -> None:
-    """Raise ReadError where it says that it has more than fits into it."""
-    file.seek(-_END - length, os.SEEK_END)
+        raise ReadError(f"{path} is a damaged Parquet file: its last bytes are not those of one; copy it again")
+    if length > FOOTER.allows():
+        raise FOOTER.passed(path)
+    file.seek(size - _END - length)
     try:
         _Footer(file.read(length)).struct(0)
     except (ValueError, IndexError):
         raise ReadError(
-            f"{name} is a damaged Parquet file: its footer says more than it holds; copy it again"
+            f"{path} is a damaged Parquet file: its footer says more than it holds; copy it again"
         ) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opspan.readers._budget import check_rows
+from opspan.readers import _parquet
 from opspan.trace import Trace, storage
 
 
@@ -14,5 +14,5 @@ def sniff(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Trace:
     for file in sorted(path.glob("*.parquet")):
-        check_rows(file)
+        _parquet.check(file)
     return storage.load(path)

@@ -15,8 +15,7 @@ import polars as pl
 
 from opspan.errors import NotReadable, ReadError
 from opspan.files import named_file, size_on_disk
-from opspan.readers import _progress
-from opspan.readers._budget import check_rows
+from opspan.readers import _parquet, _progress
 from opspan.readers._sqlite_cells import checked
 from opspan.readers.sqlite import DTYPES, Type
 from opspan.trace import Issues
@@ -96,7 +95,7 @@ class Folder:
             with named_file(file) as name:
                 if file.suffix != ".parquet":
                     return tuple(pl.read_ipc_stream(name, n_rows=0).columns)
-                check_rows(file)
+                _parquet.check(file)
                 return tuple(pl.read_parquet_schema(name))
         except FAILURES as error:
             self._damaged(file, error)
