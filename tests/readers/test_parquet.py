@@ -1,9 +1,11 @@
-"""What a Parquet file may say of itself: so many rows, so long a footer, and no more than it holds."""
+"""What a Parquet file may say of itself: so many rows, so long a footer and pages, and no more than it holds."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -34,6 +36,52 @@ def test_footer_of_a_parquet_file(tmp_path: Path, budget: Callable[[float], None
         check(path)
 
 
+def test_bytes_that_come_out_of_a_page(tmp_path: Path, budget: Callable[[float], None]) -> None:
+    path = tmp_path / "x.parquet"
+    pl.DataFrame({"text": ["x" * (1 << 20)]}).write_parquet(path)
+    budget((2 << 20) / (64 << 20))
+    check(path)
+    budget((1 << 20) / (64 << 20))  # of the text alone
+    with pytest.raises(TooLarge, match="more bytes come out of a page of a table " + OVER_BUDGET):
+        check(path)
+
+
+# The head of a page of data, as polars writes it: 15 is a field of a number, 2C the structure with its counts.
+COUNTED = re.compile(rb"\x15\x00\x15.{1,2}\x15.{1,2}\x2c\x15(?=([\x02-\x7e])\x15)", re.DOTALL)
+
+
+@pytest.mark.parametrize("count", [b"\x25", b"\x00", b"\x7e", b"\x7f"], ids=["-19", "0", "63", "-64"])
+def test_a_page_that_counts_other_values_than_its_column_is_not_believed(tmp_path: Path, count: bytes) -> None:
+    """polars takes a number below zero for one that has no end."""
+    path = tmp_path / "x.parquet"
+    pl.DataFrame({"a": [1, None, 3], "b": ["x", None, "y"], "c": [[1.5], [], None]}).write_parquet(path)
+    check(path)
+    raw = path.read_bytes()
+    pages = list(COUNTED.finditer(raw))
+    assert len(pages) == 3
+    for page in pages:
+        path.write_bytes(raw[: page.end()] + count + raw[page.end() + 1 :])
+        with pytest.raises(ReadError, match="it says more of itself than it holds"):
+            check(path)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "uncompressed"])
+@pytest.mark.parametrize("rows", [0, 1, 700])
+def test_what_is_sound_is_believed(tmp_path: Path, compression: Any, rows: int) -> None:
+    path = tmp_path / "x.parquet"
+    columns = {
+        "empty": [None] * rows,
+        "numbers": range(rows),
+        "texts": [None if row % 5 == 0 else f"name {row % 20}" * 40 for row in range(rows)],
+        "lists": [list(range(row % 4)) for row in range(rows)],
+        "structures": [{"a": row, "b": [str(row)]} for row in range(rows)],
+    }
+    frame = pl.DataFrame(columns, schema_overrides={"empty": pl.Int64, "lists": pl.List(pl.Int64)}, strict=False)
+    frame.write_parquet(path, compression=compression, row_group_size=200, data_page_size=400)
+    check(path)
+    assert pl.read_parquet(path).height == rows
+
+
 def test_a_footer_that_says_more_than_it_holds_is_not_believed(tmp_path: Path) -> None:
     """polars would make room for what it says, and abort the process where there is none."""
     path = tmp_path / "x.parquet"
@@ -45,7 +93,7 @@ def test_a_footer_that_says_more_than_it_holds_is_not_believed(tmp_path: Path) -
     for many in (b"\xfc\xff\xff\xff\xff\x07", b"\xfc\xff\xff\x7f"):
         hostile_footer = raw[start : at + 1] + many + raw[at + 2 : -8]
         path.write_bytes(raw[:start] + hostile_footer + len(hostile_footer).to_bytes(4, "little") + b"PAR1")
-        with pytest.raises(ReadError, match="its footer says more than it holds"):
+        with pytest.raises(ReadError, match="it says more of itself than it holds"):
             check(path)
     path.write_bytes(raw[:-1])
     with pytest.raises(ReadError, match="its last bytes are not those of one"):

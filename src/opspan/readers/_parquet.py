@@ -1,41 +1,63 @@
-"""Whether a Parquet file says of itself what its size allows, before a library believes it.
+"""Whether a Parquet file says of itself what it holds, before a library believes it.
 
-polars makes room for as many elements as a list of the footer says it has, and the process ends where there is none:
-2 KB may ask for any number of gigabytes. The footer is Thrift's compact protocol, and is only stepped over here.
+polars makes room for as many elements as a list of the footer has, or a page, and the process ends where there is none:
+2 KB may ask for any number of gigabytes. So the footer and the heads of the pages are gone through here first, and what
+they count has to agree.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import IO, Final
-
-import polars as pl
+from typing import IO, Any, Final
 
 from opspan.errors import ReadError
 from opspan.files import open_file, size_on_disk
-from opspan.private_files import path_of
-from opspan.readers._budget import FOOTER, ROWS
+from opspan.readers._budget import FOOTER, PAGE, ROWS
+from opspan.readers._thrift import PLAIN, Kept, Reader
 
 _MAGIC: Final = b"PAR1"
 _END: Final = 8  # the footer's length, and the magic once more
-_DEEPEST: Final = 64
-_WIDTHS: Final = {1: 1, 2: 1, 3: 1, 7: 8, 13: 16}  # of elements of lists; as a field, a boolean is in its type
-_VARINTS: Final = (4, 5, 6)
-_BYTES, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
+_HEAD: Final = 256  # bytes, and the heads of most pages have fewer; bounds that are long texts make longer ones
+
+# By the numbers of the format. A page of data is of the first or the second version; an index, say, is no data.
+_COLUMN: Final[Kept] = {5: ("values", PLAIN), 7: ("bytes", PLAIN), 9: ("data_at", PLAIN), 11: ("dictionary_at", PLAIN)}
+_GROUP: Final[Kept] = {1: ("columns", {3: ("column", _COLUMN)}), 3: ("rows", PLAIN)}
+_FOOTER: Final[Kept] = {3: ("rows", PLAIN), 4: ("groups", _GROUP)}
+_DATA: Final[Kept] = {1: ("values", PLAIN)}
+_DATA_2: Final[Kept] = {**_DATA, 2: ("nulls", PLAIN), 3: ("rows", PLAIN), 5: ("depths", PLAIN), 6: ("repeats", PLAIN)}
+_PAGE: Final[Kept] = {
+    2: ("unpacked", PLAIN),
+    3: ("bytes", PLAIN),
+    5: ("data", _DATA),
+    7: ("dictionary", _DATA),
+    8: ("data", _DATA_2),
+}
 
 
 def check(path: Path) -> None:
-    """Refuse what is no whole Parquet file, or says more of itself than a file of its size has."""
+    """Refuse what is no whole Parquet file, or counts what it does not hold, or more than a file of its size may."""
     with open_file(path) as file:
-        _check_footer(file, path)
-        rows = pl.scan_parquet(path_of(file.fileno())).select(pl.len()).collect().item()
         file_bytes = size_on_disk(os.fstat(file.fileno()))
-    if rows > ROWS.allows(file_bytes):
-        raise ROWS.passed(path, file_bytes)
+        raw, end = _footer(file, path)
+        try:
+            footer = Reader(raw).struct(_FOOTER)
+            if _longest(footer) > ROWS.allows(file_bytes):
+                raise ROWS.passed(path, file_bytes)
+            for group in footer["groups"]:
+                for column in group["columns"]:
+                    if _longest_page(file, end, column["column"]) > PAGE.allows(file_bytes):
+                        raise PAGE.passed(path, file_bytes)
+        except (IndexError, ValueError, KeyError, TypeError):  # the last two: a field is missing, or of another type
+            raise _damaged(path, "it says more of itself than it holds") from None
 
 
-def _check_footer(file: IO[bytes], path: Path) -> None:
+def _damaged(path: Path, why: str) -> ReadError:
+    return ReadError(f"{path} is a damaged Parquet file: {why}; copy it again")
+
+
+def _footer(file: IO[bytes], path: Path) -> tuple[bytes, int]:
+    """It, and where it begins."""
     size = os.fstat(file.fileno()).st_size
     if size < len(_MAGIC) + _END:
         raise ReadError(f"{path} is no Parquet file: it has {size} bytes; copy it again")
@@ -43,71 +65,63 @@ def _check_footer(file: IO[bytes], path: Path) -> None:
     end = file.read(_END)
     length = int.from_bytes(end[:4], "little")
     if end[4:] != _MAGIC or length > size - len(_MAGIC) - _END:
-        raise ReadError(f"{path} is a damaged Parquet file: its last bytes are not those of one; copy it again")
+        raise _damaged(path, "its last bytes are not those of one")
     if length > FOOTER.allows():
         raise FOOTER.passed(path)
     file.seek(size - _END - length)
-    try:
-        _Footer(file.read(length)).struct(0)
-    except (ValueError, IndexError):
-        raise ReadError(
-            f"{path} is a damaged Parquet file: its footer says more than it holds; copy it again"
-        ) from None
+    return file.read(length), size - _END - length
 
 
-class _Footer:
-    def __init__(self, raw: bytes) -> None:
-        self._raw, self._at = raw, 0
+def _longest(footer: dict[str, Any]) -> int:
+    """The rows, or the values of a column of lists that has more."""
+    rows = [_counted(group["rows"]) for group in footer["groups"]]
+    if sum(rows) != _counted(footer["rows"]):
+        raise ValueError(rows)
+    values = [0]
+    for group, least in zip(footer["groups"], rows, strict=True):
+        values += [_counted(column["column"]["values"], least=least) for column in group["columns"]]
+    return max(sum(rows), *values)
 
-    def struct(self, depth: int) -> None:
-        while head := self._byte():
-            if not head >> 4:  # the field's number is not that of the one before and some
-                self._varint()
-            if head & 15 not in (1, 2):
-                self._value(head & 15, depth)
 
-    def _value(self, kind: int, depth: int) -> None:
-        if depth > _DEEPEST:
-            raise ValueError(depth)
-        if kind in _VARINTS:
-            self._varint()
-        elif kind in _WIDTHS:
-            self._skip(_WIDTHS[kind])
-        elif kind == _BYTES:
-            self._skip(self._varint())
-        elif kind in (_LIST, _SET):
-            head = self._byte()
-            self._values(self._varint() if head >> 4 == 15 else head >> 4, [head & 15], depth)
-        elif kind == _MAP:
-            count = self._varint()
-            kinds = self._byte() if count else 0
-            self._values(count, [kinds >> 4, kinds & 15], depth)
-        elif kind == _STRUCT:
-            self.struct(depth + 1)
-        else:
-            raise ValueError(kind)
+def _longest_page(file: IO[bytes], end: int, column: dict[str, Any]) -> int:
+    """The bytes that come out of it."""
+    at = column.get("dictionary_at", column["data_at"])
+    stop = at + _counted(column["bytes"])
+    if not len(_MAGIC) <= at <= stop <= end:
+        raise ValueError(at)
+    values, longest = 0, 0
+    while at < stop:
+        page, head_bytes = _page(file, at, stop)
+        at += head_bytes + _counted(page["bytes"])
+        longest = max(longest, _counted(page["unpacked"]))
+        data = page.get("data", {"values": 0})
+        values += _counted(data["values"])
+        _counted(data.get("rows", 0), most=data["values"])
+        _counted(data.get("nulls", 0), most=data["values"])
+        _counted(_counted(data.get("depths", 0)) + _counted(data.get("repeats", 0)), most=page["bytes"])
+        dictionary = page.get("dictionary", {"values": 0})
+        _counted(dictionary["values"], most=page["unpacked"])  # each has one byte at least
+    if at != stop or values != column["values"]:
+        raise ValueError(values)
+    return longest
 
-    def _values(self, count: int, kinds: list[int], depth: int) -> None:
-        if count > len(self._raw) - self._at:  # each has one byte at least
-            raise ValueError(count)
-        for _ in range(count):
-            for kind in kinds:
-                self._value(kind, depth + 1)
 
-    def _byte(self) -> int:
-        self._at += 1
-        return self._raw[self._at - 1]
+def _page(file: IO[bytes], at: int, stop: int) -> tuple[dict[str, Any], int]:
+    """What its head says, and the bytes of that."""
+    ahead = _HEAD
+    while True:
+        file.seek(at)
+        raw = file.read(min(ahead, stop - at))
+        reader = Reader(raw)
+        try:
+            return reader.struct(_PAGE), reader.at
+        except IndexError:
+            if len(raw) < ahead:
+                raise
+            ahead *= 16
 
-    def _varint(self) -> int:
-        value, shift = 0, 0
-        while (byte := self._byte()) & 128:
-            value |= (byte & 127) << shift
-            shift += 7
-            if shift > 63:
-                raise ValueError(shift)
-        return value | byte << shift
 
-    def _skip(self, count: int) -> None:
-        self._at += count
-        if self._at > len(self._raw):
-            raise ValueError(count)
+def _counted(value: int, least: int = 0, most: int = (1 << 63) - 1) -> int:
+    if not least <= value <= most:
+        raise ValueError(value)
+    return value

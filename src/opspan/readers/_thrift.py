@@ -1,0 +1,90 @@
+"""Thrift's compact protocol, as far as it takes to go through what Parquet describes itself with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+# What is kept of a structure: its fields' names by their numbers, and what is kept of each that is one in turn.
+Kept = Mapping[int, tuple[str, Any]]
+PLAIN: Final[Kept] = {}
+
+_DEEPEST: Final = 64
+_TRUE, _FALSE = 1, 2  # as fields: there are no further bytes; in lists they are one byte
+_WIDTHS: Final = {1: 1, 2: 1, 7: 8, 13: 16}
+_BYTE, _VARINTS = 3, (4, 5, 6)
+_BYTES, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
+
+
+class Reader:
+    """Raises IndexError where bytes are missing, and ValueError for what is not of the protocol."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw, self.at = raw, 0
+
+    def struct(self, kept: Kept, depth: int = 0) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._number()
+            name, inner = kept.get(number, ("", PLAIN))
+            kind = head & 15
+            value = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, inner, depth)
+            if name:
+                fields[name] = value
+        return fields
+
+    def _value(self, kind: int, kept: Kept, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise ValueError(depth)
+        if kind in _VARINTS:
+            return self._number()
+        if kind == _BYTE:
+            return self._byte()
+        if kind in _WIDTHS:
+            return self._skip(_WIDTHS[kind])
+        if kind == _BYTES:
+            return self._skip(self._varint())
+        if kind in (_LIST, _SET):
+            head = self._byte()
+            return self._values(self._varint() if head >> 4 == 15 else head >> 4, [head & 15], kept, depth)
+        if kind == _MAP:
+            count = self._varint()
+            kinds = self._byte() if count else 0
+            return self._values(count, [kinds >> 4, kinds & 15], PLAIN, depth)
+        if kind == _STRUCT:
+            return self.struct(kept, depth + 1)
+        raise ValueError(kind)
+
+    def _values(self, count: int, kinds: list[int], kept: Kept, depth: int) -> list[Any]:
+        if count > len(self._raw) - self.at:  # each has one byte at least
+            raise IndexError(count)
+        values = []
+        for _ in range(count):
+            for kind in kinds:
+                value = self._value(kind, kept, depth + 1)
+                if kept:
+                    values.append(value)
+        return values
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self._raw[self.at - 1]
+
+    def _number(self) -> int:
+        value = self._varint()
+        return value >> 1 ^ -(value & 1)
+
+    def _varint(self) -> int:
+        value, shift = 0, 0
+        while (byte := self._byte()) & 128:
+            value |= (byte & 127) << shift
+            shift += 7
+            if shift > 63:
+                raise ValueError(shift)
+        return value | byte << shift
+
+    def _skip(self, count: int) -> None:
+        self.at += count
+        if self.at > len(self._raw):
+            raise IndexError(count)
