@@ -157,8 +157,6 @@ def test_packages_that_are_not_there_are_named_in_one_line(sources: tuple[Path, 
 
 
 def test_a_table_as_pandas_has_it(sources: tuple[Path, Path]) -> None:
-    pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
     trace = opspan.load(sources[0])
     frame = trace.to_pandas("work")
     assert frame["end_ns"].tolist() == trace.work["end_ns"].to_list()
