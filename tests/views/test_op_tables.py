@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from rich.cells import cell_len
 
 import opspan
 from builders import STEP, Capture
@@ -329,6 +330,17 @@ class TestWidth:
         assert cell.startswith("autograd::")
         assert cell.endswith("AddmmBackward0")
         assert notes
+
+    @pytest.mark.parametrize("width", [40, 80, 81, 120])
+    def test_a_character_of_two_columns_is_two(self, width: int) -> None:
+        names = ["数据加载" * 20, "データ" + "x" * 60, "aten::mm"]
+        columns = {"start_ns": [0, 20, 40], "end_ns": [10, 30, 50], "rank": [0] * 3, "tid": [1] * 3, "pid": [1] * 3}
+        table = shown(Trace((Metadata("test"),), ranges=pl.DataFrame({"name": names, **columns})), Asked())
+
+        rule, *lines = table.text(-1, Layout(width))[0].splitlines()[:6]
+
+        assert len(rule) <= width
+        assert {cell_len(line) for line in lines} == {len(rule)}
 
     def test_the_terminal_says_how_wide(self, tmp_path: Path) -> None:
         path = capture(tmp_path / "1.opspan")

@@ -36,10 +36,11 @@ class Column:
 
     @property
     def width(self) -> int:
-        return max([len(self.title), *(len(cell) for cell in self.cells)])
+        return max([width_of(self.title), *(width_of(cell) for cell in self.cells)])
 
     def line(self, cell: str, width: int) -> str:
-        return f"{cut(cell, width, self.cut_end):{self.align}{width}}"
+        text = cut(cell, width, self.cut_end)
+        return f"{text:{self.align}{width - width_of(text) + len(text)}}"
 
 
 def terminal() -> Layout:
@@ -98,12 +99,29 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
     return [widths[number] for number in range(len(columns))]
 
 
+def width_of(text: str) -> int:
+    """The columns that it takes on a terminal: two a character of Chinese, Japanese and Korean."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
 def cut(text: str, width: int, cut_end: bool) -> str:
-    """No longer than that: dots stand at its end, else in its middle."""
-    if len(text) <= width:
+    """No wider than that: dots stand at its end, else in its middle."""
+    if width_of(text) <= width:
         return text
     if width <= len(_DOTS):
-        return text[:width]
+        return _start(text, width)
     kept = width - len(_DOTS)
     end = 0 if cut_end else kept // 2
-    return text[: kept - end] + _DOTS + (text[-end:] if end else "")
+    return _start(text, kept - end) + _DOTS + _start(text[::-1], end)[::-1]
+
+
+def _start(text: str, width: int) -> str:
+    """As much of it as is no wider."""
+    start = text[:width]
+    while width_of(start) > width:
+        start = start[:-1]
+    return start
