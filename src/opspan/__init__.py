@@ -1,13 +1,42 @@
 """opspan: labels for every PyTorch op under any profiler, and any profiler's result read back as one table.
 
 This file only says where each public name lives. A name is imported when it is first used, so `import opspan` costs
-nothing: no polars, no torch.
+nothing: no polars, no torch. Editors and type checkers read the imports, a running program the table below them.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opspan import analysis as analysis
+    from opspan import autograd_profiler as autograd_profiler
+    from opspan import errors as errors
+    from opspan import itt as itt
+    from opspan import nvtx as nvtx
+    from opspan import views as views
+    from opspan.analysis.merge import merge as merge
+    from opspan.emit.annotate import annotate as annotate
+    from opspan.emit.annotate import mark as mark
+    from opspan.emit.annotate import record_function as record_function
+    from opspan.emit.record import record as record
+    from opspan.emit.schedule import ProfilerAction as ProfilerAction
+    from opspan.emit.schedule import schedule as schedule
+    from opspan.emit.sessions import emit_itt as emit_itt
+    from opspan.emit.sessions import emit_nvtx as emit_nvtx
+    from opspan.errors import OpspanError as OpspanError
+    from opspan.loading import load_kineto as load_kineto
+    from opspan.loading import load_nsys as load_nsys
+    from opspan.loading import load_nvprof as load_nvprof
+    from opspan.loading import load_rocpd as load_rocpd
+    from opspan.loading import load_unitrace as load_unitrace
+    from opspan.loading import load_vtune as load_vtune
+    from opspan.loading import load_vtune_report as load_vtune_report
+    from opspan.loading import parse_nvprof_trace as parse_nvprof_trace
+    from opspan.readers import load as load
+    from opspan.trace import Metadata as Metadata
+    from opspan.trace import Trace as Trace
 
 # name -> "module:attribute", or "module" where the name is the module itself
 _HOMES = {
@@ -15,9 +44,12 @@ _HOMES = {
     "OpspanError": "opspan.errors:OpspanError",
     "ProfilerAction": "opspan.emit.schedule:ProfilerAction",
     "Trace": "opspan.trace:Trace",
+    "analysis": "opspan.analysis",
     "annotate": "opspan.emit.annotate:annotate",
+    "autograd_profiler": "opspan.autograd_profiler",
     "emit_itt": "opspan.emit.sessions:emit_itt",
     "emit_nvtx": "opspan.emit.sessions:emit_nvtx",
+    "errors": "opspan.errors",
     "itt": "opspan.itt",
     "load": "opspan.readers:load",
     "load_kineto": "opspan.loading:load_kineto",
@@ -34,22 +66,26 @@ _HOMES = {
     "record": "opspan.emit.record:record",
     "record_function": "opspan.emit.annotate:record_function",
     "schedule": "opspan.emit.schedule:schedule",
+    "views": "opspan.views",
 }
 
+__version__: str
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # else a name that is misspelt would be any
 
-        return version("opspan")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'opspan' has no attribute {name!r}")
-    module, _, attribute = _HOMES[name].partition(":")
-    value = import_module(module)
-    value = globals()[name] = getattr(value, attribute) if attribute else value  # found without us the next time
-    return value
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("opspan")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'opspan' has no attribute {name!r}")
+        module, _, attribute = _HOMES[name].partition(":")
+        value = import_module(module)
+        value = globals()[name] = getattr(value, attribute) if attribute else value  # found without us the next time
+        return value
 
 
 def __dir__() -> list[str]:

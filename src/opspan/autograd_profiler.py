@@ -6,7 +6,24 @@ Only says where each name lives, as opspan itself does: importing this module lo
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opspan import emit_itt as emit_itt
+    from opspan import emit_nvtx as emit_nvtx
+    from opspan import load_nvprof as load_nvprof
+    from opspan import parse_nvprof_trace as parse_nvprof_trace
+    from opspan import record_function as record_function
+    from opspan.events import DeviceType as DeviceType
+    from opspan.events import EnforceUnique as EnforceUnique
+    from opspan.events import EventList as EventList
+    from opspan.events import FunctionEvent as FunctionEvent
+    from opspan.events import FunctionEventAvg as FunctionEventAvg
+    from opspan.events import Interval as Interval
+    from opspan.events import Kernel as Kernel
+    from opspan.events import KinetoStepTracker as KinetoStepTracker
+    from opspan.events import MemRecordsAcc as MemRecordsAcc
+    from opspan.events import StringTable as StringTable
 
 # name -> "module:attribute"
 _HOMES = {
@@ -30,11 +47,13 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _HOMES[name].partition(":")
-    return getattr(import_module(module), attribute)
+if not TYPE_CHECKING:  # else a name that is misspelt would be any
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, _, attribute = _HOMES[name].partition(":")
+        return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:

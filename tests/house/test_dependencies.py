@@ -25,7 +25,8 @@ def names(requirements: list[str]) -> set[str]:
 
 def third_party() -> set[str]:
     roots = {found.target.split(".")[0] for path in modules() for found in imports(path)}
-    return roots - set(sys.stdlib_module_names) - {"opspan"}
+    # Type checkers know typing_extensions without having it; nothing else imports it.
+    return roots - set(sys.stdlib_module_names) - {"opspan", "typing_extensions"}
 
 
 def strings() -> set[str]:

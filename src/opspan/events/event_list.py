@@ -10,24 +10,32 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, MutableSequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, overload
 
 from opspan.events import export, tree
-from opspan.events.event import FunctionEventAvg
+from opspan.events.event import FunctionEvent, FunctionEventAvg
 from opspan.events.table import Options, facts_of, render, shown, sort_attribute, sort_value
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from opspan.events.lazy import ColumnEvents
 
+    Event = TypeVar("Event", default=FunctionEvent)
+else:
+    from typing import TypeVar
 
-class EventList(MutableSequence[Any]):
+    Event = TypeVar("Event")
+
+
+class EventList(MutableSequence[Event], Generic[Event]):
     """FunctionEvents, or FunctionEventAvgs, with torch's arguments. No `list`: its items all have to be there."""
 
     __hash__ = None  # type: ignore[assignment]  # it can change
 
     def __init__(
         self,
-        events: Iterable[Any] = (),
+        events: Iterable[Event] = (),
         *,
         use_device: str | None = None,
         profile_memory: bool = False,
@@ -40,10 +48,10 @@ class EventList(MutableSequence[Any]):
         self._with_flops = with_flops
         self._tree_built = False
 
-    @classmethod
-    def over(cls, columns: ColumnEvents) -> EventList:
+    @staticmethod
+    def over(columns: ColumnEvents) -> EventList:
         """The list over a trace's columns."""
-        events = cls(use_device=columns.use_device, profile_memory=columns.has_memory)
+        events: EventList = EventList(use_device=columns.use_device, profile_memory=columns.has_memory)
         events._columns = columns
         events._tree_built = True
         return events
@@ -62,7 +70,7 @@ class EventList(MutableSequence[Any]):
             self._objects, self._columns = list(self._columns), None
         return self._objects
 
-    def _same_kind(self, events: Iterable[Any]) -> EventList:
+    def _same_kind(self, events: Iterable[Any]) -> EventList[Any]:
         """A list of other events under the same circumstances."""
         made = EventList(
             events,
@@ -78,9 +86,9 @@ class EventList(MutableSequence[Any]):
         return len(self._objects if columns is None else columns)
 
     @overload
-    def __getitem__(self, index: SupportsIndex) -> Any: ...
+    def __getitem__(self, index: SupportsIndex) -> Event: ...
     @overload
-    def __getitem__(self, index: slice) -> EventList: ...
+    def __getitem__(self, index: slice) -> EventList[Event]: ...
     def __getitem__(self, index: SupportsIndex | slice) -> Any:
         columns = self._lazy()
         if isinstance(index, slice):
@@ -89,9 +97,10 @@ class EventList(MutableSequence[Any]):
             return self._same_kind(columns.at(position) for position in range(*index.indices(len(columns))))
         return self._objects[index] if columns is None else columns.at(index.__index__())
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Event]:
         columns = self._lazy()
-        return iter(self._objects if columns is None else columns)
+        events: Iterable[Any] = self._objects if columns is None else columns
+        return iter(events)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self._made()[index] = value
@@ -99,19 +108,19 @@ class EventList(MutableSequence[Any]):
     def __delitem__(self, index: Any) -> None:
         del self._made()[index]
 
-    def insert(self, index: int, value: Any) -> None:
+    def insert(self, index: int, value: Event) -> None:
         self._made().insert(index, value)
 
-    def sort(self, *, key: Callable[[Any], Any] | None = None, reverse: bool = False) -> None:
+    def sort(self, *, key: Callable[[Event], Any] | None = None, reverse: bool = False) -> None:
         self._made().sort(key=key, reverse=reverse)
 
-    def copy(self) -> EventList:
+    def copy(self) -> EventList[Event]:
         return self[:]
 
-    def __add__(self, other: Iterable[Any]) -> EventList:
+    def __add__(self, other: Iterable[Event]) -> EventList[Event]:
         return self._same_kind([*self, *other])
 
-    def __radd__(self, other: Iterable[Any]) -> EventList:
+    def __radd__(self, other: Iterable[Event]) -> EventList[Event]:
         return self._same_kind([*other, *self])
 
     def __eq__(self, other: object) -> bool:
@@ -138,7 +147,7 @@ class EventList(MutableSequence[Any]):
     @property
     def self_cpu_time_total(self) -> float:
         columns = self._lazy()
-        return sum(event.self_cpu_time_total for event in self) if columns is None else columns.self_cpu_us()
+        return sum(event.self_cpu_time_total for event in self._objects) if columns is None else columns.self_cpu_us()
 
     def table(
         self,
@@ -183,7 +192,7 @@ class EventList(MutableSequence[Any]):
         include_python_functions: bool = False,
         *,
         group_by_input_shape: bool = False,
-    ) -> EventList:
+    ) -> EventList[FunctionEventAvg]:
         """One FunctionEventAvg for the events of each name, apart by shapes, top of the stack or overload if asked.
 
         Python's functions are left out unless asked for, as they are since torch 2.15; before, all were counted.
@@ -196,7 +205,7 @@ class EventList(MutableSequence[Any]):
         else:
             if not self._tree_built:
                 self._build_tree()
-            events = (event for event in self if include_python_functions or not event.is_python_function)
+            events = (event for event in self._objects if include_python_functions or not event.is_python_function)
             averages = _averages(events, by_shapes, group_by_stack_n, group_by_overload_name)
         for average in averages:
             average.stack = (average.stack or [])[:group_by_stack_n]

@@ -19,7 +19,7 @@ _EVENT = tuple(name for name in vars(FunctionEvent(0, "", 0, 0, 0)) if name not 
 _AVERAGE = tuple(name for name in vars(FunctionEventAvg()) if name not in _OURS)
 
 
-def to_torch(events: EventList) -> Any:
+def to_torch(events: EventList[Any]) -> Any:
     """torch's EventList of the same events, linked as they are. Their times stay what they are: see times.py."""
     try:
         from torch.autograd import DeviceType, profiler_util
