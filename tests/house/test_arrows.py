@@ -17,13 +17,14 @@ ROOMS: dict[str, set[str]] = {
     "errors": {"printable"},
     "labels": {"sweep"},  # put off: a program that is being labelled has no polars
     "files": {"private_files"},
+    "arrow_sqlite": set(),
     "shared_library": set(),
     "sweep": {"errors", "opspan", "shared_library"},  # opspan: its __path__, where the native libraries lie
     "trace": MODEL | {"files"} | {"analysis", "events"},  # those two put off, see below
-    "readers": MODEL | {"files", "sweep", "trace"},
+    "readers": MODEL | {"arrow_sqlite", "files", "sweep", "trace"},
     "analysis": MODEL | {"sweep", "trace"},
     "events": MODEL | {"sweep", "trace", "analysis"},
-    "views": MODEL | {"trace", "analysis", "events"},
+    "views": MODEL | {"arrow_sqlite", "trace", "analysis", "events"},
     "emit": MODEL
     | {"trace", "readers", "events", "opspan", "shared_library"},  # trace, readers and events put off, see below
     "itt": {"emit"},

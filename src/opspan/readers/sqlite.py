@@ -23,10 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-import adbc_driver_manager
-import adbc_driver_sqlite.dbapi as adbc
 import polars as pl
 
+from opspan import arrow_sqlite
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import size_on_disk
 from opspan.printable import listed
@@ -63,7 +62,7 @@ LONGEST_DEFAULT = 1_000
 
 # What a bad file raises: the driver when a query starts, polars (with the driver's words) when batches are fetched.
 FAILURES = (
-    adbc_driver_manager.Error,
+    arrow_sqlite.Error,
     pl.exceptions.ComputeError,
     pl.exceptions.PanicException,  # more than two gigabytes of text in a batch
     UnicodeDecodeError,
@@ -323,10 +322,11 @@ class SqliteFile:
         )
 
     def _query(self, sql: str, batch_rows: int) -> pl.DataFrame:
-        with adbc.connect(self._uri) as connection, connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(batch_rows)})
-            cursor.execute(sql)
-            return pl.DataFrame(cursor.fetch_arrow())
+        with arrow_sqlite.statement(self._uri) as statement:
+            statement.set_options(**{"adbc.sqlite.query.batch_rows": str(batch_rows)})
+            statement.set_sql_query(sql)
+            rows, _ = statement.execute_query()
+            return pl.DataFrame(rows)
 
 
 def table_names(path: str | Path) -> frozenset[str]:

@@ -9,11 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import adbc_driver_manager
-import adbc_driver_sqlite.dbapi as adbc
 import polars as pl
 import sqlite_utils
 
+from opspan import arrow_sqlite
 from opspan.analysis import analyse
 from opspan.errors import WriteError
 from opspan.trace import Trace
@@ -75,16 +74,17 @@ def _stored(frame: pl.DataFrame, table: DatabaseTable) -> pl.LazyFrame:
 
 def _fill(path: Path, frames: dict[str, pl.LazyFrame]) -> None:
     try:
-        with adbc.connect(str(path)) as connection, connection.cursor() as cursor:
+        with arrow_sqlite.connected(str(path)) as connection, arrow_sqlite.AdbcStatement(connection) as statement:
+            connection.set_autocommit(False)
             for name, frame in frames.items():
                 start = 0
                 while (part := frame.slice(start, _BATCH).collect()).height:
-                    cursor.adbc_statement.set_options(**_APPEND, **{"adbc.ingest.target_table": name})
-                    cursor.adbc_statement.bind_stream(part)
-                    cursor.adbc_statement.execute_update()
+                    statement.set_options(**_APPEND, **{"adbc.ingest.target_table": name})
+                    statement.bind_stream(part)
+                    statement.execute_update()
                     start += _BATCH
             connection.commit()
-    except adbc_driver_manager.Error as error:
+    except arrow_sqlite.Error as error:
         raise WriteError(f"cannot write the database: {error}") from error
 
 
