@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,22 @@ def test_what_is_sound_is_believed(tmp_path: Path, compression: Any, rows: int) 
     frame.write_parquet(path, compression=compression, row_group_size=200, data_page_size=400)
     check(path)
     assert pl.read_parquet(path).height == rows
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_what_pyarrow_writes_is_believed(tmp_path: Path, version: str) -> None:
+    """The library that nsys has."""
+    path = tmp_path / "x.parquet"
+    program = """
+import sys, pyarrow as pa, pyarrow.parquet
+names = [None if row % 5 == 0 else f"name {row % 7}" for row in range(5000)]
+table = pa.table({"a": range(5000), "b": names, "c": [[row] * (row % 3) for row in range(5000)]})
+options = dict(data_page_version=sys.argv[2], row_group_size=2000, data_page_size=1000, write_page_index=True)
+pyarrow.parquet.write_table(table, sys.argv[1], **options)
+"""
+    subprocess.run([sys.executable, "-c", program, path, version], check=True)
+    check(path)
+    assert pl.read_parquet(path).height == 5000
 
 
 def test_a_footer_that_says_more_than_it_holds_is_not_believed(tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ CELLS = Limit("bytes are in the texts of a table", always=64 << 20, per_byte=4)
 ROWS = Limit("rows are in a table", always=10_000_000, per_byte=64)
 # Of a table of thirty million rows it has a megabyte.
 FOOTER = Limit("bytes are in the footer of a table", always=64 << 20)
-# Those who write them begin another page after a megabyte; a long text or a list may be in one alone.
-PAGE = Limit("bytes come out of a page of a table", always=64 << 20, per_byte=200, most=1 << 31)
+# Parquet's writers begin another page after a megabyte. A buffer of Arrow's has a column of all the rows of a batch.
+PAGE = Limit("bytes come out of a page of a table", always=64 << 20, per_byte=200, most=64 << 30)
 
 
 class Meter:

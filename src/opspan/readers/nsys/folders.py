@@ -15,7 +15,7 @@ import polars as pl
 
 from opspan.errors import NotReadable, ReadError
 from opspan.files import named_file, size_on_disk
-from opspan.readers import _parquet, _progress
+from opspan.readers import _arrow, _parquet, _progress
 from opspan.readers._sqlite_cells import checked
 from opspan.readers.sqlite import DTYPES, Type
 from opspan.trace import Issues
@@ -94,6 +94,7 @@ class Folder:
         try:
             with named_file(file) as name:
                 if file.suffix != ".parquet":
+                    _arrow.check(file)
                     return tuple(pl.read_ipc_stream(name, n_rows=0).columns)
                 _parquet.check(file)
                 return tuple(pl.read_parquet_schema(name))

@@ -1,0 +1,149 @@
+"""Whether a file in Arrow's stream format says of itself what it holds, before a library believes it.
+
+polars makes room for as many bytes as a buffer says it has, and the process ends where there is none. So the messages
+are gone through here first: each is a head, in Flatbuffers, and a body that the head describes.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+from opspan.errors import ReadError
+from opspan.files import open_file, size_on_disk
+from opspan.readers._budget import FOOTER, PAGE, ROWS
+
+_CONTINUES: Final = b"\xff\xff\xff\xff"
+_DICTIONARY, _BATCH = 2, 3  # kinds of messages; others have no body
+# By the numbers of the format: fields of a message, of a batch, and of the head of a dictionary's.
+_KIND, _HEADER, _BODY_BYTES = 1, 2, 3
+_ROWS, _NODES, _BUFFERS, _COMPRESSION, _VIEWED = 0, 1, 2, 3, 4
+_DATA = 1
+
+
+def check(path: Path) -> None:
+    """Refuse what is no whole stream, or counts what it does not hold, or more than a file of its size may."""
+    with open_file(path) as file:
+        facts = os.fstat(file.fileno())
+        file_bytes = size_on_disk(facts)
+        rows, longest = 0, 0
+        try:
+            for message, body_at in _messages(file, facts.st_size, path):
+                kind, header = message.number(_KIND, "B"), message.table(_HEADER)
+                if kind == _DICTIONARY:
+                    header = header.table(_DATA)
+                if kind in (_DICTIONARY, _BATCH):
+                    rows += _longest_column(header)
+                    longest = max(longest, _longest_buffer(header, file, body_at, message.number(_BODY_BYTES, "q")))
+        except (struct.error, ValueError):
+            raise ReadError(
+                f"{path} is a damaged Arrow file: it says more of itself than it holds; copy it again"
+            ) from None
+    if rows > ROWS.allows(file_bytes):
+        raise ROWS.passed(path, file_bytes)
+    if longest > PAGE.allows(file_bytes):
+        raise PAGE.passed(path, file_bytes)
+
+
+def _messages(file: IO[bytes], size: int, path: Path) -> Iterator[tuple[_Table, int]]:
+    """Each message, and where its body begins."""
+    at = 0
+    while at < size:
+        file.seek(at)
+        head = file.read(4)
+        if head == _CONTINUES:  # none before 0.15
+            head, at = file.read(4), at + 4
+        (length,) = struct.unpack("<i", head)
+        if length == 0:
+            return
+        if length > FOOTER.allows():
+            raise FOOTER.passed(path)
+        raw = file.read(_within(length, size - at))
+        at += 4 + len(raw)
+        message = _Table.first(raw)
+        yield message, at
+        at += _within(message.number(_BODY_BYTES, "q"), size - at)
+
+
+def _longest_column(batch: _Table) -> int:
+    nodes = batch.pairs(_NODES)
+    for length, nulls in [(batch.number(_ROWS, "q"), 0), *nodes]:
+        _within(nulls, _within(length, (1 << 63) - 1))
+    return max([batch.number(_ROWS, "q"), *(length for length, _ in nodes)])
+
+
+def _longest_buffer(batch: _Table, file: IO[bytes], body_at: int, body_bytes: int) -> int:
+    """The bytes that come out of it."""
+    buffers = batch.pairs(_BUFFERS)
+    if sum(_within(count, len(buffers)) for count in batch.numbers(_VIEWED)) > len(buffers):
+        raise ValueError(batch)
+    longest = 0
+    for offset, length in buffers:
+        _within(length, body_bytes - _within(offset, body_bytes))
+        longest = max(longest, length)
+        if length and batch.has(_COMPRESSION):  # what comes out stands before it; -1: it is as it is
+            file.seek(body_at + offset)
+            (unpacked,) = struct.unpack("<q", file.read(8))
+            longest = max(longest, unpacked)
+            _within(unpacked + 1, (1 << 63) - 1)
+    return longest
+
+
+def _within(value: int, most: int) -> int:
+    if not 0 <= value <= most:
+        raise ValueError(value)
+    return value
+
+
+class _Table:
+    """One of Flatbuffers' tables: its fields by their numbers, each where a list before it says, or nowhere."""
+
+    def __init__(self, raw: bytes, at: int) -> None:
+        self._raw, self._at = raw, _within(at, len(raw))
+        (back,) = self._read("<i", at)
+        self._fields = at - back
+        (self._field_bytes,) = self._read("<H", self._fields)
+
+    @classmethod
+    def first(cls, raw: bytes) -> _Table:
+        return cls(raw, *struct.unpack_from("<I", raw))
+
+    def has(self, field: int) -> bool:
+        return self._where(field) is not None
+
+    def number(self, field: int, kind: str) -> int:
+        at = self._where(field)
+        return 0 if at is None else int(self._read(f"<{kind}", at)[0])
+
+    def table(self, field: int) -> _Table:
+        at = self._where(field)
+        if at is None:
+            raise ValueError(field)
+        return _Table(self._raw, at + self._read("<I", at)[0])
+
+    def numbers(self, field: int, each: int = 1) -> tuple[int, ...]:
+        """A list of long numbers, or of structures of so many of them."""
+        at = self._where(field)
+        if at is None:
+            return ()
+        at += self._read("<I", at)[0]
+        (count,) = self._read("<I", at)
+        _within(8 * each * count, len(self._raw) - at)
+        return self._read(f"<{each * count}q", at + 4)
+
+    def pairs(self, field: int) -> list[tuple[int, int]]:
+        numbers = self.numbers(field, each=2)
+        return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+    def _where(self, field: int) -> int | None:
+        place = 4 + 2 * field
+        offset = self._read("<H", self._fields + place)[0] if place < self._field_bytes else 0
+        return self._at + offset if offset else None
+
+    def _read(self, form: str, at: int) -> tuple[int, ...]:
+        if at < 0:  # from the end, to Python
+            raise ValueError(at)
+        return struct.unpack_from(form, self._raw, at)
