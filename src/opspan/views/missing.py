@@ -66,38 +66,50 @@ def without(trace: Trace, by: str) -> str:
 
 def lines(trace: Trace, by: str) -> list[str]:
     """What is missing whatever the table is by, and `phase` and `metrics` need. Of a trace that was attributed."""
-    ranges = _ranges(trace)
-    kinds = ranges["kind"].cast(pl.String)
+    kinds = _kinds(trace)
     found = [
-        _labels(trace, ranges),
-        _backward(ranges, kinds, by) if kinds.is_in(_OPS).any() else None,
-        _attributed(trace.coverage, trace) if ranges.height else None,
-        _metrics(trace, ranges["name"]),
+        _labels(trace, kinds),
+        None if kinds.isdisjoint(_OPS) else _backward(trace, kinds, by),
+        _attributed(trace.coverage, trace) if _of_ranges(trace, "kind").len() else None,
+        _metrics(trace),
     ]
     return _said(found)
 
 
 def labels_line(trace: Trace) -> list[str]:
     """What is missing of any trace, attributed or not."""
-    return _said([_labels(trace, _ranges(trace))])
+    return _said([_labels(trace, _kinds(trace))])
 
 
 def _said(found: list[str | None]) -> list[str]:
     return [f"Missing: {line}" for line in found if line]
 
 
-def _ranges(trace: Trace) -> pl.DataFrame:
-    is_range = ~trace.ranges["is_mark"].fill_null(value=False)
-    return trace.ranges.filter(is_range).select("name", "text", "kind", "seq")
+# There may be tens of millions of ranges: one column at a time is looked at, and only its few values become texts.
 
 
-def _labels(trace: Trace, ranges: pl.DataFrame) -> str | None:
-    count = ranges.height
-    if ranges["kind"].cast(pl.String).is_in(_OPS).any() or "no_tasks" in trace.issues["code"]:  # which says the same
+def _of_ranges(trace: Trace, column: str) -> pl.Series:
+    """The column without its marks."""
+    is_mark = trace.ranges["is_mark"]
+    values = trace.ranges[column]
+    return values.filter(~is_mark.fill_null(value=False)) if is_mark.any() else values
+
+
+def _texts(values: pl.Series) -> pl.Series:
+    return values.unique().cast(pl.String)
+
+
+def _kinds(trace: Trace) -> set[str]:
+    return set(_texts(_of_ranges(trace, "kind")).drop_nulls())
+
+
+def _labels(trace: Trace, kinds: set[str]) -> str | None:
+    if not kinds.isdisjoint(_OPS) or "no_tasks" in trace.issues["code"]:  # which says the same
         return None
-    named = pl.concat([ranges["name"].unique().cast(pl.String), ranges["text"].unique()])
-    if named.str.contains(_OP_NAMES).any():
+    names = pl.concat([_texts(_of_ranges(trace, column)) for column in ("name", "text")])
+    if names.str.contains(_OP_NAMES).any():
         return None
+    count = _of_ranges(trace, "kind").len()
     if not count:
         return f"the trace has no labels, so nothing belongs to an op; to have them: {labelling(trace)}"
     if not on_device(trace.work).height and not trace.samples.height:
@@ -107,11 +119,12 @@ def _labels(trace: Trace, ranges: pl.DataFrame) -> str | None:
     )
 
 
-def _backward(ranges: pl.DataFrame, kinds: pl.Series, by: str) -> str | None:
-    if kinds.is_in(_BACKWARD).any():
+def _backward(trace: Trace, kinds: set[str], by: str) -> str | None:
+    if not kinds.isdisjoint(_BACKWARD):
         return None
     # With gradients switched off, torch's ops have no numbers.
-    if by != "phase" and not (kinds.eq("op") & ranges["seq"].is_not_null()).any():
+    is_op = _of_ranges(trace, "kind") == "op"
+    if by != "phase" and not (is_op & _of_ranges(trace, "seq").is_not_null()).any():
         return None
     return (
         "there is no backward pass in the trace: it is of a program that makes none, or loss.backward() ran outside of "
@@ -134,11 +147,12 @@ def _attributed(found: Coverage, trace: Trace) -> str | None:
     )
 
 
-def _metrics(trace: Trace, names: pl.Series) -> str | None:
-    said = trace.metrics["name"].cast(pl.String).unique()
-    known = [column.cast(pl.String).unique() for column in (names, trace.work["name"], trace.work["full_name"])]
+def _metrics(trace: Trace) -> str | None:
     unmatched = trace.issues.filter(code="unmatched_metrics")["count"].sum()
-    if not unmatched or said.is_in(pl.concat(known).implode()).any():
+    if not unmatched:
+        return None
+    columns = (_of_ranges(trace, "name"), trace.work["name"], trace.work["full_name"])
+    if _texts(trace.metrics["name"]).is_in(pl.concat(map(_texts, columns)).implode()).any():
         return None
     return (
         f"0 of {unmatched:,} names of the report are names of the trace, so its columns would be empty; take one by "
