@@ -213,7 +213,6 @@ def parse_column(texts: pl.Series) -> pl.DataFrame:
     """
     import polars as pl
 
-    from opspan import sweep
+    from opspan import native
 
-    workers = len(os.sched_getaffinity(0))
-    return sweep.call("labels", texts.cast(pl.String).alias("text").to_frame(), number=workers)
+    return native.labels(texts.cast(pl.String), threads=len(os.sched_getaffinity(0)))

@@ -1,4 +1,4 @@
-"""The native sweeps against nested loops in plain Python, on whatever hypothesis can think of."""
+"""What is done natively against nested loops in plain Python, on whatever hypothesis can think of."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import twins
 from analysis.frames import few, maybe_times, nested_rows, places, range_rows, table
-from opspan import sweep
+from opspan import native
 from opspan.analysis.launches import launches
 from opspan.analysis.nest import ADDED, innermost, nearest, nest
 
@@ -102,9 +102,7 @@ def test_link(rows: list[dict]) -> None:
     types |= {"forward_tid": pl.Int64, "role": pl.UInt8, "name": pl.UInt32}
     frame = pl.DataFrame([row | {"name": None} for row in rows], schema=types)
 
-    found = sweep.call(
-        "link", frame, pl.DataFrame(schema={"name": pl.UInt32, "op": pl.UInt32, "makes_node": pl.Boolean})
-    )
+    found = native.link(frame, pl.DataFrame(schema={"name": pl.UInt32, "op": pl.UInt32, "makes_node": pl.Boolean}))
 
     expected = twins.link(rows, [row["role"] == 1 for row in rows], [row["role"] == 2 for row in rows])
     assert [(forward, HOW[how]) for forward, how in found.iter_rows()] == expected
@@ -134,9 +132,7 @@ pieces = st.lists(
 def test_rollup(parents: list[int | None], work: list[dict]) -> None:
     frame = pl.DataFrame({"parent": parents}, schema={"parent": pl.UInt32})
     types = {"range": pl.UInt32, "start_ns": pl.Int64, "end_ns": pl.Int64}
-    found = sweep.call(
-        "rollup", frame, pl.DataFrame([{name: row[name] for name in types} for row in work], schema=types)
-    )
+    found = native.rollup(frame, pl.DataFrame([{name: row[name] for name in types} for row in work], schema=types))
     assert list(found.iter_rows()) == twins.rollup(parents, work)
 
 

@@ -157,7 +157,8 @@ def opspan(
 
 def under_collectors(folder: Path) -> dict[str, str]:
     """The environment in which opspan's own collectors listen, to NVTX and to ITT."""
-    from opspan.emit import launch, libraries
+    from opspan import libraries
+    from opspan.emit import launch
 
     folder.mkdir(exist_ok=True)
     made = launch.environment({}, libraries.collectors(), folder, None)

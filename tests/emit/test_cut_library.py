@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from emit.running import opspan, run, under_collectors
-from opspan import shared_library
-from opspan.emit import libraries
+from opspan import libraries
 
 CUTS = (0, 1, 63, 64, 4096, 0.5, -1)
 
@@ -29,7 +28,7 @@ def folder_with_cut(tmp_path: Path, name: str, cut: float) -> Path:
     ("name", "program"),
     [
         ("libopspan_sinks.so", "import opspan\nwith opspan.annotate('x'): pass"),
-        ("libopspan_sweep.so", "from opspan import sweep\nsweep._load()"),
+        ("libopspan_columns.so", "from opspan import native\nnative._load()"),
     ],
 )
 def test_opening_a_cut_library_is_an_error_of_ours(name: str, program: str, cut: float, tmp_path: Path) -> None:
@@ -54,8 +53,8 @@ def test_run_gives_no_program_a_cut_library(cut: float, tmp_path: Path) -> None:
 
 def test_whole_libraries_pass() -> None:
     for path in libraries.folder().glob("*.so"):
-        shared_library.check(path)
-    shared_library.check(Path(__file__))  # no library at all: for the loader to say
+        libraries.check_whole(path)
+    libraries.check_whole(Path(__file__))  # no library at all: for the loader to say
 
 
 def test_a_cut_tool_is_named_and_not_opened(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import opspan as package
 from emit.running import opspan, python, under_collectors
-from opspan.emit import libraries
+from opspan import libraries
 
 OPS = "x = torch.ones(4, requires_grad=True)\n(x * 2).sum().backward()\n"
 

@@ -15,23 +15,22 @@ ROOMS: dict[str, set[str]] = {
     "printable": set(),
     "private_files": set(),
     "errors": {"printable"},
-    "labels": {"sweep"},  # put off: a program that is being labelled has no polars
+    "labels": {"native"},  # put off: a program that is being labelled has no polars
     "files": {"private_files"},
     "arrow_sqlite": set(),
-    "shared_library": set(),
-    "sweep": {"errors", "opspan", "shared_library"},  # opspan: its __path__, where the native libraries lie
+    "libraries": {"opspan"},  # its __path__, where they lie
+    "native": {"errors", "libraries"},
     "trace": MODEL | {"files"} | {"analysis", "events"},  # those two put off, see below
-    "readers": MODEL | {"arrow_sqlite", "files", "sweep", "trace"},
-    "analysis": MODEL | {"sweep", "trace"},
-    "events": MODEL | {"sweep", "trace", "analysis"},
+    "readers": MODEL | {"arrow_sqlite", "files", "native", "trace"},
+    "analysis": MODEL | {"native", "trace"},
+    "events": MODEL | {"native", "trace", "analysis"},
     "views": MODEL | {"arrow_sqlite", "trace", "analysis", "events"},
-    "emit": MODEL
-    | {"trace", "readers", "events", "opspan", "shared_library"},  # trace, readers and events put off, see below
+    "emit": MODEL | {"trace", "readers", "events", "libraries"},  # trace, readers and events put off, see below
     "itt": {"emit"},
     "nvtx": {"emit"},
     "loading": MODEL | {"trace", "readers", "events"},
     "autograd_profiler": MODEL | {"trace", "readers", "analysis", "events", "emit", "opspan"},
-    "cli": MODEL | {"trace", "readers", "analysis", "events", "views", "emit", "opspan", "shared_library"},
+    "cli": MODEL | {"trace", "readers", "analysis", "events", "views", "emit", "libraries"},
     "opspan": set(),  # the face names modules and imports none before they are asked for
     "__main__": {"cli"},
 }

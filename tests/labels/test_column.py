@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from opspan import labels, sweep
+from opspan import labels, native
 from opspan.labels import Kind, Label
 
 EXAMPLES = json.loads((Path(__file__).parents[1] / "data" / "labels.json").read_text(encoding="utf-8"))
@@ -105,7 +105,7 @@ def test_column_without_rows_has_the_same_columns() -> None:
     assert empty.height == 0
 
 
-def test_long_columns_are_read_by_several_workers_as_one_would() -> None:
+def test_long_columns_are_read_by_several_threads_as_one_would() -> None:
     rows = 200_000
     column = pl.select(
         pl.format(
@@ -113,7 +113,7 @@ def test_long_columns_are_read_by_several_workers_as_one_would() -> None:
             *[pl.int_range(rows) % n for n in (7, 11, 900, 13)],
         )
     ).to_series()
-    alone, together = (sweep.call("labels", column.alias("text").to_frame(), number=workers) for workers in (1, 3))
+    alone, together = (native.labels(column, threads) for threads in (1, 3))
 
     assert alone.equals(together)
     assert natively(column[-3:].to_list()) == scalar(column[-3:].to_list())

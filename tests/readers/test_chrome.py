@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from opspan import sweep
+from opspan import native
 from opspan.errors import OpspanError
 from opspan.readers import _chrome
 from opspan.readers._chrome import INTEGER, JSON, LIST, REAL, TEXT, Arg, ChromeFile
@@ -223,10 +223,10 @@ def test_a_second_document_after_the_first_is_counted(
     assert [issue.code for issue in issues] == ["damaged_file"]
 
 
-def test_the_door_refuses_what_is_no_state_or_type() -> None:
-    bytes_ = pl.DataFrame({"bytes": pl.Series([123, 125], dtype=pl.UInt8)})
+def test_what_is_no_state_or_type_is_refused() -> None:
+    bytes_ = pl.Series([123, 125], dtype=pl.UInt8)
     with pytest.raises(OpspanError, match="no such state"):
-        sweep.call("events", bytes_, _chrome._NO_ARGS, 99)
+        native.chrome_events(bytes_, _chrome._NO_ARGS, 49, is_last=True)
     wrong = pl.DataFrame({"column": ["a"], "key": ["a"], "as": [9]}, schema=_chrome._NO_ARGS.schema)
     with pytest.raises(OpspanError, match="no such type"):
-        sweep.call("events", bytes_, wrong)
+        native.chrome_events(bytes_, wrong, 0, is_last=False)

@@ -211,7 +211,7 @@ def environment_of(tool: str, folder: Path) -> dict[str, str]:
     if tool == "null":
         return build_null_tools(folder)
     if tool == "own":
-        from opspan.emit import libraries
+        from opspan import libraries
 
         collectors = str(libraries.collectors())
         return {

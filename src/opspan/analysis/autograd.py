@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan import sweep
+from opspan import native
 from opspan.analysis.nest import codes, nearest, places
 
 LINKED = "linked"
@@ -24,7 +24,7 @@ NO_SEQ = "no seq"
 ROOT = "made by the backward itself"
 LINKS = pl.Enum([LINKED, BY_NESTING, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO_SEQ, ROOT])
 
-# native/sweep/link.cpp has the same numbers.
+# native/columns/link.cpp has the same numbers.
 _FORWARD, _BACKWARD = 1, 2
 _NUMBERS = [None, LINKED, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO_SEQ, ROOT, BY_NESTING]
 _OF_NUMBER = pl.Series("link", _NUMBERS, dtype=LINKS)
@@ -63,7 +63,7 @@ def autograd(ranges: pl.DataFrame) -> pl.DataFrame:
         none = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height)
         return ranges.with_columns(none.alias("forward"), none.alias("link").cast(LINKS))
     names = _names(ranges)
-    found = sweep.call("link", _columns(ranges, is_backward), names.select("name", "op", "makes_node"))
+    found = native.link(_columns(ranges, is_backward), names.select("name", "op", "makes_node"))
     forward, number = found["forward"], found["link"]
     number = number.set(is_backward & (number == 0), _NUMBERS.index(NO_SEQ))
     roots = names.filter("is_root")["name"]

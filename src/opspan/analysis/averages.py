@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from opspan import sweep
+from opspan import native
 from opspan.analysis.memory import SELF as SELF_MEMORY
 from opspan.analysis.nest import nearest
 from opspan.errors import UsageError
@@ -55,7 +55,7 @@ def device_time(ranges: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     if not columns["range"].count():
         none = pl.lit(0, dtype=pl.Int64)
         return ranges.with_columns(self_device_ns=none, device_ns=none)
-    return ranges.with_columns(sweep.call("rollup", ranges.select("parent"), columns))
+    return ranges.with_columns(native.rollup(ranges.select("parent"), columns))
 
 
 def averages(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from opspan import sweep
+from opspan import native
 from opspan.analysis.nest import innermost
 
 # An instance of a graph, its graph, the graph it was cloned from or is a child of. A longer way is a damaged file's.
@@ -39,7 +39,7 @@ def launches(
     given, the calls that made one."""
     called_in = innermost(ranges, calls.rename({"start_ns": "time_ns"}))
     id_columns = (pl.col("rank").cast(pl.Int32), pl.col("pid").cast(pl.Int64), "correlation_id", "start_ns")
-    matched = sweep.call("match", calls.select(id_columns), work.select(id_columns))
+    matched = native.match(calls.select(id_columns), work.select(id_columns))
     launch_range = _or_named(called_in.gather(matched["call"]), ranges, work)
     captured_in = _captured_in(ranges, work, graph_nodes(calls) if nodes is None else nodes)
     return Launches(

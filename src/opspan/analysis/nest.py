@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan import sweep
+from opspan import native
 
 _col = pl.col
 
@@ -66,7 +66,7 @@ def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
         _col("is_mark").fill_null(value=False),
     )
     last = trace_end_ns(ranges)
-    found = sweep.call("nest", columns, number=last if end_ns is None else max(last, end_ns))
+    found = native.nest(columns, last if end_ns is None else max(last, end_ns))
     if not found["is_open"].any() and found["end_ns"].equals(ranges["end_ns"]):
         found = found.drop("end_ns")  # the same again is not kept twice
     return ranges.with_columns(found)
@@ -84,12 +84,12 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
     if "overlaps" in ranges.columns:
         is_apart &= ~_col("overlaps")
     columns = ranges.select(*PLACE, "start_ns", "end_ns", is_apart.fill_null(value=False).alias("is_async"))
-    return sweep.call("innermost", columns, points.select(*PLACE, "time_ns"))["range"]
+    return native.innermost(columns, points.select(*PLACE, "time_ns"))
 
 
 def nearest(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
     """For each range the row of the nearest marked one: itself, else up the tree; null where there is none."""
-    return sweep.call("nearest", ranges.select("parent", marked.fill_null(value=False).alias("marked")))["nearest"]
+    return native.nearest(ranges.select("parent", marked.fill_null(value=False).alias("marked")))
 
 
 def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
@@ -97,4 +97,4 @@ def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
     those that come later, and is taken twice from the time of what is around. Ends must be known; marks stand outside.
     """
     columns = ranges.select(*places(ranges), "start_ns", pl.when(~_col("is_mark")).then("end_ns").alias("end_ns"))
-    return ranges.with_columns(sweep.call("enclose", columns))
+    return ranges.with_columns(native.enclose(columns))

@@ -29,14 +29,14 @@ def command(wanted: Path | None, tool: str | None, record_shapes: bool, modules:
       opspan run --emit nvtx --record-shapes -o capture -- python train.py --epochs 3
       opspan run -- ./program-that-uses-nvtx
     """
-    from opspan import shared_library
-    from opspan.emit import capturing, launch, libraries
+    from opspan import libraries
+    from opspan.emit import capturing, launch
 
     collectors = libraries.collectors()
     if not collectors.is_file():
         raise UsageError(f"{collectors} is missing: opspan's native part was not installed; pip install opspan")
     try:
-        shared_library.check(collectors)
+        libraries.check_whole(collectors)
     except OSError as error:  # it would kill the program, not us
         raise UsageError(f"{collectors} cannot be given to a program ({error}): reinstall opspan") from error
     if (record_shapes or modules) and tool is None:

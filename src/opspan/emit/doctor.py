@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from opspan import private_files, shared_library
-from opspan.emit import compiler, injection, launch, libraries, observer, ranges, sinks
+from opspan import libraries, private_files
+from opspan.emit import compiler, injection, launch, observer, ranges, sinks
 from opspan.errors import EmitError, ObserverError, TorchUnsupported
 
 State = Literal["ok", "optional", "WRONG"]
@@ -128,7 +128,7 @@ def _sinks() -> Check:
 def _collectors() -> Check:
     path = libraries.collectors()
     try:
-        shared_library.check(path)
+        libraries.check_whole(path)
         ctypes.CDLL(str(path))
     except OSError as error:
         return Check("collectors library", "WRONG", str(error), "pip install --force-reinstall opspan")

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from opspan import shared_library
+from opspan import libraries
 from opspan.emit.sinks import ITT, NVTX
 
 # sink -> the variable that names a library, and the function that such a library must have
@@ -27,7 +27,7 @@ def problem(sink: int) -> str | None:
         return f"{variable}={named} names a file that is not there"
     try:
         if "/" in named:
-            shared_library.check(Path(named))
+            libraries.check_whole(Path(named))
         library = ctypes.CDLL(named)
     except OSError as error:
         return f"{variable}={named} cannot be loaded ({error})"

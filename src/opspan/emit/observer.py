@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from opspan import private_files
-from opspan.emit import compiler, libraries, notices, sinks
+from opspan import libraries, private_files
+from opspan.emit import compiler, notices, sinks
 from opspan.emit.compiler import Compiler
 from opspan.errors import BuildFailed, NoCompiler, ObserverError, TorchUnsupported
 

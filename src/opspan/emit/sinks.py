@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from opspan import shared_library
-from opspan.emit import libraries
+from opspan import libraries
 from opspan.errors import CaptureError, EmitError
 
 ABI: Final = 2
@@ -94,7 +93,7 @@ class Sinks:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        shared_library.check(path)
+        libraries.check_whole(path)
         self._slow = ctypes.CDLL(str(path))
         quick = ctypes.PyDLL(str(path))
         found = self._slow.opspan_sinks_abi()

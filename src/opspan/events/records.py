@@ -7,14 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from opspan import sweep
+from opspan.native import demangled
 
 
 class StringTable(defaultdict[str, str]):
     """Mangled name -> C++ name, worked out once for each. A single letter stays: `t` is no `unsigned short`."""
 
     def __missing__(self, key: str) -> str:
-        self[key] = demangle(key) if len(key) > 1 else key
+        self[key] = demangled(key) if len(key) > 1 else key
         return self[key]
 
 
@@ -45,8 +45,3 @@ class EnforceUnique:
         if key in self.seen:
             raise RuntimeError(f"duplicate key: {key}")
         self.seen.add(key)
-
-
-def demangle(name: str) -> str:
-    """The C++ name; the name as it is where it is not a mangled one, or stands for more text than a name can have."""
-    return sweep.demangle(name) or name

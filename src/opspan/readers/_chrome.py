@@ -1,7 +1,7 @@
 """Chrome traces (JSON) as columns, for the readers of profilers that write them. Piece by piece: a file of gigabytes is
 never held as a whole, and no Python object is made for an event.
 
-The native side reads the text (native/sweep/events.cpp says what is tolerated); what categories and args mean is the
+The native side reads the text (native/columns/events.cpp says what is tolerated); what categories and args mean is the
 readers' business.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from opspan import sweep
+from opspan import native
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import open_file
 from opspan.printable import listed_counts
@@ -30,7 +30,7 @@ from opspan.readers._compressed import FAILURES, Bounded, opened
 from opspan.trace import Issues
 from opspan.trace.schema import Dtype
 
-# Types that values of args are read as; native/sweep/events.cpp has the same numbers.
+# Types that values of args are read as; native/columns/events.cpp has the same numbers.
 INTEGER, REAL, TEXT, LIST, JSON = range(5)  # LIST: JSON text of which there are few; JSON: mostly distinct
 
 _START, _MEMBERS, _EVENTS, _BARE_EVENTS, _DONE = range(5)
@@ -259,8 +259,7 @@ def is_utc(*frames: pl.DataFrame) -> bool:
 
 
 def _rows(text: bytes, args: pl.DataFrame, state: int, is_last: bool = False) -> pl.DataFrame:
-    """What native/sweep/events.cpp finds in a piece."""
-    return sweep.call("events", pl.Series("bytes", np.frombuffer(text, np.uint8)).to_frame(), args, 2 * state + is_last)
+    return native.chrome_events(pl.Series(np.frombuffer(text, np.uint8)), args, state, is_last)
 
 
 def _frame_of(args: Sequence[Arg]) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from opspan import sweep
+from opspan import native
 
 _OPENS, _CLOSES = "<([{", ">)]}"
 
@@ -18,12 +18,7 @@ def is_mangled(name: str) -> bool:
 
 def demangled(name: str) -> str:
     """The name as its source has it; one that is not mangled, or cannot be taken apart, as it is."""
-    return demangled_type(name) if is_mangled(name) else name
-
-
-def demangled_type(name: str) -> str:
-    """The same for the name of a type, which has no _Z before it: N5torch8autograd9GraphRootE."""
-    return sweep.demangle(name) or name
+    return native.demangled(name) if is_mangled(name) else name
 
 
 def short_name(name: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan import native
 from opspan.labels import KIND_NAMES
 from opspan.readers._columns import (
     LABELLED_DOMAINS,
@@ -21,7 +22,6 @@ from opspan.readers._columns import (
     narrow,
     parse_labels,
 )
-from opspan.readers._demangle import demangled_type
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.profile import Profile
 from opspan.trace.schema import KIND
@@ -115,7 +115,7 @@ def _with_types(labels: pl.DataFrame) -> pl.DataFrame:
     if not mangled:
         return labels
     known = name.replace_strict(
-        mangled, [demangled_type(text) for text in mangled], default=None, return_dtype=pl.String
+        mangled, [native.demangled(text) for text in mangled], default=None, return_dtype=pl.String
     )
     return labels.with_columns(
         pl.when(known.is_not_null()).then(pl.coalesce("text", name)).otherwise("text").alias("text"),

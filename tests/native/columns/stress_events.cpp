@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "sweep/sweep.h"
+#include "columns/interface.h"
 
 namespace {
 
-using namespace opspan::sweep;
+using namespace opspan::columns;
 
 constexpr int kDocuments = 20'000;
 std::mt19937 chance(20261121);
@@ -155,7 +155,7 @@ Read read(const std::string& text, int64_t number) {
   ArrowSchema schema{};
   ArrowArray array{};
   char error[256] = "";
-  if (opspan_sweep_events(&first, &second, number, &schema, &array, error, sizeof error) != 0) {
+  if (opspan_columns_events(&first, &second, number, &schema, &array, error, sizeof error) != 0) {
     std::printf("refused: %s\n", error);
     std::exit(1);
   }

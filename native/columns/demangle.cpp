@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "sweep/sweep.h"
+#include "columns/interface.h"
 
 // libstdc++'s demangler without its buffer: it hands over the text piece by piece. A hostile name of a hundred letters
 // stands for more text than there is memory, and abi::__cxa_demangle would begin to write it.

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <tuple>
 
-#include "sweep/arrow.h"
+#include "columns/arrow.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 
 template <class Word>
 Word loaded(const char* at) {
@@ -146,4 +146,4 @@ struct Codes {
   std::unique_ptr<uint32_t[]> codes;
 };
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -1,9 +1,9 @@
-#include "sweep/arrow.h"
+#include "columns/arrow.h"
 
 #include <bit>
 #include <cstring>
 
-namespace opspan::sweep {
+namespace opspan::columns {
 
 // --- in
 
@@ -275,4 +275,4 @@ void Output::give(ArrowSchema* schema, ArrowArray* array) {
   array->private_data = data.release();
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -4,10 +4,10 @@
 #include <deque>
 #include <unordered_map>
 
-#include "sweep/columns.h"
-#include "sweep/json.h"
+#include "columns/columns.h"
+#include "columns/json.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 
 // How a value of args is wanted. opspan.readers._chrome has the same numbers.
 enum As : uint8_t { kInteger, kReal, kText, kList, kJson };
@@ -112,4 +112,4 @@ class EventColumns {
   std::string rest_text_, value_text_, room_;
 };
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -1,8 +1,8 @@
-#include "sweep/order.h"
+#include "columns/order.h"
 
 #include <array>
 
-namespace opspan::sweep {
+namespace opspan::columns {
 
 uint32_t Numbering::number(uint64_t key) {
   if (last_ != kNone && key == last_key_) return last_;
@@ -123,4 +123,4 @@ void radix_sort(std::vector<Keyed>& keyed) {
   }
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -1,38 +1,39 @@
-// libopspan_sweep's door: nesting, attribution and linking over columns, as C functions with one signature.
+// What libopspan_columns does: nesting, attribution and linking over columns, as C functions with one signature.
 //
 // A function takes one frame or two (a stream with at most one batch of rows, columns by name), a number, and gives a
 // frame back as an Arrow struct array. Returns 0, or -1 with a sentence in `error`. The streams stay the caller's.
 // Any value may stand in any column; a column that is missing or of another type is the caller's mistake, and is said.
 // Only `rank` and `pid` may be missing where one frame has places: they are the same in all rows then, and take no
-// memory. opspan.sweep is the Python side, docs/analysis.md says what the results mean.
+// memory. opspan.native is the Python side, docs/analysis.md says what the results mean.
 #pragma once
 
-#include "sweep/arrow.h"
+#include "columns/arrow.h"
 
 extern "C" {
 
 // Grows with every change that an older Python side would not understand.
-int opspan_sweep_abi(void);
+int opspan_columns_abi(void);
 
-typedef int opspan_sweep(ArrowArrayStream* first, ArrowArrayStream* second, int64_t number, ArrowSchema* schema,
-                         ArrowArray* array, char* error, size_t error_size);
+typedef int opspan_columns_call(ArrowArrayStream* first, ArrowArrayStream* second, int64_t number, ArrowSchema* schema,
+                                ArrowArray* array, char* error, size_t error_size);
 
-opspan_sweep opspan_sweep_nest;       // ranges; -; end of the trace
-opspan_sweep opspan_sweep_enclose;    // events
-opspan_sweep opspan_sweep_innermost;  // ranges; points
-opspan_sweep opspan_sweep_match;      // calls; work
-opspan_sweep opspan_sweep_nearest;    // parents with marked rows
-opspan_sweep opspan_sweep_rollup;     // parents; work
-opspan_sweep opspan_sweep_link;       // ranges with seq; names
-opspan_sweep opspan_sweep_labels;     // texts; -; threads to use
-opspan_sweep opspan_sweep_events;     // bytes of a Chrome trace; keys of args; state, twice, and 1 for the last bytes
+opspan_columns_call opspan_columns_nest;       // ranges; -; end of the trace
+opspan_columns_call opspan_columns_enclose;    // events
+opspan_columns_call opspan_columns_innermost;  // ranges; points
+opspan_columns_call opspan_columns_match;      // calls; work
+opspan_columns_call opspan_columns_nearest;    // parents with marked rows
+opspan_columns_call opspan_columns_rollup;     // parents; work
+opspan_columns_call opspan_columns_link;       // ranges with seq; names
+opspan_columns_call opspan_columns_labels;     // texts; -; threads to use
+opspan_columns_call
+    opspan_columns_events;  // bytes of a Chrome trace; keys of args; state, twice, and 1 for the last bytes
 
 // The name of a C++ function as its source has it, without a 0 at its end: its length, or -1 where it is not a mangled
 // name, one that cannot be taken apart, or one that does not fit.
 int64_t opspan_demangle(const char* mangled, char* buffer, size_t size);
 }
 
-namespace opspan::sweep {
+namespace opspan::columns {
 
 Output nest(const Input& ranges, int64_t trace_end);
 Output enclose(const Input& events);
@@ -44,4 +45,4 @@ Output link(const Input& ranges, const Input& names);
 Output labels(const Input& texts, int64_t workers);
 Output events(const Input& piece, const Input& keys, int64_t number);
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

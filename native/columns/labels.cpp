@@ -3,11 +3,11 @@
 #include <exception>
 #include <thread>
 
-#include "sweep/columns.h"
-#include "sweep/grammar.h"
-#include "sweep/sweep.h"
+#include "columns/columns.h"
+#include "columns/grammar.h"
+#include "columns/interface.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 namespace {
 
 struct Columns {
@@ -140,4 +140,4 @@ Output labels(const Input& frame, int64_t workers) {
   return out;
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

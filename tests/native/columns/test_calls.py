@@ -1,4 +1,4 @@
-"""The door to the native sweeps: what it refuses, and that nothing that is in a frame can break it."""
+"""What is done natively over columns: what is refused, and that nothing that is in a frame can break it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import polars as pl
 import pytest
 
 from analysis.frames import EXTREMES, ranges
-from opspan import sweep
+from opspan import libraries, native
 from opspan.analysis import nest
 from opspan.errors import OpspanError
 
 
 @pytest.fixture
 def opened_anew(monkeypatch: pytest.MonkeyPatch):
-    sweep._load.cache_clear()
+    native._load.cache_clear()
     yield monkeypatch
     monkeypatch.undo()
-    sweep._load.cache_clear()
+    native._load.cache_clear()
 
 
 def test_a_missing_library_is_a_clear_error(opened_anew, tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_missing_library_is_a_clear_error(opened_anew, tmp_path: Path) -> None
 
 
 def test_what_is_no_library_is_a_clear_error(opened_anew, tmp_path: Path) -> None:
-    (tmp_path / sweep.LIBRARY).write_bytes(b"not a library")
+    (tmp_path / libraries.COLUMNS).write_bytes(b"not a library")
     opened_anew.setenv("OPSPAN_LIB_DIR", str(tmp_path))
     with pytest.raises(OpspanError, match=r"cannot open .*: reinstall opspan"):
         nest(ranges(("a", 0, 1)))
@@ -45,7 +45,7 @@ def test_what_is_no_library_is_a_clear_error(opened_anew, tmp_path: Path) -> Non
 )
 def test_a_wrong_frame_is_refused(frame: pl.DataFrame, message: str) -> None:
     with pytest.raises(OpspanError, match=message):
-        sweep.call("nearest", frame)
+        native.nearest(frame)
 
 
 def parents(*rows: int | None) -> pl.DataFrame:
@@ -59,8 +59,8 @@ def test_parents_out_of_range_are_none_and_rings_end() -> None:
         schema={"range": pl.UInt32, "start_ns": pl.Int64, "end_ns": pl.Int64},
     )
     # 0 and 1 are each other's parent, 5 its own; 4 is below the first ring.
-    assert sweep.call("nearest", frame)["nearest"].to_list() == [None, None, 2, None, None, None]
-    assert list(sweep.call("rollup", frame, work).iter_rows()) == [(1, 1), (1, 1), (0, 0), (0, 0), (0, 0), (1, 1)]
+    assert native.nearest(frame).to_list() == [None, None, 2, None, None, None]
+    assert list(native.rollup(frame, work).iter_rows()) == [(1, 1), (1, 1), (0, 0), (0, 0), (0, 0), (1, 1)]
 
 
 def test_frames_in_pieces_and_slices_are_read_where_they_lie() -> None:
@@ -79,11 +79,8 @@ def test_frames_in_pieces_and_slices_are_read_where_they_lie() -> None:
 def test_no_rows_are_no_trouble() -> None:
     empty = ranges(("a", 0, 1)).clear()
     assert nest(empty).height == 0
-    for name, first, second in (
-        ("nearest", parents().with_columns(marked=pl.Series([], dtype=pl.Boolean)), None),
-        ("labels", pl.DataFrame({"text": []}, schema={"text": pl.String}), None),
-    ):
-        assert sweep.call(name, first, second).height == 0
+    assert native.nearest(parents().with_columns(marked=pl.Series([], dtype=pl.Boolean))).len() == 0
+    assert native.labels(pl.Series([], dtype=pl.String), threads=2).height == 0
 
 
 def test_the_largest_and_the_smallest_times_neither_wrap_nor_crash() -> None:

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace opspan::sweep {
+namespace opspan::columns {
 
 struct Cut {};  // thrown where the bytes end within a value
 struct Bad {};  // thrown where a value is none
@@ -75,4 +75,4 @@ std::optional<int64_t> thousandfold(std::string_view word);
 std::optional<int64_t> integer(std::string_view word);  // 12, 12.0, 1.2e1, 0xc
 std::optional<double> real(std::string_view word);
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -1,9 +1,9 @@
 // Backward ranges to the op that made their node: the last begun with the same seq, on the forward thread, before them.
 
-#include "sweep/order.h"
-#include "sweep/sweep.h"
+#include "columns/interface.h"
+#include "columns/order.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 namespace {
 
 // opspan.analysis.autograd has the same numbers.
@@ -192,4 +192,4 @@ Output link(const Input& frame, const Input& names) {
   return out;
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

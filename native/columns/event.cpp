@@ -1,6 +1,6 @@
-#include "sweep/event.h"
+#include "columns/event.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 
 Arg::Arg(std::string_view name, As as, size_t rows) : name(name), as(as) {
   switch (as) {
@@ -195,4 +195,4 @@ void EventColumns::give(size_t rows, Output& out) {
   for (Arg& arg : args_) arg.give(rows, out);
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

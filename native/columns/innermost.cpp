@@ -1,9 +1,9 @@
 // For points in time on threads: the innermost range that is open there. Ranges need not nest: the one begun last wins.
 
-#include "sweep/order.h"
-#include "sweep/sweep.h"
+#include "columns/interface.h"
+#include "columns/order.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 
 Output innermost(const Input& frame, const Input& points) {
   const auto start = frame.values<int64_t>("start_ns"), end = frame.values<int64_t>("end_ns");
@@ -57,4 +57,4 @@ Output innermost(const Input& frame, const Input& points) {
   return out;
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -1,9 +1,9 @@
 // Work to the call that caused it: by process and correlation id, which is unique in its process only.
 
-#include "sweep/order.h"
-#include "sweep/sweep.h"
+#include "columns/interface.h"
+#include "columns/order.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 namespace {
 
 struct Side {
@@ -62,4 +62,4 @@ Output match(const Input& calls_frame, const Input& work_frame) {
   return out;
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -1,6 +1,6 @@
-// Columns across the door, by the Arrow C data interface (https://arrow.apache.org/docs/format/CDataInterface.html).
-// Only what the sweeps need of it: flat columns of integers, bits and string views in; integers, bits, string views and
-// dictionaries of strings out.
+// Columns that come in and go out, by the Arrow C data interface
+// (https://arrow.apache.org/docs/format/CDataInterface.html). Only what is needed of it here: flat columns of integers,
+// bits and string views in; integers, bits, string views and dictionaries of strings out.
 //
 // Input reads a frame in place: no value is copied. Output owns what it hands over.
 #pragma once
@@ -55,7 +55,7 @@ struct ArrowArrayStream {
 
 }  // extern "C"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 
 // Numbers of rows are what polars gathers by. The largest is no row.
 using Row = uint32_t;
@@ -249,4 +249,4 @@ class Output {
   std::vector<Column> columns_;
 };
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

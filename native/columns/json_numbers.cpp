@@ -3,9 +3,9 @@
 #include <charconv>
 #include <cmath>
 
-#include "sweep/json.h"
+#include "columns/json.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 namespace {
 
 __extension__ using Wide = __int128;
@@ -95,4 +95,4 @@ std::optional<double> real(std::string_view word) {
   return found;
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -2,10 +2,10 @@
 // their start an event closes every one that does not contain it, so that of two which overlap neither is in the other.
 // Time that overlapping children share is taken twice from their parent, whose own may then be less than nothing.
 
-#include "sweep/order.h"
-#include "sweep/sweep.h"
+#include "columns/interface.h"
+#include "columns/order.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 
 Output enclose(const Input& frame) {
   const size_t count = frame.rows();
@@ -47,4 +47,4 @@ Output enclose(const Input& frame) {
   return out;
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -1,10 +1,10 @@
 // Up the tree of parents: the nearest row that is marked, and what work amounts to below each row. Parents may be any
 // numbers: out of range is no parent, and rows in a ring (which nest never makes) have what is their own.
 
-#include "sweep/order.h"
-#include "sweep/sweep.h"
+#include "columns/interface.h"
+#include "columns/order.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 namespace {
 
 // Rows so that each comes after its parent. Rows in a ring, and below one, are left out.
@@ -75,4 +75,4 @@ Output rollup(const Input& frame, const Input& work) {
   return out;
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

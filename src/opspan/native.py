@@ -1,26 +1,22 @@
-"""The ctypes door to libopspan_sweep.so, whose C face is native/sweep/sweep.h. No meaning here: columns in and out.
+"""What is done natively over whole columns: libopspan_columns.so, by native/columns/interface.h. One function a call.
 
-The one file that opens that library, for whoever reads labels, names or times: the sweeps over frames, and demangling.
-Columns cross by the Arrow C data interface: a frame is read where it lies, and a result is owned by the frame that is
-made of it. Python's lock is not held meanwhile, so two sweeps may run side by side.
+Frames go in and come out by the Arrow C data interface: one is read where it lies, and a result is owned by the frame
+that is made of it. Python's lock is not held meanwhile, so two calls may run side by side. What the columns mean is in
+docs/analysis.md; one that is missing or of another type is an error.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import os
-from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
-import opspan
-from opspan import shared_library
+from opspan import libraries
 from opspan.errors import OpspanError
 
 ABI: Final = 4
-LIBRARY: Final = "libopspan_sweep.so"
 _ERROR_BYTES: Final = 512
 
 # Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
@@ -29,7 +25,7 @@ _LONGEST_MANGLED: Final = 16 << 10
 _SPARE_BYTES: Final = 1024
 _MOST_GROWTH: Final = 16
 
-_SWEEPS: Final = ("nest", "innermost", "match", "nearest", "rollup", "link", "labels", "events", "enclose")
+_FRAMES: Final = ("nest", "enclose", "innermost", "match", "nearest", "rollup", "link", "labels", "events")
 
 
 class _Schema(ctypes.Structure):
@@ -95,33 +91,21 @@ class _Result:
                 part.release(ctypes.byref(part))
 
 
-def _path() -> Path:
-    """The installed package's `lib`, or OPSPAN_LIB_DIR: for those who build opspan's native part by hand."""
-    chosen = os.environ.get("OPSPAN_LIB_DIR")
-    if chosen:
-        return Path(chosen) / LIBRARY
-    # __path__ rather than __file__: an editable install spreads the package over the sources and the build's files.
-    return next(
-        (path for root in opspan.__path__ if (path := Path(root) / "lib" / LIBRARY).is_file()),
-        Path(opspan.__path__[0]) / "lib" / LIBRARY,
-    )
-
-
 @functools.cache
 def _load() -> dict[str, Any]:
-    path = _path()
+    path = libraries.columns()
     if not path.is_file():
         raise OpspanError(f"{path} is missing: opspan's native part was not installed; pip install opspan")
     try:
-        shared_library.check(path)
+        libraries.check_whole(path)
         library = ctypes.CDLL(str(path))
-        found = library.opspan_sweep_abi()
-        functions = {name: getattr(library, f"opspan_sweep_{name}") for name in _SWEEPS}
+        found = library.opspan_columns_abi()
+        functions = {name: getattr(library, f"opspan_columns_{name}") for name in _FRAMES}
         demangle = library.opspan_demangle
     except (OSError, AttributeError) as error:  # not a library; a library without our functions
         raise OpspanError(f"cannot open {path} ({error}): reinstall opspan") from error
     if found != ABI:
-        raise OpspanError(f"{path} speaks version {found} of sweep.h, this opspan version {ABI}: reinstall opspan")
+        raise OpspanError(f"{path} speaks version {found} of interface.h, this opspan version {ABI}: reinstall opspan")
     for function in functions.values():
         function.restype = ctypes.c_int
         function.argtypes = (
@@ -138,9 +122,9 @@ def _load() -> dict[str, Any]:
     return {**functions, "demangle": demangle}
 
 
-def call(sweep: str, first: pl.DataFrame, second: pl.DataFrame | None = None, number: int = 0) -> pl.DataFrame:
-    """Run one of sweep.h's functions. Columns go by name; a frame in pieces is put together first."""
-    function = _load()[sweep]
+def _call(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, number: int = 0) -> pl.DataFrame:
+    """Run one of interface.h's functions. Columns go by name; a frame in pieces is put together first."""
+    function = _load()[name]
     # The capsules own the streams: they live until the call is over.
     capsules = [frame.rechunk().__arrow_c_stream__() for frame in (first, second) if frame is not None]
     streams = [_pointer_of(capsule, _STREAM_NAME) for capsule in capsules]
@@ -163,12 +147,57 @@ def call(sweep: str, first: pl.DataFrame, second: pl.DataFrame | None = None, nu
         result.close()
 
 
-def demangle(name: str) -> str | None:
-    """The name of a C++ function or type as its source has it; None: it is no mangled name, or one past all bounds."""
+def nest(ranges: pl.DataFrame, end_ns: int) -> pl.DataFrame:
+    """For each range its parent, depth and own time. `end_ns`: the end of the trace, where open ranges are closed."""
+    return _call("nest", ranges, number=end_ns)
+
+
+def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
+    """The parent and own time that torch.profiler would give each range."""
+    return _call("enclose", ranges)
+
+
+def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
+    """For each point in time of a thread the row of the innermost range that is open there."""
+    return _call("innermost", ranges, points)["range"]
+
+
+def match(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """For each work the row of the call that launched it, and whether others might have."""
+    return _call("match", calls, work)
+
+
+def nearest(parents: pl.DataFrame) -> pl.Series:
+    """For each row the nearest one up the tree that is marked, itself first. `parents`: parent and marked."""
+    return _call("nearest", parents)["nearest"]
+
+
+def rollup(parents: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """For each row the time of the work that is its own, and of that with all below it."""
+    return _call("rollup", parents, work)
+
+
+def link(ranges: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+    """For each backward range the row of its forward op, and the number of how it was found."""
+    return _call("link", ranges, names)
+
+
+def labels(texts: pl.Series, threads: int) -> pl.DataFrame:
+    """Texts of labels taken apart, a row each."""
+    return _call("labels", texts.alias("text").to_frame(), number=threads)
+
+
+def chrome_events(text: pl.Series, args: pl.DataFrame, state: int, is_last: bool) -> pl.DataFrame:
+    """The events in a piece of a Chrome trace, which begins in `state`; `args`: which of their args are wanted."""
+    return _call("events", text.alias("bytes").to_frame(), args, 2 * state + is_last)
+
+
+def demangled(name: str) -> str:
+    """The name of a C++ function or type as its source has it; one that is not mangled, or too long, as it is."""
     mangled = name.encode(errors="surrogatepass")
     if len(mangled) > _LONGEST_MANGLED or b"\0" in mangled:
-        return None
+        return name
     room = _SPARE_BYTES + _MOST_GROWTH * len(mangled)
     buffer = ctypes.create_string_buffer(room)
     size = _load()["demangle"](mangled, buffer, room)
-    return buffer.raw[:size].decode("utf-8", "replace") if size > 0 else None
+    return buffer.raw[:size].decode("utf-8", "replace") if size > 0 else name

@@ -1,8 +1,8 @@
-#include "sweep/grammar.h"
+#include "columns/grammar.h"
 
 #include <cstring>
 
-namespace opspan::sweep {
+namespace opspan::columns {
 namespace {
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
@@ -218,4 +218,4 @@ uint8_t kind_of(std::string_view name, bool has_seq) {
   return name.starts_with(kStepName) && digits > 0 && digits == name.size() - kStepName.size() ? kStep : kUser;
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

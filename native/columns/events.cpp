@@ -10,10 +10,10 @@
 
 #include <algorithm>
 
-#include "sweep/event.h"
-#include "sweep/sweep.h"
+#include "columns/event.h"
+#include "columns/interface.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 namespace {
 
 // opspan.readers._chrome has the same numbers.
@@ -207,4 +207,4 @@ Output events(const Input& piece, const Input& wanted, int64_t number) {
   return reading.result();
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

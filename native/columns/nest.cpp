@@ -3,10 +3,10 @@
 #include <queue>
 #include <unordered_map>
 
-#include "sweep/order.h"
-#include "sweep/sweep.h"
+#include "columns/interface.h"
+#include "columns/order.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 namespace {
 
 struct Ranges {
@@ -154,4 +154,4 @@ Output nest(const Input& frame, int64_t trace_end) {
   return out;
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -1,13 +1,13 @@
-// Whose row it is, and in which order rows come: what every sweep starts with.
+// Whose row it is, and in which order rows come: what every walk over rows starts with.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <span>
 
-#include "sweep/arrow.h"
+#include "columns/arrow.h"
 
-namespace opspan::sweep {
+namespace opspan::columns {
 
 // Numbers 64-bit keys densely, in the order they are first seen. Rows of one key mostly follow each other.
 class Numbering {
@@ -130,4 +130,4 @@ void sort_rows(std::span<Row> rows, Key key, Before before) {
   }
 }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-namespace opspan::sweep {
+namespace opspan::columns {
 
 struct Label {
   std::string_view name;
@@ -20,4 +20,4 @@ Label parse_label(std::string_view text);
 inline constexpr uint8_t kModule = 5;
 uint8_t kind_of(std::string_view name, bool has_seq);
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -1,9 +1,9 @@
-#include "sweep/json.h"
+#include "columns/json.h"
 
 #include <array>
 #include <charconv>
 
-namespace opspan::sweep {
+namespace opspan::columns {
 namespace {
 
 enum : uint8_t { kPlain, kQuote, kEscape, kOdd };
@@ -261,4 +261,4 @@ void Json::value(std::string* out) {
 void Json::skip_value() { value<false>(nullptr); }
 void Json::copy_value(std::string& out) { value<true>(&out); }
 
-}  // namespace opspan::sweep
+}  // namespace opspan::columns

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from opspan import sweep
-from opspan.events.records import StringTable, demangle
+from opspan import native
+from opspan.events.records import StringTable
 from opspan.readers._demangle import demangled
 
-BOTH = pytest.mark.parametrize("way", [demangle, demangled])
+BOTH = pytest.mark.parametrize("way", [native.demangled, demangled])
 
 
 def doubled(times: int) -> str:
@@ -49,11 +49,11 @@ def test_hostile_names_take_neither_time_nor_memory(way: Callable[[str], str], n
     found = way(name)
 
     assert time.process_time() - began < 2
-    assert len(found) <= sweep._SPARE_BYTES + sweep._MOST_GROWTH * len(name)
-    assert found == name or len(name) <= sweep._LONGEST_MANGLED
+    assert len(found) <= native._SPARE_BYTES + native._MOST_GROWTH * len(name)
+    assert found == name or len(name) <= native._LONGEST_MANGLED
 
 
 def test_a_doubling_name_that_fits_is_taken_apart_and_one_that_does_not_stays() -> None:
-    assert demangle(doubled(3)).startswith("f(A<int, int>, ")
-    assert demangle(doubled(40)) == doubled(40)
+    assert native.demangled(doubled(3)).startswith("f(A<int, int>, ")
+    assert native.demangled(doubled(40)) == doubled(40)
     assert StringTable()[doubled(40)] == doubled(40)

@@ -1,0 +1,52 @@
+#include "columns/interface.h"
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+namespace opspan::columns {
+namespace {
+
+void say(char* error, size_t size, const char* text) {
+  if (error != nullptr && size > 0) std::snprintf(error, size, "%s", text);
+}
+
+// No exception leaves the library.
+template <class Work>
+int guarded(Work work, ArrowSchema* schema, ArrowArray* array, char* error, size_t error_size) {
+  try {
+    work().give(schema, array);
+    return 0;
+  } catch (const std::bad_alloc&) {
+    say(error, error_size, "out of memory");
+  } catch (const std::exception& problem) {
+    say(error, error_size, problem.what());
+  }
+  return -1;
+}
+
+}  // namespace
+}  // namespace opspan::columns
+
+using namespace opspan::columns;
+
+#define OPSPAN_CALL(name, ...)                                                                                    \
+  int opspan_columns_##name([[maybe_unused]] ArrowArrayStream* first, [[maybe_unused]] ArrowArrayStream* second,  \
+                            [[maybe_unused]] int64_t number, ArrowSchema* schema, ArrowArray* array, char* error, \
+                            size_t error_size) {                                                                  \
+    return guarded([&] { return name(__VA_ARGS__); }, schema, array, error, error_size);                          \
+  }
+
+extern "C" {
+
+#define OPSPAN_SHOWN __attribute__((visibility("default")))
+
+OPSPAN_SHOWN int opspan_columns_abi(void) { return 4; }
+
+OPSPAN_SHOWN OPSPAN_CALL(nest, Input(first), number) OPSPAN_SHOWN
+    OPSPAN_CALL(innermost, Input(first), Input(second)) OPSPAN_SHOWN
+    OPSPAN_CALL(match, Input(first), Input(second)) OPSPAN_SHOWN OPSPAN_CALL(nearest, Input(first)) OPSPAN_SHOWN
+    OPSPAN_CALL(rollup, Input(first), Input(second)) OPSPAN_SHOWN
+    OPSPAN_CALL(link, Input(first), Input(second)) OPSPAN_SHOWN OPSPAN_CALL(labels, Input(first), number) OPSPAN_SHOWN
+    OPSPAN_CALL(events, Input(first), Input(second), number) OPSPAN_SHOWN OPSPAN_CALL(enclose, Input(first))
+}

@@ -1,0 +1,72 @@
+"""opspan's own shared libraries: where they lie, and whether one is whole. Who opens them: `native` and emit's `sinks`.
+
+To be asked before one is opened: the loader maps what the file's head promises, and a program that touches what a cut
+file does not have is killed by SIGBUS. No error of Python's comes of that.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import opspan
+
+SINKS = "libopspan_sinks.so"
+COLLECTORS = "libopspan_collectors.so"
+COLUMNS = "libopspan_columns.so"
+OBSERVER_SOURCES = ("observer.cpp", "observer.h", "sinks.h")
+
+_HEAD = struct.Struct("<40xQ6xHHHH")  # of a 64-bit ELF: where the sections are, then sizes and counts
+_PHDR = struct.Struct("<I4xQ16xQ")  # type, offset in the file, and (after two addresses) bytes in the file
+_ELF64 = b"\x7fELF\x02\x01"
+_LOAD = 1
+_ENOUGH = 4096  # the head, and the table of segments behind it
+
+
+def folder() -> Path:
+    """The installed package's `lib`, or OPSPAN_LIB_DIR: for those who build opspan's native part by hand."""
+    chosen = os.environ.get("OPSPAN_LIB_DIR")
+    if chosen:
+        return Path(chosen)
+    # __path__ rather than __file__: an editable install spreads the package over the sources and the build's files.
+    for root in opspan.__path__:
+        if (Path(root) / "lib" / SINKS).is_file():
+            return Path(root) / "lib"
+    return Path(opspan.__path__[0]) / "lib"
+
+
+def sinks() -> Path:
+    return folder() / SINKS
+
+
+def collectors() -> Path:
+    return folder() / COLLECTORS
+
+
+def columns() -> Path:
+    return folder() / COLUMNS
+
+
+def observer_sources() -> Path:
+    return folder() / "observer"
+
+
+def check_whole(path: Path) -> None:
+    """An OSError when the file ends before what its head promises. What is no ELF file is the loader's to refuse."""
+    with path.open("rb") as file:
+        head = file.read(_ENOUGH)
+        size = file.seek(0, 2)
+    if len(head) < 64 or not head.startswith(_ELF64):
+        return
+    sections, segment_bytes, segments, section_bytes, section_count = _HEAD.unpack_from(head)
+    needed = sections + section_bytes * section_count
+    first = struct.unpack_from("<Q", head, 32)[0]
+    for place in range(first, first + segments * segment_bytes, segment_bytes or 1):
+        if place + _PHDR.size > len(head):
+            break
+        kind, offset, length = _PHDR.unpack_from(head, place)
+        if kind == _LOAD:
+            needed = max(needed, offset + length)
+    if size < needed:
+        raise OSError(f"the file is cut: {size:,} of {needed:,} bytes")
