@@ -1,4 +1,4 @@
-// The text forms of a label, and of the sizes in it. docs/labels.md has the grammar; labels.py is the Python twin.
+// The text forms of a label, and of the sizes in it. docs/labels.md has the grammar.
 //
 //   aten::cat, seq = 3, op_id = 7, sizes = [[[2, 4], [2, 4]], []]
 #pragma once

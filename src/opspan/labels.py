@@ -1,12 +1,12 @@
-"""The text of a range label: how it is written and read. docs/labels.md is the same in words.
+"""What the text of a range label says: its fields, its sizes, and the kind of range. docs/labels.md has the grammar.
 
     aten::linear, seq = 3, op_id = 1, sizes = [[2, 4], [3, 4], [3]], input_op_ids = [(0,-1), (0,-1), (0,-1)]
     AddmmBackward0, seq = 4, op_id = 39, fwd_tid = 812, sizes = [[2, 3]]
 
-The same grammar reads torch's labels of every age and opspan's own; the native writers are tested on the same file of
-examples (tests/data/labels.json). `parse` is the grammar; a column is read by its native twin, and tests hold the two
-equal. Not here: which field a form of label carries beside its text (payload, metadata),
-which is the readers' business, and any meaning across ranges.
+The same grammar reads torch's labels of every age and opspan's own. It is written once to write labels
+(native/sinks/text.cpp), once to read columns of them (native/columns/grammar.cpp), and once more for the tests, which
+hold all three to one file of examples. Not here: which field a form of label carries beside its text (payload,
+metadata), which is the readers' business, and any meaning across ranges.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from __future__ import annotations
 import enum
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,107 +41,22 @@ class Kind(enum.IntEnum):
 
 KIND_NAMES = tuple(kind.name.lower() for kind in Kind)
 
-# Sizes of one op's inputs: a list of ints for a tensor, a list of such lists for a TensorList, [] for anything else.
-Sizes = Sequence[Sequence[int] | Sequence[Sequence[int]]]
-
-
-@dataclass(frozen=True)
-class Label:
-    """A label, taken apart. None: the text does not say. forward_tid 0: it says that the thread is not known."""
-
-    name: str
-    seq: int | None = None
-    op_id: int | None = None
-    forward_tid: int | None = None
-    class_name: str | None = None
-    args: str | None = None
-    sizes: str | None = None  # as written; parse_sizes takes it apart
-    input_op_ids: str | None = None  # as written; parse_input_op_ids takes it apart
-
-    @property
-    def kind(self) -> Kind:
-        return kind_of(self.name, self.seq, self.class_name)
-
-
-# --- the grammar
-
-# 18 digits fit 64 bits, signed or not. A longer number is no number of torch's, so it stays in the name.
-_NUMBER = "[0-9]{1,18}"
+# What the text of a `sizes` field may be: a list of ints for a tensor, a list of such lists for a TensorList, [] for
+# anything else.
 _INTS = "-?[0-9]+(?:, -?[0-9]+)*"
 _TENSOR = rf"\[(?:{_INTS})?\]"
 _INPUT = rf"\[(?:{_INTS}|{_TENSOR}(?:, {_TENSOR})*)?\]"
-_SIZES = rf"\[(?:{_INPUT}(?:, {_INPUT})*)?\]"
-_EDGE = r"\([0-9]+,-?[0-9]+\)"
-_EDGES = rf"\[(?:{_EDGE}(?:, {_EDGE})*)?\]"
-
-# The name is free text and may itself contain ", " and " = ": it takes as little as it can while everything after it
-# still reads as fields, in their order, up to the very end. Old torch wrote `seq=3`, and `stashed seq=3` for backward.
-_LABEL = re.compile(
-    r"(?s)(?P<name>.*?)"
-    rf"(?:, (?:stashed )?seq ?= ?(?P<seq>{_NUMBER}))?"
-    rf"(?:, op_id = (?P<op_id>{_NUMBER}))?"
-    rf"(?:, fwd_tid = (?P<forward_tid>{_NUMBER}))?"
-    r"(?:, class = (?P<class_name>[^ ,]+))?"
-    r"(?:, args = (?P<args>.*?))?"
-    rf"(?:, sizes = (?P<sizes>{_SIZES}))?"
-    rf"(?:, input_op_ids = (?P<input_op_ids>{_EDGES}))?"
-)
-
-
-def parse(text: str) -> Label:
-    """Take one label apart. Never fails: text without fields is all name."""
-    match = _LABEL.fullmatch(text)
-    if match is None:
-        raise RuntimeError("the label grammar matches every text")
-    name, seq, op_id, forward_tid, class_name, args, sizes, input_op_ids = match.groups()
-    return Label(
-        name,
-        seq=None if seq is None else int(seq),
-        op_id=None if op_id is None else int(op_id),
-        forward_tid=None if forward_tid is None else int(forward_tid),
-        class_name=class_name,
-        args=args,
-        sizes=sizes,
-        input_op_ids=input_op_ids,
-    )
-
-
-def format_label(label: Label) -> str:
-    """Write a label. A name or args that end in what reads as a field do not survive; nothing else is lost."""
-    fields = (
-        ("seq", label.seq),
-        ("op_id", label.op_id),
-        ("fwd_tid", label.forward_tid),
-        ("class", label.class_name),
-        ("args", label.args),
-        ("sizes", label.sizes),
-        ("input_op_ids", label.input_op_ids),
-    )
-    return label.name + "".join(f", {field} = {value}" for field, value in fields if value is not None)
-
-
-def format_sizes(sizes: Sizes) -> str:
-    """[[2, 4], [[2], [3]], []] as text, with the one spelling that labels use."""
-    import json
-
-    return json.dumps(sizes)
+SIZES = rf"\[(?:{_INPUT}(?:, {_INPUT})*)?\]"
 
 
 def parse_sizes(text: str) -> list[list[int] | list[list[int]]]:
     """The text of a `sizes` field as nested lists."""
     import json
 
-    if re.fullmatch(_SIZES, text) is None:
+    if re.fullmatch(SIZES, text) is None:
         raise ValueError(f"not a list of sizes: {text[:80]!r}")
     sizes: list[list[int] | list[list[int]]] = json.loads(text)
     return sizes
-
-
-def parse_input_op_ids(text: str) -> list[tuple[int, int]]:
-    """The text of an `input_op_ids` field as (op_id, number of its output) pairs; (0, -1) is no op."""
-    if re.fullmatch(_EDGES, text) is None:
-        raise ValueError(f"not a list of input ops: {text[:80]!r}")
-    return [(int(op), int(output)) for op, output in re.findall(r"\(([0-9]+),(-?[0-9]+)\)", text)]
 
 
 # --- what a name says about its range, where nothing better is known
@@ -207,9 +120,8 @@ def kind_expr(name: pl.Expr, seq: pl.Expr, class_name: pl.Expr) -> pl.Expr:
 
 
 def parse_column(texts: pl.Series) -> pl.DataFrame:
-    """`parse` over a column: one row a text, in order, with Label's fields as columns; names, classes and sizes as
-    Categoricals. Beside them `kind` (a number) and `text`, which is null where it is just the name. Null text: a row of
-    nulls.
+    """Labels taken apart: one row a text, in order, with a column a field; names, classes and sizes as Categoricals.
+    Beside them `kind` (a number) and `text`, which is null where it is just the name. Null text: a row of nulls.
     """
     import polars as pl
 

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from labels import grammar
+from labels.grammar import Label
 from opspan import labels, native
-from opspan.labels import Kind, Label
+from opspan.labels import Kind
 
 EXAMPLES = json.loads((Path(__file__).parents[1] / "data" / "labels.json").read_text(encoding="utf-8"))
 TEXTS = [one["text"] for one in EXAMPLES["texts"] + EXAMPLES["interned"]]
@@ -26,7 +28,7 @@ def natively(texts: list[str | None]) -> list[tuple]:
 
 def scalar(texts: list[str | None]) -> list[tuple]:
     none = (None,) * (len(FIELDS) + 1)
-    parsed = [None if text is None else labels.parse(text) for text in texts]
+    parsed = [None if text is None else grammar.parse(text) for text in texts]
     return [none if one is None else (*(getattr(one, field) for field in FIELDS), int(one.kind)) for one in parsed]
 
 

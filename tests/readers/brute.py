@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import struct
 
-from opspan.labels import KIND_NAMES, Kind, kind_of, parse
+from labels.grammar import parse
+from opspan.labels import KIND_NAMES, Kind, kind_of
 
 PAGE, UNIT = 4096, 64
 SOURCES = {1: "torch", 2: "user", 3: "nvtx", 4: "itt"}

@@ -13,7 +13,8 @@ import nsys
 import pytest
 from recorded import recorded_ranges
 
-from opspan import labels
+from labels import grammar
+from opspan.labels import Kind
 
 pytestmark = [pytest.mark.nsys, pytest.mark.skipif(not nsys.available(), reason="nsys is not installed")]
 
@@ -90,8 +91,8 @@ def seen_by_nsys(export: Path, domain: str | None, with_sizes: bool) -> dict:
 
 
 def label_of(row: nsys.Range, with_sizes: bool) -> tuple[str, int | None, str | None]:
-    label = labels.parse(row.text or "")
-    if row.category == labels.Kind.USER and label.seq is not None:  # a text of the user's that only looks like a label
+    label = grammar.parse(row.text or "")
+    if row.category == Kind.USER and label.seq is not None:  # a text of the user's that only looks like a label
         return row.text or "", None, None
     return label.name, label.seq if label.seq is not None else row.payload, label.sizes if with_sizes else None
 
