@@ -205,3 +205,29 @@ def test_a_file_that_this_process_has_open_is_its_own_business(tmp_path: Path) -
     path = nsys(tmp_path / "x.sqlite")
     with path.open("ab"), sqlite3.connect(path):
         assert not opspan.load(path).issues.filter(code="still_written").height
+
+
+def test_millions_of_ranges_take_no_text_each() -> None:
+    """A text for the kind of each range would be 16 bytes, and its time that of the whole table by name."""
+    program = """
+from pathlib import Path
+import polars as pl
+from opspan.analysis import attribute
+from opspan.trace import Metadata, Trace
+from opspan.views import missing
+count = 3_000_000
+row = pl.int_range(count, dtype=pl.Int64)
+same = {"kind": pl.lit("op"), "name": pl.lit("aten::mm"), "rank": 0, "tid": 1}
+ranges = pl.select(start_ns=2 * row, end_ns=2 * row + 1, seq=row, **same)
+trace = attribute(Trace((Metadata("capture"),), ranges=ranges))
+trace.coverage
+def memory(key):
+    return int(Path("/proc/self/status").read_text().split(key + ":")[1].split()[0]) * 1024
+Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+before = memory("VmRSS")
+assert missing.lines(trace, "name")[0].startswith("Missing: there is no backward")
+print((memory("VmHWM") - before) // count)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 8
