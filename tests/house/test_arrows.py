@@ -44,7 +44,7 @@ def ours(room_name: str) -> list[tuple[str, Import]]:
         if room(module_name(path)) == room_name
         for found in imports(path)
         if found.target.split(".")[0] == "opspan"
-        if room_name != "opspan" or not found.deferred  # the face names everything, for type checkers
+        if room_name != "opspan" or not found.is_for_types  # to type checkers the face names everything
     ]
 
 

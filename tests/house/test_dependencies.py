@@ -24,9 +24,8 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def third_party() -> set[str]:
-    roots = {found.target.split(".")[0] for path in modules() for found in imports(path)}
-    # Type checkers know typing_extensions without having it; nothing else imports it.
-    return roots - set(sys.stdlib_module_names) - {"opspan", "typing_extensions"}
+    found = (one for path in modules() for one in imports(path) if not one.is_for_types)
+    return {one.target.split(".")[0] for one in found} - set(sys.stdlib_module_names) - {"opspan"}
 
 
 def strings() -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,12 +40,20 @@ class Import:
     where: str  # file:line
     target: str  # absolute dotted name of the module
     deferred: bool  # inside a function (paid for when it is called), or for type checkers only (never)
+    is_for_types: bool  # the latter
 
 
-def _is_put_off(node: ast.AST) -> bool:
-    if isinstance(node, ast.If):
-        return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING") and not node.orelse
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+def _inside_functions(tree: ast.Module) -> Iterator[ast.AST]:
+    for outer in ast.walk(tree):
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from ast.walk(outer)
+
+
+def _for_types(tree: ast.Module) -> Iterator[ast.AST]:
+    for outer in ast.walk(tree):
+        if isinstance(outer, ast.If) and ast.unparse(outer.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for inner in outer.body:
+                yield from ast.walk(inner)
 
 
 @cache
@@ -54,7 +63,8 @@ def imports(path: Path) -> tuple[Import, ...]:
     if path.name != "__init__.py":
         package = package[:-1]
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    deferred = {id(inner) for outer in ast.walk(tree) if _is_put_off(outer) for inner in ast.walk(outer)}
+    for_types = {id(node) for node in _for_types(tree)}
+    deferred = for_types | {id(node) for node in _inside_functions(tree)}
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -68,5 +78,6 @@ def imports(path: Path) -> tuple[Import, ...]:
         else:
             continue
         where = f"{path.relative_to(REPO)}:{node.lineno}"
-        found += [Import(where, target, id(node) in deferred) for target in dict.fromkeys(targets)]
+        when = id(node) in deferred, id(node) in for_types
+        found += [Import(where, target, *when) for target in dict.fromkeys(targets)]
     return tuple(found)

@@ -63,6 +63,8 @@ FILES: dict[str, Callable[[Path], Path]] = {
     "VTune in a zip file": lambda folder: archive(builders_vtune.run(folder / "r", "2020"), "zip"),
     "VTune in a tar file": lambda folder: archive(builders_vtune.run(folder / "r", "2020"), "tar"),
 }
+# Of these a table that is damaged is left out.
+LEFT_OUT = ("nsys in Parquet", "nsys in Arrow")
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ def test_damaged_files_are_read_or_refused(script: Path, tmp_path: Path, name: s
     options = ["--variants", str(VARIANTS), "--seed", "3", "--table", "--keep", str(tmp_path / "kept")]
     done = subprocess.run([sys.executable, script, *options, file], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "refused" in done.stdout or "with issues" in done.stdout
+    assert ("with issues" if name in LEFT_OUT else "refused") in done.stdout
     assert not (tmp_path / "kept").exists()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, MutableSequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from opspan.events import export, tree
 from opspan.events.event import FunctionEvent, FunctionEventAvg
@@ -28,7 +28,7 @@ else:
     Event = TypeVar("Event")
 
 
-class EventList(MutableSequence[Event], Generic[Event]):
+class EventList(MutableSequence[Event]):
     """FunctionEvents, or FunctionEventAvgs, with torch's arguments. No `list`: its items all have to be there."""
 
     __hash__ = None  # type: ignore[assignment]  # it can change
@@ -48,10 +48,10 @@ class EventList(MutableSequence[Event], Generic[Event]):
         self._with_flops = with_flops
         self._tree_built = False
 
-    @staticmethod
-    def over(columns: ColumnEvents) -> EventList:
+    @classmethod
+    def over(cls, columns: ColumnEvents) -> EventList:
         """The list over a trace's columns."""
-        events: EventList = EventList(use_device=columns.use_device, profile_memory=columns.has_memory)
+        events: EventList[Any] = cls(use_device=columns.use_device, profile_memory=columns.has_memory)
         events._columns = columns
         events._tree_built = True
         return events

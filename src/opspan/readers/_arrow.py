@@ -15,6 +15,7 @@ from typing import IO, Final
 from opspan.errors import ReadError
 from opspan.files import open_file, size_on_disk
 from opspan.readers._budget import FOOTER, PAGE, ROWS
+from opspan.readers._counts import SAYS_MORE, within
 
 _CONTINUES: Final = b"\xff\xff\xff\xff"
 _DICTIONARY, _BATCH = 2, 3  # kinds of messages; others have no body
@@ -39,9 +40,7 @@ def check(path: Path) -> None:
                     rows += _longest_column(header)
                     longest = max(longest, _longest_buffer(header, file, body_at, message.number(_BODY_BYTES, "q")))
         except (struct.error, ValueError):
-            raise ReadError(
-                f"{path} is a damaged Arrow file: it says more of itself than it holds; copy it again"
-            ) from None
+            raise ReadError(f"{path} is a damaged Arrow file: {SAYS_MORE}; copy it again") from None
     if rows > ROWS.allows(file_bytes):
         raise ROWS.passed(path, file_bytes)
     if longest > PAGE.allows(file_bytes):
@@ -61,48 +60,42 @@ def _messages(file: IO[bytes], size: int, path: Path) -> Iterator[tuple[_Table, 
             return
         if length > FOOTER.allows():
             raise FOOTER.passed(path)
-        raw = file.read(_within(length, size - at))
+        raw = file.read(within(length, size - at))
         at += 4 + len(raw)
         message = _Table.first(raw)
         yield message, at
-        at += _within(message.number(_BODY_BYTES, "q"), size - at)
+        at += within(message.number(_BODY_BYTES, "q"), size - at)
 
 
 def _longest_column(batch: _Table) -> int:
-    nodes = batch.pairs(_NODES)
-    for length, nulls in [(batch.number(_ROWS, "q"), 0), *nodes]:
-        _within(nulls, _within(length, (1 << 63) - 1))
-    return max([batch.number(_ROWS, "q"), *(length for length, _ in nodes)])
+    longest = within(batch.number(_ROWS, "q"))
+    for length, nulls in batch.pairs(_NODES):
+        longest = max(longest, within(length))
+        within(nulls, length)
+    return longest
 
 
 def _longest_buffer(batch: _Table, file: IO[bytes], body_at: int, body_bytes: int) -> int:
     """The bytes that come out of it."""
     buffers = batch.pairs(_BUFFERS)
-    if sum(_within(count, len(buffers)) for count in batch.numbers(_VIEWED)) > len(buffers):
+    if sum(within(count, len(buffers)) for count in batch.numbers(_VIEWED)) > len(buffers):
         raise ValueError(batch)
     longest = 0
     for offset, length in buffers:
-        _within(length, body_bytes - _within(offset, body_bytes))
+        within(length, body_bytes - within(offset, body_bytes))
         longest = max(longest, length)
         if length and batch.has(_COMPRESSION):  # what comes out stands before it; -1: it is as it is
             file.seek(body_at + offset)
             (unpacked,) = struct.unpack("<q", file.read(8))
-            longest = max(longest, unpacked)
-            _within(unpacked + 1, (1 << 63) - 1)
+            longest = max(longest, within(unpacked, least=-1))
     return longest
-
-
-def _within(value: int, most: int) -> int:
-    if not 0 <= value <= most:
-        raise ValueError(value)
-    return value
 
 
 class _Table:
     """One of Flatbuffers' tables: its fields by their numbers, each where a list before it says, or nowhere."""
 
     def __init__(self, raw: bytes, at: int) -> None:
-        self._raw, self._at = raw, _within(at, len(raw))
+        self._raw, self._at = raw, within(at, len(raw))
         (back,) = self._read("<i", at)
         self._fields = at - back
         (self._field_bytes,) = self._read("<H", self._fields)
@@ -131,7 +124,7 @@ class _Table:
             return ()
         at += self._read("<I", at)[0]
         (count,) = self._read("<I", at)
-        _within(8 * each * count, len(self._raw) - at)
+        within(8 * each * count, len(self._raw) - at)
         return self._read(f"<{each * count}q", at + 4)
 
     def pairs(self, field: int) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from typing import IO, Any, Final
 from opspan.errors import ReadError
 from opspan.files import open_file, size_on_disk
 from opspan.readers._budget import FOOTER, PAGE, ROWS
+from opspan.readers._counts import SAYS_MORE, within
 from opspan.readers._thrift import PLAIN, Kept, Reader
 
 _MAGIC: Final = b"PAR1"
@@ -49,7 +50,7 @@ def check(path: Path) -> None:
                     if _longest_page(file, end, column["column"]) > PAGE.allows(file_bytes):
                         raise PAGE.passed(path, file_bytes)
         except (IndexError, ValueError, KeyError, TypeError):  # the last two: a field is missing, or of another type
-            raise _damaged(path, "it says more of itself than it holds") from None
+            raise _damaged(path, SAYS_MORE) from None
 
 
 def _damaged(path: Path, why: str) -> ReadError:
@@ -74,33 +75,33 @@ def _footer(file: IO[bytes], path: Path) -> tuple[bytes, int]:
 
 def _longest(footer: dict[str, Any]) -> int:
     """The rows, or the values of a column of lists that has more."""
-    rows = [_counted(group["rows"]) for group in footer["groups"]]
-    if sum(rows) != _counted(footer["rows"]):
+    rows = [within(group["rows"]) for group in footer["groups"]]
+    if sum(rows) != within(footer["rows"]):
         raise ValueError(rows)
     values = [0]
     for group, least in zip(footer["groups"], rows, strict=True):
-        values += [_counted(column["column"]["values"], least=least) for column in group["columns"]]
+        values += [within(column["column"]["values"], least=least) for column in group["columns"]]
     return max(sum(rows), *values)
 
 
 def _longest_page(file: IO[bytes], end: int, column: dict[str, Any]) -> int:
     """The bytes that come out of it."""
     at = column.get("dictionary_at", column["data_at"])
-    stop = at + _counted(column["bytes"])
+    stop = at + within(column["bytes"])
     if not len(_MAGIC) <= at <= stop <= end:
         raise ValueError(at)
     values, longest = 0, 0
     while at < stop:
         page, head_bytes = _page(file, at, stop)
-        at += head_bytes + _counted(page["bytes"])
-        longest = max(longest, _counted(page["unpacked"]))
+        at += head_bytes + within(page["bytes"])
+        longest = max(longest, within(page["unpacked"]))
         data = page.get("data", {"values": 0})
-        values += _counted(data["values"])
-        _counted(data.get("rows", 0), most=data["values"])
-        _counted(data.get("nulls", 0), most=data["values"])
-        _counted(_counted(data.get("depths", 0)) + _counted(data.get("repeats", 0)), most=page["bytes"])
+        values += within(data["values"])
+        within(data.get("rows", 0), most=data["values"])
+        within(data.get("nulls", 0), most=data["values"])
+        within(within(data.get("depths", 0)) + within(data.get("repeats", 0)), most=page["bytes"])
         dictionary = page.get("dictionary", {"values": 0})
-        _counted(dictionary["values"], most=page["unpacked"])  # each has one byte at least
+        within(dictionary["values"], most=page["unpacked"])  # each has one byte at least
     if at != stop or values != column["values"]:
         raise ValueError(values)
     return longest
@@ -119,9 +120,3 @@ def _page(file: IO[bytes], at: int, stop: int) -> tuple[dict[str, Any], int]:
             if len(raw) < ahead:
                 raise
             ahead *= 16
-
-
-def _counted(value: int, least: int = 0, most: int = (1 << 63) - 1) -> int:
-    if not least <= value <= most:
-        raise ValueError(value)
-    return value

@@ -70,7 +70,7 @@ def lines(trace: Trace, by: str) -> list[str]:
     found = [
         _labels(trace, kinds),
         None if kinds.isdisjoint(_OPS) else _backward(trace, kinds, by),
-        _attributed(trace.coverage, trace) if _of_ranges(trace, "kind").len() else None,
+        _attributed(trace.coverage, trace) if _count(trace) else None,
         _metrics(trace),
     ]
     return _said(found)
@@ -95,6 +95,10 @@ def _of_ranges(trace: Trace, column: str) -> pl.Series:
     return values.filter(~is_mark.fill_null(value=False)) if is_mark.any() else values
 
 
+def _count(trace: Trace) -> int:
+    return trace.ranges.height - int(trace.ranges["is_mark"].sum())
+
+
 def _texts(values: pl.Series) -> pl.Series:
     return values.unique().cast(pl.String)
 
@@ -109,7 +113,7 @@ def _labels(trace: Trace, kinds: set[str]) -> str | None:
     names = pl.concat([_texts(_of_ranges(trace, column)) for column in ("name", "text")])
     if names.str.contains(_OP_NAMES).any():
         return None
-    count = _of_ranges(trace, "kind").len()
+    count = _count(trace)
     if not count:
         return f"the trace has no labels, so nothing belongs to an op; to have them: {labelling(trace)}"
     if not on_device(trace.work).height and not trace.samples.height:

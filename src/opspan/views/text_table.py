@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.events.times import format_memory, format_share, format_time
-from opspan.views.columns_of_text import GAP, Column, Layout, cut, fitted
+from opspan.views.columns_of_text import GAP, Column, Layout, cut, fitted, width_of
 
 _NAME_WIDTH = 55  # as in torch's
 _WIDTH = 12
@@ -61,7 +61,9 @@ def _as_torch(columns: list[Column], whole_names: bool) -> Iterator[str]:
         [cut(cell, limit, cut_end=True) if limit and column.least else cell for cell in column.cells]
         for column in columns
     ]
-    widths = [max([_WIDTH, len(column.title), *map(len, cells)]) for column, cells in zip(columns, texts, strict=True)]
+    widths = [
+        max([_WIDTH, *map(width_of, (column.title, *cells))]) for column, cells in zip(columns, texts, strict=True)
+    ]
     rule = "".join("-" * width + GAP for width in widths)
     titles = [column.title for column in columns]
     yield from (rule, _line(titles, widths), rule)
@@ -70,7 +72,7 @@ def _as_torch(columns: list[Column], whole_names: bool) -> Iterator[str]:
 
 
 def _line(cells: list[str] | tuple[str, ...], widths: list[int]) -> str:
-    return "".join(f"{cell:>{width}}{GAP}" for cell, width in zip(cells, widths, strict=True))
+    return "".join(" " * (width - width_of(cell)) + cell + GAP for cell, width in zip(cells, widths, strict=True))
 
 
 def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str) -> Iterator[Column]:
