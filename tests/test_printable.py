@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from opspan.errors import NotATrace
 from opspan.printable import listed, listed_counts, printable, printable_lines, shortened
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 # Controls of both kinds but the end of a line, what turns the direction of writing, and halves of characters.
 OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

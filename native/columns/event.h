@@ -9,7 +9,7 @@
 
 namespace opspan::columns {
 
-// How a value of args is wanted. opspan.readers._chrome has the same numbers.
+// How a value of args is wanted. opspan.formats.chrome has the same numbers.
 enum As : uint8_t { kInteger, kReal, kText, kList, kJson };
 
 // Texts by number: those of the file where they lie, others in a store of our own.

@@ -16,7 +16,7 @@
 namespace opspan::columns {
 namespace {
 
-// opspan.readers._chrome has the same numbers.
+// opspan.formats.chrome has the same numbers.
 enum State : uint8_t { kStart, kMembers, kEvents, kBareEvents, kDone };
 enum What : uint8_t { kEvent, kMember, kStructure, kSkipped, kEndMissing };
 

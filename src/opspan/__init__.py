@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from opspan import itt as itt
     from opspan import nvtx as nvtx
     from opspan import views as views
-    from opspan.analysis.merge import merge as merge
     from opspan.emit.annotate import annotate as annotate
     from opspan.emit.annotate import mark as mark
     from opspan.emit.annotate import record_function as record_function
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from opspan.emit.sessions import emit_itt as emit_itt
     from opspan.emit.sessions import emit_nvtx as emit_nvtx
     from opspan.errors import OpspanError as OpspanError
+    from opspan.loading import load as load
     from opspan.loading import load_kineto as load_kineto
     from opspan.loading import load_nsys as load_nsys
     from opspan.loading import load_nvprof as load_nvprof
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from opspan.loading import load_vtune as load_vtune
     from opspan.loading import load_vtune_report as load_vtune_report
     from opspan.loading import parse_nvprof_trace as parse_nvprof_trace
-    from opspan.readers import load as load
-    from opspan.trace import Metadata as Metadata
+    from opspan.tables import Metadata as Metadata
     from opspan.trace import Trace as Trace
+    from opspan.trace import merge as merge
 
 # name -> "module:attribute", or "module" where the name is the module itself
 _HOMES = {
-    "Metadata": "opspan.trace:Metadata",
+    "Metadata": "opspan.tables:Metadata",
     "OpspanError": "opspan.errors:OpspanError",
     "ProfilerAction": "opspan.emit.schedule:ProfilerAction",
     "Trace": "opspan.trace:Trace",
@@ -51,7 +51,7 @@ _HOMES = {
     "emit_nvtx": "opspan.emit.sessions:emit_nvtx",
     "errors": "opspan.errors",
     "itt": "opspan.itt",
-    "load": "opspan.readers:load",
+    "load": "opspan.loading:load",
     "load_kineto": "opspan.loading:load_kineto",
     "load_nsys": "opspan.loading:load_nsys",
     "load_nvprof": "opspan.loading:load_nvprof",
@@ -60,7 +60,7 @@ _HOMES = {
     "load_vtune": "opspan.loading:load_vtune",
     "load_vtune_report": "opspan.loading:load_vtune_report",
     "mark": "opspan.emit.annotate:mark",
-    "merge": "opspan.analysis.merge:merge",
+    "merge": "opspan.trace:merge",
     "nvtx": "opspan.nvtx",
     "parse_nvprof_trace": "opspan.loading:parse_nvprof_trace",
     "record": "opspan.emit.record:record",

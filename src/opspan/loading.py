@@ -1,6 +1,10 @@
-"""One function per vendor that reads a file and gives torch's kind of list: `load_nsys(path)` -> EventList.
+"""Files -> what a user holds.
 
-`opspan.load` is the door for everything else: any source, several files, columns instead of events.
+    load(path, ...)   -> Trace: columns, of any source, told by its content; several files are the ranks of one run
+    load_nsys(path)   -> EventList: torch's kind of list, of a file that must be that vendor's; and so for the others
+
+`load_nsys(path)` is `load(path, source="nsys").events()`. They stand here by name for those who come from torch, whose
+load_nvprof is one of them: a new source needs none.
 """
 
 from __future__ import annotations
@@ -9,28 +13,53 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opspan.errors import UsageError
+
 if TYPE_CHECKING:
     import polars as pl
 
     from opspan.events import EventList, FunctionEvent
+    from opspan.trace import Trace
+
+
+def load(
+    *paths: str | os.PathLike[str],
+    source: str | None = None,
+    strict: bool = False,
+    between: tuple[int, int] | None = None,
+    step: int | tuple[int, int] | str | None = None,
+) -> Trace:
+    """Read traces of any source, told by their content; several paths become the ranks of one run, side by side.
+
+    `source` names the reader instead. `strict` makes an issue that is more than worth knowing a StrictError; without
+    it, `trace.issues` lists them. `between` (nanoseconds since the trace began) and `step` (the number of a
+    ProfilerStep, the first and the last, or what the ranges are called that are steps: "step", "epoch *") read what
+    overlaps that part alone.
+    """
+    if not paths:
+        raise UsageError("nothing to load; expected the path of at least one trace")
+    from opspan.analysis import side_by_side
+    from opspan.readers import read_file
+    from opspan.tables.window import Window
+    from opspan.trace import Trace
+
+    steps = (step, step) if isinstance(step, int) else step
+    window = None if between is None and steps is None else Window(between, steps)
+    tables = side_by_side([read_file(path, source, window) for path in map(Path, paths)])
+    return Trace.of(tables.check() if strict else tables)
 
 
 def load_nsys(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of an Nsight Systems report, SQLite export, or parquetdir or arrowdir folder."""
-    from opspan.events import events_of
-    from opspan.readers import load
-
-    return events_of(load(path, source="nsys", strict=strict))
+    return load(path, source="nsys", strict=strict).events()
 
 
 def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of an nvprof database; or of what load_nsys reads, as people's scripts say load_nvprof there too."""
-    from opspan.events import events_of
-    from opspan.readers import load
-    from opspan.readers.registry import sniffed
+    from opspan.readers import sniffed
 
     is_nsys = sniffed(Path(path), "nsys")
-    return events_of(load(path, source="nsys" if is_nsys else "nvprof", strict=strict))
+    return load(path, source="nsys" if is_nsys else "nvprof", strict=strict).events()
 
 
 def load_kineto(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
@@ -38,33 +67,23 @@ def load_kineto(path: str | os.PathLike[str], *, strict: bool = False) -> EventL
     itself. `opspan.load(path).events()` has its ops alone, each for itself, as with every other source.
     """
     from opspan.events import profiler_events_of
-    from opspan.readers import load
 
-    return profiler_events_of(load(path, source="kineto", strict=strict))
+    return profiler_events_of(load(path, source="kineto", strict=strict).analysed)
 
 
 def load_rocpd(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of an rocpd database, as rocprofv3, rocprof-sys and rocmProfileData (RPD) write."""
-    from opspan.events import events_of
-    from opspan.readers import load
-
-    return events_of(load(path, source="rocpd", strict=strict))
+    return load(path, source="rocpd", strict=strict).events()
 
 
 def load_unitrace(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of a Chrome trace of Intel's unitrace."""
-    from opspan.events import events_of
-    from opspan.readers import load
-
-    return events_of(load(path, source="unitrace", strict=strict))
+    return load(path, source="unitrace", strict=strict).events()
 
 
 def load_vtune(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of a VTune result: its folder, its .vtune file, its dicer.db, or a zip or tar file of it."""
-    from opspan.events import events_of
-    from opspan.readers import load
-
-    return events_of(load(path, source="vtune", strict=strict))
+    return load(path, source="vtune", strict=strict).events()
 
 
 def load_vtune_report(path: str | os.PathLike[str]) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from opspan.trace import schema
+from opspan.tables import schema
 
 EXTREMES = [-(2**63), -(2**63) + 1, -1, 2**63 - 2, 2**63 - 1]
 

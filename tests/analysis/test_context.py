@@ -8,7 +8,8 @@ import pytest
 from analysis.frames import ranges, table
 from opspan.analysis import analyse, autograd, averages, coverage, launches, modules, nest, ops, phases, steps
 from opspan.errors import UsageError
-from opspan.trace import Metadata, Trace
+from opspan.tables import Metadata
+from opspan.trace import Trace
 
 
 def op(text: str, start: int, end: int, tid: int = 1, **other) -> dict:

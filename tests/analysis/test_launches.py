@@ -11,7 +11,7 @@ from analysis.frames import ranges, table
 from opspan.analysis import attribute, launches, nest
 from opspan.analysis.launches import graph_nodes
 from opspan.readers import nsys
-from opspan.trace import schema
+from opspan.tables import schema
 
 
 def calls(*rows: dict, **defaults) -> pl.DataFrame:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import opspan
 from opspan.errors import UsageError
-from opspan.trace import Metadata, Trace
+from opspan.tables import Metadata
+from opspan.trace import Trace
 
 UTC = 1_700_000_000_000_000_000
 

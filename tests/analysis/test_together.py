@@ -13,8 +13,9 @@ from polars.testing import assert_frame_equal
 
 import opspan
 from analysis.frames import nested_rows, range_rows, ranges, table
-from opspan.analysis import analyse, attribute, memory
-from opspan.trace import Metadata, Trace, schema, side_by_side
+from opspan.analysis import analyse, attribute, memory, side_by_side
+from opspan.tables import Metadata, schema
+from opspan.trace import Trace
 
 UTC = 1_700_000_000_000_000_000
 # Both tools saw these: enough for the ranges to align the clocks.

@@ -17,9 +17,9 @@ pytest.importorskip("torch", "2.13", reason="the face is that of torch 2.13 and 
 from events.frames import both
 from events.pairs import GROUPINGS, TABLE_OPTIONS, attributes, torchs_averages
 from opspan.events import EventList, FunctionEvent, Microseconds
+from opspan.events.column_event import ColumnEvent
+from opspan.events.column_events import BLOCK, BLOCKS, ColumnEvents
 from opspan.events.columns import CPU, DEVICE, EventColumns
-from opspan.events.lazy import BLOCK, BLOCKS, ColumnEvents
-from opspan.events.made import ColumnEvent
 
 Pair = tuple[EventColumns, Any]
 

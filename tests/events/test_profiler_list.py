@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opspan.events import EventList, FunctionEvent, profiler_events_of, tree
-from opspan.trace import Metadata, Trace
+from opspan.tables import Metadata
+from opspan.trace import Trace
 
 # Tables in the order in which what begins and ends together is nested.
 TABLES = ("functions", "ranges", "calls")
@@ -66,7 +67,7 @@ def test_events_parents_and_own_times_are_those_of_torchs_way(rows: list[Row]) -
         around = None if parent is None else (parent.name, round(parent.time_range.start), round(parent.time_range.end))
         return event.name, event.thread, round(event.time_range.start), round(event.time_range.end), own, around
 
-    ours = profiler_events_of(trace_of(rows))
+    ours = profiler_events_of(trace_of(rows).analysed)
     assert sorted(map(said, ours), key=repr) == sorted(map(said, twin(rows)), key=repr)
 
 
@@ -74,8 +75,8 @@ def test_events_parents_and_own_times_are_those_of_torchs_way(rows: list[Row]) -
 @given(rows=several)
 def test_averages_leave_pythons_functions_out_unless_asked_for(rows: list[Row]) -> None:
     """In columns as over objects."""
-    columns = profiler_events_of(trace_of(rows))
-    objects = EventList(profiler_events_of(trace_of(rows)))
+    columns = profiler_events_of(trace_of(rows).analysed)
+    objects = EventList(profiler_events_of(trace_of(rows).analysed))
     objects._tree_built = True
 
     def said(events: EventList, python: bool) -> list[tuple[object, ...]]:
@@ -96,7 +97,7 @@ def test_work_of_a_folded_op_is_its_parents() -> None:
         calls=trace.calls.with_columns(correlation_id=pl.lit(5, pl.Int64)),
         work=pl.DataFrame({**work, "kind": ["kernel"], "name": ["k"], "correlation_id": [5]}),
     )
-    op, call, kernel = profiler_events_of(trace)
+    op, call, kernel = profiler_events_of(trace.analysed)
     assert (op.name, call.name, kernel.name) == ("a", "launch", "k")
     assert call.cpu_parent is op
     assert [kernel.name for kernel in op.kernels] == ["k"]
@@ -118,7 +119,7 @@ def test_memory_is_that_of_torchs_way(rows: list[Row], taken: list[Any]) -> None
         | {"event": pl.String, "bytes": pl.Int64},
         orient="row",
     )
-    ours = profiler_events_of(trace_of(rows).replace(memory=memory))
+    ours = profiler_events_of(trace_of(rows).replace(memory=memory).analysed)
 
     expected = twin(rows)
     for event in expected:

@@ -8,8 +8,9 @@ import polars as pl
 import pytest
 
 from opspan.errors import UsageError
-from opspan.events import DeviceType, EventList, Microseconds, events_of
-from opspan.trace import Metadata, Trace
+from opspan.events import DeviceType, EventList, Microseconds
+from opspan.tables import Metadata
+from opspan.trace import Trace
 
 MARK = {"is_mark": True}
 
@@ -42,7 +43,7 @@ def events(
     if "work" in frames:
         frames["work"] = frames["work"].drop("tid")
     ranks = {row.get("rank", 0) for row in [*ranges, *(work or ())]}
-    return events_of(Trace(tuple(Metadata("test") for _ in ranks), **frames))
+    return Trace(tuple(Metadata("test") for _ in ranks), **frames).events()
 
 
 def test_ranges_of_every_kind_are_events_and_marks_are_not() -> None:
@@ -153,14 +154,14 @@ def test_an_xpu_is_called_so() -> None:
     devices = pl.DataFrame({"rank": [0], "device_id": [0], "kind": ["xpu"]})
     work = frame({"id": 0, **ran(1, 0, 10)}).drop("tid")
 
-    listed = events_of(Trace((Metadata("test"),), work=work, devices=devices))
+    listed = Trace((Metadata("test"),), work=work, devices=devices).events()
 
     assert listed[0].device_type == DeviceType.XPU
     assert "XPU" in str(listed)
 
 
 def test_an_empty_trace_is_an_empty_list() -> None:
-    assert str(events_of(Trace((Metadata("test"),)))) == ""
+    assert str(Trace((Metadata("test"),)).events()) == ""
 
 
 @pytest.mark.parametrize("name", ["a, seq = 3", "{}", "\x00", "né" * 40])

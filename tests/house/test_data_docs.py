@@ -149,7 +149,7 @@ def test_the_code_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
 
 def test_packages_that_are_not_there_are_named_in_one_line(sources: tuple[Path, Path], monkeypatch: Any) -> None:
     trace = opspan.load(sources[0])
-    monkeypatch.setattr("opspan.trace.trace.find_spec", lambda _: None)
+    monkeypatch.setattr("opspan.tables.tables.find_spec", lambda _: None)
     with pytest.raises(MissingPackage) as raised:
         trace.to_pandas()
     assert str(raised.value) == "to_pandas needs pandas and pyarrow: pip install 'opspan[pandas]'"

@@ -51,9 +51,8 @@ def _report(path: Path) -> None:
 
 def _exported(path: Path) -> None:
     from opspan import load
-    from opspan.views import export
 
-    export(load(nsys(path.with_name("of.sqlite"))), path)
+    load(nsys(path.with_name("of.sqlite"))).export(path)
 
 
 # What blocks may use, by its name there.

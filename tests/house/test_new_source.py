@@ -12,9 +12,9 @@ import pytest
 
 import opspan
 from house.tree import REPO
+from opspan import sources
 from opspan.cli import main
 from opspan.errors import ReadError
-from opspan.readers import registry
 
 SPANS = "name,thread,start_us,end_us\naten::mm,7,1.5,4\nouter,7,0,10\naten::mm,7,5,6.25\n,,,\n"
 
@@ -27,7 +27,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     module = ModuleType("opspan.readers.spans")
     exec(found[1], vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(registry, "READERS", (*registry.READERS, registry.Reader("spans", "span lists")))
+    monkeypatch.setattr(sources, "SOURCES", (*sources.SOURCES, sources.Source("spans", "span lists")))
     file = tmp_path / "run.txt"
     file.write_text(SPANS)
     return file

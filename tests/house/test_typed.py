@@ -41,7 +41,7 @@ events = opspan.load_nvprof("trace.prof")
 assert_type(events[0], FunctionEvent)
 assert_type([average.count for average in events.key_averages(group_by_input_shapes=True)], list[int])
 try:
-    opspan.views.export(trace, Path("trace.json"))
+    trace.export("trace.json")
 except opspan.errors.ReadError as error:
     print(opspan.__version__, error)
 """

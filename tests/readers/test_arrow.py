@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from opspan.errors import ReadError, TooLarge
-from opspan.readers._arrow import check
+from opspan.formats.arrow import check
 from readers.loading import OVER_BUDGET
 
 SAYS_MORE = "it says more of itself than it holds"

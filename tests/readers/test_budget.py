@@ -27,11 +27,12 @@ import opspan
 from builders import Capture
 from opspan.errors import OpspanError, TooLarge, UsageError
 from opspan.files import copy_file, open_file
-from opspan.readers import _budget, _chrome, sqlite
-from opspan.readers._budget import Limit, Meter
+from opspan.formats import budget, chrome
+from opspan.formats.budget import Limit, Meter
+from opspan.readers import sqlite
 from opspan.readers.vtune import archives
 from opspan.readers.vtune.reports import read_report
-from opspan.trace import Issues
+from opspan.tables import Issues
 from readers.loading import OVER_BUDGET
 
 # --- the limits themselves
@@ -223,7 +224,7 @@ def test_steps_for_opening_a_database(tmp_path: Path, monkeypatch: pytest.Monkey
     path = hostile.DATABASES["nsys"](tmp_path)
 
     def opens(steps: int) -> bool:
-        monkeypatch.setattr(sqlite, "STEPS", replace(_budget.STEPS, always=steps, per_byte=0))
+        monkeypatch.setattr(sqlite, "STEPS", replace(budget.STEPS, always=steps, per_byte=0))
         try:
             with sqlite.SqliteFile(path, Issues()) as file:
                 return len(file.tables) > 5
@@ -236,7 +237,7 @@ def test_steps_for_opening_a_database(tmp_path: Path, monkeypatch: pytest.Monkey
         steps = (refused + enough) // 2
         refused, enough = (refused, steps) if opens(steps) else (steps, enough)
 
-    assert 10 < enough < _budget.STEPS.always / 1_000  # a sound file is far from it
+    assert 10 < enough < budget.STEPS.always / 1_000  # a sound file is far from it
     assert opens(enough)
     assert not opens(refused)
     with pytest.raises(TooLarge, match="more steps are needed to open it " + OVER_BUDGET):
@@ -245,7 +246,7 @@ def test_steps_for_opening_a_database(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("is_more", [False, True])
 def test_bytes_of_one_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_more: bool) -> None:
-    monkeypatch.setattr(_chrome, "_PIECE", 1 << 10)
+    monkeypatch.setattr(chrome, "_PIECE", 1 << 10)
     some = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "dur": 1}
     events = [{**some, "name": name, "ts": ts} for ts, name in enumerate(("before", "long", "after"), 1)]
     events[1]["args"] = {"a": "x" * 20_000}
@@ -253,7 +254,7 @@ def test_bytes_of_one_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
     # What is read of a file at a time is doubled until an event ends in it.
     allowed = 10_000 if is_more else 40_000
-    monkeypatch.setattr(_chrome, "EVENT", replace(_budget.EVENT, always=allowed))
+    monkeypatch.setattr(chrome, "EVENT", replace(budget.EVENT, always=allowed))
 
     trace = opspan.load(path)
 
@@ -298,7 +299,7 @@ import signal, sys, time
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
 from contextlib import ExitStack
 from pathlib import Path
-from opspan.readers._sqlite_path import read_only_uri
+from opspan.formats.sqlite_path import read_only_uri
 with ExitStack() as stack:
     read_only_uri(Path(sys.argv[1]), stack)
     print("copied", flush=True)
@@ -351,7 +352,7 @@ def test_many_names_in_an_archive_take_linear_time(tmp_path: Path) -> None:
 
 def test_the_limits_are_documented(repo: Path) -> None:
     text = (repo / "docs" / "security.md").read_text(encoding="utf-8")
-    limits = [value for value in vars(_budget).values() if isinstance(value, Limit)]
+    limits = [value for value in vars(budget).values() if isinstance(value, Limit)]
     assert len(limits) >= 10
     missing = [limit.what for limit in limits if limit.what not in text]
     assert not missing

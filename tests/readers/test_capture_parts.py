@@ -18,7 +18,7 @@ import opspan
 from builders import ASYNC, ITT, MARK, STEP, Capture
 from opspan.errors import NotReadable, TooLarge, UsageError
 from opspan.events import lazy
-from opspan.readers._pieces import Columns
+from opspan.formats.pieces import Columns
 from opspan.readers.capture import chunks
 from readers.loading import codes
 from readers.test_capture_damage import rich_capture
@@ -199,7 +199,7 @@ def test_a_part_that_fits_is_read_of_a_file_that_does_not(steps: Path, monkeypat
 
 def test_no_limit_is_no_question(steps: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("OPSPAN_MEMORY", "0")
-    monkeypatch.setattr("opspan.readers._budget._of_machine", lambda: 1)
+    monkeypatch.setattr("opspan.formats.budget._of_machine", lambda: 1)
 
     assert opspan.load(steps).ranges.height == 30
 

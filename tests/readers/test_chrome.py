@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from opspan import native
 from opspan.errors import OpspanError
-from opspan.readers import _chrome
-from opspan.readers._chrome import INTEGER, JSON, LIST, REAL, TEXT, Arg, ChromeFile
-from opspan.trace import Issues
+from opspan.formats import chrome
+from opspan.formats.chrome import INTEGER, JSON, LIST, REAL, TEXT, Arg, ChromeFile
+from opspan.tables import Issues
 
 ARGS = (
     Arg("number", INTEGER, ("number", "Number")),
@@ -106,7 +106,7 @@ def test_any_document_reads_as_json_does(
     text = json.dumps({**members, "traceEvents": listed}, indent=indent, ensure_ascii=ascii_only)
     path = tmp_path / "file.json"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    monkeypatch.setattr(_chrome, "_PIECE", piece)
+    monkeypatch.setattr(chrome, "_PIECE", piece)
 
     rows, others, issues = read(path)
 
@@ -125,7 +125,7 @@ def test_a_file_cut_anywhere_gives_the_events_before(
     text = text[: max(len('{"traceEvents": ['), int(cut * len(text)))]
     path = tmp_path / "file.json"
     path.write_bytes(text)
-    monkeypatch.setattr(_chrome, "_PIECE", piece)
+    monkeypatch.setattr(chrome, "_PIECE", piece)
     issues = Issues()
     file = ChromeFile(path, issues)
 
@@ -143,7 +143,7 @@ def test_a_file_cut_anywhere_gives_the_events_before(
 def test_any_bytes_are_a_trace_or_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     path = tmp_path / "file.json"
     path.write_bytes(b'{"traceEvents": [{"ph": "X", "ts": 1}, ' + data)
-    monkeypatch.setattr(_chrome, "_PIECE", 64)
+    monkeypatch.setattr(chrome, "_PIECE", 64)
     rows, _, issues = read(path)
     assert rows[0]["ts_ns"] == 1000
     assert all(row["rest"] is None or isinstance(json.loads(row["rest"]), dict) for row in rows)
@@ -195,7 +195,7 @@ def test_times(tmp_path: Path, text: str, ns: int | None) -> None:
 def test_an_event_larger_than_a_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file.json"
     path.write_text(json.dumps([{"ph": "X", "ts": 1, "args": {"other": "x" * 5_000_000}}, {"ph": "X", "ts": 2}]))
-    monkeypatch.setattr(_chrome, "_PIECE", 1000)
+    monkeypatch.setattr(chrome, "_PIECE", 1000)
     rows, _, _ = read(path)
     assert [row["ts_ns"] for row in rows] == [1000, 2000]
     assert len(rows[0]["rest"]) > 5_000_000
@@ -204,7 +204,7 @@ def test_an_event_larger_than_a_piece(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_an_event_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file.json"
     path.write_text('[{"ph": "X", "ts": 1, "name": "' + "x" * 100_000 + ', {"ph": "X", "ts": 2}]')
-    monkeypatch.setattr(_chrome, "_PIECE", 1000)
+    monkeypatch.setattr(chrome, "_PIECE", 1000)
     monkeypatch.setenv("OPSPAN_BUDGET", "0.0002")  # 54 KB
     rows, _, issues = read(path)
     assert len(rows) <= 1
@@ -215,7 +215,7 @@ def test_an_event_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_second_document_after_the_first_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
-    monkeypatch.setattr(_chrome, "_PIECE", piece)
+    monkeypatch.setattr(chrome, "_PIECE", piece)
     path = tmp_path / "file.json"
     path.write_text('[{"ph": "X", "ts": 1}]   [{"ph": "X", "ts": 2}]')
     rows, _, issues = read(path)
@@ -226,7 +226,7 @@ def test_a_second_document_after_the_first_is_counted(
 def test_what_is_no_state_or_type_is_refused() -> None:
     bytes_ = pl.Series([123, 125], dtype=pl.UInt8)
     with pytest.raises(OpspanError, match="no such state"):
-        native.chrome_events(bytes_, _chrome._NO_ARGS, 49, is_last=True)
-    wrong = pl.DataFrame({"column": ["a"], "key": ["a"], "as": [9]}, schema=_chrome._NO_ARGS.schema)
+        native.chrome_events(bytes_, chrome._NO_ARGS, 49, is_last=True)
+    wrong = pl.DataFrame({"column": ["a"], "key": ["a"], "as": [9]}, schema=chrome._NO_ARGS.schema)
     with pytest.raises(OpspanError, match="no such type"):
         native.chrome_events(bytes_, wrong, 0, is_last=False)

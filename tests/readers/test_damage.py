@@ -24,7 +24,6 @@ import builders_unitrace
 import builders_vtune
 import opspan
 from opspan.errors import OpspanError
-from opspan.views import export
 
 VARIANTS = 40  # of each file; tools/damage is for more
 
@@ -39,7 +38,7 @@ def saved(folder: Path) -> Path:
 
 
 def exported(folder: Path) -> Path:
-    export(opspan.load(builders_nsys.run(folder / "run.sqlite", "2026")), folder / "exported.json")
+    opspan.load(builders_nsys.run(folder / "run.sqlite", "2026")).export(folder / "exported.json")
     return folder / "exported.json"
 
 

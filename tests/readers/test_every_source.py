@@ -19,7 +19,6 @@ from opspan.analysis import analyse
 from opspan.analysis.averages import BY, averages
 from opspan.errors import UsageError
 from opspan.trace import Trace
-from opspan.views import export
 from views.there_and_back import assert_same, there_and_back
 
 SOURCES: dict[str, Callable[[Path], Path]] = {
@@ -68,10 +67,10 @@ def test_every_view_is_written(trace: Trace, tmp_path: Path, name: str) -> None:
     out.parent.mkdir()
     if "hostname" in name and trace.metadata.source == "rocpd":
         with pytest.raises(UsageError, match="this trace does not know its"):
-            export(trace, out)
+            trace.export(out)
         assert not list(out.parent.iterdir())
         return
-    export(trace, out)
+    trace.export(out)
     assert out.exists()
 
 

@@ -19,7 +19,8 @@ import builders_rocpd
 import opspan
 from opspan.analysis import analyse
 from opspan.errors import OpspanError
-from opspan.trace import Trace, side_by_side
+from opspan.tables import side_by_side
+from opspan.trace import Trace
 
 FILES: dict[str, Callable[[Path], Path]] = {
     "nsys 2019": lambda path: builders_nsys.run(path, "2019"),

@@ -192,11 +192,10 @@ def test_backward_is_linked_as_the_arrows_say(both: Both) -> None:
 
 
 def test_tables_and_exports_are_made(both: Both, tmp_path: Path) -> None:
-    from opspan.views import export
 
     trace, _ = both
     assert trace.events().key_averages().table(sort_by="self_cpu_time_total")
-    export(trace, tmp_path / "again.json")
+    trace.export(tmp_path / "again.json")
     again = opspan.load(tmp_path / "again.json")
     for table in TABLES:
         columns = (

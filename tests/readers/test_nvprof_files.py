@@ -122,7 +122,7 @@ def test_work(both: Both, kind: str) -> None:
 
 
 def test_kernels_by_name_and_stream(both: Both) -> None:
-    from opspan.readers._demangle import demangled
+    from opspan.formats.demangle import demangled
 
     trace, connection = both
     kernels = trace.work.filter(pl.col("kind") == "kernel")

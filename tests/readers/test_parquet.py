@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from opspan.errors import ReadError, TooLarge
-from opspan.readers._parquet import check
+from opspan.formats.parquet import check
 from readers.loading import OVER_BUDGET
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import opspan
-from opspan.readers import _progress
+from opspan.formats import progress
 from opspan.readers.nsys import reports
 
 
@@ -21,7 +21,7 @@ def test_while_nsys_exports_a_report_that_is_what_is_said(tmp_path: Path, monkey
     monkeypatch.setenv("OPSPAN_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "run.nsys-rep").write_bytes(reports.MAGIC + b" 1.\n")
     waited: list[str] = []
-    monkeypatch.setattr(_progress, "wait_for", waited.append)
+    monkeypatch.setattr(progress, "wait_for", waited.append)
 
     with pytest.raises(opspan.OpspanError):
         opspan.load(tmp_path / "run.nsys-rep")

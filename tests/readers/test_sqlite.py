@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from opspan.errors import NotATrace, NotReadable, OpspanError, Truncated
-from opspan.readers import sqlite
-from opspan.readers.sqlite import SqliteFile
-from opspan.trace import Issues
+from opspan.formats import sqlite
+from opspan.formats.sqlite import SqliteFile
+from opspan.tables import Issues
 
 ROWS = 5_000
 

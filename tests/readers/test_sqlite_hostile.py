@@ -13,8 +13,8 @@ import pytest
 
 from hostile import DATABASES, ENDLESS, VIEWS, columns_of, views_for_tables
 from opspan.errors import NotReadable, OpspanError
-from opspan.readers.sqlite import SqliteFile
-from opspan.trace import Issues
+from opspan.formats.sqlite import SqliteFile
+from opspan.tables import Issues
 
 SECONDS = 60
 
@@ -192,8 +192,8 @@ def test_pages_that_lead_to_each_other_again_and_again_come_to_an_end(tmp_path: 
         page(raw, level, size)[:] = body + bytes(size - len(body) - len(content)) + content
     path.write_bytes(raw)
     program = f"""
-from opspan.readers.sqlite import SqliteFile
-from opspan.trace import Issues
+from opspan.formats.sqlite import SqliteFile
+from opspan.tables import Issues
 with SqliteFile({str(path)!r}, Issues()) as file:
     print(file.count("t"), file.any("t", ["c"]), file.frame("t", {{"a": "int", "b": "text"}}).height)
 """

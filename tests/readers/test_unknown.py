@@ -134,10 +134,9 @@ def test_a_profile_of_pythons_own_is_named(tmp_path: Path) -> None:
 
 def test_what_opspan_exported_leads_back_to_the_trace(tmp_path: Path) -> None:
     trace = opspan.load(capture(tmp_path / "100-1.opspan"))
-    from opspan.views import export
 
     for name in ("x.sqlite", "x.csv", "x.table.json", "x.stacks"):
-        export(trace, tmp_path / name)
+        trace.export(tmp_path / name)
         assert "load the trace that it was made from" in refusal(tmp_path / name), name
 
 

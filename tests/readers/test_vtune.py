@@ -11,9 +11,8 @@ import pytest
 import builders_vtune as vtune
 import opspan
 from builders_vtune import BAND, BAND_OF_WORKER, MAIN, OWN, PID, PYTORCH, WORKER, ZERO_MONO_NS, ZERO_UTC_NS, at
-from opspan import analysis
+from opspan import analysis, load
 from opspan.errors import NotATrace, NotReadable
-from opspan.readers import load
 from opspan.trace import Trace
 
 AGES = tuple(vtune.VERSIONS)

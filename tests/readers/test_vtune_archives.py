@@ -14,8 +14,8 @@ import pytest
 
 import builders_vtune as vtune
 import opspan
+from opspan import load
 from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge
-from opspan.readers import load
 
 KINDS = {"zip": "zip", "tar": "tar", "gztar": "tar.gz", "bztar": "tar.bz2", "xztar": "tar.xz"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opspan.errors import OpspanError
-from opspan.readers._budget import REPORT
+from opspan.formats.budget import REPORT
 from opspan.readers.vtune.reports import is_report, read
 
 # fmt: off

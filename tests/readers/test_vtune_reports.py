@@ -10,8 +10,8 @@ import pytest
 
 import builders_vtune as vtune
 import opspan
+from opspan import load
 from opspan.errors import NotATrace, NotReadable, UsageError
-from opspan.readers import load
 from opspan.trace import Trace
 from opspan.views import table
 
@@ -185,7 +185,7 @@ REPORT = "Task Type,CPU Time,Memory Bound(%)\naten::mm,1.5,20\nother,2,30\n[Outs
 
 def test_metrics_are_columns_of_the_table_by_name(trace: Trace, file: Path) -> None:
     found = with_report(trace, file, REPORT)
-    rows = table.table_of(table.prepared(found, table.Asked()), table.Asked())
+    rows = found.table()
 
     assert rows.rows.select("name", "count", "CPU Time", "Memory Bound(%)").rows() == [
         ("aten::mm", 1, 1.5, 20.0),

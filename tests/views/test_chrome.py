@@ -14,14 +14,13 @@ import pytest
 import opspan
 from opspan.analysis import attribute
 from opspan.trace import Trace
-from opspan.views import export
 from views.sources import HOSTILE, UTC_NS, capture, nsys
 
 REAL = ["nsys/train_fsdp_2gpu.sqlite", "nsys/pyprof_2024.sqlite", "nvprof/lm_emit_nvtx.sql", "nsys/graph_nodes.sqlite"]
 
 
 def written(trace: Trace, folder: Path) -> dict[str, Any]:
-    export(trace, folder / "out.json")
+    trace.export(folder / "out.json")
     found: dict[str, Any] = json.loads((folder / "out.json").read_text())
     return found
 
@@ -103,7 +102,7 @@ def test_any_name_is_a_name_and_gzip_is_the_same(tmp_path: Path) -> None:
     assert not any(ord(char) < 0x20 and char != "\n" for char in text)
     assert "\u2028" not in text
     assert document["baseTimeNanoseconds"] == UTC_NS + 1_000
-    export(trace, tmp_path / "out.json.gz")
+    trace.export(tmp_path / "out.json.gz")
     assert gzip.decompress((tmp_path / "out.json.gz").read_bytes()).decode() == text
 
 

@@ -16,7 +16,8 @@ import opspan
 from opspan.analysis import analyse
 from opspan.cli import main
 from opspan.errors import TooNew
-from opspan.trace import Metadata, Trace, side_by_side
+from opspan.tables import Metadata, side_by_side
+from opspan.trace import Trace
 from views.sources import HOSTILE, PID, capture, nsys
 from views.there_and_back import assert_same, there_and_back
 

@@ -10,8 +10,9 @@ import pytest
 
 import opspan
 from emit.running import opspan as command
-from opspan.trace import Metadata, Trace, schema
-from opspan.views import VIEWS, export
+from opspan.tables import Metadata, schema
+from opspan.trace import Trace
+from opspan.views import VIEWS
 from opspan.views import table as tables
 from opspan.views.table import BY, Asked
 
@@ -60,7 +61,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize("by", BY)
 def test_a_table_without_rows_says_what_there_is_and_the_option_for_it(kind: str, by: str) -> None:
     frames, holds = KINDS[kind]
-    trace = tables.prepared(trace_of(**frames), Asked(by))
+    trace = trace_of(**frames).analysed
     table = tables.table_of(trace, Asked(by))
     if table.rows.height:
         return
@@ -72,14 +73,14 @@ def test_a_table_without_rows_says_what_there_is_and_the_option_for_it(kind: str
     assert len(text.splitlines()) == 1
     assert ("try" in text) == (kind != "nothing")
     if option := re.search(r"try --by (\w+)", text):
-        assert tables.table_of(tables.prepared(trace, Asked(option[1])), Asked(option[1])).rows.height
+        assert tables.table_of(trace, Asked(option[1])).rows.height
     elif kind != "nothing":
         assert "`opspan export '/some/run dir' out.sqlite`" in text
 
 
 def test_every_table_that_has_rows_is_found(kind: str) -> None:
     trace = trace_of(**KINDS[kind][0])
-    has_rows = {by for by in BY if tables.table_of(tables.prepared(trace, Asked(by)), Asked(by)).rows.height}
+    has_rows = {by for by in BY if tables.table_of(trace.analysed, Asked(by)).rows.height}
     assert bool(has_rows) == (kind in ("regions", "ranges", "kernels"))
 
 
@@ -87,7 +88,7 @@ def test_every_table_that_has_rows_is_found(kind: str) -> None:
 def test_a_file_without_anything_says_what_there_is(kind: str, name: str, tmp_path: Path) -> None:
     frames, holds = KINDS[kind]
     trace = trace_of(**frames)
-    said = " ".join(export(trace, tmp_path / name))
+    said = " ".join(trace.export(tmp_path / name))
 
     if name.endswith((".sqlite", ".db", ".parquet")):
         return  # have all of it
@@ -106,7 +107,7 @@ def test_a_file_without_anything_says_what_there_is(kind: str, name: str, tmp_pa
 
 def test_only_what_a_table_is_by_may_be_missing() -> None:
     trace = trace_of(**KINDS["ranges"][0])
-    notes = {by: tables.table_of(tables.prepared(trace, Asked(by)), Asked(by)).notes for by in BY}
+    notes = {by: tables.table_of(trace.analysed, Asked(by)).notes for by in BY}
     assert {by: note[0].split(":")[0] for by, note in notes.items() if note} == {
         "shape": "No op has shapes",
         "module": "No range is in a module",

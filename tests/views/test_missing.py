@@ -213,7 +213,8 @@ def test_millions_of_ranges_take_no_text_each() -> None:
 from pathlib import Path
 import polars as pl
 from opspan.analysis import attribute
-from opspan.trace import Metadata, Trace
+from opspan.tables import Metadata
+from opspan.trace import Trace
 from opspan.views import missing
 count = 3_000_000
 row = pl.int_range(count, dtype=pl.Int64)
@@ -225,7 +226,7 @@ def memory(key):
     return int(Path("/proc/self/status").read_text().split(key + ":")[1].split()[0]) * 1024
 Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
 before = memory("VmRSS")
-assert missing.lines(trace, "name")[0].startswith("Missing: there is no backward")
+assert missing.lines(trace.analysed, "name")[0].startswith("Missing: there is no backward")
 print((memory("VmHWM") - before) // count)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

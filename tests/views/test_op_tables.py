@@ -16,7 +16,8 @@ from builders import STEP, Capture
 from emit.running import opspan as command
 from opspan import analysis
 from opspan.errors import UsageError
-from opspan.trace import Metadata, Trace
+from opspan.tables import Metadata
+from opspan.trace import Trace
 from opspan.views import table as tables
 from opspan.views.columns_of_text import Layout
 from opspan.views.table import BY, Asked
@@ -31,7 +32,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 
 def shown(trace: Trace, asked: Asked) -> tables.Table:
-    return tables.table_of(tables.prepared(trace, asked), asked)
+    return tables.table_of(trace.analysed, asked)
 
 
 def ancestors(rows: list[dict[str, Any]], row: int | None) -> list[int]:

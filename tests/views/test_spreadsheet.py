@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import opspan
 from builders import Capture
-from opspan.views import export, spreadsheet
-from opspan.views.table import Asked, as_csv, prepared, table_of
+from opspan.views import spreadsheet
+from opspan.views.table import Asked, as_csv, table_of
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-x", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1+1", "'=1", "''@x", "-1-1", "-"]
 PLAIN = ["aten::mm", "'quoted'", "a=b", "", "-5", "+1.5e3", "-.5", " x"]
@@ -58,11 +58,9 @@ def test_both_kinds_of_csv_are_written_so(tmp_path: Path) -> None:
     thread.range("-5", 300, 500)
     trace = opspan.load(made.write(tmp_path / "1-1.opspan"))
 
-    export(trace, tmp_path / "out.csv")
+    trace.export(tmp_path / "out.csv")
     exported = pl.read_csv(tmp_path / "out.csv", infer_schema=False)["name"].to_list()
-    printed = [
-        row["name"] for row in csv.DictReader(io.StringIO(as_csv(table_of(prepared(trace, Asked()), Asked()), -1)))
-    ]
+    printed = [row["name"] for row in csv.DictReader(io.StringIO(as_csv(table_of(trace.analysed, Asked()), -1)))]
 
     assert exported == ["'=HYPERLINK(A1)", "-5"]
     assert sorted(printed) == sorted(exported)

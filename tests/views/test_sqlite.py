@@ -13,8 +13,8 @@ import pytest
 
 import opspan
 from opspan.analysis import analyse, averages
-from opspan.trace import TABLES, Trace
-from opspan.views import export
+from opspan.tables import TABLES
+from opspan.trace import Trace
 from views.sources import HOSTILE, capture, nsys
 
 REAL = ["nsys/train_fsdp_2gpu.sqlite", "nsys/pyprof_2024.sqlite", "nvprof/lm_emit_nvtx.sql"]
@@ -30,7 +30,7 @@ def trace(request: pytest.FixtureRequest, tmp_path: Path) -> Trace:
 
 @pytest.fixture
 def database(trace: Trace, tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    export(trace, tmp_path / "out.sqlite")
+    trace.export(tmp_path / "out.sqlite")
     with closing(sqlite3.connect(f"file:{tmp_path / 'out.sqlite'}?mode=ro", uri=True)) as connection:
         yield connection
 
@@ -82,7 +82,7 @@ def test_kernels_lie_in_the_ops_that_the_analysis_names(trace: Trace, database: 
 
 
 def test_texts_are_as_they_were(tmp_path: Path) -> None:
-    export(opspan.load(nsys(tmp_path / "run.sqlite")), tmp_path / "out.db")
+    opspan.load(nsys(tmp_path / "run.sqlite")).export(tmp_path / "out.db")
     with closing(sqlite3.connect(tmp_path / "out.db")) as database:
         assert one(database, "SELECT count(*) FROM ranges WHERE name = ?", HOSTILE) == (1,)
 

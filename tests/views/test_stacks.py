@@ -12,8 +12,8 @@ import pytest
 
 import opspan
 from opspan.analysis import attribute
-from opspan.trace import Metadata, Trace
-from opspan.views import export
+from opspan.tables import Metadata
+from opspan.trace import Trace
 from views.sources import capture, nsys
 
 
@@ -66,18 +66,18 @@ def read(path: Path) -> Counter[str]:
 @pytest.mark.parametrize("make", [nsys, capture])
 def test_made_traces(make, tmp_path: Path) -> None:
     trace = opspan.load(make(tmp_path / "source"))
-    export(trace, tmp_path / "out.stacks")
+    trace.export(tmp_path / "out.stacks")
     assert read(tmp_path / "out.stacks") == twin(trace, of_kernels=False)
-    export(trace, tmp_path / "out.device.stacks")
+    trace.export(tmp_path / "out.device.stacks")
     assert read(tmp_path / "out.device.stacks") == twin(trace, of_kernels=True)
 
 
 @pytest.mark.parametrize("name", ["nsys/dlprof_2022.sqlite", "nsys/torch_lm_2025.sqlite", "nvprof/lm_emit_nvtx.sql"])
 def test_real_traces(name: str, traces_dir: Path, tmp_path: Path) -> None:
     trace = opspan.load(traces_dir / name)
-    export(trace, tmp_path / "out.stacks")
+    trace.export(tmp_path / "out.stacks")
     assert read(tmp_path / "out.stacks") == twin(trace, of_kernels=False)
-    export(trace, tmp_path / "out.device.stacks")
+    trace.export(tmp_path / "out.device.stacks")
     assert read(tmp_path / "out.device.stacks") == twin(trace, of_kernels=True)
 
 
@@ -108,7 +108,7 @@ RANGES = [("annotated", 12, 50), ("aten::mm", 20, 30)]
 
 
 def test_functions_stand_around_ranges_and_the_sum_is_the_time_there_was(tmp_path: Path) -> None:
-    export(made(FUNCTIONS, RANGES), tmp_path / "out.stacks")
+    made(FUNCTIONS, RANGES).export(tmp_path / "out.stacks")
 
     root = "process 1;thread 1"
     assert read(tmp_path / "out.stacks") == {
@@ -124,7 +124,7 @@ def test_functions_stand_around_ranges_and_the_sum_is_the_time_there_was(tmp_pat
 
 def test_kernels_stand_below_functions_and_ranges(tmp_path: Path) -> None:
     work = [("gemm", 40, 47, 1), ("gemm", 50, 57, 1), ("lone", 60, 63, None)]
-    export(made(FUNCTIONS, RANGES, work), tmp_path / "out.device.stacks")
+    made(FUNCTIONS, RANGES, work).export(tmp_path / "out.device.stacks")
 
     assert read(tmp_path / "out.device.stacks") == {
         "process 1;thread 1;main;step;annotated;aten::mm;gemm": 14,
@@ -150,7 +150,7 @@ def covered(trace: Trace) -> int:
 @pytest.mark.parametrize("name", ["b200_eager", "mi300_ddp_resnet18", "norm_layers", "vllm_graph_execution"])
 def test_all_the_time_that_was_recorded_is_in_the_graph(name: str, traces_dir: Path, tmp_path: Path) -> None:
     trace = opspan.load(traces_dir / "kineto" / f"{name}.json.gz")
-    said = export(trace, tmp_path / "out.stacks")
+    said = trace.export(tmp_path / "out.stacks")
     stacks = read(tmp_path / "out.stacks")
 
     assert stacks.total() == pytest.approx(covered(trace), rel=1e-6)
@@ -159,15 +159,15 @@ def test_all_the_time_that_was_recorded_is_in_the_graph(name: str, traces_dir: P
     # What flamegraph.pl and speedscope take for a line.
     assert all(re.fullmatch(r"[^;]+(;[^;]+)* \d+", line) for line in (tmp_path / "out.stacks").read_text().splitlines())
 
-    export(trace, tmp_path / "out.device.stacks")
+    trace.export(tmp_path / "out.device.stacks")
     busy = trace.work.filter(pl.col("kind").is_in(["kernel", "memcpy", "memset", "graph"]))
     assert read(tmp_path / "out.device.stacks").total() == (busy["end_ns"] - busy["start_ns"]).sum()
 
 
 def test_what_is_missing_is_said_with_the_command_that_records_it(tmp_path: Path) -> None:
-    without_functions = export(opspan.load(nsys(tmp_path / "a.sqlite")), tmp_path / "a.stacks")
-    without_kernels = export(opspan.load(capture(tmp_path / "b.opspan")), tmp_path / "b.device.stacks")
-    without_ranges = export(Trace((Metadata("test"),)), tmp_path / "c.stacks")
+    without_functions = opspan.load(nsys(tmp_path / "a.sqlite")).export(tmp_path / "a.stacks")
+    without_kernels = opspan.load(capture(tmp_path / "b.opspan")).export(tmp_path / "b.device.stacks")
+    without_ranges = Trace((Metadata("test"),)).export(tmp_path / "c.stacks")
 
     assert any("torch.profiler.profile(with_stack=True)" in sentence for sentence in without_functions)
     assert "nsys profile -t cuda,nvtx" in without_kernels[0]

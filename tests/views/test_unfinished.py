@@ -18,7 +18,7 @@ from builders import Capture
 from emit.running import environment
 from opspan.errors import WriteError
 from opspan.trace import Trace
-from opspan.views import VIEWS, export
+from opspan.views import VIEWS
 from views.sources import nsys
 
 SUFFIXES = [suffix for view in VIEWS for suffix in (view.suffixes or ("-hostname-h.csv",))]
@@ -55,7 +55,7 @@ def test_links_under_names_that_can_be_guessed_are_not_followed(suffix: str, tra
     for guess in guesses:
         (folder / guess).symlink_to(mine)
 
-    export(trace, folder / name)
+    trace.export(folder / name)
 
     assert mine.read_text() == "keep"
     assert sorted(path.name for path in folder.iterdir()) == sorted([*guesses, name])
@@ -70,7 +70,7 @@ def at_once(trace: Trace, out: Path, overwrite: bool) -> list[str]:
     def write() -> None:
         start.wait(timeout=60)
         try:
-            export(trace, out, overwrite=overwrite)
+            trace.export(out, overwrite=overwrite)
             said.append("whole")
         except WriteError as error:
             said.append(str(error))
@@ -86,7 +86,7 @@ def at_once(trace: Trace, out: Path, overwrite: bool) -> list[str]:
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_several_exports_to_one_place_at_once_are_each_whole(suffix: str, trace: Trace, folder: Path) -> None:
     alone, out = folder.parent / f"alone{suffix}", folder / f"out{suffix}"
-    export(trace, alone)
+    trace.export(alone)
 
     assert at_once(trace, out, overwrite=True) == ["whole"] * AT_ONCE
     assert [path.name for path in folder.iterdir()] == [out.name]

@@ -10,10 +10,11 @@ import pytest
 
 import builders_vtune as vtune
 import opspan
+from opspan import load
 from opspan.errors import NotReadable, UsageError
-from opspan.readers import load
-from opspan.trace import Metadata, Trace
-from opspan.views.registry import export, view_for
+from opspan.tables import Metadata
+from opspan.trace import Trace
+from opspan.views.registry import view_for
 
 RANGES = pl.DataFrame(
     {
@@ -37,7 +38,7 @@ def trace_of(clock: str | None, origin_utc_ns: int | None, host: str | None = No
 
 
 def written(trace: Trace, folder: Path, name: str = "out-hostname-node7.csv") -> tuple[Path, list[str]]:
-    return folder / name, export(trace, folder / name, overwrite=True)
+    return folder / name, trace.export(folder / name, overwrite=True)
 
 
 def test_on_the_monotonic_clock_of_the_kernel(tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ import polars as pl
 
 import opspan
 from opspan.analysis import ops
-from opspan.trace import Trace, schema
-from opspan.views import export
+from opspan.tables import schema
+from opspan.trace import Trace
 
 TIMES = {"ranges": "start_ns", "calls": "start_ns", "work": "start_ns", "functions": "start_ns"}
 TIMES |= {"memory": "time_ns", "counters": "time_ns"}
 
 
 def there_and_back(trace: Trace, folder: Path, name: str = "back.json") -> Trace:
-    export(trace, folder / name)
+    trace.export(folder / name)
     return opspan.load(folder / name)
 
 

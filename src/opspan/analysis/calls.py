@@ -17,12 +17,12 @@ from opspan.analysis.functions import MODULE, module_paths
 from opspan.analysis.modules import fsdp_spans
 
 if TYPE_CHECKING:
-    from opspan.trace import Trace
+    from opspan.tables import Tables
 
 _col = pl.col
 
 
-def calls_of(trace: Trace, by: str) -> pl.DataFrame:
+def calls_of(trace: Tables, by: str) -> pl.DataFrame:
     ranges = trace.ranges.filter(~_col("is_mark").fill_null(value=False))
     if by == "step":
         names = ranges["step"].unique().drop_nulls()

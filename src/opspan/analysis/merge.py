@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 
 import polars as pl
 
-from opspan.analysis import analyse_like
 from opspan.analysis.ops import ops
+from opspan.analysis.together import analysed_like
 from opspan.errors import UsageError
 from opspan.printable import LONGEST_LINE, listed
-from opspan.trace import Issues, Metadata, Trace
-from opspan.trace.trace import clock_shift_ns, id_count, moved
+from opspan.tables import Issues, Metadata, Tables
+from opspan.tables.tables import clock_shift_ns, id_count, moved
 
 # A range that two tools saw began at the same time for both, but for what the tools themselves take in between.
 MOST_APART_NS = 1_000_000
@@ -39,7 +39,7 @@ class Alignment:
     within_ns: int | None  # nine of ten pairs are no further apart; None: there were too few to tell
 
 
-def merge(one: Trace, other: Trace) -> Trace:
+def merge(one: Tables, other: Tables) -> Tables:
     """Both traces as one, aligned; `merged.metadata.options["alignment"]` says how, and how sure that is. Where one of
     them was analysed, the merged one is."""
     _check(one, other)
@@ -71,11 +71,11 @@ def merge(one: Trace, other: Trace) -> Trace:
         frames[name] = frames[name].group_by(keys, maintain_order=True).agg(known)
     issues.add("seen_twice", same.height)
     frames["issues"] = pl.concat([frames["issues"], issues.frame()], how="diagonal")
-    merged = Trace((_metadata(one.metadata, other.metadata, alignment),), **frames)
-    return analyse_like(merged, given) if any(trace.is_analysed for trace in given) else merged
+    merged = Tables((_metadata(one.metadata, other.metadata, alignment),), **frames)
+    return analysed_like(merged, given)
 
 
-def _check(one: Trace, other: Trace) -> None:
+def _check(one: Tables, other: Tables) -> None:
     for trace in (one, other):
         if len(trace.ranks) != 1:
             raise UsageError(
@@ -104,7 +104,7 @@ def _paths(metadata: Metadata) -> str:
     return listed(metadata.paths, longest=LONGEST_LINE) or metadata.source
 
 
-def _pids(trace: Trace) -> set[int]:
+def _pids(trace: Tables) -> set[int]:
     frames = [frame["pid"] for frame in (trace.ranges, trace.calls, trace.work, trace.samples)]
     return set(pl.concat(frames).unique().drop_nulls().to_list())
 
@@ -133,7 +133,7 @@ def _in_order(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     return joined.select(times, one="id", other="id_other", apart_ns=apart).collect()
 
 
-def _align(one: Trace, other: Trace, pairs: pl.DataFrame, issues: Issues) -> Alignment:
+def _align(one: Tables, other: Tables, pairs: pl.DataFrame, issues: Issues) -> Alignment:
     told = clock_shift_ns(other.metadata, one.metadata)
     if pairs.height >= LEAST_PAIRS:
         middle = pairs["apart_ns"].median()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.labels import KIND_NAMES, Kind, parse_column
-from opspan.trace.schema import KIND
+from opspan.tables.schema import KIND
 
 _OWN_DOMAIN = "opspan"
 _KINDS = pl.Series("kind", KIND_NAMES, dtype=KIND)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from opspan.analysis.nest import innermost, nest, trace_end_ns
-from opspan.trace.schema import without_found
+from opspan.tables.schema import without_found
 
 if TYPE_CHECKING:
-    from opspan.trace import Trace
+    from opspan.tables import Tables
 
 DEEPEST = 500  # a text grows with every level of its stack
 _UNSAFE = r"[;\pC\p{Zl}\p{Zp}]"
@@ -61,7 +61,7 @@ def safe(frame: pl.Expr) -> pl.Expr:
     return frame.str.replace_all(_UNSAFE, "_")
 
 
-def with_functions(trace: Trace) -> pl.DataFrame:
+def with_functions(trace: Tables) -> pl.DataFrame:
     """Of a trace that went through `attribute`. A function that ends within a range that began in it (the `__enter__`
     of the range itself) ends where that begins: else the range would only overlap it, and stand outside the tree."""
     ranges, calls = without_found("ranges", trace.ranges), trace.functions

@@ -46,7 +46,7 @@ def command(wanted: Path | None) -> None:
             path.write_text("".join(f"{line}\n" for line in demo.tree(trace)), encoding="utf-8")
     except OSError as error:
         raise WriteError(f"{text} cannot be written: {error.strerror}") from error
-    show(f"{overview(trace, terminal())}\n{_next(folder)}")
+    show(f"{overview(trace.analysed, terminal())}\n{_next(folder)}")
     show(f"Wrote {folder} ({trace.ranges.height} ranges, {trace.issues.height} issues) and {text}\n")
 
 

@@ -43,9 +43,10 @@ def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None,
 
     check_place(out, list(files), overwrite=force)
     with Progress(len(files) + 1) as progress:
-        trace = load(files, progress, between, step)
+        found = load(files, progress, between, step)
+        trace = found.tables
         progress.step(f"writing {out.name!r}")
-        left_out = export(trace, out, overwrite=force)
+        left_out = export(found, out, overwrite=force)
     show("".join(f"{line}\n" for line in [*issue_lines(trace), *left_out, *missing.labels_line(trace)]), err=True)
     written = f"{trace.ranges.height:,} ranges" if trace.ranges.height else contents.counted(trace)
     show(f"Wrote {out} ({written}, {trace.issues.height:,} issues)\n")

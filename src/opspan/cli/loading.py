@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from opspan.trace import Trace
+    from opspan.analysis import Analysed
+    from opspan.tables import Tables
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,7 +21,7 @@ PATIENCE_S = 1.0  # what takes longer shows that it is at work
 
 def _rows() -> int:
     """How many the readers have read; they need not be loaded yet."""
-    found = sys.modules.get("opspan.readers._progress")
+    found = sys.modules.get("opspan.formats.progress")
     return found.rows() if found else 0
 
 
@@ -51,10 +52,10 @@ class Progress:
 
     def read(self) -> str:
         """What of this step is done: '1,500,000 rows'."""
-        from opspan.readers import _progress
+        from opspan.formats import progress
 
-        count = _progress.rows() - self._rows_before
-        return _progress.waiting_for() or (f"{count:,} rows" if count else "")
+        count = progress.rows() - self._rows_before
+        return progress.waiting_for() or (f"{count:,} rows" if count else "")
 
     def _show(self) -> None:
         from rich.console import Console
@@ -117,19 +118,20 @@ def load(
     progress: Progress,
     between: tuple[str, str] | None = None,
     step: str | None = None,
-    kept: Callable[[Trace], Trace] | None = None,
-) -> Trace:
+    kept: Callable[[Tables], Tables] | None = None,
+) -> Analysed:
     """The files side by side, a step of the progress each. `kept`: what is needed of a trace."""
-    from opspan.readers import load as load_one
-    from opspan.trace import side_by_side
-    from opspan.trace.window import parsed_steps, parsed_time_ns
+    from opspan.analysis import Analysed, side_by_side
+    from opspan.readers import read_file
+    from opspan.tables.window import Window, parsed_steps, parsed_time_ns
 
     times = None if between is None else (parsed_time_ns(between[0]), parsed_time_ns(between[1]))
     steps = None if step is None else parsed_steps(step)
+    window = None if times is None and steps is None else Window(times, steps)
     traces = []
     for file in files:
         progress.step(f"reading {file.name!r}")
-        trace = load_one(file, between=times, step=steps)
+        trace = read_file(file, window=window)
         traces.append(trace if kept is None else kept(trace))
         del trace  # a large one is not kept whole beside what is kept of it
-    return side_by_side(traces)
+    return Analysed(side_by_side(traces))

@@ -10,14 +10,30 @@ import click
 from opspan.cli.loading import Progress, load, part_of_trace, trace_files
 from opspan.cli.printing import show, show_data
 from opspan.errors import UsageError
+from opspan.sources import all_of_them
 
 if TYPE_CHECKING:
-    from opspan.trace import Trace
-
-_ROWS_OF_TEXT = 100  # as many as torch prints
+    from opspan.tables import Tables
 
 
-@click.command("table")
+_HELP = """Print the ops of a trace as torch.profiler's table.
+
+FILE is whatever opspan reads: {sources}. Several are the ranks of one run. Below the
+table: how much could be attributed, and what was skipped or odd; with json it is part of the document, with csv it
+goes to stderr.
+
+On a terminal the table is as wide as that (or $COLUMNS), and a line says which columns are not in it.
+
+\b
+Example:
+  opspan table report.sqlite --by shape --sort-by self_cuda_time_total --limit 20
+  opspan table report.sqlite --op aten::mm --by kernel
+  opspan table capture --by step --step 'train step*'
+  opspan table rank0.sqlite rank1.sqlite --by kernel --format json
+"""
+
+
+@click.command("table", help=_HELP.format(sources=all_of_them()))
 @trace_files
 @part_of_trace
 @click.option(
@@ -70,23 +86,8 @@ def command(
     wide: bool,
     form: str,
 ) -> None:
-    """Print the ops of a trace as torch.profiler's table.
-
-    FILE is whatever opspan reads: captures, Nsight Systems reports and exports, nvprof and rocpd databases, Chrome
-    traces of torch.profiler and unitrace, VTune results, saved traces. Several are the ranks of one run. Below the
-    table: how much could be attributed, and what was skipped or odd; with json it is part of the document, with csv it
-    goes to stderr.
-
-    On a terminal the table is as wide as that (or $COLUMNS), and a line says which columns are not in it.
-
-    \b
-    Example:
-      opspan table report.sqlite --by shape --sort-by self_cuda_time_total --limit 20
-      opspan table report.sqlite --op aten::mm --by kernel
-      opspan table capture --by step --step 'train step*'
-      opspan table rank0.sqlite rank1.sqlite --by kernel --format json
-    """
-    from opspan.trace.window import parsed_steps
+    from opspan.analysis import Analysed
+    from opspan.tables.window import parsed_steps
     from opspan.views import missing
     from opspan.views import table as tables
     from opspan.views.columns_of_text import Layout, terminal
@@ -97,32 +98,32 @@ def command(
     steps = None if step is None else parsed_steps(step)
     asked = tables.Asked(by, sort_by, op, kernels, memory, steps if isinstance(steps, str) else None)
     with Progress(len(files) + 1) as progress:
-        trace = load(files, progress, between, step, tables.lean)
+        found = load(files, progress, between, step, tables.lean)
         if metrics:
-            trace = _with_reports(trace, metrics)
-        progress.step(f"adding up {trace.ranges.height:,} ranges")
-        trace = tables.prepared(trace, asked)
-        table = tables.table_of(trace, asked)
-        findings = finding_lines(trace)
-        not_there = missing.lines(trace, by)
+            found = Analysed(_with_reports(found.tables, metrics))
+        progress.step(f"adding up {found.tables.ranges.height:,} ranges")
+        table = tables.table_of(found, asked)
+        findings = finding_lines(found)
+        not_there = missing.lines(found, by)
     if form != "text":
         show("".join(f"{note}\n" for note in table.notes), err=True)
     if form == "json":
-        show_data(tables.as_json(trace, table, -1 if limit is None else limit))
+        show_data(tables.as_json(found, table, -1 if limit is None else limit))
     elif form == "csv":
         show_data(tables.as_csv(table, -1 if limit is None else limit))
         show("".join(f"{line}\n" for line in findings), err=True)
     else:
         layout = Layout(whole_names=True) if wide else terminal()
-        text = tables.as_text(table, _ROWS_OF_TEXT if limit is None else limit, layout)
+        text = tables.as_text(table, tables.ROWS_OF_TEXT if limit is None else limit, layout)
         show(text + "".join(f"{line}\n" for line in ("", *findings) if findings))
     show("".join(f"{line}\n" for line in not_there), err=True)
 
 
-def _with_reports(trace: Trace, reports: tuple[Path, ...]) -> Trace:
+def _with_reports(trace: Tables, reports: tuple[Path, ...]) -> Tables:
     from opspan.readers.vtune.reports import read
+    from opspan.tables.metrics import with_metrics
 
     for path in reports:
         report = read(path)
-        trace = trace.with_metrics(report.frame, report.issues)
+        trace = with_metrics(trace, report.frame, report.issues)
     return trace

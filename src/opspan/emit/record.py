@@ -80,8 +80,9 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
             if self._is_running():
                 raise RuntimeError("still recording: leave the context manager first")
             from opspan.readers import capture
+            from opspan.trace import Trace
 
-            self._trace = capture.read_recording(self.file)
+            self._trace = Trace.of(capture.read_recording(self.file))
             if self._temporary and self._is_owner():
                 private_files.remove(self.path)
         return self._trace

@@ -13,7 +13,7 @@ from opspan.events.steps import KinetoStepTracker
 from opspan.events.times import Microseconds
 
 if TYPE_CHECKING:
-    from opspan.trace import Trace
+    from opspan.analysis import Analysed
 
 __all__ = [
     "DeviceType",
@@ -34,17 +34,17 @@ __all__ = [
 ]
 
 
-def events_of(trace: Trace) -> EventList:
+def events_of(found: Analysed) -> EventList:
     """The EventList over a trace's ranges and work; what `trace.events()` gives."""
+    from opspan.events.column_events import ColumnEvents
     from opspan.events.columns import event_columns
-    from opspan.events.lazy import ColumnEvents
 
-    return EventList.over(ColumnEvents(event_columns(trace)))
+    return EventList.over(ColumnEvents(event_columns(found.attributed)))
 
 
-def profiler_events_of(trace: Trace) -> EventList:
+def profiler_events_of(found: Analysed) -> EventList:
     """The list that torch.profiler would have made of a trace that it wrote."""
-    from opspan.events.lazy import ColumnEvents
+    from opspan.events.column_events import ColumnEvents
     from opspan.events.profiler import profiler_columns
 
-    return EventList.over(ColumnEvents(profiler_columns(trace)))
+    return EventList.over(ColumnEvents(profiler_columns(found.attributed)))

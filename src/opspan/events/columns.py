@@ -1,7 +1,7 @@
 """What the events of a trace are, as two frames: one of what the CPU was told to do, one of what devices did.
 
-Made in one place, from the trace's tables and what `analysis` adds to them; lazy.py makes everything else of these. The
-rows of `cpu` are those of `trace.ranges`, one for one, so that the number of a row means the same in both; some of them
+From the trace's tables and what `analysis` adds to them; column_events.py works everything else out. The rows
+of `cpu` are those of `trace.ranges`, one for one, so that the number of a row means the same in both; some of them
 (marks) are no events.
 """
 
@@ -18,10 +18,10 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.functions import parents
 from opspan.analysis.memory import SELF, TOTALS
 from opspan.events.kinds import DeviceType
-from opspan.trace.schema import KIND, NAME, WORK_KIND
+from opspan.tables.schema import KIND, NAME, WORK_KIND
 
 if TYPE_CHECKING:
-    from opspan.trace import Trace
+    from opspan.tables import Tables
 
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
@@ -75,11 +75,8 @@ class EventColumns:
         return "cpu_memory" in self.cpu.columns
 
 
-def event_columns(trace: Trace) -> EventColumns:
-    """The events of a trace. One that was analysed already is not analysed again."""
-    is_attributed = "range" in trace.work.columns and "range" in trace.calls.columns
-    if not {"device_ns", "function"} <= set(trace.ranges.columns) or not is_attributed:
-        trace = analysis.attribute(trace)
+def event_columns(trace: Tables) -> EventColumns:
+    """The events of a trace that was attributed."""
     ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
     return EventColumns(_cpu(ranges), _device(work), *_kind_of_device(trace, work), _functions(trace.functions))
 
@@ -133,7 +130,7 @@ def _select(frame: pl.DataFrame, columns: dict[str, pl.Expr], schema: Schema) ->
     )
 
 
-def _kind_of_device(trace: Trace, work: pl.DataFrame) -> tuple[str | None, DeviceType]:
+def _kind_of_device(trace: Tables, work: pl.DataFrame) -> tuple[str | None, DeviceType]:
     if not work.height:
         return None, DeviceType.CUDA
     is_xpu = "xpu" in trace.devices["kind"].cast(pl.String).to_list()

@@ -1,7 +1,7 @@
 """FunctionEvent, FunctionEventAvg and what they are made of, with the attributes and constructor arguments of the
 newest torch (2.15), and what older ones had beside them.
 
-Plain objects, made by hand or by lazy.py from a trace's columns. What a list of them can do is event_list.py.
+Plain objects, made by hand or by column_events.py from a trace's columns. What a list of them can do is event_list.py.
 """
 
 from __future__ import annotations

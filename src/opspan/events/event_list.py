@@ -1,8 +1,8 @@
 """EventList: torch's list of events and what it can tell of them.
 
-A sequence, over objects or over a trace's columns (lazy.py). Over columns, its length, tables, averages and totals are
-worked out in columns, and an event becomes an object when somebody looks at it. From the first change on, to the list
-or to one of its events, it is a list of objects.
+A sequence, over objects or over a trace's columns (column_events.py). Over columns, its length, tables, averages and
+totals are worked out in columns, and an event becomes an object when somebody looks at it. From the first change on, to
+the list or to one of its events, it is a list of objects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from opspan.events.table import Options, facts_of, render, shown, sort_attribute
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from opspan.events.lazy import ColumnEvents
+    from opspan.events.column_events import ColumnEvents
 
     Event = TypeVar("Event", default=FunctionEvent)
 else:
@@ -58,7 +58,7 @@ class EventList(MutableSequence[Event]):
 
     # --- a sequence
 
-    def _lazy(self) -> ColumnEvents | None:
+    def _in_columns(self) -> ColumnEvents | None:
         """The columns, as long as they say the same as the events that were made from them."""
         if self._columns is not None and self._columns.changed:
             self._made()
@@ -82,7 +82,7 @@ class EventList(MutableSequence[Event]):
         return made
 
     def __len__(self) -> int:
-        columns = self._lazy()
+        columns = self._in_columns()
         return len(self._objects if columns is None else columns)
 
     @overload
@@ -90,7 +90,7 @@ class EventList(MutableSequence[Event]):
     @overload
     def __getitem__(self, index: slice) -> EventList[Event]: ...
     def __getitem__(self, index: SupportsIndex | slice) -> Any:
-        columns = self._lazy()
+        columns = self._in_columns()
         if isinstance(index, slice):
             if columns is None:
                 return self._same_kind(self._objects[index])
@@ -98,7 +98,7 @@ class EventList(MutableSequence[Event]):
         return self._objects[index] if columns is None else columns.at(index.__index__())
 
     def __iter__(self) -> Iterator[Event]:
-        columns = self._lazy()
+        columns = self._in_columns()
         events: Iterable[Any] = self._objects if columns is None else columns
         return iter(events)
 
@@ -146,7 +146,7 @@ class EventList(MutableSequence[Event]):
 
     @property
     def self_cpu_time_total(self) -> float:
-        columns = self._lazy()
+        columns = self._in_columns()
         return sum(event.self_cpu_time_total for event in self._objects) if columns is None else columns.self_cpu_us()
 
     def table(
@@ -175,7 +175,7 @@ class EventList(MutableSequence[Event]):
             with_flops=self._with_flops,
         )
         attribute = None if sort_by is None else sort_attribute(sort_by)
-        columns = self._lazy()
+        columns = self._in_columns()
         if columns is not None and columns.sorts_by(attribute):
             return render(columns.shown(attribute, options), columns.facts(), options)
         events: Iterable[Any] = self
@@ -199,7 +199,7 @@ class EventList(MutableSequence[Event]):
         `group_by_input_shape` is how torch.profiler spells it. Builds the tree where that has not been done.
         """
         by_shapes = group_by_input_shapes or group_by_input_shape
-        columns = self._lazy()
+        columns = self._in_columns()
         if columns is not None:
             averages = columns.averages(by_shapes, include_python_functions, group_by_stack_n)
         else:
@@ -219,7 +219,7 @@ class EventList(MutableSequence[Event]):
 
     def total_average(self) -> FunctionEventAvg:
         """All events summed, whatever their names. What cannot be summed is the last one's."""
-        columns = self._lazy()
+        columns = self._in_columns()
         if columns is not None:
             return columns.total()
         total = FunctionEventAvg()
@@ -242,7 +242,7 @@ class EventList(MutableSequence[Event]):
         Where the events of a trace have no stacks, a stack is an event and those around it, Python's functions too:
         what load_kineto gives. A file without a line is warned about.
         """
-        columns = self._lazy()
+        columns = self._in_columns()
         if columns is None or columns.has_stacks or metric not in export.STACK_METRICS:
             export.stacks(self, path, metric)
         elif not export.write_lines(columns.stacks(sort_attribute(metric)), path):

@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
+from opspan.events.column_event import ColumnAverage, ColumnEvent, is_user, shapes_of, shown_name
 from opspan.events.columns import MEMORY
-from opspan.events.made import ColumnAverage, ColumnEvent, is_user, shapes_of, shown_name
 from opspan.events.times import Microseconds
 
 _SUMS = (

@@ -14,8 +14,8 @@ from opspan import analysis
 from opspan.analysis.memory import TOTALS, changes, during, summed, without_children
 from opspan.analysis.nest import enclose, nearest
 from opspan.events.columns import EventColumns, event_columns
-from opspan.trace import Trace
-from opspan.trace.schema import NAME
+from opspan.tables import Tables
+from opspan.tables.schema import NAME
 
 _col = pl.col
 _SPAN = ("rank", "pid", "tid", "start_ns", "end_ns", "name")
@@ -25,8 +25,8 @@ _UNLISTED: tuple[str, ...] = ("[memory]", "[OutOfMemory]", "aten::is_leaf", "ate
 _UNLISTED += tuple(f"profiler::_record_function_{when}" for when in ("enter", "enter_new", "exit"))
 
 
-def profiler_columns(trace: Trace) -> EventColumns:
-    trace = analysis.attribute(trace)
+def profiler_columns(trace: Tables) -> EventColumns:
+    """Of a trace that was attributed."""
     # Work stays with the op that launched it. What begins and ends together: a function calls an op, an op a library.
     before = trace.functions.height
     spans = [trace.functions.select(_SPAN), trace.ranges, trace.calls.select(_SPAN)]
@@ -44,7 +44,7 @@ def profiler_columns(trace: Trace) -> EventColumns:
     # As events of their own, functions are nobody's stack.
     ranges = ranges.with_columns(function=pl.lit(None, dtype=pl.UInt32))
     # Not by `replace`, to which these are other rows than those that were analysed.
-    columns = event_columns(Trace(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work}))
+    columns = event_columns(Tables(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work}))
     is_python = pl.int_range(pl.len()) < before
     columns = _folded(replace(columns, cpu=columns.cpu.with_columns(is_python.alias("is_python"))))
     return _with_memory(columns, memory, alone) if memory.height else columns

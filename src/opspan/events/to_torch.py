@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opspan.errors import MissingPackage
 from opspan.events.event import FunctionEvent, FunctionEventAvg
 from opspan.events.metadata import EventMetadata
-
-if TYPE_CHECKING:
-    from opspan.events.event_list import EventList
 
 # Attributes that hold objects of ours; all others are set on torch's events as they are.
 _OURS = ("time_range", "device_type", "_event_metadata", "kernels", "cpu_children", "cpu_parent")
@@ -19,8 +16,8 @@ _EVENT = tuple(name for name in vars(FunctionEvent(0, "", 0, 0, 0)) if name not 
 _AVERAGE = tuple(name for name in vars(FunctionEventAvg()) if name not in _OURS)
 
 
-def to_torch(events: EventList[Any]) -> Any:
-    """torch's EventList of the same events, linked as they are. Their times stay what they are: see times.py."""
+def to_torch(events: Any) -> Any:
+    """torch's EventList of the events of one of ours, linked as they are. Their times stay what they are: times.py."""
     try:
         from torch.autograd import DeviceType, profiler_util
     except ImportError as error:

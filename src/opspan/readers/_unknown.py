@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from opspan.errors import ReadError
 from opspan.files import open_file
+from opspan.formats.compressed import COMPRESSED, FAILURES, opened
 from opspan.printable import listed, printable
-from opspan.readers._compressed import COMPRESSED, FAILURES, opened
 
 LOOKED_AT = 4096
 # What a zip file says of its members stands at its end.
@@ -205,7 +205,7 @@ def _of_compressed(path: Path, head: bytes) -> Guess:
 
 
 def _of_database(path: Path) -> Guess:
-    from opspan.readers.sqlite import table_names
+    from opspan.formats.sqlite import table_names
 
     try:
         names = sorted(map(_printable, table_names(path)))

@@ -7,76 +7,57 @@ window)` too, where it can read a part in no more memory than that needs. A new 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import polars as pl
 
+from opspan import sources
 from opspan.errors import NotATrace, NotReadable, ReadError, UsageError
 from opspan.files import open_file
+from opspan.formats.boundary import boundary
+from opspan.formats.budget import check_room
 from opspan.printable import listed
 from opspan.readers import _nearby, _unknown
-from opspan.readers._boundary import boundary
-from opspan.readers._budget import check_room
 from opspan.readers._writers import writer_of
-from opspan.trace import Issues, Trace
-from opspan.trace.window import Window, cut
+from opspan.sources import Source
+from opspan.tables import Issues, Tables
+from opspan.tables.window import Window, cut
 
 HEAD_BYTES = 4096
 
 
-@dataclass(frozen=True)
-class Reader:
-    name: str  # of the module, and for opspan.load(source=...)
-    reads: str  # in words, for error messages
-    # Memory that reading and a table surely take, for each byte of a large file (tools/bench measures it). 0: the size
-    # of the file does not tell, as in a folder of which little is read.
-    memory: float = 2.0
+class Reader(Protocol):
+    """What a module of readers/ has. One that can read a part of a file in no more memory than that needs has
+    `read_part(path, window) -> Tables` too; one that knows files which are no trace, `is_report(path, head) -> bool`.
+    """
 
-    @property
-    def sniff(self) -> Callable[[Path, bytes], bool]:
-        found: Callable[[Path, bytes], bool] = import_module(f"opspan.readers.{self.name}").sniff
-        return found
-
-    @property
-    def read(self) -> Callable[[Path], Trace]:
-        found: Callable[[Path], Trace] = import_module(f"opspan.readers.{self.name}").read
-        return found
-
-    @property
-    def read_part(self) -> Callable[[Path, Window], Trace] | None:
-        found: Callable[[Path, Window], Trace] | None = getattr(
-            import_module(f"opspan.readers.{self.name}"), "read_part", None
-        )
-        return found
+    def sniff(self, path: Path, head: bytes, /) -> bool: ...
+    def read(self, path: Path, /) -> Tables: ...
 
 
-# A reader is imported when it is asked, so what people have most comes first: the others bring modules of their own.
-READERS = (
-    Reader("nsys", "Nsight Systems reports, SQLite exports, parquetdir and arrowdir folders"),
-    Reader("capture", "opspan captures (*.opspan files and folders of them)", memory=1.5),
-    Reader("saved", "folders written by Trace.save", memory=1.0),
-    Reader("nvprof", "nvprof databases (*.nvvp, *.nvprof, *.prof, *.sql)"),
-    Reader("rocpd", "rocpd databases of rocprofv3, rocprof-sys and rocmProfileData (*.db, *.rpd)"),
-    Reader("unitrace", "Chrome traces of Intel's unitrace"),
-    Reader("kineto", "torch.profiler's Chrome traces (*.pt.trace.json, *.json.gz)"),
-    Reader(
-        "vtune", "VTune results (folders, *.vtune, dicer.db, zip and tar files of them) and interval CSVs", memory=0
-    ),
-)
+def reader_of(source: Source) -> Reader:
+    found: Reader = import_module(f"opspan.readers.{source.name}")
+    return found
+
+
+def _read_part(source: Source) -> Callable[[Path, Window], Tables] | None:
+    return getattr(reader_of(source), "read_part", None)
 
 
 # What has rows in every trace that is worth a table.
 _CONTENT = ("ranges", "calls", "work", "functions", "memory", "samples", "counters")
 
 
-def read(reader: Reader, path: Path, window: Window | None = None) -> Trace:
-    """The trace, or what overlaps the window. Refused where it would surely take more memory than there is."""
+def read_file(path: Path, source: str | None = None, window: Window | None = None) -> Tables:
+    """The trace, or what overlaps the window. Refused where it would surely take more memory than there is. `source`
+    names the reader; else the content says which it is."""
+    found = source_for(path, source)
     with boundary(path):
         writer = writer_of(path)
-        trace = _read(reader, path, window)
+        trace = _read(found, path, window)
         if writer is None:
             return trace
         if all(trace.frames[name].is_empty() for name in _CONTENT):
@@ -86,41 +67,43 @@ def read(reader: Reader, path: Path, window: Window | None = None) -> Trace:
         return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
 
 
-def _read(reader: Reader, path: Path, window: Window | None) -> Trace:
-    if window is not None and (read_part := reader.read_part) is not None:
+def _read(source: Source, path: Path, window: Window | None) -> Tables:
+    read_part = _read_part(source)
+    if window is not None and read_part is not None:
         return read_part(path, window)
-    check_room(path, reader.memory, has_parts=reader.read_part is not None)
-    trace = reader.read(path)
+    check_room(path, source.memory, has_parts=read_part is not None)
+    trace = reader_of(source).read(path)
     return trace if window is None else cut(trace, window)
 
 
-def reader_for(path: Path, source: str | None = None) -> Reader:
-    """The reader named, else the one that knows the content."""
+def source_for(path: Path, name: str | None = None) -> Source:
+    """The source named, else the one whose reader knows the content."""
     with boundary(path):
         head = _head(path)
-        if source is not None:
-            return named(source)
-        found = _reader_of(path, head)
+        if name is not None:
+            return named(name)
+        found = _source_of(path, head)
         if found is None:
             raise NotATrace(_not_a_trace(path, head))
         return found
 
 
-def _reader_of(path: Path, head: bytes) -> Reader | None:
-    return next((reader for reader in READERS if reader.sniff(path, head)), None)
+def _source_of(path: Path, head: bytes) -> Source | None:
+    return next((source for source in sources.SOURCES if reader_of(source).sniff(path, head)), None)
 
 
-def named(source: str) -> Reader:
-    for reader in READERS:
-        if reader.name == source:
-            return reader
-    raise UsageError(f"no reader is called {source!r}; there are {', '.join(reader.name for reader in READERS)}")
+def named(name: str) -> Source:
+    found = sources.source_of(name)
+    if found is None:
+        known = ", ".join(source.name for source in sources.SOURCES)
+        raise UsageError(f"no reader is called {name!r}; there are {known}")
+    return found
 
 
-def sniffed(path: Path, source: str) -> bool:
+def sniffed(path: Path, name: str) -> bool:
     """Whether the reader of that name knows the content."""
     with boundary(path):
-        return named(source).sniff(path, _head(path))
+        return reader_of(named(name)).sniff(path, _head(path))
 
 
 def _head(path: Path) -> bytes:
@@ -140,13 +123,14 @@ def _head(path: Path) -> bytes:
 
 
 def _is_trace(path: Path) -> bool:
-    """Whether a reader knows the content. What `vtune -report` printed is known, and is no trace."""
+    """Whether a reader knows the content, as that of a trace."""
     try:
         head = _head(path)
-        reader = _reader_of(path, head)
-        return reader is not None and not (
-            reader.name == "vtune" and import_module("opspan.readers.vtune").is_report(path, head)
-        )
+        source = _source_of(path, head)
+        if source is None:
+            return False
+        is_report = getattr(reader_of(source), "is_report", None)
+        return is_report is None or not is_report(path, head)
     except ReadError:
         return False
 
@@ -178,4 +162,5 @@ def _not_a_trace_folder(path: Path) -> str:
 
 def _is_folder_of_parts(path: Path) -> bool:
     """Whether files that lie somewhere in the folder are parts of one trace, and not others beside it."""
-    return _is_trace(path) and not named("capture").sniff(path, b"")
+    source = _source_of(path, b"") if _is_trace(path) else None
+    return source is not None and not source.is_folder_of_traces

@@ -18,11 +18,11 @@ from typing import Any
 
 import polars as pl
 
-from opspan.readers import _chrome
-from opspan.readers._chrome import INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered, is_utc, times
-from opspan.readers._columns import LABELLED_DOMAINS, OWN_DOMAIN, SIZES, constant, labelled, narrow, numbered
-from opspan.trace import Issues, Metadata, Trace, chrome_keys
-from opspan.trace.schema import KIND, WORK_KIND
+from opspan.formats import chrome
+from opspan.formats.chrome import INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered, is_utc, times
+from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, SIZES, constant, labelled, narrow, numbered
+from opspan.tables import Issues, Metadata, Tables, chrome_keys
+from opspan.tables.schema import KIND, WORK_KIND
 
 HOST, PARTS, MARKS, DEVICE, ARROWS, NAMES = "host parts marks device arrows names".split()
 
@@ -81,7 +81,7 @@ _GROUPS = Groups(
 def sniff(path: Path, head: bytes) -> bool:
     if path.is_dir():
         return False
-    members, events = _chrome.beginning(path, head)
+    members, events = chrome.beginning(path, head)
     if not events.height or chrome_keys.MARK in members:
         return False
     is_name = (_col("ph") == "M") & _col("rest").str.contains(_HOST_NAME)
@@ -89,7 +89,7 @@ def sniff(path: Path, head: bytes) -> bool:
     return bool(events.select((is_name | is_unitraces).any()).item())
 
 
-def read(path: Path) -> Trace:
+def read(path: Path) -> Tables:
     issues = Issues(str(path))
     file = ChromeFile(path, issues)
     found = gathered(file, _GROUPS, issues)
@@ -103,7 +103,7 @@ def read(path: Path) -> Trace:
     work = _work(found[DEVICE], devices, launched, issues)
     threads = pl.concat([frame.select("pid", "tid") for frame in (host, found[MARKS])]).drop_nulls().unique()
     called = _calls(calls)
-    return Trace(
+    return Tables(
         (_metadata(path, found[NAMES], ranges, called, work),),
         ranges=ranges,
         calls=called,

@@ -5,7 +5,7 @@
 Categories, arrows (`ac2g` from a call to its work, `fwdbwd` from an op to its backward) and the names of args are those
 of torch.profiler's own files, so that tools for those find their way. A device is a process, each of its streams a
 thread. Times are microseconds from the first thing in the trace, `baseTimeNanoseconds` is the UTC time of that.
-opspan reads all of it back but samples: trace/chrome_keys.py says which column has which key.
+opspan reads all of it back but samples: tables/chrome_keys.py says which column has which key.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any, TextIO
 
 import polars as pl
 
-from opspan.analysis import attribute
+from opspan.analysis import Analysed
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import trace_end_ns
-from opspan.trace import Trace, schema
-from opspan.trace import chrome_keys as keys
-from opspan.views.json_text import constant, members, microseconds, number, real, text
+from opspan.json_columns import constant, members, microseconds, number, real, text
+from opspan.tables import Tables, schema
+from opspan.tables import chrome_keys as keys
 from opspan.views.places import Places, places_of
 
 _BATCH = 100_000  # rows that are text at a time
@@ -47,17 +47,15 @@ _CATEGORIES = {
 }
 # Beside the columns, for the readers of torch.profiler's files.
 _SHARED = {"shared memory": number(_col("static_shared_bytes") + _col("dynamic_shared_bytes"))}
-_NESTED = ("is_open", "overlaps")
 _SERIES = ["name", "domain", "device_id"]
 _MEMORY_NAMES = {"alloc": "[memory]", "free": "[memory]"}
 _SPANS = ("ranges", "calls", "work", "functions")
 _POINTS = ("memory", "counters")
 
 
-def write(trace: Trace, path: Path) -> list[str]:
-    reported = _as_reported(trace.ranges)
-    trace = attribute(trace)
-    trace = trace.replace(ranges=trace.ranges.with_columns(reported))
+def write(found: Analysed, path: Path) -> list[str]:
+    trace = found.attributed
+    trace = trace.replace(ranges=trace.ranges.with_columns(_as_reported(found.tables.ranges)))
     is_gzip = path.suffix.lower() == ".gz"
     with gzip.open(path, "wt", 6, encoding="utf-8") if is_gzip else path.open("w", encoding="utf-8") as file:
         _write(trace, file)
@@ -66,12 +64,10 @@ def write(trace: Trace, path: Path) -> list[str]:
 
 def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
     """What nesting changes: it closes what is open, and takes what overlaps out of the tree."""
-    is_open, overlaps = (_col(name) if name in ranges.columns else pl.lit(value=False) for name in _NESTED)
-    was_async = _col("is_async").fill_null(value=False) & ~overlaps
-    return ranges.select(pl.when(~is_open).then("end_ns").alias("end_ns"), was_async.alias("was_async"))
+    return ranges.select("end_ns", was_async=_col("is_async").fill_null(value=False))
 
 
-def _write(trace: Trace, file: TextIO) -> None:
+def _write(trace: Tables, file: TextIO) -> None:
     starts = [trace.frames[name]["start_ns"].min() for name in _SPANS]
     starts += [trace.frames[name]["time_ns"].min() for name in _POINTS]
     zero_ns = min((time for time in starts if isinstance(time, int)), default=0)
@@ -86,7 +82,7 @@ def _write(trace: Trace, file: TextIO) -> None:
     file.write("\n]}\n")
 
 
-def _left_out(trace: Trace) -> list[str]:
+def _left_out(trace: Tables) -> list[str]:
     """What is in the trace and has no place in the file."""
     timeless = {name: trace.frames[name]["start_ns"].null_count() for name in _SPANS}
     timeless |= {name: trace.frames[name]["time_ns"].null_count() for name in _POINTS}
@@ -96,7 +92,7 @@ def _left_out(trace: Trace) -> list[str]:
     return said
 
 
-def _head(trace: Trace, places: Places, zero_ns: int) -> dict[str, Any]:
+def _head(trace: Tables, places: Places, zero_ns: int) -> dict[str, Any]:
     head: dict[str, Any] = {keys.MARK: {"version": keys.VERSION, "zero_ns": zero_ns, "no_thread": places.no_thread}}
     head |= {"schemaVersion": 1, "displayTimeUnit": "ms"}
     if trace.origin_utc_ns is not None:
@@ -130,7 +126,7 @@ def _series(counters: pl.DataFrame) -> pl.DataFrame:
     return counters.select(_SERIES).unique(maintain_order=True)
 
 
-def _events(trace: Trace, places: Places, zero_ns: int) -> Iterator[Lines]:
+def _events(trace: Tables, places: Places, zero_ns: int) -> Iterator[Lines]:
     for frame, what in (
         (places.processes, "process_name"),
         (places.threads, "thread_name"),

@@ -11,7 +11,7 @@ import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.printable import listed
-from opspan.trace import Trace
+from opspan.tables import Tables
 
 # Kinds of work -> one, several of it.
 _WORK = {
@@ -36,7 +36,7 @@ _OF_RANGES = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
 
 
-def parts(trace: Trace) -> dict[str, str]:
+def parts(trace: Tables) -> dict[str, str]:
     """What there is of each table, marks apart from ranges: 'work' -> '4,340 kernels, 12 copies'. No empty ones."""
     is_mark = trace.ranges["is_mark"].fill_null(value=False)
     found = {
@@ -48,30 +48,30 @@ def parts(trace: Trace) -> dict[str, str]:
     return {name: text for name, text in found.items() if text}
 
 
-def holds(trace: Trace) -> str:
+def holds(trace: Tables) -> str:
     """'The trace holds 4,340 kernels, 12 calls', or that it is empty."""
     return f"The trace holds {counted(trace)}" if parts(trace) else "The trace is empty"
 
 
-def counted(trace: Trace) -> str:
+def counted(trace: Tables) -> str:
     return ", ".join(parts(trace).values()) or "0 ranges"
 
 
-def nothing_by(trace: Trace, by: str) -> str:
+def nothing_by(trace: Tables, by: str) -> str:
     """Of a table by this without rows."""
     of = "ranges" if by in _OF_RANGES else "kernels or copies" if by in _OF_WORK else "ranges, kernels or copies"
     way = _other_table(trace) or _database(trace)
     return f"Nothing to show: there are no {of}. {holds(trace)}{f'; try {way}' if way else ''}"
 
 
-def nothing_in(trace: Trace, name: str, shows: tuple[str, ...]) -> str:
+def nothing_in(trace: Tables, name: str, shows: tuple[str, ...]) -> str:
     """Of a file without anything in it, which has a place for the tables `shows`."""
     listed = f"{', '.join(shows[:-1])} and {shows[-1]}" if len(shows) > 1 else shows[0]
     way = "; a .sqlite or .parquet has all of that" if parts(trace) else ""
     return f"Nothing is in {name}: it shows {listed}, of which there are none. {holds(trace)}{way}"
 
 
-def _other_table(trace: Trace) -> str | None:
+def _other_table(trace: Tables) -> str | None:
     """The option for a table of this trace that has rows."""
     is_range = ~trace.ranges["is_mark"].fill_null(value=False)
     if (is_range & trace.ranges["start_ns"].is_not_null()).any():
@@ -79,7 +79,7 @@ def _other_table(trace: Trace) -> str | None:
     return "--by kernel" if on_device(trace.work).height else None
 
 
-def _database(trace: Trace) -> str | None:
+def _database(trace: Tables) -> str | None:
     if not parts(trace):
         return None
     paths = [path for rank in trace.ranks for path in rank.paths]

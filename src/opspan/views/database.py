@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from opspan.trace import TABLES
-from opspan.trace.schema import I32, I64, U32, Column
+from opspan.tables import TABLES
+from opspan.tables.schema import I32, I64, U32, Column
 from opspan.views.summaries import SUMMARIES
 
 _DURATION = Column("duration_ns", I64, "end_ns less start_ns, at least 0.", "ns")

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.analysis import attribute
+from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
-from opspan.trace import Trace
 from opspan.views.contents import holds, parts
 from opspan.views.stacks import tree, write_stacks
 
@@ -21,8 +20,8 @@ _NO_RANGE = "(in no range)"
 _COLUMNS = ("rank", "pid", "tid", "name", "parent", "depth", "is_mark", "is_async", "weight")
 
 
-def write(trace: Trace, path: Path) -> list[str]:
-    trace = attribute(trace)
+def write(found: Analysed, path: Path) -> list[str]:
+    trace = found.attributed
     rows = tree(trace)
     rows = rows.with_columns(pl.lit(0, dtype=pl.Int64).alias("weight")).select(_COLUMNS)
     before = rows.height - trace.ranges.height  # functions

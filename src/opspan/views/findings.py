@@ -7,25 +7,25 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis import Coverage
+from opspan.analysis import Analysed, Coverage
 from opspan.analysis.coverage import Share
 from opspan.printable import printable
-from opspan.trace import Trace
+from opspan.tables import Tables
 
 _WORST_FIRST = pl.col("severity").to_physical()
 _MOST_ISSUES = 50
 
 
-def finding_lines(trace: Trace) -> list[str]:
+def finding_lines(found: Analysed) -> list[str]:
     """Sentences on the coverage, then a line for each of the worst issues."""
-    return [*coverage_lines(trace), *issue_lines(trace)]
+    return [*coverage_lines(found.coverage), *issue_lines(found.tables)]
 
 
-def coverage_lines(trace: Trace) -> list[str]:
-    return [f"Coverage: {line}" for line in trace.coverage.lines()]
+def coverage_lines(found: Coverage) -> list[str]:
+    return [f"Coverage: {line}" for line in found.lines()]
 
 
-def issue_lines(trace: Trace) -> list[str]:
+def issue_lines(trace: Tables) -> list[str]:
     lines = []
     worst = trace.issues.sort(_WORST_FIRST, descending=True, maintain_order=True)
     for issue in worst.head(_MOST_ISSUES).iter_rows(named=True):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opspan.trace import Trace
+from opspan.analysis import Analysed
 from opspan.views import table
 
 
-def write(trace: Trace, path: Path) -> list[str]:
-    asked = table.Asked()
-    attributed = table.prepared(trace, asked)
-    found = table.table_of(attributed, asked)
-    path.write_text(table.as_json(attributed, found), encoding="utf-8")
-    return list(found.notes)
+def write(found: Analysed, path: Path) -> list[str]:
+    by_name = table.table_of(found, table.Asked())
+    path.write_text(table.as_json(found, by_name), encoding="utf-8")
+    return list(by_name.notes)

@@ -7,13 +7,13 @@ import math
 import polars as pl
 
 from opspan.printable import printable
-from opspan.trace import Trace
-from opspan.trace.metrics import wide
+from opspan.tables import Tables
+from opspan.tables.metrics import wide
 
 _GAP = "  "  # as in torch's table
 
 
-def with_metrics(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
+def with_metrics(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
     """The rows with a column a metric, null where the report has not got the name."""
     if not trace.metrics.height:
         return rows

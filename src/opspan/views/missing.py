@@ -7,31 +7,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis import Coverage
+from opspan.analysis import Analysed, Coverage
 from opspan.analysis.averages import on_device
-from opspan.trace import Trace
+from opspan.sources import MODULES, SHAPES, Source, source_of
+from opspan.tables import Tables
 
-# Source -> the command that labels an unedited script; {} are further options of opspan's.
-_LABELS = {
-    "capture": "opspan run --emit nvtx{} -o capture -- python train.py",
-    "nsys": "nsys profile -t cuda,nvtx -o report opspan exec{} train.py",
-    "nvprof": "nvprof -o train.prof opspan exec --emit nvtx{} train.py",
-    "vtune": "vtune -collect hotspots -knob enable-user-tasks=true -r r000hs -- opspan exec{} train.py",
-    "unitrace": "unitrace --chrome-itt-logging --chrome-kernel-logging opspan exec --emit itt{} train.py",
-}
-# These take no labels of opspan's: what is to be written into the program.
-_IN_PROGRAM = {
-    "kineto": {
-        "": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
-        " --record-shapes": "torch.profiler.profile(record_shapes=True)",
-        " --modules": "torch.profiler.profile(with_stack=True)",
-    },
-    "rocpd": dict.fromkeys(
-        ("", " --record-shapes", " --modules"),
-        "rocprofv3 --hip-trace --kernel-trace --marker-trace --output-format rocpd -- python train.py`, with "
-        "`torch.autograd.profiler.emit_nvtx(record_shapes=True)",
-    ),
-}
+_ANY = Source("", "")  # of a trace that nobody knows the source of
 FUNCTIONS = "torch.profiler.profile(with_stack=True) records Python's functions, and export_chrome_trace() writes them"
 # Kinds of ranges that torch itself makes.
 _OPS = ("op", "backward", "engine")
@@ -41,42 +22,41 @@ _BACKWARD = ("backward", "engine")
 _BY_TASK = "vtune -report hotspots -group-by task -format csv -r RESULT -report-output tasks.csv"
 
 
-def labelling(trace: Trace, options: str = "") -> str:
+def labelling(trace: Tables, options: str = "") -> str:
     """The command that captures a program of this trace's kind with labels, in backticks."""
-    source = trace.ranks[0].source if trace.ranks else "capture"
-    if source in _IN_PROGRAM:
-        return f"`{_IN_PROGRAM[source][options]}`"
-    return f"`{_LABELS.get(source, _LABELS['capture']).format(options)}`"
+    source = source_of(trace.ranks[0].source if trace.ranks else "") or _ANY
+    return f"`{source.labelling(options)}`"
 
 
-def without(trace: Trace, by: str) -> str:
+def without(trace: Tables, by: str) -> str:
     """Of a table whose rows all are of no module, step, shape or stack."""
     if by == "stack":
         return f"No op has a stack: {FUNCTIONS}"
     if by == "module":
-        return f"No range is in a module: capture them with {labelling(trace, ' --modules')}, or modules=True"
+        return f"No range is in a module: capture them with {labelling(trace, MODULES)}, or modules=True"
     if by == "step":
         return (
             "No range is in a step: a step is a range called ProfilerStep#N, which a session's step() makes, "
             'profile.step() of torch.profiler, and `with opspan.annotate(f"ProfilerStep#{number}")`; --step says what '
             "yours are called: --step 'train step*'"
         )
-    return f"No op has shapes: capture them with {labelling(trace, ' --record-shapes')}, or record_shapes=True"
+    return f"No op has shapes: capture them with {labelling(trace, SHAPES)}, or record_shapes=True"
 
 
-def lines(trace: Trace, by: str) -> list[str]:
-    """What is missing whatever the table is by, and `phase` and `metrics` need. Of a trace that was attributed."""
+def lines(found: Analysed, by: str) -> list[str]:
+    """What is missing whatever the table is by, and `phase` and `metrics` need."""
+    trace = found.attributed
     kinds = _kinds(trace)
-    found = [
+    sentences = [
         _labels(trace, kinds),
         None if kinds.isdisjoint(_OPS) else _backward(trace, kinds, by),
-        _attributed(trace.coverage, trace) if _count(trace) else None,
+        _attributed(found.coverage, trace) if _count(trace) else None,
         _metrics(trace),
     ]
-    return _said(found)
+    return _said(sentences)
 
 
-def labels_line(trace: Trace) -> list[str]:
+def labels_line(trace: Tables) -> list[str]:
     """What is missing of any trace, attributed or not."""
     return _said([_labels(trace, _kinds(trace))])
 
@@ -88,14 +68,14 @@ def _said(found: list[str | None]) -> list[str]:
 # There may be tens of millions of ranges: one column at a time is looked at, and only its few values become texts.
 
 
-def _of_ranges(trace: Trace, column: str) -> pl.Series:
+def _of_ranges(trace: Tables, column: str) -> pl.Series:
     """The column without its marks."""
     is_mark = trace.ranges["is_mark"]
     values = trace.ranges[column]
     return values.filter(~is_mark.fill_null(value=False)) if is_mark.any() else values
 
 
-def _count(trace: Trace) -> int:
+def _count(trace: Tables) -> int:
     return trace.ranges.height - int(trace.ranges["is_mark"].sum())
 
 
@@ -103,11 +83,11 @@ def _texts(values: pl.Series) -> pl.Series:
     return values.unique().cast(pl.String)
 
 
-def _kinds(trace: Trace) -> set[str]:
+def _kinds(trace: Tables) -> set[str]:
     return set(_texts(_of_ranges(trace, "kind")).drop_nulls())
 
 
-def _labels(trace: Trace, kinds: set[str]) -> str | None:
+def _labels(trace: Tables, kinds: set[str]) -> str | None:
     if not kinds.isdisjoint(_OPS) or "no_tasks" in trace.issues["code"]:  # which says the same
         return None
     names = pl.concat([_texts(_of_ranges(trace, column)) for column in ("name", "text")])
@@ -123,7 +103,7 @@ def _labels(trace: Trace, kinds: set[str]) -> str | None:
     )
 
 
-def _backward(trace: Trace, kinds: set[str], by: str) -> str | None:
+def _backward(trace: Tables, kinds: set[str], by: str) -> str | None:
     if not kinds.isdisjoint(_BACKWARD):
         return None
     # With gradients switched off, torch's ops have no numbers.
@@ -136,7 +116,7 @@ def _backward(trace: Trace, kinds: set[str], by: str) -> str | None:
     )
 
 
-def _attributed(found: Coverage, trace: Trace) -> str | None:
+def _attributed(found: Coverage, trace: Tables) -> str | None:
     work = found.work_in_range
     if not work.of or work.count:
         return None
@@ -151,7 +131,7 @@ def _attributed(found: Coverage, trace: Trace) -> str | None:
     )
 
 
-def _metrics(trace: Trace) -> str | None:
+def _metrics(trace: Tables) -> str | None:
     unmatched = trace.issues.filter(code="unmatched_metrics")["count"].sum()
     if not unmatched:
         return None

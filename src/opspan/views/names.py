@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.trace import Trace
+from opspan.tables import Tables
 
 _col = pl.col
 
 
-def process_names(trace: Trace, rows: pl.DataFrame) -> pl.Expr:
+def process_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
     """`python 1234`, with the rank in front where there are several; one for each of the rows (rank, pid)."""
     names = trace.processes.select("rank", "pid", "name").unique(["rank", "pid"], keep="last", maintain_order=True)
     found = rows.select("rank", "pid").join(
@@ -21,7 +21,7 @@ def process_names(trace: Trace, rows: pl.DataFrame) -> pl.Expr:
     return pl.lit(found.select(pl.concat_str(rank, name, pl.lit(" "), pid)).to_series())
 
 
-def thread_names(trace: Trace, rows: pl.DataFrame) -> pl.Expr:
+def thread_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
     """`thread 1234 main`; one for each of the rows (rank, pid, tid)."""
     place = ["rank", "pid", "tid"]
     names = trace.threads.select(*place, "name").unique(place, keep="last", maintain_order=True)

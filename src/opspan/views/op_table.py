@@ -13,11 +13,12 @@ from typing import Any
 
 import polars as pl
 
+from opspan.analysis import Analysed
+from opspan.events import events_of
+from opspan.events.column_event import shown_name
 from opspan.events.kinds import DeviceType
-from opspan.events.made import shown_name
 from opspan.events.table import Facts, Options, cells_of, columns_of, facts_of, render, totals_of
 from opspan.printable import printable
-from opspan.trace import Trace
 from opspan.views.columns_of_text import Column, Layout, fitted
 from opspan.views.metric_columns import beside, cell, with_metrics
 
@@ -66,8 +67,8 @@ _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 class OpRows:
     """The averages of a trace, in the order in which they are shown."""
 
-    def __init__(self, trace: Trace, by: str, names: Sequence[str] | None, kernels: bool) -> None:
-        averages = trace.events().key_averages(
+    def __init__(self, found: Analysed, by: str, names: Sequence[str] | None, kernels: bool) -> None:
+        averages = events_of(found).key_averages(
             group_by_input_shapes=by == "shape", group_by_stack_n=STACK_DEPTH if by == "stack" else 0
         )
         self._facts = facts_of(list(averages)) if len(averages) else None
@@ -85,7 +86,7 @@ class OpRows:
         rows = pl.DataFrame([_row(one, by, self._has_memory) for one in chosen], schema=_schema(by, self._has_memory))
         self.frame = rows
         if by == "name":
-            self.frame = with_metrics(rows, trace)
+            self.frame = with_metrics(rows, found.tables)
             self._metrics = self.frame.columns[rows.width :]
 
     @property

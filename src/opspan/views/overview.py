@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan import analysis
+from opspan.analysis import Analysed
 from opspan.analysis.autograd import LINKED
 from opspan.events.times import format_time
 from opspan.printable import printable
-from opspan.trace import Trace
 from opspan.views import table as tables
 from opspan.views.columns_of_text import Column, Layout, fitted
 
@@ -17,14 +16,13 @@ _ALL = 1000  # columns: where nothing says how wide a line may be
 _col = pl.col
 
 
-def overview(trace: Trace, layout: Layout) -> str:
-    trace = analysis.analyse(trace)
-    table = tables.table_of(trace, tables.Asked())
+def overview(found: Analysed, layout: Layout) -> str:
+    table = tables.table_of(found, tables.Asked())
     text, _ = table.text(_OPS, Layout(layout.width or _ALL))
     parts = [
         f"The {_OPS} ops with the most time of their own, as torch.profiler prints them:\n{text}",
-        _pairs(trace.ranges, layout),
-        _seen(trace),
+        _pairs(found.attributed.ranges, layout),
+        _seen(found),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -69,12 +67,12 @@ def _pairs(ranges: pl.DataFrame, layout: Layout) -> str:
     return "Backward beside the forward op that it belongs to:\n" + "\n".join(lines) + "\n"
 
 
-def _seen(trace: Trace) -> str:
-    kinds = dict(trace.ranges["kind"].cast(pl.String).value_counts().iter_rows())
-    found = trace.coverage
-    sized = trace.ranges.filter(_col("kind") == "op")["sizes"].count()
+def _seen(found: Analysed) -> str:
+    ranges = found.attributed.ranges
+    kinds = dict(ranges["kind"].cast(pl.String).value_counts().iter_rows())
+    sized = ranges.filter(_col("kind") == "op")["sizes"].count()
     ops, calls, backward = (kinds.get(kind, 0) for kind in ("op", "module", "backward"))
     return (
         f"Seen: {ops} ops ({sized} with the sizes of their inputs), {calls} calls of modules, {backward} backward ops, "
-        f"{found.linked} of {found.backward} linked to their forward op.\n"
+        f"{found.coverage.linked} of {found.coverage.backward} linked to their forward op.\n"
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opspan.trace import Trace, storage
+from opspan.analysis import Analysed
+from opspan.tables import storage
 
 
-def write(trace: Trace, path: Path) -> list[str]:
-    storage.write(trace, path)
+def write(found: Analysed, path: Path) -> list[str]:
+    storage.write(found.tables, path)
     return []

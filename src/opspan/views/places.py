@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from opspan.trace import Trace
+from opspan.tables import Tables
 from opspan.views.names import process_names, thread_names
 
 _col = pl.col
@@ -46,7 +46,7 @@ class Places:
         )
 
 
-def places_of(trace: Trace) -> Places:
+def places_of(trace: Tables) -> Places:
     frames = [trace.ranges, trace.calls, trace.threads, trace.counters, trace.work, trace.functions, trace.memory]
     threads = _unique(frames, _THREAD)
     processes = _unique([threads, trace.processes], _PROCESS)
@@ -82,7 +82,7 @@ def places_of(trace: Trace) -> Places:
     )
 
 
-def _device_titles(trace: Trace) -> pl.Expr:
+def _device_titles(trace: Tables) -> pl.Expr:
     rank = pl.format("rank {}: ", _col("rank").fill_null(0)) if len(trace.ranks) > 1 else pl.lit("")
     return pl.concat_str(rank, pl.lit("device "), _col("device_id").cast(pl.String).fill_null("of unknown number"))
 

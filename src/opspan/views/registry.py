@@ -12,9 +12,10 @@ from pathlib import Path
 from polars.exceptions import PolarsError
 
 from opspan import private_files
+from opspan.analysis import Analysed
 from opspan.errors import UsageError, WriteError
 from opspan.printable import as_utf8
-from opspan.trace import Trace, storage
+from opspan.tables import storage
 from opspan.views.contents import nothing_in, parts
 
 
@@ -28,8 +29,8 @@ class View:
     shows: tuple[str, ...] = ()  # tables that it has a place for, marks apart from ranges; none: all
 
     @property
-    def write(self) -> Callable[[Trace, Path], list[str]]:
-        found: Callable[[Trace, Path], list[str]] = import_module(f"opspan.views.{self.name}").write
+    def write(self) -> Callable[[Analysed, Path], list[str]]:
+        found: Callable[[Analysed, Path], list[str]] = import_module(f"opspan.views.{self.name}").write
         return found
 
 
@@ -64,20 +65,20 @@ def _ends_with(out: Path, suffix: str) -> bool:
     return out.name.lower().endswith(suffix) and len(out.name) > len(suffix)
 
 
-def export(trace: Trace, out: Path, *, overwrite: bool = False) -> list[str]:
+def export(found: Analysed, out: Path, *, overwrite: bool = False) -> list[str]:
     """Write the trace to `out` as its suffix says; what the format has no place for comes back in sentences."""
     view = view_for(out)
-    check_place(out, [Path(path) for rank in trace.ranks for path in rank.paths], overwrite=overwrite)
+    check_place(out, [Path(path) for rank in found.tables.ranks for path in rank.paths], overwrite=overwrite)
     try:
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:
-            left_out = view.write(trace, unfinished)
+            left_out = view.write(found, unfinished)
     except FileExistsError as error:  # by now: it was not there a moment ago
         raise WriteError(_exists(out)) from error
     except (OSError, PolarsError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise WriteError(f"cannot write {out}: {why}") from error
-    if view.shows and not parts(trace).keys() & set(view.shows):
-        left_out = [nothing_in(trace, out.name, view.shows)]
+    if view.shows and not parts(found.tables).keys() & set(view.shows):
+        left_out = [nothing_in(found.tables, out.name, view.shows)]
     return left_out
 
 

@@ -1,6 +1,6 @@
 """An analysed trace as a relational database has it: row numbers become ids, and every row says how long it took.
 
-    relational(trace) -> frames by name: ranks, those of the trace, coverage
+    relational(found) -> frames by name: ranks, those of the trace, coverage
 
 What each column means is in database.py, as data.
 """
@@ -12,9 +12,9 @@ import json
 
 import polars as pl
 
-from opspan.analysis import Coverage, coverage
+from opspan.analysis import Analysed, Coverage
 from opspan.analysis.coverage import Share
-from opspan.trace import TABLES, Trace
+from opspan.tables import TABLES, Tables
 
 _col = pl.col
 # Column with row numbers -> table they are rows of, and what it is called once it has ids.
@@ -38,7 +38,8 @@ _RENAMED = {
 }
 
 
-def relational(trace: Trace) -> dict[str, pl.DataFrame]:
+def relational(found: Analysed) -> dict[str, pl.DataFrame]:
+    trace = found.complete
     ids = {name: _ids(trace.frames[name]) for name in _ROWS}
     frames = {"ranks": _ranks(trace)}
     for name in TABLES:
@@ -47,7 +48,7 @@ def relational(trace: Trace) -> dict[str, pl.DataFrame]:
             rows = {new: ids[table].gather(frame[old]).alias(new) for old, (table, new) in _ROWS[name].items()}
             frame = frame.drop(_ROWS[name]).with_columns(id=ids[name], duration_ns=_duration(), **rows)
         frames[name] = frame
-    frames["coverage"] = _coverage(coverage(trace.ranges, trace.calls, trace.work))
+    frames["coverage"] = _coverage(found.coverage)
     return frames
 
 
@@ -63,7 +64,7 @@ def _duration() -> pl.Expr:
     return (_col("end_ns") - _col("start_ns")).clip(lower_bound=0)
 
 
-def _ranks(trace: Trace) -> pl.DataFrame:
+def _ranks(trace: Tables) -> pl.DataFrame:
     rows = [
         {
             "rank": rank,

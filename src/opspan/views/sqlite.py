@@ -13,10 +13,9 @@ import polars as pl
 import sqlite_utils
 
 from opspan import arrow_sqlite
-from opspan.analysis import analyse
+from opspan.analysis import Analysed
 from opspan.errors import WriteError
-from opspan.trace import Trace
-from opspan.trace.schema import Column
+from opspan.tables.schema import Column
 from opspan.views.database import ABOUT, TABLES_IN_ORDER, VIEWS, DatabaseTable
 from opspan.views.relational import relational
 
@@ -24,8 +23,8 @@ _BATCH = 250_000  # rows that are text at a time
 _APPEND = {"adbc.ingest.mode": "adbc.ingest.mode.append"}
 
 
-def write(trace: Trace, path: Path) -> list[str]:
-    frames = {**relational(analyse(trace)), "about": _about()}
+def write(found: Analysed, path: Path) -> list[str]:
+    frames = {**relational(found), "about": _about()}
     tables = (*TABLES_IN_ORDER, ABOUT)
     database = sqlite_utils.Database(path)
     with closing(database):

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.analysis import attribute
+from opspan.analysis import Analysed
 from opspan.analysis.stacks import DEEPEST, collapsed, safe, with_functions
-from opspan.trace import Trace
+from opspan.tables import Tables
 from opspan.views.contents import holds, parts
 from opspan.views.missing import FUNCTIONS
 from opspan.views.names import process_names, thread_names
@@ -27,8 +27,8 @@ _PLACE = ["rank", "pid", "tid"]
 _FUNCTIONS = f"No Python functions are in the stacks: {FUNCTIONS}"
 
 
-def write(trace: Trace, path: Path) -> list[str]:
-    trace = attribute(trace)
+def write(found: Analysed, path: Path) -> list[str]:
+    trace = found.attributed
     rows = tree(trace)
     rows = rows.with_columns(weight=_col("self_ns").fill_null(0))
     said = write_stacks(trace, rows, path)
@@ -40,12 +40,12 @@ def write(trace: Trace, path: Path) -> list[str]:
     return [f"No range has CPU time: the file is empty. {holds(trace)}{way}. {labels}"]
 
 
-def tree(trace: Trace) -> pl.DataFrame:
+def tree(trace: Tables) -> pl.DataFrame:
     """The functions, then the ranges, in one tree."""
     return with_functions(trace) if trace.functions.height else trace.ranges
 
 
-def write_stacks(trace: Trace, rows: pl.DataFrame, path: Path) -> list[str]:
+def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
     """`rows`: in a tree, with their weight. What is left out comes back in sentences."""
     rows = rows.with_row_index("row").filter(~_col("is_mark").fill_null(value=False))
     in_tree = rows.filter(~_col("is_async").fill_null(value=False))

@@ -15,20 +15,22 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from opspan import analysis
+from opspan.analysis import Analysed
 from opspan.analysis.averages import BY as BY_SUMS
 from opspan.errors import UsageError
 from opspan.events.table import sort_attribute
 from opspan.printable import listed, printable
-from opspan.trace import Trace
-from opspan.trace.names import matching, names_of
-from opspan.trace.window import numbers_of
+from opspan.tables import Tables
+from opspan.tables.names import matching, names_of
+from opspan.tables.window import numbers_of
 from opspan.views import contents, missing, spreadsheet, text_table
 from opspan.views.columns_of_text import Layout
 from opspan.views.findings import coverage_values, printable_names
 from opspan.views.op_table import OF_EVENTS, TORCH, OpRows
 
-__all__ = ["BY", "SCHEMA", "Asked", "Table", "as_csv", "as_json", "as_text", "lean", "prepared", "table_of"]
+__all__ = ["BY", "ROWS_OF_TEXT", "SCHEMA", "Asked", "Table", "as_csv", "as_json", "as_text", "lean", "table_of"]
 
+ROWS_OF_TEXT = 100  # as many as torch prints
 SCHEMA = 1  # of the JSON: another number where a name, or what it means, has changed
 BY = (*BY_SUMS, "stack")
 _CONTEXTS = ("module", "step", "phase")
@@ -66,6 +68,9 @@ class Table:
     text: Callable[[int, Layout], tuple[str, list[str]]]
     notes: tuple[str, ...] = ()  # what there is instead of rows, or of what they should be by
 
+    def __str__(self) -> str:
+        return as_text(self, ROWS_OF_TEXT)
+
 
 # Columns of ranges that no table shows, and no analysis that it needs looks at.
 _UNSEEN = (
@@ -81,7 +86,7 @@ _UNSEEN = (
 )
 
 
-def lean(trace: Trace) -> Trace:
+def lean(trace: Tables) -> Tables:
     """The trace without what its table does not need. Of a large one that is a third of the memory."""
     ranges = trace.ranges.drop(_UNSEEN)
     if not trace.work["named_range_id"].count():  # ids are what work refers to
@@ -92,20 +97,7 @@ def lean(trace: Trace) -> Trace:
     return trace.replace(ranges=ranges)
 
 
-def prepared(trace: Trace, asked: Asked) -> Trace:
-    """The trace with what its table needs."""
-    trace = analysis.analyse(trace) if asked.by in _CONTEXTS else analysis.attribute(trace)
-    ranges = trace.ranges
-    if asked.by == "step" and asked.step is not None:
-        is_step = numbers_of(ranges["name"].unique(), asked.step).is_not_null()
-        ranges = analysis.steps_named(ranges, ranges["name"].unique().filter(is_step).cast(pl.String))
-    if asked.memory and trace.memory.height and asked.by not in _OF_WORK:
-        ranges = analysis.memory(ranges, trace.memory)
-    return trace if ranges is trace.ranges else trace.replace(ranges=ranges)
-
-
-def table_of(trace: Trace, asked: Asked) -> Table:
-    """Of a trace that is `prepared`."""
+def table_of(found: Analysed, asked: Asked) -> Table:
     by = asked.by
     if by not in BY:
         raise UsageError(f"no table is by {by!r}; expected one of {', '.join(BY)}")
@@ -113,12 +105,19 @@ def table_of(trace: Trace, asked: Asked) -> Table:
         raise UsageError(
             f"memory belongs to ops, and --by is {by}; expected --by name, shape, stack, module, step, phase"
         )
-    names = None if asked.op is None else _names_of_op(trace, asked.op)
-    table = _of_events(trace, asked, names) if by in OF_EVENTS else _of_averages(trace, asked, names)
+    if asked.memory and found.tables.memory.height:
+        found = found.with_memory()
+    trace = found.complete if by in _CONTEXTS else found.attributed
+    if by == "step" and asked.step is not None:
+        names = trace.ranges["name"].unique()
+        is_step = numbers_of(names, asked.step).is_not_null()
+        trace = trace.replace(ranges=analysis.steps_named(trace.ranges, names.filter(is_step).cast(pl.String)))
+    names_of_op = None if asked.op is None else _names_of_op(trace, asked.op)
+    table = _of_events(found, asked, names_of_op) if by in OF_EVENTS else _of_averages(trace, asked, names_of_op)
     return replace(table, notes=(*_notes(trace, table, asked), *table.notes))
 
 
-def _names_of_op(trace: Trace, op: str) -> list[str]:
+def _names_of_op(trace: Tables, op: str) -> list[str]:
     known = names_of(trace.ranges)
     found = matching(known, op)
     if not found:
@@ -136,7 +135,7 @@ def _like(op: str, known: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(short.get(name, name) for name in close))
 
 
-def _notes(trace: Trace, table: Table, asked: Asked) -> list[str]:
+def _notes(trace: Tables, table: Table, asked: Asked) -> list[str]:
     if not table.rows.height:
         if asked.op is not None and table.by in _OF_WORK:
             return [f"Nothing to show: no kernel or copy was launched in {asked.op}. {contents.holds(trace)}"]
@@ -154,20 +153,20 @@ def as_text(table: Table, limit: int, layout: Layout | None = None) -> str:
     return text + "".join(f"{printable(note)}\n" for note in (*more, *cut, *table.notes))
 
 
-def as_json(trace: Trace, table: Table, limit: int = -1) -> str:
+def as_json(found: Analysed, table: Table, limit: int = -1) -> str:
     rows = _limited(table.rows, limit).to_dicts()
     for row in rows:
         row |= {name: json.loads(row[name]) for name in _LISTS if name in row}
         # JSON has no word for these.
         row |= {name: None for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)}
-    found = {
+    document = {
         "schema": SCHEMA,
         "by": table.by,
         "rows": rows,
-        "issues": trace.issues.to_dicts(),
-        "coverage": coverage_values(trace.coverage),
+        "issues": found.tables.issues.to_dicts(),
+        "coverage": coverage_values(found.coverage),
     }
-    return json.dumps(found, indent=1, allow_nan=False) + "\n"
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def as_csv(table: Table, limit: int) -> str:
@@ -193,16 +192,16 @@ def _sort_column(rows: pl.DataFrame, by: str, asked: str | None) -> str:
     return column
 
 
-def _of_events(trace: Trace, asked: Asked, names: Sequence[str] | None) -> Table:
-    rows = OpRows(trace, asked.by, names, asked.kernels)
+def _of_events(found: Analysed, asked: Asked, names: Sequence[str] | None) -> Table:
+    rows = OpRows(found, asked.by, names, asked.kernels)
     column = _sort_column(rows.frame, asked.by, asked.sort_by)
     rows.order(column, descending=column not in _SORTED_UP)
-    frame = rows.frame.drop("rank") if len(trace.ranks) == 1 else rows.frame
+    frame = rows.frame.drop("rank") if len(found.tables.ranks) == 1 else rows.frame
     notes = () if rows.has_ops or not frame.height else ("There are no ops: these are kernels and copies",)
     return Table(asked.by, frame, rows.text, notes)
 
 
-def _of_averages(trace: Trace, asked: Asked, names: Sequence[str] | None) -> Table:
+def _of_averages(trace: Tables, asked: Asked, names: Sequence[str] | None) -> Table:
     by = asked.by
     rows = analysis.averages(trace.ranges, trace.work, by, names)
     rows = rows.rename({name: f"{name}_bytes" for name in rows.columns if name.endswith("_memory")})

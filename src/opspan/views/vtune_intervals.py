@@ -13,8 +13,9 @@ from pathlib import Path
 
 import polars as pl
 
+from opspan.analysis import Analysed
 from opspan.errors import UsageError
-from opspan.trace import Trace
+from opspan.tables import Tables
 
 NAME = re.compile(r".+-hostname-(?P<host>.+)\.csv", re.IGNORECASE)
 # The only clock of a machine's that VTune takes and traces have. Else UTC, which a trace may know of any clock.
@@ -22,7 +23,8 @@ MONOTONIC = "CLOCK_MONOTONIC_RAW"
 _col = pl.col
 
 
-def write(trace: Trace, path: Path) -> list[str]:
+def write(found: Analysed, path: Path) -> list[str]:
+    trace = found.tables
     is_mark = _col("is_mark").fill_null(value=False)
     has_ends = _col("start_ns").is_not_null() & _col("end_ns").is_not_null()
     rows = trace.ranges.filter(~is_mark & has_ends).sort("start_ns", maintain_order=True)
@@ -52,7 +54,7 @@ def _utc(column: str, zero_ns: int) -> pl.Expr:
     return (_col(column) + zero_ns).cast(pl.Datetime("ns")).dt.strftime("%Y-%m-%d %H:%M:%S%.9f")
 
 
-def _left_out(trace: Trace, written: int, path: Path) -> list[str]:
+def _left_out(trace: Tables, written: int, path: Path) -> list[str]:
     said = []
     marks = int(trace.ranges["is_mark"].fill_null(value=False).sum())
     if marks:

@@ -109,7 +109,7 @@ def test_memory_comes_back() -> None:
 import resource, polars as pl
 from opspan.analysis.nest import nest
 from opspan.labels import parse_column
-from opspan.trace import schema
+from opspan.tables import schema
 texts = pl.select(pl.format("aten::mm, args = some argument {}", pl.int_range(50_000))).to_series()
 frame = schema.conform("ranges", pl.select(start_ns=pl.int_range(50_000), end_ns=pl.int_range(50_000) + 5))
 def peak(calls):

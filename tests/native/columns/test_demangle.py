@@ -9,7 +9,7 @@ import pytest
 
 from opspan import native
 from opspan.events.records import StringTable
-from opspan.readers._demangle import demangled
+from opspan.formats.demangle import demangled
 
 BOTH = pytest.mark.parametrize("way", [native.demangled, demangled])
 

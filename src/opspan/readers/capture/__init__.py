@@ -12,15 +12,15 @@ from pathlib import Path
 import polars as pl
 
 from opspan.errors import NotATrace, ReadError
-from opspan.readers._boundary import boundary
+from opspan.formats.boundary import boundary
 from opspan.readers.capture.chunks import read_file, read_header, stretch_of
 from opspan.readers.capture.file import MAGIC, OPEN, CaptureFile, Header
 from opspan.readers.capture.ranges import read_ranges
 from opspan.readers.capture.runs import note_folder
 from opspan.readers.capture.tables import note_capture, read_counters, read_process, read_threads
 from opspan.readers.capture.twice import told_once
-from opspan.trace import Issues, Metadata, Trace, side_by_side
-from opspan.trace.window import Stretch, Window, options_of, without_strangers
+from opspan.tables import Issues, Metadata, Tables, side_by_side
+from opspan.tables.window import Stretch, Window, options_of, without_strangers
 
 SUFFIX = ".opspan"
 PRODUCERS = {1: "record", 2: "collectors"}
@@ -33,17 +33,17 @@ def sniff(path: Path, head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
-def read(path: Path) -> Trace:
+def read(path: Path) -> Tables:
     """One capture: a file, or all files of a folder as the processes of one run."""
     return _read(path, None)
 
 
-def read_part(path: Path, window: Window) -> Trace:
+def read_part(path: Path, window: Window) -> Tables:
     """What overlaps the window. What does not is read and forgotten."""
     return _read(path, window)
 
 
-def read_recording(file: Path) -> Trace:
+def read_recording(file: Path) -> Tables:
     """The recording that a process began with this file: with the files of its forks, and with nothing else."""
     session = read_header(file).session
     others = (path for path in sorted(file.parent.glob(f"*{SUFFIX}")) if path != file and _session(path) == session)
@@ -58,7 +58,7 @@ def _session(path: Path) -> tuple[int, int] | None:
         return None
 
 
-def _read(path: Path, window: Window | None) -> Trace:
+def _read(path: Path, window: Window | None) -> Tables:
     if path.is_dir():
         return _read_all(path, sorted(path.glob(f"*{SUFFIX}")), window)
     stretch = None if window is None else stretch_of([path], window)
@@ -68,8 +68,8 @@ def _read(path: Path, window: Window | None) -> Trace:
     return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
 
 
-def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Trace:
-    traces: list[Trace] = []
+def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tables:
+    traces: list[Tables] = []
     headers: list[Header] = []
     refused: list[ReadError] = []
     stretch = None if window is None else stretch_of(paths, window)
@@ -91,7 +91,7 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tra
     note_folder(headers, issues)
     frames = {name: frame.with_columns(rank=pl.lit(0, dtype=pl.Int32)) for name, frame in whole.frames.items()}
     frames["issues"] = pl.concat([frames["issues"], issues.frame()])
-    return Trace((_common(folder, whole.ranks),), **frames)
+    return Tables((_common(folder, whole.ranks),), **frames)
 
 
 def _common(folder: Path, parts: Sequence[Metadata]) -> Metadata:
@@ -114,7 +114,7 @@ def _common(folder: Path, parts: Sequence[Metadata]) -> Metadata:
     )
 
 
-def _read_one(path: Path, stretch: Stretch | None, window: Window | None) -> tuple[Trace, Header]:
+def _read_one(path: Path, stretch: Stretch | None, window: Window | None) -> tuple[Tables, Header]:
     issues = Issues(str(path))
     file = read_file(path, issues, stretch)
     counters = read_counters(file, issues)
@@ -129,7 +129,7 @@ def _read_one(path: Path, stretch: Stretch | None, window: Window | None) -> tup
         until = pl.when("is_mark").then("start_ns").otherwise("end_ns")
         ranges = without_strangers(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
         stretch.note(issues, file.left_out + read - ranges.height)
-    trace = Trace(
+    trace = Tables(
         (_metadata(file, window),),
         ranges=ranges,
         **tables,

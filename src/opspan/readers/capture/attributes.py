@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opspan.readers import _json
+from opspan import json_columns
 from opspan.readers.capture.file import Bools, Ints, Texts, Units, distinct
 
 INT, UINT, DOUBLE, TEXT, BYTES = range(1, 6)
@@ -88,7 +88,7 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
     values = _values(units.words[unit, 3 + slot], types[unit], texts)
     if (types == BYTES).any():
         chosen = units.where(types == BYTES)
-        hexes = _json.hexes(np.ascontiguousarray(chosen.words.view(np.uint8)[:, 24:]), chosen.u32(5))
+        hexes = json_columns.hexes(np.ascontiguousarray(chosen.words.view(np.uint8)[:, 24:]), chosen.u32(5))
         values = scattered(hexes, np.flatnonzero(types[unit] == BYTES), len(values)).fill_null(values)
     keys = texts.of(units.u32(1)).fill_null("").gather(unit)
     frame = pl.DataFrame({"row": attributes.rows[unit], "key": keys, "value": values.fill_null("null")})
@@ -100,7 +100,8 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
         )
         several = pl.col("count") > 1
         frame = lists.with_columns(pl.when(several).then("[" + pl.col("value") + "]").otherwise("value").alias("value"))
-    return one_a_row(frame.select("row", _json.members(frame["key"], frame["value"]).alias("members")))
+    members = json_columns.written(frame["key"], json_columns.text) + ": " + frame["value"].fill_null("null")
+    return one_a_row(frame.select("row", members.alias("members")))
 
 
 def one_a_row(members: pl.DataFrame) -> pl.DataFrame:
@@ -117,8 +118,8 @@ def _values(words: Ints, types: npt.NDArray[np.uint32], texts: Texts) -> pl.Seri
     by_type = {
         INT: numbers.cast(pl.String),
         UINT: numbers.reinterpret(signed=False).cast(pl.String),
-        DOUBLE: _json.floats(pl.Series(words.view(np.float64))),
-        TEXT: _json.texts(named),
+        DOUBLE: json_columns.written(pl.Series(words.view(np.float64)), json_columns.real),
+        TEXT: json_columns.written(named, json_columns.text),
     }
     values = pl.Series([None], dtype=pl.String).new_from_index(0, len(words))
     for value_type, written in by_type.items():

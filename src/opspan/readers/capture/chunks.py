@@ -19,9 +19,9 @@ import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge, TooNew, Truncated
 from opspan.files import open_file, size_on_disk
-from opspan.readers import _progress
-from opspan.readers._boundary import boundary
-from opspan.readers._budget import LIMIT, TEXTS, Meter, available_bytes, gigabytes
+from opspan.formats import progress
+from opspan.formats.boundary import boundary
+from opspan.formats.budget import LIMIT, TEXTS, Meter, available_bytes, gigabytes
 from opspan.readers.capture.file import (
     ATTRIBUTE,
     BLOB,
@@ -48,8 +48,8 @@ from opspan.readers.capture.file import (
     Units,
     find,
 )
-from opspan.trace import Issues
-from opspan.trace.window import FOREVER, Steps, Stretch, Window, numbers_of, of_steps
+from opspan.tables import Issues
+from opspan.tables.window import FOREVER, Steps, Stretch, Window, numbers_of, of_steps
 
 PAGE = 4096
 CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
@@ -320,7 +320,7 @@ def _read(source: Source, parts: list[Part]) -> Iterator[tuple[Units, mmap.mmap]
             at += part.bytes
             keys.append((part.log << NUMBER_BITS | part.first_unit) + np.arange(part.bytes // UNIT_BYTES))
         words = np.frombuffer(buffer, dtype=np.int64, count=size // 8).reshape(-1, 8)
-        _progress.add(len(words))
+        progress.add(len(words))
         yield Units(words, np.concatenate(keys)), buffer
         begin = end
 

@@ -23,7 +23,7 @@ from opspan.readers.capture.file import (
     find,
     last_of_each,
 )
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 
 @dataclass(frozen=True)

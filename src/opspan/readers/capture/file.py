@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opspan.readers._budget import Meter
+from opspan.formats.budget import Meter
 
 MAGIC = b"OPSPANCP"
 VERSION = 1

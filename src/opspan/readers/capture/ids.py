@@ -21,7 +21,7 @@ from opspan.readers.capture.file import (
     find,
     last_of_each,
 )
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 ID = ["a", "b", "c"]
 # The second word of the ids that opspan gives. The third is 0 for an op, 1 for a range of the user's own.

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opspan.readers._payload import Budget, Decoder, Entry, Schema, numbers
+from opspan.formats.nvtx_payload import Budget, Decoder, Entry, Schema, numbers
 from opspan.readers.capture.attributes import one_a_row
 from opspan.readers.capture.file import BLOB, END, SCHEMA, CaptureFile, Units, find
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 BLOB_BYTES = 48
 ENTRY = np.dtype([("flags", "u8"), ("type", "u8"), ("offset", "u8"), ("detail", "u8"), ("name", "u4"), ("pad", "u4")])

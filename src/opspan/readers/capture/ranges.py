@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from opspan.formats.pieces import Columns
 from opspan.labels import KIND_NAMES, Kind, kind_expr, parse_column
-from opspan.readers._pieces import Columns
 from opspan.readers.capture import ends, payloads
 from opspan.readers.capture.attributes import Attributes, json_members, one_a_row, own_columns, scattered
 from opspan.readers.capture.file import (
@@ -44,8 +44,8 @@ from opspan.readers.capture.file import (
 )
 from opspan.readers.capture.ids import TaskIds, relations
 from opspan.readers.capture.tables import note_texts
-from opspan.trace import Issues
-from opspan.trace.schema import KIND, empty
+from opspan.tables import Issues
+from opspan.tables.schema import KIND, empty
 
 SOURCES = pl.Series([None, "torch", "user", "nvtx", "itt"], dtype=pl.Categorical)
 KINDS = pl.Series(KIND_NAMES, dtype=KIND)

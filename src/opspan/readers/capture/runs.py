@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opspan.readers.capture.file import OPEN, Header
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 RECORD = 1  # as producer
 

@@ -24,7 +24,7 @@ from opspan.readers.capture.file import (
     CaptureFile,
     Units,
 )
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 STEPPED_NS = 1_000_000_000
 EXACT = 1 << 53  # integers up to here are floats without loss

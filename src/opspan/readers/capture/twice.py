@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.readers.capture.file import Bools, Ints
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 # A mark has no end to tell by: two of one name are one when they are no further apart.
 MARKS_APART_NS = 1_000_000

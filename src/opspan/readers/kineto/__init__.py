@@ -10,11 +10,11 @@ from typing import Any
 
 import polars as pl
 
+from opspan.formats import chrome
+from opspan.formats.chrome import ChromeFile, gathered, is_utc
 from opspan.printable import listed_counts
-from opspan.readers import _chrome
-from opspan.readers._chrome import ChromeFile, gathered, is_utc
 from opspan.readers.kineto import device, events, exported, host, owners
-from opspan.trace import Issues, Metadata, Trace
+from opspan.tables import Issues, Metadata, Tables
 
 _MEMBERS = {"schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds"}
 _col = pl.col
@@ -23,18 +23,18 @@ _col = pl.col
 def sniff(path: Path, head: bytes) -> bool:
     if path.is_dir():
         return False
-    members, found = _chrome.beginning(path, head)
+    members, found = chrome.beginning(path, head)
     if _MEMBERS & set(members):
         return True
     return found.height > 0 and events.is_known(found["cat"].unique().to_list())
 
 
-def read(path: Path) -> Trace:
+def read(path: Path) -> Tables:
     mark = exported.mark_of(path)
     return _read(path) if mark is None else exported.read(path, mark)
 
 
-def _read(path: Path) -> Trace:
+def _read(path: Path) -> Tables:
     issues = Issues(str(path))
     file = ChromeFile(path, issues)
     found = gathered(file, events.GROUPS, issues)
@@ -66,7 +66,7 @@ def _read(path: Path) -> Trace:
     issues.add("dangling_relations", backward.height - relations.height, "arrows from forward to backward")
     memory, reserved = device.memory(found[events.MEMORY])
     names = _names(found[events.NAMES])
-    return Trace(
+    return Tables(
         (_metadata(path, file.members, ranges, calls, work),),
         ranges=ranges,
         relations=relations,
@@ -89,7 +89,7 @@ def _sorted_out(spans: pl.DataFrame, devices: pl.Series) -> tuple[pl.DataFrame, 
     parts = ((events.RANGES, ~is_work & ~is_call), (events.CALLS, is_call), (events.WORK, is_work))
     columns = events.GROUPS.columns
     others, calls, work = (
-        _chrome.put_back(spans.filter(chosen), events.ARGS, columns[group]).select(columns[group])
+        chrome.put_back(spans.filter(chosen), events.ARGS, columns[group]).select(columns[group])
         for group, chosen in parts
     )
     return others, calls, work

@@ -17,11 +17,11 @@ from typing import Any
 
 import polars as pl
 
-from opspan.readers._chrome import times
-from opspan.readers._columns import SIZES, constant, narrow, numbered
-from opspan.readers._demangle import short_name
-from opspan.trace import Issues
-from opspan.trace.schema import MEMORY_EVENT, WORK_KIND
+from opspan.formats.chrome import times
+from opspan.formats.columns import SIZES, constant, narrow, numbered
+from opspan.formats.demangle import short_name
+from opspan.tables import Issues
+from opspan.tables.schema import MEMORY_EVENT, WORK_KIND
 
 _col = pl.col
 _KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from opspan.readers._chrome import BOOKKEEPING, INTEGER, LIST, TEXT, Arg, Groups
+from opspan.formats.chrome import BOOKKEEPING, INTEGER, LIST, TEXT, Arg, Groups
 
 RANGES, CALLS, WORK, FUNCTIONS, FLOWS, MEMORY, MARKS, NAMES, COUNTERS, WINDOWS, OTHERS = (
     "ranges calls work functions flows memory marks names counters windows others".split()

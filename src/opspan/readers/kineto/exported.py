@@ -1,6 +1,6 @@
 """Reads back what opspan exports as a Chrome trace, whole: the trace that was written, but its samples.
 
-trace/chrome_keys.py says which arg is which column. Where the file's own first member is gone (another tool wrote the
+tables/chrome_keys.py says which arg is which column. Where the file's own first member is gone (another tool wrote the
 file again), it is a trace like torch.profiler's, and read as one.
 """
 
@@ -14,10 +14,10 @@ import polars as pl
 
 from opspan.errors import NotReadable, TooNew
 from opspan.files import open_file
-from opspan.readers import _chrome
-from opspan.readers._chrome import BOOKKEEPING, INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered
-from opspan.trace import Issues, Metadata, Trace, schema
-from opspan.trace import chrome_keys as keys
+from opspan.formats import chrome
+from opspan.formats.chrome import BOOKKEEPING, INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered
+from opspan.tables import Issues, Metadata, Tables, schema
+from opspan.tables import chrome_keys as keys
 
 _col = pl.col
 _SERIES = ("name", "domain", "device_id")
@@ -83,11 +83,11 @@ def mark_of(path: Path) -> Mapping[str, Any] | None:
             head = file.read(6)
     except OSError as error:
         raise NotReadable(f"cannot read {path}: {error.strerror or error}") from error
-    mark = _chrome.beginning(path, head)[0].get(keys.MARK)
+    mark = chrome.beginning(path, head)[0].get(keys.MARK)
     return mark if isinstance(mark, dict) and type(mark.get("version")) is int else None
 
 
-def read(path: Path, mark: Mapping[str, Any]) -> Trace:
+def read(path: Path, mark: Mapping[str, Any]) -> Tables:
     if mark["version"] > keys.VERSION:
         raise TooNew(
             f"{path} is an export of version {mark['version']}; this opspan reads up to {keys.VERSION}: update it"
@@ -114,7 +114,7 @@ def read(path: Path, mark: Mapping[str, Any]) -> Trace:
     for table in keys.WHOLE:
         frames[table] = _frame(whole.get(table), schema.TABLES[table].schema, issues)
     frames["issues"] = pl.concat([frames["issues"], issues.frame()])
-    return Trace(_ranks(whole.get("ranks"), path), **frames)
+    return Tables(_ranks(whole.get("ranks"), path), **frames)
 
 
 def _number(mark: Mapping[str, Any], name: str) -> int:

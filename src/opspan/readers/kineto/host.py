@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan.formats.chrome import times
+from opspan.formats.columns import constant, numbered
 from opspan.labels import Kind, kind_of
-from opspan.readers._chrome import times
-from opspan.readers._columns import constant, numbered
-from opspan.trace.schema import KIND
+from opspan.tables.schema import KIND
 
 _col = pl.col
 _RELATION = "is_dependent_on"

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from opspan.errors import NotATrace
+from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.readers.nsys import calls, memory, nvtx, samples, tables, target, work
 from opspan.readers.nsys.export import Export, Source
 from opspan.readers.nsys.folders import Folder, is_folder
 from opspan.readers.nsys.reports import exported, is_report
-from opspan.readers.sqlite import SqliteFile, is_sqlite, table_names
-from opspan.trace import Issues, Trace
+from opspan.tables import Issues, Tables
 
 # What nsys' exports have and nvprof's databases, which share the names of CUPTI's tables, have not.
 OF_NSYS = frozenset({"StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", tables.NVTX})
@@ -30,7 +30,7 @@ def sniff(path: Path, head: bytes) -> bool:
     return is_report(path, head)
 
 
-def read(path: Path) -> Trace:
+def read(path: Path) -> Tables:
     issues = Issues(str(path))
     with ExitStack() as stack:
         source: Source
@@ -44,7 +44,7 @@ def read(path: Path) -> Trace:
         return _read(path, Export(source, issues), issues)
 
 
-def _read(path: Path, export: Export, issues: Issues) -> Trace:
+def _read(path: Path, export: Export, issues: Issues) -> Tables:
     ranges = nvtx.read(export)
     frames = {
         "ranges": ranges.ranges,
@@ -60,4 +60,4 @@ def _read(path: Path, export: Export, issues: Issues) -> Trace:
     target.note_diagnostics(export)
     metadata = target.metadata(export, path)
     export.skip_the_rest()
-    return Trace((metadata,), **frames, threads=threads, processes=processes, devices=devices, issues=issues.frame())
+    return Tables((metadata,), **frames, threads=threads, processes=processes, devices=devices, issues=issues.frame())

@@ -12,12 +12,12 @@ import re
 
 import polars as pl
 
-from opspan.readers._columns import constant, named
+from opspan.formats.columns import constant, named
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, pid_of, tid_of
 from opspan.readers.nsys.payloads import as_json
 from opspan.readers.nsys.tables import Columns
-from opspan.trace.schema import empty
+from opspan.tables.schema import empty
 
 # CUDA's own, the ones with the most rows, come first.
 FIRST = (tables.RUNTIME, *tables.GRAPH_TABLES)

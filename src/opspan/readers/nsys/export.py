@@ -14,14 +14,14 @@ from typing import Protocol
 
 import polars as pl
 
+from opspan.formats.budget import TEXTS, Meter
+from opspan.formats.columns import Strings, in_time, narrow
+from opspan.formats.sqlite import Type
 from opspan.printable import listed_counts
-from opspan.readers._budget import TEXTS, Meter
-from opspan.readers._columns import Strings, in_time, narrow
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.tables import Columns
-from opspan.readers.sqlite import Type
-from opspan.trace import Issues
-from opspan.trace.schema import Dtype
+from opspan.tables import Issues
+from opspan.tables.schema import Dtype
 
 PID_UNIT = 1 << 24
 ID_MASK = PID_UNIT - 1

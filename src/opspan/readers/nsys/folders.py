@@ -15,10 +15,10 @@ import polars as pl
 
 from opspan.errors import NotReadable, ReadError
 from opspan.files import named_file, size_on_disk
-from opspan.readers import _arrow, _parquet, _progress
-from opspan.readers._sqlite_cells import checked
-from opspan.readers.sqlite import DTYPES, Type
-from opspan.trace import Issues
+from opspan.formats import arrow, parquet, progress
+from opspan.formats.sqlite import DTYPES, Type
+from opspan.formats.sqlite_cells import checked
+from opspan.tables import Issues
 
 SUFFIXES = (".parquet", ".arrow")
 # One of these is in every export.
@@ -82,7 +82,7 @@ class Folder:
         begun_with, begun = self._begun.pop(table, ((), None))
         found = begun.result() if begun and begun_with == have else _attempt(file, have)
         frame = self._whole(file, have, found)
-        _progress.add(frame.height)
+        progress.add(frame.height)
         typed = {name: self._typed(table, frame[name], columns[name]) for name in have if name in frame.columns}
         missing = {name: pl.lit(None, dtype=DTYPES[kind]) for name, kind in columns.items() if name not in typed}
         return pl.DataFrame(typed).with_columns(**missing).select(*columns)
@@ -94,9 +94,9 @@ class Folder:
         try:
             with named_file(file) as name:
                 if file.suffix != ".parquet":
-                    _arrow.check(file)
+                    arrow.check(file)
                     return tuple(pl.read_ipc_stream(name, n_rows=0).columns)
-                _parquet.check(file)
+                parquet.check(file)
                 return tuple(pl.read_parquet_schema(name))
         except FAILURES as error:
             self._damaged(file, error)

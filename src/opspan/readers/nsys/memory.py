@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.readers._columns import named
+from opspan.formats.columns import named
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, pid_of
-from opspan.trace.schema import MEMORY_EVENT
+from opspan.tables.schema import MEMORY_EVENT
 
 OPERATIONS = {0: "alloc", 1: "free"}
 

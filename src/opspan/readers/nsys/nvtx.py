@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, USERS_KINDS, constant, parse_labels
+from opspan.formats.sqlite import stacked
 from opspan.labels import KIND_NAMES, Kind
-from opspan.readers._columns import LABELLED_DOMAINS, OWN_DOMAIN, USERS_KINDS, constant, parse_labels
 from opspan.readers.nsys import payloads, tables
 from opspan.readers.nsys.export import Export, pid_of, tid_of
-from opspan.readers.sqlite import stacked
-from opspan.trace.schema import KIND
+from opspan.tables.schema import KIND
 
 SLICE_ROWS = 1_000_000
 

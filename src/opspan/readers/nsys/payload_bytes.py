@@ -12,8 +12,8 @@ import struct
 import numpy as np
 import polars as pl
 
-from opspan.readers import _json
-from opspan.readers._payload import Budget, Decoder, Entry, Schema
+from opspan import json_columns
+from opspan.formats.nvtx_payload import Budget, Decoder, Entry, Schema
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export
 from opspan.readers.nsys.tables import Columns
@@ -59,7 +59,7 @@ def members(export: Export, events: pl.DataFrame) -> pl.Series:
 
 
 def _as_bytes(raw: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> pl.Series:
-    return '"bytes": ' + _json.hexes(raw, raw.shape[1])
+    return '"bytes": ' + json_columns.hexes(raw, raw.shape[1])
 
 
 def _unhexed(raw: pl.Series) -> pl.Series:

@@ -15,7 +15,7 @@ import re
 
 import polars as pl
 
-from opspan.readers import _json
+from opspan import json_columns
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export
 
@@ -105,4 +105,4 @@ def _dynamic(export: Export, events: pl.DataFrame) -> pl.Series:
 def as_json(texts: pl.Series) -> pl.Series:
     """A number as it is, anything else as a JSON string."""
     is_number = texts.str.contains(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?$").fill_null(value=False)
-    return texts.zip_with(is_number, _json.texts(texts).fill_null("null"))
+    return texts.zip_with(is_number, json_columns.written(texts, json_columns.text).fill_null("null"))

@@ -18,9 +18,9 @@ from pathlib import Path
 from opspan import private_files
 from opspan.errors import NotReadable, ReadError, TooNew
 from opspan.files import open_file
-from opspan.readers import _progress
+from opspan.formats import progress
 from opspan.readers.nsys import exports
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 MAGIC = b"NVIDIA Tegra Profiler Report"
 # Streams that no importer has made a report of yet begin in no way that says so.
@@ -102,13 +102,13 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
     link, output = folder / f"report{report.suffix or '.nsys-rep'}", folder / "export.sqlite"
     link.symlink_to(report.resolve())
     command = [nsys, "export", "--type", "sqlite", "--output", str(output), "--force-overwrite", "true", str(link)]
-    _progress.wait_for(f"nsys exports {report.name!r}")
+    progress.wait_for(f"nsys exports {report.name!r}")
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, check=False
         )
     finally:
-        _progress.wait_for("")
+        progress.wait_for("")
     if done.returncode == 0 and output.is_file():
         return output
     if report.suffix == STREAM:

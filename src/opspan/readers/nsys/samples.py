@@ -10,7 +10,7 @@ import polars as pl
 
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, pid_of, tid_of
-from opspan.trace.schema import empty
+from opspan.tables.schema import empty
 
 FRAME_SEPARATOR = ";"
 GPU_OF_TYPE = 0xFF  # the low bits of a metric's typeId number the GPU

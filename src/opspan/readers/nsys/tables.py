@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from opspan.readers.sqlite import Type
+from opspan.formats.sqlite import Type
 
 Columns = Mapping[str, Type]
 

@@ -15,7 +15,7 @@ from opspan import printable
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import ID_MASK, PID_UNIT, Export, pid_of, tid_of
 from opspan.readers.nsys.tables import Columns
-from opspan.trace import Metadata
+from opspan.tables import Metadata
 
 EXPORT_FACTS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 CAPTURE_FACTS = "META_DATA_CAPTURE"

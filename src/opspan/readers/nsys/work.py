@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.readers._columns import constant, named
+from opspan.formats.columns import constant, named
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, pid_of, tid_of
 from opspan.readers.nsys.tables import Columns
-from opspan.trace.schema import WORK_KIND, conform
+from opspan.tables.schema import WORK_KIND, conform
 
 
 def read(export: Export) -> pl.DataFrame:

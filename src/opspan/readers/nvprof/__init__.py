@@ -14,11 +14,11 @@ import polars as pl
 
 from opspan.errors import NotATrace
 from opspan.files import open_file
+from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.readers.nvprof import calls, memory, ranges, target, work
 from opspan.readers.nvprof.profile import Profile
-from opspan.readers.sqlite import SqliteFile, is_sqlite, table_names
-from opspan.trace import Issues, Trace
-from opspan.trace.schema import TABLES
+from opspan.tables import Issues, Tables
+from opspan.tables.schema import TABLES
 
 # nsys' exports share the names of CUPTI's tables, but have their texts in StringIds.
 OF_NVPROF = "StringTable"
@@ -34,7 +34,7 @@ def sniff(path: Path, head: bytes) -> bool:
     return SESSION.match(head) is not None
 
 
-def read(path: Path) -> Trace:
+def read(path: Path) -> Tables:
     _refuse_what_is_no_database(path)
     issues = Issues(str(path))
     with SqliteFile(path, issues) as file:
@@ -59,7 +59,7 @@ def _refuse_what_is_no_database(path: Path) -> None:
         raise NotATrace(f"{path} is no SQLite file, as raw files of nvprof and other binary files are not; {advice}")
 
 
-def _read(path: Path, profile: Profile, issues: Issues) -> Trace:
+def _read(path: Path, profile: Profile, issues: Issues) -> Tables:
     frames = {"ranges": ranges.read(profile), "calls": calls.read(profile), "memory": memory.read(profile)}
     names, contexts = target.names(profile), target.contexts(profile)
     pids = target.pids(names, frames.values())
@@ -73,7 +73,7 @@ def _read(path: Path, profile: Profile, issues: Issues) -> Trace:
     metadata = target.metadata(profile, path, origin_ns, names)
     profile.skip_the_rest()
     moved = {name: _from(origin_ns, name, frame) for name, frame in frames.items()}
-    return Trace((metadata,), **moved, threads=threads, processes=processes, devices=devices, issues=issues.frame())
+    return Tables((metadata,), **moved, threads=threads, processes=processes, devices=devices, issues=issues.frame())
 
 
 def _first_ns(frames: dict[str, pl.DataFrame]) -> int:

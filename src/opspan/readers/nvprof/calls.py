@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from opspan.readers._columns import constant
+from opspan.formats.columns import constant
 from opspan.readers.nvprof import cbids, tables
 from opspan.readers.nvprof.profile import Profile, unsigned
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.readers._columns import constant, in_time, named
+from opspan.formats.columns import constant, in_time, named
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.profile import Profile, unsigned
-from opspan.trace.schema import MEMORY_EVENT
+from opspan.tables.schema import MEMORY_EVENT
 
 TO_DEVICE, TO_HOST, HOST_FAULT, DEVICE_FAULT, BETWEEN_DEVICES = 1, 2, 3, 4, 8
 NAMES = {

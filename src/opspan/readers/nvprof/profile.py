@@ -10,13 +10,13 @@ import struct
 
 import polars as pl
 
+from opspan.formats.budget import TEXTS, Meter
+from opspan.formats.columns import Strings, in_time
+from opspan.formats.sqlite import SqliteFile
 from opspan.printable import listed_counts
-from opspan.readers._budget import TEXTS, Meter
-from opspan.readers._columns import Strings, in_time
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.tables import Columns
-from opspan.readers.sqlite import SqliteFile
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 ID_MASK = 0xFFFFFFFF
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan import native
-from opspan.labels import KIND_NAMES
-from opspan.readers._columns import (
+from opspan.formats.columns import (
     LABELLED_DOMAINS,
     OWN_DOMAIN,
     USERS_KINDS,
@@ -22,9 +21,10 @@ from opspan.readers._columns import (
     narrow,
     parse_labels,
 )
+from opspan.labels import KIND_NAMES
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.profile import Profile
-from opspan.trace.schema import KIND
+from opspan.tables.schema import KIND
 
 MANGLED_NODE = "N5torch8autograd"
 PAIR = ["pid", "id", "nth"]

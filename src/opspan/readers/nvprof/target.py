@@ -13,10 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from opspan.readers._columns import narrow
+from opspan.formats.columns import narrow
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.profile import Profile
-from opspan.trace import Metadata
+from opspan.tables import Metadata
 
 
 def metadata(profile: Profile, path: Path, origin_ns: int, names: pl.DataFrame) -> Metadata:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.readers._columns import constant, named
-from opspan.readers._demangle import demangled, is_mangled, short_name
+from opspan.formats.columns import constant, named
+from opspan.formats.demangle import demangled, is_mangled, short_name
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.profile import Profile, without_zero
 from opspan.readers.nvprof.tables import Columns
-from opspan.trace.schema import WORK_KIND, conform
+from opspan.tables.schema import WORK_KIND, conform
 
 
 def read(profile: Profile, pid: int | None, contexts: pl.DataFrame) -> pl.DataFrame:

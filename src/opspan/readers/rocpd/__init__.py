@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from opspan.errors import NotATrace
+from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.readers.rocpd import rocprof, rpd
 from opspan.readers.rocpd.database import Database
-from opspan.readers.sqlite import SqliteFile, is_sqlite, table_names
-from opspan.trace import Issues, Trace
+from opspan.tables import Issues, Tables
 
 
 def sniff(path: Path, head: bytes) -> bool:
@@ -21,7 +21,7 @@ def sniff(path: Path, head: bytes) -> bool:
     return rpd.is_one(tables) or rocprof.is_one(tables)
 
 
-def read(path: Path) -> Trace:
+def read(path: Path) -> Tables:
     issues = Issues(str(path))
     with SqliteFile(path, issues) as file:
         if not (rpd.is_one(file.tables) or rocprof.is_one(file.tables)):
@@ -32,4 +32,4 @@ def read(path: Path) -> Trace:
         form = rpd if rpd.is_one(file.tables) else rocprof
         frames, metadata = form.read(database, path)
         database.skip_the_rest()
-    return Trace((metadata,), **frames, issues=issues.frame())
+    return Tables((metadata,), **frames, issues=issues.frame())

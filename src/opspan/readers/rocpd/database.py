@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from opspan.formats.budget import TEXTS, Meter
+from opspan.formats.columns import in_time
+from opspan.formats.sqlite import DTYPES, SqliteFile, Type
 from opspan.printable import listed_counts
-from opspan.readers._budget import TEXTS, Meter
-from opspan.readers._columns import in_time
-from opspan.readers.sqlite import DTYPES, SqliteFile, Type
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 # rocpd_region_00003fdc_92cb_72cb_9169_c7e541b1fcdf; some versions leave out the inner underlines
 _SUFFIXED = re.compile(r"(rocpd_[a-z_]+?)_([0-9a-f]{8}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{12})")

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.readers._columns import constant, labelled, numbered
+from opspan.formats.columns import constant, labelled, numbered
+from opspan.formats.sqlite import Type
 from opspan.readers.rocpd.database import Database, base_name
-from opspan.readers.sqlite import Type
-from opspan.trace import Metadata
-from opspan.trace.schema import WORK_KIND
+from opspan.tables import Metadata
+from opspan.tables.schema import WORK_KIND
 
 _col = pl.col
 _MARKER = "MARKER"  # MARKER_CORE_API, MARKER_CORE_RANGE_API, ...

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.readers._columns import SIZES, constant, labelled, numbered
+from opspan.formats.columns import SIZES, constant, labelled, numbered
+from opspan.formats.sqlite import Type
 from opspan.readers.rocpd.database import Database
-from opspan.readers.sqlite import Type
-from opspan.trace import Metadata
-from opspan.trace.schema import WORK_KIND
+from opspan.tables import Metadata
+from opspan.tables.schema import WORK_KIND
 
 MARKER = "UserMarker"
 KINDS = {"KernelExecution": "kernel", "CopyHostToDevice": "memcpy", "CopyDeviceToHost": "memcpy"}

@@ -14,8 +14,8 @@ import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import open_file, temporary_folder
+from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.printable import listed_counts
-from opspan.readers.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.readers.vtune import (
     archives,
     containers,
@@ -30,8 +30,8 @@ from opspan.readers.vtune import (
 )
 from opspan.readers.vtune.database import Clock, Database, first_ns
 from opspan.readers.vtune.place import Place
-from opspan.trace import Issues, Trace
-from opspan.trace.schema import TABLES
+from opspan.tables import Issues, Tables
+from opspan.tables.schema import TABLES
 
 OF_VTUNE = frozenset({tables.BAND, tables.THREAD, tables.PROCESS})
 
@@ -52,7 +52,7 @@ def is_report(path: Path, head: bytes) -> bool:
     return not is_other and not intervals.is_intervals(head) and reports.is_report(path)
 
 
-def read(path: Path) -> Trace:
+def read(path: Path) -> Tables:
     issues = Issues(str(path))
     head = _head(path)
     if intervals.is_intervals(head):
@@ -82,7 +82,7 @@ def _head(path: Path) -> bytes:
         raise NotReadable(f"cannot read {path}: {error.strerror}") from error
 
 
-def _read(found: Place, issues: Issues) -> Trace:
+def _read(found: Place, issues: Issues) -> Tables:
     _refuse_tasks_in_containers(found, issues)
     with SqliteFile(found.database, issues) as file:
         if not set(file.tables) >= OF_VTUNE:
@@ -100,7 +100,7 @@ def _refuse_tasks_in_containers(found: Place, issues: Issues) -> None:
             )
 
 
-def _translate(database: Database, found: Place, issues: Issues) -> Trace:
+def _translate(database: Database, found: Place, issues: Issues) -> Tables:
     sampled, counted = samples.read(database, found.containers)
     frames = {
         "ranges": ranges.read(database),
@@ -117,7 +117,7 @@ def _translate(database: Database, found: Place, issues: Issues) -> Trace:
     database.skip_the_rest()
     _count_containers(found, issues)
     moved = {name: _from(clock.zero_utc_ns, name, frame) for name, frame in frames.items()}
-    return Trace((metadata,), **moved, threads=threads, processes=processes, issues=issues.frame())
+    return Tables((metadata,), **moved, threads=threads, processes=processes, issues=issues.frame())
 
 
 def _count_containers(found: Place, issues: Issues) -> None:

@@ -23,9 +23,9 @@ from typing import IO, cast
 from opspan import printable
 from opspan.errors import NotReadable, ReadError, TooLarge
 from opspan.files import open_file, size_on_disk
-from opspan.readers import _compressed
-from opspan.readers._budget import MEMBERS, RESULTS, UNPACKED
-from opspan.readers._compressed import PART, is_compressed, opened
+from opspan.formats import compressed
+from opspan.formats.budget import MEMBERS, RESULTS, UNPACKED
+from opspan.formats.compressed import PART, is_compressed, opened
 
 ZIP = b"PK\x03\x04"
 TAR, TAR_AT = b"ustar", 257
@@ -43,7 +43,7 @@ IN_DATABASE = "sqlite-db/dicer.db"
 
 # All that the modules for archives raise for a damaged one.
 FAILURES = (
-    *_compressed.FAILURES,  # ValueError: and UnicodeDecodeError
+    *compressed.FAILURES,  # ValueError: and UnicodeDecodeError
     tarfile.TarError,
     zipfile.BadZipFile,
     struct.error,

@@ -17,9 +17,9 @@ import numpy as np
 import polars as pl
 
 from opspan.errors import NotReadable
-from opspan.readers._budget import DESCRIPTION
+from opspan.formats.budget import DESCRIPTION
 from opspan.readers.vtune.place import CONTAINER
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 UNKNOWN_SIZE = (1 << 64) - 1  # an entry without rows
 KINDS = (("indexFields", "<i4"), ("int64Fields", "<i8"), ("doubleFields", "<f8"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.readers._columns import constant
+from opspan.formats.columns import constant
 from opspan.readers.vtune import tables
 from opspan.readers.vtune.database import Database, timed
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from opspan.formats.budget import TEXTS, Meter
+from opspan.formats.columns import in_time
+from opspan.formats.sqlite import ROWID, SqliteFile
 from opspan.printable import listed_counts
-from opspan.readers._budget import TEXTS, Meter
-from opspan.readers._columns import in_time
-from opspan.readers.sqlite import ROWID, SqliteFile
 from opspan.readers.vtune import tables
 from opspan.readers.vtune.tables import Columns
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 EPOCH_NS = 1_199_145_600_000_000_000  # 2008-01-01 00:00:00 UTC
 LATEST_NS = 4_102_444_800_000_000_000  # the year 2100

@@ -17,10 +17,10 @@ from polars.exceptions import PolarsError
 
 from opspan.errors import NotReadable, ReadError
 from opspan.files import named_file, open_file
-from opspan.readers._columns import in_time
+from opspan.formats.columns import in_time
 from opspan.readers.vtune import ranges
 from opspan.readers.vtune.database import MONOTONIC, first_ns
-from opspan.trace import Issues, Metadata, Trace
+from opspan.tables import Issues, Metadata, Tables
 
 HEADER = re.compile(rb"(?:\xef\xbb\xbf)?name,start_tsc\.(?P<clock>\w+),end_tsc(?:,pid,tid)?\s*(?:\n|$)")
 HOST = re.compile(r"-hostname-(?P<host>.+)\.csv", re.IGNORECASE)
@@ -32,7 +32,7 @@ def is_intervals(head: bytes) -> bool:
     return HEADER.match(head) is not None
 
 
-def read(path: Path, issues: Issues) -> Trace:
+def read(path: Path, issues: Issues) -> Tables:
     try:
         with open_file(path) as file:
             header = HEADER.match(file.read(4096))
@@ -53,7 +53,7 @@ def read(path: Path, issues: Issues) -> Trace:
     return _trace(path, raw, clock, issues)
 
 
-def _trace(path: Path, raw: pl.DataFrame, clock: str, issues: Issues) -> Trace:
+def _trace(path: Path, raw: pl.DataFrame, clock: str, issues: Issues) -> Tables:
     frame = raw.rename(dict(zip(raw.columns, COLUMNS, strict=False))).select(
         pl.col(name) if place < raw.width else pl.lit(None, dtype=pl.String).alias(name)
         for place, name in enumerate(COLUMNS)
@@ -84,7 +84,7 @@ def _trace(path: Path, raw: pl.DataFrame, clock: str, issues: Issues) -> Trace:
     )
     made = made.with_columns(pl.col("start_ns", "end_ns") - zero_ns)
     places = made.select("rank", "pid", "tid").unique(maintain_order=True)
-    return Trace(
+    return Tables(
         (metadata,),
         ranges=made,
         threads=places.drop_nulls("tid"),

@@ -17,9 +17,9 @@ from xml.etree import ElementTree
 
 from opspan.errors import NotATrace, NotReadable
 from opspan.files import open_file
-from opspan.readers._budget import DESCRIPTION
-from opspan.readers.sqlite import is_sqlite
-from opspan.trace import Issues
+from opspan.formats.budget import DESCRIPTION
+from opspan.formats.sqlite import is_sqlite
+from opspan.tables import Issues
 
 SUFFIXES = (".vtune", ".amplxe")
 DATABASE = Path("sqlite-db", "dicer.db")

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan import json_columns
+from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, constant, parse_labels
+from opspan.formats.sqlite import ROWID
 from opspan.labels import KIND_NAMES, Kind
-from opspan.readers import _json
-from opspan.readers._columns import LABELLED_DOMAINS, OWN_DOMAIN, constant, parse_labels
-from opspan.readers.sqlite import ROWID
 from opspan.readers.vtune import tables
 from opspan.readers.vtune.database import Database, builtin
-from opspan.trace.schema import KIND
+from opspan.tables.schema import KIND
 
 # A field of a label in a text of any making: seq=3, seq: 3, "seq": [3], ...
 _FIELD = r"""(?:^|[^\w]){}["']?\s*[:=]\s*["'\[]?\s*{}"""
@@ -64,7 +64,7 @@ def _frames(database: Database) -> pl.DataFrame:
     found = database.in_domain(found, tables.FRAME)
     found = database.follow(found, tables.FRAME, "type", tables.NAME_COLUMNS, tables.FRAME_TYPE)
     instance = pl.col("instance").cast(pl.String).fill_null("null")
-    rate = pl.lit(_json.texts(found.select(builtin("name")).to_series())).fill_null("null")
+    rate = pl.lit(json_columns.written(found.select(builtin("name")).to_series(), json_columns.text)).fill_null("null")
     json = pl.concat_str(pl.lit('{"instance": '), instance, pl.lit(', "rate": '), rate, pl.lit("}"))
     return _of_process(database, _part(found, "domain_name", "domain_name", payload_json=json))
 
@@ -152,7 +152,7 @@ def ranges(frame: pl.DataFrame) -> pl.DataFrame:
     frame = pl.concat([frame, labels], how="horizontal")
     # An own label without the field means the main thread, which is left out to keep names few.
     main = own & (col("p_kind") == int(Kind.BACKWARD)) & ~pl.lit(beside)
-    parameter = pl.Series('{"parameter": ' + _json.texts(frame["parameter"]) + "}")
+    parameter = pl.Series('{"parameter": ' + json_columns.written(frame["parameter"], json_columns.text) + "}")
     return frame.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("id"),
         pl.lit(0, dtype=pl.Int32).alias("rank"),

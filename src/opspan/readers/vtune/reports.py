@@ -29,12 +29,12 @@ from polars.exceptions import PolarsError
 
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import open_file
-from opspan.readers._boundary import boundary
-from opspan.readers._budget import REPORT, REPORT_COLUMNS, REPORT_TABLES
+from opspan.formats.boundary import boundary
+from opspan.formats.budget import REPORT, REPORT_COLUMNS, REPORT_TABLES
 from opspan.readers.vtune import report_text
 from opspan.readers.vtune.report_text import Fact, Table, Text
 from opspan.readers.vtune.report_words import KEY, SUMMARY, is_vtunes
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 SNIFFED = 1 << 18
 # The character after the title of the first column is the delimiter.

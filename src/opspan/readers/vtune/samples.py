@@ -15,8 +15,8 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.readers._columns import narrow
-from opspan.readers.sqlite import ROWID
+from opspan.formats.columns import narrow
+from opspan.formats.sqlite import ROWID
 from opspan.readers.vtune import containers, tables
 from opspan.readers.vtune.database import TICKS_OF_NS, Database, timed
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from opspan.readers.sqlite import ROWID, Type
+from opspan.formats.sqlite import ROWID, Type
 
 Columns = Mapping[str, Type]
 

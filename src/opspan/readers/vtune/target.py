@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from opspan.readers.sqlite import ROWID
+from opspan.formats.sqlite import ROWID
 from opspan.readers.vtune import tables
 from opspan.readers.vtune.database import Clock, Database, utc_ns
 from opspan.readers.vtune.place import Place, collects_tasks
-from opspan.trace import Metadata
+from opspan.tables import Metadata
 
 TOOL = "Intel VTune Profiler"
 # 'Intel® VTune™ Amplifier XE 2013 Update 15'

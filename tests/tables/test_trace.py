@@ -12,7 +12,8 @@ from polars.testing import assert_frame_equal
 
 import opspan
 from opspan.errors import NotATrace, OpspanError, ReadError, StrictError, TooNew, UsageError, WriteError
-from opspan.trace import CODES, TABLES, Issues, Metadata, Trace, reference, schema, side_by_side
+from opspan.tables import CODES, TABLES, Issues, Metadata, reference, schema, side_by_side
+from opspan.trace import Trace
 
 
 def trace(
@@ -65,7 +66,7 @@ def test_every_issue_has_a_severity_and_advice() -> None:
 
 def test_the_reference_is_what_the_schema_says(repo: Path) -> None:
     page = (repo / "docs" / "schema.md").read_text(encoding="utf-8")
-    assert page == reference.schema_markdown(), "run: python -m opspan.trace.reference docs/schema.md"
+    assert page == reference.schema_markdown(), "run: python -m opspan.tables.reference docs/schema.md"
 
 
 def test_repr_says_what_is_in_it() -> None:
@@ -168,7 +169,7 @@ def test_side_by_side_of_nothing_and_of_one() -> None:
 
 
 def test_saving_and_loading_is_exact(tmp_path: Path) -> None:
-    made = side_by_side([trace(), trace(host="ü", origin=None)])
+    made = Trace.of(side_by_side([trace(), trace(host="ü", origin=None)]))
     made = made.replace(
         ranges=made.ranges.with_columns(depth=pl.Series([0, 1, None, 3]), tags=pl.Series([["a"], [], None, ["b"]]))
     )

@@ -1,7 +1,7 @@
-"""The Trace: what every reader makes and every analysis and view takes. A handful of frames and where they came from.
+"""Tables: what every reader gives and every analysis takes. A handful of frames and where they came from.
 
 Times are integer nanoseconds on one clock; `origin_utc_ns` is the UTC time of that clock's zero. Nothing here knows a
-vendor's file: readers/ make traces, storage.py saves and loads them.
+vendor's file: readers/ fill the tables, storage.py saves and loads them. `opspan.Trace` is what a user holds of them.
 """
 
 from __future__ import annotations
@@ -9,22 +9,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from opspan.errors import MissingPackage, StrictError, UsageError
-from opspan.labels import parse_column
 from opspan.printable import LONGEST_LINE, as_utf8, listed
-from opspan.trace import schema
-from opspan.trace.issues import Issues
+from opspan.tables import schema
+from opspan.tables.issues import Issues
 
 if TYPE_CHECKING:
-    from opspan.analysis import Coverage
-    from opspan.events import EventList
+    from typing_extensions import Self
 
 # Two clocks of one machine with zeros this close are one clock: its UTC reading was merely adjusted in between.
 SAME_CLOCK_NS = 60_000_000_000
@@ -48,7 +45,7 @@ class Metadata:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Trace:
+class Tables:
     """Frames by name (docs/schema.md has every column), and a Metadata for each rank.
 
     Frames that are not given are empty, columns that are not given are null. Frames are never changed in place: an
@@ -87,55 +84,29 @@ class Trace:
     def origin_utc_ns(self) -> int | None:
         return self.metadata.origin_utc_ns
 
-    def replace(self, **frames: pl.DataFrame) -> Trace:
+    def replace(self, **frames: pl.DataFrame) -> Self:
         """The trace with other frames. Where their rows are others, what an analysis found goes from the frames that
         stay: it is about rows that are gone. `events()` and the views find it again.
         """
         kept = {name: frame for name, frame in self.frames.items() if name not in frames}
         if self.is_analysed and any(_has_other_rows(frame, self.frames[name]) for name, frame in frames.items()):
             kept = {name: schema.without_found(name, frame) for name, frame in kept.items()}
-        return Trace(self.ranks, **kept, **frames)
+        return type(self)(self.ranks, **kept, **frames)
 
     @property
     def is_analysed(self) -> bool:
         """Whether any frame has columns that an analysis added."""
         return any(not found.isdisjoint(self.frames[name].columns) for name, found in schema.FOUND.items())
 
-    def without_analysis(self) -> Trace:
+    def without_analysis(self) -> Self:
         """The trace as it was before any analysis."""
         if not self.is_analysed:
             return self
-        return Trace(self.ranks, **{name: schema.without_found(name, frame) for name, frame in self.frames.items()})
+        return type(self)(
+            self.ranks, **{name: schema.without_found(name, frame) for name, frame in self.frames.items()}
+        )
 
-    # What is made of a trace further down the house: imported when it is asked for, so that the model needs none of it.
-
-    def events(self) -> EventList:
-        """Torch's kind of list over the same rows: docs/events.md."""
-        from opspan.events import events_of
-
-        return events_of(self)
-
-    @cached_property
-    def coverage(self) -> Coverage:
-        """How much could be attributed, in figures."""
-        from opspan.analysis import attribute, coverage
-
-        is_done = "range" in self.work.columns and "range" in self.calls.columns and "link" in self.ranges.columns
-        trace = self if is_done else attribute(self)
-        return coverage(trace.ranges, trace.calls, trace.work)
-
-    def with_metrics(self, report: pl.DataFrame, issues: Issues | None = None) -> Trace:
-        """The trace with what a report says of its names, such as opspan.load_vtune_report(path): further columns of
-        the table by name. Sums stay sums: no event gets one. `issues`: those of reading the report."""
-        from opspan.trace.metrics import metrics_of
-
-        found = metrics_of(report)
-        issues = issues or Issues()
-        names = found["name"] if found.height or "name" not in report.columns else report["name"]
-        issues.add("unmatched_metrics", _without(names, self))
-        return self.replace(metrics=pl.concat([self.metrics, found]), issues=pl.concat([self.issues, issues.frame()]))
-
-    def check(self) -> Trace:
+    def check(self) -> Self:
         """The trace itself, if it has no issue that is worse than worth knowing."""
         worse = self.issues.filter(pl.col("severity") != "info")
         if worse.is_empty():
@@ -157,12 +128,6 @@ class Trace:
         frame: pl.DataFrame = getattr(self, table)
         return frame.to_pandas()
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the trace to a folder of Parquet files; `opspan.load` reads it back exactly."""
-        from opspan.trace import storage
-
-        storage.save(self, Path(path), overwrite=overwrite)
-
     def __repr__(self) -> str:
         first = self.ranks[0] if self.ranks else None
         parts = [first.source if first else "empty"]
@@ -173,7 +138,7 @@ class Trace:
         parts += [f"{frame.height:,} {name}" for name, frame in self.frames.items() if frame.height]
         if (duration := self._duration_ns()) is not None:
             parts.append(f"{duration / 1e9:.3f} s")
-        return f"Trace({', '.join(parts)})"
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def _duration_ns(self) -> int | None:
         bounds = [
@@ -186,22 +151,14 @@ class Trace:
         return max(bounds) - min(bounds) if bounds else None
 
 
-def _without(names: pl.Series, trace: Trace) -> int:
-    """How many of the names stand for nothing in the trace."""
-    texts = trace.ranges.filter(pl.col("name").is_null())["text"]  # labels that a reader left whole
-    known = [trace.ranges["name"], parse_column(texts)["name"], trace.work["name"], trace.work["full_name"]]
-    have = pl.concat([column.unique().cast(pl.String) for column in known])
-    return int((~names.cast(pl.String).unique().is_in(have.implode())).sum())
-
-
-def side_by_side(traces: Sequence[Trace]) -> Trace:
-    """One trace of several, each as further ranks of one run, all on the first one's clock. Where one of them was
-    analysed, all are."""
+def side_by_side(traces: Sequence[Tables]) -> Tables:
+    """One trace of several, each as further ranks of one run, all on the first one's clock. What was found of each is
+    not in it: that has row numbers of its own."""
     if not traces:
         raise UsageError("no traces to put side by side; expected at least one")
     if len(traces) == 1:
         return traces[0]
-    given, traces = traces, [trace.without_analysis() for trace in traces]
+    traces = [trace.without_analysis() for trace in traces]
     first = traces[0].metadata
     frames: dict[str, list[pl.DataFrame]] = {name: [] for name in schema.TABLES}
     ranks: list[Metadata] = []
@@ -217,12 +174,7 @@ def side_by_side(traces: Sequence[Trace]) -> Trace:
         ranks += [_on_clock_of(first, metadata, shift_ns) for metadata in trace.ranks]
     frames["issues"].append(issues.frame())
     # Frames may have columns that a user added, and not all of them the same.
-    whole = Trace(tuple(ranks), **{name: pl.concat(parts, how="diagonal") for name, parts in frames.items()})
-    if not any(trace.is_analysed for trace in given):
-        return whole
-    from opspan.analysis import analyse_like
-
-    return analyse_like(whole, given)
+    return Tables(tuple(ranks), **{name: pl.concat(parts, how="diagonal") for name, parts in frames.items()})
 
 
 def clock_shift_ns(one: Metadata, other: Metadata) -> int | None:

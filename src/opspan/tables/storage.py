@@ -16,15 +16,15 @@ from polars.exceptions import PanicException, PolarsError
 from opspan import private_files
 from opspan.errors import NotATrace, ReadError, TooNew, WriteError
 from opspan.files import named_file, open_file
-from opspan.trace import schema
-from opspan.trace.trace import Metadata, Trace
+from opspan.tables import schema
+from opspan.tables.tables import Metadata, Tables
 
 INDEX = "trace.json"
 FORMAT = "opspan trace"
 VERSION = 1
 
 
-def save(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
+def save(trace: Tables, folder: Path, *, overwrite: bool = False) -> None:
     replaced = folder.exists() or folder.is_symlink()
     if replaced and not (overwrite and is_saved(folder)):
         what = "exists and is not a saved trace" if not is_saved(folder) else "exists (overwrite=True replaces it)"
@@ -37,7 +37,7 @@ def save(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
         raise WriteError(f"cannot write {folder}: {error}") from error
 
 
-def write(trace: Trace, folder: Path) -> None:
+def write(trace: Tables, folder: Path) -> None:
     """The tables and their index into a new folder."""
     folder.mkdir()
     for name, frame in trace.frames.items():
@@ -52,7 +52,7 @@ def is_saved(folder: Path) -> bool:
         return False
 
 
-def load(folder: Path) -> Trace:
+def load(folder: Path) -> Tables:
     try:
         index = _read_index(folder)
     except (OSError, ValueError) as error:
@@ -65,7 +65,7 @@ def load(folder: Path) -> Trace:
     try:
         names = [name for name in index["tables"] if name in schema.TABLES]
         frames = {name: _read_table(folder / f"{name}.parquet") for name in names}
-        return Trace(tuple(_metadata(rank) for rank in index["ranks"]), **frames)
+        return Tables(tuple(_metadata(rank) for rank in index["ranks"]), **frames)
     except (OSError, PolarsError, PanicException, KeyError, TypeError, ValueError) as error:
         # polars panics, which is no Exception even, on some damaged Parquet files
         raise ReadError(f"{folder} is a saved trace, but damaged ({error}); save it again from its source") from error
@@ -76,7 +76,7 @@ def _read_table(path: Path) -> pl.DataFrame:
         return pl.read_parquet(name)
 
 
-def _index(trace: Trace) -> dict[str, Any]:
+def _index(trace: Tables) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from opspan.files import open_file, size_on_disk
-from opspan.readers._budget import NO_LIMIT, UNPACKED
+from opspan.formats.budget import NO_LIMIT, UNPACKED
 
 COMPRESSED: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
     b"\x1f\x8b": lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file)),

@@ -16,10 +16,10 @@ import polars as pl
 
 from opspan.analysis.stacks import DEEPEST as MOST_FRAMES
 from opspan.analysis.stacks import collapsed, depths
+from opspan.events.column_event import NO_NAME, ColumnEvent, cpu_values, device_values, shapes_of, shown_name
 from opspan.events.columns import EventColumns
 from opspan.events.event import FunctionEventAvg, Kernel
 from opspan.events.groups import groups_of, sum_of
-from opspan.events.made import NO_NAME, ColumnEvent, cpu_values, device_values, shapes_of, shown_name
 from opspan.events.table import Facts, Options
 from opspan.events.times import Microseconds
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from opspan.printable import LONGEST_LINE, as_utf8, printable, shortened
-from opspan.trace.schema import ISSUES
+from opspan.tables.schema import ISSUES
 
 MOST_DETAILS = 100  # of one code; what more there is of it is counted together
 OTHERS = "others, each by another name"

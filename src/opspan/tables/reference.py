@@ -1,4 +1,4 @@
-"""docs/schema.md, made from schema.py and issues.py: `python -m opspan.trace.reference docs/schema.md` writes it."""
+"""docs/schema.md, made from schema.py and issues.py: `python -m opspan.tables.reference docs/schema.md` writes it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.trace.issues import CODES
-from opspan.trace.schema import TABLES, Column, Dtype
+from opspan.tables.issues import CODES
+from opspan.tables.schema import TABLES, Column, Dtype
 
 HEAD = """\
 # The tables of a trace
 
-<!-- Made by `python -m opspan.trace.reference docs/schema.md`; change src/opspan/trace/schema.py instead. -->
+<!-- Made by `python -m opspan.tables.reference docs/schema.md`; change src/opspan/tables/schema.py instead. -->
 
 `opspan.load(...)` gives a `Trace`: polars frames by name, and `trace.ranks`, which says for each file (or folder of
 files) that was loaded what it was: reader, paths, tool and version, host, clock, capture options.

@@ -28,12 +28,12 @@ import polars as pl
 from opspan import arrow_sqlite
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import size_on_disk
+from opspan.formats import progress
+from opspan.formats.budget import CELLS, STEPS
+from opspan.formats.sqlite_cells import DTYPES, FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded
+from opspan.formats.sqlite_path import is_sqlite, read_only_uri, stamp
 from opspan.printable import listed
-from opspan.readers import _progress
-from opspan.readers._budget import CELLS, STEPS
-from opspan.readers._sqlite_cells import DTYPES, FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded
-from opspan.readers._sqlite_path import is_sqlite, read_only_uri, stamp
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 BATCH_ROWS = 65_536
 GUARDED_BATCH_ROWS = 4_096
@@ -378,7 +378,7 @@ def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -
             column = column.cast(pl.Int32, strict=False)
             odd += column.null_count() - frame[name].null_count()
         made.append(column)
-    _progress.add(frame.height)
+    progress.add(frame.height)
     return _Chunk([pl.DataFrame(made)], odd, undecoded)
 
 

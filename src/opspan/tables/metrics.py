@@ -7,18 +7,40 @@ not known.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import polars as pl
 
 from opspan.errors import UsageError
 from opspan.labels import parse_column
 from opspan.printable import listed
-from opspan.trace.schema import METRICS
+from opspan.tables.issues import Issues
+from opspan.tables.schema import METRICS
+from opspan.tables.tables import Tables
 
 _LONG = ("section", "name", "metric", "value")
 _TASKS = "Task"  # in the title of a section that is about tasks
 _NO_NAME = r"^\[.*\]$|^$"  # [Outside any task], [Others]
 _NO_SUM = r"(?i)%|average|avg|ratio|rate\b|peak|max|min\b|width|latency|frequency|\bcpi\b"
 _col = pl.col
+T = TypeVar("T", bound=Tables)
+
+
+def with_metrics(trace: T, report: pl.DataFrame, issues: Issues | None = None) -> T:
+    """The trace with what a report says of its names. `issues`: those of reading the report."""
+    found = metrics_of(report)
+    issues = issues or Issues()
+    names = found["name"] if found.height or "name" not in report.columns else report["name"]
+    issues.add("unmatched_metrics", _without(names, trace))
+    return trace.replace(metrics=pl.concat([trace.metrics, found]), issues=pl.concat([trace.issues, issues.frame()]))
+
+
+def _without(names: pl.Series, trace: Tables) -> int:
+    """How many of the names stand for nothing in the trace."""
+    texts = trace.ranges.filter(pl.col("name").is_null())["text"]  # labels that a reader left whole
+    known = [trace.ranges["name"], parse_column(texts)["name"], trace.work["name"], trace.work["full_name"]]
+    have = pl.concat([column.unique().cast(pl.String) for column in known])
+    return int((~names.cast(pl.String).unique().is_in(have.implode())).sum())
 
 
 def metrics_of(report: pl.DataFrame) -> pl.DataFrame:

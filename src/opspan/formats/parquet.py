@@ -13,9 +13,9 @@ from typing import IO, Any, Final
 
 from opspan.errors import ReadError
 from opspan.files import open_file, size_on_disk
-from opspan.readers._budget import FOOTER, PAGE, ROWS
-from opspan.readers._counts import SAYS_MORE, within
-from opspan.readers._thrift import PLAIN, Kept, Reader
+from opspan.formats.budget import FOOTER, PAGE, ROWS
+from opspan.formats.counts import SAYS_MORE, within
+from opspan.formats.thrift import PLAIN, Kept, Reader
 
 _MAGIC: Final = b"PAR1"
 _END: Final = 8  # the footer's length, and the magic once more

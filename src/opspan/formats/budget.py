@@ -17,7 +17,7 @@ import polars as pl
 
 from opspan.errors import TooLarge, UsageError
 from opspan.files import open_file
-from opspan.trace import Issues
+from opspan.tables import Issues
 
 BUDGET = "OPSPAN_BUDGET"
 LIMIT = "OPSPAN_MEMORY"

@@ -14,8 +14,8 @@ from typing import IO, Final
 
 from opspan.errors import ReadError
 from opspan.files import open_file, size_on_disk
-from opspan.readers._budget import FOOTER, PAGE, ROWS
-from opspan.readers._counts import SAYS_MORE, within
+from opspan.formats.budget import FOOTER, PAGE, ROWS
+from opspan.formats.counts import SAYS_MORE, within
 
 _CONTINUES: Final = b"\xff\xff\xff\xff"
 _DICTIONARY, _BATCH = 2, 3  # kinds of messages; others have no body

@@ -7,15 +7,12 @@ than its columns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from opspan.events.event import FunctionEvent, FunctionEventAvg, Interval
+from opspan.events.event import FunctionEvent, FunctionEventAvg, Interval, Kernel
 from opspan.events.kinds import SCOPES, USER_SCOPE, DeviceType
 from opspan.events.times import Microseconds
 from opspan.labels import KIND_NAMES, Kind, parse_sizes
-
-if TYPE_CHECKING:
-    from opspan.events.lazy import ColumnEvents
 
 NO_NAME = "(no name)"
 STEP = "ProfilerStep#"
@@ -51,12 +48,26 @@ def _structured(sizes: str | None) -> list[Any]:
         return []
 
 
+class Rest(Protocol):
+    """What an event asks its list for: what is not in its own row."""
+
+    use_device: str | None
+
+    @property
+    def changed(self) -> bool: ...
+    def keep_changed(self, number: int, event: ColumnEvent) -> None: ...
+    def parent(self, row: int | None) -> ColumnEvent | None: ...
+    def children(self, number: int) -> list[ColumnEvent]: ...
+    def kernels(self, number: int) -> list[Kernel]: ...
+    def stack(self, row: int | None) -> list[str]: ...
+
+
 class ColumnEvent(FunctionEvent):
-    _columns: ColumnEvents
+    _columns: Rest
     _number: int
     _row: dict[str, Any]
 
-    def __init__(self, columns: ColumnEvents, number: int, row: dict[str, Any], values: dict[str, Any]) -> None:
+    def __init__(self, columns: Rest, number: int, row: dict[str, Any], values: dict[str, Any]) -> None:
         # Around __setattr__, and without the constructor's fifty assignments.
         self.__dict__.update(_SAME)
         self.__dict__.update(values)

@@ -16,9 +16,9 @@ import polars as pl
 
 from opspan.errors import UsageError
 from opspan.printable import LONGEST_LINE, listed
-from opspan.trace.issues import Issues
-from opspan.trace.names import matching
-from opspan.trace.trace import Trace
+from opspan.tables.issues import Issues
+from opspan.tables.names import matching
+from opspan.tables.tables import Tables
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +48,8 @@ class Window:
     steps: Steps | None = None
 
     def __post_init__(self) -> None:
+        if self.between is not None and self.steps is not None:
+            raise UsageError("both a stretch of time and steps were given (between, step); expected one of them")
         if self.between is not None and self.between[0] >= self.between[1]:
             raise UsageError(f"between {self.between[0]} and {self.between[1]} ns lies nothing; expected START < END")
         if isinstance(self.steps, tuple) and self.steps[0] > self.steps[1]:
@@ -125,7 +127,7 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
     return Stretch(min(begins), max(closes))
 
 
-def cut(trace: Trace, window: Window) -> Trace:
+def cut(trace: Tables, window: Window) -> Tables:
     """The rows of a trace that overlap the window; what refers to others refers to nothing."""
     if window.between is not None:
         begin = _begin_ns(trace)
@@ -151,7 +153,7 @@ def cut(trace: Trace, window: Window) -> Trace:
     issues = Issues(listed(trace.metadata.paths, longest=LONGEST_LINE))
     stretch.note(issues, left_out)
     ranks = [replace(rank, options={**rank.options, **options_of(window)}) for rank in trace.ranks]
-    return Trace(tuple(ranks), **{**trace.frames, **frames, "issues": pl.concat([trace.issues, issues.frame()])})
+    return Tables(tuple(ranks), **{**trace.frames, **frames, "issues": pl.concat([trace.issues, issues.frame()])})
 
 
 def without_strangers(frame: pl.DataFrame) -> pl.DataFrame:
@@ -161,7 +163,7 @@ def without_strangers(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.when(pl.col("parent_id").is_in(frame["id"].implode())).then("parent_id"))
 
 
-def _begin_ns(trace: Trace) -> int:
+def _begin_ns(trace: Tables) -> int:
     starts = [getattr(trace, name)["start_ns"].min() for name in ("ranges", "calls", "work")]
     return min((start for start in starts if isinstance(start, int)), default=0)
 

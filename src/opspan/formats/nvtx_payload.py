@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opspan.readers import _json
-from opspan.readers._budget import FIELDS, Meter
-from opspan.trace import Issues
+from opspan import json_columns
+from opspan.formats.budget import FIELDS, Meter
+from opspan.tables import Issues
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -94,7 +94,7 @@ class Decoder:
             schema = _without_schema(number, raw.shape[1])
         written, whole = self._fields(schema, raw, 0)
         if not whole:
-            written.append('"bytes": ' + _json.hexes(raw, raw.shape[1]))
+            written.append('"bytes": ' + json_columns.hexes(raw, raw.shape[1]))
         return _joined(written, len(raw)), whole
 
     def _fields(self, schema: Schema, raw: Bytes, depth: int) -> tuple[list[pl.Series], bool]:
@@ -130,7 +130,7 @@ class Decoder:
             ids = numbers(raw, "i8", count)
             if ids is None:
                 return None
-            return _items([_json.texts(self._texts(column)) for column in ids.T], array)
+            return _items([json_columns.written(self._texts(column), json_columns.text) for column in ids.T], array)
         if entry.type in NUMBERS:
             values = numbers(raw, NUMBERS[entry.type], count)
             return None if values is None else _items([_written(column) for column in values.T], array)
@@ -180,7 +180,7 @@ def _without_schema(number: int, size: int) -> Schema:
 
 def _written(values: npt.NDArray[Any]) -> pl.Series:
     if values.dtype.kind == "f":
-        return _json.floats(pl.Series(values.astype(np.float64)))
+        return json_columns.written(pl.Series(values.astype(np.float64)), json_columns.real)
     return pl.Series(np.ascontiguousarray(values)).cast(pl.String)
 
 

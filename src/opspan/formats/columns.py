@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from opspan.formats.budget import Meter
 from opspan.labels import KIND_NAMES, Kind, parse_column
-from opspan.readers._budget import Meter
-from opspan.trace import Issues
-from opspan.trace.schema import KIND, Dtype
+from opspan.tables import Issues
+from opspan.tables.schema import KIND, Dtype
 
 # Further from a clock's zero than this is no time: 146 years. Differences of two times stay within 64 bits.
 FAR_NS = 1 << 62

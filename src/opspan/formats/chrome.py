@@ -22,13 +22,13 @@ import polars as pl
 from opspan import native
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import open_file
+from opspan.formats import progress
+from opspan.formats.budget import EVENT
+from opspan.formats.columns import is_time
+from opspan.formats.compressed import FAILURES, Bounded, opened
 from opspan.printable import listed_counts
-from opspan.readers import _progress
-from opspan.readers._budget import EVENT
-from opspan.readers._columns import is_time
-from opspan.readers._compressed import FAILURES, Bounded, opened
-from opspan.trace import Issues
-from opspan.trace.schema import Dtype
+from opspan.tables import Issues
+from opspan.tables.schema import Dtype
 
 # Types that values of args are read as; native/columns/events.cpp has the same numbers.
 INTEGER, REAL, TEXT, LIST, JSON = range(5)  # LIST: JSON text of which there are few; JSON: mostly distinct
@@ -97,7 +97,7 @@ class ChromeFile:
                     rest = rest[used:]
                     events = self._events(rows)
                     if events.height:
-                        _progress.add(events.height)
+                        progress.add(events.height)
                         yield events
                 if state == _DONE:
                     rest = b""  # what follows is read all the same: it may be no space, or say that the file is damaged

@@ -6,9 +6,14 @@ A null value is left out of its object. Texts are escaped, whatever is in them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 # What JSON must have escaped. The three last are line ends to JavaScript, or end a script to HTML.
 _ESCAPED = [*(chr(number) for number in range(0x20)), '"', "\\", "\x7f", "\u2028", "\u2029"]
@@ -45,3 +50,22 @@ def members(values: Mapping[str, pl.Expr]) -> pl.Expr:
     """{"name": value, ...} of those values that are not null; values are JSON texts."""
     parts = [pl.concat_str(pl.lit(f"{json.dumps(key)}: "), value) for key, value in values.items()]
     return pl.concat_str(pl.lit("{"), pl.concat_str(parts, separator=", ", ignore_nulls=True), pl.lit("}"))
+
+
+def written(values: pl.Series, how: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
+    """One of the above, of a column that is there: `written(names, text)`."""
+    return values.to_frame("").select(how(pl.col(""))).to_series()
+
+
+def hexes(raw: npt.NDArray[np.uint8], counts: npt.NDArray[Any] | int) -> pl.Series:
+    """The first `counts` bytes of each row as a JSON string of hex digits."""
+    import numpy as np  # whoever has bytes as an array has it already
+
+    width = raw.shape[1]
+    if not len(raw) or not width:
+        return pl.Series(['""'] * len(raw), dtype=pl.String)
+    digits = np.array([f"{byte:02x}" for byte in range(256)], dtype="S2")
+    digits = digits[raw].reshape(len(raw), width).view(f"S{2 * width}")[:, 0]
+    shown = pl.Series(digits.astype(str), dtype=pl.String)
+    ends = pl.Series(np.full(len(raw), counts) if isinstance(counts, int) else counts).cast(pl.Int64)
+    return '"' + shown.str.slice(0, ends * 2) + '"'

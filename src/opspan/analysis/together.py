@@ -1,0 +1,36 @@
+"""Several traces as one. Row numbers, sums and ends that were found of each are found anew, of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from opspan.analysis.analysed import attribute
+from opspan.analysis.modules import modules
+from opspan.analysis.phases import phases
+from opspan.analysis.steps import steps, steps_named, torch_steps
+from opspan.tables import Tables, tables
+
+
+def side_by_side(traces: Sequence[Tables]) -> Tables:
+    """Each as further ranks of one run. Where one of them was analysed, the whole is."""
+    return analysed_like(tables.side_by_side(traces), traces) if len(traces) > 1 else tables.side_by_side(traces)
+
+
+def analysed_like(whole: Tables, parts: Sequence[Tables]) -> Tables:
+    """What was put together from these, with what was found of any of them."""
+    if not any(part.is_analysed for part in parts):
+        return whole
+    attributed = attribute(whole)
+    ranges = attributed.ranges
+    if any("module" in part.ranges.columns for part in parts):
+        ranges = modules(ranges, attributed.functions)
+    if stepped := [part.ranges for part in parts if "step" in part.ranges.columns]:
+        # What pattern found the steps is not known; what it found is.
+        found = {name for frame in stepped for name in frame["step"].unique()} - {None}
+        torchs = {name for frame in stepped for name in torch_steps(frame)}
+        ranges = steps(ranges) if found == torchs else steps_named(ranges, pl.Series(sorted(found), dtype=pl.String))
+    if any("phase" in part.ranges.columns for part in parts):
+        ranges = phases(ranges)
+    return attributed.replace(ranges=ranges)

@@ -1,0 +1,87 @@
+"""Which sources there are, a line each: whatever help and messages say of a source comes from here.
+
+Its reader is the module of its name in readers/, docs/formats/NAME.md describes its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+# The options of opspan's that a sentence on what is missing may ask for; "" asks for labels alone.
+SHAPES, MODULES = " --record-shapes", " --modules"
+
+
+@dataclass(frozen=True)
+class Source:
+    name: str  # of the module in readers/, and for opspan.load(source=...)
+    reads: str  # in words
+    # Memory that reading and a table surely take, for each byte of a large file (tools/bench measures it). 0: the size
+    # of the file does not tell, as in a folder of which little is read.
+    memory: float = 2.0
+    is_folder_of_traces: bool = False  # a folder of its files is one trace of several, and no file a part of one
+    # The command that captures an unedited script with labels; {} are further options of opspan's. Or, of a tool that
+    # takes no labels of opspan's, what is to be written into the program, by option.
+    labelled_by: str | Mapping[str, str] = "opspan run --emit nvtx{} -o capture -- python train.py"
+
+    def labelling(self, options: str = "") -> str:
+        how = self.labelled_by
+        return how.format(options) if isinstance(how, str) else how[options]
+
+
+_ROCPD = (
+    "rocprofv3 --hip-trace --kernel-trace --marker-trace --output-format rocpd -- python train.py`, with "
+    "`torch.autograd.profiler.emit_nvtx(record_shapes=True)"
+)
+# A reader is imported when it is asked whether it knows a file, so what people have most comes first.
+SOURCES = (
+    Source(
+        "nsys",
+        "Nsight Systems reports, SQLite exports, parquetdir and arrowdir folders",
+        labelled_by="nsys profile -t cuda,nvtx -o report opspan exec{} train.py",
+    ),
+    Source("capture", "opspan captures (*.opspan files and folders of them)", memory=1.5, is_folder_of_traces=True),
+    Source("saved", "folders written by Trace.save", memory=1.0),
+    Source(
+        "nvprof",
+        "nvprof databases (*.nvvp, *.nvprof, *.prof, *.sql)",
+        labelled_by="nvprof -o train.prof opspan exec --emit nvtx{} train.py",
+    ),
+    Source(
+        "rocpd",
+        "rocpd databases of rocprofv3, rocprof-sys and rocmProfileData (*.db, *.rpd)",
+        labelled_by=MappingProxyType(dict.fromkeys(("", SHAPES, MODULES), _ROCPD)),
+    ),
+    Source(
+        "unitrace",
+        "Chrome traces of Intel's unitrace",
+        labelled_by="unitrace --chrome-itt-logging --chrome-kernel-logging opspan exec --emit itt{} train.py",
+    ),
+    Source(
+        "kineto",
+        "torch.profiler's Chrome traces (*.pt.trace.json, *.json.gz)",
+        labelled_by=MappingProxyType(
+            {
+                "": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+                SHAPES: "torch.profiler.profile(record_shapes=True)",
+                MODULES: "torch.profiler.profile(with_stack=True)",
+            }
+        ),
+    ),
+    Source(
+        "vtune",
+        "VTune results (folders, *.vtune, dicer.db, zip and tar files of them) and interval CSVs",
+        memory=0,
+        labelled_by="vtune -collect hotspots -knob enable-user-tasks=true -r r000hs -- opspan exec{} train.py",
+    ),
+)
+
+
+def source_of(name: str) -> Source | None:
+    return next((source for source in SOURCES if source.name == name), None)
+
+
+def all_of_them() -> str:
+    """What opspan reads, in words."""
+    return "; ".join(source.reads for source in SOURCES)

@@ -1,0 +1,88 @@
+"""Trace: what a user holds. The tables that a reader filled, what is found of them, and all that is made of both."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opspan.analysis import Analysed
+from opspan.analysis.merge import merge as merge_tables
+from opspan.tables import Tables, metrics, storage
+
+if TYPE_CHECKING:
+    import polars as pl
+    from typing_extensions import Self
+
+    from opspan.analysis import Coverage
+    from opspan.events import EventList
+    from opspan.tables import Issues
+    from opspan.views.table import Table
+
+
+class Trace(Tables):
+    """Frames by name (docs/schema.md has every column), and a Metadata for each rank.
+
+    Frames that are not given are empty, columns that are not given are null. Frames are never changed in place:
+    `trace.replace(ranges=...)` is another trace.
+    """
+
+    @classmethod
+    def of(cls, tables: Tables) -> Trace:
+        return tables if isinstance(tables, Trace) else cls(tables.ranks, **tables.frames)
+
+    @cached_property
+    def analysed(self) -> Analysed:
+        """What is found of it: `trace.analysed.complete.ranges` has all columns of docs/analysis.md."""
+        return Analysed(Tables(self.ranks, **self.frames))  # not of self: a circle keeps what nobody needs any more
+
+    @property
+    def coverage(self) -> Coverage:
+        """How much could be attributed, in figures."""
+        return self.analysed.coverage
+
+    def events(self) -> EventList:
+        """Torch's kind of list over the same rows: docs/events.md."""
+        from opspan.events import events_of
+
+        return events_of(self.analysed)
+
+    def table(
+        self,
+        by: str = "name",
+        *,
+        sort_by: str | None = None,
+        op: str | None = None,
+        kernels: bool = False,
+        memory: bool = False,
+        step: str | None = None,
+    ) -> Table:
+        """The table that `opspan table` prints, by name, shape, stack, module, step, phase, stream or kernel: printed,
+        it is the text, `.rows` are its rows as columns. The arguments are the options of that command."""
+        from opspan.views.table import Asked, table_of
+
+        return table_of(self.analysed, Asked(by, sort_by, op, kernels, memory, step))
+
+    def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
+        """Write the trace as the suffix of the name says, as `opspan export` does: a Chrome trace (.json, .json.gz), an
+        analysis database (.sqlite), stacks for flame graphs (.stacks), ... What the format has no place for comes back
+        in sentences."""
+        from opspan.views import export
+
+        return export(self.analysed, Path(path), overwrite=overwrite)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the trace to a folder of Parquet files; `opspan.load` reads it back exactly."""
+        storage.save(self, Path(path), overwrite=overwrite)
+
+    def with_metrics(self, report: pl.DataFrame, issues: Issues | None = None) -> Self:
+        """The trace with what a report says of its names, such as opspan.load_vtune_report(path): further columns of
+        the table by name. Sums stay sums: no event gets one. `issues`: those of reading the report."""
+        return metrics.with_metrics(self, report, issues)
+
+
+def merge(one: Tables, other: Tables) -> Trace:
+    """One trace of two that different tools took of the same processes at once, aligned: docs/analysis.md.
+    `merged.metadata.options["alignment"]` says how, and how sure that is."""
+    return Trace.of(merge_tables(one, other))
