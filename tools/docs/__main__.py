@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cli_page
+import examples_page
 import schema_page
 import sqlite_page
 
@@ -30,6 +31,7 @@ class Page:
 
 PAGES = (
     Page("docs/cli.md", "src/opspan/cli", cli_page.text),
+    Page("docs/examples/README.md", "docs/examples", examples_page.text),
     Page("docs/schema.md", "src/opspan/trace/schema.py", schema_page.text),
     Page("docs/sqlite.md", "src/opspan/views/database.py", sqlite_page.text),
 )
