@@ -76,12 +76,6 @@ def test_start_up_takes_less_than_150_ms_over_bare_python(command: list[str]) ->
     assert fastest(*command) - fastest("-c", "pass") < 0.150
 
 
-def test_the_reference_is_up_to_date(repo: Path) -> None:
-    done = run([sys.executable, repo / "tools" / "cli-docs", "--check"])
-
-    assert done.returncode == 0, done.stderr
-
-
 class TestDoctor:
     def test_all_is_well_here(self) -> None:
         pytest.importorskip("torch")

@@ -58,3 +58,9 @@ def test_the_readme_shows_two_commands_to_copy() -> None:
 
     assert [name for name, _ in commands] == ["demo", "test"]
     assert all("\n" not in command and command.startswith("python3 -m venv .venv && ") for _, command in commands)
+
+
+def test_the_changelog_has_this_version() -> None:
+    (version,) = re.findall(r'^version = "(.*)"$', (REPO / "pyproject.toml").read_text(), re.MULTILINE)
+
+    assert re.search(rf"^## {re.escape(version)}\b", (REPO / "CHANGELOG.md").read_text(), re.MULTILINE)

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 import opspan
 from opspan.errors import NotATrace, OpspanError, ReadError, StrictError, TooNew, UsageError, WriteError
-from opspan.tables import CODES, TABLES, Issues, Metadata, reference, schema, side_by_side
+from opspan.tables import CODES, TABLES, Issues, Metadata, schema, side_by_side
 from opspan.trace import Trace
 
 
@@ -62,11 +62,6 @@ def test_every_issue_has_a_severity_and_advice() -> None:
         assert code.severity in schema.SEVERITY.categories, name
         assert code.message
         assert code.advice.endswith(".")
-
-
-def test_the_reference_is_what_the_schema_says(repo: Path) -> None:
-    page = (repo / "docs" / "schema.md").read_text(encoding="utf-8")
-    assert page == reference.schema_markdown(), "run: python -m opspan.tables.reference docs/schema.md"
 
 
 def test_repr_says_what_is_in_it() -> None:

@@ -1,9 +1,6 @@
-"""docs/schema.md, made from schema.py and issues.py: `python -m opspan.tables.reference docs/schema.md` writes it."""
+"""docs/schema.md, made from the tables and the codes of issues of a trace."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import polars as pl
 
@@ -12,8 +9,6 @@ from opspan.tables.schema import TABLES, Column, Dtype
 
 HEAD = """\
 # The tables of a trace
-
-<!-- Made by `python -m opspan.tables.reference docs/schema.md`; change src/opspan/tables/schema.py instead. -->
 
 `opspan.load(...)` gives a `Trace`: polars frames by name, and `trace.ranks`, which says for each file (or folder of
 files) that was loaded what it was: reader, paths, tool and version, host, clock, capture options.
@@ -66,7 +61,7 @@ What a reader skips, repairs or finds odd is a row of `trace.issues`. `opspan.lo
 """
 
 
-def schema_markdown() -> str:
+def text() -> str:
     parts = [HEAD]
     for table in TABLES.values():
         rows = "".join(_row(column) for column in table.columns)
@@ -88,7 +83,3 @@ def _type(dtype: Dtype) -> str:
     if isinstance(dtype, pl.Enum):
         return "Enum: " + ", ".join(dtype.categories)
     return str(dtype)
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(schema_markdown(), encoding="utf-8")

@@ -1,17 +1,12 @@
-"""docs/sqlite.md, made from database.py: `python -m opspan.views.reference docs/sqlite.md` writes it."""
+"""docs/sqlite.md, made from the tables and views of the analysis database."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 from opspan.tables.schema import Column
 from opspan.views.database import ABOUT, TABLES_IN_ORDER, VIEWS, DatabaseTable
 
 HEAD = """\
 # The analysis database
-
-<!-- Made by `python -m opspan.views.reference docs/sqlite.md`; change src/opspan/views/database.py instead. -->
 
 `opspan export run.nsys-rep run.sqlite` writes a trace, and all that the analysis found in it, as a SQLite database
 for the sqlite shell, Datasette and whatever else speaks SQL:
@@ -33,7 +28,7 @@ COLUMNS_HEAD = """\
 """
 
 
-def sqlite_markdown() -> str:
+def text() -> str:
     views = "".join(f"| `{view.name}` | {view.sentence} |\n" for view in VIEWS)
     parts = [HEAD, f"## Views\n\n| view | shows |\n| --- | --- |\n{views}"]
     parts += [_section(table) for table in (*TABLES_IN_ORDER, ABOUT)]
@@ -52,7 +47,3 @@ def _row(column: Column, table: DatabaseTable) -> str:
     notes += f" Refers to `{column.refers}`." if column.refers else ""
     sentence = column.sentence.replace("|", "\\|")
     return f"| `{column.name}` | {column.unit} | {sentence}{notes} |\n"
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(sqlite_markdown(), encoding="utf-8")

@@ -1,0 +1,70 @@
+"""Writes the pages of docs/ that are made from the code, so that they say what it does.
+
+python tools/docs           write those that are stale
+python tools/docs --check   write nothing; say which are stale, and exit with 1 if any is
+
+What is measured and not made stays with the tool that measures: tools/torch-matrix writes its table in docs/emit.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import cli_page
+import examples_page
+import schema_page
+import sqlite_page
+
+REPO = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Page:
+    path: str
+    source: str  # what it lists; its other words are in the module of `text`
+    text: Callable[[], str]
+
+
+PAGES = (
+    Page("docs/cli.md", "src/opspan/cli", cli_page.text),
+    Page("docs/examples/README.md", "docs/examples", examples_page.text),
+    Page("docs/schema.md", "src/opspan/tables/schema.py", schema_page.text),
+    Page("docs/sqlite.md", "src/opspan/views/database.py", sqlite_page.text),
+)
+
+
+def whole(page: Page) -> str:
+    """The page as it is written: below its title it says what it is made from."""
+    if not (REPO / page.source).exists():
+        sys.exit(f"tools/docs: {page.path} is made from {page.source}, which is not there; expected a file or a folder")
+    title, rest = page.text().split("\n", 1)
+    made = f"Made by `python tools/docs` from {page.source}; its own words are in tools/docs/{page.text.__module__}.py"
+    return f"{title}\n\n<!-- {made} -->\n{rest}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing, exit with 1 if a page is stale")
+    is_check = parser.parse_args().check
+
+    stale = 0
+    for page in PAGES:
+        path, text = REPO / page.path, whole(page)
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale += 1
+        if is_check:
+            print(f"{page.path} is stale: run `python tools/docs`")
+        else:
+            path.write_text(text, encoding="utf-8")
+            print(f"Wrote {page.path}")
+    print(f"{len(PAGES) - stale} of {len(PAGES)} pages were up to date")
+    return 1 if is_check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

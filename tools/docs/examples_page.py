@@ -1,0 +1,31 @@
+"""docs/examples/README.md, made from the docstrings of the examples: the first line, and the first command, of each."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+COMMAND = re.compile(r"^    (python docs/examples/\S.*?)(?:  .*)?$", re.MULTILINE)
+HEAD = """\
+# Examples
+
+Each is one file that runs as it stands, on a CPU: copy the part that you need. What it leaves is in the folder that it
+was started in; its docstring says more.
+
+| example | what it does | type |
+| --- | --- | --- |
+"""
+
+
+def text() -> str:
+    return HEAD + "".join(_row(path) for path in sorted(EXAMPLES.glob("*.py")))
+
+
+def _row(path: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    command = COMMAND.search(docstring)
+    if command is None:
+        raise SystemExit(f"{path}: expected a docstring with a line `    python docs/examples/{path.name}`")
+    return f"| [{path.name}]({path.name}) | {docstring.splitlines()[0]} | `{command[1]}` |\n"
