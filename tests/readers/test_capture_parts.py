@@ -15,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import opspan
-from builders import ASYNC, ITT, MARK, STEP, Capture
+from builders.capture import ASYNC, ITT, MARK, STEP, Capture
 from opspan.errors import NotReadable, TooLarge, UsageError
 from opspan.events import lazy
 from opspan.readers._pieces import Columns
