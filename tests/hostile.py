@@ -30,13 +30,8 @@ from pathlib import Path
 
 import polars as pl
 
-import builders
-import builders_kineto
-import builders_nsys
-import builders_nvprof
-import builders_rocpd
-import builders_vtune
-from builders import Capture
+from builders import kineto, nsys, nvprof, rocpd, vtune
+from builders.capture import PAGE, Capture
 
 Make = Callable[[Path], Path]
 
@@ -182,7 +177,7 @@ FAMILIES["JSON a hundred thousand deep in args"] = Family(_nested_in("args"), "d
 
 @family("a marker of rocprof with JSON a hundred thousand deep", "read")
 def rocprof_nested(folder: Path) -> Path:
-    path = builders_rocpd.rocprof(folder / "x.db")
+    path = rocpd.rocprof(folder / "x.db")
     with closing(sqlite3.connect(path)) as database, database:
         tables = [
             name
@@ -214,9 +209,9 @@ def capture_payloads(folder: Path) -> Path:
 
 
 def nsys_tables(entries: list[tuple], rows: int, size: int = 64) -> dict[str, list[dict]]:
-    tables = {name: [dict(row) for row in rows_] for name, rows_ in builders_nsys.tables_of("2026").items()}
-    push = next(row for row in tables["NVTX_EVENTS"] if row["eventType"] == builders_nsys.PUSH_POP)
-    event = {**push, "domainId": 1, "binaryData": builders_nsys.payload(1, 5000, bytes(size))}
+    tables = {name: [dict(row) for row in rows_] for name, rows_ in nsys.tables_of("2026").items()}
+    push = next(row for row in tables["NVTX_EVENTS"] if row["eventType"] == nsys.PUSH_POP)
+    event = {**push, "domainId": 1, "binaryData": nsys.payload(1, 5000, bytes(size))}
     tables["NVTX_EVENTS"] += [event] * rows
     tables["NVTX_PAYLOAD_SCHEMAS"] = [{"domainId": 1, "schemaId": 5000, "name": "it", "type": 1, "payloadSize": size}]
     tables["NVTX_PAYLOAD_SCHEMA_ENTRIES"] = [
@@ -229,12 +224,12 @@ def nsys_tables(entries: list[tuple], rows: int, size: int = 64) -> dict[str, li
 
 @family("an nsys export whose payloads refer to themselves", "over_budget", "fields are in payloads")
 def nsys_payloads(folder: Path) -> Path:
-    return builders_nsys.export(folder / "x.sqlite", nsys_tables(own_schemas(), 3))
+    return nsys.export(folder / "x.sqlite", nsys_tables(own_schemas(), 3))
 
 
 @family("payloads whose fields have a name of a megabyte", "over_budget", "bytes of text")
 def nsys_long_names(folder: Path) -> Path:
-    return builders_nsys.export(folder / "x.sqlite", nsys_tables([("n" * 1_000_000, 17, 0)], 2_000))
+    return nsys.export(folder / "x.sqlite", nsys_tables([("n" * 1_000_000, 17, 0)], 2_000))
 
 
 @family("attributes that name one long text again and again", "over_budget", "bytes of text")
@@ -257,14 +252,14 @@ VIEWS = {"endless": ENDLESS, "crossed": CROSSED, "large": LARGE}
 
 
 def _vtune(folder: Path) -> Path:
-    return builders_vtune.run(folder / "r000hs", "2025") / "sqlite-db" / "dicer.db"
+    return vtune.run(folder / "r000hs", "2025") / "sqlite-db" / "dicer.db"
 
 
 DATABASES: dict[str, Make] = {
-    "nsys": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),
-    "nvprof": lambda folder: builders_nvprof.run(folder / "run.prof", 26),
-    "rocprof": lambda folder: builders_rocpd.rocprof(folder / "run.db"),
-    "rpd": lambda folder: builders_rocpd.rpd(folder / "run.rpd"),
+    "nsys": lambda folder: nsys.run(folder / "run.sqlite", "2026"),
+    "nvprof": lambda folder: nvprof.run(folder / "run.prof", 26),
+    "rocprof": lambda folder: rocpd.rocprof(folder / "run.db"),
+    "rpd": lambda folder: rocpd.rpd(folder / "run.rpd"),
     "VTune": _vtune,
 }
 
@@ -408,11 +403,11 @@ def saved(folder: Path) -> Path:
 
 
 def parquet_folder(folder: Path) -> Path:
-    return builders_nsys.folder(folder / "x", builders_nsys.tables_of("2026"), "parquetdir")
+    return nsys.folder(folder / "x", nsys.tables_of("2026"), "parquetdir")
 
 
 def result(folder: Path) -> Path:
-    return builders_vtune.run(folder / "r000hs", "2025")
+    return vtune.run(folder / "r000hs", "2025")
 
 
 # A folder, and what in it is taken for a file: what then comes of it.
@@ -462,7 +457,7 @@ def far_units(folder: Path) -> Path:
     for number in range(10):
         main.torch("aten::mm", number, number + 1)
     raw = bytearray(made.to_bytes())
-    struct.pack_into("<Q", raw, builders.PAGE + 24, (1 << 40) - 1)
+    struct.pack_into("<Q", raw, PAGE + 24, (1 << 40) - 1)
     (folder / "100-1.opspan").write_bytes(raw)
     return folder / "100-1.opspan"
 
@@ -542,7 +537,7 @@ SOURCES: dict[str, Make] = {
     "an nsys folder": parquet_folder,
     "a result": result,
     "a result in a zip": lambda folder: Path(shutil.make_archive(str(folder / "x"), "zip", result(folder))),
-    "Kineto": lambda folder: builders_kineto.write(folder / "run.json"),
+    "Kineto": lambda folder: kineto.write(folder / "run.json"),
     "nothing": lambda folder: folder / "missing",
 }
 for _source, _make in SOURCES.items():

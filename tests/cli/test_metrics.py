@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import builders_vtune as vtune
+from builders import vtune
 from emit.running import opspan as command
 from views.sources import nsys
 

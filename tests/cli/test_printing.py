@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from builders import Capture
+from builders.capture import Capture
 from emit.running import environment, on_terminal, under_collectors
 from test_printable import OBEYED
 from views.sources import nsys

@@ -16,8 +16,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-import builders_kineto
 import opspan as package
+from builders import kineto
 from emit.running import environment, on_terminal, opspan
 from opspan import analysis
 from opspan.views.findings import printable
@@ -361,7 +361,7 @@ class TestProgress:
     def test_it_counts_the_rows_that_were_read(
         self, source: str, tmp_path: Path, request: pytest.FixtureRequest
     ) -> None:
-        path = builders_kineto.write(tmp_path / "x.json") if source == "kineto" else request.getfixturevalue(source)
+        path = kineto.write(tmp_path / "x.json") if source == "kineto" else request.getfixturevalue(source)
 
         counts = {int(found.replace(",", "")) for found in re.findall(r"([0-9,]+) rows", self.progress(path))}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from capture_units import Capture, read_folder
+from builders.capture_units import Capture, read_folder
 from once import made_once
 
 NATIVE = Path(__file__).parents[2] / "native"

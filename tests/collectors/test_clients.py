@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from capture_units import ASYNC, MARK, NAME, NVTX, RANGE, STATE
+from builders.capture_units import ASYNC, MARK, NAME, NVTX, RANGE, STATE
 from collectors.running import Collected
 
 NVTX_PROGRAM = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import capture_units
+from builders import capture_units
 from collectors.running import NATIVE, compile_
 
 DOC = NATIVE.parent / "docs" / "formats" / "capture.md"

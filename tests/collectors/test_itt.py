@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capture_units import (
+from builders.capture_units import (
     ASYNC,
     ATTRIBUTE,
     COUNTER,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from capture_units import (
+from builders.capture_units import (
     ASYNC,
     CLOSED,
     COUNTER,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import opspan
-from capture_units import ASYNC, CLOSED, FULL, MARK, NAME, OPEN, RANGE, Capture
+from builders.capture_units import ASYNC, CLOSED, FULL, MARK, NAME, OPEN, RANGE, Capture
 from collectors.running import NATIVE, Collected
 
 

@@ -31,6 +31,11 @@ _TOOLS = (
 # a test in test_sessions.py, which needs no such machine.
 WARNINGS = ("-W", "error", "-W", "ignore:CUDA initialization:UserWarning")
 
+# What a program that labels imports; polars for what it has recorded, which starts no thread before it is used.
+LABELLING = ("torch", "polars")
+# What the verbs that read import before they look at their file, and what they read it with.
+READING = ("opspan.cli.export", "opspan.cli.table", "opspan.readers.nsys", "opspan.views.table")
+
 # Finds or builds the observer, and says where.
 LOAD = "import torch; from opspan.emit import observer; print(observer.load().path)"
 
@@ -80,27 +85,28 @@ def python(code: str, *arguments: str, env: Mapping[str, str | None] | None = No
 
 def forked(
     code: str,
-    *arguments: str,
+    *arguments: str | Path,
     env: Mapping[str, str | None] | None = None,
     cwd: Path | None = None,
     strict: bool = False,
+    imported: tuple[str, ...] = LABELLING,
 ) -> subprocess.CompletedProcess[str]:
-    """A program that imports torch first, whatever its exit code. Strict: its warnings are errors."""
+    """A program that imports these first, whatever its exit code. Strict: its warnings are errors."""
     request = {"code": code, "arguments": arguments, "env": environment(env), "cwd": cwd, "strict": strict}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, Path(os.devnull).open() as nothing:
-        status = _with_torch().run(request, [nothing.fileno(), out.fileno(), err.fileno()])
+        status = _with_imported(imported).run(request, [nothing.fileno(), out.fileno(), err.fileno()])
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess([], status, out.read().decode(), err.read().decode())
 
 
-class _WithTorch:
-    """tests/programs/with_torch.py, started once: importing torch takes longer than most programs take afterwards."""
+class _Imported:
+    """tests/programs/imported.py, started once: importing torch takes longer than most programs take afterwards."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: tuple[str, ...]) -> None:
         ours, theirs = socket.socketpair()
-        program = Path(__file__).parent.parent / "programs" / "with_torch.py"
-        command = [sys.executable, *WARNINGS, program, str(theirs.fileno())]
+        program = Path(__file__).parent.parent / "programs" / "imported.py"
+        command = [sys.executable, *WARNINGS, program, str(theirs.fileno()), *modules]
         with theirs:
             self._process = subprocess.Popen(
                 command, env=environment(), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
@@ -123,12 +129,12 @@ class _WithTorch:
     def close(self) -> None:
         self._channel.close()
         self._answers.close()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 @functools.cache
-def _with_torch() -> _WithTorch:
-    return _WithTorch()
+def _with_imported(modules: tuple[str, ...]) -> _Imported:
+    return _Imported(modules)
 
 
 def on_terminal(command: list[str | Path], stream: str, env: Mapping[str, str | None] | None = None) -> str:
@@ -152,6 +158,13 @@ def on_terminal(command: list[str | Path], stream: str, env: Mapping[str, str | 
 def opspan(
     *arguments: str | Path, env: Mapping[str, str | None] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
+    """The command line, whatever its exit code.
+
+    A verb that reads takes longer to import what it reads with than to read a test's file, so it runs in a process that
+    has imported that. Not where the environment is what is tested: it may say how a process begins.
+    """
+    if arguments[0] in ("table", "export") and env is None:
+        return forked("from opspan.cli import main; main()", *arguments, cwd=cwd, imported=READING)
     return run([sys.executable, "-m", "opspan", *arguments], env, cwd)
 
 

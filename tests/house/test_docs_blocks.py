@@ -25,15 +25,12 @@ from pathlib import Path
 import click
 import pytest
 
-import builders_kineto
-import builders_nsys
-import builders_nvprof
-import builders_vtune
+from builders import kineto, nsys, nvprof, vtune
 from emit.running import environment
 from house.tree import REPO, files, modules
 from opspan.cli import main
 from vendor.nsys import AGENT_IS_LATE
-from views.sources import nsys
+from views import sources
 
 FENCE = re.compile(r"^(?:<!-- *([a-z ]+): *(.*?) *-->\n+)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TRAIN = """
@@ -52,18 +49,18 @@ def _report(path: Path) -> None:
 def _exported(path: Path) -> None:
     from opspan import load
 
-    load(nsys(path.with_name("of.sqlite"))).export(path)
+    load(sources.nsys(path.with_name("of.sqlite"))).export(path)
 
 
 # What blocks may use, by its name there.
 FIXTURES: dict[str, Callable[[Path], object]] = {
-    "report.sqlite": lambda path: nsys(path, scale=1000),
+    "report.sqlite": lambda path: sources.nsys(path, scale=1000),
     "run.sqlite": _exported,
-    "rank0.sqlite": lambda path: builders_nsys.run(path, "2026"),
-    "rank1.sqlite": lambda path: builders_nsys.run(path, "2026"),
-    "trace.prof": lambda path: builders_nvprof.run(path, 26),
-    "trace.json": builders_kineto.write,
-    "r000hs": lambda path: builders_vtune.run(path, "2024"),
+    "rank0.sqlite": lambda path: nsys.run(path, "2026"),
+    "rank1.sqlite": lambda path: nsys.run(path, "2026"),
+    "trace.prof": lambda path: nvprof.run(path, 26),
+    "trace.json": kineto.write,
+    "r000hs": lambda path: vtune.run(path, "2024"),
     "tasks.csv": _report,
     "train.py": lambda path: path.write_text(TRAIN),
     "labelled.py": lambda path: path.write_text(LABELLED.format("emit_nvtx") + "session.__exit__(None, None, None)\n"),

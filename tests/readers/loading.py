@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 import opspan
-from builders import Capture
+from builders.capture import Capture
 
 # What follows the name of a limit that was passed.
 OVER_BUDGET = r"than are allowed \(.+\); if you trust the file, OPSPAN_BUDGET=10 allows ten times as much"

@@ -21,15 +21,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import builders_nsys
 import hostile
 import opspan
-from builders import Capture
+from builders import nsys
+from builders.capture import Capture
 from opspan.errors import OpspanError, TooLarge, UsageError
 from opspan.files import copy_file, open_file
-from opspan.formats import budget, chrome
+from opspan.formats import budget, chrome, sqlite
 from opspan.formats.budget import Limit, Meter
-from opspan.readers import sqlite
 from opspan.readers.vtune import archives
 from opspan.readers.vtune.reports import read_report
 from opspan.tables import Issues
@@ -146,8 +145,8 @@ def test_names_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ki
 
 def test_texts_of_a_databases_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = hostile.nsys_tables([("name", 17, 0)], 1, size=8)
-    tables["StringIds"] = builders_nsys.strings("x" * 10_000)
-    path = builders_nsys.export(tmp_path / "x.sqlite", tables)
+    tables["StringIds"] = nsys.strings("x" * 10_000)
+    path = nsys.export(tmp_path / "x.sqlite", tables)
     with closing(sqlite3.connect(path)) as database:
         (size,) = database.execute("SELECT sum(length(CAST(value AS BLOB))) FROM StringIds").fetchone()
 
@@ -180,11 +179,11 @@ def test_fields_of_a_capture(tmp_path: Path, budget: Callable[[float], None]) ->
 
 def test_texts_of_an_export(tmp_path: Path, budget: Callable[[float], None]) -> None:
     tables = hostile.nsys_tables([("name", 17, 0)], 100, size=8)
-    tables["StringIds"] = builders_nsys.strings("x" * 10_000)
+    tables["StringIds"] = nsys.strings("x" * 10_000)
     for row in tables["NVTX_EVENTS"]:
         if row.pop("binaryData", None) is not None:
             row["jsonTextId"] = 1
-    path = builders_nsys.export(tmp_path / "x.sqlite", tables)
+    path = nsys.export(tmp_path / "x.sqlite", tables)
     assert opspan.load(path).ranges["payload_json"].drop_nulls().str.len_bytes().sum() == 1_000_000
     budget(500_000 / (64 << 20))
     trace = opspan.load(path)

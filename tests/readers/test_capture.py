@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import builders
-from builders import BACKWARD, ITT, MODULE, OP, STEP, USER, USERS, Capture
+from builders import capture as build
+from builders.capture import BACKWARD, ITT, MODULE, OP, STEP, USER, USERS, Capture
 from readers.loading import load, rows
 
 LABEL = ["name", "kind", "seq", "op_id", "forward_tid", "sizes"]
@@ -17,31 +17,31 @@ LABEL = ["name", "kind", "seq", "op_id", "forward_tid", "sizes"]
 # --- one label in every form
 
 
-def in_record(thread: builders.Thread) -> None:
+def in_record(thread: build.Thread) -> None:
     thread.torch("MmBackward0", 1, 2, seq=3, op_id=7, category=BACKWARD, forward=100, sizes="[[2], [[3], []]]")
 
 
-def in_schema(thread: builders.Thread) -> None:
-    thread.schema(4096, "opspan.op", builders.OWN_ENTRIES, domain="opspan", size=32)
+def in_schema(thread: build.Thread) -> None:
+    thread.schema(4096, "opspan.op", build.OWN_ENTRIES, domain="opspan", size=32)
     unit = thread.range("MmBackward0", 1, 2, domain="opspan", category=BACKWARD, color=0xFF123456, schema=4096)
     text = thread.capture.text("[[2], [[3], []]]")
-    thread.blob(unit, builders.own_payload(3, 7, 100, BACKWARD, text), 4096)
+    thread.blob(unit, build.own_payload(3, 7, 100, BACKWARD, text), 4096)
 
 
-def in_payload(thread: builders.Thread) -> None:
+def in_payload(thread: build.Thread) -> None:
     thread.range("MmBackward0, sizes = [[2], [[3], []]]", 1, 2, domain="opspan", category=BACKWARD, value=3)
 
 
-def in_text(thread: builders.Thread) -> None:
+def in_text(thread: build.Thread) -> None:
     text = "MmBackward0, seq = 3, op_id = 7, sizes = [[2], [[3], []]]"
     thread.range(text, 1, 2, domain="opspan", category=BACKWARD)
 
 
-def in_torchs_text(thread: builders.Thread) -> None:
+def in_torchs_text(thread: build.Thread) -> None:
     thread.range("MmBackward0, seq = 3, op_id = 7, sizes = [[2], [3], []]", 1, 2)
 
 
-def in_task(thread: builders.Thread) -> None:
+def in_task(thread: build.Thread) -> None:
     unit = thread.range("MmBackward0", 1, 2, source=ITT, domain="opspan")
     thread.ids(unit, (7, 5, 0))
     thread.attribute(unit, "seq", 3)
@@ -50,22 +50,22 @@ def in_task(thread: builders.Thread) -> None:
     thread.attribute(unit, "fwd_tid", 100, unsigned=True)
 
 
-def in_collected_schema(thread: builders.Thread) -> None:
+def in_collected_schema(thread: build.Thread) -> None:
     more = {"domain": "opspan", "category": BACKWARD, "color": 0xFF123456, "sizes": "[[2], [[3], []]]"}
     thread.range("MmBackward0", 1, 2, value=3, identity=7, forward=100, label=True, **more)
 
 
-def in_collected_task(thread: builders.Thread) -> None:
+def in_collected_task(thread: build.Thread) -> None:
     more = {"source": ITT, "domain": "opspan", "sizes": "[[2], [[3], []]]"}
     thread.range("MmBackward0", 1, 2, value=3, identity=7, forward=100, label=True, **more)
 
 
-def in_task_text(thread: builders.Thread) -> None:
+def in_task_text(thread: build.Thread) -> None:
     text = "MmBackward0, seq = 3, op_id = 7, sizes = [[2], [[3], []]]"
     thread.range(text, 1, 2, source=ITT, domain="opspan")
 
 
-def in_torchs_task(thread: builders.Thread) -> None:
+def in_torchs_task(thread: build.Thread) -> None:
     thread.range("MmBackward0", 1, 2, source=ITT, domain="PyTorch")
 
 
@@ -114,9 +114,9 @@ def test_nothing_means_not_known_where_the_thread_has_a_place_of_its_own(tmp_pat
     made = Capture(pid=100)
     thread = made.thread(101)
     thread.torch("MmBackward0", 1, 2, seq=3, category=BACKWARD, forward=0)
-    thread.schema(4096, "opspan.op", builders.OWN_ENTRIES, domain="opspan", size=32)
+    thread.schema(4096, "opspan.op", build.OWN_ENTRIES, domain="opspan", size=32)
     unit = thread.range("MmBackward0", 3, 4, domain="opspan", category=BACKWARD, schema=4096)
-    thread.blob(unit, builders.own_payload(-1, 0, 0, BACKWARD, 0), 4096)
+    thread.blob(unit, build.own_payload(-1, 0, 0, BACKWARD, 0), 4096)
     task = thread.range("MmBackward0", 5, 6, source=ITT, domain="opspan")
     thread.attribute(task, "op_id", 7)
     thread.range("MmBackward0", 7, 8, domain="opspan", category=BACKWARD, label=True)
@@ -216,10 +216,10 @@ def test_a_name_that_looks_like_a_label_stays_a_name_where_the_label_stands_besi
     name = "looks, like = a label, seq = 7"
     task = main.range(name, 1, 2, source=ITT, domain="opspan")
     main.ids(task, (1, 5, 0))
-    main.schema(4096, "opspan.op", builders.OWN_ENTRIES, domain="opspan", size=32)
+    main.schema(4096, "opspan.op", build.OWN_ENTRIES, domain="opspan", size=32)
     main.blob(
         main.range(name, 3, 4, domain="opspan", category=USERS, schema=4096),
-        builders.own_payload(-1, 0, 0, USERS, 0),
+        build.own_payload(-1, 0, 0, USERS, 0),
         4096,
     )
     main.torch(name, 1, 2, category=USERS)
@@ -241,13 +241,13 @@ def test_colours_are_kept_where_there_are_any(tmp_path: Path) -> None:
 def test_ranges_end_on_other_threads(tmp_path: Path) -> None:
     made = Capture()
     main, other = made.thread(100), made.thread(101)
-    main.range("async", 10, kind=builders.ASYNC, identity=5)
+    main.range("async", 10, kind=build.ASYNC, identity=5)
     nested = main.range("nested", 20)
     other.end(40, 5)
     other.foreign_end(50, 100, nested)
     main.range("open", 60)
-    main.range("mark", 70, kind=builders.MARK)
-    main.range(None, 80, 90, kind=builders.FRAME, domain="game", source=ITT)
+    main.range("mark", 70, kind=build.MARK)
+    main.range(None, 80, 90, kind=build.FRAME, domain="game", source=ITT)
 
     trace = load(made, tmp_path)
 
@@ -265,7 +265,7 @@ def test_an_id_may_be_used_again(tmp_path: Path) -> None:
     made = Capture()
     main = made.thread(100)
     for start in (10, 30):
-        main.range("task", start, kind=builders.ASYNC, identity=5)
+        main.range("task", start, kind=build.ASYNC, identity=5)
         main.end(start + 5, 5)
 
     assert rows(load(made, tmp_path).ranges, "start_ns", "end_ns") == [(10, 15), (30, 35)]

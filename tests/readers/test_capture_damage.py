@@ -11,19 +11,19 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import builders
 import opspan
-from builders import Capture
+from builders import capture as build
+from builders.capture import Capture
 from opspan.errors import NotATrace, NotReadable, OpspanError, ReadError, StrictError, TooNew, Truncated
 
-PAGE = builders.PAGE
+PAGE = build.PAGE
 
 
 def rich_capture() -> Capture:
     """Something of everything, over several chunks."""
     made = Capture(pid=100)
     main, other = made.thread(100, "main"), made.thread(101, "worker")
-    main.schema(4096, "opspan.op", builders.OWN_ENTRIES, domain="opspan", size=32)
+    main.schema(4096, "opspan.op", build.OWN_ENTRIES, domain="opspan", size=32)
     main.schema(
         4097, "other", [("a", 17, 0), ("t", 80, 8), ("n", 4098, 16), ("c", 1, 24, 16, 8)], domain="lib", size=32
     )
@@ -34,15 +34,15 @@ def rich_capture() -> Capture:
         main.torch(f"aten::op{i % 5}", 100 * i, 100 * i + 50, seq=i, op_id=i + 1, sizes="[[2, 3]]")
         main.range(f"aten::mm, seq = {i}, sizes = [[2]]", 100 * i + 1, 100 * i + 9)
         unit = main.range("aten::add", 100 * i + 2, 100 * i + 8, domain="opspan", category=1, schema=4096)
-        main.blob(unit, builders.own_payload(i, i + 1, 0, 1, made.text("[[4]]")), 4096)
+        main.blob(unit, build.own_payload(i, i + 1, 0, 1, made.text("[[4]]")), 4096)
         unit = main.range("copy", 100 * i + 3, 100 * i + 7, domain="lib", category=3, schema=4097)
         main.blob(unit, struct.pack("<qQif8s", i, made.text("ü"), 7, 0.5, b"abc"), 4097)
-        task = other.range("aten::mm", 100 * i, 100 * i + 9, source=builders.ITT, domain="opspan")
+        task = other.range("aten::mm", 100 * i, 100 * i + 9, source=build.ITT, domain="opspan")
         other.ids(task, (i + 1, 5, 0), (i, 5, 0))
         other.attribute(task, "seq", i)
         other.attribute(task, "more", 1.5, 2.5)
         other.relation(100 * i, (i + 1, 5, 0), 1, (i, 5, 0))
-        other.range("async", 100 * i, kind=builders.ASYNC, identity=i)
+        other.range("async", 100 * i, kind=build.ASYNC, identity=i)
         main.end(100 * i + 60, i)
         opened = other.range("far", 100 * i + 1)
         main.foreign_end(100 * i + 70, 101, opened)

@@ -6,8 +6,8 @@ import json
 import struct
 from pathlib import Path
 
-import builders
-from builders import ITT, NOTHING, Capture
+from builders import capture as build
+from builders.capture import ITT, NOTHING, Capture
 from readers.loading import load, rows
 
 # --- ITT
@@ -106,7 +106,7 @@ def test_payloads_of_other_schemas_become_json(tmp_path: Path) -> None:
     made = Capture()
     main = made.thread(100)
     main.schema(5001, "pair", [("x", 5, 0), ("y", 19, 4)], domain="lib", size=8)
-    main.schema(5002, "colour", [("red", 0, 1), ("green", 0, 2)], domain="lib", size=4, kind=builders.ENUM)
+    main.schema(5002, "colour", [("red", 0, 1), ("green", 0, 2)], domain="lib", size=4, kind=build.ENUM)
     entries = [
         ("bytes", 18, 0),
         ("who", 80, 8),
@@ -142,7 +142,7 @@ def test_what_the_end_of_a_range_carries_belongs_to_the_range(tmp_path: Path) ->
     made = Capture()
     main, other = made.thread(100), made.thread(101)
     main.schema(5000, "op", [("a", 17, 0)], size=8)
-    begun = main.range("send", 1, kind=builders.ASYNC, identity=7, schema=5000)
+    begun = main.range("send", 1, kind=build.ASYNC, identity=7, schema=5000)
     main.blob(begun, struct.pack("<q", 1), 5000)
     ended = other.end(5, 7)
     other.blob(ended, struct.pack("<q", 2), 5000)

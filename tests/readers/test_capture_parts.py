@@ -15,9 +15,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import opspan
-from builders import ASYNC, ITT, MARK, STEP, Capture
+from builders.capture import ASYNC, ITT, MARK, STEP, Capture
 from opspan.errors import NotReadable, TooLarge, UsageError
-from opspan.events import lazy
+from opspan.events import column_events
 from opspan.formats.pieces import Columns
 from opspan.readers.capture import chunks
 from readers.loading import codes
@@ -43,7 +43,7 @@ def test_averages_are_the_same_in_parts_of_any_size(tmp_path: Path, monkeypatch:
     trace = opspan.load(rich_capture().write(tmp_path / "100-1.opspan"))
     whole = trace.events().key_averages(group_by_input_shapes=True).table()
 
-    monkeypatch.setattr(lazy, "PART", rows)
+    monkeypatch.setattr(column_events, "PART", rows)
 
     assert trace.events().key_averages(group_by_input_shapes=True).table() == whole
 

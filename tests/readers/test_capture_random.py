@@ -11,8 +11,8 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import builders
-from builders import Capture
+from builders import capture as build
+from builders.capture import Capture
 from opspan.readers import capture
 from readers import brute
 
@@ -80,13 +80,13 @@ def captures(draw: st.DrawFn) -> Capture:
             start = draw(times)
             end = draw(st.none() | st.integers(1, 40))
             kind = (
-                draw(st.sampled_from([builders.ASYNC, builders.FRAME]))
+                draw(st.sampled_from([build.ASYNC, build.FRAME]))
                 if what == "async"
                 else draw(st.sampled_from([1, 1, 1, 3]))
             )
             more = {
                 "kind": kind,
-                "source": builders.TORCH if what == "torch" else draw(st.integers(0, 5)),
+                "source": build.TORCH if what == "torch" else draw(st.integers(0, 5)),
                 "domain": None if what == "torch" else draw(domains),
                 "value": draw(st.none() | st.integers(-1, 5)) if what == "torch" else draw(values),
                 "identity": draw(small),
@@ -95,28 +95,28 @@ def captures(draw: st.DrawFn) -> Capture:
                 "sizes": draw(sizes),
                 "color": draw(st.none() | st.integers(0, 2**32 - 1)),
             }
-            if kind == builders.MARK:
+            if kind == build.MARK:
                 end = None
             thread.range(draw(names), start, end, **more)
         elif what == "label":
-            source = draw(st.sampled_from([builders.NVTX, builders.ITT]))
+            source = draw(st.sampled_from([build.NVTX, build.ITT]))
             parents = st.just(0) | small | small.map(lambda number: number | 1 << 63)
             more = {
                 "source": source,
                 "domain": "opspan" if draw(st.booleans()) else draw(domains),
                 "value": draw(st.none() | st.integers(0, 4)),
-                "identity": draw(st.integers(1, 6)) if source == builders.ITT else draw(small),
-                "category": draw(small) if source == builders.NVTX else 0,
+                "identity": draw(st.integers(1, 6)) if source == build.ITT else draw(small),
+                "category": draw(small) if source == build.NVTX else 0,
                 "forward": draw(st.none() | st.integers(0, 102)),
                 "sizes": draw(sizes),
-                "parent": draw(parents) if source == builders.ITT else 0,
+                "parent": draw(parents) if source == build.ITT else 0,
             }
             thread.range(draw(names), draw(times), draw(st.none() | st.integers(1, 40)), label=True, **more)
         elif what == "own":
             unit = thread.range(draw(names), draw(times), 40, domain="opspan", category=draw(small), schema=4096)
             text = made.text(draw(sizes))
             thread.blob(
-                unit, builders.own_payload(draw(st.integers(-1, 4)), draw(small), draw(small), draw(small), text), 4096
+                unit, build.own_payload(draw(st.integers(-1, 4)), draw(small), draw(small), draw(small), text), 4096
             )
             schemas.add(4096)
         elif what == "end":
@@ -128,7 +128,7 @@ def captures(draw: st.DrawFn) -> Capture:
         elif what == "attribute" and owners:
             attribute(draw, thread, draw(st.sampled_from(owners)), by_id=False)
         elif what == "by_id":
-            attribute(draw, thread, thread.ids(builders.NOTHING, draw(identities)), by_id=True)
+            attribute(draw, thread, thread.ids(build.NOTHING, draw(identities)), by_id=True)
         elif what == "relation":
             thread.relation(draw(times), draw(identities), draw(st.integers(0, 7)), draw(identities))
         elif what == "category":
@@ -138,11 +138,11 @@ def captures(draw: st.DrawFn) -> Capture:
                 schemas.add((number, domain))
                 thread.name_category(number, f"category {number}", domain)
     if 4096 in schemas:
-        threads[0].schema(4096, "opspan.op", builders.OWN_ENTRIES, domain="opspan", size=32)
+        threads[0].schema(4096, "opspan.op", build.OWN_ENTRIES, domain="opspan", size=32)
     return made
 
 
-def attribute(draw: st.DrawFn, thread: builders.Thread, owner: int, by_id: bool) -> None:
+def attribute(draw: st.DrawFn, thread: build.Thread, owner: int, by_id: bool) -> None:
     what = draw(st.sampled_from(["int", "uint", "float", "text", "bytes"]))
     if what == "text":
         found = [draw(st.sampled_from(["a", 'say "hi"\n', "[[7]]", ""]))]

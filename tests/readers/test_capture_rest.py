@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import opspan
-from builders import ITT, NOTHING, Capture
+from builders.capture import ITT, NOTHING, Capture
 from opspan.errors import UsageError
 from readers.loading import load, rows
 

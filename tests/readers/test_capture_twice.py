@@ -7,11 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import builders
 import opspan
-from builders import Capture
+from builders import capture as build
+from builders.capture import Capture
 
-NVTX, ITT = builders.NVTX, builders.ITT
+NVTX, ITT = build.NVTX, build.ITT
 
 
 class Told:
@@ -35,7 +35,7 @@ class Told:
         for side, name, start, end in sorted(closed, key=lambda each: each[2]):
             source = NVTX if side == "N" else ITT
             if end is None:
-                thread.range(name, start, kind=builders.MARK, source=source)
+                thread.range(name, start, kind=build.MARK, source=source)
             else:
                 thread.range(name, start, end, source=source)
 
@@ -82,8 +82,8 @@ def test_one_range_is_one_row(calls: str, rows: list[str], tmp_path: Path) -> No
 def test_marks_of_one_name_that_are_far_apart_are_two(tmp_path: Path) -> None:
     made = Capture(pid=100)
     thread = made.thread(100, "main")
-    thread.range("m", 10, kind=builders.MARK, source=NVTX)
-    thread.range("m", 10 + 2_000_000, kind=builders.MARK, source=ITT)
+    thread.range("m", 10, kind=build.MARK, source=NVTX)
+    thread.range("m", 10 + 2_000_000, kind=build.MARK, source=ITT)
     (tmp_path / "a.opspan").write_bytes(made.to_bytes())
 
     assert opspan.load(tmp_path / "a.opspan").ranges.height == 2

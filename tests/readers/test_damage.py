@@ -16,13 +16,8 @@ from typing import Any
 
 import pytest
 
-import builders_kineto
-import builders_nsys
-import builders_nvprof
-import builders_rocpd
-import builders_unitrace
-import builders_vtune
 import opspan
+from builders import kineto, nsys, nvprof, rocpd, unitrace, vtune
 from opspan.errors import OpspanError
 
 VARIANTS = 40  # of each file; tools/damage is for more
@@ -33,34 +28,34 @@ def archive(folder: Path, kind: str) -> Path:
 
 
 def saved(folder: Path) -> Path:
-    opspan.load(builders_nsys.run(folder / "run.sqlite", "2026")).save(folder / "saved")
+    opspan.load(nsys.run(folder / "run.sqlite", "2026")).save(folder / "saved")
     return folder / "saved"
 
 
 def exported(folder: Path) -> Path:
-    opspan.load(builders_nsys.run(folder / "run.sqlite", "2026")).export(folder / "exported.json")
+    opspan.load(nsys.run(folder / "run.sqlite", "2026")).export(folder / "exported.json")
     return folder / "exported.json"
 
 
 FILES: dict[str, Callable[[Path], Path]] = {
-    "nvprof of version 8": lambda folder: builders_nvprof.run(folder / "run.prof", 8),
-    "rocpd of rocprofv3": lambda folder: builders_rocpd.rocprof(folder / "run.db"),
-    "rocpd of RPD": lambda folder: builders_rocpd.rpd(folder / "run.rpd"),
-    "nvprof of version 26": lambda folder: builders_nvprof.run(folder / "run.nvvp", 26),
-    "Kineto": lambda folder: builders_kineto.write(folder / "run.json"),
-    "Kineto, compressed": lambda folder: builders_kineto.write(folder / "run.json.gz", indent=1),
+    "nvprof of version 8": lambda folder: nvprof.run(folder / "run.prof", 8),
+    "rocpd of rocprofv3": lambda folder: rocpd.rocprof(folder / "run.db"),
+    "rocpd of RPD": lambda folder: rocpd.rpd(folder / "run.rpd"),
+    "nvprof of version 26": lambda folder: nvprof.run(folder / "run.nvvp", 26),
+    "Kineto": lambda folder: kineto.write(folder / "run.json"),
+    "Kineto, compressed": lambda folder: kineto.write(folder / "run.json.gz", indent=1),
     "a Chrome trace of opspan's own": exported,
-    "unitrace": lambda folder: builders_unitrace.write(folder / "app.json", builders_unitrace.events()),
-    "nsys of 2019": lambda folder: builders_nsys.run(folder / "run.sqlite", "2019"),
-    "nsys of 2026": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),
-    "nsys in Parquet": lambda folder: builders_nsys.folder(folder / "p", builders_nsys.tables_of("2026"), "parquetdir"),
-    "nsys in Arrow": lambda folder: builders_nsys.folder(folder / "a", builders_nsys.tables_of("2026"), "arrowdir"),
+    "unitrace": lambda folder: unitrace.write(folder / "app.json", unitrace.events()),
+    "nsys of 2019": lambda folder: nsys.run(folder / "run.sqlite", "2019"),
+    "nsys of 2026": lambda folder: nsys.run(folder / "run.sqlite", "2026"),
+    "nsys in Parquet": lambda folder: nsys.folder(folder / "p", nsys.tables_of("2026"), "parquetdir"),
+    "nsys in Arrow": lambda folder: nsys.folder(folder / "a", nsys.tables_of("2026"), "arrowdir"),
     "a saved trace": saved,
-    "VTune of 2013": lambda folder: builders_vtune.run(folder / "r", "2013") / "sqlite-db" / "dicer.db",
-    "VTune of 2015": lambda folder: builders_vtune.run(folder / "r", "2015") / "sqlite-db" / "dicer.db",
-    "VTune of 2025": lambda folder: builders_vtune.run(folder / "r", "2025") / "sqlite-db" / "dicer.db",
-    "VTune in a zip file": lambda folder: archive(builders_vtune.run(folder / "r", "2020"), "zip"),
-    "VTune in a tar file": lambda folder: archive(builders_vtune.run(folder / "r", "2020"), "tar"),
+    "VTune of 2013": lambda folder: vtune.run(folder / "r", "2013") / "sqlite-db" / "dicer.db",
+    "VTune of 2015": lambda folder: vtune.run(folder / "r", "2015") / "sqlite-db" / "dicer.db",
+    "VTune of 2025": lambda folder: vtune.run(folder / "r", "2025") / "sqlite-db" / "dicer.db",
+    "VTune in a zip file": lambda folder: archive(vtune.run(folder / "r", "2020"), "zip"),
+    "VTune in a tar file": lambda folder: archive(vtune.run(folder / "r", "2020"), "tar"),
 }
 # Of these a table that is damaged is left out.
 LEFT_OUT = ("nsys in Parquet", "nsys in Arrow")
@@ -110,7 +105,7 @@ def test_some_hostile_files_come_to_what_is_told(script: Path, word: str) -> Non
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return builders_nvprof.run(tmp_path / "run.prof", 12)
+    return nvprof.run(tmp_path / "run.prof", 12)
 
 
 def test_variants_are_the_same_for_the_same_seed(damage: ModuleType, file: Path) -> None:

@@ -8,13 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import builders_kineto
-import builders_nsys
-import builders_nvprof
-import builders_rocpd
-import builders_unitrace
-import builders_vtune
 import opspan
+from builders import kineto, nsys, nvprof, rocpd, unitrace, vtune
 from opspan.analysis import analyse
 from opspan.analysis.averages import BY, averages
 from opspan.errors import UsageError
@@ -22,13 +17,13 @@ from opspan.trace import Trace
 from views.there_and_back import assert_same, there_and_back
 
 SOURCES: dict[str, Callable[[Path], Path]] = {
-    "nsys": lambda folder: builders_nsys.run(folder / "run.sqlite", "2026"),
-    "nvprof": lambda folder: builders_nvprof.run(folder / "run.prof", 26),
-    "rocprof": lambda folder: builders_rocpd.rocprof(folder / "run.db"),
-    "RPD": lambda folder: builders_rocpd.rpd(folder / "run.rpd"),
-    "VTune": lambda folder: builders_vtune.run(folder / "r000hs", "2024"),
-    "Kineto": lambda folder: builders_kineto.write(folder / "run.json.gz"),
-    "unitrace": lambda folder: builders_unitrace.write(folder / "app.json", builders_unitrace.events()),
+    "nsys": lambda folder: nsys.run(folder / "run.sqlite", "2026"),
+    "nvprof": lambda folder: nvprof.run(folder / "run.prof", 26),
+    "rocprof": lambda folder: rocpd.rocprof(folder / "run.db"),
+    "RPD": lambda folder: rocpd.rpd(folder / "run.rpd"),
+    "VTune": lambda folder: vtune.run(folder / "r000hs", "2024"),
+    "Kineto": lambda folder: kineto.write(folder / "run.json.gz"),
+    "unitrace": lambda folder: unitrace.write(folder / "app.json", unitrace.events()),
 }
 OUTPUTS = ("x.json", "x.json.gz", "x.table.json", "x.sqlite", "x.parquet", "x.csv", "x-hostname-box.csv", "x.stacks")
 

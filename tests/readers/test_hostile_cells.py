@@ -13,22 +13,20 @@ from pathlib import Path
 
 import pytest
 
-import builders_nsys
-import builders_nvprof
-import builders_rocpd
 import opspan
+from builders import nsys, nvprof, rocpd
 from opspan.analysis import analyse
 from opspan.errors import OpspanError
 from opspan.tables import side_by_side
 from opspan.trace import Trace
 
 FILES: dict[str, Callable[[Path], Path]] = {
-    "nsys 2019": lambda path: builders_nsys.run(path, "2019"),
-    "nsys 2026": lambda path: builders_nsys.run(path, "2026"),
-    "nvprof 8": lambda path: builders_nvprof.run(path, 8),
-    "nvprof 26": lambda path: builders_nvprof.run(path, 26),
-    "rocprof": lambda path: builders_rocpd.rocprof(path),
-    "rpd": lambda path: builders_rocpd.rpd(path),
+    "nsys 2019": lambda path: nsys.run(path, "2019"),
+    "nsys 2026": lambda path: nsys.run(path, "2026"),
+    "nvprof 8": lambda path: nvprof.run(path, 8),
+    "nvprof 26": lambda path: nvprof.run(path, 26),
+    "rocprof": lambda path: rocpd.rocprof(path),
+    "rpd": lambda path: rocpd.rpd(path),
 }
 # As SQL has them: no number, one that is no time, one past every type, one that is none, bytes, text that is no UTF-8.
 ODD = [

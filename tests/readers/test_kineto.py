@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-import builders_kineto as kineto
 import opspan
+from builders import kineto
 from opspan.analysis import analyse
 from opspan.errors import NotATrace, StrictError, TooLarge
 from opspan.trace import Trace

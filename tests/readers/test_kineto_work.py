@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import builders_kineto as kineto
 import opspan
+from builders import kineto
 from opspan.analysis import analyse
 from opspan.analysis.merge import merge
 from opspan.trace import Trace

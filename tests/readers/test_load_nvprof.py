@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-import builders_nsys
-import builders_nvprof as build
 import opspan
-from builders_nvprof import AUTOGRAD, MAIN, call, marker, of_thread, on_gpu
+from builders import nsys
+from builders import nvprof as build
+from builders.nvprof import AUTOGRAD, MAIN, call, marker, of_thread, on_gpu
 from opspan import autograd_profiler
 from opspan.events import DeviceType, EventList, FunctionEvent
 
@@ -177,5 +177,5 @@ def test_torchs_module_has_both_names() -> None:
 
 
 def test_an_nsys_file_is_read_as_well(tmp_path: Path) -> None:
-    path = builders_nsys.run(tmp_path / "x.sqlite", "2023")
+    path = nsys.run(tmp_path / "x.sqlite", "2023")
     assert [event.name for event in opspan.load_nvprof(path)] == [event.name for event in opspan.load_nsys(path)]

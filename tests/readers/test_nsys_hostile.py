@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import builders_nsys as build
 import opspan
+from builders import nsys as build
 from opspan.errors import OpspanError
 from opspan.trace import Trace
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import polars as pl
 
-import builders_nsys as build
 import opspan
+from builders import nsys as build
 
 # Schema and fields as NCCL registers them: (type, name, offset). 16777232 is an enumeration that exports do not have.
 COMMUNICATOR = (18, "NCCL communicator ID", None)

@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import builders_nsys as build
 import opspan
+from builders import nsys as build
 from opspan.readers import nsys
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-import builders_nsys as build
 import opspan
-from builders_nsys import DOMAIN, MARK, PUSH_POP, START_END, Rows, global_pid, tid
+from builders import nsys as build
+from builders.nsys import DOMAIN, MARK, PUSH_POP, START_END, Rows, global_pid, tid
 from opspan.trace import Trace
 
 HERE = tid(100)

@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-import builders_nvprof as build
 import opspan
-from builders_nvprof import AUTOGRAD, MAIN, PID, ZERO_NS, call, marker, of_process, of_thread, on_gpu
+from builders import nvprof as build
+from builders.nvprof import AUTOGRAD, MAIN, PID, ZERO_NS, call, marker, of_process, of_thread, on_gpu
 from opspan.errors import NotATrace, NotReadable
 from opspan.readers import nvprof
 from opspan.readers.nvprof import cbids
@@ -367,9 +367,9 @@ def test_paths_that_are_no_file(tmp_path: Path) -> None:
 
 
 def test_other_databases_are_not_nvprofs(tmp_path: Path) -> None:
-    import builders_nsys
+    from builders import nsys
 
-    path = builders_nsys.run(tmp_path / "x.sqlite", "2022")
+    path = nsys.run(tmp_path / "x.sqlite", "2022")
     assert not nvprof.sniff(path, path.read_bytes()[:100])
     with pytest.raises(NotATrace, match="none of nvprof's tables"):
         opspan.load(path, source="nvprof")

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import opspan
-from builders_rocpd import rocprof, rpd
+from builders.rocpd import rocprof, rpd
 from opspan.analysis import attribute
 from opspan.trace import Trace
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import builders_unitrace as unitrace
 import opspan
+from builders import unitrace
 from opspan.analysis import analyse
 from opspan.trace import Trace
 from readers.loading import codes, row

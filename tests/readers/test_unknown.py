@@ -17,10 +17,8 @@ from pathlib import Path
 
 import pytest
 
-import builders_kineto
-import builders_nsys
-import builders_vtune
 import opspan
+from builders import kineto, nsys, vtune
 from opspan.errors import NotATrace, NotReadable, ReadError
 from views.sources import capture
 
@@ -150,11 +148,11 @@ def test_a_foreign_database_says_its_tables(tmp_path: Path) -> None:
 def test_a_stream_that_was_called_so_is_named_where_nsys_cannot_export_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nsys = tmp_path / "bin" / "nsys"
-    nsys.parent.mkdir()
-    nsys.write_text("#!/bin/sh\ncase $1 in --version) echo version 2022.4.2.1;; *) exit 1;; esac\n")
-    nsys.chmod(0o755)
-    monkeypatch.setenv("PATH", str(nsys.parent), prepend=":")
+    program = tmp_path / "bin" / "nsys"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\ncase $1 in --version) echo version 2022.4.2.1;; *) exit 1;; esac\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     monkeypatch.setenv("OPSPAN_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "run.qdstrm").write_bytes(b"U3w[END]NVIDIA Nsight Systems Stream 2022.4.2.1")
 
@@ -163,9 +161,9 @@ def test_a_stream_that_was_called_so_is_named_where_nsys_cannot_export_it(
 
 
 RESULTS: dict[str, Callable[[Path], Path]] = {
-    "VTune": lambda place: builders_vtune.run(place, "2024"),
-    "nsys": lambda place: builders_nsys.run(place, "2026"),
-    "kineto": lambda place: builders_kineto.write(place.with_name(place.name + ".json")),
+    "VTune": lambda place: vtune.run(place, "2024"),
+    "nsys": lambda place: nsys.run(place, "2026"),
+    "kineto": lambda place: kineto.write(place.with_name(place.name + ".json")),
     "capture": lambda place: capture(place / "7-1.opspan").parent,
 }
 
@@ -186,13 +184,13 @@ def test_a_folder_around_a_trace_leads_to_it(source: str, depth: int, tmp_path: 
 
 def test_of_many_traces_some_are_named(tmp_path: Path) -> None:
     for rank in range(5):
-        builders_kineto.write(tmp_path / f"rank{rank}.json")
+        kineto.write(tmp_path / f"rank{rank}.json")
 
     assert "rank2.json (of 5)?" in refusal(tmp_path)
 
 
 def test_a_part_of_a_result_leads_to_the_result(tmp_path: Path) -> None:
-    result = builders_vtune.run(tmp_path / "r000hs", "2024")
+    result = vtune.run(tmp_path / "r000hs", "2024")
 
     assert f"did you mean {result}?" in refusal(result / "sqlite-db")
     assert f"did you mean {result}?" in refusal(result / "config" / "runss.options")
@@ -200,7 +198,7 @@ def test_a_part_of_a_result_leads_to_the_result(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_a_table_of_an_exported_folder_leads_to_the_folder(kind: str, tmp_path: Path) -> None:
-    folder = builders_nsys.folder(tmp_path / "run", builders_nsys.tables_of("2026"), f"{kind}dir")
+    folder = nsys.folder(tmp_path / "run", nsys.tables_of("2026"), f"{kind}dir")
 
     assert f"did you mean {folder}?" in refusal(folder / f"NVTX_EVENTS.{kind}")
 
@@ -218,7 +216,7 @@ def test_a_folder_that_leads_round_in_circles_ends(tmp_path: Path) -> None:
 
 
 def test_a_misspelt_path_leads_to_one_that_is_there(tmp_path: Path) -> None:
-    made = builders_kineto.write(tmp_path / "report.json")
+    made = kineto.write(tmp_path / "report.json")
 
     assert f"there is no {tmp_path / 'reprot.json'}; did you mean {made}?" in refusal(tmp_path / "reprot.json")
     assert "did you mean" not in refusal(tmp_path / "something else")

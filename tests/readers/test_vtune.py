@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import builders_vtune as vtune
 import opspan
-from builders_vtune import BAND, BAND_OF_WORKER, MAIN, OWN, PID, PYTORCH, WORKER, ZERO_MONO_NS, ZERO_UTC_NS, at
+from builders import vtune
+from builders.vtune import BAND, BAND_OF_WORKER, MAIN, OWN, PID, PYTORCH, WORKER, ZERO_MONO_NS, ZERO_UTC_NS, at
 from opspan import analysis, load
 from opspan.errors import NotATrace, NotReadable
 from opspan.trace import Trace

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-import builders_vtune as vtune
 import opspan
+from builders import vtune
 from opspan import load
 from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge
 

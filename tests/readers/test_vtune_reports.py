@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import builders_vtune as vtune
 import opspan
+from builders import vtune
 from opspan import load
 from opspan.errors import NotATrace, NotReadable, UsageError
 from opspan.trace import Trace

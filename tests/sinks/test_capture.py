@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import capture_units as units
+from builders import capture_units as units
 from sinks.running import Native, drive
 
 

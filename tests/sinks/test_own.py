@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import capture_units
+from builders import capture_units
 from sinks.running import Native, drive, lines_of
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builders import BACKWARD, MODULE, OP, STEP, USER, Capture
-from builders_nsys import MARK, PUSH_POP, START_END, export, global_pid, kernel, strings, tid
+from builders.capture import BACKWARD, MODULE, OP, STEP, USER, Capture
+from builders.nsys import MARK, PUSH_POP, START_END, export, global_pid, kernel, strings, tid
 
 HOSTILE = 'a";</script>\x1b[31m\n\\\u2028,=é'
 PID, BACK = 100, 101

@@ -13,30 +13,27 @@ from pathlib import Path
 
 import pytest
 
-import builders_kineto
-import builders_nsys
-import builders_nvprof
-import builders_vtune
 import opspan
-from builders import Capture
+from builders import kineto, nsys, nvprof, vtune
+from builders.capture import Capture
 from emit.running import opspan as command
 from opspan.views import missing
 from readers.test_unknown import refusal
-from views.sources import capture, nsys
+from views import sources
 
 KERNELS = {
-    "StringIds": builders_nsys.strings("unused", "cudaLaunchKernel_v7000", "void gemm<float>(int)", "gemm", "python"),
-    "CUPTI_ACTIVITY_KIND_KERNEL": [builders_nsys.kernel(start=10, end=50, pid=7, correlation=1)],
+    "StringIds": nsys.strings("unused", "cudaLaunchKernel_v7000", "void gemm<float>(int)", "gemm", "python"),
+    "CUPTI_ACTIVITY_KIND_KERNEL": [nsys.kernel(start=10, end=50, pid=7, correlation=1)],
 }
 
 
 def range_(start: int, end: int, text: str, thread: int = 7) -> dict[str, object]:
-    where = {"globalTid": builders_nsys.tid(7, thread), "domainId": 0}
-    return {"start": start, "end": end, "eventType": builders_nsys.PUSH_POP, "text": text, **where}
+    where = {"globalTid": nsys.tid(7, thread), "domainId": 0}
+    return {"start": start, "end": end, "eventType": nsys.PUSH_POP, "text": text, **where}
 
 
 def call(start: int, thread: int = 7) -> dict[str, object]:
-    where = {"globalTid": builders_nsys.tid(7, thread), "correlationId": 1}
+    where = {"globalTid": nsys.tid(7, thread), "correlationId": 1}
     return {"start": start, "end": start + 3, "eventClass": 0, "nameId": 2, "returnValue": 0, **where}
 
 
@@ -69,7 +66,7 @@ CASES: dict[str, tuple[dict[str, object], list[str], str | None]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_missing_is_said_on_stderr(case: str, form: str, tmp_path: Path) -> None:
     tables, options, said = CASES[case]
-    path = builders_nsys.export(tmp_path / "run.sqlite", tables)
+    path = nsys.export(tmp_path / "run.sqlite", tables)
 
     done = command("table", path, "--format", form, *options)
 
@@ -96,17 +93,17 @@ def test_a_table_that_has_one_row_says_the_whole_command(by: str, option: str, t
 
 
 def test_a_table_by_step_says_how_steps_come_about(tmp_path: Path) -> None:
-    path = builders_nsys.export(tmp_path / "x.sqlite", {**KERNELS, **ITS_CALL, **nvtx(OP, BACKWARD)})
+    path = nsys.export(tmp_path / "x.sqlite", {**KERNELS, **ITS_CALL, **nvtx(OP, BACKWARD)})
 
     assert 'opspan.annotate(f"ProfilerStep#{number}")' in command("table", path, "--by", "step").stdout
 
 
 SOURCES: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "nsys": (lambda folder: nsys(folder / "x.sqlite"), "nsys profile"),
-    "nvprof": (lambda folder: builders_nvprof.run(folder / "x.prof", 26), "nvprof -o"),
-    "vtune": (lambda folder: builders_vtune.run(folder / "r000hs", "2024"), "vtune -collect hotspots -knob enable"),
-    "capture": (lambda folder: capture(folder / "7-1.opspan"), "opspan run --emit nvtx"),
-    "kineto": (lambda folder: builders_kineto.write(folder / "x.json"), "torch.profiler.profile(record_shapes=True)"),
+    "nsys": (lambda folder: sources.nsys(folder / "x.sqlite"), "nsys profile"),
+    "nvprof": (lambda folder: nvprof.run(folder / "x.prof", 26), "nvprof -o"),
+    "vtune": (lambda folder: vtune.run(folder / "r000hs", "2024"), "vtune -collect hotspots -knob enable"),
+    "capture": (lambda folder: sources.capture(folder / "7-1.opspan"), "opspan run --emit nvtx"),
+    "kineto": (lambda folder: kineto.write(folder / "x.json"), "torch.profiler.profile(record_shapes=True)"),
 }  # fmt: skip
 
 
@@ -119,7 +116,7 @@ def test_the_command_is_that_of_the_tool_that_wrote_the_trace(source: str, tmp_p
 
 @pytest.mark.parametrize("matching", [False, True])
 def test_a_report_of_other_names_says_how_many_match(matching: bool, tmp_path: Path) -> None:
-    path = builders_nsys.export(tmp_path / "x.sqlite", {**KERNELS, **ITS_CALL, **nvtx(OP, BACKWARD)})
+    path = nsys.export(tmp_path / "x.sqlite", {**KERNELS, **ITS_CALL, **nvtx(OP, BACKWARD)})
     report = tmp_path / "functions.csv"
     names = ["main", "memcpy", "aten::mm" if matching else "loop"]
     report.write_text("Function,CPU Time\n" + "".join(f"{name},1.5\n" for name in names))
@@ -131,7 +128,7 @@ def test_a_report_of_other_names_says_how_many_match(matching: bool, tmp_path: P
 
 
 def test_an_export_without_labels_says_so(tmp_path: Path) -> None:
-    path = builders_nsys.export(tmp_path / "x.sqlite", {**KERNELS, **ITS_CALL})
+    path = nsys.export(tmp_path / "x.sqlite", {**KERNELS, **ITS_CALL})
 
     assert "Missing: the trace has no labels" in command("export", path, tmp_path / "x.json").stderr
 
@@ -202,7 +199,7 @@ def test_a_text_that_is_still_written_says_so(tmp_path: Path) -> None:
 
 
 def test_a_file_that_this_process_has_open_is_its_own_business(tmp_path: Path) -> None:
-    path = nsys(tmp_path / "x.sqlite")
+    path = sources.nsys(tmp_path / "x.sqlite")
     with path.open("ab"), sqlite3.connect(path):
         assert not opspan.load(path).issues.filter(code="still_written").height
 

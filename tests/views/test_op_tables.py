@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 import opspan
-from builders import STEP, Capture
+from builders.capture import STEP, Capture
 from emit.running import opspan as command
 from opspan import analysis
 from opspan.errors import UsageError

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import opspan
-from builders import Capture
+from builders.capture import Capture
 from opspan.views import spreadsheet
 from opspan.views.table import Asked, as_csv, table_of
 

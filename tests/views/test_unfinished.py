@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import opspan
-from builders import Capture
+from builders.capture import Capture
 from emit.running import environment
 from opspan.errors import WriteError
 from opspan.trace import Trace

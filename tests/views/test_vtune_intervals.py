@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import builders_vtune as vtune
 import opspan
+from builders import vtune
 from opspan import load
 from opspan.errors import NotReadable, UsageError
 from opspan.tables import Metadata

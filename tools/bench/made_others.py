@@ -17,8 +17,8 @@ import polars as pl
 from made import AUTOGRAD, PID, STRINGS, Size, frames
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-import builders_rocpd
-import builders_vtune
+from builders import rocpd
+from builders import vtune as build
 
 _col = pl.col
 _BASE_NS = 1_767_189_312_000_000_000
@@ -55,8 +55,8 @@ def unitrace(path: Path, size: Size) -> Path:
 
 def rpd(path: Path, size: Size) -> Path:
     """rocmProfileData: an op a marker with torch's text, a call, a kernel."""
-    builders_rocpd.rpd(path)
-    texts = builders_rocpd.TEXTS
+    rocpd.rpd(path)
+    texts = rocpd.TEXTS
     marker, launch, kernel = (texts.index(text) + 1 for text in ("UserMarker", "hipLaunchKernel", "KernelExecution"))
     nothing, gemm = texts.index("") + 1, texts.index("gemm") + 1
     number = len(texts)
@@ -92,8 +92,8 @@ def rpd(path: Path, size: Size) -> Path:
 
 def vtune(folder: Path, size: Size) -> Path:
     """A result with a task an op, its metadata beside it; VTune knows no work of a device."""
-    builders_vtune.run(folder, "2024")
-    task_type = builders_vtune.OWN
+    build.run(folder, "2024")
+    task_type = build.OWN
     types: dict[str, int] = {}
     number = 1000
     with closing(sqlite3.connect(folder / "sqlite-db" / "dicer.db")) as database, database:
@@ -116,8 +116,8 @@ def vtune(folder: Path, size: Size) -> Path:
                 said = {"seq": seq and int(seq), "op_id": int(op), "sizes": sizes}
                 parameter = json.dumps({key: value for key, value in said.items() if value is not None})
                 tasks.append((number, types[name], parameter))
-                times = (builders_vtune.tsc(start), builders_vtune.tsc(end))
-                instances.append((*times, 1, number, builders_vtune.BAND))
+                times = (build.tsc(start), build.tsc(end))
+                instances.append((*times, 1, number, build.BAND))
             database.executemany("INSERT INTO dd_task(rowid, type, parameter) VALUES (?, ?, ?)", tasks)
             columns = "(start_tsc, end_tsc, count, attr, __bucket_idx)"
             database.executemany(f"INSERT INTO task_data{columns} VALUES (?, ?, ?, ?, ?)", instances)

@@ -147,7 +147,7 @@ def against_torch(folder: Path, rounds: int) -> tuple[float, float] | None:
     import opspan
 
     sys.path.insert(0, str(ROOT / "tests"))
-    from builders_nvprof import call, marker, on_gpu, profile
+    from builders.nvprof import call, marker, on_gpu, profile
 
     warnings.simplefilter("ignore")  # torch's says that it will go
     from torch.autograd.profiler import load_nvprof

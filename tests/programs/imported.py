@@ -1,8 +1,9 @@
-"""A process that has imported torch and polars, and nothing of ours or of the tests. Each program that it is given runs
-in a fork of it, and so begins as after `import torch`, without the seconds that this takes.
+"""A process that has imported some modules, and nothing else of ours or of the tests. Each program that it is given
+runs in a fork of it, and so begins as after `import torch`, say, without the seconds that this takes.
 
-Started by tests/emit/running.py, with one end of a socket as its only argument. A request is a line of JSON, with three
-descriptors for the program's input, output and errors; the answers are two lines, its process id and its wait status.
+Started by tests/emit/running.py, with one end of a socket and the names of the modules as its arguments. A request is a
+line of JSON, with three descriptors for the program's input, output and errors; the answers are two lines, its process
+id and its wait status.
 """
 
 import gc
@@ -12,6 +13,7 @@ import socket
 import sys
 import types
 import warnings
+from importlib import import_module
 
 
 def serve(channel):
@@ -52,9 +54,8 @@ def prepare(request):
 
 
 if __name__ == "__main__":
-    import polars  # noqa: F401 - where a program reads what it has recorded; it starts no thread before that
-    import torch  # noqa: F401
-
-    gc.freeze()  # or each fork looks at all of torch's objects once more as it ends
     sys.path[0] = ""  # as `python -c` has it, not the folder of this file
+    for name in sys.argv[2:]:
+        import_module(name)
+    gc.freeze()  # or each fork looks at all of their objects once more as it ends
     exec(*prepare(serve(socket.socket(fileno=int(sys.argv[1])))))
