@@ -17,9 +17,9 @@ from emit.running import opspan as command
 from opspan import analysis
 from opspan.errors import UsageError
 from opspan.tables import Metadata
+from opspan.text_columns import Layout
 from opspan.trace import Trace
 from opspan.views import table as tables
-from opspan.views.columns_of_text import Layout
 from opspan.views.table import BY, Asked
 from views.sources import capture, nsys
 

@@ -22,30 +22,18 @@ from collections.abc import Sequence
 import polars as pl
 
 from opspan import native
-from opspan.analysis.memory import SELF as SELF_MEMORY
+from opspan.analysis import sums
 from opspan.analysis.nest import nearest
+from opspan.analysis.sums import DURATION, MEMORY_SUMS, RANGE_ORDER, RANGE_SUMS, WORK_ORDER, WORK_SUMS, summed
 from opspan.errors import UsageError
 
 _col = pl.col
-DEVICE_KINDS = ("kernel", "memcpy", "memset", "graph")
-
-_KEYS: dict[str, tuple[str, ...]] = {
-    "name": ("name",),
-    "shape": ("name", "sizes"),
-    "module": ("module",),
-    "step": ("step",),
-    "phase": ("phase",),
-}
-_WORK_KEYS: dict[str, tuple[str, ...]] = {
-    "stream": ("rank", "device_id", "context_id", "stream_id"),
-    "kernel": ("kind", "name"),
-}
-BY = (*_KEYS, *_WORK_KEYS)
+BY = (*sums.OF_RANGES, *sums.OF_WORK)
 
 
 def on_device(work: pl.DataFrame) -> pl.DataFrame:
     """The work that a device was busy with."""
-    busy = _col("kind").is_in(DEVICE_KINDS) & ~_col("is_overhead").fill_null(value=False)
+    busy = _col("kind").is_in(sums.DEVICE_KINDS) & ~_col("is_overhead").fill_null(value=False)
     flags = work.select(busy.fill_null(value=False).alias("busy"))["busy"]
     return work if flags.all() else work.filter(flags)
 
@@ -64,16 +52,16 @@ def averages(
     """`by`: one of BY, or several of name, shape, module, step and phase. The largest group first."""
     chosen = [by] if isinstance(by, str) else list(by)
     unknown = [name for name in chosen if name not in BY]
-    if unknown or not chosen or (len(chosen) > 1 and set(chosen) & set(_WORK_KEYS)):
+    if unknown or not chosen or (len(chosen) > 1 and set(chosen) & set(sums.OF_WORK)):
         raise UsageError(f"cannot sum by {' and '.join(map(repr, chosen))}; expected one of {', '.join(BY)}")
     wanted = None
     if names is not None:
         wanted = ranges["name"].is_in(pl.Series(names, dtype=pl.Categorical).implode()).fill_null(value=False)
-    if chosen[0] in _WORK_KEYS:
+    if chosen[0] in sums.OF_WORK:
         if wanted is not None:
             work = work.filter(nearest(ranges, wanted).gather(work["range"]).is_not_null())
-        return _of_work(work, _WORK_KEYS[chosen[0]])
-    keys = list(dict.fromkeys(key for name in chosen for key in _KEYS[name]))
+        return _of_work(work, sums.OF_WORK[chosen[0]])
+    keys = list(dict.fromkeys(key for name in chosen for key in sums.OF_RANGES[name]))
     missing = [key for key in keys if key not in ranges.columns]
     if missing:
         raise UsageError(f"ranges have no {', '.join(missing)}: call opspan.analysis.{missing[0]}s before averages")
@@ -86,29 +74,21 @@ def _of_ranges(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) 
     is_range = ~_col("is_mark").fill_null(value=False)
     rows = ranges if wanted is None else ranges.filter(wanted)
     rows = rows.filter(is_range) if rows["is_mark"].any() else rows
-    grouped = rows.group_by(keys).agg(
-        pl.len().cast(pl.Int64).alias("count"),
-        _duration().sum().alias("cpu_ns"),
-        _col("self_ns").sum().alias("self_cpu_ns"),
-        _col("device_ns").sum(),
-        _col("self_device_ns").sum(),
-        *(_col(name).sum() for name in SELF_MEMORY if name in ranges.columns),
-    )
+    grouped = rows.group_by(keys).agg(summed((*RANGE_SUMS, *MEMORY_SUMS), rows.columns))
     if "forward" in ranges.columns and ranges["forward"].count():
         grouped = grouped.join(_backward(ranges, keys, wanted), on=keys, how="left", nulls_equal=True).with_columns(
             _col("backward_cpu_ns", "backward_device_ns").fill_null(0)
         )
-    order = ["self_device_ns", "self_cpu_ns", "count"]
+    return _sorted(grouped, RANGE_ORDER, keys)
+
+
+def _sorted(grouped: pl.DataFrame, order: Sequence[str], keys: Sequence[str]) -> pl.DataFrame:
     return grouped.sort(*order, *keys, descending=[True] * len(order) + [False] * len(keys))
-
-
-def _duration() -> pl.Expr:
-    return (_col("end_ns") - _col("start_ns")).clip(lower_bound=0)
 
 
 def _backward(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -> pl.DataFrame:
     """What the backward of each group's ops took: of nested ranges with one forward, the outermost."""
-    linked = ranges.select("forward", "parent", "device_ns", _duration().alias("cpu_ns")).filter(
+    linked = ranges.select("forward", "parent", "device_ns", DURATION.alias("cpu_ns")).filter(
         ranges["forward"].is_not_null()
     )
     around = ranges["forward"].gather(linked["parent"])
@@ -124,9 +104,5 @@ def _backward(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -
 
 
 def _of_work(work: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    return (
-        on_device(work)
-        .group_by(keys)
-        .agg(pl.len().cast(pl.Int64).alias("count"), _duration().sum().alias("device_ns"))
-        .sort("device_ns", "count", *keys, descending=[True, True] + [False] * len(keys))
-    )
+    busy = on_device(work)
+    return _sorted(busy.group_by(keys).agg(summed(WORK_SUMS, busy.columns)), WORK_ORDER, keys)

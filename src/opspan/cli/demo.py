@@ -28,7 +28,7 @@ def command(wanted: Path | None) -> None:
       opspan demo -o demo
     """
     from opspan.emit import capturing, demo
-    from opspan.views.columns_of_text import terminal
+    from opspan.text_columns import terminal
     from opspan.views.overview import overview
 
     ours = wanted is None or not wanted.exists()

@@ -88,9 +88,9 @@ def command(
 ) -> None:
     from opspan.analysis import Analysed
     from opspan.tables.window import parsed_steps
+    from opspan.text_columns import Layout, terminal
     from opspan.views import missing
     from opspan.views import table as tables
-    from opspan.views.columns_of_text import Layout, terminal
     from opspan.views.findings import finding_lines
 
     if metrics and by != "name":

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
+from opspan.analysis.sums import RANGE_SUMS, Sum, summed
 from opspan.events.column_event import ColumnAverage, ColumnEvent, is_user, shapes_of, shown_name
 from opspan.events.columns import MEMORY
 from opspan.events.times import Microseconds
 
-_SUMS = (
-    pl.len().alias("count"),
-    pl.col("cpu_ns").sum(),
-    pl.col("self_ns").sum(),
-    pl.col("device_ns").sum(),
-    pl.col("self_device_ns").sum(),
-)
+# What the CPU took has a column here, which what ran on devices has as well: 0.
+_SUMS = tuple(replace(one, of="cpu_ns") if one.name == "cpu_ns" else one for one in RANGE_SUMS)
+_SUMS += tuple(Sum(name, name) for name in MEMORY)
+_NAMES = ("count", *(one.name for one in _SUMS))
 
 
 @dataclass
@@ -31,12 +29,7 @@ class Group:
     """Sums, and the place in the list and number of the first of them."""
 
     place: tuple[int, int, int]
-    count: int = 0
-    cpu_ns: int = 0
-    self_ns: int = 0
-    device_ns: int = 0
-    self_device_ns: int = 0
-    memory: Counter[str] = field(default_factory=Counter)
+    sums: Counter[str] = field(default_factory=Counter)
 
     @property
     def first(self) -> int:
@@ -44,22 +37,18 @@ class Group:
 
     def add(self, row: dict[str, Any]) -> None:
         self.place = min(self.place, place_of(row))
-        self.count += row["count"]
-        self.cpu_ns += row["cpu_ns"]
-        self.self_ns += row["self_ns"]
-        self.device_ns += row["device_ns"]
-        self.self_device_ns += row["self_device_ns"]
-        self.memory.update({name: row[name] for name in MEMORY if name in row})
+        for name in _NAMES:
+            self.sums[name] += row.get(name, 0)
 
     def average(self, first: ColumnEvent) -> ColumnAverage:
         average = ColumnAverage(first)
-        average.count = self.count
-        average.cpu_time_total = Microseconds(self.cpu_ns)
-        average.self_cpu_time_total = Microseconds(self.self_ns)
-        average.device_time_total = Microseconds(self.device_ns)
-        average.self_device_time_total = Microseconds(self.self_device_ns)
+        average.count = self.sums["count"]
+        average.cpu_time_total = Microseconds(self.sums["cpu_ns"])
+        average.self_cpu_time_total = Microseconds(self.sums["self_cpu_ns"])
+        average.device_time_total = Microseconds(self.sums["device_ns"])
+        average.self_device_time_total = Microseconds(self.sums["self_device_ns"])
         for name in MEMORY:
-            setattr(average, f"{name}_usage", self.memory[name])
+            setattr(average, f"{name}_usage", self.sums[name])
         return average
 
 
@@ -95,12 +84,9 @@ def _with_stack(part: pl.DataFrame, keys: list[str]) -> list[str]:
 def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Sums of the rows with the same keys, and times and number of the first of them."""
     # The streaming engine takes a third of the time of the other, and has no order of its own: hence the position.
-    grouped = frame.lazy().group_by(keys).agg(*_sums(frame), pl.col("position").min()).collect(engine="streaming")
+    sums = [*summed(_SUMS, frame.columns), pl.col("position").min()]
+    grouped = frame.lazy().group_by(keys).agg(sums).collect(engine="streaming")
     return grouped.hstack(frame.select("start_ns", "end_ns", "number")[grouped["position"]])
-
-
-def _sums(frame: pl.DataFrame) -> list[pl.Expr]:
-    return [*_SUMS, *(pl.col(name).sum() for name in MEMORY if name in frame.columns)]
 
 
 def sum_of(cpu: pl.DataFrame, device: pl.DataFrame) -> Group:
@@ -108,6 +94,6 @@ def sum_of(cpu: pl.DataFrame, device: pl.DataFrame) -> Group:
     last = max(place_of(frame.row(-1, named=True)) for frame in (cpu, device) if frame.height)
     group = Group(last)
     for frame in (cpu, device):
-        row = frame.select(*_sums(frame)).row(0, named=True)
+        row = frame.select(summed(_SUMS, frame.columns)).row(0, named=True)
         group.add({**row, "start_ns": last[0], "end_ns": -last[1], "number": last[2]})
     return group

@@ -15,9 +15,9 @@ from typing import Any
 from opspan.errors import NoSuchColumn
 from opspan.events.kinds import TOTALLED, DeviceType
 from opspan.events.times import format_memory, format_share, format_time_in
+from opspan.text_columns import GAP, Column, as_torch
 
 WIDTH = 12  # of a column whose width does not follow from what is in it
-GAP = "  "
 # What people sort by. Every attribute of an event is taken.
 SORTABLE = (
     "cpu_time_total",
@@ -68,13 +68,6 @@ class Options:
     time_unit: str | None = None
     profile_memory: bool = False
     with_flops: bool = False
-
-
-@dataclass(frozen=True)
-class Column:
-    title: str
-    width: int = WIDTH
-    align: str = ">"
 
 
 def sort_attribute(sort_by: str) -> str:
@@ -141,22 +134,31 @@ def render(events: Iterable[Any], facts: Facts, options: Options) -> str:
     """The table of the events that are shown."""
     if facts.has_device_time and not facts.use_device:
         raise RuntimeError("use_device is None, but there is device performance data.")
-    columns = columns_of(facts, options)
-    rule = "".join("-" * column.width + GAP for column in columns)
-    double_rule = "=" * (len(rule) - len(GAP))
+    columns, _ = filled(events, facts, options)
+    table = as_torch(columns, [width for _, width, _ in _kinds_of_columns(facts, options)], measure=len)
+    double_rule = "=" * (len(table[0]) - len(GAP))
     lines = [] if options.header is None else [double_rule, options.header]
     if options.top_level_events_only:
         lines += [double_rule, "This report only display top-level ops statistics"]
-    lines += [rule, _line(columns, [column.title for column in columns]), rule]
+    return "\n".join([*lines, *table, *totals_of(facts, options.time_unit)]) + "\n"
+
+
+def filled(events: Iterable[Any], facts: Facts, options: Options) -> tuple[list[Column], list[int]]:
+    """The columns with their cells, and the number of the line on which each event begins."""
+    kinds = _kinds_of_columns(facts, options)
+    lines: list[list[str]] = []
+    first = []
     for event in events:
-        lines.append(_line(columns, list(cells_of(event, facts, options))))
+        first.append(len(lines))
+        lines.append([str(cell) for cell in cells_of(event, facts, options)])
         if facts.longest_stack_entry is not None:
             # The rest of the stack goes into the last column, whichever that is, with an empty line after it.
-            empty = [""] * (len(columns) - 1)
+            empty = [""] * (len(kinds) - 1)
             rest = [_end_of_path(entry, _stack_width(facts, options)) for entry in (event.stack or ())[1:]]
-            lines += [_line(columns, [*empty, entry]) for entry in [*rest, ""]]
-    lines.append(rule)
-    return "\n".join([*lines, *totals_of(facts, options.time_unit)]) + "\n"
+            lines += [[*empty, entry] for entry in [*rest, ""]]
+    return [
+        Column(title, [line[number] for line in lines], align=align) for number, (title, _, align) in enumerate(kinds)
+    ], first
 
 
 def totals_of(facts: Facts, time_unit: str | None) -> Iterator[str]:
@@ -164,11 +166,6 @@ def totals_of(facts: Facts, time_unit: str | None) -> Iterator[str]:
     yield f"Self CPU time total: {format_time_in(facts.self_cpu_us, time_unit)}"
     if facts.has_device_time:
         yield f"Self {_device(facts)} time total: {format_time_in(facts.self_device_us, time_unit)}"
-
-
-def _line(columns: Sequence[Column], cells: Sequence[Any]) -> str:
-    pairs = zip(columns, cells, strict=True)
-    return "".join(f"{cell: {column.align}{column.width}}{GAP}" for column, cell in pairs)
 
 
 def _at_most(width: int, limit: int | None) -> int:
@@ -187,12 +184,13 @@ def _device(facts: Facts) -> str:
     return facts.use_device.upper() if facts.use_device is not None else "None"
 
 
-def columns_of(facts: Facts, options: Options) -> list[Column]:
+def _kinds_of_columns(facts: Facts, options: Options) -> list[tuple[str, int, str]]:
+    """Title, width and alignment of each."""
     name_width = _at_most(facts.longest_name + 4, options.max_name_column_width)
     device = _device(facts)
-    columns = [Column("Name", name_width)]
+    columns = [("Name", name_width, ">")]
     if facts.has_overloads:
-        columns.append(Column("Overload Name", name_width))
+        columns.append(("Overload Name", name_width, ">"))
     titles = ["Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]
     if facts.has_device_time:
         titles += [f"Self {device}", f"Self {device} %", f"{device} total", f"{device} time avg"]
@@ -203,13 +201,13 @@ def columns_of(facts: Facts, options: Options) -> list[Column]:
     titles.append("# of Calls")
     if facts.has_nodes:
         titles.append("Node ID")
-    columns += [Column(title) for title in titles]
+    columns += [(title, WIDTH, ">") for title in titles]
     if facts.has_shapes:
-        columns.append(Column("Input Shapes", _shapes_width(facts, options)))
+        columns.append(("Input Shapes", _shapes_width(facts, options), ">"))
     if facts.longest_stack_entry is not None:
-        columns.append(Column("Source Location", _stack_width(facts, options), "<"))
+        columns.append(("Source Location", _stack_width(facts, options), "<"))
     if options.with_flops and facts.least_flops is not None:
-        columns.append(Column(f"Total {FLOPS[int(_thousands(facts.least_flops))]}"))
+        columns.append((f"Total {FLOPS[int(_thousands(facts.least_flops))]}", WIDTH, ">"))
     return columns
 
 

@@ -6,9 +6,9 @@ shares of them, stay those of the whole trace.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -17,9 +17,9 @@ from opspan.analysis import Analysed
 from opspan.events import events_of
 from opspan.events.column_event import shown_name
 from opspan.events.kinds import DeviceType
-from opspan.events.table import Facts, Options, cells_of, columns_of, facts_of, render, totals_of
+from opspan.events.table import Facts, Options, facts_of, filled, render, totals_of
 from opspan.printable import printable
-from opspan.views.columns_of_text import Column, Layout, fitted
+from opspan.text_columns import Column, Layout, fitted
 from opspan.views.metric_columns import beside, cell, with_metrics
 
 OF_EVENTS = ("name", "shape", "stack")  # by these, rows are of events
@@ -112,7 +112,7 @@ class OpRows:
         for average in self._averages:
             average.key = printable(average.key)
             average.stack = [printable(entry) for entry in average.stack or ()]
-        facts = dataclasses.replace(
+        facts = replace(
             self._facts,
             longest_name=max(len(average.key) for average in self._averages),
             longest_shapes=max(len(str(average.input_shapes)) for average in self._averages),
@@ -127,25 +127,22 @@ class OpRows:
         options = self._whole
         device = facts.use_device.upper() if facts.use_device else ""
         ranks = {title.format(device): rank for title, rank in _RANKS.items()}
-        titles = [column.title for column in columns_of(facts, options)]
-        lines: list[list[str]] = []
-        first = []  # number of the line on which each event begins
-        for average in shown:
-            first.append(len(lines))
-            lines.append([str(value).strip() for value in cells_of(average, facts, options)])
-            if facts.longest_stack_entry is not None:  # the rest of it below, and an empty line, as torch has it
-                below = [*(average.stack or ())[1:], ""]
-                lines += [[*([""] * (len(titles) - 1)), entry] for entry in below]
-        columns = []
-        for number, title in enumerate(titles):
-            if "CPU" in title and not facts.self_cpu_us:  # nothing ran there
-                continue
-            align = "<" if title == "Source Location" else ">"
-            cells = [line[number] for line in lines]
-            columns.append(Column(title, cells, ranks.get(title, 0), _TEXTS.get(title), title == "Input Shapes", align))
+        whole, first = filled(shown, facts, options)
+        columns = [
+            replace(
+                column,
+                cells=[cell.strip() for cell in column.cells],
+                rank=ranks.get(column.title, 0),
+                least=_TEXTS.get(column.title),
+                cut_end=column.title == "Input Shapes",
+            )
+            for column in whole
+            if "CPU" not in column.title or facts.self_cpu_us  # else nothing ran there
+        ]
+        count = len(whole[0].cells)
         for title in metrics.columns:
             values = dict(zip(first, map(cell, metrics[title].to_list()), strict=False))
-            columns.append(Column(printable(title), [values.get(line, "") for line in range(len(lines))], 1))
+            columns.append(Column(printable(title), [values.get(line, "") for line in range(count)], 1))
         fits, notes = fitted(columns, width)
         return "\n".join([*fits, *totals_of(facts, None)]) + "\n", notes
 

@@ -8,8 +8,8 @@ from opspan.analysis import Analysed
 from opspan.analysis.autograd import LINKED
 from opspan.events.times import format_time
 from opspan.printable import printable
+from opspan.text_columns import Column, Layout, fitted
 from opspan.views import table as tables
-from opspan.views.columns_of_text import Column, Layout, fitted
 
 _OPS, _PAIRS = 8, 5  # rows
 _ALL = 1000  # columns: where nothing says how wide a line may be

@@ -1,12 +1,24 @@
 """The ready-made views of the analysis database: SQL, with a sentence each.
 
-They say the same as opspan's own averages: ranges without marks, device time without waits and the profiler's own
-doing.
+They say the same as opspan's averages, as their sums are written from what those sum: ranges without marks, device time
+without waits and the profiler's own doing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from opspan.analysis.sums import (
+    DEVICE_KINDS,
+    OF_RANGES,
+    OF_WORK,
+    RANGE_ORDER,
+    RANGE_SUMS,
+    WORK_ORDER,
+    WORK_SUMS,
+    Sum,
+)
 
 
 @dataclass(frozen=True)
@@ -16,73 +28,35 @@ class Summary:
     sql: str
 
 
-_OPS = """\
-SELECT name,
-       count(*) AS count,
-       sum(duration_ns) AS cpu_ns,
-       coalesce(sum(self_ns), 0) AS self_cpu_ns,
-       sum(duration_ns) / count(duration_ns) AS average_cpu_ns,
-       min(duration_ns) AS min_cpu_ns,
-       max(duration_ns) AS max_cpu_ns,
-       sum(device_ns) AS device_ns,
-       sum(self_device_ns) AS self_device_ns
-FROM ranges
-WHERE NOT coalesce(is_mark, 0)
-GROUP BY name
-ORDER BY self_device_ns DESC, self_cpu_ns DESC, count DESC, name"""
+def _sql(columns: Sequence[str], of: str, where: str, keys: Sequence[str], order: Sequence[str]) -> str:
+    shown = ",\n       ".join([*keys, "count(*) AS count", *columns])
+    sorted_by = ", ".join([*(f"{name} DESC" for name in order), *keys])
+    return f"SELECT {shown}\nFROM {of}\nWHERE {where}\nGROUP BY {', '.join(keys)}\nORDER BY {sorted_by}"
 
-_OPS_BY_SHAPE = """\
-SELECT name,
-       sizes,
-       count(*) AS count,
-       sum(duration_ns) AS cpu_ns,
-       coalesce(sum(self_ns), 0) AS self_cpu_ns,
-       sum(duration_ns) / count(duration_ns) AS average_cpu_ns,
-       sum(device_ns) AS device_ns,
-       sum(self_device_ns) AS self_device_ns
-FROM ranges
-WHERE NOT coalesce(is_mark, 0)
-GROUP BY name, sizes
-ORDER BY self_device_ns DESC, self_cpu_ns DESC, count DESC, name, sizes"""
 
-_BY_CONTEXT = """\
-SELECT {key},
-       count(*) AS count,
-       coalesce(sum(self_ns), 0) AS self_cpu_ns,
-       sum(self_device_ns) AS self_device_ns
-FROM ranges
-WHERE NOT coalesce(is_mark, 0)
-GROUP BY {key}
-ORDER BY self_device_ns DESC, self_cpu_ns DESC, count DESC, {key}"""
+def _sums(of: Sequence[Sum]) -> list[str]:
+    return [f"coalesce(sum({one.of}), 0) AS {one.name}" for one in of]
 
-_BUSY = "kind IN ('kernel', 'memcpy', 'memset', 'graph') AND NOT coalesce(is_overhead, 0)"
 
-_KERNELS = f"""\
-SELECT kind,
-       name,
-       count(*) AS count,
-       sum(duration_ns) AS device_ns,
-       sum(duration_ns) / count(duration_ns) AS average_device_ns,
-       min(duration_ns) AS min_device_ns,
-       max(duration_ns) AS max_device_ns
-FROM work
-WHERE {_BUSY}
-GROUP BY kind, name
-ORDER BY device_ns DESC, count DESC, kind, name"""
+def _spread(what: str, *aggregates: str) -> list[str]:
+    """Of the duration: its average, least and largest."""
+    sql = {"average": "sum(duration_ns) / count(duration_ns)", "min": "min(duration_ns)", "max": "max(duration_ns)"}
+    return [f"{sql[name]} AS {name}_{what}_ns" for name in aggregates]
 
-_STREAMS = f"""\
-SELECT rank,
-       device_id,
-       context_id,
-       stream_id,
-       count(*) AS count,
-       sum(duration_ns) AS device_ns,
-       min(start_ns) AS first_start_ns,
-       max(end_ns) AS last_end_ns
-FROM work
-WHERE {_BUSY}
-GROUP BY rank, device_id, context_id, stream_id
-ORDER BY device_ns DESC"""
+
+_IS_RANGE = "NOT coalesce(is_mark, 0)"
+_BUSY = f"kind IN ({', '.join(map(repr, DEVICE_KINDS))}) AND NOT coalesce(is_overhead, 0)"
+
+
+def _of_ranges(by: str, *aggregates: str) -> str:
+    # By what ranges lie in, one inside another of its group would count twice in a sum of whole times.
+    sums = RANGE_SUMS if "name" in OF_RANGES[by] else [one for one in RANGE_SUMS if not one.is_whole]
+    return _sql([*_sums(sums), *_spread("cpu", *aggregates)], "ranges", _IS_RANGE, OF_RANGES[by], RANGE_ORDER)
+
+
+def _of_work(by: str, *columns: str) -> str:
+    return _sql([*_sums(WORK_SUMS), *columns], "work", _BUSY, OF_WORK[by], WORK_ORDER)
+
 
 _COPIES = """\
 SELECT name,
@@ -168,17 +142,33 @@ WHERE backward.link <> 'by nesting'
 ORDER BY backward.start_ns"""
 
 SUMMARIES = (
-    Summary("op_summary", "Ranges by name, the most device time of their own first.", _OPS),
-    Summary("op_shape_summary", "The same, apart by the sizes of the inputs.", _OPS_BY_SHAPE),
-    Summary("module_summary", "Ranges by the innermost module around them.", _BY_CONTEXT.format(key="module")),
-    Summary("step_summary", "Ranges by the step in which they began.", _BY_CONTEXT.format(key="step")),
-    Summary("phase_summary", "Ranges by phase: forward, backward, optimizer, data.", _BY_CONTEXT.format(key="phase")),
+    Summary(
+        "op_summary",
+        "Ranges by name, the most device time of their own first.",
+        _of_ranges("name", "average", "min", "max"),
+    ),
+    Summary("op_shape_summary", "The same, apart by the sizes of the inputs.", _of_ranges("shape", "average")),
+    Summary("module_summary", "Ranges by the innermost module around them.", _of_ranges("module")),
+    Summary("step_summary", "Ranges by the step in which they began.", _of_ranges("step")),
+    Summary("phase_summary", "Ranges by phase: forward, backward, optimizer, data.", _of_ranges("phase")),
     Summary("thread_summary", "Ranges by thread.", _THREADS),
     Summary("call_summary", "Calls into libraries by function.", _CALLS),
-    Summary("kernel_summary", "What ran on devices by kind and name.", _KERNELS),
-    Summary("stream_summary", "What ran on devices by stream.", _STREAMS),
+    Summary(
+        "kernel_summary",
+        "What ran on devices by kind and name.",
+        _of_work("kernel", *_spread("device", "average", "min", "max")),
+    ),
+    Summary(
+        "stream_summary",
+        "What ran on devices by stream.",
+        _of_work("stream", "min(start_ns) AS first_start_ns", "max(end_ns) AS last_end_ns"),
+    ),
     Summary("copy_summary", "Copies and fills by direction, with their rate.", _COPIES),
-    Summary("kernels_of_ops", "Which kernels the ops of a name and shape ran.", _KERNELS_OF_OPS),
+    Summary(
+        "kernels_of_ops",
+        "Which kernels the ops of a name and shape ran.",
+        _KERNELS_OF_OPS,
+    ),
     Summary("work_without_range", "What ran on devices and belongs to no range, by name.", _WORK_WITHOUT_RANGE),
     Summary("backward_of_forward", "Each backward range beside the forward op it is of.", _BACKWARD_OF_FORWARD),
 )

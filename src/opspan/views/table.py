@@ -23,8 +23,8 @@ from opspan.printable import listed, printable
 from opspan.tables import Tables
 from opspan.tables.names import matching, names_of
 from opspan.tables.window import numbers_of
+from opspan.text_columns import Layout
 from opspan.views import contents, missing, spreadsheet, text_table
-from opspan.views.columns_of_text import Layout
 from opspan.views.findings import coverage_values, printable_names
 from opspan.views.op_table import OF_EVENTS, TORCH, OpRows
 

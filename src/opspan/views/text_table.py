@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 
 from opspan.events.times import format_memory, format_share, format_time
-from opspan.views.columns_of_text import GAP, Column, Layout, cut, fitted, width_of
+from opspan.text_columns import Column, Layout, as_torch, cut, fitted
 
 _NAME_WIDTH = 55  # as in torch's
 _WIDTH = 12
@@ -47,32 +48,22 @@ def render(
     columns = list(_columns(shown, rows, device, counted))
     notes: list[str] = []
     if layout.width is None:
-        lines = list(_as_torch(columns, layout.whole_names))
+        lines = _at_least_as_torch(columns, layout.whole_names)
     else:
         lines, notes = fitted(columns, layout.width)
     lines += [f"{title} time total: {format_time(_total(rows, name) / 1000)}" for name, title in _totals(rows, device)]
     return "\n".join(lines) + "\n", notes
 
 
-def _as_torch(columns: list[Column], whole_names: bool) -> Iterator[str]:
-    """No column narrower than torch's, names cut at the end, and a gap after the last column too."""
-    limit = None if whole_names else _NAME_WIDTH
-    texts = [
-        [cut(cell, limit, cut_end=True) if limit and column.least else cell for cell in column.cells]
-        for column in columns
-    ]
-    widths = [
-        max([_WIDTH, *map(width_of, (column.title, *cells))]) for column, cells in zip(columns, texts, strict=True)
-    ]
-    rule = "".join("-" * width + GAP for width in widths)
-    titles = [column.title for column in columns]
-    yield from (rule, _line(titles, widths), rule)
-    yield from (_line(cells, widths) for cells in zip(*texts, strict=True))
-    yield rule
+def _at_least_as_torch(columns: list[Column], whole_names: bool) -> list[str]:
+    """No column narrower than torch's, and names cut at the end."""
+    if not whole_names:
+        columns = [column if column.least is None else _shortened(column) for column in columns]
+    return as_torch(columns, [max(_WIDTH, column.width) for column in columns])
 
 
-def _line(cells: list[str] | tuple[str, ...], widths: list[int]) -> str:
-    return "".join(" " * (width - width_of(cell)) + cell + GAP for cell, width in zip(cells, widths, strict=True))
+def _shortened(column: Column) -> Column:
+    return replace(column, cells=[cut(cell, _NAME_WIDTH, cut_end=True) for cell in column.cells])
 
 
 def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str) -> Iterator[Column]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 GAP = "  "  # as in torch's table
@@ -72,6 +72,25 @@ def fitted(columns: Sequence[Column], width: int) -> tuple[list[str], list[str]]
     elif any(column.width > given for column, given in zip(shown, widths, strict=True)):
         notes.append(f"Texts are cut to fit {width} columns; --wide shows all of them")
     return lines_of(shown, widths), notes
+
+
+def as_torch(
+    columns: Sequence[Column], widths: Sequence[int], measure: Callable[[str], int] | None = None
+) -> list[str]:
+    """The same lines as torch prints them: a gap after every column, the last too, and nothing is cut. `measure`: how
+    wide a text is; torch counts characters."""
+    how_wide = measure or width_of
+    pairs = list(zip(columns, widths, strict=True))
+    rule = "".join("-" * width + GAP for width in widths)
+
+    def line(cells: Iterable[str]) -> str:
+        padded = []
+        for cell, (column, width) in zip(cells, pairs, strict=True):
+            padded.append(f"{cell:{column.align}{max(0, width - how_wide(cell)) + len(cell)}}{GAP}")
+        return "".join(padded)
+
+    rows = zip(*(column.cells for column in columns), strict=True)
+    return [rule, line(column.title for column in columns), rule, *map(line, rows), rule]
 
 
 def lines_of(columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
