@@ -1,0 +1,217 @@
+"""tools/wheels: what it builds, looked at without its own checks; and that these find what is wrong."""
+
+from __future__ import annotations
+
+import faulthandler
+import io
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from house.test_dependencies import project, tomllib
+from house.tree import REPO, files
+from opspan.libraries import COLLECTORS, COLUMNS, OBSERVER_SOURCES, SINKS
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="tools/wheels needs Python 3.11")
+
+TOOL = REPO / "tools" / "wheels"
+MOST_SECONDS = 1800  # everything is compiled anew; more than pytest gives a test, on a machine with other work
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    loader = SourceFileLoader("wheels", str(TOOL))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+# --- the main path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
+    """The sdist, the wheel, and what the tool said."""
+    folder = tmp_path_factory.mktemp("release")
+    needed = project()["optional-dependencies"]["release"]
+    needed += tomllib.loads((REPO / "pyproject.toml").read_text())["build-system"]["requires"]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder / "packages", *needed]
+    asked = subprocess.run(pip, capture_output=True, text=True)
+    if asked.returncode != 0:
+        pytest.skip(f"what builds a release cannot be had: {asked.stderr.strip().splitlines()[-1]}")
+
+    faulthandler.dump_traceback_later(MOST_SECONDS, exit=True, file=sys.__stderr__)
+    done = subprocess.run(
+        [sys.executable, TOOL, folder / "out", "--python", sys.executable], capture_output=True, text=True
+    )
+    faulthandler.cancel_dump_traceback_later()
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    sdist, wheel = sorted((folder / "out").iterdir(), key=lambda path: path.suffix)
+    return sdist, wheel, done.stdout
+
+
+@pytest.mark.slow
+def test_the_tag_is_the_oldest_that_the_libraries_fit(built: tuple[Path, Path, str], tmp_path: Path) -> None:
+    _, wheel, _ = built
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    libraries = sorted((tmp_path / "opspan" / "lib").glob("*.so"))
+    needed = subprocess.run(["readelf", "-V", *libraries], capture_output=True, text=True, check=True).stdout
+    newest = max(int(minor) for minor in re.findall(r"\bGLIBC_2\.(\d+)", needed))
+
+    assert [path.name for path in libraries] == sorted([COLLECTORS, COLUMNS, SINKS])
+    (tag,) = re.findall(r"^Tag: (.*)$", next(tmp_path.glob("*.dist-info/WHEEL")).read_text(), re.MULTILINE)
+    assert re.fullmatch(r"opspan-.*-py3-none-manylinux_\d+_\d+_\w+\.whl", wheel.name)
+    assert wheel.name.endswith(f"-{tag}.whl")
+    assert newest <= int(re.search(r"manylinux_2_(\d+)_", tag)[1]) <= max(newest, 17) + 3  # type: ignore[index]
+
+
+@pytest.mark.slow
+def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path, str]) -> None:
+    _, wheel, _ = built
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if not name.endswith("/")}
+        metadata = archive.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
+
+    package = {path.relative_to(REPO / "src").as_posix() for path in files("src/opspan")}
+    compiled = {f"opspan/lib/{name}" for name in (SINKS, COLLECTORS, COLUMNS)}
+    compiled |= {f"opspan/lib/observer/{name}" for name in OBSERVER_SOURCES}
+    assert {name for name in names if ".dist-info/" not in name} == package | compiled
+    assert "opspan/py.typed" in names
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+    assert "\nDescription-Content-Type: text/markdown\n" in metadata
+    assert metadata.endswith((REPO / "README.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_the_sdist_has_what_builds_and_tests_it(built: tuple[Path, Path, str]) -> None:
+    sdist, wheel, _ = built
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+
+    assert sdist.name.removesuffix(".tar.gz") == "-".join(wheel.name.split("-")[:2])
+    expected = {"LICENSE", "README.md", "pyproject.toml", "native/CMakeLists.txt", "tests/conftest.py", "docs/cli.md"}
+    assert expected <= names
+    assert not [name for name in names if re.match(r"\.git/|\.ci/|dist/|build/|\.venv/|tests/house/", name)]
+
+
+@pytest.mark.slow
+def test_the_wheel_was_tried(built: tuple[Path, Path, str]) -> None:
+    _, wheel, said = built
+    assert f"tried {wheel.name} with Python {'.'.join(map(str, sys.version_info[:3]))}" in said
+
+
+# --- its checks
+
+
+def sdist_of(path: Path, *, without: str = "", also: str = "") -> Path:
+    names = [file.relative_to(REPO).as_posix() for file in files()]
+    kept = [name for name in names if not name.startswith((".ci/", "tests/house/"))]
+    with tarfile.open(path, "w:gz") as archive:
+        for name in {*kept, "PKG-INFO", also} - {without, ""}:
+            archive.addfile(tarfile.TarInfo(f"opspan-1/{name}"), io.BytesIO())
+    return path
+
+
+def wheel_of(path: Path, **changed: bytes | None) -> Path:
+    entries: dict[str, bytes | None] = {f"opspan/{file.relative_to(REPO / 'src/opspan')}": b"" for file in files("src")}
+    entries |= {f"opspan/lib/{name}": b"library" for name in (SINKS, COLLECTORS, COLUMNS)}
+    entries |= {f"opspan/lib/observer/{name}": b"source" for name in OBSERVER_SOURCES}
+    entries |= {f"opspan-1.dist-info/{name}": b"" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt")}
+    entries |= {"opspan-1.dist-info/licenses/LICENSE": (REPO / "LICENSE").read_bytes()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in {**entries, **changed}.items():
+            if content is not None:
+                archive.writestr(name, content)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("before", "after"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def test_an_sdist_is_what_git_knows(tool: ModuleType, tmp_path: Path) -> None:
+    tool.check_sdist(sdist_of(tmp_path / "whole.tar.gz"))
+
+    with pytest.raises(tool.Problem, match=r"lacks native/sinks/sinks\.h; should not have nothing"):
+        tool.check_sdist(sdist_of(tmp_path / "less.tar.gz", without="native/sinks/sinks.h"))
+    with pytest.raises(tool.Problem, match=r"lacks nothing; should not have dist/old\.whl"):
+        tool.check_sdist(sdist_of(tmp_path / "more.tar.gz", also="dist/old.whl"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (f"opspan/lib/{SINKS}", None, rf"lacks opspan/lib/{SINKS}"),
+        ("opspan/lib/observer/observer.cpp", None, "lacks opspan/lib/observer/observer.cpp"),
+        ("opspan/py.typed", None, "lacks opspan/py.typed"),
+        ("opspan.libs/libgcc_s.so", b"", "should not have opspan.libs/libgcc_s.so"),
+        ("tests/conftest.py", b"", "should not have tests/conftest.py"),
+        ("opspan-1.dist-info/licenses/LICENSE", b"mine", "its LICENSE is another one"),
+        (f"opspan/lib/{SINKS}", b"patched", f"auditwheel has changed opspan/lib/{SINKS}"),
+    ],
+)
+def test_a_wheel_is_the_package_and_its_libraries(
+    name: str, content: bytes | None, said: str, tool: ModuleType, folder: Path
+) -> None:
+    sdist, before = sdist_of(folder / "opspan-1.tar.gz"), wheel_of(folder / "before" / "opspan-1-py3-none-any.whl")
+    after = folder / "after" / before.name
+    tool.check_wheel(wheel_of(after), before, sdist)
+
+    with pytest.raises(tool.Problem, match=said):
+        tool.check_wheel(wheel_of(after, **{name: content}), before, sdist)
+
+
+def test_both_files_are_handed_over_or_none(tool: ModuleType, tmp_path: Path) -> None:
+    wheel, out = tmp_path / "a.whl", tmp_path / "out"
+    wheel.write_text("new")
+    with pytest.raises(FileNotFoundError):
+        tool.handed_over([wheel, tmp_path / "missing.tar.gz"], out)
+    assert list(out.iterdir()) == []
+
+    (out / wheel.name).write_text("old")
+    assert tool.handed_over([wheel], out) == [out / wheel.name]
+    assert [(path.name, path.read_text()) for path in out.iterdir()] == [("a.whl", "new")]
+
+
+def test_each_version_of_python_is_tried_once(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {"python3.10": "[true, 3, 10]", "python3.99": "[true, 3, 99]", "python3.9": "[true, 3, 9]"}
+    answers |= {"python3.98": "[false, 3, 98]", "python3.97": ""}  # another implementation; a name that leads nowhere
+    for place in ("one", "two"):
+        (tmp_path / place).mkdir()
+        for name, answer in answers.items():
+            (tmp_path / place / name).write_text(f"#!/bin/sh\necho '{answer}'; test '{answer}'\n")
+            (tmp_path / place / name).chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path / "one"), str(tmp_path / "two"), os.environ["PATH"]]))
+    found = list(tool.every_python())
+
+    assert found[0] == Path(sys.executable)
+    assert [path for path in found if path.is_relative_to(tmp_path)] == [
+        tmp_path / "one" / "python3.10",
+        tmp_path / "one" / "python3.99",
+    ]
+
+
+def test_what_is_wrong_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, TOOL, tmp_path / "out", "--python", "python3.nowhere"]
+    done = subprocess.run(command, capture_output=True, text=True)
+
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "wheels: no Python python3.nowhere\n")
+    assert not (tmp_path / "out").exists()
