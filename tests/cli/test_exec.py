@@ -14,6 +14,8 @@ import pytest
 import opspan as package
 from emit.running import opspan, run, under_collectors
 
+pytestmark = pytest.mark.usefixtures("nothing_to_build")
+
 # Each prints what could differ.
 SCRIPTS = {
     "what it sees": """

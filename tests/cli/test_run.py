@@ -15,6 +15,8 @@ import pytest
 import opspan as package
 from emit.running import environment, opspan, run
 
+pytestmark = pytest.mark.usefixtures("nothing_to_build")
+
 ANNOTATE = "import opspan\nwith opspan.annotate('mine'): pass\n"
 TRAIN = "import torch; torch.ones(2, 3).add(1)\n"
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from emit.running import built_observer
 from once import made_once
 
 
@@ -18,14 +17,13 @@ def captured(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def copying_compiler(shared_folder: Path) -> Path:
+def copying_compiler(observer: Path) -> Path:
     """A compiler that copies the observer which a real one has built: that takes no twenty seconds. Beside it is
     good.so, as a cache has it."""
-    good = built_observer(shared_folder)
 
     def make(compiler: Path) -> None:
         last = 'for last; do :; done; [ "$last" = --version ] && echo copier 1.0 && exit 0'
-        compiler.write_text(f'#!/bin/sh\n{last}\nhead -c -32 {shlex.quote(str(good))} > "$last"\n')
+        compiler.write_text(f'#!/bin/sh\n{last}\nhead -c -32 {shlex.quote(str(observer))} > "$last"\n')
         compiler.chmod(0o755)
 
-    return made_once(good.with_name("c++"), make)
+    return made_once(observer.with_name("c++"), make)
