@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from emit.running import built_observer
+
 # How long an example takes says how busy the machine is, and nothing of what is tested.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -27,6 +29,13 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
     folder.mkdir(exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def observer(shared_folder: Path) -> Path:
+    """A copy of the observer that programs find in the cache."""
+    pytest.importorskip("torch")
+    return built_observer(shared_folder)
 
 
 @pytest.fixture(scope="session")

@@ -153,7 +153,7 @@ with private_files.locked(Path({str(folder / "x.lock")!r}), lambda: print("waiti
             other = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
             assert other.stdout is not None
             assert other.stdout.readline() == "waiting\n"
-        assert other.communicate(timeout=60)[0] == "had it\n"
+        assert other.communicate(timeout=300)[0] == "had it\n"
 
 
 class TestUnfinished:
@@ -223,7 +223,7 @@ class TestUnfinished:
                     path.mkdir()
                 for file in [path / name for name in "abc"] if is_folder else [path]:
                     file.write_text(f"{number}" * 1000)
-                start.wait(timeout=60)
+                start.wait(timeout=300)
 
         start = threading.Barrier(8)
         threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]

@@ -6,14 +6,15 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import opspan as package
-from emit.running import environment, opspan, run, under_collectors
+from emit.running import opspan, run, under_collectors
+
+pytestmark = pytest.mark.usefixtures("nothing_to_build")
 
 # Each prints what could differ.
 SCRIPTS = {
@@ -167,26 +168,16 @@ def test_safe_path_is_respected(folder: Path) -> None:
 
 def test_an_interrupt_is_shown_and_ends_it_by_the_signal(folder: Path) -> None:
     (folder / "script.py").write_text(
-        "import atexit, time\natexit.register(lambda: print('atexit'))\nprint('ready', flush=True)\ntime.sleep(60)\n"
+        "import atexit, signal\natexit.register(lambda: print('atexit'))\nsignal.raise_signal(signal.SIGINT)\n"
     )
-    ended = []
-    for command in ([sys.executable], [sys.executable, "-m", "opspan", "exec"]):
-        process = subprocess.Popen(
-            [*command, "script.py"],
-            cwd=folder,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
-        ended.append((*process.communicate(timeout=60), process.returncode))
+    plain, ours = (
+        run([*command, "script.py"], cwd=folder)
+        for command in ([sys.executable], [sys.executable, "-m", "opspan", "exec"])
+    )
 
-    assert ended[0] == ended[1]
-    assert ended[1][2] == -signal.SIGINT
+    assert (ours.stdout, ours.stderr) == (plain.stdout, plain.stderr)
+    assert ours.returncode == plain.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in ours.stderr
 
 
 def test_nothing_to_run_is_bad_use(folder: Path) -> None:

@@ -25,7 +25,7 @@ NO_UTF8 = os.fsdecode(b"g\xff\x9bh\x1b[2J")
 
 def run(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "opspan", *arguments]
-    return subprocess.run(command, capture_output=True, env=environment(more), stdin=subprocess.DEVNULL, timeout=120)
+    return subprocess.run(command, capture_output=True, env=environment(more), stdin=subprocess.DEVNULL, timeout=300)
 
 
 def capture(path: Path, name: str = EVIL) -> Path:

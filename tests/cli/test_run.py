@@ -8,13 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import opspan as package
 from emit.running import environment, opspan, run
+
+pytestmark = pytest.mark.usefixtures("nothing_to_build")
 
 ANNOTATE = "import opspan\nwith opspan.annotate('mine'): pass\n"
 TRAIN = "import torch; torch.ones(2, 3).add(1)\n"
@@ -114,7 +115,7 @@ def test_signals_reach_the_command(number: signal.Signals, tmp_path: Path) -> No
     code = (
         "import signal, sys, time\n"
         f"signal.signal({number.value}, lambda *_: sys.exit(40))\n" + ANNOTATE + "print('ready', flush=True)\n"
-        "time.sleep(60)"
+        "time.sleep(600)"
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "opspan", "run", "-o", "capture", "--", *py(code)],
@@ -127,7 +128,7 @@ def test_signals_reach_the_command(number: signal.Signals, tmp_path: Path) -> No
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
 
     assert process.returncode == 40
     assert errors.startswith("Wrote ")
@@ -146,6 +147,7 @@ def test_a_killed_program_keeps_what_was_captured(tmp_path: Path) -> None:
     assert "mine" in package.load(tmp_path / "capture").ranges["name"].to_list()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["nvtx", "itt"])
 def test_emit_labels_python_and_its_python_children(tool: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
@@ -221,10 +223,15 @@ def test_another_tool_that_wanted_to_listen_is_named(tmp_path: Path) -> None:
 
 
 def test_it_comes_back_at_once(tmp_path: Path) -> None:
-    start = time.monotonic()
-    opspan("run", "--", "true", cwd=tmp_path)
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom opspan.cli import main\nbegan = time.monotonic_ns()\n"
+        "try: main(['run', '--', 'true'])\n"
+        "finally: print(time.monotonic_ns() - began, Path('/proc/self/schedstat').read_text())"
+    )
+    passed, ran, queued, _ = map(int, run(py(code), cwd=tmp_path).stdout.split())
 
-    assert time.monotonic() - start < 5
+    # Neither at work nor in the queue of a busy machine for a processor.
+    assert passed - ran - queued < 5_000_000_000
 
 
 def test_it_ends_when_it_was_started_with_sigchld_ignored(tmp_path: Path) -> None:

@@ -318,7 +318,7 @@ def test_a_small_file_takes_little_more_than_it_takes_to_import_what_reads_it(ex
     imports, tables = zip(
         *(
             (seconds("-c", "import polars, adbc_driver_sqlite, click"), seconds("-m", "opspan", "table", str(exported)))
-            for _ in range(5)
+            for _ in range(3)
         ),
         strict=True,
     )

@@ -57,7 +57,7 @@ class Collected:
 
     def run(self, *command: str | Path, code: int = 0, **options: object) -> tuple[str, str]:
         process = self.popen(*command, **options)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
         assert process.returncode == code, f"exit code {process.returncode}\n{out}\n{err}"
         return out, err
 

@@ -99,7 +99,7 @@ def test_other_clocks_are_translated(ran: tuple[list[str], Capture]) -> None:
     assert overlapped.start_ns - task.start_ns == 1_000_000
     assert (capture.ended(overlapped) or 0) - overlapped.start_ns == 2_000_000
     assert marker.start_ns - task.start_ns == 9_000_000
-    assert 0 < task.start_ns - named(capture, "region", ASYNC).start_ns < 1_000_000_000
+    assert 0 < task.start_ns - named(capture, "region", ASYNC).start_ns < 60_000_000_000
 
 
 def test_frames(ran: tuple[list[str], Capture]) -> None:

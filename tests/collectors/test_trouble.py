@@ -220,7 +220,7 @@ def test_nothing_happens_without_a_folder(collected: Collected, busy: Path) -> N
     assert not collected.captures()
 
 
-@pytest.mark.parametrize("protocol", ["nvtx", "itt"])
+@pytest.mark.parametrize("protocol", [pytest.param("nvtx", marks=pytest.mark.slow), "itt"])
 def test_a_hostile_client_lives_on_and_its_capture_can_be_read(
     protocol: str, collected: Collected, client: Callable[..., Path]
 ) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,8 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from once import made_once
 
 # A tool that the tests themselves run under must not listen to the programs they start.
 _TOOLS = (
@@ -38,6 +41,20 @@ READING = ("opspan.cli.export", "opspan.cli.table", "opspan.readers.nsys", "opsp
 
 # Finds or builds the observer, and says where.
 LOAD = "import torch; from opspan.emit import observer; print(observer.load().path)"
+
+
+def built_observer(shared_folder: Path) -> Path:
+    """A copy of the observer in the user's cache, where programs find it: building another takes twenty seconds."""
+
+    def make(good: Path) -> None:
+        done = forked(LOAD)
+        assert done.returncode == 0, done.stderr
+        shutil.copy(done.stdout.strip(), good)
+
+    folder = shared_folder / "observer"
+    folder.mkdir(exist_ok=True)
+    return made_once(folder / "good.so", make)
+
 
 # What the programs that annotate begin with.
 HEAD = """
@@ -129,7 +146,7 @@ class _Imported:
     def close(self) -> None:
         self._channel.close()
         self._answers.close()
-        self._process.wait(60)
+        self._process.wait(300)
 
 
 @functools.cache
@@ -151,7 +168,7 @@ def on_terminal(command: list[str | Path], stream: str, env: Mapping[str, str | 
             pass
         finally:
             os.close(leader)
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
     return shown.decode()
 
 

@@ -50,23 +50,27 @@ def differences(printed: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_each_public_call_leaves_the_graphs_as_they_are_in_a_fresh_process() -> None:
     done = run([sys.executable, PROGRAM])
 
     assert differences(done.stdout) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [["later"], ["later", "used"]])
 def test_it_does_not_matter_that_opspan_was_there_before_torch(order: list[str]) -> None:
     assert differences(run([sys.executable, PROGRAM, *order, *SOME]).stdout) == []
 
 
+@pytest.mark.slow
 def test_with_a_tool_it_is_the_same(tmp_path: Path) -> None:
     done = run([sys.executable, PROGRAM, *SOME], under_collectors(tmp_path / "captured"))
 
     assert differences(done.stdout) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("emit", [[], ["--emit", "nvtx", "--modules"]])
 def test_under_opspan_run_it_is_the_same(emit: list[str], tmp_path: Path) -> None:
     done = opspan("run", "-o", tmp_path / "captured", *emit, "--", sys.executable, PROGRAM, *SOME)
@@ -74,6 +78,7 @@ def test_under_opspan_run_it_is_the_same(emit: list[str], tmp_path: Path) -> Non
     assert differences(done.stdout) == []
 
 
+@pytest.mark.slow
 def test_under_opspan_exec_it_is_the_same() -> None:
     done = opspan("exec", PROGRAM, *SOME)
 

@@ -21,7 +21,7 @@ def tool(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_session_can_be_entered_once(name: str, tool: dict[str, str]) -> None:
     code = f"""
-        import opspan
+        import torch, opspan
         session = opspan.{name}()
         with session: pass
         try:
@@ -53,7 +53,7 @@ def test_a_second_one_while_one_is_active_is_refused_and_harmless(name: str, too
 
 def test_another_thread_counts_as_a_second_one() -> None:
     code = """
-        import threading, opspan
+        import threading, torch, opspan
         def second():
             try:
                 with opspan.record(): print("entered")
@@ -222,7 +222,7 @@ def test_torchs_own_schedule_will_do(tool: dict[str, str]) -> None:
 
 def test_stepping_on_another_thread_is_refused() -> None:
     code = """
-        import threading, opspan
+        import threading, torch, opspan
         with opspan.record(schedule=opspan.schedule(wait=0, warmup=0, active=1)) as session:
             def step():
                 try: session.step()
@@ -342,7 +342,7 @@ class TestRecord:
     def test_a_folder_that_cannot_be_made_is_a_clear_error_and_leaves_nothing_active(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         code = f"""
-            import opspan
+            import torch, opspan
             from opspan.errors import CaptureError
             try:
                 with opspan.record(path={str(tmp_path / "file" / "x")!r}): print("entered")
@@ -353,7 +353,7 @@ class TestRecord:
 
     def test_the_trace_of_an_unfinished_recording_is_refused(self) -> None:
         code = """
-            import opspan
+            import torch, opspan
             for session, enter in ((opspan.record(), False), (opspan.record(), True)):
                 try:
                     if enter: session.__enter__()

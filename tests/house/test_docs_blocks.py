@@ -89,7 +89,14 @@ def test_blocks_are_of_languages_that_are_looked_at() -> None:
     assert REPO / "README.md" in PAGES
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(REPO)) for page in PAGES])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name, marks=[pytest.mark.slow] if name in ("README.md", "docs/emit.md") else [])
+        for page in PAGES
+        for name in [str(page.relative_to(REPO))]
+    ],
+)
 def test_a_pages_blocks_run_as_they_stand(page: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="the examples label torch")
     text = page.read_text(encoding="utf-8")

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example
 from hypothesis import strategies as st
 
 from labels import grammar
 from labels.grammar import Label
 from opspan import labels, native
 from opspan.labels import Kind
+from properties import property_of
 
 EXAMPLES = json.loads((Path(__file__).parents[1] / "data" / "labels.json").read_text(encoding="utf-8"))
 TEXTS = [one["text"] for one in EXAMPLES["texts"] + EXAMPLES["interned"]]
@@ -78,8 +79,7 @@ ordered = st.tuples(free, st.lists(field, max_size=6), free).map(lambda parts: p
 texts = st.one_of(free, ordered, st.text(), st.sampled_from(TEXTS), st.none())
 
 
-@settings(max_examples=1500)
-@given(st.lists(texts, max_size=8))
+@property_of(st.lists(texts, max_size=8), few=200, many=1500)
 @example(TEXTS)
 def test_every_text_is_read_as_the_scalar_reads_it(given_texts: list[str | None]) -> None:
     assert natively(given_texts) == scalar(given_texts)
@@ -138,11 +138,12 @@ def test_views_outlive_the_texts_they_are_of() -> None:
 def test_hostile_text_takes_linear_time(piece: str) -> None:
     def seconds(count: int) -> float:
         column = pl.Series([piece * count])
-        start = time.perf_counter()
+        start = time.process_time()
         labels.parse_column(column)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
-    assert seconds(400_000) < 100 * max(seconds(20_000), 0.002)
+    # Twenty times the text takes far less than four hundred times the time.
+    assert min(seconds(400_000) for _ in range(3)) < 100 * max(seconds(20_000), 0.002)
 
 
 def test_label_of_the_door_is_that_of_the_grammar() -> None:

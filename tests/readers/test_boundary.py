@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +9,8 @@ from polars.exceptions import ComputeError, PanicException
 
 import hostile
 import opspan
+from emit.running import READING, forked
+from emit.running import opspan as command
 from opspan.errors import NotReadable, ReadError, TooLarge, UsageError
 from opspan.readers import capture
 
@@ -97,9 +96,8 @@ capture.read = lambda path: {}["where it failed"]
 from opspan.cli import main
 main()
 """
-    command = [sys.executable, "-c", program, "table", str(path)]
     for debug in ("", "1"):
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OPSPAN_DEBUG": debug})
+        done = forked(program, "table", path, env={"OPSPAN_DEBUG": debug}, imported=READING)
         assert done.returncode == 2
         assert done.stderr.splitlines()[-1].startswith("error: ")
         assert ("Traceback" in done.stderr) == bool(debug)
@@ -110,7 +108,6 @@ def test_names_that_are_no_utf_8_reach_the_terminal(tmp_path: Path, name: str) -
     if "columns" in name:
         pytest.skip("not of names")
     path = hostile.FAMILIES[name].make(tmp_path)
-    command = [sys.executable, "-m", "opspan", "table", os.fsencode(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = command("table", path)
     assert done.returncode in (0, 2), done.stderr
     assert "Traceback" not in done.stderr

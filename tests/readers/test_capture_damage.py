@@ -272,7 +272,7 @@ print(trace.ranges.height, *trace.issues["code"])
         path = tmp_path / f"{keep}.opspan"
         path.write_bytes(whole)
         done = subprocess.run(
-            [sys.executable, "-c", program, path, str(keep)], capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "-c", program, path, str(keep)], capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stderr
         assert "truncated_file" in done.stdout

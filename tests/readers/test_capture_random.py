@@ -8,12 +8,12 @@ from pathlib import Path
 from unittest import mock
 
 import polars as pl
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import capture as build
 from builders.capture import Capture
 from opspan.readers import capture
+from properties import property_of
 from readers import brute
 
 names = st.sampled_from(
@@ -159,8 +159,7 @@ def as_they_are(ranges: pl.DataFrame, relations: pl.DataFrame, _issues: object) 
     return ranges, relations
 
 
-@settings(max_examples=300)
-@given(captures())
+@property_of(captures(), few=60, many=300)
 def test_reader_and_its_twin_agree(made: Capture) -> None:
     expected, relations = brute.decode(made.to_bytes())
 

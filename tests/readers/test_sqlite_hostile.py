@@ -5,26 +5,23 @@ from __future__ import annotations
 import sqlite3
 import struct
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from emit.running import READING, forked
 from hostile import DATABASES, ENDLESS, VIEWS, columns_of, views_for_tables
 from opspan.errors import NotReadable, OpspanError
 from opspan.formats.sqlite import SqliteFile
 from opspan.tables import Issues
 
-SECONDS = 60
-
 
 def load(path: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    """`opspan table` in a process that may take so long and so much, and no more."""
-    program = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30)); "
-    program += "from opspan.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "table", str(path), *more]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    """`opspan table` in a process that may take so much memory and no more, and is ended where it takes minutes."""
+    program = "import resource; resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30)); "
+    program += "from opspan.cli import main; main()"
+    return forked(program, "table", str(path), *more, imported=READING)
 
 
 @pytest.mark.parametrize("query", VIEWS.values(), ids=VIEWS)
@@ -197,7 +194,7 @@ from opspan.tables import Issues
 with SqliteFile({str(path)!r}, Issues()) as file:
     print(file.count("t"), file.any("t", ["c"]), file.frame("t", {{"a": "int", "b": "text"}}).height)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
+    done = forked(program, imported=READING)
     assert done.returncode == 0, done.stderr
     counted, _, read = done.stdout.split()
     assert max(int(counted), int(read)) <= len(raw)

@@ -1,4 +1,4 @@
-"""Builds the sinks, the observer and the small tools that listen to them, and runs programs that drive them."""
+"""The sinks and the observer that opspan uses, the small tools that listen to them, and programs that drive them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collectors.running import NATIVE, compiled, nvtx_include, package_folder
+from emit.running import built_observer
+from opspan import libraries
 
 TESTS = Path(__file__).parents[1]
 SHARED = ["-std=c++20", "-O1", "-fPIC", "-shared", "-pthread"]
@@ -18,23 +20,26 @@ HIDDEN = ["-fvisibility=hidden", "-fvisibility-inlines-hidden"]
 
 
 class Native:
-    """One library each, built when it is first asked for."""
+    """One library each. What opspan does not bring is built when it is first asked for."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @property
     def sinks(self) -> Path:
-        sources = [*NATIVE.glob("sinks/*.cpp"), *NATIVE.glob("capture/*.cpp")]
-        return self._build("sinks", *HIDDEN, "-Wl,-z,nodelete", "-isystem", nvtx_include(), *sources, "-ldl")
+        return libraries.sinks()
 
     @property
     def observer(self) -> Path:
-        return self._build_with_torch("observer", "-I", NATIVE / "sinks", NATIVE / "observer" / "observer.cpp")
+        return built_observer(self.folder)
 
     @property
     def torch_stubs(self) -> Path:
-        return self._build_with_torch("torch_stubs", TESTS / "native" / "torch_stubs" / "torch_stubs.cpp")
+        torch = package_folder("torch")
+        link = ["-L", torch / "lib", f"-Wl,-rpath,{torch / 'lib'}", "-ltorch_cpu", "-lc10"]
+        abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch_uses_new_strings())}"
+        source = TESTS / "native" / "torch_stubs" / "torch_stubs.cpp"
+        return self._build("torch_stubs", *HIDDEN, "-DNDEBUG", abi, "-isystem", torch / "include", source, *link)
 
     @property
     def nvtx_recorder(self) -> Path:
@@ -46,12 +51,6 @@ class Native:
 
     def _build(self, name: str, *arguments: str | Path) -> Path:
         return compiled(self.folder / f"{name}.so", "g++", *SHARED, "-I", NATIVE, *arguments)
-
-    def _build_with_torch(self, name: str, *arguments: str | Path) -> Path:
-        torch = package_folder("torch")
-        link = ["-L", torch / "lib", f"-Wl,-rpath,{torch / 'lib'}", "-ltorch_cpu", "-lc10"]
-        abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch_uses_new_strings())}"
-        return self._build(name, *HIDDEN, "-DNDEBUG", abi, "-isystem", torch / "include", *arguments, *link)
 
 
 def torch_uses_new_strings() -> bool:

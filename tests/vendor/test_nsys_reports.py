@@ -15,6 +15,7 @@ import subprocess
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import nsys
 import polars as pl
@@ -127,6 +128,10 @@ def test_bytes_of_copies_and_fills(export: Path, trace: Trace) -> None:
         assert found[name] == (count, pytest.approx(megabytes, abs=0.001))
 
 
+def slow(names: list[str], which: str) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow) if name == which else name for name in names]
+
+
 WITH_KERNELS = [
     "train_fsdp_2gpu",
     "infer_2gpu",
@@ -140,7 +145,7 @@ WITH_KERNELS = [
 ]
 
 
-@pytest.mark.parametrize("export", WITH_KERNELS, indirect=True)
+@pytest.mark.parametrize("export", slow(WITH_KERNELS, "train_fsdp_2gpu"), indirect=True)
 def test_kernels_below_ranges(export: Path, trace: Trace) -> None:
     """nsys counts a kernel once in every text that encloses its call on its thread, however many ranges have it.
 
@@ -217,7 +222,7 @@ def leave_the_first(path: Path, share: float) -> None:
                 database.execute(f"DELETE FROM {table} WHERE start > ?", [until])
 
 
-@pytest.mark.parametrize("export", PROJECTED, indirect=True)
+@pytest.mark.parametrize("export", slow(PROJECTED, "infer_2gpu"), indirect=True)
 def test_ranges_projected_on_the_gpu(export: Path, tmp_path: Path) -> None:
     """For each range from when to when what it launched ran, and how much that was: the attribution, and the tree."""
     part = Path(shutil.copy(export, tmp_path))

@@ -26,7 +26,7 @@ PROGRAMS = [
     ("custom_function",),
     ("checkpointing",),
     ("hooks",),
-    ("compiled", "aot_eager"),
+    pytest.param(("compiled", "aot_eager"), marks=pytest.mark.slow),
     pytest.param(("compiled", "inductor"), marks=pytest.mark.slow),
     ("torchscript",),
     ("ddp",),

@@ -141,7 +141,7 @@ connection = sqlite3.connect(sys.argv[1], isolation_level=None)
 connection.execute(f"PRAGMA journal_mode = {sys.argv[2]}")
 connection.executescript(sys.argv[3])
 print("ready", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 EMPTY = "CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT); "
 FILLING = "BEGIN IMMEDIATE; INSERT INTO StringIds VALUES (1, 'x');"
@@ -188,7 +188,7 @@ def test_what_is_there_already_is_read_with_an_issue(journal: str, tmp_path: Pat
 
 def test_a_text_that_is_still_written_says_so(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    code = f"import time\nfile = open({str(path)!r}, 'w')\nprint('ready', flush=True)\ntime.sleep(60)"
+    code = f"import time\nfile = open({str(path)!r}, 'w')\nprint('ready', flush=True)\ntime.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()

@@ -1,0 +1,27 @@
+"""A property is tested twice: with a few examples among the quick tests, and with many among the slow ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import SearchStrategy
+
+Check = Callable[..., None]
+
+
+def property_of(strategy: SearchStrategy[Any], *, few: int, many: int) -> Callable[[Check], Check]:
+    """In place of hypothesis' `given`, where many examples take more than ten seconds."""
+
+    def decorated(check: Check) -> Check:
+        # Not check itself: what `given` returns takes its settings once.
+        def test(examples: int) -> None:
+            settings(max_examples=examples)(given(strategy)(check))()
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        budgets = [pytest.param(few, id="few"), pytest.param(many, id="many", marks=pytest.mark.slow)]
+        return pytest.mark.parametrize("examples", budgets)(test)
+
+    return decorated
