@@ -241,3 +241,19 @@ OWN_ENTRIES = [("seq", 17, 0), ("op_id", 18, 8), ("fwd_tid", 16, 16), ("kind", 1
 
 def own_payload(seq: int, op_id: int, forward: int, kind: int, sizes: int) -> bytes:
     return struct.pack("<qQIIQ", seq, op_id, forward, kind, sizes)
+
+
+def run(path: Path) -> Path:
+    """A step of a model: forward on one thread, backward on another."""
+    made = Capture()
+    main, back = made.thread(100, "main"), made.thread(101, "autograd")
+    main.range("ProfilerStep#7", 1_000, 9_000, source=2, category=STEP)
+    main.torch("aten::linear", 1_200, 3_000, seq=5, op_id=1, sizes="[[2, 4], [3, 4]]")
+    main.torch("aten::addmm", 1_300, 2_000, seq=5, op_id=2, sizes="[[3], [2, 4], [4, 3]]")
+    back.torch("AddmmBackward0", 5_500, 7_000, seq=5, op_id=3, category=BACKWARD, forward=100)
+    back.torch("aten::mm", 5_600, 6_100, op_id=4, category=OP)
+    return made.write(path)
+
+
+# What every source goes through goes through these: tests/readers/samples.py.
+SAMPLES = {"of one process": lambda folder: run(folder / "run.opspan")}

@@ -117,3 +117,7 @@ def write(path: Path, content: Any = None, *, indent: int | None = None) -> Path
     else:
         path.write_text(text, encoding="utf-8")
     return path
+
+
+# What every source goes through goes through these: tests/readers/samples.py.
+SAMPLES = {"compressed": lambda folder: write(folder / "run.json.gz", indent=1)}

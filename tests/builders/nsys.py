@@ -254,3 +254,7 @@ def run(path: Path, age: str) -> Path:
 
 def _is_there(name: str, age: str) -> bool:
     return LATER.get(name, AGES[0]) <= age and age < GONE.get(name, "9999")
+
+
+# What every source goes through goes through these: tests/readers/samples.py.
+SAMPLES = {"of 2026": lambda folder: run(folder / "run.sqlite", "2026")}

@@ -175,3 +175,7 @@ def tables_of() -> dict[str, Rows]:
 
 def run(path: Path, version: int) -> Path:
     return profile(path, tables_of(), TEXTS, version)
+
+
+# What every source goes through goes through these: tests/readers/samples.py.
+SAMPLES = {"of version 26": lambda folder: run(folder / "run.nvvp", 26)}

@@ -154,3 +154,10 @@ def rpd(path: Path) -> Path:
             database.execute(f"CREATE TABLE {table} ({', '.join(f'[{name}]' for name in names)})")
             database.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", rows[table])
     return path
+
+
+# What every source goes through goes through these: tests/readers/samples.py.
+SAMPLES = {
+    "of rocprofv3": lambda folder: rocprof(folder / "run.db"),
+    "of RPD": lambda folder: rpd(folder / "run.rpd"),
+}

@@ -65,3 +65,7 @@ def events() -> list[str]:
 def write(path: Path, found: Iterable[str], *, closed: bool = True) -> Path:
     path.write_text('{ "traceEvents":[\n' + ",\n".join(found) + ("\n]\n}\n" if closed else ""), encoding="utf-8")
     return path
+
+
+# What every source goes through goes through these: tests/readers/samples.py.
+SAMPLES = {"whole": lambda folder: write(folder / "app.json", events())}

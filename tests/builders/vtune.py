@@ -332,3 +332,7 @@ def run(folder: Path, age: str) -> Path:
         counted = (tsc(900), 3, 0, 3, 0, 2, 0, 0, 0, 123456, tsc(0), 0.0)
         container(folder / "sqlite-db" / "pmu_data", [sampled, counted])
     return folder
+
+
+# What every source goes through goes through these: tests/readers/samples.py.
+SAMPLES = {"of 2024": lambda folder: run(folder / "r000hs", "2024")}

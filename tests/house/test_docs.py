@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import click
 import pytest
 
 from house.tree import REPO, files, module_name, modules, room
 from opspan.cli import main
+from opspan.sources import SOURCES, Source
 
 README = REPO / "README.md"
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -41,6 +43,14 @@ def test_every_room_is_drawn() -> None:
     missing = [name for name in sorted(python | native) if not re.search(rf"^\s*{name}(\.py|/)", picture, re.MULTILINE)]
 
     assert not missing, f"docs/architecture.md does not show: {missing}"
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_every_source_has_a_reader_a_page_and_what_writes_its_files(source: Source) -> None:
+    places = (f"docs/formats/{source.name}.md", f"tests/builders/{source.name}.py")
+    assert [place for place in places if not (REPO / place).exists()] == []
+    assert find_spec(f"opspan.readers.{source.name}")
+    assert source.reads in " ".join((main.get_command(click.Context(main), "table").help or "").split())
 
 
 def test_links_between_pages_lead_somewhere() -> None:

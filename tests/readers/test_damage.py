@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 import opspan
-from builders import kineto, nsys, nvprof, rocpd, unitrace, vtune
+from builders import kineto, nsys, nvprof, vtune
 from opspan.errors import OpspanError
+from readers.samples import samples
 
 VARIANTS = 40  # of each file; tools/damage is for more
 SECONDS = "120"  # that each may take by the clock: the machine may be busy
@@ -28,30 +29,19 @@ def archive(folder: Path, kind: str) -> Path:
     return Path(shutil.make_archive(str(folder), kind, folder))
 
 
-def saved(folder: Path) -> Path:
-    opspan.load(nsys.run(folder / "run.sqlite", "2026")).save(folder / "saved")
-    return folder / "saved"
-
-
 def exported(folder: Path) -> Path:
     opspan.load(nsys.run(folder / "run.sqlite", "2026")).export(folder / "exported.json")
     return folder / "exported.json"
 
 
 FILES: dict[str, Callable[[Path], Path]] = {
+    **samples(),
     "nvprof of version 8": lambda folder: nvprof.run(folder / "run.prof", 8),
-    "rocpd of rocprofv3": lambda folder: rocpd.rocprof(folder / "run.db"),
-    "rocpd of RPD": lambda folder: rocpd.rpd(folder / "run.rpd"),
-    "nvprof of version 26": lambda folder: nvprof.run(folder / "run.nvvp", 26),
     "Kineto": lambda folder: kineto.write(folder / "run.json"),
-    "Kineto, compressed": lambda folder: kineto.write(folder / "run.json.gz", indent=1),
     "a Chrome trace of opspan's own": exported,
-    "unitrace": lambda folder: unitrace.write(folder / "app.json", unitrace.events()),
     "nsys of 2019": lambda folder: nsys.run(folder / "run.sqlite", "2019"),
-    "nsys of 2026": lambda folder: nsys.run(folder / "run.sqlite", "2026"),
     "nsys in Parquet": lambda folder: nsys.folder(folder / "p", nsys.tables_of("2026"), "parquetdir"),
     "nsys in Arrow": lambda folder: nsys.folder(folder / "a", nsys.tables_of("2026"), "arrowdir"),
-    "a saved trace": saved,
     "VTune of 2013": lambda folder: vtune.run(folder / "r", "2013") / "sqlite-db" / "dicer.db",
     "VTune of 2015": lambda folder: vtune.run(folder / "r", "2015") / "sqlite-db" / "dicer.db",
     "VTune of 2025": lambda folder: vtune.run(folder / "r", "2025") / "sqlite-db" / "dicer.db",

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import opspan
-from builders import kineto, nsys, nvprof, rocpd, unitrace, vtune
 from opspan.analysis import analyse
 from opspan.analysis.averages import BY, averages
 from opspan.errors import UsageError
 from opspan.trace import Trace
+from readers.samples import samples
 from views.there_and_back import assert_same, there_and_back
 
-SOURCES: dict[str, Callable[[Path], Path]] = {
-    "nsys": lambda folder: nsys.run(folder / "run.sqlite", "2026"),
-    "nvprof": lambda folder: nvprof.run(folder / "run.prof", 26),
-    "rocprof": lambda folder: rocpd.rocprof(folder / "run.db"),
-    "RPD": lambda folder: rocpd.rpd(folder / "run.rpd"),
-    "VTune": lambda folder: vtune.run(folder / "r000hs", "2024"),
-    "Kineto": lambda folder: kineto.write(folder / "run.json.gz"),
-    "unitrace": lambda folder: unitrace.write(folder / "app.json", unitrace.events()),
-}
+SAMPLES = samples()
 OUTPUTS = ("x.json", "x.json.gz", "x.table.json", "x.sqlite", "x.parquet", "x.csv", "x-hostname-box.csv", "x.stacks")
 
 
-@pytest.fixture(params=SOURCES)
+@pytest.fixture(params=SAMPLES)
 def trace(request: pytest.FixtureRequest, tmp_path: Path) -> Trace:
-    return opspan.load(SOURCES[request.param](tmp_path))
+    return opspan.load(SAMPLES[request.param](tmp_path))
 
 
 def test_ops_backward_and_work_find_each_other(trace: Trace) -> None:

@@ -1,0 +1,17 @@
+"""A saved trace. Only opspan writes those, so this is what it wrote of another source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import opspan
+from builders import nsys
+
+
+def run(folder: Path) -> Path:
+    opspan.load(nsys.run(folder / "run.sqlite", "2026")).save(folder / "run.trace")
+    return folder / "run.trace"
+
+
+# What every source goes through goes through these: tests/readers/samples.py.
+SAMPLES = {"of an nsys export": run}
