@@ -13,10 +13,10 @@ import pytest
 
 import opspan as package
 from emit.running import opspan
-from opspan.views import VIEWS
+from opspan.outputs import OUTPUTS
 from views.sources import capture, nsys
 
-SUFFIXES = [suffix for view in VIEWS for suffix in view.suffixes]
+SUFFIXES = [suffix for output in OUTPUTS for suffix in output.suffixes]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from opspan.sources import SOURCES
 # Room -> the rooms of ours it may import, late imports and those for type checkers too. A new room is a new line here
 # and in docs/architecture.md.
 GROUND = {"errors", "files", "json_columns", "labels", "native", "printable", "private_files", "sources"}
-GROUND |= {"text_columns"}
+GROUND |= {"outputs", "text_columns"}
 READING = GROUND | {"arrow_sqlite", "tables"}
 ROOMS: dict[str, set[str]] = {
     "printable": set(),
@@ -20,6 +20,7 @@ ROOMS: dict[str, set[str]] = {
     "errors": {"printable"},
     "json_columns": set(),
     "sources": set(),
+    "outputs": set(),
     "text_columns": set(),
     "files": {"private_files"},
     "arrow_sqlite": set(),

@@ -60,7 +60,9 @@ def test_made_files(make: Any, name: str, tmp_path: Path) -> None:
 
 def test_ranks_with_equal_processes_stay_apart(tmp_path: Path) -> None:
     one = opspan.load(nsys(tmp_path / "one.sqlite"))
-    trace = side_by_side([one, opspan.load(nsys(tmp_path / "other.sqlite", 3)), opspan.load(capture(tmp_path / "c"))])
+    trace = Trace.of(
+        side_by_side([one, opspan.load(nsys(tmp_path / "other.sqlite", 3)), opspan.load(capture(tmp_path / "c"))])
+    )
     back = there_and_back(trace, tmp_path)
     assert back.work["rank"].unique().sort().to_list() == [0, 1]
     assert_same(trace, back)

@@ -10,9 +10,9 @@ import pytest
 
 import opspan
 from emit.running import opspan as command
+from opspan import outputs
 from opspan.tables import Metadata, schema
 from opspan.trace import Trace
-from opspan.views import VIEWS
 from opspan.views import table as tables
 from opspan.views.table import BY, Asked
 
@@ -50,7 +50,7 @@ KINDS: dict[str, tuple[dict[str, pl.DataFrame], str]] = {
     ),
     "waits": ({"work": rows("work", 2, kind="sync")}, "The trace holds 2 waits"),
 }
-OUTPUTS = (*("x" + suffix for view in VIEWS for suffix in view.suffixes), "x-hostname-box.csv")
+OUTPUTS = (*("x" + suffix for view in outputs.OUTPUTS for suffix in view.suffixes), "x-hostname-box.csv")
 
 
 @pytest.fixture(params=KINDS)

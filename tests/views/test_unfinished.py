@@ -18,11 +18,11 @@ from builders.capture import Capture
 from emit.running import environment
 from emit.running import opspan as command
 from opspan.errors import WriteError
+from opspan.outputs import OUTPUTS
 from opspan.trace import Trace
-from opspan.views import VIEWS
 from views.sources import nsys
 
-SUFFIXES = [suffix for view in VIEWS for suffix in (view.suffixes or ("-hostname-h.csv",))]
+SUFFIXES = [suffix for output in OUTPUTS for suffix in (output.suffixes or ("-hostname-h.csv",))]
 AT_ONCE = 6
 
 

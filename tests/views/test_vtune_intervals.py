@@ -14,7 +14,7 @@ from opspan import load
 from opspan.errors import NotReadable, UsageError
 from opspan.tables import Metadata
 from opspan.trace import Trace
-from opspan.views.registry import view_for
+from opspan.views.registry import output_for
 
 RANGES = pl.DataFrame(
     {
@@ -104,12 +104,12 @@ def test_what_has_no_place_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["out-hostname-a.csv", "OUT-HOSTNAME-A.CSV", "x-hostname-a.b.csv"])
 def test_the_name_says_it(name: str) -> None:
-    assert view_for(Path(name)).name == "vtune_intervals"
+    assert output_for(Path(name)).name == "vtune_intervals"
 
 
 @pytest.mark.parametrize("name", ["out.csv", "-hostname-.csv", "out-hostname-a.sqlite"])
 def test_other_names_mean_something_else(name: str) -> None:
-    assert view_for(Path(name)).name != "vtune_intervals"
+    assert output_for(Path(name)).name != "vtune_intervals"
 
 
 class TestForeign:

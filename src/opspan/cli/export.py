@@ -8,36 +8,31 @@ import click
 
 from opspan.cli.loading import Progress, load, part_of_trace, trace_files
 from opspan.cli.printing import show
+from opspan.outputs import all_of_them
+
+_HELP = """Write a trace as a file for other tools.
+
+The suffix of OUT says what it becomes:
+
+\b
+{outputs}
+
+Several FILEs are the ranks of one run. OUT appears once it is whole.
+
+\b
+Example:
+  opspan export report.sqlite report.json.gz
+  opspan export trace.json run.stacks && flamegraph.pl run.stacks > run.svg
+  opspan export rank0.sqlite rank1.sqlite run.db && sqlite3 run.db 'SELECT * FROM op_summary LIMIT 10'
+"""
 
 
-@click.command("export")
+@click.command("export", help=_HELP.format(outputs=all_of_them()))
 @trace_files
 @click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
 @part_of_trace
 @click.option("--force", is_flag=True, help="Replace OUT, if it is there and is no FILE.")
 def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None, step: str | None, force: bool) -> None:
-    """Write a trace as a file for other tools.
-
-    The suffix of OUT says what it becomes:
-
-    \b
-      .json .json.gz   Chrome trace, for Perfetto and chrome://tracing
-      .sqlite .db      analysis database, for the sqlite shell and Datasette
-      .parquet         folder of the trace's tables; opspan reads it back
-      .csv             every range in a row
-      *-hostname-*.csv ranges for VTune to import, as tasks and frames; the host's name stands before .csv
-      .stacks          Python functions and ranges as stacks, with CPU time in ns, for flame graphs
-      .device.stacks   the same with the kernels below them, and device time
-      .table.json      what `opspan table --format json` prints
-
-    Several FILEs are the ranks of one run. OUT appears once it is whole.
-
-    \b
-    Example:
-      opspan export report.sqlite report.json.gz
-      opspan export trace.json run.stacks && flamegraph.pl run.stacks > run.svg
-      opspan export rank0.sqlite rank1.sqlite run.db && sqlite3 run.db 'SELECT * FROM op_summary LIMIT 10'
-    """
     from opspan.views import check_place, contents, export, missing
     from opspan.views.findings import issue_lines
 

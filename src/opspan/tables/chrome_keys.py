@@ -9,6 +9,8 @@ The first key of each table's says which table the event is a row of, and holds 
 
 from __future__ import annotations
 
+from opspan.tables import schema
+
 VERSION = 1
 MARK, TABLES = "opspan", "opspanTables"  # members of the file
 ENDED, NOT_ENDED = "Ended", "no"  # of a range, call or work that was open at the end: it is drawn until there
@@ -89,4 +91,28 @@ MEMORY = {
     "count": "Count",
     "end_ns": "Ended after ns",
 }
-EVENTS = {"ranges": RANGES, "calls": CALLS, "work": WORK, "functions": FUNCTIONS, "memory": MEMORY}
+# What of a row is in its event itself, or in several keys.
+_PLACE = {"rank", "pid", "tid", "start_ns", "end_ns", "name"}
+_IN_THE_EVENT = {
+    "ranges": _PLACE | {"is_async", "is_mark"},
+    "calls": _PLACE | {"api"},
+    "work": {"rank", "start_ns", "end_ns", "full_name", "is_overhead"}
+    | {f"{of}_{axis}" for of in SIZES for axis in "xyz"},
+    "functions": _PLACE,
+    "memory": {"rank", "pid", "tid", "time_ns"},
+}
+
+
+def _with_others(table: str, keys: dict[str, str]) -> dict[str, str]:
+    """A column that has no key here has its own name, so that none is lost."""
+    others = [name for name in schema.TABLES[table].schema if name not in keys and name not in _IN_THE_EVENT[table]]
+    return {**keys, **{name: name for name in others}}
+
+
+EVENTS = {
+    "ranges": _with_others("ranges", RANGES),
+    "calls": _with_others("calls", CALLS),
+    "work": _with_others("work", WORK),
+    "functions": _with_others("functions", FUNCTIONS),
+    "memory": _with_others("memory", MEMORY),
+}

@@ -1,10 +1,10 @@
 """What a trace becomes for others to look at: one file an output, chosen by the name it is written to.
 
-A view is a module with `write(found, path) -> list[str]`: it writes the whole output to `path`, which is not there yet,
-and says in sentences what it had to leave out. A new one is a file and a line in the registry. table.py is what the
-verb `table` prints.
+Such a file has `write(found, path) -> list[str]`: it writes the whole output to `path`, which is not there yet, and
+says in sentences what it had to leave out. A new one is a file here and a line in opspan/outputs.py. What the verb
+`table` prints is table.py's.
 """
 
-from opspan.views.registry import VIEWS, View, check_place, export, view_for
+from opspan.views.registry import check_place, export, output_for
 
-__all__ = ["VIEWS", "View", "check_place", "export", "view_for"]
+__all__ = ["check_place", "export", "output_for"]

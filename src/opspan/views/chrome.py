@@ -55,11 +55,22 @@ _POINTS = ("memory", "counters")
 
 def write(found: Analysed, path: Path) -> list[str]:
     trace = found.attributed
-    trace = trace.replace(ranges=trace.ranges.with_columns(_as_reported(found.tables.ranges)))
+    frames = {name: _with_ids(trace.frames[name]) for name in _SPANS}
+    frames["ranges"] = frames["ranges"].with_columns(_as_reported(found.tables.ranges))
+    trace = Tables(trace.ranks, **{**trace.frames, **frames})
     is_gzip = path.suffix.lower() == ".gz"
     with gzip.open(path, "wt", 6, encoding="utf-8") if is_gzip else path.open("w", encoding="utf-8") as file:
         _write(trace, file)
     return _left_out(trace)
+
+
+def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
+    """A row that has no id gets one, which is no other's: it is what the row is read back by."""
+    if not frame["id"].null_count():
+        return frame
+    highest = frame["id"].max()
+    free = highest + 1 if isinstance(highest, int) else 0
+    return frame.with_columns(pl.col("id").fill_null(pl.int_range(pl.len()) + free))
 
 
 def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
@@ -144,15 +155,15 @@ def _events(trace: Tables, places: Places, zero_ns: int) -> Iterator[Lines]:
 
     yield from _ranges(ranges.filter(began), at, taken, microseconds(ends_ns - zero_ns))
     category = pl.coalesce(text(_col("api")), constant("call"))
-    yield calls.filter(began), _span(_name("name"), category, at, taken, _args(calls, keys.CALLS))
+    yield calls.filter(began), _span(_name("name"), category, at, taken, _args(calls, keys.EVENTS["calls"]))
     functions = places.on_threads(trace.functions)
     yield (
         functions.filter(began),
-        _span(_name("name"), constant("python_function"), at, taken, _args(functions, keys.FUNCTIONS)),
+        _span(_name("name"), constant("python_function"), at, taken, _args(functions, keys.EVENTS["functions"])),
     )
     name = pl.coalesce(text(_col("full_name")), _name("name"))
     category = pl.when(_col("is_overhead")).then(constant("overhead")).otherwise(_category("other"))
-    args = {**_args(work, keys.WORK), **{key: _sizes(of) for of, key in keys.SIZES.items()}, **_SHARED}
+    args = {**_args(work, keys.EVENTS["work"]), **{key: _sizes(of) for of, key in keys.SIZES.items()}, **_SHARED}
     # Where the event has the short name, there is no full one.
     args[keys.WORK["name"]] = text(pl.when(_col("full_name").is_not_null()).then("name"))
     if work["name"].null_count():
@@ -235,7 +246,7 @@ def _sizes(of: str) -> pl.Expr:
 def _ranges(ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> Iterator[Lines]:
     """Those of the tree as spans; those that overlap as pairs with an id, which viewers draw on lines of their own."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
-    name, category, args = _name("name"), _category("user"), _args(ranges, keys.RANGES)
+    name, category, args = _name("name"), _category("user"), _args(ranges, keys.EVENTS["ranges"])
     overlaps = is_async & ~_col("was_async")
     if ranges.select(overlaps.any()).item():
         args[keys.OVERLAPS] = pl.when(overlaps).then(pl.lit("1"))
@@ -256,7 +267,7 @@ def _memory(memory: pl.DataFrame, at: pl.Expr) -> Lines:
     signed = _col("bytes") * pl.when(event == "free").then(-1).otherwise(1)
     rows = memory.with_columns(signed, _col("device_id").fill_null(-1), end_ns=_col("end_ns") - _col("time_ns"))
     host = {"Device Type": pl.when(_col("device_id") < 0).then(pl.lit("0")).otherwise(pl.lit("1"))}
-    args = members({**_args(rows, keys.MEMORY), **host})
+    args = members({**_args(rows, keys.EVENTS["memory"]), **host})
     category = constant("cpu_instant_event")
     return rows, _event(
         "i", cat=category, name=pl.coalesce(name, constant("[memory]")), ts=at, s=constant("t"), args=args

@@ -1,62 +1,40 @@
-"""Which views there are, and how their output comes to its place: whole or not at all, and never over a source."""
+"""How an output is written: whole or not at all, and never over a source. opspan/outputs.py lists them."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 
 from polars.exceptions import PolarsError
 
-from opspan import private_files
+from opspan import outputs, private_files
 from opspan.analysis import Analysed
 from opspan.errors import UsageError, WriteError
+from opspan.outputs import Output
 from opspan.printable import as_utf8
 from opspan.tables import storage
 from opspan.views.contents import nothing_in, parts
 
 
-@dataclass(frozen=True)
-class View:
-    name: str  # of the module
-    suffixes: tuple[str, ...]
-    writes: str  # in words, for messages and docs
-    is_folder: bool = False  # which replaces a saved trace and nothing else
-    pattern: str = ""  # of names that mean this view whatever their suffix
-    shows: tuple[str, ...] = ()  # tables that it has a place for, marks apart from ranges; none: all
-
-    @property
-    def write(self) -> Callable[[Analysed, Path], list[str]]:
-        found: Callable[[Analysed, Path], list[str]] = import_module(f"opspan.views.{self.name}").write
-        return found
+def _write_of(output: Output) -> Callable[[Analysed, Path], list[str]]:
+    found: Callable[[Analysed, Path], list[str]] = import_module(f"opspan.views.{output.name}").write
+    return found
 
 
-_ON_A_TIMELINE = ("ranges", "marks", "calls", "functions", "work", "counters")
-VIEWS = (
-    View("chrome", (".json", ".json.gz"), "a Chrome trace, for Perfetto and chrome://tracing", shows=_ON_A_TIMELINE),
-    View("json_table", (".table.json",), "the table by name as JSON, with issues and coverage"),
-    View("sqlite", (".sqlite", ".db"), "an analysis database, described in docs/sqlite.md"),
-    View("parquet", (".parquet",), "a folder of the trace's tables, which opspan reads back exactly", is_folder=True),
-    View("csv", (".csv",), "every range in a row, with what the analysis found", shows=("ranges", "marks")),
-    View("vtune_intervals", (), "ranges for VTune to import", pattern="?*-hostname-?*.csv", shows=("ranges",)),
-    View(
-        "stacks", (".stacks",), "Python functions and ranges as stacks with their own CPU time in ns, for flame graphs"
-    ),
-    View("device_stacks", (".device.stacks",), "the same with kernels below, and device time"),
-)
-
-
-def view_for(out: Path) -> View:
-    """The view whose pattern the name has, else that of the longest suffix that it ends with."""
-    for view in VIEWS:
-        if view.pattern and fnmatchcase(out.name.lower(), view.pattern):
-            return view
-    found = [(len(suffix), view) for view in VIEWS for suffix in view.suffixes if _ends_with(out, suffix)]
+def output_for(out: Path) -> Output:
+    """The output whose pattern the name has, else that of the longest suffix that it ends with."""
+    for output in outputs.OUTPUTS:
+        if output.pattern and fnmatchcase(out.name.lower(), output.pattern):
+            return output
+    found = [
+        (len(suffix), output) for output in outputs.OUTPUTS for suffix in output.suffixes if _ends_with(out, suffix)
+    ]
     if not found:
-        known = ", ".join(suffix for view in VIEWS for suffix in (*view.suffixes, *filter(None, [view.pattern])))
+        every = (name for output in outputs.OUTPUTS for name in (*output.suffixes, output.pattern) if name)
+        known = ", ".join(every)
         raise UsageError(f"{out} has an unknown suffix, which says what to write; expected one of {known}")
     return max(found, key=lambda pair: pair[0])[1]
 
@@ -67,18 +45,18 @@ def _ends_with(out: Path, suffix: str) -> bool:
 
 def export(found: Analysed, out: Path, *, overwrite: bool = False) -> list[str]:
     """Write the trace to `out` as its suffix says; what the format has no place for comes back in sentences."""
-    view = view_for(out)
+    output = output_for(out)
     check_place(out, [Path(path) for rank in found.tables.ranks for path in rank.paths], overwrite=overwrite)
     try:
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:
-            left_out = view.write(found, unfinished)
+            left_out = _write_of(output)(found, unfinished)
     except FileExistsError as error:  # by now: it was not there a moment ago
         raise WriteError(_exists(out)) from error
     except (OSError, PolarsError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise WriteError(f"cannot write {out}: {why}") from error
-    if view.shows and not parts(found.tables).keys() & set(view.shows):
-        left_out = [nothing_in(found.tables, out.name, view.shows)]
+    if output.shows and not parts(found.tables).keys() & set(output.shows):
+        left_out = [nothing_in(found.tables, out.name, output.shows)]
     return left_out
 
 
@@ -92,7 +70,7 @@ def check_place(out: Path, sources: list[Path], *, overwrite: bool) -> None:
         return
     if not overwrite:
         raise WriteError(_exists(out))
-    is_folder = view_for(out).is_folder
+    is_folder = output_for(out).is_folder
     if out.is_dir() and not is_folder:
         raise WriteError(f"{out} is a folder, expected a file to replace; nothing was written")
     if is_folder and not storage.is_saved(out):

@@ -1,0 +1,44 @@
+"""Which outputs there are, a line each: `trace.export(path)` and `opspan export` choose by the name of the file.
+
+What writes one is the module of its name in views/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Output:
+    name: str  # of the module in views/
+    suffixes: tuple[str, ...]
+    writes: str  # in words, for help and messages
+    is_folder: bool = False  # which replaces a saved trace and nothing else
+    pattern: str = ""  # of names that mean this output whatever their suffix
+    shows: tuple[str, ...] = ()  # tables that it has a place for, marks apart from ranges; none: all
+
+
+_ON_A_TIMELINE = ("ranges", "marks", "calls", "functions", "work", "counters")
+OUTPUTS = (
+    Output("chrome", (".json", ".json.gz"), "Chrome trace, for Perfetto and chrome://tracing", shows=_ON_A_TIMELINE),
+    Output("sqlite", (".sqlite", ".db"), "analysis database, for the sqlite shell and Datasette"),
+    Output("parquet", (".parquet",), "folder of the trace's tables, which opspan reads back exactly", is_folder=True),
+    Output("csv", (".csv",), "every range in a row, with what the analysis found", shows=("ranges", "marks")),
+    Output(
+        "vtune_intervals",
+        (),
+        "ranges for VTune to import; the host's name stands before .csv",
+        pattern="?*-hostname-?*.csv",
+        shows=("ranges",),
+    ),
+    Output("stacks", (".stacks",), "Python functions and ranges as stacks, with CPU time in ns, for flame graphs"),
+    Output("device_stacks", (".device.stacks",), "the same with the kernels below them, and device time"),
+    Output("json_table", (".table.json",), "what `opspan table --format json` prints"),
+)
+
+
+def all_of_them() -> str:
+    """A line each: its suffixes, what it is."""
+    names = [" ".join([*output.suffixes, *filter(None, [output.pattern.replace("?*", "*")])]) for output in OUTPUTS]
+    width = max(map(len, names))
+    return "\n".join(f"  {name:{width}} {output.writes}" for name, output in zip(names, OUTPUTS, strict=True))
