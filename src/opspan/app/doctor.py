@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from opspan import libraries, private_files
-from opspan.emit import compiler, injection, launch, observer, ranges, sinks
+from opspan.app import launch
+from opspan.emit import compiler, injection, observer, ranges, sinks
 from opspan.errors import EmitError, ObserverError, TorchUnsupported
 
 State = Literal["ok", "optional", "WRONG"]

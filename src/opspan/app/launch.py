@@ -1,5 +1,5 @@
 """How labels get into a program that was not edited: its environment, and a hook that starts an emitter once torch is
-imported. Runs no program itself: that is `execute` (this process) and cli/run (another one).
+imported. Runs no program itself: that is `execute` (this process) and `capturing` (another one).
 
 Imports nothing heavy: every Python process under `opspan run --emit` comes through here.
 """
@@ -10,7 +10,7 @@ import atexit
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -54,6 +54,18 @@ def environment(before: Mapping[str, str], collectors: Path, captures: Path, emi
         after[_VARIABLE] = emit.as_text()
         after["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SITE), before.get("PYTHONPATH")]))
     return after
+
+
+def other_tools(tool: str | None) -> Iterator[str]:
+    """Who else wants to listen to a captured program, and who of the two will."""
+    # nsys puts itself into every program below it, and sets NVTX's variable anew in each.
+    if "NSYS_PROFILING_SESSION_ID" in os.environ or "libToolsInjection" in os.environ.get("LD_PRELOAD", ""):
+        left = "NVTX goes to nsys" if tool == "nvtx" else "NVTX goes to nsys, opspan captures ITT alone"
+        yield f"nsys profiles this command and wins: {left}. Use one of the two"
+        return
+    for name in ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64"):
+        if os.environ.get(name):
+            yield f"{name}={os.environ[name]} is set: another tool wants to listen, opspan goes first"
 
 
 def start_from_environment() -> None:

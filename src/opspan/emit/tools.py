@@ -34,8 +34,3 @@ def problem(sink: int) -> str | None:
     if not hasattr(library, function):
         return f"{variable}={named} is no such tool: it has no function {function}"
     return f"{variable}={named} was loaded, and refused to listen to this process"
-
-
-def nsys_is_profiling() -> bool:
-    """nsys puts itself into every program below it, and sets NVTX's variable anew in each."""
-    return "NSYS_PROFILING_SESSION_ID" in os.environ or "libToolsInjection" in os.environ.get("LD_PRELOAD", "")
