@@ -20,17 +20,20 @@ HIDDEN = ["-fvisibility=hidden", "-fvisibility-inlines-hidden"]
 class Native:
     """One library each, built when it is first asked for."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, native: Path = NATIVE) -> None:
         self.folder = folder
+        self.native = native
 
     @property
     def sinks(self) -> Path:
-        sources = [*NATIVE.glob("sinks/*.cpp"), *NATIVE.glob("capture/*.cpp")]
+        sources = [*self.native.glob("sinks/*.cpp"), *self.native.glob("capture/*.cpp")]
         return self._build("sinks", *HIDDEN, "-Wl,-z,nodelete", "-isystem", nvtx_include(), *sources, "-ldl")
 
     @property
     def observer(self) -> Path:
-        return self._build_with_torch("observer", "-I", NATIVE / "sinks", NATIVE / "observer" / "observer.cpp")
+        return self._build_with_torch(
+            "observer", "-I", self.native / "sinks", self.native / "observer" / "observer.cpp"
+        )
 
     @property
     def torch_stubs(self) -> Path:
@@ -45,7 +48,7 @@ class Native:
         return self._build("itt", TESTS / "native" / "sinks" / "itt_recorder.cpp")
 
     def _build(self, name: str, *arguments: str | Path) -> Path:
-        return compiled(self.folder / f"{name}.so", "g++", *SHARED, "-I", NATIVE, *arguments)
+        return compiled(self.folder / f"{name}.so", "g++", *SHARED, "-I", self.native, *arguments)
 
     def _build_with_torch(self, name: str, *arguments: str | Path) -> Path:
         torch = package_folder("torch")
