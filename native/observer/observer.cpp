@@ -9,10 +9,12 @@
 
 #include <ATen/record_function.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -192,6 +194,14 @@ at::RecordFunctionCallback callback(bool shapes, bool tensors) {
   return at::RecordFunctionCallback(begin<kSink, kNoInputs>, end<kSink, kNoInputs>);
 }
 
+// A function a sink: torch's callbacks are told nothing of who they are for.
+using Callback = at::RecordFunctionCallback (*)(bool shapes, bool tensors);
+template <int... kSinks>
+constexpr std::array<Callback, sizeof...(kSinks)> callbacks(std::integer_sequence<int, kSinks...>) {
+  return {callback<kSinks>...};
+}
+constexpr auto kCallbacks = callbacks(std::make_integer_sequence<int, OPSPAN_SINK_COUNT>());
+
 std::mutex g_control;
 constexpr int kEmpty = OPSPAN_SINK_COUNT;
 at::CallbackHandle g_attached[OPSPAN_SINK_COUNT + 1];  // INVALID_CALLBACK_HANDLE = 0: not
@@ -233,14 +243,7 @@ int opspan_observer_init(const opspan_sink* const sinks[OPSPAN_SINK_COUNT]) {
 
 int opspan_observer_attach(int sink, int shapes, int tensors) {
   if (sink < 0 || sink >= OPSPAN_SINK_COUNT || !g_sinks[sink].begin) return -EINVAL;
-  switch (sink) {
-    case OPSPAN_NVTX:
-      return attach(sink, callback<OPSPAN_NVTX>(shapes, tensors), shapes, tensors);
-    case OPSPAN_ITT:
-      return attach(sink, callback<OPSPAN_ITT>(shapes, tensors), shapes, tensors);
-    default:
-      return attach(sink, callback<OPSPAN_CAPTURE>(shapes, tensors), shapes, tensors);
-  }
+  return attach(sink, kCallbacks[sink](shapes, tensors), shapes, tensors);
 }
 
 void opspan_observer_detach(int sink) {

@@ -6,9 +6,8 @@
 
 #include "capture/writer.h"
 #include "sinks/interned.h"
-#include "sinks/own.h"
 #include "sinks/session.h"
-#include "sinks/sinks.h"
+#include "sinks/sink.h"
 #include "sinks/text.h"
 #include "sinks/threads.h"
 
@@ -137,37 +136,36 @@ void own_end_async(uint64_t id, uint64_t session) {
   log->append(event);
 }
 
-}  // namespace
+// --- sessions
 
-extern const opspan_sink kCaptureSink;  // doors.cpp
-const opspan_sink kCaptureSink = {begin, end};
-const OwnSink kCaptureOwn = {own_on, own_begin, close, late, own_mark, own_begin_async, own_end_async};
+bool is_listening() { return true; }
 
-}  // namespace opspan
-
-using namespace opspan;
-
-int opspan_capture_start(const char* folder, int, char* path, size_t path_size, char* error, size_t error_size) {
+int start(const opspan_settings& settings, char* said, size_t said_size) {
   // Not under the session lock: the writer has a lock of its own, which a fork takes first.
   if (!session().change(Session::kOff)) {
-    return fail(EBUSY, "a capture is on already: stop it first", error, error_size);
+    return fail(EBUSY, "a capture is on already: stop it first", said, said_size);
   }
   capture::stop();  // left over in a fork, where another thread of the parent's had just begun it
   std::string file, sentence;
   errno = 0;
-  if (!capture::start(folder, capture::Producer::kRecord, &file, &sentence)) {
+  if (!capture::start(settings.folder, capture::Producer::kRecord, &file, &sentence)) {
     int number = errno ? errno : EIO;
     session().changed(Session::kOff);
-    return fail(number, sentence.c_str(), error, error_size);
+    return fail(number, sentence.c_str(), said, said_size);
   }
   if (!session().start(OPSPAN_FORM_SCHEMA, 0)) {
     capture::stop();
     session().changed(Session::kOff);
-    return fail(ENOMEM, kNoMemory, error, error_size);
+    return fail(ENOMEM, kNoMemory, said, said_size);
   }
-  if (path && path_size) std::snprintf(path, path_size, "%s", file.c_str());
+  if (said && said_size) std::snprintf(said, said_size, "%s", file.c_str());
   session().changed(Session::kOn);
   return OPSPAN_FORM_SCHEMA;
 }
 
-void opspan_capture_stop(opspan_stats* stats) { stop_session(OPSPAN_CAPTURE, stats); }
+}  // namespace
+
+const Sink kCapture = {"capture", {begin, end}, is_listening, start, capture::stop, true};
+const OwnSink kCaptureOwn = {own_on, own_begin, close, late, own_mark, own_begin_async, own_end_async};
+
+}  // namespace opspan

@@ -9,8 +9,8 @@
 #include "sinks/itt_calls.h"
 #include "sinks/itt_own.h"
 #include "sinks/one_tool.h"
-#include "sinks/own.h"
 #include "sinks/session.h"
+#include "sinks/sink.h"
 #include "sinks/text.h"
 #include "sinks/threads.h"
 
@@ -152,14 +152,7 @@ void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, siz
   end_range(Thread::here(), OPSPAN_ITT, key, op_id, thread, close, late);
 }
 
-}  // namespace
-
-extern const opspan_sink kIttSink;  // doors.cpp
-const opspan_sink kIttSink = {begin, end};
-
-namespace itt {
-
-Domain* torch_domain() { return g_torch_domain.load(std::memory_order_relaxed); }
+// --- sessions
 
 // Looks for a collector, and makes what a session needs of it when there is one. Under the session lock.
 bool prepare() {
@@ -176,7 +169,30 @@ bool prepare() {
   return true;
 }
 
-}  // namespace itt
+bool is_listening() {
+  std::lock_guard guard(session_lock());
+  return prepare();
+}
+
+int start(const opspan_settings& settings, char* said, size_t said_size) {
+  std::lock_guard guard(session_lock());
+  int form = settings.form == OPSPAN_FORM_AUTO ? OPSPAN_FORM_TASK : settings.form;
+  if (form != OPSPAN_FORM_TASK && form != OPSPAN_FORM_TEXT && form != OPSPAN_FORM_TORCH) {
+    return fail(EINVAL, "no such form for ITT: use auto, task, text or torch", said, said_size);
+  }
+  if (!prepare()) {
+    return fail(ENOTCONN, "no ITT collector is attached to this process: run it under one (vtune -collect ...)", said,
+                said_size);
+  }
+  return start_session(OPSPAN_ITT, form, settings.max_strings, said, said_size);
+}
+
+}  // namespace
+
+Domain* itt::torch_domain() { return g_torch_domain.load(std::memory_order_relaxed); }
+
+const Sink kItt = {"itt", {begin, end}, is_listening, start, nullptr, false};
+
 }  // namespace opspan
 
 using namespace opspan;
@@ -184,34 +200,8 @@ using namespace opspan;
 int opspan_itt_open(const char* library, char* error, size_t error_size) {
   if (const char* why = itt::open(library)) return fail(ENOENT, why, error, error_size);
   std::lock_guard guard(session_lock());
-  if (itt::listening()) itt::prepare();
+  if (itt::listening()) prepare();
   return 0;
-}
-
-int opspan_itt_listening(void) {
-  std::lock_guard guard(session_lock());
-  return itt::prepare();
-}
-
-int opspan_itt_start(int form, int, uint32_t max_strings, char* error, size_t error_size) {
-  std::lock_guard guard(session_lock());
-  if (form == OPSPAN_FORM_AUTO) form = OPSPAN_FORM_TASK;
-  if (form != OPSPAN_FORM_TASK && form != OPSPAN_FORM_TEXT && form != OPSPAN_FORM_TORCH) {
-    return fail(EINVAL, "no such form for ITT: use auto, task, text or torch", error, error_size);
-  }
-  if (!itt::prepare()) {
-    return fail(ENOTCONN, "no ITT collector is attached to this process: run it under one (vtune -collect ...)", error,
-                error_size);
-  }
-  return start_session(OPSPAN_ITT, form, max_strings, error, error_size);
-}
-
-void opspan_itt_stop(opspan_stats* stats) {
-  {
-    std::lock_guard guard(session_lock());
-    set_labelling(OPSPAN_ITT, false);
-  }
-  stop_session(OPSPAN_ITT, stats);
 }
 
 void opspan_itt_collect(int on) {

@@ -8,6 +8,7 @@
 #include "sinks/nvtx_own.h"
 #include "sinks/one_tool.h"
 #include "sinks/producers.h"
+#include "sinks/sink.h"
 #include "sinks/text.h"
 
 namespace opspan {
@@ -168,45 +169,37 @@ void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t* outp
   end_range(Thread::here(), OPSPAN_NVTX, key, op_id, thread, close, late);
 }
 
+// --- sessions
+
+bool is_listening() {
+  if (!attach()) return false;
+  std::lock_guard guard(session_lock());
+  compare_tools();
+  return true;
+}
+
+int start(const opspan_settings& settings, char* said, size_t said_size) {
+  std::lock_guard guard(session_lock());
+  int form = settings.form;
+  if (form < OPSPAN_FORM_AUTO || form > OPSPAN_FORM_TORCH) {
+    return fail(EINVAL, "no such form for NVTX: use auto, schema, payload, text or torch", said, said_size);
+  }
+  if (!attach()) {
+    return fail(ENOTCONN, "no NVTX tool is attached to this process: run it under one (nsys profile -t nvtx ...)", said,
+                said_size);
+  }
+  compare_tools();
+  if (form == OPSPAN_FORM_SCHEMA && !schema()) {
+    return fail(ENOTSUP, "the attached tool does not know NVTX payload schemas: use the form auto or payload", said,
+                said_size);
+  }
+  if (form == OPSPAN_FORM_AUTO) form = schema() ? OPSPAN_FORM_SCHEMA : OPSPAN_FORM_PAYLOAD;
+  if (form == OPSPAN_FORM_TORCH) producers::forget_all();
+  return start_session(OPSPAN_NVTX, form, settings.max_strings, said, said_size);
+}
+
 }  // namespace
 
-extern const opspan_sink kNvtxSink;  // doors.cpp
-const opspan_sink kNvtxSink = {begin, end};
+const Sink kNvtx = {"nvtx", {begin, end}, is_listening, start, nullptr, false};
 
 }  // namespace opspan
-
-using namespace opspan;
-
-int opspan_nvtx_listening(void) {
-  if (!nvtx::attach()) return 0;
-  std::lock_guard guard(session_lock());
-  compare_tools();
-  return 1;
-}
-
-int opspan_nvtx_start(int form, int, uint32_t max_strings, char* error, size_t error_size) {
-  std::lock_guard guard(session_lock());
-  if (form < OPSPAN_FORM_AUTO || form > OPSPAN_FORM_TORCH) {
-    return fail(EINVAL, "no such form for NVTX: use auto, schema, payload, text or torch", error, error_size);
-  }
-  if (!nvtx::attach()) {
-    return fail(ENOTCONN, "no NVTX tool is attached to this process: run it under one (nsys profile -t nvtx ...)",
-                error, error_size);
-  }
-  compare_tools();
-  if (form == OPSPAN_FORM_SCHEMA && !nvtx::schema()) {
-    return fail(ENOTSUP, "the attached tool does not know NVTX payload schemas: use the form auto or payload", error,
-                error_size);
-  }
-  if (form == OPSPAN_FORM_AUTO) form = nvtx::schema() ? OPSPAN_FORM_SCHEMA : OPSPAN_FORM_PAYLOAD;
-  if (form == OPSPAN_FORM_TORCH) producers::forget_all();
-  return start_session(OPSPAN_NVTX, form, max_strings, error, error_size);
-}
-
-void opspan_nvtx_stop(opspan_stats* stats) {
-  {
-    std::lock_guard guard(session_lock());
-    set_labelling(OPSPAN_NVTX, false);
-  }
-  stop_session(OPSPAN_NVTX, stats);
-}

@@ -10,7 +10,8 @@
 namespace opspan {
 namespace {
 
-const OwnSink* const kSinks[OPSPAN_SINK_COUNT] = {&kNvtxOwn, &kIttOwn, &kCaptureOwn};
+#define OPSPAN_ADDRESS(NAME, Name) &k##Name##Own,
+const OwnSink* const kOwn[OPSPAN_SINK_COUNT] = {OPSPAN_SINKS(OPSPAN_ADDRESS)};
 
 struct Async {
   uint32_t to;
@@ -26,7 +27,7 @@ auto& asyncs() {
 template <class Action>
 void each(uint32_t to, Action&& action) {
   for (int i = 0; i < OPSPAN_SINK_COUNT; ++i) {
-    if (to & 1u << i) action(i, *kSinks[i]);
+    if (to & 1u << i) action(i, *kOwn[i]);
   }
 }
 

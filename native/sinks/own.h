@@ -1,4 +1,4 @@
-// A user's own ranges at one sink: what own.cpp asks of it.
+// A user's own ranges at one sink: what own.cpp asks of it. Apart from sink.h, so that a push looks up one thing only.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,8 @@ struct OwnSink {
 
 uint64_t next_own_id();
 
-extern const OwnSink kNvtxOwn, kIttOwn, kCaptureOwn;
+#define OPSPAN_DECLARE(NAME, Name) extern const OwnSink k##Name##Own;
+OPSPAN_SINKS(OPSPAN_DECLARE)
+#undef OPSPAN_DECLARE
 
 }  // namespace opspan

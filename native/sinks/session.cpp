@@ -8,7 +8,7 @@
 
 #include <new>
 
-#include "capture/writer.h"
+#include "sinks/sink.h"
 
 namespace opspan {
 
@@ -99,7 +99,8 @@ void Session::forget() {
 void Session::stop(opspan_stats* stats) {
   if (is_owner()) word_.load()->store(0, std::memory_order_release);
   forget();
-  uint64_t lost = sink() == OPSPAN_CAPTURE ? capture::stop() : 0;
+  auto* stop = kSinks[sink()]->stop;
+  uint64_t lost = stop ? stop() : 0;
   if (!stats) return;
   *stats = totals(sink());
   subtract(stats, base_);
@@ -143,7 +144,7 @@ void Session::look_after_owner() {
 // closed file takes no ends), and the process is told. Other threads may be here at the same time.
 int Session::end_of_fork() {
   const Thread& here = Thread::here();
-  bool is_open = sink() == OPSPAN_CAPTURE && here.frames[sink()].depth() > here.inherited[sink()];
+  bool is_open = kSinks[sink()]->ends_anywhere && here.frames[sink()].depth() > here.inherited[sink()];
   if (is_open || !change(kOn)) return 0;
   if ((word_.load()->load() ^ number_.load()) <= kForms) {  // another one has begun meanwhile
     changed(kOn);

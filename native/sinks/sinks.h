@@ -13,10 +13,18 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 2
+#define OPSPAN_SINKS_ABI 3
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
-enum { OPSPAN_NVTX = 0, OPSPAN_ITT = 1, OPSPAN_CAPTURE = 2, OPSPAN_SINK_COUNT = 3 };
+// The sinks, one line each, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names its functions
+// (native/sinks/sink.h). src/opspan/emit/sink_list.py has the same list.
+#define OPSPAN_SINKS(SINK) \
+  SINK(NVTX, Nvtx)         \
+  SINK(ITT, Itt)           \
+  SINK(CAPTURE, Capture)
+
+#define OPSPAN_NUMBER(NAME, Name) OPSPAN_##NAME,
+enum { OPSPAN_SINKS(OPSPAN_NUMBER) OPSPAN_SINK_COUNT };
 
 // The forms a label can take. Not every sink has every form.
 enum {
@@ -80,6 +88,7 @@ typedef struct opspan_sink {
 
 OPSPAN_EXPORT int opspan_sinks_abi(void);
 OPSPAN_EXPORT const opspan_sink* opspan_sink_of(int sink);
+OPSPAN_EXPORT const char* opspan_sink_name(int sink);
 
 typedef struct opspan_stats {
   uint64_t ranges;            // begun while this session was on
@@ -91,28 +100,30 @@ typedef struct opspan_stats {
   uint64_t fields_dropped;    // a user's ranges whose category, colour, payload or detail the form has no place for
 } opspan_stats;
 
-// --- sessions. Every start returns a form (> 0) or -errno with a sentence in error. At most one session a sink.
-// A tool is listening?  1 yes, 0 no. Asking makes the tool attach.
-OPSPAN_EXPORT int opspan_nvtx_listening(void);
+// --- sessions, at most one a sink.
+typedef struct opspan_settings {
+  int form;              // OPSPAN_FORM_AUTO, or one that the sink has
+  uint32_t max_strings;  // how many distinct names with sizes a tool is given
+  const char* folder;    // capture: where this process' file goes; it must exist. A fork's file lands beside it
+} opspan_settings;
+
+// A tool is listening?  1 yes, 0 no. Asking makes the tool attach. A sink that needs none always is.
+OPSPAN_EXPORT int opspan_listening(int sink);
+// The form of the labels (> 0), and in `said` what the sink has to tell: the capture, which file it writes. Or -errno,
+// and a sentence.
+OPSPAN_EXPORT int opspan_start(int sink, const opspan_settings* settings, char* said, size_t said_size);
+OPSPAN_EXPORT void opspan_stop(int sink, opspan_stats* stats);
+
 // ITT lives in somebody else's library (libtorch_cpu, or the ittapi package): name the file, already loaded or not.
 OPSPAN_EXPORT int opspan_itt_open(const char* library, char* error, size_t error_size);
-OPSPAN_EXPORT int opspan_itt_listening(void);
+// Tell the tool to collect or not (ITT resume/pause; NVTX has no such call).
+OPSPAN_EXPORT void opspan_itt_collect(int on);
 
 // NVTX and ITT both reach the same library of opspan's (`opspan run`)?  1 yes, 0 no. What goes to both is told once
 // then, by the protocol whose session began to label last, or NVTX.
 OPSPAN_EXPORT int opspan_one_tool(void);
 // The observer hands ops to this sink from here on (1), or no more (0).
 OPSPAN_EXPORT void opspan_labelling(int sink, int on);
-
-OPSPAN_EXPORT int opspan_nvtx_start(int form, int shapes, uint32_t max_strings, char* error, size_t error_size);
-OPSPAN_EXPORT void opspan_nvtx_stop(opspan_stats* stats);
-OPSPAN_EXPORT int opspan_itt_start(int form, int shapes, uint32_t max_strings, char* error, size_t error_size);
-OPSPAN_EXPORT void opspan_itt_stop(opspan_stats* stats);
-// folder: where this process' capture file goes (it must exist; the file's name is the sink's choice, a fork's
-// file lands beside it). path receives the file's name.
-OPSPAN_EXPORT int opspan_capture_start(const char* folder, int shapes, char* path, size_t path_size, char* error,
-                                       size_t error_size);
-OPSPAN_EXPORT void opspan_capture_stop(opspan_stats* stats);
 
 // A session belongs to the process that started it, its owner, and to the processes that are forked inside it: what the
 // owner does to it reaches them. A stop in a fork is for the fork alone, and so is a session that a fork starts after
@@ -142,9 +153,11 @@ typedef struct opspan_range {
   } payload;
 } opspan_range;
 
-enum { OPSPAN_TO_NVTX = 1, OPSPAN_TO_ITT = 2, OPSPAN_TO_CAPTURE = 4, OPSPAN_TO_ALL = 7 };
+// A bit a sink: OPSPAN_TO_NVTX, OPSPAN_TO_ITT, ...
+#define OPSPAN_BIT(NAME, Name) OPSPAN_TO_##NAME = 1 << OPSPAN_##NAME,
+enum { OPSPAN_SINKS(OPSPAN_BIT) OPSPAN_TO_ALL = (1 << OPSPAN_SINK_COUNT) - 1 };
 // A sink's bit of `to` times this: to that sink only while it has a session that labels (module ranges).
-enum { OPSPAN_IN_SESSION = 8 };
+enum { OPSPAN_IN_SESSION = 1 << OPSPAN_SINK_COUNT };
 
 // Zero-based depth of the new range on this thread; -1 when nobody listens. Counted are the ranges that opspan_push
 // opened on this thread, for each sink apart; the answer is that of the first sink of `to` that takes the range.
@@ -157,9 +170,6 @@ OPSPAN_EXPORT void opspan_mark(const opspan_range* range, uint32_t to);
 // A range that may end on any thread; the result is never 0 unless nobody listens.
 OPSPAN_EXPORT uint64_t opspan_range_start(const opspan_range* range, uint32_t to);
 OPSPAN_EXPORT void opspan_range_end(uint64_t id);
-
-// Tell the tool to collect or not (ITT resume/pause; NVTX has no such call).
-OPSPAN_EXPORT void opspan_itt_collect(int on);
 
 #ifdef __cplusplus
 }

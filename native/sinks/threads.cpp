@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sinks/session.h"
+#include "sinks/sink.h"
 
 namespace opspan {
 namespace {
@@ -132,6 +133,12 @@ Thread& Thread::enter() {
   // Not a C++ destructor: those of other thread-locals may still run ops after it, and then the thread enters anew.
   pthread_setspecific(all.at_exit, thread);
   return *thread;
+}
+
+void Thread::give_up(int sink, Frame& frame) {
+  Ended ended = frame.ended.load(std::memory_order_relaxed);
+  if (!kSinks[sink]->ends_anywhere || ended == Ended::kNo) counters[sink].given_up.add();
+  if (frame.where && ended != Ended::kHere) capture::release(frame.place);
 }
 
 void Thread::learn(uint64_t torch_number) {

@@ -56,11 +56,7 @@ struct Thread {
 
   // The frame of a range that begins: see Frames::next.
   Frame* next_frame(int sink, const void* key, uint64_t id) {
-    return frames[sink].next(key, id, [this, sink](Frame& frame) {
-      Ended ended = frame.ended.load(std::memory_order_relaxed);
-      if (sink != OPSPAN_CAPTURE || ended == Ended::kNo) counters[sink].given_up.add();
-      if (frame.where && ended != Ended::kHere) capture::release(frame.place);
-    });
+    return frames[sink].next(key, id, [this, sink](Frame& frame) { give_up(sink, frame); });
   }
 
   static Thread& here() {
@@ -78,6 +74,7 @@ struct Thread {
   friend void after_fork();
   static constinit thread_local Thread* t_here;
   static Thread& enter();
+  void give_up(int sink, Frame& frame);
   void learn(uint64_t torch_number);
 };
 

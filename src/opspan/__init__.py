@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from opspan.emit.annotate import annotate as annotate
     from opspan.emit.annotate import mark as mark
     from opspan.emit.annotate import record_function as record_function
+    from opspan.emit.itt import emit_itt as emit_itt
+    from opspan.emit.nvtx import emit_nvtx as emit_nvtx
     from opspan.emit.record import record as record
     from opspan.emit.schedule import ProfilerAction as ProfilerAction
     from opspan.emit.schedule import schedule as schedule
-    from opspan.emit.sessions import emit_itt as emit_itt
-    from opspan.emit.sessions import emit_nvtx as emit_nvtx
     from opspan.errors import OpspanError as OpspanError
     from opspan.loading import load as load
     from opspan.loading import load_kineto as load_kineto
@@ -47,8 +47,8 @@ _HOMES = {
     "analysis": "opspan.analysis",
     "annotate": "opspan.emit.annotate:annotate",
     "autograd_profiler": "opspan.autograd_profiler",
-    "emit_itt": "opspan.emit.sessions:emit_itt",
-    "emit_nvtx": "opspan.emit.sessions:emit_nvtx",
+    "emit_itt": "opspan.emit.itt:emit_itt",
+    "emit_nvtx": "opspan.emit.nvtx:emit_nvtx",
     "errors": "opspan.errors",
     "itt": "opspan.itt",
     "load": "opspan.loading:load",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from opspan.emit import ranges, sinks
+from opspan.emit import sink_list, sinks, tools
 from opspan.emit.compiled import compiling
 from opspan.emit.namespace import Namespace, Range
 
 __all__ = ["is_available", "mark", "range", "range_pop", "range_push"]
 
-_itt = Namespace(sinks.TO_ITT)
+_itt = Namespace(sink_list.ITT.bit)
 
 
 def is_available() -> bool:
@@ -20,7 +20,7 @@ def is_available() -> bool:
         return False
     native = sinks.load()
     if native is not None:
-        return ranges.open_itt(native)
+        return tools.open_itt(native)
     try:
         import ittapi  # noqa: F401
     except ImportError:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from opspan.emit import sinks
+from opspan.emit import sink_list, sinks
 from opspan.emit.compiled import compiling
 from opspan.emit.namespace import Namespace, Range
 
 __all__ = ["is_available", "mark", "range", "range_end", "range_pop", "range_push", "range_start"]
 
-_nvtx = Namespace(sinks.TO_NVTX)
+_nvtx = Namespace(sink_list.NVTX.bit)
 
 
 def is_available() -> bool:

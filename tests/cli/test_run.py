@@ -204,7 +204,7 @@ def test_after_torch_is_imported_the_import_hook_is_gone(tmp_path: Path) -> None
 
 def test_a_python_without_opspan_says_so_and_runs(tmp_path: Path) -> None:
     # -S hides the site-packages that opspan is in; the hook is imported by hand, as `site` would.
-    from opspan.emit import launch
+    from opspan.app import launch
 
     code = f"import sys; sys.path.insert(0, {str(launch.SITE)!r}); import sitecustomize; print('runs')"
     done = subprocess.run(

@@ -188,7 +188,7 @@ def opspan(
 def under_collectors(folder: Path) -> dict[str, str]:
     """The environment in which opspan's own collectors listen, to NVTX and to ITT."""
     from opspan import libraries
-    from opspan.emit import launch
+    from opspan.app import launch
 
     folder.mkdir(exist_ok=True)
     made = launch.environment({}, libraries.collectors(), folder, None)

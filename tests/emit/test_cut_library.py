@@ -59,7 +59,7 @@ def test_whole_libraries_pass() -> None:
 
 def test_a_cut_tool_is_named_and_not_opened(tmp_path: Path) -> None:
     folder = folder_with_cut(tmp_path, "libopspan_collectors.so", 4096)
-    program = "from opspan.emit import injection, sinks\nprint(injection.problem(sinks.NVTX))"
+    program = "from opspan.emit import sink_list, tools\nprint(tools.problem(sink_list.NVTX))"
     cut = str(folder / "libopspan_collectors.so")
     done = run([sys.executable, "-c", program], env={"NVTX_INJECTION64_PATH": cut})
 

@@ -16,7 +16,7 @@ SESSIONS = ["emit_nvtx", "emit_itt", "record"]
 SETUP = textwrap.dedent(
     """
     import gc, os, sys, warnings, torch, opspan
-    from opspan.emit import changes, modules, observer, ranges, sessions, sinks, steps
+    from opspan.emit import changes, labelling, modules, observer, ranges, sessions, sinks, steps
     from torch.autograd import profiler
     module = torch.nn.modules.module
     folder = sys.argv[2] + "/a/b"
@@ -28,7 +28,7 @@ SETUP = textwrap.dedent(
     def state():
         hooks = len(module._global_forward_hooks), len(module._global_forward_pre_hooks)
         files = [name for _, _, names in os.walk(sys.argv[2]) for name in names]
-        return (profiler._is_profiler_enabled, hooks, dict(changes.active), ranges._capturing, sessions._observing,
+        return (profiler._is_profiler_enabled, hooks, dict(changes.active), ranges._open, labelling._observing,
                 modules._to, len(warnings.filters), files, os.path.exists(sys.argv[2] + "/a"))
 
     def labelled():
@@ -58,11 +58,10 @@ WHERE = {
     "sinks, 'require'": "either",
     "observer, 'load'": "either",
     "sinks.Sinks, 'start'": "either",
-    "sinks.Sinks, 'capture_start'": "either",
     "ranges, 'refresh'": "either",
-    "ranges, 'set_capturing'": "either",
+    "ranges, 'set_open'": "either",
     "observer.Observer, 'attach'": "either",
-    "sessions, '_tell_torch'": "either",
+    "labelling, '_tell_torch'": "either",
     "modules, 'start'": "either",
     "modules, '_install'": "either",
     "sinks.Sinks, 'turn'": "either",
@@ -90,8 +89,8 @@ def test_a_failure_while_entering_restores_everything(tmp_path: Path, name: str)
                             for file in names: os.unlink(folder + "/" + file)
                         if os.path.isdir(folder): os.rmdir(folder); os.rmdir(os.path.dirname(folder))
                     mend()
-                    if point == "sessions, '_tell_torch'":  # it was not called, or called once more than undone
-                        sessions._observing, profiler._is_profiler_enabled = 0, False
+                    if point == "labelling, '_tell_torch'":  # it was not called, or called once more than undone
+                        labelling._observing, profiler._is_profiler_enabled = 0, False
                     now = state()
                     assert now == before, (point, when, schedule, now, before)
         with make() as session: torch.zeros(2)
@@ -108,7 +107,7 @@ LEAVING = [
     "modules, 'stop'",
     "sinks.Sinks, 'stop'",
     "sinks.Sinks, 'turn'",
-    "ranges, 'set_capturing'",
+    "ranges, 'set_open'",
     "steps.Steps, 'stop'",
 ]
 

@@ -360,7 +360,7 @@ def test_spawned_workers_are_not_part_of_it(tmp_path: Path) -> None:
 
 def test_what_exec_started_is_every_forks_own(tmp_path: Path) -> None:
     code = """
-        from opspan.emit import launch
+        from opspan.app import launch
         launch.start(launch.Emit("nvtx"))
         child = Child()
         child("work('in')")

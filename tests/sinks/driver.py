@@ -7,7 +7,7 @@ import os
 from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-NVTX, ITT, CAPTURE = range(3)
+SINKS = NVTX, ITT, CAPTURE = range(3)
 AUTO, SCHEMA, PAYLOAD, TEXT, TORCH, TASK = range(6)
 OP, BACKWARD, ENGINE, USER, MODULE, STEP = range(1, 7)
 NONE, LIST = -1, -2  # in sizes
@@ -65,6 +65,10 @@ class Range(ctypes.Structure):
     )
 
 
+class Settings(ctypes.Structure):
+    _fields_ = (("form", ctypes.c_int), ("max_strings", c_uint32), ("folder", c_char_p))
+
+
 native = ctypes.CDLL(os.environ["SINKS"])
 native.opspan_sink_of.restype = POINTER(Sink)
 native.opspan_range_start.restype = c_uint64
@@ -72,7 +76,7 @@ native.opspan_range_end.argtypes = (c_uint64,)
 recorder = ctypes.CDLL(os.environ["RECORDER"]) if "RECORDER" in os.environ else None
 if recorder:
     recorder.recorder_take.restype = c_char_p
-_error = ctypes.create_string_buffer(512)
+_error = ctypes.create_string_buffer(4096)
 
 
 def taken() -> str:
@@ -84,8 +88,13 @@ def said(result: int) -> Any:
     return result if result >= 0 else (result, _error.value.decode())
 
 
+def start(sink: int, form: int = AUTO, max_strings: int = 65536, folder: str = "") -> Any:
+    settings = Settings(form, max_strings, folder.encode())
+    return said(native.opspan_start(sink, byref(settings), _error, len(_error)))
+
+
 def start_nvtx(form: int = AUTO, max_strings: int = 65536) -> Any:
-    return said(native.opspan_nvtx_start(form, 1, max_strings, _error, len(_error)))
+    return start(NVTX, form, max_strings)
 
 
 def open_itt(library: str | None = None) -> Any:
@@ -94,18 +103,17 @@ def open_itt(library: str | None = None) -> Any:
 
 def start_itt(form: int = AUTO, max_strings: int = 65536) -> Any:
     open_itt()
-    return said(native.opspan_itt_start(form, 1, max_strings, _error, len(_error)))
+    return start(ITT, form, max_strings)
 
 
 def start_capture(folder: str) -> Any:
-    path = ctypes.create_string_buffer(4096)
-    result = native.opspan_capture_start(folder.encode(), 1, path, len(path), _error, len(_error))
-    return path.value.decode() if result >= 0 else said(result)
+    started = start(CAPTURE, folder=folder)
+    return _error.value.decode() if isinstance(started, int) else started
 
 
 def stop(sink: int) -> Stats:
     stats = Stats()
-    (native.opspan_nvtx_stop, native.opspan_itt_stop, native.opspan_capture_stop)[sink](byref(stats))
+    native.opspan_stop(sink, byref(stats))
     return stats
 
 

@@ -22,12 +22,16 @@ HIDDEN = ["-fvisibility=hidden", "-fvisibility-inlines-hidden"]
 class Native:
     """One library each. What opspan does not bring is built when it is first asked for."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, native: Path = NATIVE) -> None:
         self.folder = folder
+        self.native = native
 
     @property
     def sinks(self) -> Path:
-        return libraries.sinks()
+        if self.native == NATIVE:
+            return libraries.sinks()
+        sources = [*self.native.glob("sinks/*.cpp"), *self.native.glob("capture/*.cpp")]
+        return self._build("sinks", *HIDDEN, "-Wl,-z,nodelete", "-isystem", nvtx_include(), *sources, "-ldl")
 
     @property
     def observer(self) -> Path:
@@ -50,7 +54,7 @@ class Native:
         return self._build("itt", TESTS / "native" / "sinks" / "itt_recorder.cpp")
 
     def _build(self, name: str, *arguments: str | Path) -> Path:
-        return compiled(self.folder / f"{name}.so", "g++", *SHARED, "-I", NATIVE, *arguments)
+        return compiled(self.folder / f"{name}.so", "g++", *SHARED, "-I", self.native, *arguments)
 
 
 def torch_uses_new_strings() -> bool:

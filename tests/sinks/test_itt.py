@@ -9,7 +9,7 @@ def test_nobody_listening_is_said_and_nothing_starts(native: Native) -> None:
     output = drive(
         native,
         """
-        print(open_itt(), native.opspan_itt_listening(), native.opspan_push(own("x"), TO_ITT))
+        print(open_itt(), native.opspan_listening(ITT), native.opspan_push(own("x"), TO_ITT))
         print(start_itt())
         """,
         ITT=str(library),

@@ -16,7 +16,7 @@ def pushes(output: str) -> list[Line]:
 
 
 def test_nobody_listening_is_said_and_nothing_starts(native: Native) -> None:
-    output = drive(native, "print(native.opspan_nvtx_listening(), start_nvtx(), native.opspan_push(own('x'), TO_NVTX))")
+    output = drive(native, "print(native.opspan_listening(NVTX), start_nvtx(), native.opspan_push(own('x'), TO_NVTX))")
 
     listening, start = output.split(" ", 1)
     assert listening == "0"

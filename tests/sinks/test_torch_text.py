@@ -18,7 +18,7 @@ PROGRAM = """
     stubs.stubs_register(1)
     observer = ctypes.CDLL(os.environ["OBSERVER"])
     native.opspan_sink_of.restype = c_void_p
-    assert observer.opspan_observer_init((c_void_p * 3)(*map(native.opspan_sink_of, range(3)))) == 0
+    assert observer.opspan_observer_init((c_void_p * len(SINKS))(*map(native.opspan_sink_of, SINKS))) == 0
 
     def program():
         a = torch.randn(2, 3, requires_grad=True)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 from pathlib import Path
 
 import click
 
-from opspan import private_files
 from opspan.cli.options import capture_folder
 from opspan.cli.printing import show
-from opspan.errors import WriteError
 
 
 @click.command("demo")
@@ -27,25 +24,13 @@ def command(wanted: Path | None) -> None:
     Example:
       opspan demo -o demo
     """
-    from opspan.emit import capturing, demo
+    from opspan.app import capturing, demo
     from opspan.text_columns import terminal
     from opspan.views.overview import overview
 
-    ours = wanted is None or not wanted.exists()
-    folder = capturing.make_folder(wanted)
-    try:
+    with capturing.capture_folder(wanted) as folder:
         trace = demo.train(folder)
-    except BaseException:
-        if ours:
-            with contextlib.suppress(OSError):  # something is in it
-                folder.rmdir()
-        raise
-    text = folder / "ranges.txt"
-    try:
-        with private_files.unfinished(text, overwrite=False) as path:
-            path.write_text("".join(f"{line}\n" for line in demo.tree(trace)), encoding="utf-8")
-    except OSError as error:
-        raise WriteError(f"{text} cannot be written: {error.strerror}") from error
+        text = demo.write_tree(trace, folder / "ranges.txt")
     show(f"{overview(trace.analysed, terminal())}\n{_next(folder)}")
     show(f"Wrote {folder} ({trace.ranges.height} ranges, {trace.issues.height} issues) and {text}\n")
 

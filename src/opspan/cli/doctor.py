@@ -19,7 +19,7 @@ def command(fix: bool) -> int:
       opspan doctor
       opspan doctor --fix
     """
-    from opspan.emit import doctor
+    from opspan.app import doctor
 
     if fix:
         doctor.fix()

@@ -13,7 +13,7 @@ from opspan.cli.printing import show
 from opspan.errors import UsageError
 
 if TYPE_CHECKING:
-    from opspan.emit import launch
+    from opspan.app import launch
 
 
 class _LikePython(click.Command):
@@ -51,7 +51,7 @@ def command(
       nsys profile -t nvtx,osrt opspan exec --record-shapes train.py --epochs 3
       opspan exec --emit itt -m package.train
     """
-    from opspan.emit import execute, launch
+    from opspan.app import execute, launch
 
     if module is None and not arguments:
         raise UsageError("nothing to run: name a SCRIPT, or -m MOD")
@@ -63,7 +63,7 @@ def command(
 
 def _start_or_end(emit: launch.Emit) -> None:
     """Who asked for labels does not want an hour's run without them."""
-    from opspan.emit import launch
+    from opspan.app import launch
 
     try:
         launch.start(emit)

@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
+from opspan.app.launch import TOOLS
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def labelling(function: F) -> F:
     """--emit, --record-shapes, --modules: what to start in a program that was not edited."""
-    emit = click.option("--emit", "tool", type=click.Choice(["nvtx", "itt"]), help="Label torch's ops for this tool.")
+    emit = click.option("--emit", "tool", type=click.Choice(list(TOOLS)), help="Label torch's ops for this tool.")
     shapes = click.option("--record-shapes", is_flag=True, help="Put the sizes of an op's inputs on its label.")
     modules = click.option("--modules", is_flag=True, help="A range for every nn.Module call as well.")
     return emit(shapes(modules(function)))

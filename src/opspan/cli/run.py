@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 from pathlib import Path
@@ -29,29 +28,17 @@ def command(wanted: Path | None, tool: str | None, record_shapes: bool, modules:
       opspan run --emit nvtx --record-shapes -o capture -- python train.py --epochs 3
       opspan run -- ./program-that-uses-nvtx
     """
-    from opspan import libraries
-    from opspan.emit import capturing, launch
+    from opspan.app import capturing, launch
 
-    collectors = libraries.collectors()
-    if not collectors.is_file():
-        raise UsageError(f"{collectors} is missing: opspan's native part was not installed; pip install opspan")
-    try:
-        libraries.check_whole(collectors)
-    except OSError as error:  # it would kill the program, not us
-        raise UsageError(f"{collectors} cannot be given to a program ({error}): reinstall opspan") from error
+    collectors = capturing.collectors()
     if (record_shapes or modules) and tool is None:
         raise UsageError("--record-shapes and --modules say what --emit labels: add --emit nvtx (or itt)")
-    _name_other_tools(tool)
+    for note in launch.other_tools(tool):
+        show(f"note: {note}\n", err=True)
     emit = launch.Emit(tool, record_shapes, modules) if tool is not None else None
-    ours = wanted is None or not wanted.exists()
-    folder = capturing.make_folder(wanted)
-    try:
+    with capturing.capture_folder(wanted) as folder:
         code = capturing.run(cmd, launch.environment(os.environ, collectors, folder, emit))
-    finally:
         captured = capturing.look(folder)
-        if ours and not captured.processes:
-            with contextlib.suppress(OSError):  # CMD wrote something of its own there
-                folder.rmdir()
     processes = "1 process" if captured.processes == 1 else f"{captured.processes} processes"
     if captured.ranges:
         show(f"Wrote {folder} ({processes}, {captured.bytes:,} bytes)\n", err=True)
@@ -69,16 +56,3 @@ def _why_nothing(tool: str | None, free: Path | None, cmd: tuple[str, ...]) -> s
     output = [] if free is None else ["-o", str(free)]
     command = shlex.join(["opspan", "run", "--emit", "nvtx", *output, "--", *cmd])
     return f"no process made an NVTX or ITT call, and torch's ops make none by themselves; to label them: `{command}`"
-
-
-def _name_other_tools(tool: str | None) -> None:
-    """Who else wants to listen, and who of the two will."""
-    from opspan.emit import injection
-
-    if injection.nsys_is_profiling():
-        left = "NVTX goes to nsys" if tool == "nvtx" else "NVTX goes to nsys, opspan captures ITT alone"
-        show(f"note: nsys profiles this command and wins: {left}. Use one of the two\n", err=True)
-        return
-    for name in ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64"):
-        if os.environ.get(name):
-            show(f"note: {name}={os.environ[name]} is set: another tool wants to listen, opspan goes first\n", err=True)

@@ -13,22 +13,11 @@ class TorchEmitter:
         self._record_shapes = record_shapes
         self._on: Any = None
 
-    @property
-    def lost(self) -> str:
-        """What the user does without, as part of a sentence."""
-        if self._name == "emit_itt":
-            return "bare names, without sequence numbers, ids, sizes and relations, none in forks"
-        return "torch's text labels, without forward threads, none in forks"
-
-    def works(self) -> bool:
-        """Not every torch can. Its emit_nvtx waits for the device first, and must not be what starts CUDA."""
+    def is_there(self) -> bool:
+        """Not every torch has each."""
         import torch
 
-        if not hasattr(torch.autograd.profiler, self._name):
-            return False
-        if self._name == "emit_nvtx":
-            return bool(torch.cuda.is_initialized())
-        return bool(torch.profiler.itt.is_available())
+        return hasattr(torch.autograd.profiler, self._name)
 
     def turn(self, on: bool) -> None:
         import torch

@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Namespace:
-    """Push, pop and mark for one bit of TO_NVTX, TO_ITT.
+    """Push, pop and mark for one sink's bit.
 
     The stack kept here remembers which pushes reached a tool: a pop must undo its own push, also when a session
     started or ended in between. It also gives a depth while nobody listens.

@@ -21,6 +21,7 @@ from typing import Any, Final
 from opspan import libraries, private_files
 from opspan.emit import compiler, notices, sinks
 from opspan.emit.compiler import Compiler
+from opspan.emit.sink_list import SINKS
 from opspan.errors import BuildFailed, NoCompiler, ObserverError, TorchUnsupported
 
 ABI: Final = 1
@@ -82,7 +83,7 @@ class Observer:
             found = library.opspan_observer_abi()
             if found != ABI:
                 raise ObserverError(f"{path} speaks version {found} of observer.h, this opspan version {ABI}")
-            pointers = (ctypes.c_void_p * 3)(*(native.sink_of(sink) for sink in (sinks.NVTX, sinks.ITT, sinks.CAPTURE)))
+            pointers = (ctypes.c_void_p * len(SINKS))(*(native.sink_of(sink.number) for sink in SINKS))
             failed = library.opspan_observer_init(pointers)
         except (OSError, AttributeError) as error:
             said = str(error).replace(private_files.path_of(descriptor), path.name)

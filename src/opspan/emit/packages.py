@@ -15,16 +15,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from opspan.emit.sinks import TO_ITT, TO_NVTX, CRange
+from opspan.emit.sink_list import ITT, NVTX, TO_ALL, Sink
+from opspan.emit.sinks import CRange
 
 
 @dataclass(frozen=True)
 class Package:
     """What a package calls its functions. `start` returns what ends the range."""
 
-    to: int
+    sink: Sink
     name: str
-    tool: str  # the environment variable that gives it one
     push: Callable[[Any, str], object]
     pop: Callable[[Any], object]
     mark: Callable[[Any, str], object]
@@ -38,7 +38,8 @@ class Package:
             return None
 
     def listens(self) -> bool:
-        return bool(os.environ.get(self.tool)) and self.module is not None
+        tool = self.sink.tool
+        return tool is not None and bool(os.environ.get(tool.variable)) and self.module is not None
 
 
 def _nvtx_start(nvtx: Any, name: str) -> Callable[[], object]:
@@ -59,18 +60,16 @@ def _itt_start(ittapi: Any, name: str) -> Callable[[], object]:
 
 PACKAGES = (
     Package(
-        TO_NVTX,
+        NVTX,
         "nvtx",
-        "NVTX_INJECTION64_PATH",
         push=lambda nvtx, name: nvtx.push_range(name),
         pop=lambda nvtx: nvtx.pop_range(),
         mark=lambda nvtx, name: nvtx.mark(name),
         start=_nvtx_start,
     ),
     Package(
-        TO_ITT,
+        ITT,
         "ittapi",
-        "INTEL_LIBITTNOTIFY64",
         push=lambda ittapi, name: ittapi.task_begin(ittapi.domain("opspan"), ittapi.string_handle(name)),
         pop=lambda ittapi: ittapi.task_end(ittapi.domain("opspan")),
         mark=_itt_mark,
@@ -85,25 +84,25 @@ _ids = itertools.count(1)
 
 def listening() -> int:
     """Which package is there and has been given a tool by its environment variable."""
-    return sum(package.to for package in _listening(TO_NVTX | TO_ITT))
+    return sum(package.sink.bit for package in _listening(TO_ALL))
 
 
 def push(ref: Any, to: int) -> int:
     found, depths, name = _listening(to), _depths(), _name(ref)
-    depth = depths[found[0].to] if found else -1
+    depth = depths[found[0].name] if found else -1
     for package in found:
         package.push(package.module, name)
-        depths[package.to] += 1
+        depths[package.name] += 1
     return depth
 
 
 def pop(to: int) -> int:
     depths = _depths()
-    found = [package for package in _listening(to) if depths[package.to]]
+    found = [package for package in _listening(to) if depths[package.name]]
     for package in found:
         package.pop(package.module)
-        depths[package.to] -= 1
-    return depths[found[0].to] if found else -1
+        depths[package.name] -= 1
+    return depths[found[0].name] if found else -1
 
 
 def mark(ref: Any, to: int) -> None:
@@ -123,7 +122,7 @@ def range_end(range_id: int) -> None:
 
 
 def _listening(to: int) -> list[Package]:
-    return [package for package in PACKAGES if to & package.to and package.listens()]
+    return [package for package in PACKAGES if to & package.sink.bit and package.listens()]
 
 
 def _name(ref: Any) -> str:
@@ -131,10 +130,10 @@ def _name(ref: Any) -> str:
     return str(made.name.decode())
 
 
-def _depths() -> Counter[int]:
+def _depths() -> Counter[str]:
     """How many ranges of this thread are open, by package."""
     try:
-        depths: Counter[int] = _local.depths
+        depths: Counter[str] = _local.depths
     except AttributeError:
         depths = _local.depths = Counter()
     return depths

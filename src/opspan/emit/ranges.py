@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.util
-import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
-from opspan.emit import sinks
-from opspan.emit.sinks import KIND_USER, TO_ALL, TO_CAPTURE, TO_ITT, TO_NVTX, CRange
-from opspan.errors import EmitError
+from opspan.emit import sinks, tools
+from opspan.emit.sink_list import TO_ALL
+from opspan.emit.sinks import KIND_USER, CRange
 
 Payload = int | float | None
 Ref = Any  # ctypes.byref() of a CRange: kept ready, it owns its range
@@ -25,8 +21,8 @@ Ref = Any  # ctypes.byref() of a CRange: kept ready, it owns its range
 _UNKNOWN: Final = -1
 _INT64: Final = range(-(2**63), 2**63)
 
-_to = _UNKNOWN  # who listens, as TO_ bits
-_capturing = False
+_to = _UNKNOWN  # who listens, as bits of sinks
+_open = 0  # sinks without a tool that have a session
 _push: Callable[[Ref, int], int]
 _pop: Callable[[int], int]
 _mark: Callable[[Ref, int], None]
@@ -35,7 +31,7 @@ _range_end: Callable[[int], None]
 
 
 def listening() -> int:
-    """Who listens, as TO_ bits. The first call makes an NVTX or ITT tool attach."""
+    """Who listens, as bits of sinks. The first call makes an NVTX or ITT tool attach."""
     return _ask() if _to == _UNKNOWN else _to
 
 
@@ -116,22 +112,11 @@ def refresh() -> None:
     _ask()
 
 
-def set_capturing(on: bool) -> None:
-    """`record` started or stopped."""
-    global _capturing
-    _capturing = on
+def set_open(to: int, on: bool) -> None:
+    """A session of a sink without a tool started or ended: nobody but the session takes ranges there."""
+    global _open
+    _open = _open | to if on else _open & ~to
     _ask()
-
-
-def open_itt(native: sinks.Sinks) -> bool:
-    """Open the ITT that is in this process: torch's if torch is here, else the one of the package ittapi."""
-    for library in filter(None, (_torch_library(), _ittapi_library())):
-        try:
-            native.itt_open(library)
-        except EmitError:  # a torch built without ITT
-            continue
-        return True
-    return False
 
 
 def _ask() -> int:
@@ -144,28 +129,8 @@ def _ask() -> int:
         _push, _pop, _mark = packages.push, packages.pop, packages.mark
         _range_start, _range_end = packages.range_start, packages.range_end
     else:
-        found = TO_NVTX if native.nvtx_listening() else 0
-        # ITT looks for a tool in these two variables only; without them there is no reason to open a library.
-        wanted = os.environ.get("INTEL_LIBITTNOTIFY64") or os.environ.get("INTEL_ITTNOTIFY_GROUPS")
-        if wanted and open_itt(native) and native.itt_listening():
-            found |= TO_ITT
+        found = tools.listening(native)
         _push, _pop, _mark = native.push, native.pop, native.mark
         _range_start, _range_end = native.range_start, native.range_end
-    _to = found | (TO_CAPTURE if _capturing else 0)
+    _to = found | _open
     return _to
-
-
-def _torch_library() -> str | None:
-    torch = sys.modules.get("torch")
-    if torch is None or not getattr(torch, "__file__", None):
-        return None
-    library = Path(str(torch.__file__)).parent / "lib" / "libtorch_cpu.so"
-    return str(library) if library.is_file() else None
-
-
-def _ittapi_library() -> str | None:
-    try:
-        spec = importlib.util.find_spec("ittapi.native")
-    except ImportError:
-        return None
-    return spec.origin if spec is not None else None

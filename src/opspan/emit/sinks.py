@@ -7,6 +7,7 @@ pushes and pops keep it, because handing it over and taking it back costs more t
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,31 +15,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from opspan import libraries
-from opspan.errors import CaptureError, EmitError
+from opspan.emit.sink_list import SINKS
+from opspan.errors import EmitError
 
-ABI: Final = 2
-
-# enum of sinks, and the bits that push, pop and mark take
-NVTX: Final = 0
-ITT: Final = 1
-CAPTURE: Final = 2
-TO_NVTX: Final = 1 << NVTX
-TO_ITT: Final = 1 << ITT
-TO_CAPTURE: Final = 1 << CAPTURE
-TO_ALL: Final = TO_NVTX | TO_ITT | TO_CAPTURE
+ABI: Final = 3
 
 FORMS: Final = {"auto": 0, "schema": 1, "payload": 2, "text": 3, "torch": 4, "task": 5}
 FORM_NAMES: Final = {number: name for name, number in FORMS.items()}
-
-IN_SESSION: Final = 8  # times a sink's bit: to that sink only while its session labels
 
 KIND_USER: Final = 4
 KIND_MODULE: Final = 5
 KIND_STEP: Final = 6
 
 MAX_STRINGS: Final = 65536
-_ERROR_BYTES: Final = 512
-_PATH_BYTES: Final = 4096
+_SAID_BYTES: Final = 4096  # a sentence, or a path
 
 
 @dataclass(frozen=True)
@@ -53,17 +43,25 @@ class Stats:
     given_up: int = 0  # ranges that stay open: their thread had begun 16,384 more and ended none of them
     fields_dropped: int = 0  # annotations whose category, colour, payload or args labels="torch" has no place for
 
+    def losses(self) -> list[str]:
+        """What of it a user has to know."""
+        counted = {
+            "sizes_dropped": "labels are without their sizes: there were too many distinct ones",
+            "relations_missed": "backward ops are not linked to their forward: it was not labelled, or too long ago",
+            "lost": "events could not be written",
+            "given_up": "ranges stay open: a thread remembers 16,384 that have not ended, the outermost were given up",
+            "fields_dropped": "annotations are without their category, colour, payload or args: labels='torch' has no "
+            "place for them, the other forms have",
+        }
+        return [f"{getattr(self, name)} {what}" for name, what in counted.items() if getattr(self, name)]
+
 
 class _Stats(ctypes.Structure):
-    _fields_ = (
-        ("ranges", ctypes.c_uint64),
-        ("late_ends", ctypes.c_uint64),
-        ("sizes_dropped", ctypes.c_uint64),
-        ("relations_missed", ctypes.c_uint64),
-        ("lost", ctypes.c_uint64),
-        ("given_up", ctypes.c_uint64),
-        ("fields_dropped", ctypes.c_uint64),
-    )
+    _fields_ = tuple((field.name, ctypes.c_uint64) for field in dataclasses.fields(Stats))
+
+
+class _Settings(ctypes.Structure):
+    _fields_ = (("form", ctypes.c_int), ("max_strings", ctypes.c_uint32), ("folder", ctypes.c_char_p))
 
 
 class _Payload(ctypes.Union):
@@ -99,15 +97,16 @@ class Sinks:
         found = self._slow.opspan_sinks_abi()
         if found != ABI:
             raise EmitError(f"{path} speaks version {found} of sinks.h, this opspan version {ABI}: reinstall opspan")
-        text = (ctypes.c_char_p, ctypes.c_size_t)
+        self._declare("opspan_sink_name", ctypes.c_char_p, ctypes.c_int)
+        theirs = [self._slow.opspan_sink_name(number) for number in (*(sink.number for sink in SINKS), len(SINKS))]
+        if theirs != [*(sink.name.encode() for sink in SINKS), None]:
+            raise EmitError(f"{path} has other sinks than this opspan, or in another order: reinstall opspan")
         self._declare("opspan_sink_of", ctypes.c_void_p, ctypes.c_int)
-        self._declare("opspan_itt_open", ctypes.c_int, ctypes.c_char_p, *text)
-        for tool in ("nvtx", "itt"):
-            start_arguments = (ctypes.c_int, ctypes.c_int, ctypes.c_uint32, *text)
-            self._declare(f"opspan_{tool}_start", ctypes.c_int, *start_arguments)
-            self._declare(f"opspan_{tool}_stop", None, ctypes.POINTER(_Stats))
-        self._declare("opspan_capture_start", ctypes.c_int, ctypes.c_char_p, ctypes.c_int, *text, *text)
-        self._declare("opspan_capture_stop", None, ctypes.POINTER(_Stats))
+        self._declare("opspan_listening", ctypes.c_int, ctypes.c_int)
+        said = (ctypes.c_char_p, ctypes.c_size_t)
+        self._declare("opspan_start", ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Settings), *said)
+        self._declare("opspan_stop", None, ctypes.c_int, ctypes.POINTER(_Stats))
+        self._declare("opspan_itt_open", ctypes.c_int, ctypes.c_char_p, *said)
         self._declare("opspan_itt_collect", None, ctypes.c_int)
         self._declare("opspan_labelling", None, ctypes.c_int, ctypes.c_int)
         self._declare("opspan_session_turn", None, ctypes.c_int, ctypes.c_int)
@@ -134,11 +133,8 @@ class Sinks:
         """The address of the two functions the observer calls."""
         return int(self._slow.opspan_sink_of(sink) or 0)
 
-    def nvtx_listening(self) -> bool:
-        return bool(self._slow.opspan_nvtx_listening())
-
-    def itt_listening(self) -> bool:
-        return bool(self._slow.opspan_itt_listening())
+    def listening(self, sink: int) -> bool:
+        return bool(self._slow.opspan_listening(sink))
 
     def one_tool(self) -> bool:
         """NVTX and ITT both reach the same collector of opspan's: one of them is enough."""
@@ -149,25 +145,17 @@ class Sinks:
         self._slow.opspan_labelling(sink, int(on))
 
     def itt_open(self, library: str) -> None:
-        error = ctypes.create_string_buffer(_ERROR_BYTES)
-        _check(self._slow.opspan_itt_open(library.encode(), error, _ERROR_BYTES), error)
+        said = ctypes.create_string_buffer(_SAID_BYTES)
+        _check(self._slow.opspan_itt_open(library.encode(), said, _SAID_BYTES), said)
 
     def itt_collect(self, on: bool) -> None:
         self._slow.opspan_itt_collect(int(on))
 
-    def start(self, sink: int, form: int, shapes: bool, max_strings: int) -> int:
-        """Start NVTX or ITT; the form the tool understands."""
-        function = self._slow.opspan_nvtx_start if sink == NVTX else self._slow.opspan_itt_start
-        error = ctypes.create_string_buffer(_ERROR_BYTES)
-        return _check(function(form, int(shapes), max_strings, error, _ERROR_BYTES), error)
-
-    def capture_start(self, folder: bytes, shapes: bool) -> bytes:
-        """Start the capture; the file it writes."""
-        path = ctypes.create_string_buffer(_PATH_BYTES)
-        error = ctypes.create_string_buffer(_ERROR_BYTES)
-        result = self._slow.opspan_capture_start(folder, int(shapes), path, _PATH_BYTES, error, _ERROR_BYTES)
-        _check(result, error, CaptureError)
-        return path.value
+    def start(self, sink: int, form: int = 0, max_strings: int = 0, folder: bytes = b"") -> tuple[int, bytes]:
+        """Start a session; the form of its labels, and what the sink has to tell: the capture, its file."""
+        said = ctypes.create_string_buffer(_SAID_BYTES)
+        settings = _Settings(form, max_strings, folder)
+        return _check(self._slow.opspan_start(sink, ctypes.byref(settings), said, _SAID_BYTES), said), said.value
 
     def turn(self, sink: int, on: bool) -> None:
         """The session pauses or goes on, in this process and its forks. Nothing in a fork."""
@@ -188,15 +176,14 @@ class Sinks:
         self._slow.opspan_tell_forks(ctypes.cast(ctypes.pythonapi.Py_AddPendingCall, ctypes.c_void_p), self._told)
 
     def stop(self, sink: int) -> Stats:
-        names = {NVTX: "opspan_nvtx_stop", ITT: "opspan_itt_stop", CAPTURE: "opspan_capture_stop"}
         stats = _Stats()
-        getattr(self._slow, names[sink])(ctypes.byref(stats))
-        return Stats(*(getattr(stats, name) for name, _ in _Stats._fields_))
+        self._slow.opspan_stop(sink, ctypes.byref(stats))
+        return Stats(*(getattr(stats, field.name) for field in dataclasses.fields(Stats)))
 
 
-def _check(result: int, error: ctypes.Array[ctypes.c_char], kind: type[EmitError] = EmitError) -> int:
+def _check(result: int, said: ctypes.Array[ctypes.c_char]) -> int:
     if result < 0:
-        raise kind(error.value.decode(errors="replace") or f"a sink failed with error number {-result}")
+        raise EmitError(said.value.decode(errors="replace") or f"a sink failed with error number {-result}")
     return result
 
 

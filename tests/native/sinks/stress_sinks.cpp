@@ -165,8 +165,8 @@ void fork_once() {
     Worker worker(77);
     for (int i = 0; i < 20; ++i) worker.nest(0);
     opspan_stats stats;
-    opspan_nvtx_stop(&stats);
-    opspan_capture_stop(&stats);
+    opspan_stop(OPSPAN_NVTX, &stats);
+    opspan_stop(OPSPAN_CAPTURE, &stats);
     _exit(0);
   }
   int status = 1;
@@ -180,8 +180,8 @@ int main(int argc, char** argv) {
   int cycles = argc > 1 ? atoi(argv[1]) : 10000;
   unsetenv("NVTX_INJECTION64_PATH");
   attach_itt();
-  CHECK(opspan_nvtx_listening());
-  CHECK(opspan_itt_listening());
+  CHECK(opspan_listening(OPSPAN_NVTX));
+  CHECK(opspan_listening(OPSPAN_ITT));
 
   char folder[] = "/tmp/opspan-stress-XXXXXX";
   CHECK(mkdtemp(folder));
@@ -190,30 +190,32 @@ int main(int argc, char** argv) {
   for (unsigned seed = 0; seed < kLongLived; ++seed) threads.emplace_back(long_lived, seed);
   threads.emplace_back(short_lived, &short_done);
 
-  char error[256], path[512];
+  char said[512];
   opspan_stats stats;
   uint64_t counted = 0;
   constexpr int kNvtxForms[] = {OPSPAN_FORM_AUTO, OPSPAN_FORM_TEXT, OPSPAN_FORM_TORCH, OPSPAN_FORM_PAYLOAD};
   constexpr int kIttForms[] = {OPSPAN_FORM_TASK, OPSPAN_FORM_TEXT, OPSPAN_FORM_TORCH, OPSPAN_FORM_AUTO};
   for (int i = 0; i < cycles; ++i) {
-    CHECK(opspan_nvtx_start(kNvtxForms[i % 4], 1, i % 3 ? 65536 : 20, error, sizeof(error)) > 0);
-    CHECK(opspan_itt_start(kIttForms[i % 4], 1, 256, error, sizeof(error)) > 0);
-    CHECK(opspan_itt_start(OPSPAN_FORM_TASK, 1, 256, error, sizeof(error)) < 0);
+    opspan_settings nvtx = {kNvtxForms[i % 4], i % 3 ? 65536u : 20u, folder};
+    opspan_settings itt = {kIttForms[i % 4], 256, folder};
+    CHECK(opspan_start(OPSPAN_NVTX, &nvtx, said, sizeof(said)) > 0);
+    CHECK(opspan_start(OPSPAN_ITT, &itt, said, sizeof(said)) > 0);
+    CHECK(opspan_start(OPSPAN_ITT, &itt, said, sizeof(said)) < 0);
     bool capture = i % 50 == 0;
     if (capture) {
-      int started = opspan_capture_start(folder, 1, path, sizeof(path), error, sizeof(error));
-      if (started < 0) fprintf(stderr, "%s\n", error);
+      int started = opspan_start(OPSPAN_CAPTURE, &nvtx, said, sizeof(said));
+      if (started < 0) fprintf(stderr, "%s\n", said);
       CHECK(started > 0);
     }
     if (kForks && i % 500 == 250) fork_once();
     std::this_thread::yield();
     if (capture) {
-      opspan_capture_stop(&stats);
-      unlink(path);
+      opspan_stop(OPSPAN_CAPTURE, &stats);
+      unlink(said);
     }
-    opspan_nvtx_stop(&stats);
+    opspan_stop(OPSPAN_NVTX, &stats);
     counted += stats.ranges;
-    opspan_itt_stop(&stats);
+    opspan_stop(OPSPAN_ITT, &stats);
   }
   short_done = true;
   threads.back().join();

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import struct
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opspan import libraries
 from opspan.errors import UsageError, WriteError
 
 _SUFFIX = ".opspan"
@@ -39,8 +41,35 @@ class Captured:
     ranges: bool  # is there a single one
 
 
-def make_folder(wanted: Path | None) -> Path:
-    """A capture folder that holds nothing yet: `wanted`, or the first free `opspan-capture-N` here."""
+def collectors() -> Path:
+    """The library that listens inside of programs. What is wrong with it must not wait until it is in one."""
+    path = libraries.collectors()
+    if not path.is_file():
+        raise UsageError(f"{path} is missing: opspan's native part was not installed; pip install opspan")
+    try:
+        libraries.check_whole(path)
+    except OSError as error:  # it would kill the program, not us
+        raise UsageError(f"{path} cannot be given to a program ({error}): reinstall opspan") from error
+    return path
+
+
+@contextlib.contextmanager
+def capture_folder(wanted: Path | None) -> Iterator[Path]:
+    """A capture folder that holds nothing yet: `wanted`, or the first free `opspan-capture-N` here.
+
+    One that was not there before, and that nothing was written to, is removed in the end.
+    """
+    ours = wanted is None or not wanted.exists()
+    folder = _make_folder(wanted)
+    try:
+        yield folder
+    finally:
+        if ours:
+            with contextlib.suppress(OSError):  # something is in it
+                folder.rmdir()
+
+
+def _make_folder(wanted: Path | None) -> Path:
     if wanted is None:
         number = 1
         while True:

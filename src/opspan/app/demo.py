@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opspan import private_files
 from opspan.emit.record import record
-from opspan.errors import TorchUnsupported
+from opspan.errors import TorchUnsupported, WriteError
 
 if TYPE_CHECKING:
     from opspan.trace import Trace
@@ -43,6 +44,15 @@ def train(folder: Path) -> Trace:
             optimizer.step()
             optimizer.zero_grad()
     return recording.trace
+
+
+def write_tree(trace: Trace, text: Path) -> Path:
+    try:
+        with private_files.unfinished(text, overwrite=False) as path:
+            path.write_text("".join(f"{line}\n" for line in tree(trace)), encoding="utf-8")
+    except OSError as error:
+        raise WriteError(f"{text} cannot be written: {error.strerror}") from error
+    return text
 
 
 def tree(trace: Trace) -> Iterator[str]:

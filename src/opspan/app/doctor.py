@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import platform
 import shutil
 import subprocess
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from opspan import libraries, private_files
-from opspan.emit import compiler, injection, launch, observer, ranges, sinks
+from opspan.app import launch
+from opspan.emit import compiler, observer, ranges, sinks, tools
+from opspan.emit.sink_list import SINKS, Sink, Tool
 from opspan.errors import EmitError, ObserverError, TorchUnsupported
 
 State = Literal["ok", "optional", "WRONG"]
@@ -53,11 +56,11 @@ def checks() -> Iterator[Check]:
         "vtune": lambda: _tool(
             "vtune", "VTune: https://www.intel.com/content/www/us/en/developer/tools/oneapi/vtune-profiler.html"
         ),
-        "NVTX tool": lambda: _attached("NVTX tool", sinks.NVTX, "nsys profile -t nvtx,osrt opspan doctor"),
-        "ITT tool": lambda: _attached(
-            "ITT tool", sinks.ITT, "vtune -collect hotspots -knob enable-user-tasks=true -- opspan doctor"
-        ),
     }
+    for sink in SINKS:
+        if sink.tool is not None:
+            name = f"{sink.name.upper()} tool"
+            looks[name] = functools.partial(_attached, name, sink, sink.tool)
     for name, look in looks.items():
         try:
             yield look()
@@ -149,10 +152,15 @@ def _tool(name: str, source: str) -> Check:
     return Check(name, "ok", f"{said[0] if said else 'it does not say its version'} ({path})")
 
 
-def _attached(name: str, sink: int, tool: str) -> Check:
-    if ranges.listening() & 1 << sink:
+def _attached(name: str, sink: Sink, tool: Tool) -> Check:
+    if ranges.listening() & sink.bit:
         return Check(name, "ok", "attached to this process")
-    wrong = injection.problem(sink)
+    wrong = tools.problem(sink)
     if wrong is not None:
         return Check(name, "WRONG", wrong, "unset that variable, or name the tool's own library")
-    return Check(name, "optional", "none listens to this process", f"{tool}, or opspan run -- opspan doctor")
+    return Check(
+        name,
+        "optional",
+        "none listens to this process",
+        f"{tool.command} opspan doctor, or opspan run -- opspan doctor",
+    )

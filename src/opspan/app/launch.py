@@ -1,5 +1,5 @@
 """How labels get into a program that was not edited: its environment, and a hook that starts an emitter once torch is
-imported. Runs no program itself: that is `execute` (this process) and cli/run (another one).
+imported. Runs no program itself: that is `execute` (this process) and `capturing` (another one).
 
 Imports nothing heavy: every Python process under `opspan run --emit` comes through here.
 """
@@ -7,28 +7,32 @@ Imports nothing heavy: every Python process under `opspan run --emit` comes thro
 from __future__ import annotations
 
 import atexit
+import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from opspan.emit.sink_list import ITT, NVTX, SINKS
 from opspan.errors import OpspanError
 
 if TYPE_CHECKING:
     from opspan.emit.sessions import Session
 
 SITE = Path(__file__).parent / "launch_site"  # holds a sitecustomize.py for Python children
+TOOLS = {sink.name: sink.tool for sink in SINKS if sink.tool is not None}  # that --emit can name
 _VARIABLE = "OPSPAN_EMIT"
+_TOOL_VARIABLES = [tool.variable for tool in TOOLS.values()]
 
 
 @dataclass(frozen=True)
 class Emit:
-    """Which emitter to start. `tool` is "nvtx", "itt", or "auto": the one that is attached."""
+    """Which emitter to start. `tool` is the name of a sink that has one, or "auto": the one that is attached."""
 
     tool: str = "auto"
     record_shapes: bool = False
@@ -47,13 +51,25 @@ class Emit:
 def environment(before: Mapping[str, str], collectors: Path, captures: Path, emit: Emit | None) -> dict[str, str]:
     """The environment of a captured program and its children."""
     after = dict(before)
-    after["NVTX_INJECTION64_PATH"] = after["INTEL_LIBITTNOTIFY64"] = str(collectors)
+    after |= dict.fromkeys(_TOOL_VARIABLES, str(collectors))
     after["OPSPAN_CAPTURE_DIR"] = str(captures)
     after.pop(_VARIABLE, None)
     if emit is not None:
         after[_VARIABLE] = emit.as_text()
         after["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SITE), before.get("PYTHONPATH")]))
     return after
+
+
+def other_tools(tool: str | None) -> Iterator[str]:
+    """Who else wants to listen to a captured program, and who of the two will."""
+    # nsys puts itself into every program below it, and sets NVTX's variable anew in each.
+    if "NSYS_PROFILING_SESSION_ID" in os.environ or "libToolsInjection" in os.environ.get("LD_PRELOAD", ""):
+        left = "NVTX goes to nsys" if tool == "nvtx" else "NVTX goes to nsys, opspan captures ITT alone"
+        yield f"nsys profiles this command and wins: {left}. Use one of the two"
+        return
+    for name in _TOOL_VARIABLES:
+        if os.environ.get(name):
+            yield f"{name}={os.environ[name]} is set: another tool wants to listen, opspan goes first"
 
 
 def start_from_environment() -> None:
@@ -66,21 +82,20 @@ def start_from_environment() -> None:
 def start(emit: Emit) -> None:
     """Start the emitter for the rest of this process, its non-daemon threads and atexit functions included."""
     from opspan.emit import notices, ranges, sinks
-    from opspan.emit.sessions import emit_itt, emit_nvtx
 
     notices.put_in()
     listening = ranges.listening()
-    tools = [emit.tool]
+    wanted = [sink for sink in SINKS if sink.name == emit.tool]
     if emit.tool == "auto":
-        # Nobody there: emit_nvtx says so, once.
-        tools = ["itt"] if listening & sinks.TO_ITT else []
-        if listening & sinks.TO_NVTX or not tools:
-            tools.append("nvtx")
+        # The first one last: it speaks where two tools are one. Nobody there: emit_nvtx says so, once.
+        wanted = [sink for sink in reversed(SINKS) if sink.tool is not None and listening & sink.bit] or [NVTX]
         native = sinks.load()
-        if len(tools) == 2 and native is not None and native.one_tool():
-            tools = ["nvtx"]  # one collector under both protocols: telling it twice would only cost
-    for tool in tools:
-        session = (emit_itt if tool == "itt" else emit_nvtx)(record_shapes=emit.record_shapes, modules=emit.modules)
+        if {ITT, NVTX} <= set(wanted) and native is not None and native.one_tool():
+            wanted.remove(ITT)  # one collector under both protocols: telling it twice would only cost
+    for sink in wanted:
+        module, _, name = sink.session.partition(":")
+        kind = getattr(importlib.import_module(module), name)
+        session: Session = kind(record_shapes=emit.record_shapes, modules=emit.modules)
         session.gives_way = True
         session.__enter__()
         atexit.register(_end, session)

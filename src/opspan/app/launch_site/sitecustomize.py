@@ -37,7 +37,7 @@ finally:  # also where it raises: that is then told, as without us
         sys.modules.setdefault("sitecustomize", _this)
 
     try:
-        from opspan.emit import launch
+        from opspan.app import launch
 
         launch.start_from_environment()
     except ImportError as error:

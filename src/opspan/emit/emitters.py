@@ -1,0 +1,52 @@
+"""What emit_nvtx and emit_itt share: forms of labels, and torch's own emitter in place of ours."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from opspan.emit import notices
+from opspan.emit.fallback import TorchEmitter
+from opspan.emit.schedule import Schedule
+from opspan.emit.sessions import Session
+from opspan.emit.sinks import FORM_NAMES, FORMS, Sinks
+from opspan.errors import NoCompiler
+
+
+class Emitter(Session):
+    """A session for a tool. A subclass is named as torch names its emitter."""
+
+    _lost: ClassVar[str]  # where torch's emitter labels instead: a part of a sentence
+
+    def __init__(
+        self,
+        enabled: bool,
+        record_shapes: bool,
+        modules: bool,
+        schedule: Schedule | None,
+        labels: str,
+        max_strings: int,
+    ) -> None:
+        if labels not in self._sink.forms:
+            raise ValueError(f"labels={labels!r}: {type(self).__name__} knows {', '.join(self._sink.forms)}")
+        super().__init__(enabled, record_shapes, modules, schedule)
+        self._asked = labels
+        self._max_strings = max_strings
+
+    def _start_sink(self, native: Sinks) -> str:
+        form, _ = native.start(self._sink.number, FORMS[self._asked], self._max_strings)
+        return FORM_NAMES[form]
+
+    def _without_observer(self, error: NoCompiler) -> TorchEmitter:
+        emitter = TorchEmitter(type(self).__name__, self.record_shapes)
+        if not emitter.is_there() or not self._torch_can():
+            raise error
+        notices.warn(
+            f"{error}. Until then torch's own emitter labels instead: {self._lost}, and only on this thread and its "
+            "autograd threads",
+            stacklevel=5,
+        )
+        return emitter
+
+    def _torch_can(self) -> bool:
+        """Does torch's emitter work, and without starting anything?"""
+        raise NotImplementedError

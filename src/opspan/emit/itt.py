@@ -1,0 +1,52 @@
+"""emit_itt: sessions for VTune, or for `opspan run`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from opspan.emit import sink_list
+from opspan.emit.emitters import Emitter
+from opspan.emit.schedule import Schedule
+from opspan.emit.sinks import MAX_STRINGS
+
+
+class emit_itt(Emitter):  # noqa: N801  # torch's name
+    """Every autograd op becomes an ITT task, for VTune or `opspan run`: with sequence number, sizes and relations.
+
+    A context manager as torch.autograd.profiler.emit_itt is one, for all threads of the process. `labels`:
+
+    - "auto", "task": the op's name; ids and sizes as metadata, backward related to forward
+    - "text": everything in the name, for readers that lose metadata
+    - "torch": the bare name, as torch's emit_itt writes it
+
+    `modules`, `schedule` and `max_strings` as in `emit_nvtx`.
+    """
+
+    _sink = sink_list.ITT
+    _what = "ITT annotation"
+    _lost = "bare names, without sequence numbers, ids, sizes and relations, none in forks"
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        record_shapes: bool = False,
+        *,
+        modules: bool = False,
+        labels: Literal["auto", "task", "text", "torch"] = "auto",
+        schedule: Schedule | None = None,
+        max_strings: int = MAX_STRINGS,
+    ) -> None:
+        super().__init__(enabled, record_shapes, modules, schedule, labels, max_strings)
+
+    def __enter__(self) -> emit_itt:
+        super().__enter__()
+        return self
+
+    def _tell(self, on: bool) -> None:
+        if self._labelling is not None:
+            self._labelling.native.itt_collect(on)
+
+    def _torch_can(self) -> bool:
+        import torch
+
+        return bool(torch.profiler.itt.is_available())

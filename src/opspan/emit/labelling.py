@@ -1,0 +1,93 @@
+"""What is on while ops are labelled, and off again afterwards: torch's flag, the observer, ranges of modules.
+
+A session turns it on once, or with a schedule for each active step. Who may enter a session is `sessions`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from opspan.emit import modules
+from opspan.emit.fallback import TorchEmitter
+from opspan.emit.observer import Observer
+from opspan.emit.sink_list import IN_SESSION, Sink
+from opspan.emit.sinks import Sinks
+
+_observing = 0  # sessions that label
+_torch_thought: bool | None = None  # what torch's flag was before the first of them
+
+
+class Labelling:
+    """Of one session. `by` tells ops to the sink; `collect`, if given, has the tool collect meanwhile."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        native: Sinks,
+        by: Observer | TorchEmitter,
+        *,
+        shapes: bool,
+        tensors: bool,
+        modules: bool,
+        collect: Callable[[bool], None] | None,
+    ) -> None:
+        self.by = by
+        self.native = native
+        self._sink = sink
+        self._shapes = shapes
+        self._tensors = tensors
+        self._modules = modules
+        self._collect = collect
+        self._undo: contextlib.ExitStack | None = None  # what turning on did
+
+    @property
+    def is_on(self) -> bool:
+        return self._undo is not None
+
+    def turn(self, on: bool) -> None:
+        """Label from here on, or no more. What has begun still ends."""
+        if not on:
+            undo, self._undo = self._undo, None
+            if undo is not None:
+                undo.close()
+        elif self._undo is None:
+            with contextlib.ExitStack() as undo:
+                self._turn_on(undo)
+                self._undo = undo.pop_all()
+
+    def _turn_on(self, undo: contextlib.ExitStack) -> None:
+        """Turn everything on, and note what turns it off."""
+        if self._collect is not None:
+            undo.callback(self._collect, False)
+            self._collect(True)
+        _tell_torch(on=True)
+        undo.callback(_tell_torch, on=False)
+        number, only_in_session = self._sink.number, 0
+        if isinstance(self.by, TorchEmitter):
+            undo.callback(self.by.turn, on=False)
+            self.by.turn(True)
+        else:
+            undo.callback(self.by.detach, number)
+            self.by.attach(number, self._shapes, self._tensors)
+            undo.callback(self.native.turn, number, on=False)
+            self.native.turn(number, on=True)
+            undo.callback(self.native.labelling, number, on=False)
+            self.native.labelling(number, on=True)
+            only_in_session = IN_SESSION << number
+        if self._modules:
+            to = self._sink.bit | only_in_session
+            undo.callback(modules.stop, to)
+            modules.start(to)
+
+
+def _tell_torch(on: bool) -> None:
+    """torch's own flag that somebody profiles: Dynamo and Inductor add record_function ranges when it is set."""
+    global _observing, _torch_thought
+    from torch.autograd import profiler
+
+    _observing += 1 if on else -1
+    if on and _observing == 1:
+        _torch_thought = getattr(profiler, "_is_profiler_enabled", None)
+    if _torch_thought is False and _observing == (1 if on else 0):
+        profiler._is_profiler_enabled = on

@@ -1,0 +1,67 @@
+"""emit_nvtx: sessions for Nsight Systems, or for `opspan run`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from opspan.emit import sink_list
+from opspan.emit.emitters import Emitter
+from opspan.emit.schedule import Schedule
+from opspan.emit.sinks import MAX_STRINGS
+
+
+class emit_nvtx(Emitter):  # noqa: N801  # torch's name
+    """Every autograd op becomes an NVTX range, for Nsight Systems or `opspan run`. Works on a CPU-only torch as well.
+
+    A context manager as torch.autograd.profiler.emit_nvtx is one, for all threads of the process. `labels`:
+
+    - "auto": "schema" if the tool understands extended payloads, else "payload"
+    - "schema", "payload": the op's name, and its numbers beside it
+    - "text": everything in the name
+    - "torch": the text that torch's emit_nvtx writes, byte for byte; an `annotate` is its bare name, what it drops is
+      counted in `stats.fields_dropped`
+
+    `modules` adds a range for every nn.Module call. With a `schedule`, call `step()` after each training step.
+    `max_strings` bounds the distinct names with sizes that the tool is given; labels past it come without sizes,
+    counted in `stats.sizes_dropped`.
+    """
+
+    _sink = sink_list.NVTX
+    _what = "NVTX annotation"
+    _lost = "torch's text labels, without forward threads, none in forks"
+    _untold = False  # to collect, as CUDA was not in use yet
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        record_shapes: bool = False,
+        *,
+        modules: bool = False,
+        labels: Literal["auto", "schema", "payload", "text", "torch"] = "auto",
+        schedule: Schedule | None = None,
+        max_strings: int = MAX_STRINGS,
+    ) -> None:
+        super().__init__(enabled, record_shapes, modules, schedule, labels, max_strings)
+
+    def __enter__(self) -> emit_nvtx:
+        super().__enter__()
+        return self
+
+    def step(self) -> None:
+        super().step()
+        if self._untold and self._labelling is not None and self._labelling.is_on and self._is_owner():
+            self._tell(True)
+
+    def _tell(self, on: bool) -> None:
+        """In CUDA's words, where a program uses CUDA. What it begins to use in an active step counts from the next."""
+        import torch
+
+        # Not is_available(): it starts the driver, which forks then cannot use, and warns where that is too old.
+        self._untold = on and not torch.cuda.is_initialized()
+        if torch.cuda.is_initialized():
+            (torch.cuda.profiler.start if on else torch.cuda.profiler.stop)()
+
+    def _torch_can(self) -> bool:
+        import torch
+
+        return bool(torch.cuda.is_initialized())  # it waits for the device first, and must not be what starts CUDA

@@ -1,0 +1,99 @@
+"""The folder and the file of one recording: made, kept apart from other recordings, read, taken away.
+
+Who records, and when, is `record`. The bytes are the capture sink's (native/capture).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opspan import private_files
+from opspan.emit.sink_list import CAPTURE
+from opspan.emit.sinks import Sinks
+from opspan.errors import CaptureError, EmitError
+
+if TYPE_CHECKING:
+    from opspan.trace import Trace
+
+
+class Recording:
+    """Into `folder`, or without one into a temporary folder, which goes once the recording was read, or at exit."""
+
+    def __init__(self, folder: Path | None, add: bool) -> None:
+        self.folder = folder
+        self.file: Path | None = None  # the one of the process that started it
+        self._add = add
+        self._temporary = folder is None
+        self._created: list[Path] = []  # folders, the innermost first
+        self._others: set[Path] = set()  # files that were there before
+
+    def start(self, native: Sinks) -> None:
+        try:
+            if self.folder is None:
+                self.folder = private_files.folder("opspan-record-")
+            else:
+                self._created = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._others = set(self._files())
+                self._refuse_others()
+        except OSError as error:
+            is_limit = error.errno in (errno.EMFILE, errno.ENFILE)
+            todo = "raise the limit (ulimit -n)" if is_limit else "choose another path="
+            raise CaptureError(f"the folder for the capture cannot be created ({error}): {todo}") from error
+        try:
+            _, file = native.start(CAPTURE.number, folder=os.fsencode(self.folder))
+        except EmitError as error:
+            raise CaptureError(str(error)) from error
+        self.file = Path(os.fsdecode(file))
+        if not self._temporary:
+            self._refuse_others()  # one that began at this very moment
+
+    def read(self, keep: bool) -> Trace:
+        """What was recorded. Unless the files are to be kept, a temporary folder goes now."""
+        if self.file is None:
+            raise RuntimeError("nothing was recorded: enter the context manager first, outside of compiled code")
+        from opspan.readers import capture
+        from opspan.trace import Trace
+
+        trace = Trace.of(capture.read_recording(self.file))
+        if self._temporary and self.folder is not None and not keep:
+            private_files.remove(self.folder)
+        return trace
+
+    def discard(self) -> None:
+        """It did not come to be: leave no files. Raises nothing that would hide why."""
+        # Not self.file: an interrupt may have come before that was known.
+        with contextlib.suppress(OSError):
+            for file in set(self._files()) - self._others:
+                if file.name.startswith(f"{os.getpid()}-"):
+                    file.unlink()
+        self.file = None
+        if self._temporary and self.folder is not None:
+            private_files.remove(self.folder)
+            self.folder = None
+        for folder in self._created:
+            with contextlib.suppress(OSError):  # somebody else uses it by now
+                folder.rmdir()
+
+    def _refuse_others(self) -> None:
+        if self._add:
+            return
+        other = next((file for file in self._files() if file != self.file and not _is_of_same_job(file)), None)
+        if other is not None:
+            raise CaptureError(
+                f"{self.folder} holds another recording ({other.name}): choose another path=, delete it, or add to it "
+                "with add=True"
+            )
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("*.opspan")) if self.folder is not None else []
+
+
+def _is_of_same_job(file: Path) -> bool:
+    """Ranks of one job record side by side: of another process that still runs, so of no earlier run, and not ours."""
+    pid = file.name.partition("-")[0]
+    return pid.isascii() and pid.isdigit() and int(pid) != os.getpid() and private_files.is_alive(int(pid))

@@ -1,0 +1,79 @@
+"""The tools that listen from inside of this process, or why one does not. Attaching is NVTX's and ITT's own doing."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from opspan import libraries
+from opspan.emit.sink_list import ITT, SINKS, Sink
+from opspan.emit.sinks import Sinks
+from opspan.errors import EmitError
+
+
+def listening(native: Sinks) -> int:
+    """The sinks that a tool listens at, as bits. Makes it attach."""
+    found = 0
+    for sink in SINKS:
+        # ITT looks for a tool in these two variables only; without them there is no reason to open a library.
+        if sink is ITT and not any(map(os.environ.get, ("INTEL_LIBITTNOTIFY64", "INTEL_ITTNOTIFY_GROUPS"))):
+            continue
+        if sink.tool is not None and listens(native, sink):
+            found |= sink.bit
+    return found
+
+
+def listens(native: Sinks, sink: Sink) -> bool:
+    """Is there anybody to label for?"""
+    return (sink is not ITT or open_itt(native)) and native.listening(sink.number)
+
+
+def open_itt(native: Sinks) -> bool:
+    """Open the ITT that is in this process: torch's if torch is here, else the one of the package ittapi."""
+    for library in filter(None, (_torch_library(), _ittapi_library())):
+        try:
+            native.itt_open(library)
+        except EmitError:  # a torch built without ITT
+            continue
+        return True
+    return False
+
+
+def _torch_library() -> str | None:
+    torch = sys.modules.get("torch")
+    if torch is None or not getattr(torch, "__file__", None):
+        return None
+    library = Path(str(torch.__file__)).parent / "lib" / "libtorch_cpu.so"
+    return str(library) if library.is_file() else None
+
+
+def _ittapi_library() -> str | None:
+    try:
+        spec = importlib.util.find_spec("ittapi.native")
+    except ImportError:
+        return None
+    return spec.origin if spec is not None else None
+
+
+def problem(sink: Sink) -> str | None:
+    """What is wrong with the tool that was asked for, where none listens; None if none was asked for."""
+    if sink.tool is None:
+        return None
+    variable, function = sink.tool.variable, sink.tool.function
+    named = os.environ.get(variable)
+    if not named:
+        return None
+    if "/" in named and not Path(named).exists():
+        return f"{variable}={named} names a file that is not there"
+    try:
+        if "/" in named:
+            libraries.check_whole(Path(named))
+        library = ctypes.CDLL(named)
+    except OSError as error:
+        return f"{variable}={named} cannot be loaded ({error})"
+    if not hasattr(library, function):
+        return f"{variable}={named} is no such tool: it has no function {function}"
+    return f"{variable}={named} was loaded, and refused to listen to this process"
