@@ -38,10 +38,10 @@ def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None,
       opspan export trace.json run.stacks && flamegraph.pl run.stacks > run.svg
       opspan export rank0.sqlite rank1.sqlite run.db && sqlite3 run.db 'SELECT * FROM op_summary LIMIT 10'
     """
-    from opspan.views import check_place, contents, export, missing
+    from opspan.views import check_output, contents, export, missing
     from opspan.views.findings import issue_lines
 
-    check_place(out, list(files), overwrite=force)
+    check_output(out, list(files), overwrite=force)
     with Progress(len(files) + 1) as progress:
         found = load(files, progress, between, step)
         trace = found.tables

@@ -5,6 +5,6 @@ and says in sentences what it had to leave out. A new one is a file and a line i
 verb `table` prints.
 """
 
-from opspan.views.registry import VIEWS, View, check_place, export, view_for
+from opspan.views.registry import VIEWS, View, check_output, export, view_for
 
-__all__ = ["VIEWS", "View", "check_place", "export", "view_for"]
+__all__ = ["VIEWS", "View", "check_output", "export", "view_for"]
