@@ -14,23 +14,23 @@ from opspan.cli.printing import show
 @trace_files
 @click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
 @part_of_trace
-@click.option("--force", is_flag=True, help="Replace OUT, if it is there and is no FILE.")
+@click.option("--force", is_flag=True, help="Overwrite OUT if it exists (never an input file).")
 def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None, step: str | None, force: bool) -> None:
     """Write a trace as a file for other tools.
 
-    The suffix of OUT says what it becomes:
+    The suffix of OUT chooses the format:
 
     \b
       .json .json.gz   Chrome trace, for Perfetto and chrome://tracing
       .sqlite .db      analysis database, for the sqlite shell and Datasette
-      .parquet         folder of the trace's tables; opspan reads it back
-      .csv             every range in a row
-      *-hostname-*.csv ranges for VTune to import, as tasks and frames; the host's name stands before .csv
+      .parquet         folder with a Parquet file for each table; opspan reads it back
+      .csv             a row for each range
+      *-hostname-*.csv ranges for VTune to import, as tasks and frames; put the host's name before .csv
       .stacks          Python functions and ranges as stacks, with CPU time in ns, for flame graphs
       .device.stacks   the same with the kernels below them, and device time
       .table.json      what `opspan table --format json` prints
 
-    Several FILEs are the ranks of one run. OUT appears once it is whole.
+    Several FILEs are read as the ranks of one run. OUT appears only when it is complete.
 
     \b
     Example:
