@@ -72,4 +72,4 @@ def test_issues_of_a_kind_are_no_endless_list_either() -> None:
     assert frame["count"].sum() == 100_006
     assert frame.height == 102
     assert r"(7): \x1b column 7" in frame["message"][7]
-    assert frame["message"][100].endswith(f"({2 * 49_900:,}): others, each by another name")
+    assert frame["message"][100].endswith(f"({2 * 49_900:,}): others, each of them different")

@@ -1,4 +1,4 @@
-// The door through which NVTX's core comes in: every shared object with NVTX in it calls InitializeInjectionNvtx2 once
+// How a program's NVTX finds this library: every shared object with NVTX in it calls InitializeInjectionNvtx2 once
 // and has its function tables filled. Entries left alone (CUDA, OpenCL and sync objects, resources) become no-ops.
 #include <wchar.h>
 

@@ -1,5 +1,5 @@
-// The door for NVTX's extensions: payloads, and counters. What a tool would need another machine's clock for (time
-// domains, deferred events) is left to no-ops.
+// The functions of NVTX's extensions that are recorded: payloads and counters. Those about clocks of other machines
+// (time domains, deferred events) do nothing.
 #include <string.h>
 
 #include <bit>

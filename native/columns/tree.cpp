@@ -1,5 +1,5 @@
 // Up the tree of parents: the nearest row that is marked, and what work amounts to below each row. Parents may be any
-// numbers: out of range is no parent, and rows in a ring (which nest never makes) have what is their own.
+// numbers. One that is out of range is no parent. Rows in a ring, which nest never makes, count their own work alone.
 
 #include "columns/interface.h"
 #include "columns/order.h"

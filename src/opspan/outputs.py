@@ -15,19 +15,24 @@ class Output:
     writes: str  # in words, for help and messages
     is_folder: bool = False  # which replaces a saved trace and nothing else
     pattern: str = ""  # of names that mean this output whatever their suffix
-    shows: tuple[str, ...] = ()  # tables that it has a place for, marks apart from ranges; none: all
+    shows: tuple[str, ...] = ()  # tables whose rows it can show ("marks" and "ranges" apart); empty: all
 
 
 _ON_A_TIMELINE = ("ranges", "marks", "calls", "functions", "work", "counters")
 OUTPUTS = (
     Output("chrome", (".json", ".json.gz"), "Chrome trace, for Perfetto and chrome://tracing", shows=_ON_A_TIMELINE),
     Output("sqlite", (".sqlite", ".db"), "analysis database, for the sqlite shell and Datasette"),
-    Output("parquet", (".parquet",), "folder of the trace's tables, which opspan reads back exactly", is_folder=True),
-    Output("csv", (".csv",), "every range in a row, with what the analysis found", shows=("ranges", "marks")),
+    Output(
+        "parquet",
+        (".parquet",),
+        "folder with a Parquet file for each table, which opspan reads back exactly",
+        is_folder=True,
+    ),
+    Output("csv", (".csv",), "a row for each range, with what the analysis found", shows=("ranges", "marks")),
     Output(
         "vtune_intervals",
         (),
-        "ranges for VTune to import; the host's name stands before .csv",
+        "ranges for VTune to import, as tasks and frames; put the host's name before .csv",
         pattern="?*-hostname-?*.csv",
         shows=("ranges",),
     ),

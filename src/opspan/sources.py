@@ -80,8 +80,3 @@ SOURCES = (
 
 def source_of(name: str) -> Source | None:
     return next((source for source in SOURCES if source.name == name), None)
-
-
-def all_of_them() -> str:
-    """What opspan reads, in words."""
-    return "; ".join(source.reads for source in SOURCES)

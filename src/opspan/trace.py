@@ -1,4 +1,4 @@
-"""Trace: what a user holds. The tables that a reader filled, what is found of them, and all that is made of both."""
+"""Trace: what opspan.load gives. The tables that a reader filled, their analysis, and events, tables and exports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Trace(Tables):
 
     @cached_property
     def analysed(self) -> Analysed:
-        """What is found of it: `trace.analysed.complete.ranges` has all columns of docs/analysis.md."""
+        """The trace and its analysis: `trace.analysed.complete.ranges` has all columns of docs/analysis.md."""
         return Analysed(Tables(self.ranks, **self.frames))  # not of self: a circle keeps what nobody needs any more
 
     @property
@@ -66,8 +66,8 @@ class Trace(Tables):
 
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write the trace as the suffix of the name says, as `opspan export` does: a Chrome trace (.json, .json.gz), an
-        analysis database (.sqlite), stacks for flame graphs (.stacks), ... What the format has no place for comes back
-        in sentences."""
+        analysis database (.sqlite), stacks for flame graphs (.stacks), ... Returns a
+        sentence for each thing that the format cannot hold."""
         from opspan.views import export
 
         return export(self.analysed, Path(path), overwrite=overwrite)

@@ -96,7 +96,7 @@ class TestPlaces:
         for out in (source, tmp_path / "linked.db", tmp_path / "symbolic.db"):
             done = opspan("export", source, out, "--force")
             assert (done.returncode, done.stdout) == (2, "")
-            assert "a source of this trace" in done.stderr
+            assert "which the trace was read from" in done.stderr
             assert done.stderr.count("\n") == 1
         assert source.read_bytes() == before
 
@@ -108,7 +108,7 @@ class TestPlaces:
         done = opspan("export", folder, folder / "100-1.json", "--force")
 
         assert done.returncode == 2
-        assert "a source of this trace" in done.stderr
+        assert "which the trace was read from" in done.stderr
 
     @pytest.mark.parametrize("suffix", SUFFIXES)
     def test_what_is_there_stays_unless_forced(self, suffix: str, source: Path, tmp_path: Path) -> None:

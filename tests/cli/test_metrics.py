@@ -63,13 +63,13 @@ def test_lines_that_are_neither_are_an_issue_of_the_table(file: Path, database: 
     done = command("table", database, "--metrics", file)
     assert done.returncode == 0, done.stderr
     assert re.search(r"aten::mm .* 1\.5 ", done.stdout)
-    assert "lines of the report are neither figures nor rows of a table (1): 'Slow.'" in done.stdout
+    assert "lines of the report are neither figures nor rows of a table, and were left out (1): 'Slow.'" in done.stdout
 
 
 def test_a_report_that_says_nothing_of_ops_is_said(file: Path, database: Path) -> None:
     file.write_text("Elapsed Time: 5s\n    CPU Time: 4s\n    Paused Time: 0s\n", encoding="utf-8")
     done = command("table", database, "--metrics", file)
-    assert "names in the report stand for nothing in the trace (3)" in done.stdout
+    assert "names in the report are not in the trace (3)" in done.stdout
 
 
 def test_metrics_of_a_report_are_further_columns(exported: Path, tmp_path: Path) -> None:

@@ -76,8 +76,8 @@ class TestText:
         assert below.splitlines() == [
             "",
             "Coverage: 1 of 1 backward ranges are linked to their forward op",
-            "Issue (warning): events could not be written while capturing (3). Free some space or memory, and capture "
-            f"again; the ranges around the gaps are right. [{captured}]",
+            "Issue (warning): events could not be written while capturing (3). Free some disk space or memory, and "
+            f"capture again. The ranges that were written are right. [{captured}]",
         ]
 
     def test_the_largest_device_time_comes_first_else_the_largest_cpu_time(

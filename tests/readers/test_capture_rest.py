@@ -29,7 +29,7 @@ def test_threads_processes_and_where_it_came_from(tmp_path: Path) -> None:
     ]
     assert trace.processes["command_line"][0].startswith("python 'my train.py'")
     assert trace.metadata.source == "capture"
-    assert trace.metadata.options["producer"] == "collectors"
+    assert trace.metadata.options["recorded_by"] == "collectors"
     assert trace.origin_utc_ns == 1_700_000_000_000_000_000
     assert trace.metadata.clock == "CLOCK_MONOTONIC"
 

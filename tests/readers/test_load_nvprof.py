@@ -164,7 +164,7 @@ def test_torchs_own_asserts_on_another_cbid(tmp_path: Path, torchs: Any) -> None
         torchs(path)
 
 
-# --- the door
+# --- which files it takes
 
 
 def test_parse_nvprof_trace_gives_a_list_of_the_same_events(nested: Path) -> None:

@@ -1,4 +1,4 @@
-"""The one door to SQLite files: nothing of the user's changes, and whatever is wrong is one line or counted."""
+"""Opening SQLite files: nothing of the user's changes, and whatever is wrong is one line or counted."""
 
 from __future__ import annotations
 

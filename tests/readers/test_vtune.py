@@ -245,8 +245,8 @@ def test_a_task_of_no_known_name_or_thread_is_counted(tmp_path: Path) -> None:
     ]
     assert issues(trace) == {"missing_rows": 2}
     assert [message for message in trace.issues["message"] if "references" in message] == [
-        "references lead nowhere (1): task_data.__bucket_idx to rows of dd_band",
-        "references lead nowhere (1): task_data.attr to rows of dd_task",
+        "references are to rows that are not in the file (1): task_data.__bucket_idx to rows of dd_band",
+        "references are to rows that are not in the file (1): task_data.attr to rows of dd_task",
     ]
 
 

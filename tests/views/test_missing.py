@@ -182,7 +182,7 @@ def test_what_is_there_already_is_read_with_an_issue(journal: str, tmp_path: Pat
         done = command("table", tmp_path / "run.sqlite")
 
     assert "aten::mm" in done.stdout
-    assert "Issue (warning): programs still write the file (1): python" in done.stdout
+    assert "Issue (warning): programs are still writing the file (1): python" in done.stdout
     assert not opspan.load(tmp_path / "run.sqlite").issues.filter(code="still_written").height
 
 

@@ -103,9 +103,9 @@ def test_where_nothing_may_be_replaced_one_is_whole_and_the_others_are_told(
 
     said = at_once(trace, out, overwrite=False)
 
-    assert said == ["whole"] + [f"{out} exists; nothing was written. Choose another name, or --force to replace it"] * (
-        AT_ONCE - 1
-    )
+    assert said == ["whole"] + [
+        f"{out} exists already. Nothing was written: choose another name, or give --force to replace it"
+    ] * (AT_ONCE - 1)
     assert [path.name for path in folder.iterdir()] == [out.name]
 
 

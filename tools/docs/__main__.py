@@ -3,7 +3,7 @@
 python tools/docs           write those that are stale
 python tools/docs --check   write nothing; say which are stale, and exit with 1 if any is
 
-What is measured and not made stays with the tool that measures: tools/torch-matrix writes its table in docs/emit.md.
+Tables of measurements are written by the tools that measure: tools/torch-matrix writes its table in docs/emit.md.
 """
 
 from __future__ import annotations

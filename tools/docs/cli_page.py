@@ -9,8 +9,9 @@ from opspan.cli import main
 HEAD = """\
 # The command line
 
-Exit codes: 0; 1 where a verb says so; 2 for bad use or bad input, with one line on stderr: what was found, what was
-expected, what to do. `opspan run` and `opspan exec` exit as the program did that they run.
+A command exits with 0 if all went well, with 1 where its help says so, and with 2 for bad use or bad input. With 2 it
+prints one line to stderr: what was found, what was expected, what to do. `opspan run` and `opspan exec` exit with the
+exit code of the program that they run.
 """
 
 

@@ -11,8 +11,8 @@ COMMAND = re.compile(r"^    (python docs/examples/\S.*?)(?:  .*)?$", re.MULTILIN
 HEAD = """\
 # Examples
 
-Each is one file that runs as it stands, on a CPU: copy the part that you need. What it leaves is in the folder that it
-was started in; its docstring says more.
+Each example is one file that runs on a CPU without any change: copy the part that you need. It writes its files to the
+folder that it is started in. Its docstring says more.
 
 | example | what it does | type |
 | --- | --- | --- |

@@ -13,7 +13,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan import native
-from opspan.analysis.nest import codes, nearest, places
+from opspan.analysis.nest import codes, nearest, thread_key
 
 LINKED = "linked"
 BY_NESTING = "by nesting"
@@ -90,7 +90,7 @@ def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
         .cast(pl.UInt8)
     )
     return ranges.select(
-        *places(ranges),
+        *thread_key(ranges),
         "start_ns",
         "seq",
         "forward_tid",

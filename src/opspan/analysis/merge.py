@@ -25,7 +25,7 @@ LEAST_PAIRS = 8
 # So far apart two ranges of one name may begin and be the same one, however well the others agree.
 LEAST_TOLERANCE_NS = 5_000
 
-_PLACE = ["pid", "tid", "name"]
+_KEY = ["pid", "tid", "name"]
 _ONE_A_ROW = {"threads": ["pid", "tid"], "processes": ["pid"], "devices": ["device_id"]}
 
 
@@ -115,19 +115,17 @@ def _some(pids: set[int]) -> str:
 
 
 def _known(ranges: pl.DataFrame) -> pl.LazyFrame:
-    place = pl.all_horizontal(pl.col(*_PLACE, "start_ns").is_not_null())
+    is_known = pl.all_horizontal(pl.col(*_KEY, "start_ns").is_not_null())
     until = pl.col("end_ns").fill_null(pl.col("end_ns").max()).fill_null(pl.col("start_ns"))
-    rows = ranges.lazy().filter(place & ~pl.col("is_mark").fill_null(value=False))
-    rows = rows.select("id", *_PLACE, "start_ns", until)
-    return rows.sort("start_ns", "id").with_columns(
-        nth=pl.int_range(pl.len()).over(_PLACE), count=pl.len().over(_PLACE)
-    )
+    rows = ranges.lazy().filter(is_known & ~pl.col("is_mark").fill_null(value=False))
+    rows = rows.select("id", *_KEY, "start_ns", until)
+    return rows.sort("start_ns", "id").with_columns(nth=pl.int_range(pl.len()).over(_KEY), count=pl.len().over(_KEY))
 
 
 def _in_order(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     """The n-th range of a name and thread in both, where both have as many of them: one and other (ids), apart_ns, and
     the times of both."""
-    joined = _known(first).join(_known(second), on=[*_PLACE, "nth", "count"], suffix="_other")
+    joined = _known(first).join(_known(second), on=[*_KEY, "nth", "count"], suffix="_other")
     apart = pl.col("start_ns") - pl.col("start_ns_other")
     times = pl.col("start_ns", "end_ns", "start_ns_other", "end_ns_other")
     return joined.select(times, one="id", other="id_other", apart_ns=apart).collect()
@@ -168,12 +166,12 @@ def _same(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame, alignm
     ours = _known(first).filter(~pl.col("id").is_in(in_order["one"].implode()))
     theirs = _known(second).filter(~pl.col("id").is_in(in_order["other"].implode()))
     near = (
-        theirs.select("id", *_PLACE, at=pl.col("start_ns") + shift, start_ns_other="start_ns", end_ns_other="end_ns")
+        theirs.select("id", *_KEY, at=pl.col("start_ns") + shift, start_ns_other="start_ns", end_ns_other="end_ns")
         .sort("at")
         .join_asof(
-            ours.select("start_ns", "end_ns", *_PLACE, one="id", at="start_ns").sort("at"),
+            ours.select("start_ns", "end_ns", *_KEY, one="id", at="start_ns").sort("at"),
             on="at",
-            by=_PLACE,
+            by=_KEY,
             strategy="nearest",
             check_sortedness=False,
         )

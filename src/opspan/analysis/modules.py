@@ -25,7 +25,7 @@ _FSDP = r"^FSDP::(pre|post)_forward \(([^)]*)\)$"
 _WRAPPERS = r"\.?_(?:checkpoint_wrapped|fsdp_wrapped|orig)_mod(?:ule)?\b"
 _STACK = "[\"']funcStack[\"']: [\"']([^\"']*)[\"']"
 _FORWARD = r"[^/:]+::forward"
-_PLACE = ["rank", "pid", "tid"]
+_THREAD = ["rank", "pid", "tid"]
 
 
 def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -62,16 +62,16 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
     """From each pre_forward to the post_forward that follows it for the same module and thread, as ranges."""
     is_fsdp = ranges["name"].cat.starts_with("FSDP::p")
     if not is_fsdp.any():
-        return ranges.clear().select(*_PLACE, "start_ns", "end_ns", "is_async", module="name")
+        return ranges.clear().select(*_THREAD, "start_ns", "end_ns", "is_async", module="name")
     label = _col("name").cast(pl.String)
     found = ranges.filter(is_fsdp).select(
-        *_PLACE,
+        *_THREAD,
         "start_ns",
         "end_ns",
         label.str.extract(_FSDP, 1).alias("when"),
         label.str.extract(_FSDP, 2).str.replace_all(_WRAPPERS, "").alias("module"),
     )
-    key = [*_PLACE, "module"]
+    key = [*_THREAD, "module"]
     found = found.drop_nulls(["when", "start_ns"]).sort("start_ns", maintain_order=True)
     found = found.with_columns(
         _col("when").shift(-1).over(key).alias("next"), _col("end_ns").shift(-1).over(key).alias("next_end_ns")
@@ -79,7 +79,7 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
     # One that has no post_forward, as when a checkpoint recomputes, is a module only while it lasts itself.
     end_ns = pl.when(_col("next") == "post").then("next_end_ns").otherwise("end_ns")
     return found.filter(_col("when") == "pre").select(
-        *_PLACE,
+        *_THREAD,
         "start_ns",
         end_ns.alias("end_ns"),
         pl.lit(False).alias("is_async"),

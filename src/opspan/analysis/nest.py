@@ -20,8 +20,8 @@ from opspan import native
 
 _col = pl.col
 
-# Whose a row is, as the native side wants it.
-PLACE = (_col("rank").cast(pl.Int32), _col("pid").cast(pl.Int64), _col("tid").cast(pl.Int64))
+# Which thread a row is of: three columns, of the types that the native side takes.
+THREAD_KEY = (_col("rank").cast(pl.Int32), _col("pid").cast(pl.Int64), _col("tid").cast(pl.Int64))
 
 ADDED = ("parent", "depth", "self_ns", "end_ns", "is_open", "is_async", "overlaps")
 
@@ -29,9 +29,9 @@ ADDED = ("parent", "depth", "self_ns", "end_ns", "is_open", "is_async", "overlap
 _IS_APART = _col("is_async").fill_null(value=False) | (_col("end_tid") != _col("tid")).fill_null(value=False)
 
 
-def places(ranges: pl.DataFrame) -> tuple[pl.Expr, ...]:
-    """PLACE, for what takes one frame: without what is the same for all rows, and would take 12 bytes of each."""
-    return tuple(column for column in PLACE if column.meta.output_name() == "tid" or not _is_one(ranges, column))
+def thread_key(ranges: pl.DataFrame) -> tuple[pl.Expr, ...]:
+    """THREAD_KEY for a call with one frame: without `rank` and `pid` where all rows have the same, to save memory."""
+    return tuple(column for column in THREAD_KEY if column.meta.output_name() == "tid" or not _is_one(ranges, column))
 
 
 def _is_one(ranges: pl.DataFrame, column: pl.Expr) -> bool:
@@ -58,7 +58,7 @@ def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
     was_open, was_apart = (_col(name) if name in ranges.columns else pl.lit(False) for name in ("is_open", "overlaps"))
     again = "is_open" in ranges.columns
     columns = ranges.select(
-        *places(ranges),
+        *thread_key(ranges),
         codes("domain").alias("domain"),
         "start_ns",
         pl.when(~was_open).then("end_ns").alias("end_ns") if again else "end_ns",
@@ -83,8 +83,8 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
     is_apart = _col("is_async")
     if "overlaps" in ranges.columns:
         is_apart &= ~_col("overlaps")
-    columns = ranges.select(*PLACE, "start_ns", "end_ns", is_apart.fill_null(value=False).alias("is_async"))
-    return native.innermost(columns, points.select(*PLACE, "time_ns"))
+    columns = ranges.select(*THREAD_KEY, "start_ns", "end_ns", is_apart.fill_null(value=False).alias("is_async"))
+    return native.innermost(columns, points.select(*THREAD_KEY, "time_ns"))
 
 
 def nearest(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
@@ -96,5 +96,5 @@ def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
     """Another tree, as torch.profiler makes it: ranges with parent and self_ns, where an overlap closes a range for
     those that come later, and is taken twice from the time of what is around. Ends must be known; marks stand outside.
     """
-    columns = ranges.select(*places(ranges), "start_ns", pl.when(~_col("is_mark")).then("end_ns").alias("end_ns"))
+    columns = ranges.select(*thread_key(ranges), "start_ns", pl.when(~_col("is_mark")).then("end_ns").alias("end_ns"))
     return ranges.with_columns(native.enclose(columns))

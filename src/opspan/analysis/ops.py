@@ -56,8 +56,8 @@ _TEXT = "[\"']([^\"']*)[\"']"
 _MOD = rf"^\{{{_QUOTE}mod{_QUOTE}: {_TEXT}"
 _OP = rf"^\{{{_QUOTE}mod{_QUOTE}: {_TEXT}, {_QUOTE}op{_QUOTE}: {_TEXT}"
 _ARGS = rf"{_QUOTE}args{_QUOTE}: (\[.*\])\}}$"
-_PLACES = rf"^\{{{_QUOTE}traceMarker{_QUOTE}: (\[[^\]]*\])"
-_PLACE = rf"^\{{{_QUOTE}traceMarker{_QUOTE}: \[{_TEXT}"
+_SOURCE_LINES = rf"^\{{{_QUOTE}traceMarker{_QUOTE}: (\[[^\]]*\])"
+_SOURCE_LINE = rf"^\{{{_QUOTE}traceMarker{_QUOTE}: \[{_TEXT}"
 _ARGUMENT = rf"{_QUOTE}type{_QUOTE}: {_TEXT}(?:, {_QUOTE}shape{_QUOTE}: [\[(][0-9, ]*[\])])?"
 
 
@@ -79,8 +79,8 @@ def _pyprof(ranges: pl.DataFrame) -> pl.DataFrame:
     op = pl.concat_str(label.str.extract(_OP, 1), pl.lit("."), label.str.extract(_OP, 2))
     found = found.select(
         "marker",
-        pl.coalesce(op, label.str.extract(_PLACE)).alias("name"),
-        pl.coalesce(label.str.extract(_ARGS), label.str.extract(_PLACES)).alias("args"),
+        pl.coalesce(op, label.str.extract(_SOURCE_LINE)).alias("name"),
+        pl.coalesce(label.str.extract(_ARGS), label.str.extract(_SOURCE_LINES)).alias("args"),
         pl.when(op.is_not_null()).then(_sizes(label)).alias("sizes"),
     ).filter(pl.col("name").is_not_null())
     read = pl.DataFrame({"marker": name}).join(found, on="marker", how="left", nulls_equal=True, maintain_order="left")

@@ -75,17 +75,17 @@ class _Verbs(click.Group):
 
 
 def _no_verb(arguments: list[str]) -> str:
-    """What was probably meant by a first word that is no verb."""
+    """What to answer where the first word is not a verb, with the command that was probably meant."""
     word, rest = arguments[0], shlex.join(arguments[1:])
     close = difflib.get_close_matches(word.lower(), VERBS, 1, 0.6)
     if close:
         return f"there is no command {word!r}; did you mean `opspan {f'{close[0]} {rest}'.strip()}`?"
     if Path(word).suffix == ".py" and Path(word).is_file():
         program = shlex.join(["python", *arguments])
-        return f"{word} is a script, no command; did you mean `opspan run --emit nvtx -o capture -- {program}`?"
+        return f"{word} is a script and not a command; did you mean `opspan run --emit nvtx -o capture -- {program}`?"
     if Path(word).exists() or "/" in word or Path(word).suffix:
-        return f"{word} is no command; did you mean `opspan table {shlex.join(arguments)}`?"
-    return f"there is no command {word!r}; there are {', '.join(sorted(VERBS))}: `opspan --help` says what they do"
+        return f"{word} is not a command; did you mean `opspan table {shlex.join(arguments)}`?"
+    return f"there is no command {word!r}; expected one of {', '.join(sorted(VERBS))}: see `opspan --help`"
 
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
@@ -97,7 +97,9 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) 
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
 def main() -> None:
     """Label every PyTorch op for the profiler you already use, capture with no profiler at all, and read the result.
 

@@ -1,4 +1,4 @@
-"""opspan demo: the whole way in one command."""
+"""opspan demo: trains a small model, records it, shows the result."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from opspan.cli.printing import show
 @click.command("demo")
 @capture_folder
 def command(wanted: Path | None) -> None:
-    """Train a small model under record and show what was seen.
+    """Train a small model, record it, and show the result.
 
-    A table of its ops, backward beside forward, and what to type next. Needs torch and nothing else. Leaves the
-    capture, and all of its ranges as an indented text (ranges.txt).
+    Prints a table of the model's ops, with backward beside forward, and commands to try next. Writes a folder with
+    the capture and with ranges.txt, in which all ranges are listed, indented by nesting. Needs torch and nothing else.
 
     \b
     Example:

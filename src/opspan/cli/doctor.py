@@ -8,11 +8,15 @@ from opspan.cli.printing import show
 
 
 @click.command("doctor")
-@click.option("--fix", is_flag=True, help="Build the observer for the installed torch, remove old ones.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Build the observer, which listens to torch, for the installed torch; remove outdated ones.",
+)
 def command(fix: bool) -> int:
     """Say what works on this machine, and how to fix the rest.
 
-    Each line is ok, optional (not there, and not needed) or WRONG. Exits with 1 when something is WRONG.
+    Prints a line for each check: ok, optional (missing, but not needed) or WRONG. Exits with 1 if anything is WRONG.
 
     \b
     Example:

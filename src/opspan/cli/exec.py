@@ -35,16 +35,18 @@ class _LikePython(click.Command):
 
 @click.command("exec", cls=_LikePython, context_settings={"allow_interspersed_args": False})
 @labelling
-@click.option("-m", "module", metavar="MOD", help="Run a module, as `python -m` does; the rest of the line is its own.")
+@click.option(
+    "-m", "module", metavar="MOD", help="Run the module MOD, as `python -m MOD` does. What follows are its arguments."
+)
 @click.argument("arguments", metavar="[SCRIPT] [ARGS]...", nargs=-1, type=click.UNPROCESSED)
 def command(
     tool: str | None, record_shapes: bool, modules: bool, module: str | None, arguments: tuple[str, ...]
 ) -> Callable[[], NoReturn]:
     """Run SCRIPT as python would, with torch's ops labelled.
 
-    In this very process, for the tool that is attached unless --emit names one. Arguments, exit code and tracebacks
-    are as if python had run it. Forks of the process are labelled too, other programs that the script starts are
-    not: `opspan run --emit` reaches those.
+    The labels go to the profiler that is attached, or to the one that --emit names. The script runs in this process:
+    its arguments, exit code and tracebacks are those that it has under python. Processes that it forks are labelled
+    as well. Other programs that it starts are not: use `opspan run --emit` for those.
 
     \b
     Example:
@@ -54,7 +56,7 @@ def command(
     from opspan.app import execute, launch
 
     if module is None and not arguments:
-        raise UsageError("nothing to run: name a SCRIPT, or -m MOD")
+        raise UsageError("nothing to run; expected a SCRIPT, or -m MOD")
     launch.when_torch_is_imported(functools.partial(_start_or_end, launch.Emit(tool or "auto", record_shapes, modules)))
     if module is not None:
         return functools.partial(execute.run_module, module, arguments)

@@ -12,12 +12,12 @@ from opspan.outputs import all_of_them
 
 _HELP = """Write a trace as a file for other tools.
 
-The suffix of OUT says what it becomes:
+The suffix of OUT chooses the format:
 
 \b
 {outputs}
 
-Several FILEs are the ranks of one run. OUT appears once it is whole.
+Several FILEs are read as the ranks of one run. OUT appears only when it is complete.
 
 \b
 Example:
@@ -31,12 +31,12 @@ Example:
 @trace_files
 @click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
 @part_of_trace
-@click.option("--force", is_flag=True, help="Replace OUT, if it is there and is no FILE.")
+@click.option("--force", is_flag=True, help="Overwrite OUT if it exists (never an input file).")
 def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None, step: str | None, force: bool) -> None:
-    from opspan.views import check_place, contents, export, missing
+    from opspan.views import check_output, contents, export, missing
     from opspan.views.findings import issue_lines
 
-    check_place(out, list(files), overwrite=force)
+    check_output(out, list(files), overwrite=force)
     with Progress(len(files) + 1) as progress:
         found = load(files, progress, between, step)
         trace = found.tables

@@ -102,13 +102,13 @@ def part_of_trace(function: F) -> F:
         "--between",
         nargs=2,
         metavar="START END",
-        help="Only what overlaps this time since the trace began, such as `1.5s 2s` or `200ms 1min`.",
+        help="Read only what overlaps this time. It counts from the start of the trace: `1.5s 2s`, `200ms 1min`.",
     )
     step = click.option(
         "--step",
         metavar="N|A-B|NAME",
-        help="Only what overlaps the step ProfilerStep#N, the steps from A to B, or all ranges called NAME (* stands "
-        "for any text), which are the steps then.",
+        help="Read only what overlaps these steps: N or A-B are the numbers of ranges ProfilerStep#N; with NAME, all "
+        "ranges of that name are the steps (* stands for any text).",
     )
     return between(step(function))
 

@@ -15,9 +15,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def labelling(function: F) -> F:
     """--emit, --record-shapes, --modules: what to start in a program that was not edited."""
-    emit = click.option("--emit", "tool", type=click.Choice(list(TOOLS)), help="Label torch's ops for this tool.")
-    shapes = click.option("--record-shapes", is_flag=True, help="Put the sizes of an op's inputs on its label.")
-    modules = click.option("--modules", is_flag=True, help="A range for every nn.Module call as well.")
+    emit = click.option(
+        "--emit",
+        "tool",
+        type=click.Choice(list(TOOLS)),
+        help="Label torch's ops through NVTX, as Nsight Systems reads, or through ITT, as VTune reads.",
+    )
+    shapes = click.option("--record-shapes", is_flag=True, help="Put the sizes of each op's inputs on its label.")
+    modules = click.option("--modules", is_flag=True, help="Label each call of an nn.Module as well.")
     return emit(shapes(modules(function)))
 
 
@@ -29,6 +34,6 @@ def capture_folder(function: F) -> F:
         "wanted",
         metavar="DIR",
         type=click.Path(path_type=Path),
-        help="Folder for the capture, new or empty. Without it: opspan-capture-N.",
+        help="Folder to write the capture to, new or empty.  [default: a new folder opspan-capture-N]",
     )
     return option(function)

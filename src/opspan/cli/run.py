@@ -20,8 +20,9 @@ from opspan.errors import UsageError
 def command(wanted: Path | None, tool: str | None, record_shapes: bool, modules: bool, cmd: tuple[str, ...]) -> int:
     """Run CMD and capture its NVTX and ITT ranges.
 
-    And those of its children. With --emit, every Python among them that imports torch labels its ops, with nothing
-    edited. Exits with CMD's exit code, 128 + n when signal n ended it.
+    The processes that CMD starts are captured as well. With --emit, every Python program among them that imports
+    torch labels its ops, and no file has to be edited; without it, torch's ops are not labelled. Exits with CMD's exit
+    code, or with 128 + n if signal n ended CMD.
 
     \b
     Example:

@@ -10,7 +10,7 @@ import click
 from opspan.cli.loading import Progress, load, part_of_trace, trace_files
 from opspan.cli.printing import show, show_data
 from opspan.errors import UsageError
-from opspan.sources import all_of_them
+from opspan.sources import SOURCES
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 _HELP = """Print the ops of a trace as torch.profiler's table.
 
-FILE is whatever opspan reads: {sources}. Several are the ranks of one run. Below the
-table: how much could be attributed, and what was skipped or odd; with json it is part of the document, with csv it
-goes to stderr.
+Below the table it says how much could be attributed, and what was skipped or odd. With json that is part of the
+document, with csv it goes to stderr. On a terminal the table is fitted to its width (or to $COLUMNS), and a line says
+which columns were left out.
 
-On a terminal the table is as wide as that (or $COLUMNS), and a line says which columns are not in it.
+Several FILEs are read as the ranks of one run. A FILE is told by its content, whatever its name is. It can be any of:
+
+\b
+{sources}
 
 \b
 Example:
@@ -33,7 +36,7 @@ Example:
 """
 
 
-@click.command("table", help=_HELP.format(sources=all_of_them()))
+@click.command("table", help=_HELP.format(sources="\n".join(f"  {source.reads}" for source in SOURCES)))
 @trace_files
 @part_of_trace
 @click.option(
@@ -41,36 +44,43 @@ Example:
     type=click.Choice(["name", "shape", "stack", "module", "step", "phase", "stream", "kernel"]),
     default="name",
     show_default=True,
-    help="What a row is the sum of.",
+    help="Group by this: one row for each.",
 )
 @click.option(
     "--op",
     metavar="NAME",
-    help="Of the ops, or ranges, called NAME alone (* stands for any text); by kernel, of what they launched.",
+    help="Only ops and ranges called NAME (* stands for any text); by kernel or stream, only what they launched.",
 )
-@click.option("--kernels", is_flag=True, help="Rows of kernels and copies beside those of ops, as torch.profiler has.")
-@click.option("--memory", is_flag=True, help="Columns of memory that was taken less what was given back.")
+@click.option("--kernels", is_flag=True, help="Print rows for kernels and copies as well, as torch.profiler does.")
+@click.option("--memory", is_flag=True, help="Add columns for memory: what was allocated minus what was freed.")
 @click.option(
     "--sort-by",
     metavar="COL",
-    help="A column, as in the JSON, or torch's name of one. Without it: own device time, else own CPU time.",
+    help="Column to sort by, named as in the JSON or as torch names it.  [default: self device time, "
+    "or self CPU time where there is none]",
 )
 @click.option(
     "--limit",
     metavar="N",
     type=click.IntRange(min=-1),
-    help="Rows to show, -1 for all. Without it: 100 of text, all of the others.",
+    help="How many rows to print, -1 for all.  [default: 100 as text, all as json and csv]",
 )
 @click.option(
     "--metrics",
     metavar="REPORT",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="What `vtune -report` printed, by task: further columns of the table by name. May be given several times.",
+    help="A file of `vtune -report ... -group-by task`: its metrics become columns of the table by name. Can be given "
+    "several times.",
 )
-@click.option("--wide", is_flag=True, help="All columns and whole names, however wide the terminal is.")
+@click.option("--wide", is_flag=True, help="Print all columns and whole names, however wide the terminal is.")
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json", "csv"]), default="text", show_default=True, help="Of what."
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "csv"]),
+    default="text",
+    show_default=True,
+    help="Output format.",
 )
 def command(
     files: tuple[Path, ...],
@@ -94,7 +104,7 @@ def command(
     from opspan.views.findings import finding_lines
 
     if metrics and by != "name":
-        raise UsageError(f"--metrics says something of names, and --by is {by}; expected --by name")
+        raise UsageError(f"--metrics adds columns to the table by name, and --by is {by}; expected --by name")
     steps = None if step is None else parsed_steps(step)
     asked = tables.Asked(by, sort_by, op, kernels, memory, steps if isinstance(steps, str) else None)
     with Progress(len(files) + 1) as progress:

@@ -41,8 +41,9 @@ class EventList(MutableSequence[Event]):
         profile_memory: bool = False,
         with_flops: bool = False,
     ) -> None:
-        self._columns: ColumnEvents | None = None  # either these
-        self._objects: list[Any] = list(events)  # or those
+        # The events are in one of the two: in columns until one is changed, in objects from then on.
+        self._columns: ColumnEvents | None = None
+        self._objects: list[Any] = list(events)
         self._use_device = use_device
         self._profile_memory = profile_memory
         self._with_flops = with_flops
@@ -59,13 +60,13 @@ class EventList(MutableSequence[Event]):
     # --- a sequence
 
     def _in_columns(self) -> ColumnEvents | None:
-        """The columns, as long as they say the same as the events that were made from them."""
+        """The columns; None once the events are objects, which happens when one of them was changed."""
         if self._columns is not None and self._columns.changed:
-            self._made()
+            self._as_objects()
         return self._columns
 
-    def _made(self) -> list[Any]:
-        """The events as objects, all of them, from now on."""
+    def _as_objects(self) -> list[Any]:
+        """Turn all events into objects, for good, so that changes to them are seen."""
         if self._columns is not None:
             self._objects, self._columns = list(self._columns), None
         return self._objects
@@ -103,16 +104,16 @@ class EventList(MutableSequence[Event]):
         return iter(events)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._made()[index] = value
+        self._as_objects()[index] = value
 
     def __delitem__(self, index: Any) -> None:
-        del self._made()[index]
+        del self._as_objects()[index]
 
     def insert(self, index: int, value: Event) -> None:
-        self._made().insert(index, value)
+        self._as_objects().insert(index, value)
 
     def sort(self, *, key: Callable[[Event], Any] | None = None, reverse: bool = False) -> None:
-        self._made().sort(key=key, reverse=reverse)
+        self._as_objects().sort(key=key, reverse=reverse)
 
     def copy(self) -> EventList[Event]:
         return self[:]
@@ -138,7 +139,7 @@ class EventList(MutableSequence[Event]):
 
     def _build_tree(self) -> None:
         """Link parents and children, drop an only child of its parent's name, give backward events their stacks."""
-        events = self._made()
+        events = self._as_objects()
         tree.link(events)
         events[:] = tree.without_duplicates(events)
         tree.hand_stacks_to_backward(events)

@@ -1,4 +1,4 @@
-"""The one door to SQLite files: opened read-only, checked first, read column by column into polars.
+"""Opens SQLite files, for all readers: read-only, checked first, read column by column into polars.
 
 A user's file is never changed and nothing is created beside it: a file with pages in a write-ahead log, or with a
 journal to be rolled back, is copied and put right there. What cannot be read at all is an error of one line; what is

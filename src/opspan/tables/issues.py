@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a trace and still let it be read, in one place: code, severity, advice.
+"""Everything that can be wrong with a trace that was read all the same: its code, severity and advice.
 
 A reader collects findings in an `Issues`; a Trace carries them as its table `issues`.
 """
@@ -15,7 +15,7 @@ from opspan.printable import LONGEST_LINE, as_utf8, printable, shortened
 from opspan.tables.schema import ISSUES
 
 MOST_DETAILS = 100  # of one code; what more there is of it is counted together
-OTHERS = "others, each by another name"
+OTHERS = "others, each of them different"
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,23 @@ CODES: dict[str, Code] = {
     ),
     "damaged_file": Code(
         "error",
-        "places in the file do not hold what they should and were skipped",
-        "Copy the file again; if it is damaged at its origin, capture again.",
+        "parts of the file are damaged and were skipped",
+        "Copy the file again. If the original is damaged too, capture again.",
     ),
     "unreadable_file": Code(
         "warning",
         "files in the folder could not be read and were left out",
-        "Look at the path and its permissions; what the other files hold is complete.",
+        "Check the path and its permissions. The other files were read completely.",
     ),
     "not_kept": Code(
         "info",
-        "exports were not kept for the next time, for others could change them there",
-        "Set OPSPAN_CACHE_DIR to a folder that is yours, and that only you can write.",
+        "exports of reports were not kept for the next time, because other users could change them in the cache folder",
+        "Set OPSPAN_CACHE_DIR to a folder that you own and that only you can write to.",
     ),
     "over_budget": Code(
         "warning",
-        "parts of the file would cost more than is allowed and were left out",
-        "Sound files stay far below. docs/security.md has the limits.",
+        "parts of the file would take more memory or time than is allowed and were left out",
+        "Undamaged files stay far below the limits. docs/security.md lists them, and says how to raise them.",
     ),
     "disk_full": Code(
         "warning",
@@ -59,40 +59,40 @@ CODES: dict[str, Code] = {
     ),
     "still_written": Code(
         "warning",
-        "programs still write the file",
-        "What they had written so far was read: load it again once they have ended.",
+        "programs are still writing the file",
+        "What they had written so far was read. Load it again once they have ended.",
     ),
     "lost_events": Code(
         "warning",
         "events could not be written while capturing",
-        "Free some space or memory, and capture again; the ranges around the gaps are right.",
+        "Free some disk space or memory, and capture again. The ranges that were written are right.",
     ),
     # --- databases
     "odd_cells": Code(
         "warning",
-        "cells do not hold what their column should and were read as null",
-        "Another tool wrote into the file, or it is damaged: export it again.",
+        "cells hold a value of the wrong type for their column and were read as null",
+        "Another tool changed the file, or it is damaged: export it again.",
     ),
     "skipped_tables": Code(
         "info",
         "rows are in tables that opspan does not read",
-        "Nothing that opspan shows is missing; the file's own tool has more.",
+        "Everything that opspan shows is complete. The tool that wrote the file can show these rows.",
     ),
     "skipped_views": Code(
         "warning",
-        "views and virtual tables of the file have names of tables, and were not read",
-        "To read one is to run what the file says, which need not end. If you trust it, write what it shows into a "
+        "views or virtual tables stand where tables were expected, and were not read",
+        "To read one would run a query from the file, which may never end. If you trust it, copy what it shows into a "
         "real table of that name (CREATE TABLE ... AS SELECT), and load that.",
     ),
     "skipped_events": Code(
         "info",
         "events are of kinds that opspan does not read",
-        "Nothing that opspan shows is missing; they repeat what others say, or are for the file's own viewer.",
+        "Everything that opspan shows is complete. They repeat other events, or are for the viewer of the file's tool.",
     ),
     "unknown_categories": Code(
         "info",
-        "events are of categories that opspan does not know, and are read as ranges",
-        "They have their times; the column category says which they are.",
+        "events are of categories that opspan does not know, and were read as ranges",
+        "Their times are right. The column `category` names the category.",
     ),
     "no_tasks": Code(
         "warning",
@@ -102,28 +102,28 @@ CODES: dict[str, Code] = {
     ),
     "no_time": Code(
         "warning",
-        "rows have no time, or one that cannot be, and were left out",
-        "The tool's buffers overflowed, or the file is damaged: capture a shorter stretch.",
+        "rows have no time, or an impossible one, and were left out",
+        "The tool's buffers overflowed, or the file is damaged: capture a shorter part of the run.",
     ),
     "shared_pids": Code(
         "warning",
-        "numbers of processes stand for several processes, on different machines",
+        "process ids are used by several processes, on different machines",
         "Their rows cannot be told apart by pid: load the report of each machine by itself.",
     ),
     "unknown_process": Code(
         "warning",
-        "rows do not say which of the processes in the file they are of",
-        "They cannot be attributed: profile each process into a file of its own (nvprof -o file.%p).",
+        "rows do not say which of the file's processes they belong to",
+        "They cannot be attributed to ops: profile each process into a file of its own (nvprof -o file.%p).",
     ),
     "unknown_functions": Code(
         "info",
-        "calls are of functions whose names this version does not know",
-        "They show as `cbid` and the number; nothing else is missing.",
+        "calls are to functions whose names this version does not know",
+        "They are shown as `cbid` and a number. Nothing else is missing.",
     ),
     "mangled_names": Code(
         "info",
         "kernels have names that could not be demangled",
-        "They stay as the compiler wrote them; `cu++filt` of the CUDA toolkit may know more.",
+        "They are shown as the compiler wrote them. `cu++filt` of the CUDA toolkit may be able to demangle them.",
     ),
     "tool_messages": Code("info", "messages from the tool that captured", "They are the tool's own words."),
     "tool_warnings": Code("warning", "warnings from the tool that captured", "They are the tool's own words."),
@@ -132,100 +132,101 @@ CODES: dict[str, Code] = {
     "not_closed": Code(
         "info",
         "processes ended without closing their capture",
-        "They were killed, crashed, or are still running; all that they recorded until then is here.",
+        "They were killed, crashed, or are still running. All that they recorded until then was read.",
     ),
     "several_runs": Code(
         "warning",
-        "runs that came one after the other are in this folder, and were read as one trace",
+        "runs that took place one after the other are in this folder, and were read as one trace",
         "Load the files of one of them by name, or record each run into a folder of its own.",
     ),
     "several_recordings": Code(
         "info",
         "recordings that ran at the same time are in this folder, and were read as one run",
-        "That is as it should be for the ranks of one run; else load the files of one of them by name.",
+        "That is right for the ranks of one run. Otherwise load the files of one recording by name.",
     ),
     "open_ranges": Code(
         "info",
         "ranges had not ended when the capture ended",
-        "They were open at the end, or their thread was killed; their end is null.",
+        "They were still open, or their thread was killed. Their end is null.",
     ),
     "end_without_start": Code(
         "warning",
-        "ends belong to no range in the file",
-        "The ranges began before the capture did.",
+        "ends of ranges have no begin in the file",
+        "These ranges began before the capture did.",
     ),
     "negative_duration": Code(
         "warning",
-        "ranges ended before they began; their end was made null",
-        "The file is damaged, or the machine's clock is.",
+        "ranges end before they begin; their end was set to null",
+        "The file is damaged, or the machine's clock was wrong.",
     ),
     "clock_stepped": Code(
         "warning",
         "processes saw the UTC clock move by more than a second while capturing",
-        "Times within the trace are right; compare its UTC times to other machines' with care.",
+        "Times within the trace are right. Be careful when you compare its UTC times with those of other machines.",
     ),
     "clocks_not_aligned": Code(
         "warning",
         "files have no UTC time to align them with the first one",
-        "Times within each rank are right; do not compare them across ranks.",
+        "Times within each rank are right. Do not compare them across ranks.",
     ),
     "outside_window": Code(
         "info",
-        "rows lie outside of the part that was asked for and were left out",
-        "Load the trace without `between`, `step`, --between and --step to have them.",
+        "rows are outside of the part that was asked for and were left out",
+        "To have them, load the trace without `between`, `step`, --between and --step.",
     ),
     # --- two tools, one run
     "seen_twice": Code(
         "info",
-        "ranges that both tools saw are there once",
-        "The first trace's times hold; what only the other one knew of them was added.",
+        "ranges that both tools recorded were made one",
+        "Their times are those of the first trace; what only the other trace knew was added.",
     ),
     "told_twice": Code(
         "info",
-        "ranges that the program told through NVTX and through ITT are there once",
-        "The times are those of the NVTX range; what only the ITT task knew of it was added.",
+        "ranges that the program sent through both NVTX and ITT were made one",
+        "Their times are those of the NVTX range; what only the ITT task knew was added.",
     ),
     "aligned_by_clocks": Code(
         "warning",
-        "times were aligned by the files' own clocks alone: no ranges that both tools saw bear them out",
-        "Within a millisecond or so do not trust the order of what different tools saw. Label the program for both.",
+        "traces were aligned by the clocks in their files alone, not by ranges that both tools recorded",
+        "Events of different tools that are less than a millisecond or so apart may be in the wrong order. Label the "
+        "program for both tools.",
     ),
     "clocks_disagree": Code(
         "info",
-        "times the clocks of the two files disagreed with the ranges that both tools saw",
-        "The ranges were believed.",
+        "times the clocks of the two files disagreed with the ranges that both tools recorded",
+        "The traces were aligned by the ranges.",
     ),
     "collection_paused": Code(
         "info",
         "times the program paused the collection",
-        "Nothing was recorded in between; counter `collecting` says when.",
+        "Nothing was recorded during a pause; the counter `collecting` is 0 there.",
     ),
     "pause_asked_for": Code(
         "info",
-        "times the program asked for the collection to pause",
-        "opspan's own capture goes on all the same; counter `collecting` says when the program did not want it.",
+        "times the program asked to pause the collection",
+        "opspan's capture went on all the same; the counter `collecting` is 0 where the program wanted a pause.",
     ),
     # --- reports
     "unmatched_metrics": Code(
         "info",
-        "names in the report stand for nothing in the trace",
-        "Their metrics are in the table `metrics` and beside no op: take a report of the same run, by task.",
+        "names in the report are not in the trace",
+        "Their metrics are in the table `metrics`, but beside no op. Take a report of the same run, grouped by task.",
     ),
     "report_notes": Code(
         "info",
-        "lines of the report are neither figures nor rows of a table",
-        "Nothing is missing if they are the tool's advice or the program's own output.",
+        "lines of the report are neither figures nor rows of a table, and were left out",
+        "Nothing is missing if they are the tool's advice or output of the program.",
     ),
     # --- labels
     "unknown_strings": Code(
         "error",
         "texts are missing from the file",
-        "The names in question are null; capture again.",
+        "Names that refer to them are null. Capture again.",
     ),
     "undecoded_text": Code(
         "info",
-        "texts are not UTF-8",
-        "The bytes that are not were replaced by U+FFFD.",
+        "texts are not valid UTF-8",
+        "Their invalid bytes were replaced by U+FFFD.",
     ),
     "unknown_units": Code(
         "warning",
@@ -234,28 +235,28 @@ CODES: dict[str, Code] = {
     ),
     "dangling_data": Code(
         "warning",
-        "attributes, payloads or ids belong to no range in the file",
+        "attributes, payloads or ids refer to a range that is not in the file",
         "The file is damaged or was cut.",
     ),
     "missing_rows": Code(
         "warning",
-        "references lead nowhere",
-        "What they would have told, a name, a thread or a stack, is null; the times are right.",
+        "references are to rows that are not in the file",
+        "What those rows would say (a name, a thread, a stack) is null. The times are right.",
     ),
     "dangling_relations": Code(
         "info",
-        "relations or parents name a range that is not in the file",
-        "It began before the capture did, or was never begun.",
+        "relations or parents refer to a range that is not in the file",
+        "That range began before the capture did, or never began.",
     ),
     "undecoded_payload": Code(
         "info",
-        "extended payloads could not be taken apart",
-        "Their schema is not in the file or uses what opspan does not read; the bytes are kept as hex.",
+        "extended payloads could not be decoded",
+        "Their schema is not in the file, or uses types that opspan does not read. The bytes are kept as hex.",
     ),
     "rounded_counters": Code(
         "info",
-        "counter values are integers past 2^53 and were rounded",
-        "Count in larger units.",
+        "counter values are integers above 2^53 and were rounded",
+        "Let the program count in larger units.",
     ),
 }
 
@@ -268,7 +269,7 @@ class Issue:
     code: str
     count: int
     path: str | None = None
-    detail: str = ""  # said after the message of the code
+    detail: str = ""  # shown after the message of the code
 
     @property
     def severity(self) -> str:
@@ -298,7 +299,7 @@ class Issues:
         if count <= 0:
             return
         if (code, detail) not in self._found:
-            # A file may have as many places, each with a name of its own, as it has bytes.
+            # A damaged file could give millions of details, each of them different.
             if self._details[code] >= MOST_DETAILS:
                 detail = OTHERS
             self._details[code] += 1

@@ -5,6 +5,6 @@ says in sentences what it had to leave out. A new one is a file here and a line 
 `table` prints is table.py's.
 """
 
-from opspan.views.registry import check_place, export, output_for
+from opspan.views.registry import check_output, export, output_for
 
-__all__ = ["check_place", "export", "output_for"]
+__all__ = ["check_output", "export", "output_for"]

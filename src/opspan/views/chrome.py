@@ -26,7 +26,7 @@ from opspan.analysis.nest import trace_end_ns
 from opspan.json_columns import constant, members, microseconds, number, real, text
 from opspan.tables import Tables, schema
 from opspan.tables import chrome_keys as keys
-from opspan.views.places import Places, places_of
+from opspan.views.chrome_tracks import Tracks, tracks_of
 
 _BATCH = 100_000  # rows that are text at a time
 _col = pl.col
@@ -82,10 +82,10 @@ def _write(trace: Tables, file: TextIO) -> None:
     starts = [trace.frames[name]["start_ns"].min() for name in _SPANS]
     starts += [trace.frames[name]["time_ns"].min() for name in _POINTS]
     zero_ns = min((time for time in starts if isinstance(time, int)), default=0)
-    places = places_of(trace)
-    file.write(json.dumps(_head(trace, places, zero_ns))[:-1] + ', "traceEvents": [\n')
+    tracks = tracks_of(trace)
+    file.write(json.dumps(_head(trace, tracks, zero_ns))[:-1] + ', "traceEvents": [\n')
     separator = ""
-    for frame, line in _events(trace, places, zero_ns):
+    for frame, line in _events(trace, tracks, zero_ns):
         for start in range(0, frame.height, _BATCH):
             lines = frame.slice(start, _BATCH).select(line.alias("line"))["line"]
             file.write(separator + ",\n".join(lines.to_list()))
@@ -103,13 +103,13 @@ def _left_out(trace: Tables) -> list[str]:
     return said
 
 
-def _head(trace: Tables, places: Places, zero_ns: int) -> dict[str, Any]:
-    head: dict[str, Any] = {keys.MARK: {"version": keys.VERSION, "zero_ns": zero_ns, "no_thread": places.no_thread}}
+def _head(trace: Tables, tracks: Tracks, zero_ns: int) -> dict[str, Any]:
+    head: dict[str, Any] = {keys.MARK: {"version": keys.VERSION, "zero_ns": zero_ns, "no_thread": tracks.no_thread}}
     head |= {"schemaVersion": 1, "displayTimeUnit": "ms"}
     if trace.origin_utc_ns is not None:
         head["baseTimeNanoseconds"] = trace.origin_utc_ns + zero_ns
     tables = {name: trace.frames[name].select(list(schema.TABLES[name].schema)) for name in keys.WHOLE}
-    tables["places"] = places.by_process
+    tables["places"] = tracks.by_process
     tables["series"] = _series(trace.counters)
     head[keys.TABLES] = {"ranks": [dataclasses.asdict(rank) for rank in trace.ranks]} | {
         name: _columns(frame) for name, frame in tables.items()
@@ -137,18 +137,18 @@ def _series(counters: pl.DataFrame) -> pl.DataFrame:
     return counters.select(_SERIES).unique(maintain_order=True)
 
 
-def _events(trace: Tables, places: Places, zero_ns: int) -> Iterator[Lines]:
+def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Lines]:
     for frame, what in (
-        (places.processes, "process_name"),
-        (places.threads, "thread_name"),
-        (places.devices, "process_name"),
-        (places.streams, "thread_name"),
+        (tracks.processes, "process_name"),
+        (tracks.threads, "thread_name"),
+        (tracks.devices, "process_name"),
+        (tracks.streams, "thread_name"),
     ):
         yield frame, _event("M", name=constant(what), args=members({"name": text(_col("title"))}))
     began, last_ns = _col("start_ns").is_not_null(), trace_end_ns(*(trace.frames[name] for name in _SPANS))
-    ranges = places.on_threads(trace.ranges.with_row_index("row"))
-    calls = places.on_threads(trace.calls.with_row_index("row"))
-    work = places.on_devices(trace.work.with_row_index("row"))
+    ranges = tracks.on_threads(trace.ranges.with_row_index("row"))
+    calls = tracks.on_threads(trace.calls.with_row_index("row"))
+    work = tracks.on_devices(trace.work.with_row_index("row"))
     at = microseconds(_col("start_ns") - zero_ns)
     ends_ns = _col("end_ns").fill_null(last_ns)
     taken = microseconds((ends_ns - _col("start_ns")).clip(lower_bound=0))
@@ -156,7 +156,7 @@ def _events(trace: Tables, places: Places, zero_ns: int) -> Iterator[Lines]:
     yield from _ranges(ranges.filter(began), at, taken, microseconds(ends_ns - zero_ns))
     category = pl.coalesce(text(_col("api")), constant("call"))
     yield calls.filter(began), _span(_name("name"), category, at, taken, _args(calls, keys.EVENTS["calls"]))
-    functions = places.on_threads(trace.functions)
+    functions = tracks.on_threads(trace.functions)
     yield (
         functions.filter(began),
         _span(_name("name"), constant("python_function"), at, taken, _args(functions, keys.EVENTS["functions"])),
@@ -177,9 +177,9 @@ def _events(trace: Tables, places: Places, zero_ns: int) -> Iterator[Lines]:
     yield from _arrows("fwdbwd", ranges[linked["forward"]], linked, linked["row"] + work.height, at)
 
     at = microseconds(_col("time_ns") - zero_ns)
-    yield _memory(places.on_threads(trace.memory.with_row_index("row")).filter(_col("time_ns").is_not_null()), at)
+    yield _memory(tracks.on_threads(trace.memory.with_row_index("row")).filter(_col("time_ns").is_not_null()), at)
     series = _series(trace.counters).with_row_index("series")
-    counters = places.on_threads(trace.counters).filter(_col("time_ns").is_not_null())
+    counters = tracks.on_threads(trace.counters).filter(_col("time_ns").is_not_null())
     counters = counters.join(series, on=_SERIES, how="left", nulls_equal=True, maintain_order="left")
     value = members({"value": real(_col("value"))})
     yield counters, _event("C", cat=text(_col("series")), name=_name("name"), ts=at, args=value)

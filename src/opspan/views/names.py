@@ -23,9 +23,9 @@ def process_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
 
 def thread_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
     """`thread 1234 main`; one for each of the rows (rank, pid, tid)."""
-    place = ["rank", "pid", "tid"]
-    names = trace.threads.select(*place, "name").unique(place, keep="last", maintain_order=True)
-    found = rows.select(place).join(names, on=place, how="left", nulls_equal=True, maintain_order="left")
+    thread = ["rank", "pid", "tid"]
+    names = trace.threads.select(*thread, "name").unique(thread, keep="last", maintain_order=True)
+    found = rows.select(thread).join(names, on=thread, how="left", nulls_equal=True, maintain_order="left")
     tid = _col("tid").cast(pl.String).fill_null("of unknown number")
     name = pl.concat_str(pl.lit(" "), _col("name").cast(pl.String)).fill_null("")
     return pl.lit(found.select(pl.concat_str(pl.lit("thread "), tid, name)).to_series())

@@ -34,8 +34,7 @@ def output_for(out: Path) -> Output:
     ]
     if not found:
         every = (name for output in outputs.OUTPUTS for name in (*output.suffixes, output.pattern) if name)
-        known = ", ".join(every)
-        raise UsageError(f"{out} has an unknown suffix, which says what to write; expected one of {known}")
+        raise UsageError(f"{out} has an unknown suffix; expected one of {', '.join(every)}")
     return max(found, key=lambda pair: pair[0])[1]
 
 
@@ -44,9 +43,9 @@ def _ends_with(out: Path, suffix: str) -> bool:
 
 
 def export(found: Analysed, out: Path, *, overwrite: bool = False) -> list[str]:
-    """Write the trace to `out` as its suffix says; what the format has no place for comes back in sentences."""
+    """Write the trace to `out` as its suffix says. Returns a sentence for each thing that the format cannot hold."""
     output = output_for(out)
-    check_place(out, [Path(path) for rank in found.tables.ranks for path in rank.paths], overwrite=overwrite)
+    check_output(out, [Path(path) for rank in found.tables.ranks for path in rank.paths], overwrite=overwrite)
     try:
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:
             left_out = _write_of(output)(found, unfinished)
@@ -60,25 +59,29 @@ def export(found: Analysed, out: Path, *, overwrite: bool = False) -> list[str]:
     return left_out
 
 
-def check_place(out: Path, sources: list[Path], *, overwrite: bool) -> None:
-    """Whether there may be written. A user's source may not be lost, whatever is forced."""
-    place = out.resolve()
+def check_output(out: Path, sources: list[Path], *, overwrite: bool) -> None:
+    """Raises WriteError where `out` must not be written. A file that the trace was read from is never replaced, not
+    even with `overwrite`."""
+    target = out.resolve()
     for source in (path.resolve() for path in sources):
-        if _is_same_file(place, source) or (source in place.parents and place.exists()):
-            raise WriteError(f"{out} is, or lies in, {source}, a source of this trace: that is never replaced")
+        if _is_same_file(target, source) or (source in target.parents and target.exists()):
+            raise WriteError(
+                f"{out} is, or lies in, {source}, which the trace was read from. That is never replaced: "
+                "choose another name"
+            )
     if not (out.exists() or out.is_symlink()):
         return
     if not overwrite:
         raise WriteError(_exists(out))
     is_folder = output_for(out).is_folder
     if out.is_dir() and not is_folder:
-        raise WriteError(f"{out} is a folder, expected a file to replace; nothing was written")
+        raise WriteError(f"{out} is a folder; expected a file to replace. Nothing was written: choose another name")
     if is_folder and not storage.is_saved(out):
-        raise WriteError(f"{out} exists and is not a saved trace; nothing was written")
+        raise WriteError(f"{out} exists and is not a saved trace. Nothing was written: choose another name")
 
 
 def _exists(out: Path) -> str:
-    return f"{out} exists; nothing was written. Choose another name, or --force to replace it"
+    return f"{out} exists already. Nothing was written: choose another name, or give --force to replace it"
 
 
 def _is_same_file(one: Path, other: Path) -> bool:

@@ -23,7 +23,7 @@ from opspan.views.names import process_names, thread_names
 
 _col = pl.col
 _BATCH = 50_000
-_PLACE = ["rank", "pid", "tid"]
+_THREAD = ["rank", "pid", "tid"]
 _FUNCTIONS = f"No Python functions are in the stacks: {FUNCTIONS}"
 
 
@@ -50,10 +50,10 @@ def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
     rows = rows.with_row_index("row").filter(~_col("is_mark").fill_null(value=False))
     in_tree = rows.filter(~_col("is_async").fill_null(value=False))
     shown = in_tree.filter(_col("depth") < DEEPEST)
-    roots = shown.select(_PLACE).unique().sort(_PLACE).with_row_index("root")
+    roots = shown.select(_THREAD).unique().sort(_THREAD).with_row_index("root")
     text = pl.concat_str(safe(process_names(trace, roots)), pl.lit(";"), safe(thread_names(trace, roots)))
     name = _col("name").cast(pl.String).fill_null("(no name)")
-    placed = shown.join(roots, on=_PLACE, how="left", nulls_equal=True, maintain_order="left")
+    placed = shown.join(roots, on=_THREAD, how="left", nulls_equal=True, maintain_order="left")
     placed = placed.select("row", "parent", "depth", "root", "weight", frame=name)
     with path.open("w", encoding="utf-8") as file:
         for lines in collapsed(placed, roots.select("root", text=text)):

@@ -32,16 +32,16 @@ struct Stubs : ProfilerStubs {
 
 }  // namespace
 
-#define DOOR extern "C" __attribute__((visibility("default")))
+#define EXPORTED extern "C" __attribute__((visibility("default")))
 
-DOOR void stubs_register(int keep_lines) {
+EXPORTED void stubs_register(int keep_lines) {
   static Stubs stubs;
   g_keep = keep_lines;
   registerCUDAMethods(&stubs);
 }
 
 // The lines since the last call. Good until the next one.
-DOOR const char* stubs_take() {
+EXPORTED const char* stubs_take() {
   static std::string taken;
   std::lock_guard<std::mutex> guard(g_lock);
   taken.swap(g_lines);

@@ -23,7 +23,7 @@ from opspan.tables import Issues, Metadata, Tables, side_by_side
 from opspan.tables.window import Stretch, Window, options_of, without_strangers
 
 SUFFIX = ".opspan"
-PRODUCERS = {1: "record", 2: "collectors"}
+RECORDED_BY = {1: "record", 2: "collectors"}
 
 
 def sniff(path: Path, head: bytes) -> bool:
@@ -97,7 +97,7 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tab
 def _common(folder: Path, parts: Sequence[Metadata]) -> Metadata:
     """Metadata of the files as one: what they say alike."""
     first = parts[0]
-    producers = sorted({part.options["producer"] for part in parts})
+    recorded_by = sorted({part.options["recorded_by"] for part in parts})
     return Metadata(
         source=first.source,
         paths=(str(folder),),
@@ -107,7 +107,7 @@ def _common(folder: Path, parts: Sequence[Metadata]) -> Metadata:
         clock=first.clock,
         origin_utc_ns=first.origin_utc_ns,
         options={
-            "producer": ", ".join(producers),
+            "recorded_by": ", ".join(recorded_by),
             "files": len(parts),
             **{name: first.options[name] for name in ("window",) if name in first.options},
         },
@@ -149,5 +149,9 @@ def _metadata(file: CaptureFile, window: Window | None) -> Metadata:
         host=header.host or None,
         clock="CLOCK_MONOTONIC",
         origin_utc_ns=header.open_utc_ns - header.open_monotonic_ns if header.open_utc_ns else None,
-        options={"producer": PRODUCERS.get(header.producer, "unknown"), "forked": header.forked, **options_of(window)},
+        options={
+            "recorded_by": RECORDED_BY.get(header.producer, "unknown"),
+            "forked": header.forked,
+            **options_of(window),
+        },
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from opspan.readers.capture.file import OPEN, Header
 from opspan.tables import Issues
 
-RECORD = 1  # as producer
+RECORD = 1  # the header's `producer` of opspan.record
 
 
 def note_folder(headers: Sequence[Header], issues: Issues) -> None:

@@ -55,18 +55,18 @@ _MEMORY_ARGS = (
 _NAME_ARGS = (Arg("given", TEXT, ("name", "labels")),)
 ARGS = (*_OP_ARGS, *_WORK_ARGS, *_FUNCTION_ARGS, *_MEMORY_ARGS, *_NAME_ARGS)
 
-_PLACE = ("pid", "tid")
-_SPAN = ("cat", "name", *_PLACE, "ts_ns", "dur_ns")
+_THREAD = ("pid", "tid")
+_SPAN = ("cat", "name", *_THREAD, "ts_ns", "dur_ns")
 _GROUPS: dict[str, tuple[tuple[str, ...], tuple[Arg, ...]]] = {
     RANGES: ((*_SPAN, "rest"), _OP_ARGS),
     CALLS: ((*_SPAN, "rest"), _CALL_ARGS),
     WORK: ((*_SPAN, "rest"), _WORK_ARGS),
     FUNCTIONS: (_SPAN, _FUNCTION_ARGS),
-    FLOWS: (("ph", "cat", "id", *_PLACE, "ts_ns"), ()),
-    MEMORY: ((*_PLACE, "ts_ns"), _MEMORY_ARGS),
-    MARKS: (("cat", "name", *_PLACE, "ts_ns", "rest"), ()),
-    NAMES: (("name", *_PLACE), _NAME_ARGS),
-    COUNTERS: (("name", *_PLACE, "ts_ns", "rest"), ()),
+    FLOWS: (("ph", "cat", "id", *_THREAD, "ts_ns"), ()),
+    MEMORY: ((*_THREAD, "ts_ns"), _MEMORY_ARGS),
+    MARKS: (("cat", "name", *_THREAD, "ts_ns", "rest"), ()),
+    NAMES: (("name", *_THREAD), _NAME_ARGS),
+    COUNTERS: (("name", *_THREAD, "ts_ns", "rest"), ()),
     WINDOWS: (("name",), ()),
     OTHERS: ((*_SPAN, "rest"), (*_OP_ARGS, *_WORK_ARGS)),
 }

@@ -1,7 +1,7 @@
 """Reads VTune: result folders, their .vtune or .amplxe file, their database, zip and tar files of one; interval CSVs.
 
-A finalised result is an SQLite database (database.py) with files around it (place.py); what opspan exports for VTune to
-import is read back by intervals.py, and sums that `vtune -report` prints are no traces (reports.py).
+A finalised result is an SQLite database (database.py) with files around it (result_files.py). What opspan exports
+for VTune to import is read back by intervals.py. Sums that `vtune -report` prints are no traces: reports.py reads them.
 docs/formats/vtune.md describes the tables.
 """
 
@@ -21,15 +21,15 @@ from opspan.readers.vtune import (
     containers,
     counters,
     intervals,
-    place,
     ranges,
     reports,
+    result_files,
     samples,
     tables,
     target,
 )
 from opspan.readers.vtune.database import Clock, Database, first_ns
-from opspan.readers.vtune.place import Place
+from opspan.readers.vtune.result_files import ResultFiles
 from opspan.tables import Issues, Tables
 from opspan.tables.schema import TABLES
 
@@ -38,17 +38,17 @@ OF_VTUNE = frozenset({tables.BAND, tables.THREAD, tables.PROCESS})
 
 def sniff(path: Path, head: bytes) -> bool:
     if path.is_dir():
-        return place.is_result(path)
+        return result_files.is_result(path)
     if is_sqlite(head):
         return table_names(path) >= OF_VTUNE
     if archives.is_archive(head):
         return archives.holds_result(path, head)
-    return place.is_descriptor(head) or intervals.is_intervals(head) or reports.is_report(path)
+    return result_files.is_descriptor(head) or intervals.is_intervals(head) or reports.is_report(path)
 
 
 def is_report(path: Path, head: bytes) -> bool:
     """Is it sums by name, which are no trace, that `vtune -report` printed?"""
-    is_other = path.is_dir() or is_sqlite(head) or archives.is_archive(head) or place.is_descriptor(head)
+    is_other = path.is_dir() or is_sqlite(head) or archives.is_archive(head) or result_files.is_descriptor(head)
     return not is_other and not intervals.is_intervals(head) and reports.is_report(path)
 
 
@@ -63,11 +63,11 @@ def read(path: Path) -> Tables:
             f"beside the result that it was printed from: `opspan table RESULT --metrics {shlex.quote(str(path))}`"
         )
     if not archives.is_archive(head):
-        return _read(place.find(path, str(path), issues), issues)
+        return _read(result_files.find(path, str(path), issues), issues)
     with temporary_folder("opspan-unpacked-") as folder:
         result = archives.unpack(path, head, folder)
         try:
-            return _read(place.find(result, str(path), issues), issues)
+            return _read(result_files.find(result, str(path), issues), issues)
         except ReadError as error:
             raise type(error)(str(error).replace(str(result), str(path))) from error
 
@@ -82,7 +82,7 @@ def _head(path: Path) -> bytes:
         raise NotReadable(f"cannot read {path}: {error.strerror}") from error
 
 
-def _read(found: Place, issues: Issues) -> Tables:
+def _read(found: ResultFiles, issues: Issues) -> Tables:
     _refuse_tasks_in_containers(found, issues)
     with SqliteFile(found.database, issues) as file:
         if not set(file.tables) >= OF_VTUNE:
@@ -90,7 +90,7 @@ def _read(found: Place, issues: Issues) -> Tables:
         return _translate(Database(file, issues), found, issues)
 
 
-def _refuse_tasks_in_containers(found: Place, issues: Issues) -> None:
+def _refuse_tasks_in_containers(found: ResultFiles, issues: Issues) -> None:
     for folder in found.containers:
         if folder.name in (tables.TASKS, tables.FRAMES, tables.REGIONS) and containers.count(folder, issues):
             raise NotReadable(
@@ -100,7 +100,7 @@ def _refuse_tasks_in_containers(found: Place, issues: Issues) -> None:
             )
 
 
-def _translate(database: Database, found: Place, issues: Issues) -> Tables:
+def _translate(database: Database, found: ResultFiles, issues: Issues) -> Tables:
     sampled, counted = samples.read(database, found.containers)
     frames = {
         "ranges": ranges.read(database),
@@ -120,7 +120,7 @@ def _translate(database: Database, found: Place, issues: Issues) -> Tables:
     return Tables((metadata,), **moved, threads=threads, processes=processes, issues=issues.frame())
 
 
-def _count_containers(found: Place, issues: Issues) -> None:
+def _count_containers(found: ResultFiles, issues: Issues) -> None:
     """Those of events that were not read; the others are caches."""
     names = {folder.name: folder for folder in found.containers if not folder.name.startswith("_")}
     skipped = {

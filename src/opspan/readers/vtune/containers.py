@@ -18,7 +18,7 @@ import polars as pl
 
 from opspan.errors import NotReadable
 from opspan.formats.budget import DESCRIPTION
-from opspan.readers.vtune.place import CONTAINER
+from opspan.readers.vtune.result_files import CONTAINER
 from opspan.tables import Issues
 
 UNKNOWN_SIZE = (1 << 64) - 1  # an entry without rows

@@ -11,7 +11,7 @@ import polars as pl
 from opspan.formats.sqlite import ROWID
 from opspan.readers.vtune import tables
 from opspan.readers.vtune.database import Clock, Database, utc_ns
-from opspan.readers.vtune.place import Place, collects_tasks
+from opspan.readers.vtune.result_files import ResultFiles, collects_tasks
 from opspan.tables import Metadata
 
 TOOL = "Intel VTune Profiler"
@@ -35,39 +35,39 @@ NUMBERED = r" \((?:TID: \d+|0x[0-9a-fA-F]+)\)$"
 UNNAMED = "Thread"
 
 
-def metadata(database: Database, place: Place, clock: Clock) -> Metadata:
-    product = place.facts.get("product", "")
+def metadata(database: Database, files: ResultFiles, clock: Clock) -> Metadata:
+    product = files.facts.get("product", "")
     version = VERSION.search(product)
     options: dict[str, Any] = {
         name: int(value) if value.isdecimal() else value
         for tag, name in FACTS.items()
-        if (value := place.facts.get(tag))
+        if (value := files.facts.get(tag))
     }
     schema = dict(database.frame(tables.CONTEXT, tables.CONTEXT_COLUMNS).drop_nulls().iter_rows())
     options["schema_version"] = ".".join(schema.get(key, "?") for key in (SCHEMA_MAJOR, SCHEMA_MINOR))
-    if place.command_line:
-        options["command_line"] = place.command_line
+    if files.command_line:
+        options["command_line"] = files.command_line
     systems = database.frame(tables.SYSTEM, tables.SYSTEM_COLUMNS).drop_nulls("name")
     if systems.height:
         options["system"] = " ".join(text for text in systems.row(0) if text)
     nodes = database.frame(tables.NODE, tables.NODE_COLUMNS)["machine_name"].drop_nulls()
     return Metadata(
         source="vtune",
-        paths=(place.shown,),
+        paths=(files.shown,),
         tool=TOOL,
         tool_version=version[0] if version else None,
-        host=place.facts.get("hostname") or (nodes[0] if len(nodes) == 1 else None),
+        host=files.facts.get("hostname") or (nodes[0] if len(nodes) == 1 else None),
         clock=clock.name,
         origin_utc_ns=clock.zero_utc_ns,
         options=options,
     )
 
 
-def processes(database: Database, place: Place, zero_utc_ns: int) -> pl.DataFrame:
+def processes(database: Database, files: ResultFiles, zero_utc_ns: int) -> pl.DataFrame:
     """One row a pid: VTune's own runner has that of the program it became."""
     pids = database.pids()
     is_programs = pl.col("pid").is_in(pids.implode())
-    command = pl.lit(place.command_line, dtype=pl.String) if len(pids) == 1 else pl.lit(None, dtype=pl.String)
+    command = pl.lit(files.command_line, dtype=pl.String) if len(pids) == 1 else pl.lit(None, dtype=pl.String)
     # A later row of a pid is the program that was loaded into the process.
     found = database.processes.drop_nulls("pid").sort(ROWID).unique("pid", keep="last", maintain_order=True)
     return found.select(
@@ -95,7 +95,7 @@ def threads(database: Database, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     return best.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", pl.col("name").cast(pl.Categorical))
 
 
-def note_no_tasks(database: Database, place: Place, tasks: int) -> None:
+def note_no_tasks(database: Database, files: ResultFiles, tasks: int) -> None:
     if tasks:
         return
     reasons = {
@@ -103,4 +103,4 @@ def note_no_tasks(database: Database, place: Place, tasks: int) -> None:
         False: "the collector was not asked for tasks",
         None: "it does not say how it was collected",
     }
-    database.issues.add("no_tasks", 1, reasons[collects_tasks(place.options)])
+    database.issues.add("no_tasks", 1, reasons[collects_tasks(files.options)])

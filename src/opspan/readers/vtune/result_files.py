@@ -1,4 +1,4 @@
-"""What lies where in a result: its database, what describes it, how it was collected, the containers beside it.
+"""The files of a result: its database, the file that describes it, how it was collected, its containers.
 
 r000hs/  r000hs.vtune (r000hs.amplxe before 2018)      XML: product, host, times
          config/runss.options                          one option a line; after `--` the program and its arguments
@@ -28,7 +28,7 @@ PROGRAM = "--"  # what follows in the options is the program
 
 
 @dataclass(frozen=True)
-class Place:
+class ResultFiles:
     database: Path
     shown: str  # the path that the user gave, for messages
     facts: Mapping[str, str] = field(default_factory=dict)  # of the descriptor
@@ -49,17 +49,17 @@ def is_descriptor(head: bytes) -> bool:
     return head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<?xml") and b"<rdmgr>" in head
 
 
-def find(path: Path, shown: str, issues: Issues) -> Place:
+def find(path: Path, shown: str, issues: Issues) -> ResultFiles:
     """The result that a path means: a folder, its descriptor, or its database, which need not lie in one."""
     folder = _folder(path)
     if folder is None:
-        return Place(path, shown)
+        return ResultFiles(path, shown)
     database = folder / DATABASE
     if not database.is_file():
         raise NotReadable(f"{shown} is a result that is not finalised: it has no {DATABASE}; run {_finalize(folder)}")
     options, command = _collector(folder)
     containers = tuple(sorted(file.parent for file in database.parent.glob(f"*/{CONTAINER}")))
-    return Place(database, shown, _facts(folder, issues), options, command, containers)
+    return ResultFiles(database, shown, _facts(folder, issues), options, command, containers)
 
 
 def _folder(path: Path) -> Path | None:

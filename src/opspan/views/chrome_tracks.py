@@ -1,4 +1,5 @@
-"""Where in a Chrome trace a row is drawn: its process and thread. A device is a process, its streams are threads."""
+"""On which track of a timeline a row is drawn. A Chrome trace names a track by a process and a thread: a device is
+written as a process, its streams as the threads of it."""
 
 from __future__ import annotations
 
@@ -16,18 +17,18 @@ _STREAM = [*_DEVICE, "context_id", "stream_id"]
 
 
 @dataclass(frozen=True)
-class Places:
-    """Frames with `process`, `thread` and `title`, and what they are of."""
+class Tracks:
+    """Frames with the `process` and `thread` that stand in the file, and the `title` that is shown there."""
 
     processes: pl.DataFrame
     threads: pl.DataFrame
     devices: pl.DataFrame
     streams: pl.DataFrame
-    no_thread: int  # the thread of what has none
+    no_thread: int  # the number that stands for "no thread"
 
     @property
     def by_process(self) -> pl.DataFrame:
-        """Which rank and process each of the numbers stands for; a device stands for none."""
+        """Which rank and process each `process` in the file stands for; one that is a device stands for none."""
         devices = self.devices.select("process", "rank")
         return pl.concat([self.processes.select("process", *_PROCESS), devices], how="diagonal")
 
@@ -46,7 +47,7 @@ class Places:
         )
 
 
-def places_of(trace: Tables) -> Places:
+def tracks_of(trace: Tables) -> Tracks:
     frames = [trace.ranges, trace.calls, trace.threads, trace.counters, trace.work, trace.functions, trace.memory]
     threads = _unique(frames, _THREAD)
     processes = _unique([threads, trace.processes], _PROCESS)
@@ -77,7 +78,7 @@ def places_of(trace: Tables) -> Places:
         thread=_col("tid").fill_null(no_thread),
         title=thread_names(trace, threads),
     )
-    return Places(
+    return Tracks(
         processes.with_columns(thread=pl.lit(0)), threads, devices.with_columns(thread=pl.lit(0)), streams, no_thread
     )
 
@@ -91,6 +92,6 @@ def _unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
     return pl.concat([frame.select(columns).unique() for frame in frames]).unique().sort(columns)
 
 
-def _joined(rows: pl.DataFrame, places: pl.DataFrame, on: list[str], name: str) -> pl.Series:
-    found = rows.select(on).join(places.select(*on, name), on=on, how="left", nulls_equal=True, maintain_order="left")
+def _joined(rows: pl.DataFrame, tracks: pl.DataFrame, on: list[str], name: str) -> pl.Series:
+    found = rows.select(on).join(tracks.select(*on, name), on=on, how="left", nulls_equal=True, maintain_order="left")
     return found[name]
