@@ -14,13 +14,14 @@ import opspan
 
 if len(sys.argv) < 2:
     sys.exit("usage: python kernels_of_ops.py FILE..., such as report.sqlite (of several: the ranks of one run)")
-trace = opspan.analysis.attribute(opspan.load(*sys.argv[1:]))
+trace = opspan.load(*sys.argv[1:])
+found = trace.analysed.attributed  # the same tables, with what was found of them
 
-kernels = trace.work.filter(kind="kernel")
+kernels = found.work.filter(kind="kernel")
 if kernels.is_empty():
     sys.exit("No kernels were recorded: nsys needs `-t cuda,nvtx`")
-# `range` is the row, in trace.ranges, of the innermost range that the kernel was launched in.
-op = trace.ranges["name"].gather(kernels["range"]).cast(pl.String).fill_null("(in no range)")
+# `range` is the row, in ranges, of the innermost range that the kernel was launched in.
+op = found.ranges["name"].gather(kernels["range"]).cast(pl.String).fill_null("(in no range)")
 took = (pl.col("end_ns") - pl.col("start_ns")).alias("ns")
 rows = (
     kernels.select(op.alias("op"), pl.col("name").cast(pl.String).alias("kernel"), took)

@@ -28,7 +28,6 @@ print(averages.table(sort_by="self_cpu_time_total", row_limit=8))
 
 # The same as frames of polars, in nanoseconds. `self_cpu_ns` counts each nanosecond once: a layer's has its forward and
 # its backward, of which `backward_cpu_ns` is the second.
-trace = opspan.analysis.analyse(recording.trace)
 for by in ("module", "step"):
-    rows = opspan.analysis.averages(trace.ranges, trace.work, by=by)
+    rows = recording.trace.table(by).rows
     print(rows.select(by, "self_cpu_ns", "backward_cpu_ns").drop_nulls(by).sort(by))

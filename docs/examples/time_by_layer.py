@@ -26,12 +26,12 @@ def recorded() -> opspan.Trace:
     return recording.trace
 
 
-trace = opspan.analysis.analyse(opspan.load(*sys.argv[1:]) if sys.argv[1:] else recorded())
+trace = opspan.load(*sys.argv[1:]) if sys.argv[1:] else recorded()
 
 # `self_ns` is a range's time without that of what runs inside, so that sums of it count each nanosecond once.
 # `module` of what runs in a backward is that of the forward op, however far away its thread is.
 sums = (
-    trace.ranges.filter(pl.col("phase").cast(pl.String).is_in(PHASES))
+    trace.analysed.complete.ranges.filter(pl.col("phase").cast(pl.String).is_in(PHASES))
     .group_by(pl.col("module", "name", "phase").cast(pl.String))
     .agg(us=pl.col("self_ns").sum() / 1000)
     .pivot("phase", on_columns=PHASES, index=["module", "name"], values="us")

@@ -25,7 +25,7 @@ def recorded() -> opspan.Trace:
 
 trace = opspan.load(*sys.argv[1:]) if sys.argv[1:] else recorded()
 for out in (Path("run.json.gz"), Path("run.stacks")):
-    left_out = opspan.views.export(trace, out, overwrite=True)
+    left_out = trace.export(out, overwrite=True)
     print(f"Wrote {out} ({out.stat().st_size:,} bytes)", *left_out, sep="\n  ")
 
 longest = max(Path("run.stacks").read_text().splitlines(), key=lambda line: int(line.rpartition(" ")[2]))

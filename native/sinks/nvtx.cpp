@@ -7,8 +7,8 @@
 #include "capture/label.h"
 #include "sinks/nvtx_own.h"
 #include "sinks/one_tool.h"
-#include "sinks/producers.h"
 #include "sinks/sink.h"
+#include "sinks/tensor_sources.h"
 #include "sinks/text.h"
 
 namespace opspan {
@@ -129,7 +129,7 @@ void push_torch(Thread& here, const opspan_op& op) {
     text::append_number(out, op.op_id);
   }
   text::append_torch_sizes(out, op.sizes, op.sizes_count);
-  producers::append(out, op.tensors, op.tensor_count);
+  tensor_sources::append(out, op.tensors, op.tensor_count);
   nvtxRangePushA(out.c_str());
 }
 
@@ -165,7 +165,7 @@ void begin(const void* key, const opspan_op* op) {
 }
 
 void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t* outputs, size_t output_count) {
-  if (output_count) producers::remember(op_id, outputs, output_count);
+  if (output_count) tensor_sources::remember(op_id, outputs, output_count);
   end_range(Thread::here(), OPSPAN_NVTX, key, op_id, thread, close, late);
 }
 
@@ -194,7 +194,7 @@ int start(const opspan_settings& settings, char* said, size_t said_size) {
                 said_size);
   }
   if (form == OPSPAN_FORM_AUTO) form = schema() ? OPSPAN_FORM_SCHEMA : OPSPAN_FORM_PAYLOAD;
-  if (form == OPSPAN_FORM_TORCH) producers::forget_all();
+  if (form == OPSPAN_FORM_TORCH) tensor_sources::forget_all();
   return start_session(OPSPAN_NVTX, form, settings.max_strings, said, said_size);
 }
 

@@ -73,7 +73,7 @@ inline void count_range(Thread& here, int sink) {
     g_sessions[sink].look_after_owner();
 }
 
-// For the doors of the sinks. The form, or -errno.
+// What sinks.h calls. The form, or -errno.
 inline constexpr char kNoMemory[] = "there is no memory for a session";
 int start_session(int sink, int form, uint32_t max_strings, char* error, size_t error_size);
 void stop_session(int sink, opspan_stats* stats);

@@ -1,4 +1,4 @@
-// The plain C door between torch's side (native/observer) and the tools' side (native/sinks).
+// The plain C functions between torch's side (native/observer) and the tools' side (native/sinks).
 //
 // The observer is compiled on the user's machine against the torch that is installed; the sinks are built once,
 // with the wheel, and know nothing of torch. This header is all that both see, so it is C and has no includes

@@ -25,7 +25,7 @@ PROGRAM = """
     print("other", thread.native_id)
     taken()
     for number, example in enumerate(examples):
-        for op, output in example.pop("producers", ()):
+        for op, output in example.pop("tensor_sources", ()):
             begin(NVTX, op, "producer")
             end(NVTX, op, outputs=[0] * output + [op * 64])
             taken()
@@ -92,7 +92,7 @@ def test_torch_form(native: Native, texts: list[dict[str, Any]]) -> None:
     for example in examples:
         ids = example.get("input_op_ids", [])
         tensors = [op * 64 for op, _ in ids]
-        given.append(op_of(example) | {"tensors": tensors, "producers": [pair for pair in ids if pair[0]]})
+        given.append(op_of(example) | {"tensors": tensors, "tensor_sources": [pair for pair in ids if pair[0]]})
         nested = json.dumps(example.get("sizes"))
         expected.append(example["text"].replace(nested, example.get("flat", nested)))
 

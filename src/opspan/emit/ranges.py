@@ -1,4 +1,4 @@
-"""A user's own ranges, one level above the C door: does anybody listen, and if so push, pop, mark. No decorators.
+"""A user's own ranges, above the native library: does anybody listen, and if so push, pop, mark. No decorators.
 
 Everything that is not torch's op goes through here: annotate, the namespaces `opspan.nvtx` and `opspan.itt`, module
 and step ranges. When nobody listens a push is one comparison.

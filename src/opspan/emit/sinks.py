@@ -1,4 +1,4 @@
-"""The ctypes door to libopspan_sinks.so, whose C face is native/sinks/sinks.h. Who may start what is `sessions`.
+"""libopspan_sinks.so by ctypes: the functions of native/sinks/sinks.h. Who may start what is `sessions`.
 
 Two handles on one library. Calls that can take long (a tool attaching, a session starting) release Python's lock;
 pushes and pops keep it, because handing it over and taking it back costs more than they do.

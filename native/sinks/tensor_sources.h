@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <string>
 
-namespace opspan::producers {
+namespace opspan::tensor_sources {
 
 void forget_all();
 void remember(uint64_t op_id, const uintptr_t* outputs, size_t count);
 // `, input_op_ids = [(7,0), (0,-1)]`; nothing when there are none.
 void append(std::string& out, const uintptr_t* tensors, size_t count);
 
-}  // namespace opspan::producers
+}  // namespace opspan::tensor_sources
