@@ -79,7 +79,7 @@ HOSTILE = {
     "colons": "a: " * 500_000 + "\n",
     "an open quote": 'Function,CPU Time\n"' + "f,1\n" * 100_000,
     "the system": "Paused Time: 0s\nOperating System: A=1\n" + "B=2\n" * 500_000,
-    "the system in csv": "Parameter,r0\nOperating System,A=1\n" + "B=2\n" * 500_000,
+    "the system in csv": "Parameter,r0\nOperating System,A=1\n" + "B=2\n" * 125_000,
 }
 # fmt: on
 
