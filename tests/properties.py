@@ -12,13 +12,13 @@ from hypothesis.strategies import SearchStrategy
 Check = Callable[..., None]
 
 
-def property_of(strategy: SearchStrategy[Any], *, few: int, many: int) -> Callable[[Check], Check]:
-    """In place of hypothesis' `given`, where many examples take more than ten seconds."""
+def property_of(*strategies: SearchStrategy[Any], few: int, many: int) -> Callable[[Check], Check]:
+    """In place of hypothesis' `given`, where many examples take long."""
 
     def decorated(check: Check) -> Check:
         # Not check itself: what `given` returns takes its settings once.
         def test(examples: int) -> None:
-            settings(max_examples=examples)(given(strategy)(check))()
+            settings(max_examples=examples)(given(*strategies)(check))()
 
         test.__name__, test.__doc__ = check.__name__, check.__doc__
         budgets = [pytest.param(few, id="few"), pytest.param(many, id="many", marks=pytest.mark.slow)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import polars as pl
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import twins
@@ -11,8 +10,8 @@ from analysis.frames import few, maybe_times, nested_rows, places, range_rows, t
 from opspan import native
 from opspan.analysis.launches import launches
 from opspan.analysis.nest import ADDED, innermost, nearest, nest
+from properties import property_of
 
-many = settings(max_examples=400)
 rows_of_ranges = range_rows() | nested_rows()
 
 
@@ -21,21 +20,18 @@ def nested(rows: list[dict]) -> tuple[pl.DataFrame, list[dict]]:
     return frame, [row | found for row, found in zip(rows, frame.select(ADDED).to_dicts(), strict=True)]
 
 
-@many
-@given(rows_of_ranges, st.none() | st.integers(0, 20))
+@property_of(rows_of_ranges, st.none() | st.integers(0, 20), few=100, many=400)
 def test_nest(rows: list[dict], end_ns: int | None) -> None:
     assert nest(table("ranges", rows), end_ns).select(ADDED).to_dicts() == twins.nest(rows, end_ns)
 
 
-@many
-@given(rows_of_ranges)
+@property_of(rows_of_ranges, few=100, many=400)
 def test_nest_again_changes_nothing(rows: list[dict]) -> None:
     once, _ = nested(rows)
     assert nest(once).equals(once)
 
 
-@many
-@given(rows_of_ranges)
+@property_of(rows_of_ranges, few=100, many=400)
 def test_the_tree_holds_together(rows: list[dict]) -> None:
     _, found = nested(rows)
     for row in found:
@@ -53,8 +49,7 @@ def test_the_tree_holds_together(rows: list[dict]) -> None:
 points = st.lists(st.fixed_dictionaries({**places, "time_ns": maybe_times}), max_size=10)
 
 
-@many
-@given(rows_of_ranges, points)
+@property_of(rows_of_ranges, points, few=100, many=400)
 def test_innermost(rows: list[dict], asked: list[dict]) -> None:
     frame, found = nested(rows)
     types = {"rank": pl.Int32, "pid": pl.Int64, "tid": pl.Int64, "time_ns": pl.Int64}
@@ -65,8 +60,7 @@ ids = st.sampled_from([1, 1, 2, 3, None, -(2**63), 2**63 - 1])
 call_rows = st.lists(st.fixed_dictionaries({**places, "start_ns": maybe_times, "correlation_id": ids}), max_size=10)
 
 
-@many
-@given(rows_of_ranges, call_rows, call_rows)
+@property_of(rows_of_ranges, call_rows, call_rows, few=100, many=400)
 def test_launches(rows: list[dict], calls: list[dict], work: list[dict]) -> None:
     frame, found = nested(rows)
 
@@ -95,8 +89,7 @@ HOW = [None, "linked", "ambiguous: several threads used this seq", "ambiguous: t
 HOW += ["no forward in the trace"]
 
 
-@many
-@given(link_rows)
+@property_of(link_rows, few=100, many=400)
 def test_link(rows: list[dict]) -> None:
     types = {"rank": pl.Int32, "pid": pl.Int64, "tid": pl.Int64, "start_ns": pl.Int64, "seq": pl.Int64}
     types |= {"forward_tid": pl.Int64, "role": pl.UInt8, "name": pl.UInt32}
@@ -127,8 +120,7 @@ pieces = st.lists(
 )
 
 
-@many
-@given(trees(), pieces)
+@property_of(trees(), pieces, few=100, many=400)
 def test_rollup(parents: list[int | None], work: list[dict]) -> None:
     frame = pl.DataFrame({"parent": parents}, schema={"parent": pl.UInt32})
     types = {"range": pl.UInt32, "start_ns": pl.Int64, "end_ns": pl.Int64}
@@ -136,8 +128,7 @@ def test_rollup(parents: list[int | None], work: list[dict]) -> None:
     assert list(found.iter_rows()) == twins.rollup(parents, work)
 
 
-@many
-@given(trees(), st.data())
+@property_of(trees(), st.data(), few=100, many=400)
 def test_nearest(parents: list[int | None], data: st.DataObject) -> None:
     marked = data.draw(st.lists(st.booleans(), min_size=len(parents), max_size=len(parents)))
     frame = pl.DataFrame({"parent": parents}, schema={"parent": pl.UInt32})

@@ -178,7 +178,8 @@ def opspan(
     """The command line, whatever its exit code.
 
     A verb that reads takes longer to import what it reads with than to read a test's file, so it runs in a process that
-    has imported that. Not where the environment is what is tested: it may say how a process begins.
+    has imported that. Not where the environment is what is tested: it may say how a process begins. Newlines stay as
+    they are written there.
     """
     if arguments[0] in ("table", "export") and env is None:
         return forked("from opspan.cli import main; main()", *arguments, cwd=cwd, imported=READING)

@@ -108,9 +108,8 @@ def test_work_of_a_folded_op_is_its_parents() -> None:
 records = st.tuples(st.integers(0, 22), st.integers(-9, 9), st.booleans(), st.integers(1, 2))
 
 
-@property_of(st.tuples(st.lists(spans, max_size=8), st.lists(records, min_size=1, max_size=6)), few=50, many=200)
-def test_memory_is_that_of_torchs_way(given_rows: tuple[list[Row], list[Any]]) -> None:
-    rows, taken = given_rows
+@property_of(st.lists(spans, max_size=8), st.lists(records, min_size=1, max_size=6), few=50, many=200)
+def test_memory_is_that_of_torchs_way(rows: list[Row], taken: list[Any]) -> None:
     memory = pl.DataFrame(
         [
             (0, 1, tid, 0 if on_device else None, 1000 * at, "free" if count < 0 else "alloc", abs(count))

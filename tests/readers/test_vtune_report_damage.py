@@ -77,9 +77,9 @@ HOSTILE = {
     "spaces": "Function" + " " * 2_000_000 + "CPU Time\n",
     "dashes": "x\n" + "- " * 500_000 + "\n",
     "colons": "a: " * 500_000 + "\n",
-    "an open quote": 'Function,CPU Time\n"' + "f,1\n" * 200_000,
-    "the system": "Paused Time: 0s\nOperating System: A=1\n" + "B=2\n" * 2_000_000,
-    "the system in csv": "Parameter,r0\nOperating System,A=1\n" + "B=2\n" * 500_000,
+    "an open quote": 'Function,CPU Time\n"' + "f,1\n" * 100_000,
+    "the system": "Paused Time: 0s\nOperating System: A=1\n" + "B=2\n" * 500_000,
+    "the system in csv": "Parameter,r0\nOperating System,A=1\n" + "B=2\n" * 125_000,
 }
 # fmt: on
 
