@@ -40,7 +40,7 @@ def test_the_table_is_the_commands(path: Path, by: str) -> None:
 def test_the_options_of_the_command_are_arguments(path: Path) -> None:
     table = opspan.load(path).table("kernel", op="aten::linear", sort_by="count")
     assert table.rows.filter(kind="kernel")["device_ns"].to_list() == [2 * (111 + 57)]
-    with pytest.raises(UsageError, match="no table is by 'colour'"):
+    with pytest.raises(UsageError, match="no table by 'colour'"):
         opspan.load(path).table("colour")
 
 

@@ -105,7 +105,9 @@ def _load() -> dict[str, Any]:
     except (OSError, AttributeError) as error:  # not a library; a library without our functions
         raise OpspanError(f"cannot open {path} ({error}): reinstall opspan") from error
     if found != ABI:
-        raise OpspanError(f"{path} speaks version {found} of interface.h, this opspan version {ABI}: reinstall opspan")
+        raise OpspanError(
+            f"{path} is of another version of opspan (interface {found}, expected {ABI}): reinstall opspan"
+        )
     for function in functions.values():
         function.restype = ctypes.c_int
         function.argtypes = (

@@ -100,7 +100,7 @@ def test_steps_may_have_names_of_their_own() -> None:
 
 
 def test_a_pattern_that_is_none_is_refused() -> None:
-    with pytest.raises(UsageError, match="is no regular expression"):
+    with pytest.raises(UsageError, match="is not a regular expression"):
         steps(read(op("a", 0, 1)), "(")
 
 

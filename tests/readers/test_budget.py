@@ -51,7 +51,7 @@ def test_a_limit_grows_with_the_file_up_to_its_most(budget: Callable[[float], No
 @pytest.mark.parametrize("asked", ["much", "-1", "1e9", ""])
 def test_a_budget_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str) -> None:
     monkeypatch.setenv("OPSPAN_BUDGET", asked)
-    with pytest.raises(UsageError, match=r"OPSPAN_BUDGET=.* is no number; expected one such as 10"):
+    with pytest.raises(UsageError, match=r"OPSPAN_BUDGET=.* is not a number; expected one such as 10"):
         opspan.load(hostile.DATABASES["nsys"](tmp_path))
 
 

@@ -218,7 +218,7 @@ def test_a_database_is_described_by_its_tables_and_left_alone(tmp_path: Path) ->
     connection.close()
     before = path.read_bytes()
 
-    with pytest.raises(NotATrace, match=r"a SQLite database of no profiler that opspan knows \(tables people\)"):
+    with pytest.raises(NotATrace, match=r"a SQLite database that no profiler known to opspan wrote \(tables people\)"):
         opspan.load(path)
 
     assert path.read_bytes() == before

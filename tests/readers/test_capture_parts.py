@@ -207,7 +207,7 @@ def test_no_limit_is_no_question(steps: Path, monkeypatch: Any) -> None:
 def test_a_limit_that_is_no_size_is_bad_use(steps: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("OPSPAN_MEMORY", "much")
 
-    with pytest.raises(UsageError, match="OPSPAN_MEMORY='much' is no size"):
+    with pytest.raises(UsageError, match="OPSPAN_MEMORY='much' is not a size"):
         opspan.load(steps)
 
 
@@ -238,9 +238,9 @@ def test_export_of_a_part(steps: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "environment", "message"),
     [
-        (["--between", "1 h", "2s"], {}, "'1 h' is no time"),
+        (["--between", "1 h", "2s"], {}, "'1 h' is not a time"),
         (["--step", "first"], {}, "no range is called 'first'"),
-        (["--step", "1", "--between", "0s", "1s"], {}, "both a stretch of time and steps"),
+        (["--step", "1", "--between", "0s", "1s"], {}, "both a time span"),
         ([], {"OPSPAN_MEMORY": "1K"}, "read a part of it (--between START END or --step N"),
     ],
 )

@@ -94,7 +94,7 @@ def test_the_reader_can_be_named(tmp_path: Path) -> None:
     path = Capture().write(tmp_path / "100-1.opspan")
 
     assert opspan.load(path, source="capture").metadata.source == "capture"
-    with pytest.raises(UsageError, match="no reader is called 'vhs'; there are nsys"):
+    with pytest.raises(UsageError, match="no reader is called 'vhs'; expected one of nsys"):
         opspan.load(path, source="vhs")
     with pytest.raises(UsageError):
         opspan.load()

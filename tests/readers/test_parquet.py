@@ -117,5 +117,5 @@ def test_a_footer_that_says_more_than_it_holds_is_not_believed(tmp_path: Path) -
     with pytest.raises(ReadError, match="its last bytes are not those of one"):
         check(path)
     path.write_bytes(b"PAR1")
-    with pytest.raises(ReadError, match="no Parquet file"):
+    with pytest.raises(ReadError, match="not a Parquet file"):
         check(path)

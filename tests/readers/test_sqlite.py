@@ -193,7 +193,7 @@ def test_a_file_that_is_locked_by_a_writer(path: Path) -> None:
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
     try:
-        with pytest.raises(NotReadable, match=r"locked by a program that writes it; wait"):
+        with pytest.raises(NotReadable, match=r"locked by a program that writes it. Wait"):
             read(path)
     finally:
         writer.close()

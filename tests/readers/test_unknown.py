@@ -60,7 +60,7 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     "train.py.gz": (gzip.compress(SCRIPT), "a gzip file of a Python script", "`gunzip -k {}`"),
     "an export.gz": (gzip.compress(b"SQLite format 3\0" + bytes(100)), "a SQLite database", "`gunzip -k {}`"),
     "image.bz2": (bz2.compress(b"\x89PNG\r\n\x1a\n"), "a bzip2 file of an image", "`bunzip2 -k {}`"),
-    "nothing.xz": (lzma.compress(b""), "an xz file of nothing", "record again"),
+    "nothing.xz": (lzma.compress(b""), "an xz file with nothing in it", "record again"),
     "cut.gz": (gzip.compress(SCRIPT)[:12], "gzip", ""),
     "files.tgz": (gzip.compress(tarred("train.py", SCRIPT)), "a tar archive that begins with train.py", "unpack it"),
     "files.zip": (zipped(train=SCRIPT), "a zip file that begins with train", "unpack it"),
@@ -70,7 +70,7 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     "model.safetensors": (b"\x40\0\0\0\0\0\0\0" + b'{"w":{"dtype":"F32"}}', "a model", "opspan run"),
     "snapshot.pickle": (pickle.dumps(SNAPSHOT), "a snapshot of torch's memory", "memory_viz"),
     "old snapshot": (pickle.dumps(SNAPSHOT, 2), "a snapshot of torch's memory", "no pickles"),
-    "bomb.pickle": (pickle.dumps({"x": Bomb()}), "a pickle", "no pickles, which can run code"),
+    "bomb.pickle": (pickle.dumps({"x": Bomb()}), "a pickle", "no pickles: they can run code"),
     "image.png": (b"\x89PNG\r\n\x1a\n" + bytes(40), "an image", ""),
     "image.jpg": (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image", ""),
     "image.svg": (b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', "an image", ""),
@@ -93,7 +93,7 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     "data.xml": (b"<?xml version='1.0'?>\n<data/>", "an XML file", ""),
     "settings.json": (b'{"lr": 0.1}', "a JSON file", ""),
     "book.ipynb": (b'{\n "cells": []}', "a notebook", "opspan.record"),
-    "tree.stacks": (b"a;b 12\na;c 7\na;b;d 1\n", "stacks for flame graphs", "made from"),
+    "tree.stacks": (b"a;b 12\na;c 7\na;b;d 1\n", "stacks for flame graphs", "exported from"),
     "words": (b"hello there", "text that begins 'hello there'", "opspan table --help"),
     "noise": (b"\xc3\x28\xa0\xff\x01\x02", "binary data that begins c3 28", "opspan table --help"),
 }  # fmt: skip
@@ -135,7 +135,7 @@ def test_what_opspan_exported_leads_back_to_the_trace(tmp_path: Path) -> None:
 
     for name in ("x.sqlite", "x.csv", "x.table.json", "x.stacks"):
         trace.export(tmp_path / name)
-        assert "load the trace that it was made from" in refusal(tmp_path / name), name
+        assert "load the trace that it was exported from" in refusal(tmp_path / name), name
 
 
 def test_a_foreign_database_says_its_tables(tmp_path: Path) -> None:

@@ -331,7 +331,9 @@ OTHERS = {
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_what_is_no_report_is_refused_in_one_sentence(file: Path, what: str) -> None:
-    with pytest.raises(NotATrace, match=r"is no report of VTune: .*; expected what `vtune -report hotspots") as error:
+    with pytest.raises(
+        NotATrace, match=r"is not a report of VTune: .*; expected what `vtune -report hotspots"
+    ) as error:
         frame(file, OTHERS[what])
     assert "\n" not in str(error.value)
 

@@ -104,13 +104,13 @@ def test_cells_that_are_no_numbers_leave_a_column_text(file: Path) -> None:
 
 @pytest.mark.parametrize("bad", ["", "hello\n", "a,b,c\n", '"<html>'])
 def test_what_is_no_report_is_refused(file: Path, bad: str) -> None:
-    with pytest.raises(NotATrace, match="no report of VTune"):
+    with pytest.raises(NotATrace, match="not a report of VTune"):
         read(file, bad)
 
 
 def test_binary_files_and_folders_are_refused(file: Path, tmp_path: Path) -> None:
     file.write_bytes(b"\0\1\2" * 100)
-    with pytest.raises(NotATrace, match="no text"):
+    with pytest.raises(NotATrace, match="not text"):
         opspan.load_vtune_report(file)
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(NotReadable):

@@ -52,7 +52,7 @@ CASES: dict[str, tuple[dict[str, object], list[str], str | None]] = {
     "no labels": ({**KERNELS, **ITS_CALL}, [], r"has no labels.*`nsys profile -t cuda,nvtx .* opspan exec train.py`"),
     "no ops": ({**KERNELS, **ITS_CALL, **nvtx(range_(1, 60, "mine"))}, [], r"none of the 1 ranges is an op of torch"),
     "no backward": ({**KERNELS, **ITS_CALL, **nvtx(OP)}, [], r"no backward pass.*`opspan exec train.py`"),
-    "no calls": ({**KERNELS, **nvtx(OP, BACKWARD)}, [], r"none of the 1 kernels and copies has its launch call.*`nsys"),
+    "no calls": ({**KERNELS, **nvtx(OP, BACKWARD)}, [], r"no launch call of any of the 1 kernels and copies.*`nsys"),
     "other thread": ({**KERNELS, **OTHER_CALL, **nvtx(OP, BACKWARD)}, [], r"was launched within a range.*`nsys"),
     "nothing missing": ({**KERNELS, **ITS_CALL, **nvtx(OP, BACKWARD)}, [], None),
     "inference": (
@@ -173,7 +173,7 @@ def test_a_database_without_anything_yet_says_who_writes_it(script: str, journal
         said = refusal(tmp_path / "run.sqlite")
 
     assert still in said
-    assert "wait until that has ended" in said
+    assert "Wait until that program has ended" in said
 
 
 @pytest.mark.parametrize("journal", ["delete", "wal"])

@@ -287,7 +287,7 @@ class TestMemory:
         assert "profile_memory=True" in tables.as_text(shown(exported, Asked(memory=True)), -1)
 
     def test_kernels_have_none(self, exported: Trace) -> None:
-        with pytest.raises(UsageError, match="memory belongs to ops"):
+        with pytest.raises(UsageError, match="--memory is about ops"):
             shown(exported, Asked("kernel", memory=True))
 
 

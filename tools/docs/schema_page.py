@@ -11,9 +11,10 @@ HEAD = """\
 # The tables of a trace
 
 `opspan.load(...)` gives a `Trace`: polars frames by name, and `trace.ranks`, which says for each file (or folder of
-files) that was loaded what it was: reader, paths, tool and version, host, clock, capture options.
+files) that was loaded where it is from: reader, paths, tool and version, host, clock, capture options.
 
-Every column may be null: the source did not know. Times are integer nanoseconds on one clock, that of the first rank;
+Every column may be null, which means that the source did not know the value.
+Times are integer nanoseconds on one clock, that of the first rank;
 `trace.origin_utc_ns` is the UTC time of its zero. `Categorical` is text, each distinct one held once. Readers fill
 these columns; an analysis adds its own, so a frame may have more. Rows are in no particular order.
 
@@ -39,10 +40,11 @@ Of opspan's captures only the part is held in memory: what lies outside is read 
 start/end ranges and payloads, which are held until all is read. Every other source is read whole first.
 
 A file that would need more memory than there is (`MemAvailable`, and the limits of the process' control groups) is
-refused before it is read, in one line that says how much it needs. The estimate is a factor on its size: 1.5 for
+refused before it is read, with a message that says how much it needs. The estimate is a factor on its size: 1.5 for
 captures, which is 100 bytes a range to the printed table; 2 for databases and Chrome traces, which is less than most
-take; 1 for saved traces. VTune results, of whose folder little is read, are not asked about, and compressed files count
-as they are. `OPSPAN_MEMORY=64G` says what may be taken in place of what is free, `OPSPAN_MEMORY=0` does not ask.
+take; 1 for saved traces. VTune results are not checked, since little of their folder is read. Of compressed files the
+compressed size counts. `OPSPAN_MEMORY=64G` sets how much memory may be used, whatever is free; with `OPSPAN_MEMORY=0`
+nothing is checked.
 """
 
 COLUMNS_HEAD = """\
@@ -54,7 +56,7 @@ ISSUES_HEAD = """\
 ## Codes of issues
 
 What a reader skips, repairs or finds odd is a row of `trace.issues`. `opspan.load(..., strict=True)` raises
-`StrictError` where one is a warning or an error.
+`StrictError` if the severity of one is warning or error.
 
 | code | severity | meaning | advice |
 | --- | --- | --- | --- |

@@ -9,7 +9,7 @@ HEAD = """\
 # The analysis database
 
 `opspan export run.nsys-rep run.sqlite` writes a trace, and all that the analysis found in it, as a SQLite database
-for the sqlite shell, Datasette and whatever else speaks SQL:
+for the sqlite shell, Datasette and other programs that read SQLite:
 
 <!-- needs: sqlite3 -->
 ```sh
@@ -17,9 +17,9 @@ sqlite3 -box run.sqlite 'SELECT * FROM op_summary LIMIT 10'
 ```
 
 Tables are those of a trace ([schema.md](schema.md)) with the columns of the analysis ([analysis.md](analysis.md)). Row
-numbers have become ids with foreign keys, kinds and names are text, truths are 0 and 1, times are integer nanoseconds
+numbers have become ids with foreign keys, kinds and names are text, booleans are 0 and 1, times are integer nanoseconds
 on one clock, null is not known. Unsigned integers of 64 bits are text, since SQLite's integers end at 2^63. All tables
-are there, even where the source had nothing for them. The database says all this itself, in its table `about`.
+are there, even where the source had nothing for them. The table `about` of the database has these descriptions, too.
 """
 
 COLUMNS_HEAD = """\

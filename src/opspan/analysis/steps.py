@@ -21,7 +21,7 @@ def steps(ranges: pl.DataFrame, pattern: str | None = None) -> pl.DataFrame:
     try:
         return steps_named(ranges, _matching(ranges, pattern or PATTERN))
     except pl.exceptions.ComputeError as error:
-        raise UsageError(f"{pattern!r} is no regular expression: {error}") from error
+        raise UsageError(f"{pattern!r} is not a regular expression: {error}") from error
 
 
 def torch_steps(ranges: pl.DataFrame) -> pl.Series:

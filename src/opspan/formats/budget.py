@@ -125,7 +125,9 @@ class Meter:
 def _times() -> float:
     asked = os.environ.get(BUDGET, "1").strip()
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", asked):
-        raise UsageError(f"{BUDGET}={asked!r} is no number; expected one such as 10 (times as much), or 0 for no limit")
+        raise UsageError(
+            f"{BUDGET}={asked!r} is not a number; expected one such as 10 (times as much), or 0 for no limit"
+        )
     return float(asked)
 
 
@@ -152,7 +154,7 @@ def available_bytes() -> int | None:
     if asked is not None:
         found = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)i?B?", asked.strip(), re.IGNORECASE)
         if found is None:
-            raise UsageError(f"{LIMIT}={asked!r} is no size; expected one such as 64G, or 0 for no limit")
+            raise UsageError(f"{LIMIT}={asked!r} is not a size; expected one such as 64G, or 0 for no limit")
         return int(found[1]) * _UNITS[found[2].upper()] or None
     return min((room for room in (_of_machine(), *_of_groups()) if room is not None), default=None)
 

@@ -131,7 +131,7 @@ class ChromeFile:
                 self.members[name] = _parsed(value)
             elif what == _SKIPPED:
                 if before == _START:
-                    raise NotATrace(f"{self.path} is no JSON; expected the JSON of a Chrome trace")
+                    raise NotATrace(f"{self.path} is not JSON; expected the JSON of a Chrome trace")
                 self._issues.add("damaged_file")
             elif what == _END_MISSING and is_over:
                 self._issues.add("over_budget", detail=EVENT.said())

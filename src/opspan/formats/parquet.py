@@ -61,7 +61,7 @@ def _footer(file: IO[bytes], path: Path) -> tuple[bytes, int]:
     """It, and where it begins."""
     size = os.fstat(file.fileno()).st_size
     if size < len(_MAGIC) + _END:
-        raise ReadError(f"{path} is no Parquet file: it has {size} bytes; copy it again")
+        raise ReadError(f"{path} is not a Parquet file: it has {size} bytes; copy it again")
     file.seek(size - _END)
     end = file.read(_END)
     length = int.from_bytes(end[:4], "little")

@@ -114,7 +114,9 @@ class SqliteFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.close()
         if kind is None and stamp(self.path) != self._seen:
-            raise NotReadable(f"{self.path} changed while it was read; wait until nothing writes it and read it again")
+            raise NotReadable(
+                f"{self.path} changed while it was read. Wait until no program writes it, and read it again"
+            )
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -230,9 +232,9 @@ class SqliteFile:
     def _cannot_read(self, error: Exception) -> ReadError:
         said = str(error)
         if "locked" in said or "busy" in said:
-            return NotReadable(f"{self.path} is locked by a program that writes it; wait until that has ended")
+            return NotReadable(f"{self.path} is locked by a program that writes it. Wait until that program has ended")
         if "not a database" in said:
-            return NotATrace(f"{self.path} begins like an SQLite file but is none (or is encrypted); export it again")
+            return NotATrace(f"{self.path} begins like a SQLite file, but is not one, or is encrypted. Export it again")
         if "interrupted" in said:
             return STEPS.passed(self.path, self.bytes)
         return ReadError(f"{self.path} is a damaged SQLite file ({said}); copy or export it again")

@@ -43,7 +43,7 @@ def read_only_uri(path: Path, stack: ExitStack) -> str:
     size, _, head = stamp(path)
     if not is_sqlite(head):
         found = "is empty" if not size else "does not begin as one"
-        raise NotATrace(f"{path} is no SQLite file: it {found}; expected the bytes 'SQLite format 3'")
+        raise NotATrace(f"{path} is not a SQLite file: it {found}; expected the bytes 'SQLite format 3'")
     journals = [other for suffix in ("-wal", "-journal") if (other := _beside(path, suffix)) is not None]
     if not journals:
         _check_size(path, size, head)
@@ -74,7 +74,7 @@ def _copy(path: Path, journals: Sequence[Path], folder: Path) -> Path:
             f"{path} has a journal beside it and must be copied to {folder} to be read: {error.strerror or error}"
         ) from error
     if [stamp(file) for file in files] != before:
-        raise NotReadable(f"{path} is being written by another program; wait until that has ended")
+        raise NotReadable(f"{path} is being written by another program. Wait until that program has ended")
     for file in journals:
         if _ends_with(folder / file.name, NAMES_ANOTHER):
             raise NotReadable(

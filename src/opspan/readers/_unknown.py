@@ -31,9 +31,9 @@ class Guess(NamedTuple):
 
 
 FOLDER = "load the folder that has all tables of the trace"
-EXPORT = "load the trace that it was made from"
+EXPORT = "load the trace that it was exported from"
 MODEL = "to see what a program does with it: `opspan run --emit nvtx -o capture -- python SCRIPT`"
-NO_PICKLE = "opspan opens no pickles, which can run code"
+NO_PICKLE = "opspan opens no pickles: they can run code"
 ROCPD = "record again with `rocprofv3 --output-format rocpd ...`, and load the *.db file"
 TO_LABEL = "`opspan run --emit nvtx -o capture -- {} FILE`, then `opspan table capture`"
 UNPACK = "unpack it, and load what is inside"
@@ -46,7 +46,10 @@ MAGICS = (
     (b"ARROW1", Guess("one Arrow file", FOLDER)),
     (b"\xff\xff\xff\xff", Guess("one Arrow file", FOLDER)),
     (b"\x7fELF", Guess("a program or library", "to capture what it does: `opspan run -o capture -- FILE`")),
-    (b"\x89HDF\r\n\x1a\n", Guess("an HDF5 file", "of an Nsight Systems report: `nsys export --type sqlite REPORT`")),
+    (
+        b"\x89HDF\r\n\x1a\n",
+        Guess("an HDF5 file", "if it is of an Nsight Systems report: `nsys export --type sqlite REPORT`"),
+    ),
     (b"\x93NUMPY", Guess("an array of NumPy")),
     (b"GGUF", Guess("a model (GGUF)", MODEL)),
     (b"\x89PNG\r\n", Guess("an image")),
@@ -124,7 +127,7 @@ def guess(path: Path, head: bytes) -> Guess:
 
 def shown(found: Guess, path: Path) -> str:
     """In one sentence."""
-    todo = found.todo or "expected what a profiler wrote; `opspan table --help` says of which"
+    todo = found.todo or "expected the output of a profiler: `opspan table --help` lists which"
     return f"{path} is {found.what}; {todo.replace('FILE', shlex.quote(str(path)))}"
 
 
@@ -161,7 +164,7 @@ def _of_text(text: str) -> Guess:
     for pattern, found in TEXTS:
         if pattern.search(begins.replace("\r\n", "\n")):
             return found
-    return Guess(f"text that begins {begins.splitlines()[0][:40]!r}" if begins else "a text of nothing but spaces")
+    return Guess(f"text that begins {begins.splitlines()[0][:40]!r}" if begins else "a text of spaces only")
 
 
 def _of_pickle(head: bytes) -> Guess:
@@ -196,7 +199,7 @@ def _of_compressed(path: Path, head: bytes) -> Guess:
     except (*FAILURES, ReadError) as error:
         return Guess(f"{what} that cannot be unpacked ({error})", "copy it again")
     if not inside:
-        return Guess(f"{what} of nothing", "its writer failed, or has not begun: record again")
+        return Guess(f"{what} with nothing in it", "its writer failed, or has not begun: record again")
     if inside.startswith(b"SQLite format 3\0"):
         return Guess(f"{what} of a SQLite database", f"{UNPACK} (`{command} FILE`)")
     found = _of_bytes(path.with_suffix(""), inside)
@@ -215,7 +218,7 @@ def _of_database(path: Path) -> Guess:
         return Guess("a SQLite database without tables", "its writer failed, or has not finished: export it again")
     if {"about", "op_names"} <= set(names) or {"about", "ranges"} <= set(names):
         return Guess("an analysis database that `opspan export` wrote", f"{EXPORT}, or query it: `sqlite3 FILE`")
-    return Guess(f"a SQLite database of no profiler that opspan knows (tables {listed(names, most=3)})")
+    return Guess(f"a SQLite database that no profiler known to opspan wrote (tables {listed(names, most=3)})")
 
 
 def _tail(path: Path) -> bytes:

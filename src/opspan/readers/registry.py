@@ -47,7 +47,7 @@ def _read_part(source: Source) -> Callable[[Path, Window], Tables] | None:
     return getattr(reader_of(source), "read_part", None)
 
 
-# What has rows in every trace that is worth a table.
+# A trace in which all of these are empty has nothing to show.
 _CONTENT = ("ranges", "calls", "work", "functions", "memory", "samples", "counters")
 
 
@@ -61,7 +61,7 @@ def read_file(path: Path, source: str | None = None, window: Window | None = Non
         if writer is None:
             return trace
         if all(trace.frames[name].is_empty() for name in _CONTENT):
-            raise NotReadable(f"{path} holds nothing yet: {writer} still writes it; wait until that has ended")
+            raise NotReadable(f"{path} holds nothing yet: {writer} still writes it. Wait until that program has ended")
         issues = Issues(str(path))
         issues.add("still_written", detail=writer)
         return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
@@ -96,7 +96,7 @@ def named(name: str) -> Source:
     found = sources.source_of(name)
     if found is None:
         known = ", ".join(source.name for source in sources.SOURCES)
-        raise UsageError(f"no reader is called {name!r}; there are {known}")
+        raise UsageError(f"no reader is called {name!r}; expected one of {known}")
     return found
 
 
@@ -141,23 +141,23 @@ def _not_a_trace(path: Path, head: bytes) -> str:
         return _not_a_trace_folder(path)
     found = _unknown.guess(path, head)
     if (writer := writer_of(path)) is not None:
-        return f"{path} is {found.what}, and {writer} still writes it; wait until that has ended"
+        return f"{path} is {found.what}, and {writer} still writes it. Wait until that program has ended"
     part_of = _nearby.around(path, _is_folder_of_parts) if found.may_be_part else []
     if part_of:
-        return f"{path} is {found.what}, a part of a trace: {_nearby.did_you_mean(part_of)}"
+        return f"{path} is {found.what}, which is part of a trace: {_nearby.did_you_mean(part_of)}"
     return _unknown.shown(found, path)
 
 
 def _not_a_trace_folder(path: Path) -> str:
     names = sorted(entry.name for entry in islice(path.iterdir(), _nearby.ENTRIES))
     if not names:
-        return f"{path} is an empty folder; a profiler has written nothing there: record again"
+        return f"{path} is an empty folder: no profiler has written anything there. Record again"
     what = f"{path} is a folder with {listed(names, most=3)}"
     if part_of := _nearby.around(path, _is_folder_of_parts):
-        return f"{what}, a part of a trace: {_nearby.did_you_mean(part_of)}"
+        return f"{what}, which is part of a trace: {_nearby.did_you_mean(part_of)}"
     if found := _nearby.inside(path, _is_trace):
-        return f"{what}, and is no trace itself: {_nearby.did_you_mean(found)}"
-    return f"{what}, and no trace is in it; expected what a profiler wrote; `opspan table --help` says of which"
+        return f"{what}, and is not a trace itself: {_nearby.did_you_mean(found)}"
+    return f"{what}, and no trace is in it; expected the output of a profiler: `opspan table --help` lists which"
 
 
 def _is_folder_of_parts(path: Path) -> bool:

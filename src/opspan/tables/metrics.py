@@ -64,7 +64,10 @@ def _of_summary(report: pl.DataFrame) -> pl.DataFrame:
 def _of_table(report: pl.DataFrame) -> pl.DataFrame:
     names, numbers = report.columns[:1], [name for name, dtype in report.schema.items() if dtype.is_numeric()]
     if names and not report.height:
-        raise UsageError(f"the report has no rows, only titles ({listed(report.columns)}); take one of another kind")
+        raise UsageError(
+            f"the report has no rows, only titles ({listed(report.columns)}); expected one by "
+            "task: `vtune -report hotspots -group-by task -format csv -r RESULT`"
+        )
     if not names or report.schema[names[0]] not in (pl.String, pl.Categorical) or not numbers:
         raise UsageError(
             f"a report with columns {listed(report.columns) or '(none)'} has no metrics by name; expected names in "

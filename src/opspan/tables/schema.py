@@ -49,7 +49,7 @@ class Table:
 
 def _where(thread: bool = True) -> tuple[Column, ...]:
     """The columns that say whose row it is."""
-    rank = Column("rank", I32, "Number of the file, or folder, among those that were loaded side by side.")
+    rank = Column("rank", I32, "Number of the file, or folder, among those that were loaded together, from 0.")
     pid = Column("pid", I64, "Process, as the operating system numbered it.")
     tid = Column("tid", I64, "Thread, as the operating system numbered it.")
     return (rank, pid, tid) if thread else (rank, pid)
@@ -57,7 +57,7 @@ def _where(thread: bool = True) -> tuple[Column, ...]:
 
 RANGES = Table(
     "ranges",
-    "What the program said about itself: ranges and marks, as the tool had them.",
+    "What the program said about itself: ranges and marks, as the tool recorded them.",
     (
         Column("id", I64, "Number of the row in this trace, from 0; other columns and tables refer to it."),
         *_where(),
@@ -65,9 +65,9 @@ RANGES = Table(
         Column("start_ns", I64, "When the range began, or the mark was set.", "ns"),
         Column("end_ns", I64, "When the range ended; null for a mark and for a range that was still open.", "ns"),
         Column("name", NAME, "Name without the fields of the label: the op, the module, the user's text."),
-        Column("text", pl.String, "The text as the tool had it, where that is not just the name."),
+        Column("text", pl.String, "The whole text that the tool recorded, where that is more than the name."),
         Column("kind", KIND, "What the range is; guessed from the name where the label does not carry it."),
-        Column("source", NAME, "Through what the range was reported: torch, user, nvtx, itt, ..."),
+        Column("source", NAME, "How the range was reported: torch, user, nvtx, itt, ..."),
         Column("domain", NAME, "NVTX or ITT domain; null: the default domain."),
         Column("category", NAME, "The user's category; its number as text where it has no name."),
         Column("color", U32, "Colour that the program asked for, as ARGB."),
@@ -81,9 +81,13 @@ RANGES = Table(
         Column("payload_int", I64, "The user's payload, when a signed integer."),
         Column("payload_uint", U64, "The user's payload, when an unsigned integer."),
         Column("payload_float", pl.Float64, "The user's payload, when a floating-point number."),
-        Column("payload_json", pl.String, "Every other data the range carries, as a JSON object."),
+        Column("payload_json", pl.String, "All other data of the range, as a JSON object."),
         Column("parent_id", I64, "The range that the program named as parent (ITT).", refers="ranges.id"),
-        Column("is_async", pl.Boolean, "It need not nest on its thread: start/end range, overlapped task, frame."),
+        Column(
+            "is_async",
+            pl.Boolean,
+            "It need not nest in other ranges of its thread: start/end range, overlapped task, frame.",
+        ),
         Column("is_mark", pl.Boolean, "A point in time, not a range."),
     ),
 )
@@ -92,9 +96,9 @@ RELATIONS = Table(
     "relations",
     "What the program said about pairs of ranges (ITT relations).",
     (
-        Column("rank", I32, "Number of the file, or folder, among those that were loaded side by side."),
+        Column("rank", I32, "Number of the file, or folder, among those that were loaded together, from 0."),
         Column("range_id", I64, "The range that the relation is about.", refers="ranges.id"),
-        Column("relation", NAME, "is_dependent_on, is_child_of, ...: how it stands to the other."),
+        Column("relation", NAME, "How the range is related to the other: is_dependent_on, is_child_of, ..."),
         Column("other_id", I64, "The other range.", refers="ranges.id"),
         Column("time_ns", I64, "When the program said so.", "ns"),
     ),
@@ -114,10 +118,10 @@ CALLS = Table(
         Column("return_code", I64, "What the call returned."),
         Column("graph_node_id", I64, "Graph node that the call created."),
         Column("original_graph_node_id", I64, "Graph node that the new one was cloned from."),
-        Column("graph_id", I64, "Graph that the call created or that is meant."),
+        Column("graph_id", I64, "Graph that the call created or refers to."),
         Column("original_graph_id", I64, "Graph that the new one was cloned from."),
         Column("graph_exec_id", I64, "Instance of the graph that the call created."),
-        Column("payload_json", pl.String, "Every other data the call carries, as a JSON object."),
+        Column("payload_json", pl.String, "All other data of the call, as a JSON object."),
     ),
 )
 
@@ -138,7 +142,10 @@ WORK = Table(
         Column("full_name", NAME, "Name of the kernel with its template arguments."),
         Column("correlation_id", I64, "What the tool pairs calls and work by; unique in the process only."),
         Column(
-            "named_range_id", I64, "The range that it is of, where the tool names that and no call.", refers="ranges.id"
+            "named_range_id",
+            I64,
+            "The range that it belongs to, where the tool names the range instead of a call.",
+            refers="ranges.id",
         ),
         Column("graph_id", I64, "Graph that the work belongs to."),
         Column("graph_exec_id", I64, "Instance of the graph that was launched."),
@@ -157,7 +164,7 @@ WORK = Table(
         Column("static_shared_bytes", I64, "Shared memory that the kernel declares.", "bytes"),
         Column("dynamic_shared_bytes", I64, "Shared memory that the launch asked for.", "bytes"),
         Column("is_overhead", pl.Boolean, "The profiler's own doing, not the program's."),
-        Column("payload_json", pl.String, "Every other data the tool has of it, as a JSON object."),
+        Column("payload_json", pl.String, "All other data that the tool has of it, as a JSON object."),
     ),
 )
 
@@ -203,18 +210,18 @@ DEVICES = Table(
     "devices",
     "Devices that work ran on.",
     (
-        Column("rank", I32, "Number of the file, or folder, among those that were loaded side by side."),
+        Column("rank", I32, "Number of the file, or folder, among those that were loaded together, from 0."),
         Column("device_id", I32, "Number of the device in this file."),
         Column("kind", NAME, "gpu, cpu, xpu, ..."),
         Column("name", NAME, "Name of the model."),
-        Column("uuid", pl.String, "What tells this device from all others."),
+        Column("uuid", pl.String, "Unique id of the device."),
         Column("bus", NAME, "Where it is plugged in."),
         Column("memory_bytes", I64, "Memory on the device.", "bytes"),
         Column("multiprocessors", I32, "Multiprocessors, or compute units."),
         Column("capability", NAME, "Compute capability, or architecture."),
         Column("clock_hz", I64, "Highest clock rate of the multiprocessors.", "Hz"),
         Column("bandwidth_bytes_per_s", I64, "Memory bandwidth.", "bytes/s"),
-        Column("attributes_json", pl.String, "Everything else the tool says of it, as a JSON object."),
+        Column("attributes_json", pl.String, "All other data that the tool has of it, as a JSON object."),
     ),
 )
 
@@ -244,8 +251,8 @@ SAMPLES = Table(
         *_where(),
         Column("time_ns", I64, "When the sample was taken.", "ns"),
         Column("cpu", I32, "Processor that the thread was on."),
-        Column("weight", I64, "How much the sample stands for, in the tool's unit (cycles, ns, 1)."),
-        Column("event", NAME, "What was counted until it was taken, where the tool counts several things."),
+        Column("weight", I64, "What the sample counts for, in the tool's unit (cycles, ns, 1)."),
+        Column("event", NAME, "What the tool counts between samples, where it counts several things."),
         Column("stack", NAME, "Functions from the outermost to the innermost, separated by ';'."),
     ),
 )
@@ -265,9 +272,9 @@ COUNTERS = Table(
 
 METRICS = Table(
     "metrics",
-    "What reports of a tool say of a name as a whole: sums over all of its events, never events themselves.",
+    "Figures from reports of a tool, by name: sums over all events of that name, never events themselves.",
     (
-        Column("rank", I32, "Number of the file, or folder, among those that were loaded side by side."),
+        Column("rank", I32, "Number of the file, or folder, among those that were loaded together, from 0."),
         Column("name", NAME, "Name of the op, range or kernel."),
         Column("metric", NAME, "What was measured, as the report titles it."),
         Column("value", pl.Float64, "The value, in the report's unit."),
@@ -276,9 +283,9 @@ METRICS = Table(
 
 ISSUES = Table(
     "issues",
-    "What was skipped, repaired or odd while reading.",
+    "What the reader skipped, repaired or found odd.",
     (
-        Column("rank", I32, "Number of the file, or folder, among those that were loaded side by side."),
+        Column("rank", I32, "Number of the file, or folder, among those that were loaded together, from 0."),
         Column("code", NAME, "Name of what is wrong, the same in every trace."),
         Column(
             "severity", SEVERITY, "info: worth knowing; warning: something is missing; error: the rest may be wrong."

@@ -27,8 +27,10 @@ VERSION = 1
 def save(trace: Tables, folder: Path, *, overwrite: bool = False) -> None:
     replaced = folder.exists() or folder.is_symlink()
     if replaced and not (overwrite and is_saved(folder)):
-        what = "exists and is not a saved trace" if not is_saved(folder) else "exists (overwrite=True replaces it)"
-        raise WriteError(f"{folder} {what}; nothing was written")
+        what = (
+            "exists and is not a saved trace" if not is_saved(folder) else "exists already (overwrite=True replaces it)"
+        )
+        raise WriteError(f"{folder} {what}. Nothing was written: choose another name")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with private_files.unfinished(folder, overwrite=overwrite) as unfinished:
@@ -58,7 +60,7 @@ def load(folder: Path) -> Tables:
     except (OSError, ValueError) as error:
         raise NotATrace(f"{folder} is not a saved trace: {error}") from error
     if index.get("format") != FORMAT:
-        raise NotATrace(f"{folder} is not a saved trace: {INDEX} does not say {FORMAT!r}")
+        raise NotATrace(f'{folder} is not a saved trace: its {INDEX} has no "format": "{FORMAT}"')
     version = index.get("version")
     if not isinstance(version, int) or version > VERSION:
         raise TooNew(f"{folder} is a saved trace of version {version}; this opspan reads up to {VERSION}: update it")
@@ -89,7 +91,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
     with open_file(folder / INDEX) as file:
         index = json.loads(file.read().decode("utf-8"))
     if not isinstance(index, dict):
-        raise ValueError(f"{INDEX} is no JSON object")
+        raise ValueError(f"{INDEX} is not a JSON object")
     return index
 
 

@@ -49,11 +49,13 @@ class Window:
 
     def __post_init__(self) -> None:
         if self.between is not None and self.steps is not None:
-            raise UsageError("both a stretch of time and steps were given (between, step); expected one of them")
+            raise UsageError("both a time span (between) and steps (step) were given; expected one of them")
         if self.between is not None and self.between[0] >= self.between[1]:
-            raise UsageError(f"between {self.between[0]} and {self.between[1]} ns lies nothing; expected START < END")
+            raise UsageError(f"between={self.between} is an empty time span; expected START < END, in nanoseconds")
         if isinstance(self.steps, tuple) and self.steps[0] > self.steps[1]:
-            raise UsageError(f"steps {self.steps[0]}-{self.steps[1]} are none; expected the first number first")
+            raise UsageError(
+                f"steps {self.steps[0]}-{self.steps[1]} are in the wrong order; expected the lower number first"
+            )
 
     def __str__(self) -> str:
         if self.between is not None:
@@ -112,16 +114,16 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
     if not asked.any():
         if isinstance(steps, str):
             raise UsageError(
-                f"no range is called {steps!r}, and none is of that pattern; `opspan table FILE` lists names. Or "
-                "choose steps ProfilerStep#N by number (--step 7), or a stretch of time (--between)"
+                f"no range is called {steps!r}, and no name matches it as a pattern; `opspan table FILE` lists them. "
+                "Or choose steps ProfilerStep#N by number (--step 7), or a time span (--between)"
             )
         have = (
             f"has steps {min(numbers.to_list())} to {max(numbers.to_list())}"
             if len(numbers)
-            else "has no ranges ProfilerStep#N; what your steps are called is said by name: --step 'train step*'"
+            else "has no ranges ProfilerStep#N; if your steps have other names, give one: --step 'train step*'"
         )
         raise UsageError(
-            f"there is no {_said(steps)}: the trace {have}; choose others, or a stretch of time (--between)"
+            f"there is no {_said(steps)}: the trace {have}; choose other steps, or a time span (--between)"
         )
     begins, closes = starts.filter(asked).to_list(), ends.filter(asked).fill_null(FOREVER).to_list()
     return Stretch(min(begins), max(closes))
@@ -174,9 +176,7 @@ def parsed_steps(text: str) -> Steps:
     if found is not None:
         return int(found[1]), int(found[2] or found[1])
     if not text.strip():
-        raise UsageError(
-            f"{text!r} names no step; expected a number such as 7, the first and the last such as 7-9, or a name"
-        )
+        raise UsageError(f"{text!r} is not a step; expected a number such as 7, two numbers such as 7-9, or a name")
     return text
 
 
@@ -187,5 +187,5 @@ def parsed_time_ns(text: str) -> int:
     """ "1.5s", "200ms", "1500" (seconds)."""
     found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s|min|)", text.strip())
     if found is None:
-        raise UsageError(f"{text!r} is no time; expected a number and a unit, such as 1.5s, 200ms or 2min")
+        raise UsageError(f"{text!r} is not a time; expected a number and a unit, such as 1.5s, 200ms or 2min")
     return round(float(found[1]) * _UNITS[found[2]])

@@ -1,4 +1,4 @@
-"""What a trace holds, in words: said where a result has nothing to show, with the way to what is there.
+"""What a trace holds, in words: printed where a result is empty, with the command that shows what is there.
 
 Nothing to show: there are no ranges. The trace holds 4,340 kernels, 12 copies, 12 calls; try --by kernel
 """
@@ -31,13 +31,13 @@ _TABLES = {
     "metrics": ("metric of a report", "metrics of reports"),
 }
 _MOST_DOMAINS = 3
-# What a table by this is made of.
+# Tables that are sums over ranges, and those that are sums over kernels and copies.
 _OF_RANGES = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
 
 
 def parts(trace: Tables) -> dict[str, str]:
-    """What there is of each table, marks apart from ranges: 'work' -> '4,340 kernels, 12 copies'. No empty ones."""
+    """What each table that is not empty holds: 'work' -> '4,340 kernels, 12 copies'. Marks are apart from ranges."""
     is_mark = trace.ranges["is_mark"].fill_null(value=False)
     found = {
         "ranges": _in_domains(trace.ranges["domain"].filter(~is_mark), "range", "ranges"),
@@ -58,17 +58,17 @@ def counted(trace: Tables) -> str:
 
 
 def nothing_by(trace: Tables, by: str) -> str:
-    """Of a table by this without rows."""
+    """What to say of an empty table by `by`."""
     of = "ranges" if by in _OF_RANGES else "kernels or copies" if by in _OF_WORK else "ranges, kernels or copies"
     way = _other_table(trace) or _database(trace)
     return f"Nothing to show: there are no {of}. {holds(trace)}{f'; try {way}' if way else ''}"
 
 
 def nothing_in(trace: Tables, name: str, shows: tuple[str, ...]) -> str:
-    """Of a file without anything in it, which has a place for the tables `shows`."""
+    """What to say of a file that was written without any rows. `shows`: the tables that its format can hold."""
     listed = f"{', '.join(shows[:-1])} and {shows[-1]}" if len(shows) > 1 else shows[0]
-    way = "; a .sqlite or .parquet has all of that" if parts(trace) else ""
-    return f"Nothing is in {name}: it shows {listed}, of which there are none. {holds(trace)}{way}"
+    way = "; a .sqlite or .parquet file holds all of that" if parts(trace) else ""
+    return f"{name} is empty: it can show {listed}, and the trace has none of them. {holds(trace)}{way}"
 
 
 def _other_table(trace: Tables) -> str | None:
@@ -84,7 +84,7 @@ def _database(trace: Tables) -> str | None:
         return None
     paths = [path for rank in trace.ranks for path in rank.paths]
     named = shlex.quote(paths[0]) if len(paths) == 1 else "FILE..."
-    return f"`opspan export {named} out.sqlite`, which has all of that as tables"
+    return f"`opspan export {named} out.sqlite`, which holds all of that as tables"
 
 
 def _in_domains(domain: pl.Series, one: str, several: str) -> str:

@@ -1,6 +1,6 @@
-"""What was not captured, in one sentence each, with the command that captures it: labels, sizes, steps, ...
+"""What the trace lacks (labels, sizes, steps, ...): a sentence for each, with the command that captures it.
 
-The command is that of the tool which wrote the trace. These are words for people: they go to standard error.
+The command is for the tool that wrote the trace. The sentences are for people, and go to standard error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from opspan.analysis.averages import on_device
 from opspan.sources import MODULES, SHAPES, Source, source_of
 from opspan.tables import Tables
 
-_ANY = Source("", "")  # of a trace that nobody knows the source of
+_ANY = Source("", "")  # where the source of the trace is not known
 FUNCTIONS = "torch.profiler.profile(with_stack=True) records Python's functions, and export_chrome_trace() writes them"
 # Kinds of ranges that torch itself makes.
 _OPS = ("op", "backward", "engine")
@@ -23,28 +23,28 @@ _BY_TASK = "vtune -report hotspots -group-by task -format csv -r RESULT -report-
 
 
 def labelling(trace: Tables, options: str = "") -> str:
-    """The command that captures a program of this trace's kind with labels, in backticks."""
+    """The command that captures such a program with labels, for the tool that wrote this trace; in backticks."""
     source = source_of(trace.ranks[0].source if trace.ranks else "") or _ANY
     return f"`{source.labelling(options)}`"
 
 
 def without(trace: Tables, by: str) -> str:
-    """Of a table whose rows all are of no module, step, shape or stack."""
+    """What to say of a table in which no row has a module, step, shape or stack."""
     if by == "stack":
         return f"No op has a stack: {FUNCTIONS}"
     if by == "module":
-        return f"No range is in a module: capture them with {labelling(trace, MODULES)}, or modules=True"
+        return f"No range is in a module: capture modules with {labelling(trace, MODULES)}, or modules=True"
     if by == "step":
         return (
-            "No range is in a step: a step is a range called ProfilerStep#N, which a session's step() makes, "
-            'profile.step() of torch.profiler, and `with opspan.annotate(f"ProfilerStep#{number}")`; --step says what '
-            "yours are called: --step 'train step*'"
+            "No range is in a step: a step is a range called ProfilerStep#N, as made by step() of a session or of "
+            'torch.profiler, or by `with opspan.annotate(f"ProfilerStep#{number}")`. If yours have other names, give '
+            "one: --step 'train step*'"
         )
-    return f"No op has shapes: capture them with {labelling(trace, SHAPES)}, or record_shapes=True"
+    return f"No op has shapes: capture shapes with {labelling(trace, SHAPES)}, or record_shapes=True"
 
 
 def lines(found: Analysed, by: str) -> list[str]:
-    """What is missing whatever the table is by, and `phase` and `metrics` need."""
+    """What any table lacks, and what a table by phase, or one with metrics, lacks."""
     trace = found.attributed
     kinds = _kinds(trace)
     sentences = [
@@ -57,7 +57,7 @@ def lines(found: Analysed, by: str) -> list[str]:
 
 
 def labels_line(trace: Tables) -> list[str]:
-    """What is missing of any trace, attributed or not."""
+    """The sentence on missing labels, which needs no analysis."""
     return _said([_labels(trace, _kinds(trace))])
 
 
@@ -69,7 +69,7 @@ def _said(found: list[str | None]) -> list[str]:
 
 
 def _of_ranges(trace: Tables, column: str) -> pl.Series:
-    """The column without its marks."""
+    """The column, of ranges only: without marks."""
     is_mark = trace.ranges["is_mark"]
     values = trace.ranges[column]
     return values.filter(~is_mark.fill_null(value=False)) if is_mark.any() else values
@@ -88,18 +88,19 @@ def _kinds(trace: Tables) -> set[str]:
 
 
 def _labels(trace: Tables, kinds: set[str]) -> str | None:
-    if not kinds.isdisjoint(_OPS) or "no_tasks" in trace.issues["code"]:  # which says the same
+    if not kinds.isdisjoint(_OPS) or "no_tasks" in trace.issues["code"]:  # that issue says the same
         return None
     names = pl.concat([_texts(_of_ranges(trace, column)) for column in ("name", "text")])
     if names.str.contains(_OP_NAMES).any():
         return None
     count = _count(trace)
     if not count:
-        return f"the trace has no labels, so nothing belongs to an op; to have them: {labelling(trace)}"
+        return f"the trace has no labels, so nothing can be attributed to an op; to label ops: {labelling(trace)}"
     if not on_device(trace.work).height and not trace.samples.height:
         return None  # a program that labels itself, and has nothing of torch's
     return (
-        f"none of the {count:,} ranges is an op of torch, so nothing belongs to one; to label ops: {labelling(trace)}"
+        f"none of the {count:,} ranges is an op of torch, so nothing can be attributed to an op; to label ops: "
+        f"{labelling(trace)}"
     )
 
 
@@ -111,8 +112,8 @@ def _backward(trace: Tables, kinds: set[str], by: str) -> str | None:
     if by != "phase" and not (is_op & _of_ranges(trace, "seq").is_not_null()).any():
         return None
     return (
-        "there is no backward pass in the trace: it is of a program that makes none, or loss.backward() ran outside of "
-        "what was labelled; label all of the program (`opspan exec train.py`), or begin the session around both"
+        "there is no backward pass in the trace: the program has none, or loss.backward() ran outside of the part that "
+        "was labelled; label the whole program (`opspan exec train.py`), or put forward and backward into the session"
     )
 
 
@@ -122,12 +123,12 @@ def _attributed(found: Coverage, trace: Tables) -> str | None:
         return None
     if not found.work_with_call.count:
         return (
-            f"none of the {work.of:,} kernels and copies has its launch call, so none belongs to an op; trace the "
-            f"calls as well: {labelling(trace)}"
+            f"the trace has no launch call of any of the {work.of:,} kernels and copies, so none can be attributed to "
+            f"an op; trace the calls as well: {labelling(trace)}"
         )
     return (
-        f"none of the {work.of:,} kernels and copies was launched within a range: another process or thread launched "
-        f"them than was labelled, or at another time; label what launches them: {labelling(trace)}"
+        f"none of the {work.of:,} kernels and copies was launched within a range: the process or thread that launched "
+        f"them was not labelled, or not at that time; label what launches them: {labelling(trace)}"
     )
 
 
@@ -139,6 +140,6 @@ def _metrics(trace: Tables) -> str | None:
     if _texts(trace.metrics["name"]).is_in(pl.concat(map(_texts, columns)).implode()).any():
         return None
     return (
-        f"0 of {unmatched:,} names of the report are names of the trace, so its columns would be empty; take one by "
-        f"task, of the same run: `{_BY_TASK}`"
+        f"0 of {unmatched:,} names of the report are names of the trace, so its columns would be empty; take a report "
+        f"of the same run, by task: `{_BY_TASK}`"
     )

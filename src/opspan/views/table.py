@@ -100,10 +100,11 @@ def lean(trace: Tables) -> Tables:
 def table_of(found: Analysed, asked: Asked) -> Table:
     by = asked.by
     if by not in BY:
-        raise UsageError(f"no table is by {by!r}; expected one of {', '.join(BY)}")
+        raise UsageError(f"there is no table by {by!r}; expected one of {', '.join(BY)}")
     if asked.memory and by in _OF_WORK:
         raise UsageError(
-            f"memory belongs to ops, and --by is {by}; expected --by name, shape, stack, module, step, phase"
+            f"--memory is about ops, and a table by {by} has none; expected --by name, shape, stack, module, "
+            "step or phase"
         )
     if asked.memory and found.tables.memory.height:
         found = found.with_memory()
@@ -121,7 +122,7 @@ def _names_of_op(trace: Tables, op: str) -> list[str]:
     known = names_of(trace.ranges)
     found = matching(known, op)
     if not found:
-        said = "`opspan table` lists them all"
+        said = "`opspan table FILE --limit -1` lists all names"
         if like := _like(op, known):
             said = f"did you mean {' or '.join(printable(name) for name in like)}?"
         raise UsageError(f"no op or range is called {op!r} (* stands for any text): {said}")

@@ -34,10 +34,10 @@ def write(found: Analysed, path: Path) -> list[str]:
         clock, times = "UTC", [_utc(name, trace.origin_utc_ns) for name in ("start_ns", "end_ns")]
     else:
         raise UsageError(
-            "VTune places intervals by UTC, and this trace does not know its; expected one that does: write a .csv of "
-            "another name"
+            "VTune needs UTC times, and this trace has none; expected one that has. To write an ordinary .csv file, "
+            "choose a name without -hostname-"
         )
-    # A thread of no process is nowhere.
+    # A thread id means nothing without its process.
     tid = pl.when(_col("pid").is_not_null()).then("tid")
     name = pl.coalesce("text", _col("name").cast(pl.String)).fill_null("")
     rows.select(

@@ -184,7 +184,7 @@ def _steps(source: Source, wanted: Steps) -> pl.DataFrame:
 def _header(path: Path, head: bytes) -> Header:
     if head[: len(MAGIC)] != MAGIC:
         found = "is empty" if not head else "does not begin as one"
-        raise NotATrace(f"{path} is no capture: it {found}; expected the bytes {MAGIC.decode()}")
+        raise NotATrace(f"{path} is not a capture: it {found}; expected the bytes {MAGIC.decode()}")
     if len(head) >= 12 and (version := struct.unpack_from("<I", head, 8)[0]) > VERSION:
         raise TooNew(f"{path} is a capture of version {version}; this opspan reads up to {VERSION}: update opspan")
     if len(head) < HEADER.size:

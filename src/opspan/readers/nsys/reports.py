@@ -71,7 +71,10 @@ def exported(report: Path, stack: ExitStack, issues: Issues) -> Path:
                     made.replace(target)
     except OSError as error:
         why = error.strerror or error
-        raise NotReadable(f"cannot write the export of {report} to {folder}: {why}; expected room there") from error
+        raise NotReadable(
+            f"cannot write the export of {report} to {folder}: {why}; free some space there, or set OPSPAN_CACHE_DIR "
+            "to another folder"
+        ) from error
     exports.remove_old(folder)
     return target
 
@@ -113,7 +116,7 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
         return output
     if report.suffix == STREAM:
         raise ReadError(
-            f"{report} is a stream that nsys left before it made a report of it; run `QdstrmImporter -i {report}` (it "
+            f"{report} is a stream, of which nsys has not made a report yet; run `QdstrmImporter -i {report}` (it "
             "is in the folder host-linux-x64 of Nsight Systems) and load the report that it writes"
         )
     # However it fails: what an older nsys says of a newer report differs from version to version.

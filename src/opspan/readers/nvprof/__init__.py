@@ -56,7 +56,7 @@ def _refuse_what_is_no_database(path: Path) -> None:
     if SESSION.match(head):
         raise NotATrace(f"{path} is a session of the Visual Profiler in XML, which holds no data; {advice}")
     if head and not is_sqlite(head):
-        raise NotATrace(f"{path} is no SQLite file, as raw files of nvprof and other binary files are not; {advice}")
+        raise NotATrace(f"{path} is not a SQLite file (raw files of nvprof are not, either); {advice}")
 
 
 def _read(path: Path, profile: Profile, issues: Issues) -> Tables:

@@ -59,8 +59,8 @@ def read(path: Path) -> Tables:
         return intervals.read(path, issues)
     if is_report(path, head):
         raise NotATrace(
-            f"{path} is a report that `vtune -report` printed: sums by name, without the events of a trace; put it "
-            f"beside the result that it was printed from: `opspan table RESULT --metrics {shlex.quote(str(path))}`"
+            f"{path} is a report that `vtune -report` printed: sums by name, without the events of a trace. To add "
+            f"them to the table of the result that it is of: `opspan table RESULT --metrics {shlex.quote(str(path))}`"
         )
     if not archives.is_archive(head):
         return _read(result_files.find(path, str(path), issues), issues)

@@ -95,7 +95,7 @@ def unpack(path: Path, head: bytes, folder: Path) -> Path:
     if len(found) != 1:
         listed = printable.listed([name.rstrip("/") or "." for name in sorted(found or roots)], most=3)
         has = f"{len(found)} results ({listed})" if found else "no result of VTune with a database"
-        raise NotReadable(f"{path} holds {has}; expected one: unpack it and load the folder of one")
+        raise NotReadable(f"{path} holds {has}; expected one. Unpack it, and load the folder of one result")
     return next(iter(found.values()))
 
 

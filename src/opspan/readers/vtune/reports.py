@@ -83,13 +83,13 @@ def read(path: Path) -> Report:
     if len(text) > REPORT.allows():
         raise REPORT.passed(path)
     if "\0" in text:
-        raise NotATrace(f"{path} is no text; expected what `vtune -report` prints")
+        raise NotATrace(f"{path} is not text; expected the output of `vtune -report`")
     lines, is_tools = _lines(text)
     found = _of_text(path, report_text.parse(lines), is_tools) or _of_csv(path, lines, is_tools)
     if found is None:
         begins = repr(next((line.strip() for line in lines if line.strip()), "")[:40])
         raise NotATrace(
-            f"{path} is no report of VTune: it begins {begins}, and has no columns or figures that VTune prints; "
+            f"{path} is not a report of VTune: it begins {begins}, and has no columns or figures that VTune prints; "
             f"{EXPECTED}"
         )
     return replace(found, path=path)

@@ -66,7 +66,7 @@ def _folder(path: Path) -> Path | None:
     """The folder of the result; None: a database that is not in one."""
     if path.is_dir():
         if not is_result(path):
-            raise NotATrace(f"{path} is no result of VTune: it has neither *.vtune, *.amplxe nor {DATABASE.parent}")
+            raise NotATrace(f"{path} is not a result of VTune: it has neither *.vtune, *.amplxe nor {DATABASE.parent}")
         return path
     try:
         with open_file(path) as file:
@@ -77,7 +77,7 @@ def _folder(path: Path) -> Path | None:
         return path.parent
     if not is_sqlite(head):
         raise NotATrace(
-            f"{path} is nothing of VTune's that opspan reads; expected a result folder, its .vtune file, its "
+            f"{path} is not a file of VTune that opspan reads; expected a result folder, its .vtune file, its "
             f"{DATABASE}, an archive of it, or an interval CSV"
         )
     around = path.absolute().parent.parent
