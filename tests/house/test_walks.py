@@ -84,7 +84,7 @@ def test_an_output_is_a_file_and_a_line(path: Path, tmp_path: Path, monkeypatch:
     left_out = opspan.load(path).export(tmp_path / "run.names")
     assert (tmp_path / "run.names").read_text() == "2 aten::mm\n1 outer\n"
     assert left_out == []
-    with pytest.raises(opspan.OpspanError, match="exists already. Nothing was written"):
+    with pytest.raises(opspan.OpspanError, match=r"exists already\. Nothing was written"):
         opspan.load(path).export(tmp_path / "run.names")
 
 
