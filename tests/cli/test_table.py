@@ -345,9 +345,9 @@ class TestProgress:
         "import sys, time\n"
         "import opspan.cli.loading as loading, opspan.readers as readers\n"
         "loading.PATIENCE_S = 0.2\n"
-        "load = readers.load\n"
-        "def slow(*paths, **options):\n    trace = load(*paths, **options)\n    time.sleep(1.5)\n    return trace\n"
-        "readers.load = slow\n"
+        "read = readers.read_file\n"
+        "def slow(*paths, **options):\n    trace = read(*paths, **options)\n    time.sleep(1.5)\n    return trace\n"
+        "readers.read_file = slow\n"
         "from opspan.cli import main\nmain(sys.argv[1:])"
     )
 
