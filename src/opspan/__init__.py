@@ -6,8 +6,9 @@ nothing: no polars, no torch. Editors and type checkers read the imports, a runn
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from opspan.late_names import finder
 
 if TYPE_CHECKING:
     from opspan import analysis as analysis
@@ -74,18 +75,14 @@ __all__ = sorted(_HOMES)
 
 
 if not TYPE_CHECKING:  # else a name that is misspelt would be any
+    _find = finder(__name__, _HOMES)
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
             from importlib.metadata import version
 
             return version("opspan")
-        if name not in _HOMES:
-            raise AttributeError(f"module 'opspan' has no attribute {name!r}")
-        module, _, attribute = _HOMES[name].partition(":")
-        value = import_module(module)
-        value = globals()[name] = getattr(value, attribute) if attribute else value  # found without us the next time
-        return value
+        return _find(name)
 
 
 def __dir__() -> list[str]:

@@ -5,8 +5,9 @@ Only says where each name lives, as opspan itself does: importing this module lo
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from opspan.late_names import finder
 
 if TYPE_CHECKING:
     from opspan import emit_itt as emit_itt
@@ -48,12 +49,7 @@ __all__ = sorted(_HOMES)
 
 
 if not TYPE_CHECKING:  # else a name that is misspelt would be any
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, _, attribute = _HOMES[name].partition(":")
-        return getattr(import_module(module), attribute)
+    __getattr__ = finder(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,23 @@
+"""Public names that live in other modules: each is imported when it is first used, so that the module costs nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def finder(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a module. `homes`: name -> "module:attribute", or "module" where it is the module itself."""
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, _, attribute = homes[name].partition(":")
+        found = import_module(home)
+        value = getattr(found, attribute) if attribute else found
+        setattr(sys.modules[module], name, value)  # found without us the next time
+        return value
+
+    return find
