@@ -50,7 +50,7 @@ def emit(
 @pytest.mark.parametrize(
     ("environment", "site", "said"),
     [
-        ({"CXX": '"g++'}, "    pass", 'CXX="g++ is no command (No closing quotation)'),
+        ({"CXX": '"g++'}, "    pass", 'CXX="g++ cannot be read as a command (No closing quotation)'),
         ({"CXX": "no-such-compiler"}, "    pass", "CXX=no-such-compiler names no program that is there"),
         ({"CXX": "false"}, "    pass", "does not say its version (exit code 1)"),
         ({"CXX": "false", "OPSPAN_CACHE_DIR": None, "XDG_CACHE_HOME": None}, NO_HOME, "does not say its version"),
@@ -89,7 +89,7 @@ def test_no_home_is_no_cache_and_doctor_says_what_to_do() -> None:
     )
 
     lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line and not line.startswith(" "))
-    assert lines["compiler"].startswith('WRONG    CXX="g++ is no command')
+    assert lines["compiler"].startswith('WRONG    CXX="g++ cannot be read as a command')
     assert lines["cache"].startswith("WRONG    ~/.cache/opspan cannot be written (this user has no home folder)")
     assert (done.returncode, done.stderr) == (1, "")
 
@@ -112,7 +112,7 @@ def test_exec_says_in_one_line_why_there_will_be_no_labels(tmp_path: Path) -> No
     [
         ("/no/such/tool.so", "/no/such/tool.so names a file that is not there"),
         ("/etc/passwd", "cannot be loaded"),
-        ("libm.so.6", "is no such tool: it has no function"),
+        ("libm.so.6", "is not a tool for this: it has no function"),
     ],
 )
 @pytest.mark.parametrize(

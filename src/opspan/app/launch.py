@@ -65,7 +65,7 @@ def other_tools(tool: str | None) -> Iterator[str]:
     # nsys puts itself into every program below it, and sets NVTX's variable anew in each.
     if "NSYS_PROFILING_SESSION_ID" in os.environ or "libToolsInjection" in os.environ.get("LD_PRELOAD", ""):
         left = "NVTX goes to nsys" if tool == "nvtx" else "NVTX goes to nsys, opspan captures ITT alone"
-        yield f"nsys profiles this command and wins: {left}. Use one of the two"
+        yield f"nsys already profiles this command: {left}. Use one of the two"
         return
     for name in _TOOL_VARIABLES:
         if os.environ.get(name):

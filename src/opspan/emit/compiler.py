@@ -35,7 +35,7 @@ def _look() -> tuple[Compiler | None, str]:
     try:
         commands = [shlex.split(chosen)] if chosen else [[name] for name in CANDIDATES]
     except ValueError as error:
-        return None, f"CXX={chosen} is no command ({error})"
+        return None, f"CXX={chosen} cannot be read as a command ({error})"
     why = f"no C++ compiler was found (looked at CXX, {', '.join(CANDIDATES)})"
     for command in commands:
         program = shutil.which(command[0])

@@ -75,5 +75,5 @@ def problem(sink: Sink) -> str | None:
     except OSError as error:
         return f"{variable}={named} cannot be loaded ({error})"
     if not hasattr(library, function):
-        return f"{variable}={named} is no such tool: it has no function {function}"
+        return f"{variable}={named} is not a tool for this: it has no function {function}"
     return f"{variable}={named} was loaded, and refused to listen to this process"
