@@ -63,6 +63,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.release
 def test_the_tag_is_the_oldest_that_the_libraries_fit(built: tuple[Path, Path, str], tmp_path: Path) -> None:
     _, wheel, _ = built
     zipfile.ZipFile(wheel).extractall(tmp_path)
@@ -78,6 +79,7 @@ def test_the_tag_is_the_oldest_that_the_libraries_fit(built: tuple[Path, Path, s
 
 
 @pytest.mark.slow
+@pytest.mark.release
 def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path, str]) -> None:
     _, wheel, _ = built
     with zipfile.ZipFile(wheel) as archive:
@@ -96,6 +98,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path, str
 
 
 @pytest.mark.slow
+@pytest.mark.release
 def test_the_sdist_has_what_builds_and_tests_it(built: tuple[Path, Path, str]) -> None:
     sdist, wheel, _ = built
     with tarfile.open(sdist) as archive:
@@ -108,6 +111,7 @@ def test_the_sdist_has_what_builds_and_tests_it(built: tuple[Path, Path, str]) -
 
 
 @pytest.mark.slow
+@pytest.mark.release
 def test_the_wheel_was_tried(built: tuple[Path, Path, str]) -> None:
     _, wheel, said = built
     assert f"tried {wheel.name} with Python {'.'.join(map(str, sys.version_info[:3]))}" in said
