@@ -102,7 +102,7 @@ def test_check_names_the_first_bad_issue() -> None:
 
     issues.add("lost_events", 3)
     issues.add("disk_full")
-    with pytest.raises(StrictError, match=r"x\.opspan: events could not .* \(3\) and 1 more; .*Free some space"):
+    with pytest.raises(StrictError, match=r"x\.opspan: events could not .* \(3\) and 1 more; .*Free some disk space"):
         trace(issues=issues.frame()).check()
 
 

@@ -61,7 +61,7 @@ def test_else_in_utc(tmp_path: Path, clock: str | None) -> None:
 
 
 def test_without_utc_it_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="by UTC"):
+    with pytest.raises(UsageError, match="needs UTC times"):
         written(trace_of(None, None), tmp_path)
     assert not any(tmp_path.iterdir())
 
