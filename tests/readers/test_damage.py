@@ -21,7 +21,7 @@ from builders import kineto, nsys, nvprof, vtune
 from opspan.errors import OpspanError
 from readers.samples import samples
 
-VARIANTS = 40  # of each file; tools/damage is for more
+VARIANTS = 30  # of each file; tools/damage is for more
 SECONDS = "120"  # that each may take by the clock: the machine may be busy
 
 
