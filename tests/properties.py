@@ -1,4 +1,4 @@
-"""A property is tested twice: with a few of its examples among the quick tests, with the rest among the slow ones."""
+"""A property is tested twice: with a few of its examples among the quick tests, with the rest before a release."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def property_of(*strategies: SearchStrategy[Any], few: int, many: int) -> Callab
             settings(max_examples=examples)(given(*strategies)(check))()
 
         test.__name__, test.__doc__ = check.__name__, check.__doc__
-        budgets = [pytest.param(few, id="few"), pytest.param(many - few, id="many", marks=pytest.mark.slow)]
+        budgets = [
+            pytest.param(few, id="few"),
+            pytest.param(many - few, id="many", marks=[pytest.mark.slow, pytest.mark.release]),
+        ]
         return pytest.mark.parametrize("examples", budgets)(test)
 
     return decorated
