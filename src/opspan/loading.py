@@ -40,11 +40,11 @@ def load(
         raise UsageError("nothing to load; expected the path of at least one trace")
     from opspan.analysis import side_by_side
     from opspan.readers import read_file
-    from opspan.tables.window import Window
+    from opspan.tables.window import window_of
     from opspan.trace import Trace
 
     steps = (step, step) if isinstance(step, int) else step
-    window = None if between is None and steps is None else Window(between, steps)
+    window = window_of(between, steps)
     tables = side_by_side([read_file(path, source, window) for path in map(Path, paths)])
     return Trace.of(tables.check() if strict else tables)
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from opspan.analysis.autograd import BY_NESTING, LINKED, LINKS, NO_SEQ, ROOT
 from opspan.analysis.averages import on_device
+from opspan.analysis.sums import DURATION
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> C
 
 
 def _share(frame: pl.DataFrame, column: str) -> Share:
-    took = (pl.col("end_ns") - pl.col("start_ns")).clip(lower_bound=0)
     has = pl.col(column).is_not_null()
-    count, ns, of_ns = frame.select(has.sum(), took.filter(has).sum().alias("ns"), took.sum().alias("of_ns")).row(0)
+    count, ns, of_ns = frame.select(
+        has.sum(), DURATION.filter(has).sum().alias("ns"), DURATION.sum().alias("of_ns")
+    ).row(0)
     return Share(int(count), frame.height, int(ns), int(of_ns))

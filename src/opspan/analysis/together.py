@@ -15,7 +15,8 @@ from opspan.tables import Tables, tables
 
 def side_by_side(traces: Sequence[Tables]) -> Tables:
     """Each as further ranks of one run. Where one of them was analysed, the whole is."""
-    return analysed_like(tables.side_by_side(traces), traces) if len(traces) > 1 else tables.side_by_side(traces)
+    whole = tables.side_by_side(traces)
+    return whole if len(traces) == 1 else analysed_like(whole, traces)
 
 
 def analysed_like(whole: Tables, parts: Sequence[Tables]) -> Tables:

@@ -123,11 +123,11 @@ def load(
     """The files side by side, a step of the progress each. `kept`: what is needed of a trace."""
     from opspan.analysis import Analysed, side_by_side
     from opspan.readers import read_file
-    from opspan.tables.window import Window, parsed_steps, parsed_time_ns
+    from opspan.tables.window import parsed_steps, parsed_time_ns, window_of
 
     times = None if between is None else (parsed_time_ns(between[0]), parsed_time_ns(between[1]))
     steps = None if step is None else parsed_steps(step)
-    window = None if times is None and steps is None else Window(times, steps)
+    window = window_of(times, steps)
     traces = []
     for file in files:
         progress.step(f"reading {file.name!r}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from opspan.errors import NoSuchColumn
@@ -130,12 +130,14 @@ def shown(events: Iterable[Any], options: Options) -> Iterator[Any]:
             yield event
 
 
-def render(events: Iterable[Any], facts: Facts, options: Options) -> str:
-    """The table of the events that are shown."""
+def render(events: Iterable[Any], facts: Facts, options: Options, further: Sequence[Column] = ()) -> str:
+    """The table of the events that are shown. `further`: columns behind torch's, with a cell for each of them."""
     if facts.has_device_time and not facts.use_device:
         raise RuntimeError("use_device is None, but there is device performance data.")
-    columns, _ = filled(events, facts, options)
-    table = as_torch(columns, [width for _, width, _ in _kinds_of_columns(facts, options)], measure=len)
+    columns = filled(events, facts, options, further)
+    widths = [width for _, width, _ in _kinds_of_columns(facts, options)]
+    widths += [max(len(text) for text in (column.title, *column.cells)) for column in further]
+    table = as_torch(columns, widths, measure=len)
     double_rule = "=" * (len(table[0]) - len(GAP))
     lines = [] if options.header is None else [double_rule, options.header]
     if options.top_level_events_only:
@@ -143,8 +145,9 @@ def render(events: Iterable[Any], facts: Facts, options: Options) -> str:
     return "\n".join([*lines, *table, *totals_of(facts, options.time_unit)]) + "\n"
 
 
-def filled(events: Iterable[Any], facts: Facts, options: Options) -> tuple[list[Column], list[int]]:
-    """The columns with their cells, and the number of the line on which each event begins."""
+def filled(events: Iterable[Any], facts: Facts, options: Options, further: Sequence[Column] = ()) -> list[Column]:
+    """The columns with their cells, a cell a line. An event with a stack has several lines, and further columns say
+    theirs on the first."""
     kinds = _kinds_of_columns(facts, options)
     lines: list[list[str]] = []
     first = []
@@ -156,9 +159,13 @@ def filled(events: Iterable[Any], facts: Facts, options: Options) -> tuple[list[
             empty = [""] * (len(kinds) - 1)
             rest = [_end_of_path(entry, _stack_width(facts, options)) for entry in (event.stack or ())[1:]]
             lines += [[*empty, entry] for entry in [*rest, ""]]
-    return [
+    columns = [
         Column(title, [line[number] for line in lines], align=align) for number, (title, _, align) in enumerate(kinds)
-    ], first
+    ]
+    for column in further:
+        cells = dict(zip(first, column.cells, strict=True))
+        columns.append(replace(column, cells=[cells.get(line, "") for line in range(len(lines))]))
+    return columns
 
 
 def totals_of(facts: Facts, time_unit: str | None) -> Iterator[str]:

@@ -84,6 +84,11 @@ class Stretch:
         issues.add("outside_window", left_out)
 
 
+def window_of(between: tuple[int, int] | None, steps: Steps | None) -> Window | None:
+    """None where all is asked for."""
+    return None if between is None and steps is None else Window(between, steps)
+
+
 def options_of(window: Window | None) -> dict[str, str]:
     """What the metadata of a trace say of the part that was read."""
     return {} if window is None else {"window": str(window)}

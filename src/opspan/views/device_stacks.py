@@ -12,6 +12,7 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
+from opspan.analysis.sums import DURATION
 from opspan.views.contents import holds, parts
 from opspan.views.stacks import tree, write_stacks
 
@@ -44,8 +45,7 @@ def _leaves(rows: pl.DataFrame, work: pl.DataFrame, before: int) -> list[pl.Data
         if not is_apart.any():
             break
         owner = rows["parent"].gather(owner).zip_with(is_apart, owner)
-    duration = (_col("end_ns") - _col("start_ns")).clip(lower_bound=0).fill_null(0)
-    work = work.with_columns(owner.alias("parent"), duration.alias("weight")).with_columns(
+    work = work.with_columns(owner.alias("parent"), DURATION.fill_null(0).alias("weight")).with_columns(
         rows["tid"].gather(owner).alias("tid"),
         rows["rank"].gather(owner).fill_null(work["rank"]).alias("rank"),
         rows["pid"].gather(owner).fill_null(work["pid"]).alias("pid"),

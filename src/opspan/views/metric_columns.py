@@ -9,8 +9,7 @@ import polars as pl
 from opspan.printable import printable
 from opspan.tables import Tables
 from opspan.tables.metrics import wide
-
-_GAP = "  "  # as in torch's table
+from opspan.text_columns import Column
 
 
 def with_metrics(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
@@ -22,24 +21,12 @@ def with_metrics(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
     return rows.join(found.rename(taken), on=["rank", "name"], how="left", maintain_order="left")
 
 
-def beside(text: str, columns: pl.DataFrame) -> str:
-    """torch's table with these columns behind its own."""
-    if not columns.width:
-        return text
-    lines = text.split("\n")
-    end = lines.index(lines[0], 3)  # titles, and rows, stand between lines that are alike
-    for name in columns.columns:
-        title = printable(name)
-        cells = [cell(value) for value in columns[name].head(end - 3).to_list()]
-        width = max(len(entry) for entry in (title, *cells))
-        rule = "-" * width
-        for place, entry in enumerate([rule, title, rule, *cells, rule]):
-            lines[place] += f"{entry:>{width}}{_GAP}"
-    return "\n".join(lines)
+def as_text(metrics: pl.DataFrame) -> list[Column]:
+    """Columns of a table of text; where room is short they go first."""
+    return [Column(printable(one.name), [_cell(value) for value in one.to_list()], rank=1) for one in metrics]
 
 
-def cell(value: float | None) -> str:
-    """A value as text."""
+def _cell(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "--" if value is None else str(value)
     return f"{value:,.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.6g}"

@@ -20,7 +20,7 @@ from opspan.events.kinds import DeviceType
 from opspan.events.table import Facts, Options, facts_of, filled, render, totals_of
 from opspan.printable import printable
 from opspan.text_columns import Column, Layout, fitted
-from opspan.views.metric_columns import beside, cell, with_metrics
+from opspan.views.metric_columns import as_text, with_metrics
 
 OF_EVENTS = ("name", "shape", "stack")  # by these, rows are of events
 STACK_DEPTH = 5  # functions of a stack that tell two rows apart, the innermost
@@ -117,32 +117,28 @@ class OpRows:
             longest_name=max(len(average.key) for average in self._averages),
             longest_shapes=max(len(str(average.input_shapes)) for average in self._averages),
         )
-        metrics = self.frame.select(self._metrics)
+        metrics = as_text(self.frame.select(self._metrics).head(len(shown)))
         if layout.width is not None:
             return self._fitted(shown, facts, metrics, layout.width)
         options = self._whole if layout.whole_names else Options(profile_memory=self._has_memory)
-        return beside(render(shown, facts, options), metrics), []
+        return render(shown, facts, options, metrics), []
 
-    def _fitted(self, shown: Sequence[Any], facts: Facts, metrics: pl.DataFrame, width: int) -> tuple[str, list[str]]:
-        options = self._whole
+    def _fitted(
+        self, shown: Sequence[Any], facts: Facts, metrics: Sequence[Column], width: int
+    ) -> tuple[str, list[str]]:
         device = facts.use_device.upper() if facts.use_device else ""
         ranks = {title.format(device): rank for title, rank in _RANKS.items()}
-        whole, first = filled(shown, facts, options)
         columns = [
             replace(
                 column,
                 cells=[cell.strip() for cell in column.cells],
-                rank=ranks.get(column.title, 0),
+                rank=ranks.get(column.title, column.rank),
                 least=_TEXTS.get(column.title),
                 cut_end=column.title == "Input Shapes",
             )
-            for column in whole
-            if "CPU" not in column.title or facts.self_cpu_us  # else nothing ran there
+            for column in filled(shown, facts, self._whole, metrics)
+            if facts.self_cpu_us or "CPU" not in column.title or column.title not in ranks  # else nothing ran there
         ]
-        count = len(whole[0].cells)
-        for title in metrics.columns:
-            values = dict(zip(first, map(cell, metrics[title].to_list()), strict=False))
-            columns.append(Column(printable(title), [values.get(line, "") for line in range(count)], 1))
         fits, notes = fitted(columns, width)
         return "\n".join([*fits, *totals_of(facts, None)]) + "\n", notes
 

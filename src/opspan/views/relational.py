@@ -14,6 +14,7 @@ import polars as pl
 
 from opspan.analysis import Analysed, Coverage
 from opspan.analysis.coverage import Share
+from opspan.analysis.sums import DURATION
 from opspan.tables import TABLES, Tables
 
 _col = pl.col
@@ -46,7 +47,7 @@ def relational(found: Analysed) -> dict[str, pl.DataFrame]:
         frame = trace.frames[name].rename(_RENAMED.get(name, {}))
         if name in _ROWS:
             rows = {new: ids[table].gather(frame[old]).alias(new) for old, (table, new) in _ROWS[name].items()}
-            frame = frame.drop(_ROWS[name]).with_columns(id=ids[name], duration_ns=_duration(), **rows)
+            frame = frame.drop(_ROWS[name]).with_columns(id=ids[name], duration_ns=DURATION, **rows)
         frames[name] = frame
     frames["coverage"] = _coverage(found.coverage)
     return frames
@@ -58,10 +59,6 @@ def _ids(frame: pl.DataFrame) -> pl.Series:
     if ids.null_count() or ids.n_unique() != ids.len():
         return pl.int_range(frame.height, dtype=pl.Int64, eager=True).alias("id")
     return ids
-
-
-def _duration() -> pl.Expr:
-    return (_col("end_ns") - _col("start_ns")).clip(lower_bound=0)
 
 
 def _ranks(trace: Tables) -> pl.DataFrame:
