@@ -88,9 +88,9 @@ void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, siz
 
 // --- the user's own
 
-bool own_on() { return session().form() != 0; }
+bool user_on() { return session().form() != 0; }
 
-capture::Place append_own(Unit unit, uint64_t id, const opspan_range& range) {
+capture::Place append_user_range(Unit unit, uint64_t id, const opspan_range& range) {
   capture::Log* log = capture::log();
   if (!log) return {};
   Event event;
@@ -112,20 +112,20 @@ capture::Place append_own(Unit unit, uint64_t id, const opspan_range& range) {
   return place;
 }
 
-void own_begin(Thread&, Frame& frame, const opspan_range& range) {
-  frame.place = append_own(Unit::kRange, 0, range);
+void user_begin(Thread&, Frame& frame, const opspan_range& range) {
+  frame.place = append_user_range(Unit::kRange, 0, range);
   frame.where = kWritten;
 }
 
-void own_mark(Thread&, const opspan_range& range) { append_own(Unit::kMark, 0, range); }
+void user_mark(Thread&, const opspan_range& range) { append_user_range(Unit::kMark, 0, range); }
 
 // What was begun is known by the file it went to: no other file is told of its end.
-uint64_t own_begin_async(Thread&, uint64_t id, const opspan_range& range) {
-  append_own(Unit::kAsync, id, range);
+uint64_t user_begin_async(Thread&, uint64_t id, const opspan_range& range) {
+  append_user_range(Unit::kAsync, id, range);
   return capture::session();
 }
 
-void own_end_async(uint64_t id, uint64_t session) {
+void user_end_async(uint64_t id, uint64_t session) {
   capture::Log* log = capture::session() == session ? capture::log() : nullptr;
   if (!log) return;
   Event event = {};
@@ -166,6 +166,7 @@ int start(const opspan_settings& settings, char* said, size_t said_size) {
 }  // namespace
 
 const Sink kCapture = {"capture", {begin, end}, is_listening, start, capture::stop, true};
-const OwnSink kCaptureOwn = {own_on, own_begin, close, late, own_mark, own_begin_async, own_end_async};
+const UserRangeSink kCaptureUserRanges = {user_on,   user_begin,       close,         late,
+                                          user_mark, user_begin_async, user_end_async};
 
 }  // namespace opspan

@@ -89,7 +89,7 @@ class Frames {
   }
 
   // The innermost open range of the user's own.
-  Frame* innermost_own() const {
+  Frame* innermost_user_range() const {
     uint64_t bottom = bottom_.load(std::memory_order_relaxed);
     for (uint64_t i = depth_.load(std::memory_order_relaxed); i > bottom;) {
       Frame* frame = at(--i);

@@ -7,7 +7,7 @@
 
 #include "sinks/interned.h"
 #include "sinks/itt_calls.h"
-#include "sinks/itt_own.h"
+#include "sinks/itt_shared.h"
 #include "sinks/one_tool.h"
 #include "sinks/session.h"
 #include "sinks/sink.h"
@@ -33,7 +33,7 @@ StringHandle* handle(std::string_view text, uint32_t limit) {
 StringHandle* key(std::string_view name) { return handle(name, UINT32_MAX); }
 
 void close(Frame& frame) {
-  if (frame.where == kOwnDomain) call(g_calls.task_end, g_domain.load(std::memory_order_relaxed));
+  if (frame.where == kOpspanDomain) call(g_calls.task_end, g_domain.load(std::memory_order_relaxed));
   if (frame.where == kTorchDomain) call(g_calls.task_end, torch_domain());
 }
 
@@ -41,7 +41,7 @@ void late(Frame&) {}
 
 Id parent_of(const Frames& frames) {
   const Frame* top = frames.top();
-  return top && top->where == kOwnDomain ? id_of(*top) : kNull;
+  return top && top->where == kOpspanDomain ? id_of(*top) : kNull;
 }
 
 }  // namespace itt
@@ -143,7 +143,7 @@ void begin(const void* key, const opspan_op* op) {
     } else {
       begin_torch(*op, domain);
     }
-    frame->where = form == OPSPAN_FORM_TORCH ? kTorchDomain : kOwnDomain;
+    frame->where = form == OPSPAN_FORM_TORCH ? kTorchDomain : kOpspanDomain;
   }
   frames.open();
 }
@@ -160,12 +160,12 @@ bool prepare() {
   compare_tools();
   if (g_domain.load()) return true;
   Domain* torch = call(g_calls.domain_create, "PyTorch");
-  Domain* own = call(g_calls.domain_create, label::kDomain);
-  if (!torch || !own) return false;
+  Domain* ours = call(g_calls.domain_create, label::kDomain);
+  if (!torch || !ours) return false;
   g_handles = {key(label::kSequence), key(label::kOpId), key(label::kForward),
                key(label::kSizes),    key("name"),       key("other")};
   g_torch_domain.store(torch);
-  g_domain.store(own);
+  g_domain.store(ours);
   return true;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "capture/label.h"
-#include "sinks/nvtx_own.h"
+#include "sinks/nvtx_shared.h"
 #include "sinks/one_tool.h"
 #include "sinks/sink.h"
 #include "sinks/tensor_sources.h"
@@ -17,7 +17,7 @@ namespace nvtx {
 constinit Interned g_names;
 
 void close(Frame& frame) {
-  if (frame.where == kOwnDomain) nvtxDomainRangePop(domain());
+  if (frame.where == kOpspanDomain) nvtxDomainRangePop(domain());
   if (frame.where == kDefaultDomain) nvtxRangePop();
 }
 
@@ -146,7 +146,7 @@ void begin(const void* key, const opspan_op* op) {
     Label base;
     base.category = op->kind;
     base.color = color_of(op->kind);
-    frame->where = form == OPSPAN_FORM_TORCH ? kDefaultDomain : kOwnDomain;
+    frame->where = form == OPSPAN_FORM_TORCH ? kDefaultDomain : kOpspanDomain;
     switch (form) {
       case OPSPAN_FORM_SCHEMA:
         push_schema(here, *op, base);

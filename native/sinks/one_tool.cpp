@@ -33,7 +33,7 @@ bool is_one_tool(void* itt_function, const void* nvtx_domain) {
 
 void choose() {
   uint32_t silent = kBothTools & ~g_speaker;
-  g_silent_own.store(g_one_tool ? silent : 0, std::memory_order_relaxed);
+  g_silent_user_ranges.store(g_one_tool ? silent : 0, std::memory_order_relaxed);
   g_silent_ops.store(g_one_tool && g_labelling == kBothTools ? silent : 0, std::memory_order_relaxed);
 }
 

@@ -15,11 +15,11 @@ inline constexpr uint32_t kBothTools = OPSPAN_TO_NVTX | OPSPAN_TO_ITT;
 
 // The protocol that keeps silent, as a bit of OPSPAN_TO_: for a user's range that goes to both, and for ops while both
 // sessions label. 0: none, there are two tools.
-inline constinit std::atomic<uint32_t> g_silent_own{0};
+inline constinit std::atomic<uint32_t> g_silent_user_ranges{0};
 inline constinit std::atomic<uint32_t> g_silent_ops{0};
 
 inline uint32_t once(uint32_t to) {
-  return (to & kBothTools) == kBothTools ? to & ~g_silent_own.load(std::memory_order_relaxed) : to;
+  return (to & kBothTools) == kBothTools ? to & ~g_silent_user_ranges.load(std::memory_order_relaxed) : to;
 }
 
 inline bool silent_for_ops(uint32_t bit) { return g_silent_ops.load(std::memory_order_relaxed) & bit; }

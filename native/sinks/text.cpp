@@ -112,7 +112,7 @@ void append_label(std::string& out, const opspan_op& op, ForwardThread forward) 
   }
 }
 
-void append_own(std::string& out, const opspan_range& range) {
+void append_user_range(std::string& out, const opspan_range& range) {
   out += name_of(range);
   if (!range.detail) return;
   out += ", ";

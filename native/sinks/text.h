@@ -38,7 +38,7 @@ void append_label(std::string& out, const opspan_op& op, ForwardThread forward);
 void append_forward(std::string& out, ForwardThread forward);
 
 // A user's own range: `name[, class = C][, args = A]`.
-void append_own(std::string& out, const opspan_range& range);
+void append_user_range(std::string& out, const opspan_range& range);
 
 inline std::string_view name_of(const opspan_op& op) { return {op.name, op.name_length}; }
 inline std::string_view name_of(const opspan_range& range) { return {range.name, range.name_length}; }

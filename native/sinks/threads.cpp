@@ -126,7 +126,7 @@ Thread& Thread::enter() {
   thread->number.store(0, std::memory_order_release);
   thread->forwards.clear();
   for (Frames& frames : thread->frames) frames.clear();
-  for (int& depth : thread->own_depth) depth = 0;
+  for (int& depth : thread->user_depth) depth = 0;
   for (uint32_t& depth : thread->inherited) depth = 0;
   thread->tid = os_tid();
   t_here = thread;

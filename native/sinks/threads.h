@@ -49,7 +49,7 @@ struct Thread {
   uint32_t tid = 0;
   Frames frames[OPSPAN_SINK_COUNT];
   Counters counters[OPSPAN_SINK_COUNT];
-  int own_depth[OPSPAN_SINK_COUNT] = {};       // of the user's own ranges
+  int user_depth[OPSPAN_SINK_COUNT] = {};      // of the user's own ranges
   uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // ranges that were open when this process was forked: its parent's
   Forwards forwards;
   std::string text;  // for building labels

@@ -146,5 +146,5 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
     assert min(seconds(400_000) for _ in range(3)) < 100 * max(seconds(20_000), 0.002)
 
 
-def test_label_of_the_door_is_that_of_the_grammar() -> None:
+def test_parsed_label_is_that_of_the_grammar() -> None:
     assert tuple(Label.__dataclass_fields__) == FIELDS

@@ -1,4 +1,4 @@
-"""For programs under test: the C doors of sinks.h and observer.h as they stand, and a torch made of one function."""
+"""For programs under test: the C functions of sinks.h and observer.h as they are, and a torch made of one function."""
 
 from __future__ import annotations
 

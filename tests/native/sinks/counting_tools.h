@@ -1,4 +1,4 @@
-// Tools inside the program: an NVTX injection by the static door, and ITT calls put where the client looks for them.
+// Tools inside the program: an NVTX injection linked statically, and ITT calls put where the client looks for them.
 // They count, and abort when a thread closes what it has not opened.
 #pragma once
 
@@ -100,7 +100,7 @@ void attach_itt() {
 
 }  // namespace
 
-// The static door: NVTX takes this in place of a library.
+// Linked statically: NVTX takes this in place of a library.
 extern "C" {
 NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr = attach;
 }

@@ -102,9 +102,9 @@ const struct {
 
 }  // namespace
 
-#define DOOR extern "C" __attribute__((visibility("default")))
+#define EXPORTED extern "C" __attribute__((visibility("default")))
 
-DOOR void __itt_api_init(Global* global, int) {
+EXPORTED void __itt_api_init(Global* global, int) {
   for (ApiInfo* call = global->api_list_ptr; call && call->name; ++call) {
     for (const auto& taken : kTaken) {
       if (!strcmp(call->name, taken.name)) *call->func_ptr = taken.function;
@@ -113,7 +113,7 @@ DOOR void __itt_api_init(Global* global, int) {
 }
 
 // The lines since the last call. Good until the next one.
-DOOR const char* recorder_take() {
+EXPORTED const char* recorder_take() {
   static std::string taken;
   std::lock_guard guard(g_lock);
   taken.swap(g_lines);

@@ -120,9 +120,9 @@ void set(NvtxFunctionTable table, unsigned id, Function* function) {
 
 }  // namespace
 
-#define DOOR extern "C" __attribute__((visibility("default")))
+#define EXPORTED extern "C" __attribute__((visibility("default")))
 
-DOOR int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table) {
+EXPORTED int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table) {
   auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(get_table(NVTX_ETID_CALLBACKS));
   NvtxFunctionTable core = nullptr, core2 = nullptr;
   unsigned size = 0;
@@ -142,7 +142,7 @@ DOOR int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table) {
   return 1;
 }
 
-DOOR int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
+EXPORTED int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
   const char* wanted = getenv("OPSPAN_RECORDER_SCHEMA");
   if (!wanted || strcmp(wanted, "1") || module->moduleId != NVTX_EXT_PAYLOAD_MODULEID) return 0;
   module->segments[0].functionSlots[NVTX3EXT_CBID_nvtxPayloadSchemaRegister] =
@@ -151,7 +151,7 @@ DOOR int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
 }
 
 // The lines since the last call. Good until the next one.
-DOOR const char* recorder_take() {
+EXPORTED const char* recorder_take() {
   static std::string taken;
   std::lock_guard guard(g_lock);
   taken.swap(g_lines);

@@ -29,18 +29,18 @@ int start(const opspan_settings& settings, char* said, size_t said_size) {
   return start_session(OPSPAN_TALLY, OPSPAN_FORM_TEXT, settings.max_strings, said, said_size);
 }
 
-bool own_on() { return session().form() != 0; }
-void own_begin(Thread& here, Frame& frame, const opspan_range&) {
+bool user_on() { return session().form() != 0; }
+void user_begin(Thread& here, Frame& frame, const opspan_range&) {
   count_range(here, OPSPAN_TALLY);
   frame.where = 1;
 }
-void own_mark(Thread&, const opspan_range&) {}
-uint64_t own_begin_async(Thread& here, uint64_t, const opspan_range&) { return count_range(here, OPSPAN_TALLY), 0; }
-void own_end_async(uint64_t, uint64_t) {}
+void user_mark(Thread&, const opspan_range&) {}
+uint64_t user_begin_async(Thread& here, uint64_t, const opspan_range&) { return count_range(here, OPSPAN_TALLY), 0; }
+void user_end_async(uint64_t, uint64_t) {}
 
 }  // namespace
 
 const Sink kTally = {"tally", {begin, end}, is_listening, start, nullptr, true};
-const OwnSink kTallyOwn = {own_on, own_begin, close, late, own_mark, own_begin_async, own_end_async};
+const UserRangeSink kTallyUserRanges = {user_on, user_begin, close, late, user_mark, user_begin_async, user_end_async};
 
 }  // namespace opspan

@@ -1,4 +1,5 @@
-// A user's own ranges at one sink: what own.cpp asks of it. Apart from sink.h, so that a push looks up one thing only.
+// A user's own ranges at one sink: what user_ranges.cpp asks of it. Apart from sink.h, so that a push looks up one
+// thing only.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace opspan {
 
-struct OwnSink {
+struct UserRangeSink {
   bool (*on)();  // is anybody there to take a range now
   // Opens the range at the tool and notes in the frame what `close` has to undo.
   void (*begin)(Thread& here, Frame& frame, const opspan_range& range);
@@ -19,9 +20,9 @@ struct OwnSink {
   void (*end_async)(uint64_t id, uint64_t begun);
 };
 
-uint64_t next_own_id();
+uint64_t next_user_range_id();
 
-#define OPSPAN_DECLARE(NAME, Name) extern const OwnSink k##Name##Own;
+#define OPSPAN_DECLARE(NAME, Name) extern const UserRangeSink k##Name##UserRanges;
 OPSPAN_SINKS(OPSPAN_DECLARE)
 #undef OPSPAN_DECLARE
 

@@ -1,4 +1,4 @@
-// What the two halves of the ITT sink share: ops (itt.cpp) and a user's own ranges (itt_own.cpp).
+// What the two halves of the ITT sink share: ops (itt.cpp) and a user's own ranges (itt_user_ranges.cpp).
 #pragma once
 
 #include <string_view>
@@ -14,13 +14,13 @@ extern std::atomic<Domain*> g_domain;
 Domain* torch_domain();
 
 // Frame::where
-enum : uint8_t { kNothing = 0, kTorchDomain = 1, kOwnDomain = 2 };
+enum : uint8_t { kNothing = 0, kTorchDomain = 1, kOpspanDomain = 2 };
 
 inline Id op_id(uint64_t number) { return {number, label::kTag, label::kOps}; }
-inline Id own_id(uint64_t number) { return {number, label::kTag, label::kUsers}; }
+inline Id user_range_id(uint64_t number) { return {number, label::kTag, label::kUsers}; }
 inline Id id_of(const Frame& frame) {
   uint64_t number = frame.id.load(std::memory_order_relaxed);
-  return frame.key.load(std::memory_order_relaxed) ? op_id(number) : own_id(number);
+  return frame.key.load(std::memory_order_relaxed) ? op_id(number) : user_range_id(number);
 }
 // The task that encloses what begins now.
 Id parent_of(const Frames& frames);

@@ -1,10 +1,9 @@
 // A user's own ranges as ITT tasks, always in our own domain.
-#include "sinks/itt_own.h"
-
 #include <cstring>
 
-#include "sinks/own.h"
+#include "sinks/itt_shared.h"
 #include "sinks/text.h"
+#include "sinks/user_ranges.h"
 
 namespace opspan {
 namespace {
@@ -45,12 +44,12 @@ void begin(Thread& here, Frame& frame, const opspan_range& range) {
   begin_named(domain, id, range, [&](StringHandle* name) {
     call(g_calls.task_begin, domain, id, parent_of(here.frames[OPSPAN_ITT]), name);
   });
-  frame.where = kOwnDomain;
+  frame.where = kOpspanDomain;
 }
 
 void mark(Thread&, const opspan_range& range) {
   Domain* domain = g_domain.load(std::memory_order_relaxed);
-  Id id = own_id(next_own_id());
+  Id id = user_range_id(next_user_range_id());
   begin_named(domain, id, range, [&](StringHandle* name) {
     if (g_calls.marker.load(std::memory_order_relaxed)) {
       call(g_calls.marker, domain, id, name, kScopeTrack);
@@ -63,7 +62,7 @@ void mark(Thread&, const opspan_range& range) {
 
 uint64_t begin_async(Thread& here, uint64_t number, const opspan_range& range) {
   Domain* domain = g_domain.load(std::memory_order_relaxed);
-  Id id = own_id(number);
+  Id id = user_range_id(number);
   begin_named(domain, id, range, [&](StringHandle* name) {
     call(g_calls.task_begin_overlapped, domain, id, parent_of(here.frames[OPSPAN_ITT]), name);
   });
@@ -71,11 +70,11 @@ uint64_t begin_async(Thread& here, uint64_t number, const opspan_range& range) {
 }
 
 void end_async(uint64_t number, uint64_t) {
-  call(g_calls.task_end_overlapped, g_domain.load(std::memory_order_relaxed), own_id(number));
+  call(g_calls.task_end_overlapped, g_domain.load(std::memory_order_relaxed), user_range_id(number));
 }
 
 }  // namespace
 
-const OwnSink kIttOwn = {on, begin, close, late, mark, begin_async, end_async};
+const UserRangeSink kIttUserRanges = {on, begin, close, late, mark, begin_async, end_async};
 
 }  // namespace opspan

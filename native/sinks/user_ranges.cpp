@@ -1,5 +1,5 @@
 // A user's own ranges: opspan_push and the like, handed to every sink that somebody listens at.
-#include "sinks/own.h"
+#include "sinks/user_ranges.h"
 
 #include <mutex>
 #include <unordered_map>
@@ -10,8 +10,8 @@
 namespace opspan {
 namespace {
 
-#define OPSPAN_ADDRESS(NAME, Name) &k##Name##Own,
-const OwnSink* const kOwn[OPSPAN_SINK_COUNT] = {OPSPAN_SINKS(OPSPAN_ADDRESS)};
+#define OPSPAN_ADDRESS(NAME, Name) &k##Name##UserRanges,
+const UserRangeSink* const kUserRangeSinks[OPSPAN_SINK_COUNT] = {OPSPAN_SINKS(OPSPAN_ADDRESS)};
 
 struct Async {
   uint32_t to;
@@ -27,14 +27,14 @@ auto& asyncs() {
 template <class Action>
 void each(uint32_t to, Action&& action) {
   for (int i = 0; i < OPSPAN_SINK_COUNT; ++i) {
-    if (to & 1u << i) action(i, *kOwn[i]);
+    if (to & 1u << i) action(i, *kUserRangeSinks[i]);
   }
 }
 
 // Those of `to` that a range goes to now.
 uint32_t listening(uint32_t to) {
   uint32_t on = 0;
-  each(to, [&](int number, const OwnSink& sink) {
+  each(to, [&](int number, const UserRangeSink& sink) {
     bool wanted = sink.on() && (!(to & OPSPAN_IN_SESSION << number) || g_sessions[number].form());
     on |= wanted ? 1u << number : 0;
   });
@@ -43,7 +43,7 @@ uint32_t listening(uint32_t to) {
 
 }  // namespace
 
-uint64_t next_own_id() {
+uint64_t next_user_range_id() {
   static std::atomic<uint64_t> last{0};
   uint64_t id = last.fetch_add(1, std::memory_order_relaxed) + 1;
   if (id % kLookEvery == 0) [[unlikely]] {
@@ -61,8 +61,8 @@ int opspan_push(const opspan_range* range, uint32_t to) {
   if (!on) return -1;
   int depth = -1;
   Thread& here = Thread::here();
-  uint64_t id = next_own_id();
-  each(to, [&](int number, const OwnSink& sink) {
+  uint64_t id = next_user_range_id();
+  each(to, [&](int number, const UserRangeSink& sink) {
     Frames& frames = here.frames[number];
     frames.settle(sink.close);
     Frame* frame = here.next_frame(number, nullptr, id);
@@ -70,10 +70,10 @@ int opspan_push(const opspan_range* range, uint32_t to) {
     // Where nobody is told now a frame is opened all the same: whoever pops it may listen by then.
     if (on & 1u << number) {
       sink.begin(here, *frame, *range);
-      if (depth < 0) depth = here.own_depth[number];
+      if (depth < 0) depth = here.user_depth[number];
     }
     frames.open();
-    ++here.own_depth[number];
+    ++here.user_depth[number];
   });
   return depth;
 }
@@ -81,24 +81,24 @@ int opspan_push(const opspan_range* range, uint32_t to) {
 int opspan_pop(uint32_t to) {
   int depth = -1;
   Thread& here = Thread::here();
-  each(to, [&](int number, const OwnSink& sink) {
-    Frame* frame = here.frames[number].innermost_own();
+  each(to, [&](int number, const UserRangeSink& sink) {
+    Frame* frame = here.frames[number].innermost_user_range();
     if (!frame) return;
-    --here.own_depth[number];
-    if (depth < 0 && frame->where) depth = here.own_depth[number];
+    --here.user_depth[number];
+    if (depth < 0 && frame->where) depth = here.user_depth[number];
     end_range(here, number, nullptr, frame->id.load(std::memory_order_relaxed), 0, sink.close, sink.late);
   });
   return depth;
 }
 
 void opspan_mark(const opspan_range* range, uint32_t to) {
-  each(listening(to), [&](int, const OwnSink& sink) { sink.mark(Thread::here(), *range); });
+  each(listening(to), [&](int, const UserRangeSink& sink) { sink.mark(Thread::here(), *range); });
 }
 
 uint64_t opspan_range_start(const opspan_range* range, uint32_t to) {
   Async async = {};
-  uint64_t id = next_own_id();
-  each(listening(to), [&](int number, const OwnSink& sink) {
+  uint64_t id = next_user_range_id();
+  each(listening(to), [&](int number, const UserRangeSink& sink) {
     async.begun[number] = sink.begin_async(Thread::here(), id, *range);
     async.to |= 1u << number;
   });
@@ -117,5 +117,5 @@ void opspan_range_end(uint64_t id) {
     async = found->second;
     asyncs().erase(found);
   }
-  each(async.to, [&](int number, const OwnSink& sink) { sink.end_async(id, async.begun[number]); });
+  each(async.to, [&](int number, const UserRangeSink& sink) { sink.end_async(id, async.begun[number]); });
 }

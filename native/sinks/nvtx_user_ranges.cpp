@@ -1,8 +1,7 @@
 // A user's own ranges at NVTX: in our own domain, or as torch would write them when the session does.
-#include "sinks/nvtx_own.h"
-
-#include "sinks/own.h"
+#include "sinks/nvtx_shared.h"
 #include "sinks/text.h"
+#include "sinks/user_ranges.h"
 
 namespace opspan {
 namespace {
@@ -37,7 +36,7 @@ nvtxEventAttributes_t event_of(Thread& here, const opspan_range& range) {
     label.payload = range.payload.u;
   }
   here.text.clear();
-  text::append_own(here.text, range);
+  text::append_user_range(here.text, range);
   // Modules come back again and again; other names may be numbered.
   if (range.kind == OPSPAN_KIND_MODULE || range.kind == OPSPAN_KIND_STEP) {
     auto build = [&](std::string& out) { out = here.text; };
@@ -63,7 +62,7 @@ void begin(Thread& here, Frame& frame, const opspan_range& range) {
     nvtxRangePushA(range.name);
     count_dropped(here, range);
   } else {
-    frame.where = kOwnDomain;
+    frame.where = kOpspanDomain;
     nvtxEventAttributes_t event = event_of(here, range);
     nvtxDomainRangePushEx(domain(), &event);
   }
@@ -89,6 +88,6 @@ void end_async(uint64_t, uint64_t begun) { nvtxDomainRangeEnd(domain(), begun); 
 
 }  // namespace
 
-const OwnSink kNvtxOwn = {on, begin, close, late, mark, begin_async, end_async};
+const UserRangeSink kNvtxUserRanges = {on, begin, close, late, mark, begin_async, end_async};
 
 }  // namespace opspan

@@ -1,4 +1,4 @@
-// What the two halves of the NVTX sink share: ops (nvtx.cpp) and a user's own ranges (nvtx_own.cpp).
+// What the two halves of the NVTX sink share: ops (nvtx.cpp) and a user's own ranges (nvtx_user_ranges.cpp).
 #pragma once
 
 #include <string_view>
@@ -21,7 +21,7 @@ inline nvtxStringHandle_t handle(const Interned::Entry* entry) {
 }
 
 // Frame::where
-enum : uint8_t { kNothing = 0, kDefaultDomain = 1, kOwnDomain = 2 };
+enum : uint8_t { kNothing = 0, kDefaultDomain = 1, kOpspanDomain = 2 };
 
 uint32_t color_of(uint32_t kind);
 
