@@ -1,8 +1,9 @@
 """What a trace means: pure functions that add columns to its frames. docs/analysis.md has the rules.
 
-`analyse(trace)` does all of them in the order they need each other. Each is a module of its own: nest, ops, launches,
-autograd, functions, modules, steps, phases, memory, averages, calls, coverage. No vendor here: every source's trace
-goes the same way. `Analysed` is what the rooms below hold: a trace's tables, and each of these found once.
+`analyse(trace)` calls all of them, in the order in which they need each other's results. Each is a module of its own:
+nest, ops, launches, autograd, functions, modules, steps, phases, memory, averages, calls, coverage. Nothing here
+depends on the vendor: traces of all sources are treated alike. `Analysed` is what other parts of opspan hold: a trace's
+tables, and each result of the analysis, computed once.
 """
 
 from opspan.analysis.analysed import Analysed, analyse, attribute

@@ -1,7 +1,7 @@
-"""Analysed: tables, and what is found of them. Each is found once, when it is first asked for, and kept.
+"""Analysed: tables, and the results of their analysis. Each is computed when it is first asked for, and kept.
 
-What needs more than the tables themselves (events, views, findings) takes one of these: nobody has to look at columns
-to see what was done already.
+Code that needs more than the tables themselves (events, views, findings) takes an Analysed: so nobody has to look at
+the columns to see which part of the analysis was done already.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ T = TypeVar("T", bound="Tables")
 
 class Analysed:
     def __init__(self, tables: Tables, attributed: Tables | None = None) -> None:
-        """`attributed`: where somebody has that already."""
+        """`attributed`: what `attribute` gives for these tables, if the caller has it already."""
         self.tables = tables.without_analysis()
         if attributed is not None:
             self.attributed = attributed
 
     @cached_property
     def attributed(self) -> Tables:
-        """With what a table of ops needs."""
+        """The tables with the columns that a table of ops needs."""
         return attribute(self.tables)
 
     @cached_property
     def complete(self) -> Tables:
-        """With modules, steps and phases, too."""
+        """The tables with modules, steps and phases, too."""
         return _in_context(self.attributed)
 
     @cached_property
@@ -51,13 +51,13 @@ class Analysed:
         return coverage(found.ranges, found.calls, found.work)
 
     def with_memory(self) -> Analysed:
-        """The same, with what each range took and gave back."""
+        """The same, with the memory that each range allocated and freed."""
         found = self.attributed
         return Analysed(self.tables, found.replace(ranges=memory(found.ranges, found.memory)))
 
 
 def attribute(trace: T) -> T:
-    """What a table needs: ranges nested and read, launches attributed, backward linked, device time summed."""
+    """What a table needs: ranges nested, labels read, launches attributed, backward linked, device time summed."""
     with ThreadPoolExecutor(2) as pool:
         end_ns = trace_end_ns(trace.ranges, trace.calls, trace.work)
         nested = pool.submit(nest, trace.ranges, end_ns)
@@ -70,7 +70,7 @@ def attribute(trace: T) -> T:
 
 
 def analyse(trace: T, step_pattern: str | None = None) -> T:
-    """`attribute`, and modules, steps and phases."""
+    """What `attribute` does, then modules, steps and phases."""
     return _in_context(attribute(trace), step_pattern)
 
 

@@ -1,8 +1,8 @@
-"""Backward ranges to the op whose node they run. The rules are in docs/analysis.md, "autograd".
+"""Links backward ranges to the forward op whose node they run. The rules are in docs/analysis.md, "autograd".
 
     autograd(ranges) -> ranges with
         forward  UInt32  row of the forward op; null where there is none
-        link     Enum    how sure that is, one of LINKS; null where the range is no part of a backward
+        link     Enum    how certain that is, one of LINKS; null for ranges that are not backward or engine ranges
 
 Ranges must be nested (`nest`) and their labels read (`ops`) first. What runs inside a backward range (its aten ops) has
 no link of its own: `within_backward` says under which backward range it runs.
@@ -29,7 +29,7 @@ _FORWARD, _BACKWARD = 1, 2
 _NUMBERS = [None, LINKED, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO_SEQ, ROOT, BY_NESTING]
 _OF_NUMBER = pl.Series("link", _NUMBERS, dtype=LINKS)
 
-# Ops that make no node. Old torch gave them the seq of the node that the op around them was about to make.
+# Ops that make no autograd node. Old torch gave them the seq of the node that the op around them was about to make.
 _NO_NODE = (
     r"^(aten::)?((new_)?(empty|zeros|ones|full|rand|randn|randint)(_like|_strided)?|arange|linspace|scalar_tensor|eye"
     r"|detach_?|item|_local_scalar_dense|is_floating_point|is_complex|is_nonzero|result_type|resize_)$"
@@ -41,12 +41,12 @@ _col = pl.col
 
 
 def within_backward(ranges: pl.DataFrame) -> pl.Series:
-    """For each range the row of the nearest backward range around it, or of itself."""
+    """For each range the row of the nearest backward range around it; its own row if it is one."""
     return nearest(ranges, ranges["kind"] == "backward")
 
 
 def handed_on(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
-    """A value of each range, where it has none that of its forward op: what runs in a backward has what the op has."""
+    """The value of each range; if it has none and runs in a backward, the value of the forward op."""
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return values
     handed = values.gather(ranges["forward"].gather(within_backward(ranges)))
@@ -123,7 +123,7 @@ def _engine(ranges: pl.DataFrame, forward: pl.Series, number: pl.Series) -> tupl
     inner = pl.DataFrame({"engine": ranges["parent"], "forward": forward}).filter(
         forward.is_not_null() & ranges["parent"].is_not_null()
     )
-    # Of several nodes in one engine range the first: what is written last stays.
+    # Of several nodes in one engine range the first counts: rows are reversed, because the last one written stays.
     inner = inner.filter(is_engine.gather(inner["engine"])).reverse()
     forward = forward.scatter(inner["engine"], inner["forward"])
     number = number.scatter(inner["engine"], _NUMBERS.index(BY_NESTING))

@@ -1,18 +1,19 @@
-"""Sums by name, shape, module, step, phase, stream or kernel, and the device time of each range that they are made of.
+"""Sums by name, shape, module, step, phase, stream or kernel, and the device time of each range, which they need.
 
     device_time(ranges, work) -> ranges with
         self_device_ns  Int64  time of the work that belongs to the range itself
-        device_ns       Int64  the same of the range and of all inside it: each work counts once on the way up
+        device_ns       Int64  the same for the range and all ranges inside it: each work counts once
 
-    averages(ranges, work, by="name", names=None) -> the keys, count, and over the group
-        cpu_ns, self_cpu_ns, device_ns, self_device_ns             by what ranges say
-        backward_cpu_ns, backward_device_ns                        of the backward of the group's ops, after `autograd`
-        self_cpu_memory, self_device_memory                        after `memory`
-        count, device_ns                                           by stream and by kernel: of work
+    averages(ranges, work, by="name", names=None) -> the keys, count, and sums over each group
+        cpu_ns, self_cpu_ns, device_ns, self_device_ns             where groups are of ranges
+        backward_cpu_ns, backward_device_ns                        of their backward, if `autograd` was called before
+        self_cpu_memory, self_device_memory                        if `memory` was called before
+        count, device_ns                                           by stream and by kernel, where groups are of work
 
-`names`: of the ranges called so alone; by stream and by kernel, of the work that such a range launched, or one inside.
+`names`: only ranges with these names count; by stream and by kernel, only the work that such a range, or one inside it,
+launched.
 
-Ranges must be nested, and work attributed (`launches`). Waits and the profiler's own doing are no device time.
+Ranges must be nested, and work attributed (`launches`). Waits and the profiler's own activity are not device time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ BY = (*sums.OF_RANGES, *sums.OF_WORK)
 
 
 def on_device(work: pl.DataFrame) -> pl.DataFrame:
-    """The work that a device was busy with."""
+    """The work that kept a device busy: no waits, and no activity of the profiler."""
     busy = _col("kind").is_in(sums.DEVICE_KINDS) & ~_col("is_overhead").fill_null(value=False)
     flags = work.select(busy.fill_null(value=False).alias("busy"))["busy"]
     return work if flags.all() else work.filter(flags)
@@ -87,7 +88,7 @@ def _sorted(grouped: pl.DataFrame, order: Sequence[str], keys: Sequence[str]) ->
 
 
 def _backward(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -> pl.DataFrame:
-    """What the backward of each group's ops took: of nested ranges with one forward, the outermost."""
+    """The time of the backward of each group's ops: of nested ranges with the same forward op, only the outermost."""
     linked = ranges.select("forward", "parent", "device_ns", DURATION.alias("cpu_ns")).filter(
         ranges["forward"].is_not_null()
     )

@@ -1,7 +1,7 @@
-"""How often modules were called, and steps were taken: what a row by module or step counts.
+"""How often modules were called, and how many steps there were: the counts in a table by module or by step.
 
-    calls_of(trace, "module") -> module, count: ranges of kind module, else FSDP's spans, else calls of Python's; null
-        where only the stack of calls that DLProf wrote names the module
+    calls_of(trace, "module") -> module, count: ranges of kind module, else FSDP's spans, else calls in Python; no count
+        for a module that only a stack of calls written by DLProf names
     calls_of(trace, "step") -> step, count: the ranges that are steps, of all ranks
 
 The trace must have gone through `analyse`.
@@ -34,7 +34,7 @@ def calls_of(trace: Tables, by: str) -> pl.DataFrame:
         fsdp_spans(ranges)["module"],
         module_paths(calls).filter(is_module),
     ]
-    # What says a module's name first is what its ranges were said to be in.
+    # The first of these that has a module's name counts, as it also decided which module ranges are in.
     return pl.concat([_counts(names, by) for names in found]).unique(by, keep="first", maintain_order=True)
 
 

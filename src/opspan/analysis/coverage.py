@@ -1,4 +1,4 @@
-"""How much of a trace could be attributed, as figures: by count and by time. Nothing unattributed goes unsaid."""
+"""How much of a trace could be attributed, as figures: by count and by time. Whatever was not attributed is counted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opspan.analysis.sums import DURATION
 
 @dataclass(frozen=True)
 class Share:
-    """So many, which took so long, of all."""
+    """A part of a whole: `count` of `of` rows, which took `ns` of `of_ns`."""
 
     count: int
     of: int
@@ -22,7 +22,7 @@ class Share:
 
     @property
     def fraction(self) -> float:
-        """By time; by count where nothing took any. Of nothing: all."""
+        """By time; by count if nothing took any time; 1 if there is nothing at all."""
         if self.of_ns:
             return self.ns / self.of_ns
         return self.count / self.of if self.of else 1.0
@@ -35,11 +35,11 @@ class Coverage:
     ambiguous_work: int  # the correlation id was used by several calls
     calls_in_range: Share
     overlapping_ranges: int  # outside the tree because they only overlap
-    links: dict[str, int]  # how many backward ranges were linked how: one of autograd.LINKS each
+    links: dict[str, int]  # for each of autograd.LINKS, how many backward ranges have it
 
     @property
     def backward(self) -> int:
-        """Backward ranges that have a forward to be found."""
+        """How many backward ranges should have a forward op."""
         return sum(count for how, count in self.links.items() if how not in (BY_NESTING, NO_SEQ, ROOT))
 
     @property
@@ -47,7 +47,7 @@ class Coverage:
         return self.links.get(LINKED, 0)
 
     def lines(self) -> list[str]:
-        """One sentence a figure that is not whole, and one for each that is worth knowing."""
+        """One sentence for each figure that is worth knowing, or that shows that something was not attributed."""
         found = []
         for share, what in ((self.work_in_range, "belongs to a range"), (self.work_with_call, "has its launch call")):
             if share.of:
@@ -70,7 +70,7 @@ class Coverage:
 
 
 def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> Coverage:
-    """Of frames that went through `nest`, `launches` and `autograd`."""
+    """The coverage of frames that went through `nest`, `launches` and `autograd`."""
     busy = on_device(work)
     counts = ranges["link"].value_counts().drop_nulls() if "link" in ranges.columns else pl.DataFrame()
     found = dict(counts.iter_rows()) if counts.height else {}

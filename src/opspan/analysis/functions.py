@@ -1,9 +1,10 @@
-"""Functions of the program that ranges run in, where the tool traced them (Python's, by torch.profiler).
+"""The functions of the program that ranges run in, if the tool traced them (torch.profiler does for Python).
 
     functions(ranges, calls_of_functions) -> ranges with function, UInt32: row of the innermost call that was open on
         the range's thread when it began; for what runs in a backward, that of its forward op
-    parents(calls_of_functions) -> row of the call that each was made from
-    module_paths(calls_of_functions) -> the modules that each is in: Net_0.Linear_1; torch says nn.Module: Linear_1
+    parents(calls_of_functions) -> for each call, the row of the call that it was made from
+    module_paths(calls_of_functions) -> the modules that each call is in: Net_0.Linear_1, where torch has
+        nn.Module: Linear_1
 
 Ranges must be nested, and linked (`autograd`), first.
 """
@@ -17,7 +18,7 @@ from opspan.analysis.nest import innermost, nearest, trace_end_ns
 
 _col = pl.col
 MODULE = "nn.Module: "
-_DEEPEST = 100  # a path grows with every module; deeper nests are a damaged file's
+_DEEPEST = 100  # a path grows with every module; only a damaged file has deeper nests
 
 
 def functions(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -40,7 +41,7 @@ def module_paths(calls: pl.DataFrame) -> pl.Series:
     parent = parents(calls)
     around = nearest(pl.DataFrame({"parent": parent}), is_module)
     own = calls["name"].cast(pl.String).str.strip_prefix(MODULE)
-    # The modules themselves, the outermost first: each level's path is that of the one above and its own name.
+    # First the paths of the modules themselves, from the outermost in: the path of the level above, then the own name.
     above = around.gather(parent)
     path = own.zip_with(is_module & above.is_null(), pl.Series([None], dtype=pl.String))
     level = is_module & above.is_null()

@@ -1,12 +1,12 @@
-"""Who launched what: calls to the range they were made in, work to the call that caused it and on to the range.
+"""Which range launched what: finds the range that a call was made in, and the call and the range that caused a work.
 
     launches(ranges, calls, work) -> Launches, row for row as given, with
         calls.range        UInt32   row of the innermost range on the call's own thread when it began
         work.call          UInt32   row of the call, by process and correlation id; one call may own many
         work.ambiguous     Boolean  several calls of the process have that id: the last one before the work was taken
         work.launch_range  UInt32   the range of the call; where there is none, the one that the tool itself names
-        work.range         UInt32   the range that the work belongs to: launch_range, but for a run of a CUDA graph's
-                                    node whose making is known, the range in which the node was captured
+        work.range         UInt32   the range that the work belongs to: launch_range, or, if the work is a run of a CUDA
+                                    graph's node whose creation is known, the range in which the node was captured
 
 Ranges must be nested (`nest`) first. Nothing is joined across processes.
 """
@@ -20,7 +20,8 @@ import polars as pl
 from opspan import native
 from opspan.analysis.nest import innermost
 
-# An instance of a graph, its graph, the graph it was cloned from or is a child of. A longer way is a damaged file's.
+# From an instance of a graph to its graph, then to one that it was cloned from or is a child of. Only a damaged file
+# has a longer way.
 _MOST_HOPS = 16
 _NODE = ["rank", "pid", "graph_node_id"]
 _ORIGINAL = r'"original_?[gG]raph_?[nN]ode_?[iI]d"\s*:\s*"?(-?[0-9]{1,19})'
@@ -64,7 +65,7 @@ def _or_named(launch_range: pl.Series, ranges: pl.DataFrame, work: pl.DataFrame)
 
 
 def graph_nodes(calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls that made a graph's node, and the node it is a copy of."""
+    """The calls that made a node of a graph, with the node that it is a copy of."""
     made = calls.filter(pl.col("graph_node_id").is_not_null())
     if "original_graph_node_id" not in made.columns:
         original = pl.col("payload_json").str.extract(_ORIGINAL).cast(pl.Int64, strict=False)
@@ -77,8 +78,8 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
     if not nodes.height or not work["graph_node_id"].count():
         return None
     nodes = nodes.sort("start_ns", "tid", "original_graph_node_id")
-    # A node has two events where it was made as a copy: that it was made, and of what. So has one of a number that was
-    # used again; there the first is as good as any.
+    # A node that was made as a copy has two events: one says that it was made, the other what it is a copy of. If a
+    # number was used again, it has two events as well; then the first is as good as any.
     made = nodes.unique(_NODE, keep="first", maintain_order=True)
     copied = nodes.drop_nulls("original_graph_node_id").unique(_NODE, keep="first", maintain_order=True)
     roots = _roots(made, copied)
@@ -90,9 +91,9 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
 
 
 def _roots(made: pl.DataFrame, copied: pl.DataFrame) -> pl.DataFrame:
-    """_NODE and `root`: the last node that was made in the trace, from copy to original; null in a ring."""
+    """_NODE and `root`: the last node from copy to original whose creation is in the trace; null in a ring."""
     up = copied.select("rank", "pid", root="graph_node_id", above="original_graph_node_id")
-    # An original that the trace does not have ends the way, as does a node that is its own.
+    # The way ends before an original that is not in the trace, and at a node that is its own original.
     known = made.select("rank", "pid", above="graph_node_id")
     up = up.filter(pl.col("above") != pl.col("root")).join(
         known, on=["rank", "pid", "above"], how="semi", nulls_equal=True

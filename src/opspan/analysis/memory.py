@@ -1,11 +1,11 @@
-"""Memory that was taken while a range lasted, less what was given back.
+"""Memory that was allocated while a range lasted, minus what was freed.
 
     memory(ranges, events) -> ranges with
-        cpu_memory, device_memory            Int64  bytes: what changed while the range lasted, on any thread
-        self_cpu_memory, self_device_memory  Int64  the same less that of its children
+        cpu_memory, device_memory            Int64  bytes: the change while the range lasted, on any thread
+        self_cpu_memory, self_device_memory  Int64  the same minus that of its children
 
-As torch.profiler counts: two ranges of a process that are open at once both have what was taken then. Ranges must be
-nested (`nest`) first.
+This is how torch.profiler counts: two ranges of a process that are open at the same time both have what was allocated
+then. Ranges must be nested (`nest`) first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SELF = tuple(f"self_{name}" for name in TOTALS)
 
 
 def changes(events: pl.DataFrame) -> pl.DataFrame:
-    """What was taken (+) and given back (-), in order of time: in bytes of the host and of devices."""
+    """What was allocated (+) and freed (-), in order of time: bytes of the host and of devices."""
     signed = _col("bytes") * pl.when(_col("event") == "free").then(-1).otherwise(1)
     on_device = _col("device_id").is_not_null()
     rows = events.filter(_col("event").is_in(["alloc", "free"]), _col("time_ns").is_not_null())
@@ -33,8 +33,8 @@ def changes(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series) -> pl.DataFrame:
-    """For each stretch of time the sums over what happened in it, both its ends included. A stretch without begin, or
-    without end, has nothing."""
+    """For each stretch of time the sums over what happened in it, both ends included. If its begin or its end is null,
+    they are 0."""
     times = changed["time_ns"]
     first = times.search_sorted(start_ns.fill_null(0), side="left")
     past = times.search_sorted(end_ns.fill_null(-1), side="right")
@@ -44,13 +44,13 @@ def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series) -> pl.
 
 
 def without_children(totals: pl.DataFrame, parent: pl.Series, is_child: pl.Series) -> pl.DataFrame:
-    """For each row its totals less those of its children, as columns self_*."""
+    """For each row its totals minus those of its children, as columns self_*."""
     inside = summed(totals, parent, is_child)
     return totals.select((_col(name) - inside[name]).alias(f"self_{name}") for name in TOTALS)
 
 
 def summed(values: pl.DataFrame, row: pl.Series, chosen: pl.Series) -> pl.DataFrame:
-    """For each row the sums over the chosen rows that name it."""
+    """For each row the sums over the chosen rows that refer to it; `row`: which row each refers to."""
     sums = values.with_columns(row.alias("row")).filter(chosen).drop_nulls("row").group_by("row").agg(pl.all().sum())
     rows = pl.DataFrame({"row": pl.int_range(values.height, dtype=pl.UInt32, eager=True)})
     return rows.join(sums, on="row", how="left", maintain_order="left").drop("row").fill_null(0)

@@ -1,8 +1,8 @@
-"""One trace of two that different tools took of the same processes at once: the CPU side of one, the GPU side of the
-other.
+"""Makes one trace of two that different tools recorded from the same processes at the same time: the CPU side of one,
+the GPU side of the other.
 
-merge(one, other) -> Trace, one rank, on the clock of `one`. Ranges that both saw are there once: the row of `one`, with
-what only `other` knew of it. docs/analysis.md says how clocks are aligned, and when that is refused.
+merge(one, other) -> Trace, one rank, on the clock of `one`. A range that both tools saw appears once: as the row of
+`one`, with what only `other` knew of it. docs/analysis.md says how clocks are aligned, and when that is refused.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from opspan.printable import LONGEST_LINE, listed
 from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.tables import clock_shift_ns, id_count, moved
 
-# A range that two tools saw began at the same time for both, but for what the tools themselves take in between.
+# For a range that two tools saw, the two starts differ only by the time that the tools themselves take.
 MOST_APART_NS = 1_000_000
-# From so many ranges on, what they say of the clocks goes before what the files say.
+# With this many pairs of ranges, or more, they align the clocks; with fewer, what the files say of their clocks does.
 LEAST_PAIRS = 8
-# So far apart two ranges of one name may begin and be the same one, however well the others agree.
+# Two ranges of one name may begin this far apart and still be the same range, however well the other pairs agree.
 LEAST_TOLERANCE_NS = 5_000
 
 _KEY = ["pid", "tid", "name"]
@@ -33,15 +33,15 @@ _ONE_A_ROW = {"threads": ["pid", "tid"], "processes": ["pid"], "devices": ["devi
 class Alignment:
     """How the times of the other trace were brought to the clock of the first."""
 
-    by: str  # ranges: what both saw; clock: both read the same one; UTC: what each file says of its own
+    by: str  # ranges: by those that both saw; clock: both read the same one; UTC: each file relates its clock to UTC
     shift_ns: int  # added to the other's times
     pairs: int  # ranges that both saw
-    within_ns: int | None  # nine of ten pairs are no further apart; None: there were too few to tell
+    within_ns: int | None  # nine in ten pairs are no further apart; None: there were too few pairs to say
 
 
 def merge(one: Tables, other: Tables) -> Tables:
-    """Both traces as one, aligned; `merged.metadata.options["alignment"]` says how, and how sure that is. Where one of
-    them was analysed, the merged one is."""
+    """Both traces as one, aligned; `merged.metadata.options["alignment"]` says how, and how certain that is. If one of
+    them was analysed, the merged trace is analysed too."""
     _check(one, other)
     given, one, other = (one, other), one.without_analysis(), other.without_analysis()
     issues = Issues()
@@ -52,7 +52,7 @@ def merge(one: Tables, other: Tables) -> Tables:
 
     ids = {name: id_count(frame) for name, frame in one.frames.items()}
     theirs = other.replace(ranges=second).frames
-    if not other.work.height:  # their numbers pair nothing, and must not pair with ours
+    if not other.work.height:  # without work these ids are of no use, and they must not match our work
         theirs["calls"] = theirs["calls"].with_columns(correlation_id=None)
     if not one.work.height:
         one = one.replace(calls=one.calls.with_columns(correlation_id=None))
@@ -156,13 +156,13 @@ def _same(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame, alignm
     """one, other: ids of the ranges that both saw."""
     if alignment.within_ns is None:
         return pairs.clear().select("one", "other")
-    # What ran, ran within both: however long a thread was held up between the two readings of a start, both overlap.
+    # The code of the range ran within both: they overlap, however long the thread was held up between the two starts.
     tolerance, shift = max(3 * alignment.within_ns, LEAST_TOLERANCE_NS), alignment.shift_ns
     overlap = (pl.col("start_ns_other") + shift <= pl.col("end_ns") + tolerance) & (
         pl.col("start_ns") <= pl.col("end_ns_other") + shift + tolerance
     )
     in_order = pairs.filter(overlap).select("one", "other")
-    # Where one tool has more of a name than the other: the nearest that is left.
+    # If one tool has more ranges of a name than the other, each is paired with the nearest one that is left.
     ours = _known(first).filter(~pl.col("id").is_in(in_order["one"].implode()))
     theirs = _known(second).filter(~pl.col("id").is_in(in_order["other"].implode()))
     near = (
@@ -183,7 +183,7 @@ def _same(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame, alignm
 
 
 def _ranges(ours: pl.DataFrame, theirs: pl.DataFrame, same: pl.DataFrame) -> pl.DataFrame:
-    """All of ours, with what they knew, and those of theirs that we have not."""
+    """All of our ranges, with what the other trace knew of them, and those of its ranges that we do not have."""
     told = theirs.join(same, left_on="id", right_on="other", how="inner").drop("id", "parent_id")
     columns = [name for name in told.columns if name in ours.columns and name not in ("start_ns", "end_ns")]
     joined = ours.join(told, left_on="id", right_on="one", how="left", suffix="_other", maintain_order="left")
@@ -195,7 +195,7 @@ def _ranges(ours: pl.DataFrame, theirs: pl.DataFrame, same: pl.DataFrame) -> pl.
 
 
 def _renamed(frame: pl.DataFrame, same: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """References to ranges of theirs that are ranges of ours."""
+    """The frame with references to the other's ranges replaced where we have the same range."""
     return frame.with_columns(pl.col(name).replace(same["other"], same["one"]) for name in columns)
 
 

@@ -1,14 +1,14 @@
-"""Modules of the model: which one a range belongs to.
+"""Which module of the model a range belongs to.
 
     modules(ranges) -> ranges with module, Categorical: name of the innermost module around it, null outside of modules
 
-A module is known by
+A module is recognised by
     a range of kind module                      its name, which is qualified: MLP.layers.0
     FSDP::pre_forward (blocks.3)                blocks.3, from there to its FSDP::post_forward on the same thread
     {'traceMarker': ..., 'funcStack': '...'}    DLProf's stack of calls: Net::forward/Conv2d::forward is Net.Conv2d
-    a call of Python's, nn.Module: Linear_1     Net_0.Linear_1, with the modules that it was called from
-A range inside a backward belongs to the module of its forward op. Ranges must be nested first; `autograd` before this,
-for the backward to have modules.
+    a Python call, nn.Module: Linear_1          Net_0.Linear_1, with the modules that it was called from
+A range inside a backward belongs to the module of its forward op. Ranges must be nested first. Call `autograd` before
+this function if the backward should have modules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opspan.analysis.nest import innermost, nearest
 
 _col = pl.col
 _FSDP = r"^FSDP::(pre|post)_forward \(([^)]*)\)$"
-# Wrappers that are no part of the model's own names.
+# Wrappers, which are not part of the model's own names.
 _WRAPPERS = r"\.?_(?:checkpoint_wrapped|fsdp_wrapped|orig)_mod(?:ule)?\b"
 _STACK = "[\"']funcStack[\"']: [\"']([^\"']*)[\"']"
 _FORWARD = r"[^/:]+::forward"
@@ -29,14 +29,14 @@ _THREAD = ["rank", "pid", "tid"]
 
 
 def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataFrame:
-    """`calls`: the table functions, where ranges know theirs."""
+    """`calls`: the table `functions`, if the ranges have a column `function`."""
     own = _own(ranges)
     around = nearest(ranges, own.is_not_null())
     module = own.gather(around)
     spans = fsdp_spans(ranges)
     if spans.height:
         inside = innermost(spans, ranges.rename({"start_ns": "time_ns"}))
-        # Both around a range: the inner one began later.
+        # If both a module's range and a span are around a range, the inner one is the one that began later.
         inner = spans["start_ns"].gather(inside) > ranges["start_ns"].gather(around)
         module = spans["module"].gather(inside).zip_with(inside.is_not_null() & inner.fill_null(value=True), module)
     if calls is not None and calls.height and "function" in ranges.columns:
@@ -76,7 +76,7 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
     found = found.with_columns(
         _col("when").shift(-1).over(key).alias("next"), _col("end_ns").shift(-1).over(key).alias("next_end_ns")
     )
-    # One that has no post_forward, as when a checkpoint recomputes, is a module only while it lasts itself.
+    # A pre_forward without a post_forward, as when a checkpoint recomputes, is a module only for its own duration.
     end_ns = pl.when(_col("next") == "post").then("next_end_ns").otherwise("end_ns")
     return found.filter(_col("when") == "pre").select(
         *_THREAD,

@@ -3,13 +3,13 @@
     nest(ranges) -> ranges with
         parent    UInt32   row of the innermost range of the thread that contains this one; null at the root
         depth     UInt32   how many ranges contain it
-        self_ns   Int64    its time less that of its children; null for a mark's like and for what is async
+        self_ns   Int64    its time minus that of its children; null for marks and for async ranges
         end_ns    Int64    closed: an open range ends where the trace does, or where its stack says it must have
         is_open   Boolean  its end was not in the trace
-        is_async  Boolean  it stands outside the tree: no parent of any other
-        overlaps  Boolean  why it does: it begins inside a range of its thread and ends after that
+        is_async  Boolean  it stands outside the tree: it is never a parent
+        overlaps  Boolean  it is async because it begins inside a range of its thread and ends after that range
 
-Row numbers are those of the frame that was given. Nothing here knows what a range means.
+Row numbers refer to the frame that was passed in. Nothing here knows what a range means.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from opspan import native
 
 _col = pl.col
 
-# Which thread a row is of: three columns, of the types that the native side takes.
+# The thread that a row belongs to: three columns, with the types that the native code expects.
 THREAD_KEY = (_col("rank").cast(pl.Int32), _col("pid").cast(pl.Int64), _col("tid").cast(pl.Int64))
 
 ADDED = ("parent", "depth", "self_ns", "end_ns", "is_open", "is_async", "overlaps")
 
-# Ended by another thread than it was begun by: no push and pop.
+# Reported as async, or ended by another thread than the one that began it: not a push/pop range.
 _IS_APART = _col("is_async").fill_null(value=False) | (_col("end_tid") != _col("tid")).fill_null(value=False)
 
 
@@ -53,8 +53,8 @@ def trace_end_ns(*frames: pl.DataFrame) -> int:
 
 
 def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
-    """`end_ns`: the end of the trace, where that is later than the ranges' last time."""
-    # What an earlier nest found is found again.
+    """`end_ns`: the end of the trace, if that is later than the last time in the ranges."""
+    # Ranges that were nested before are nested again: the ends and overlaps found then are not taken as given.
     was_open, was_apart = (_col(name) if name in ranges.columns else pl.lit(False) for name in ("is_open", "overlaps"))
     again = "is_open" in ranges.columns
     columns = ranges.select(
@@ -68,15 +68,15 @@ def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
     last = trace_end_ns(ranges)
     found = native.nest(columns, last if end_ns is None else max(last, end_ns))
     if not found["is_open"].any() and found["end_ns"].equals(ranges["end_ns"]):
-        found = found.drop("end_ns")  # the same again is not kept twice
+        found = found.drop("end_ns")  # do not keep a second, equal column
     return ranges.with_columns(found)
 
 
 def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
-    """For each point (rank, pid, tid, time_ns) the row of the innermost range that is open there: it began last.
+    """For each point (rank, pid, tid, time_ns) the row of the innermost open range, which is the one that began last.
 
-    A range that was reported as async is asked only where there is no other. `ranges` may be any rows of a nested
-    frame, and the answer is in the numbers of those rows.
+    A range that was reported as async counts only if there is no other. `ranges` may be any rows of a nested frame;
+    the result has row numbers of `ranges`.
     """
     if not points.height:
         return pl.Series("range", [], dtype=pl.UInt32)
@@ -88,13 +88,13 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
 
 
 def nearest(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
-    """For each range the row of the nearest marked one: itself, else up the tree; null where there is none."""
+    """For each range the row of the nearest marked one: itself or the next one up the tree; null if there is none."""
     return native.nearest(ranges.select("parent", marked.fill_null(value=False).alias("marked")))
 
 
 def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Another tree, as torch.profiler makes it: ranges with parent and self_ns, where an overlap closes a range for
-    those that come later, and is taken twice from the time of what is around. Ends must be known; marks stand outside.
+    """A different tree, as torch.profiler builds it: ranges with parent and self_ns. Here an overlap closes a range for
+    later ones, and is subtracted twice from the time of the range around both. Ends must be known; marks have no place.
     """
     columns = ranges.select(*thread_key(ranges), "start_ns", pl.when(~_col("is_mark")).then("end_ns").alias("end_ns"))
     return ranges.with_columns(native.enclose(columns))

@@ -1,9 +1,9 @@
-"""Labels that a reader left whole, and PyProf's markers, to names.
+"""Parses the labels that no reader has parsed, and gives names to PyProf's markers.
 
-ops(ranges) -> ranges, with texts that no reader took apart (text and no name) taken apart, and
+ops(ranges) -> ranges, with texts that no reader has parsed (text and no name) parsed, and
     {'mod': 'torch', 'op': 'cat', 'args': [...]}  named torch.cat, with its args and the sizes of its tensors
     {'traceMarker': ['train.py:14', ...], ...}    named train.py:14, with the rest in args
-    The marker itself stays in text. What a column has already is kept.
+    The marker itself stays in text. Values that a column already has are kept.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def _read(ranges: pl.DataFrame, unread: pl.Series) -> pl.DataFrame:
     columns = {name: _first(ranges[name], parsed[name]) for name in _FIELDS if name != "kind"}
     guessed = _KINDS.gather(parsed["kind"])
     given = ranges["kind"]
-    # Unknown is what a reader says that did not look.
+    # A reader that did not look for a kind says unknown.
     columns["kind"] = _first(given.set(given == "unknown", None) if given.count() else given, guessed)
-    # In a text of ours no thread means the main thread, and 0 that it is not known.
+    # In one of opspan's own texts no thread means the main thread, and 0 means that the thread is not known.
     forward = columns["forward_tid"]
     main = unread & (ranges["domain"] == _OWN_DOMAIN).fill_null(value=False)
     if main.any():

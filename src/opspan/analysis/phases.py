@@ -2,9 +2,9 @@
 
     phases(ranges) -> ranges with phase, Enum; null where nothing says which
 
-By nesting: the nearest range around, or the range itself, that says so. A backward or engine range says backward;
-torch's Optimizer.step#... and enumerate(DataLoader)#... say what they are; so does a range that the program named after
-a phase. What no range says is forward where it is an op, a module or a script.
+A range has the phase that it says itself, or else the one that the nearest range around it says. A backward or engine
+range says backward; torch's Optimizer.step#... and enumerate(DataLoader)#... say optimizer and data; a range that the
+program named after a phase says that phase. If no range says one, ops, modules and scripts are forward.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from opspan.analysis.nest import nearest
 
 PHASES = pl.Enum(["forward", "backward", "optimizer", "data"])
 
-# Names that say a phase, in small letters; a user's own are taken whole.
+# Names that say a phase, in lower case. A user's own name has to match as a whole.
 _SAYS = {
     "optimizer": r"^(optimizer\.(step|zero_grad)(#.*)?|optimizer|optimizer[ _]step|zero[ _]grad)$",
     "data": r"^(enumerate\(dataloader\)#.*|data|data[ _]?load(ing|er)?|load[ _](data|batch))$",

@@ -1,9 +1,9 @@
 """Stacks for flame graphs: a tree of rows as lines `outer;inner weight`, and the tree of ranges and functions.
 
-    collapsed(rows, roots) -> batches of lines; the same stacks are put together
+    collapsed(rows, roots) -> batches of lines; equal stacks become one line
     with_functions(trace) -> the rows of trace.functions, then those of trace.ranges, nested in one another
 
-Lines are those that flamegraph.pl, inferno and speedscope read: what separates frames and lines is in no frame.
+Lines are as flamegraph.pl, inferno and speedscope read them: no frame has a character that separates frames or lines.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from opspan.tables.schema import without_found
 if TYPE_CHECKING:
     from opspan.tables import Tables
 
-DEEPEST = 500  # a text grows with every level of its stack
+DEEPEST = 500  # levels of a stack, because its text grows with every level
 _UNSAFE = r"[;\pC\p{Zl}\p{Zp}]"
 _SPAN = ("rank", "pid", "tid", "start_ns", "end_ns", "name")
 _col = pl.col
 
 
 def depths(parent: pl.Series) -> pl.Series:
-    """How many rows are around each: every round looks twice as far up as the one before."""
+    """How many rows are around each one. Every round looks twice as far up as the one before."""
     depth, above = parent.is_not_null().cast(pl.UInt32), parent
     while above.count():
         depth = depth + depth.gather(above).fill_null(0)
@@ -35,8 +35,8 @@ def depths(parent: pl.Series) -> pl.Series:
 
 
 def collapsed(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator[pl.Series]:
-    """`rows`: row, parent (a row; none may be missing), depth, root, frame, weight; `roots`: root, text of what stands
-    before every stack. Weights are in whole units; what has none of its own has no line."""
+    """`rows`: row, parent (a row; none may be missing), depth, root, frame, weight; `roots`: root, text that is put
+    before every stack. Weights are in whole units; a stack without any weight of its own has no line."""
     level = roots.select("text", stack="root")
     # For each row of the level above, the stack that it is in.
     above = pl.DataFrame(schema={"row": pl.UInt32, "stack": pl.UInt32})
@@ -62,8 +62,8 @@ def safe(frame: pl.Expr) -> pl.Expr:
 
 
 def with_functions(trace: Tables) -> pl.DataFrame:
-    """Of a trace that went through `attribute`. A function that ends within a range that began in it (the `__enter__`
-    of the range itself) ends where that begins: else the range would only overlap it, and stand outside the tree."""
+    """The trace must have gone through `attribute`. If a range begins in a function and ends after it (say, in the
+    range's own `__enter__`), the function is cut where the range begins: else the range would be outside the tree."""
     ranges, calls = without_found("ranges", trace.ranges), trace.functions
     end_ns = trace_end_ns(ranges, calls, trace.work)
     spans = calls.select(_SPAN).with_columns(_col("end_ns").fill_null(end_ns))

@@ -2,8 +2,8 @@
 
     steps(ranges) -> ranges with step, Categorical: the name of the step's range (ProfilerStep#3), null outside of steps
 
-A step is a range whose name matches; the ranges that begin while one is open in their process are in it, on whatever
-thread: the backward of a step runs on another one. Of several that are open, the one begun last.
+A step is a range whose name matches. Ranges that begin while a step is open in their process are in it, whatever their
+thread, because the backward of a step runs on another thread. If several steps are open, the last to begin counts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _matching(ranges: pl.DataFrame, pattern: str) -> pl.Series:
 
 
 def steps_named(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
-    """The same, where the names of the steps are known."""
+    """The same as `steps`, if the names of the steps are known."""
     anywhere = pl.lit(0, dtype=pl.Int64).alias("tid")
     found = ranges.filter(pl.col("name").is_in(names.cast(pl.Categorical).implode()))
     if not found.height:

@@ -1,7 +1,7 @@
-"""What is summed of the ranges, or the work, of a group, and what a group may be: said once, for every sum there is.
+"""What is summed over the ranges or the work of a group, and what a group may be: defined once, for all sums.
 
-`averages` sums columns by it, `events` what torch's averages hold, and the views of the analysis database are SQL that
-is written from it.
+`averages` sums columns by these definitions, `events` sums what torch's averages hold, and the SQL of the views in the
+analysis database is written from them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import polars as pl
 
 from opspan.analysis.memory import SELF as SELF_MEMORY
 
-# A group -> the columns that tell it from others.
+# What to group by -> the columns whose values make a group.
 OF_RANGES: dict[str, tuple[str, ...]] = {
     "name": ("name",),
     "shape": ("name", "sizes"),
@@ -25,7 +25,7 @@ OF_WORK: dict[str, tuple[str, ...]] = {
     "stream": ("rank", "device_id", "context_id", "stream_id"),
     "kernel": ("kind", "name"),
 }
-# Work that a device was busy with: no waits, and not the profiler's own doing.
+# Work that keeps a device busy: no waits, and nothing that the profiler did itself.
 DEVICE_KINDS = ("kernel", "memcpy", "memset", "graph")
 
 
@@ -36,7 +36,7 @@ class Sum:
 
     @property
     def is_whole(self) -> bool:
-        """Of whole ranges: one that lies in another of its group counts twice."""
+        """Whether whole ranges are summed: then a range inside another one of its group counts twice."""
         return not self.name.startswith("self_")
 
 
@@ -55,7 +55,7 @@ DURATION = (pl.col("end_ns") - pl.col("start_ns")).clip(lower_bound=0)
 
 
 def summed(sums: Sequence[Sum], columns: Collection[str]) -> list[pl.Expr]:
-    """The count, and each sum whose column is there."""
+    """The count, and each sum whose column exists."""
     found = [pl.len().cast(pl.Int64).alias("count")]
     for one in sums:
         if one.of in columns:

@@ -1,4 +1,4 @@
-"""Several traces as one. Row numbers, sums and ends that were found of each are found anew, of the whole."""
+"""Several traces as one. Row numbers, sums and ends that were found for each trace are found again for the whole."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from opspan.tables import Tables, tables
 
 
 def side_by_side(traces: Sequence[Tables]) -> Tables:
-    """Each as further ranks of one run. Where one of them was analysed, the whole is."""
+    """All traces as ranks of one run. If one of them was analysed, the result is analysed too."""
     whole = tables.side_by_side(traces)
     return whole if len(traces) == 1 else analysed_like(whole, traces)
 
 
 def analysed_like(whole: Tables, parts: Sequence[Tables]) -> Tables:
-    """What was put together from these, with what was found of any of them."""
+    """`whole`, which was put together from `parts`, analysed as far as any of them was."""
     if not any(part.is_analysed for part in parts):
         return whole
     attributed = attribute(whole)
@@ -28,7 +28,7 @@ def analysed_like(whole: Tables, parts: Sequence[Tables]) -> Tables:
     if any("module" in part.ranges.columns for part in parts):
         ranges = modules(ranges, attributed.functions)
     if stepped := [part.ranges for part in parts if "step" in part.ranges.columns]:
-        # What pattern found the steps is not known; what it found is.
+        # The pattern that found the steps is not known, but the names of the steps are.
         found = {name for frame in stepped for name in frame["step"].unique()} - {None}
         torchs = {name for frame in stepped for name in torch_steps(frame)}
         ranges = steps(ranges) if found == torchs else steps_named(ranges, pl.Series(sorted(found), dtype=pl.String))

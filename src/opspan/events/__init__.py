@@ -1,4 +1,4 @@
-"""The torch-like face of a trace: FunctionEvent, EventList, and torch's table. docs/events.md has it in words."""
+"""The torch-like face of a trace: FunctionEvent, EventList, and torch's table. docs/events.md describes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""ColumnEvent: a FunctionEvent that was made from a row, and asks for the rest (relatives, kernels, lists) when asked.
+"""ColumnEvent: a FunctionEvent that is made from a row, and fetches the rest (relatives, kernels, lists) on demand.
 
-It looks like any other FunctionEvent. Setting an attribute tells the list, which from then on trusts its objects more
-than its columns.
+It looks like any other FunctionEvent. Setting one of its attributes tells the list, which from then on relies on its
+objects and no longer on its columns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STEP = "ProfilerStep#"
 
 _SCOPE_OF = {name: SCOPES[Kind(number)] for number, name in enumerate(KIND_NAMES)}
 _ACTIVITY_OF = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}
-# Set on an event by printing it: says nothing of the event itself.
+# Printing a table sets these on its events: they are no change to the event itself.
 _SHARES = {"self_cpu_percent", "total_cpu_percent", "total_device_percent"}
 
 
@@ -35,7 +35,7 @@ def is_user(kind: str | None) -> bool:
 
 
 def shapes_of(sizes: str | None) -> list[list[int]]:
-    """torch's input_shapes, of a `sizes` text. A list of tensors is empty there, and not in structured_input_shapes."""
+    """torch's input_shapes, from a `sizes` text. A list of tensors is empty here, not in structured_input_shapes."""
     return [[] if entry and isinstance(entry[0], list) else entry for entry in _structured(sizes)]
 
 
@@ -49,7 +49,7 @@ def _structured(sizes: str | None) -> list[Any]:
 
 
 class Rest(Protocol):
-    """What an event asks its list for: what is not in its own row."""
+    """What an event asks its list for, because it is not in the event's own row."""
 
     use_device: str | None
 
@@ -68,7 +68,7 @@ class ColumnEvent(FunctionEvent):
     _row: dict[str, Any]
 
     def __init__(self, columns: Rest, number: int, row: dict[str, Any], values: dict[str, Any]) -> None:
-        # Around __setattr__, and without the constructor's fifty assignments.
+        # This bypasses __setattr__, and saves the constructor's fifty assignments.
         self.__dict__.update(_SAME)
         self.__dict__.update(values)
         self.__dict__.update(_columns=columns, _number=number, _row=row, id=number + 1, use_device=columns.use_device)
@@ -96,7 +96,7 @@ class ColumnEvent(FunctionEvent):
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *_ON_DEMAND})
 
-    # These are in the columns: no need to walk through the children, as long as nobody has changed one.
+    # These are in the columns: no need to walk through the children, as long as no event was changed.
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -118,7 +118,7 @@ class ColumnEvent(FunctionEvent):
 
 
 class ColumnAverage(FunctionEventAvg):
-    """The average of a group, described by its first event, whose relatives are not made until somebody asks."""
+    """The average of a group, described by its first event, whose relatives are made only when they are asked for."""
 
     _RELATIVES = ("cpu_parent", "cpu_children")
 
@@ -147,7 +147,7 @@ _ON_DEMAND: dict[str, Callable[[ColumnEvent], Any]] = {
     "cpu_parent": lambda event: event._columns.parent(event._row.get("parent")),
     "cpu_children": lambda event: event._columns.children(event._number),
     "kernels": lambda event: event._columns.kernels(event._number),
-    # One each, since a user may put something in.
+    # A new object for each event, since a user may put something into it.
     "stack": lambda event: event._columns.stack(event._row.get("function")),
     "concrete_inputs": lambda _: [],
     "kwinputs": lambda _: {},

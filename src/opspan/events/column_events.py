@@ -1,7 +1,8 @@
 """ColumnEvents: what an EventList over a trace is made of. Its length, order, totals and averages come from columns.
 
-An event is known by its number: its row among the CPU's, or that many and its row among the devices'. Its place in the
-list is another matter: the list is in order of time, the longest first where several begin together, as in torch.
+An event is identified by its number. A CPU event's number is its row in `cpu`; a device event's is the height of `cpu`
+plus its row in `device`. The place in the list is something else: the list is in order of time, the longest first where
+several begin together, as in torch.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from opspan.events.table import Facts, Options
 from opspan.events.times import Microseconds
 
 BLOCK = 512  # events made at a time: asking polars for one row costs more than making the event
-PART = 1 << 19  # rows that are summed at a time: what is worked out for them takes more than they do
-BLOCKS = 32  # that are kept, for those who walk through the list by index
+PART = 1 << 19  # rows that are summed at a time, because the intermediate results take more memory than the rows
+BLOCKS = 32  # blocks that are kept, for programs that walk through the list by index
 DEEPEST = 1000  # functions in a stack: Python's own limit
 
 ONE_ROOT = pl.DataFrame({"root": [0], "text": [""]}, schema={"root": pl.UInt32, "text": pl.String})
 _IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))
-# Attribute -> what it is in a frame of `_Listed`.
+# Attribute -> its column in the frames of `_cpu` and `_device`.
 _SORT_KEYS = {
     "cpu_time": "cpu_ns",
     "cpu_time_total": "cpu_ns",
@@ -69,19 +70,19 @@ class ColumnEvents:
         return self._cpu_in_order(0, self._source.cpu.height)
 
     def _cpu_in_order(self, first: int, count: int) -> pl.DataFrame:
-        """The events of some rows."""
+        """The events of `count` rows from `first` on, in order."""
         rows = self._source.cpu.slice(first, count).with_row_index("number", offset=first)
         rows = rows.with_columns(cpu_ns=pl.col("end_ns") - pl.col("start_ns"))
         return _in_order(rows if rows["is_event"].all() else rows.filter("is_event"))
 
     def _cpu_parts(self) -> Iterator[pl.DataFrame]:
-        """All of the CPU's events in parts, each in order: sums need no more than that."""
+        """All of the CPU's events in parts. Each part is in order, which is all that sums need."""
         for first in range(0, self._source.cpu.height, PART):
             yield self._cpu_in_order(first, PART)
 
     @cached_property
     def _device(self) -> pl.DataFrame:
-        """The devices' events in order, with the CPU's columns for what they have in common."""
+        """The devices' events in order, with the same columns as the CPU's where both have a value."""
         elapsed = pl.col("end_ns") - pl.col("start_ns")
         rows = self._source.device.with_row_index("number", offset=self._source.cpu.height)
         return _in_order(
@@ -116,14 +117,14 @@ class ColumnEvents:
 
     @property
     def changed(self) -> bool:
-        """Somebody has set an attribute of an event: the columns no longer tell the whole truth."""
+        """Whether an attribute of an event was set: then the columns are no longer up to date."""
         return bool(self._changed)
 
     def keep_changed(self, number: int, event: ColumnEvent) -> None:
         self._changed[number] = event
 
     def event(self, number: int) -> ColumnEvent:
-        """The event of that number; the same object as before, if anybody still has it."""
+        """The event of that number; the same object as before, if the program still holds it."""
         event = self._alive.get(number)
         if event is not None:
             return event
@@ -195,7 +196,7 @@ class ColumnEvents:
         return bool(self._source.cpu["function"].count())
 
     def stacks(self, attribute: str) -> Iterator[pl.Series]:
-        """Lines for a flame graph: each event below those around it, and whole microseconds of its own."""
+        """Lines for a flame graph: each event below those around it, with its own time in whole microseconds."""
         cpu = self._source.cpu
         weight = {"self_cpu_time_total": "self_ns", "self_device_time_total": "self_device_ns"}.get(attribute)
         names = [shown_name(name) for name in cpu["name"].unique().to_list()]
@@ -213,7 +214,7 @@ class ColumnEvents:
         yield from collapsed(rows.filter("is_event", pl.col("depth") < MOST_FRAMES), ONE_ROOT, unit=1000)
 
     def _stack_numbers(self, depth: int) -> pl.Series:
-        """For each function a number: the same for those whose innermost so many names are the same."""
+        """For each function a number, which is equal for those whose `depth` innermost names are equal."""
         functions = self._source.functions
         names = functions.select(pl.col("name").unique()).to_series()
         shown = pl.Series([shown_name(name) for name in names.cast(pl.String).to_list()], dtype=pl.String)
@@ -226,7 +227,7 @@ class ColumnEvents:
         return number.cast(pl.UInt32)
 
     def _longest_function(self) -> int | None:
-        """Of the names in all stacks; None: there are no stacks."""
+        """The length of the longest name in all stacks; None: there are no stacks."""
         functions = self._source.functions
         rows = self._cpu["function"].drop_nulls().unique()
         longest = None
@@ -271,7 +272,7 @@ class ColumnEvents:
         for frame in (self._cpu, self._device):
             rows = frame.filter(pl.col("parent").is_null()) if options.top_level_events_only else frame
             rows = rows.select("start_ns", "end_ns", "number", key=key)
-            # No more than the limit of either can be shown: no need to sort a million for a hundred.
+            # At most `row_limit` events of each frame can be shown: no need to sort a million rows for a hundred.
             if 0 <= options.row_limit < rows.height:
                 if attribute is None:
                     rows = rows.head(options.row_limit)
@@ -308,7 +309,7 @@ class ColumnEvents:
 
 
 def _has_ranks(source: EventColumns) -> bool:
-    """Whether events of several ranks are told apart, as torch does by node."""
+    """Whether there are several ranks, whose events are kept apart by node, as in torch."""
     return any(bool((frame["rank"] != 0).any()) for frame in (source.cpu, source.device))
 
 
@@ -323,7 +324,7 @@ def _without_python(cpu: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """In the list's order. Traces mostly are, and seeing that costs a tenth of sorting."""
+    """The rows in the list's order. Mostly they are already, and checking that costs a tenth of sorting."""
     start, longest = pl.col("start_ns"), -pl.col("end_ns")
     before = pl.col("start_ns").shift(1)
     wrong = (start < before) | ((start == before) & (longest < longest.shift(1)))
@@ -332,7 +333,7 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows that are somebody's, as the first column says, by that; each one's stay in order."""
+    """The rows that have an owner (the first column), sorted by owner; each owner's rows stay in order."""
     owner = rows.columns[0]
     return rows.drop_nulls(owner).sort(owner, maintain_order=True)
 

@@ -1,8 +1,8 @@
-"""What the events of a trace are, as two frames: one of what the CPU was told to do, one of what devices did.
+"""The events of a trace as two frames: one of what the CPU was told to do, one of what devices did.
 
-From the trace's tables and what `analysis` adds to them; column_events.py works everything else out. The rows
-of `cpu` are those of `trace.ranges`, one for one, so that the number of a row means the same in both; some of them
-(marks) are no events.
+They are made from the trace's tables and what `analysis` adds to them; column_events.py computes everything else. `cpu`
+has the same rows as `trace.ranges`, in the same order, so that a row number means the same in both; some of the rows
+(marks) are not events.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
-# Columns of EventColumns.cpu. Those that the trace does not have itself, analysis adds.
+# Columns of EventColumns.cpu. The analysis adds those that the trace itself does not have.
 CPU: Schema = {
     "rank": pl.Int32,
     "tid": pl.Int64,
@@ -37,13 +37,13 @@ CPU: Schema = {
     "is_event": pl.Boolean,
     "is_async": pl.Boolean,
     "self_ns": pl.Int64,  # without the time of direct children; 0 for async ones
-    "self_device_ns": pl.Int64,  # of the work that this range, and none inside it, launched; 0 for async ones
+    "self_device_ns": pl.Int64,  # of the work that this range itself launched, not one inside it; 0 for async ones
     "device_ns": pl.Int64,  # the same of this range and all inside it
     "seq": pl.Int64,
     "forward_tid": pl.Int64,
     "op_id": pl.Int64,
     "sizes": NAME,
-    "function": pl.UInt32,  # row in functions of the innermost one that it runs in
+    "function": pl.UInt32,  # row, in functions, of the innermost function that it runs in
 }
 # Columns of EventColumns.device.
 DEVICE: Schema = {
@@ -54,20 +54,20 @@ DEVICE: Schema = {
     "name": NAME,
     "start_ns": pl.Int64,
     "end_ns": pl.Int64,
-    "range": pl.UInt32,  # row in cpu of the innermost range that launched it; null: none did, or it is not known
+    "range": pl.UInt32,  # row in cpu of the innermost range that launched it; null: none did, or it is unknown
 }
-# Further columns of EventColumns.cpu, in bytes, where it has memory at all: what was taken less what was given back.
+# Further columns of EventColumns.cpu, if it has memory at all: bytes that were allocated minus bytes that were freed.
 MEMORY: Schema = dict.fromkeys((*TOTALS, *SELF), pl.Int64)
 FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
 
 @dataclass(frozen=True)
 class EventColumns:
-    cpu: pl.DataFrame  # also with is_python, where Python's functions are events
+    cpu: pl.DataFrame  # with a further column is_python if Python functions are events
     device: pl.DataFrame
     use_device: str | None = None  # torch's name for the kind of device; None: there is none
     device_type: DeviceType = DeviceType.CUDA
-    # Of functions that ranges run in: name, and parent: the row of the one that it was called from.
+    # The functions that ranges run in: name, and parent, the row of the function that it was called from.
     functions: pl.DataFrame = field(default_factory=partial(pl.DataFrame, schema=FUNCTIONS))
 
     @property
@@ -76,7 +76,7 @@ class EventColumns:
 
 
 def event_columns(trace: Tables) -> EventColumns:
-    """The events of a trace that was attributed."""
+    """The events of a trace that went through `attribute`."""
     ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
     return EventColumns(_cpu(ranges), _device(work), *_kind_of_device(trace, work), _functions(trace.functions))
 
@@ -86,13 +86,13 @@ def _without_async_owners(ranges: pl.DataFrame, work: pl.DataFrame) -> tuple[pl.
     owner_is_async = ranges["is_async"].gather(work["range"]).fill_null(value=False)
     if not owner_is_async.any():
         return ranges, work
-    around = ranges["parent"].gather(work["range"])  # never an async range: those have nobody inside them
+    around = ranges["parent"].gather(work["range"])  # never an async range: nothing is inside those
     work = work.with_columns(range=around.zip_with(owner_is_async, work["range"]))
     return analysis.device_time(ranges, work), work
 
 
 def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Columns in which nothing changes are those of the trace, and take no memory."""
+    """Columns in which nothing changes are shared with the trace, and take no memory."""
     is_mark, is_async = (pl.col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     columns = {"is_event": ~is_mark & pl.col("start_ns").is_not_null(), "is_async": is_async}
     if ranges["end_ns"].null_count():
@@ -111,7 +111,7 @@ def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
 
 def _device(work: pl.DataFrame) -> pl.DataFrame:
     columns = {
-        "name": pl.coalesce("full_name", "name"),  # torch's are full: with arguments of templates
+        "name": pl.coalesce("full_name", "name"),  # torch's names are full ones, with template arguments
         "end_ns": pl.max_horizontal("start_ns", "end_ns"),
     }
     return _select(work.filter(pl.col("start_ns").is_not_null()), columns, DEVICE)

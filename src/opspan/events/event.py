@@ -1,7 +1,7 @@
 """FunctionEvent, FunctionEventAvg and what they are made of, with the attributes and constructor arguments of the
-newest torch (2.15), and what older ones had beside them.
+newest torch (2.15), and with those that only older releases had.
 
-Plain objects, made by hand or by column_events.py from a trace's columns. What a list of them can do is event_list.py.
+These are plain objects, made by hand, or by column_events.py from a trace's columns. Lists of them: event_list.py.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _deprecated(old: str, new: str, attribute: str | None = None) -> property:
 
 
 class FormattedTimesMixin:
-    """Times per call and times as text, for what has totals and a count."""
+    """Times per call and times as text, for objects that have totals and a count."""
 
     count: int
 
@@ -185,7 +185,7 @@ class FunctionEvent(FormattedTimesMixin):
         self.kernels.append(Kernel(name, device, duration))
 
     def append_cpu_child(self, child: FunctionEvent) -> None:
-        """Direct children only: what is theirs is taken off this event's own time."""
+        """Only for direct children: their time is subtracted from this event's own time."""
         self._must_be_on_cpu()
         _event(child, "child")._must_be_on_cpu()
         self.cpu_children.append(child)
@@ -199,7 +199,7 @@ class FunctionEvent(FormattedTimesMixin):
         if self.device_type != DeviceType.CPU:
             raise AssertionError(f"{self.name!r} is an event of {self.device_type}, expected DeviceType.CPU")
 
-    # An async event belongs to no tree: it has a total, and nothing of its own.
+    # An async event belongs to no tree: it has a total, but no self time or self memory.
 
     @property
     def _has_self(self) -> bool:
@@ -275,12 +275,12 @@ class FunctionEvent(FormattedTimesMixin):
 
 
 def _kernel_time(event: FunctionEvent) -> float:
-    """The time of an event's kernels and of those of all inside it. Without recursion: trees may be deep."""
+    """The time of the kernels of an event and of all events inside it. Without recursion, because trees may be deep."""
     found, waiting = [], [event]
     while waiting:
         one = waiting.pop()
         found.append(one)
-        # A legacy event has one made-up kernel, which covers its children's. An async child has no device time.
+        # A legacy event has one made-up kernel, which includes its children's. An async child has no device time.
         if not one.is_legacy:
             waiting += [child for child in one.cpu_children if not child.is_async and child.use_device]
     times: dict[int, float] = {}
@@ -299,7 +299,7 @@ def _event(event: object, role: str) -> FunctionEvent:
 
 
 class FunctionEventAvg(FormattedTimesMixin):
-    """The sum over events of one key. What is not summed is that of the first of them."""
+    """The sum over the events with one key. Attributes that are not summed are those of the first event."""
 
     # What is taken from the first event.
     _FIRST = (
@@ -374,7 +374,7 @@ class FunctionEventAvg(FormattedTimesMixin):
     __iadd__ = add
 
     def take(self, other: FunctionEvent | FunctionEventAvg) -> None:
-        """Be described as the other is, without adding it."""
+        """Take over the other's description (the attributes that are not summed), without adding its sums."""
         for name in self._FIRST:
             setattr(self, name, getattr(other, name))
 

@@ -1,8 +1,8 @@
-"""EventList: torch's list of events and what it can tell of them.
+"""EventList: torch's list of events, with its tables, averages and exports.
 
-A sequence, over objects or over a trace's columns (column_events.py). Over columns, its length, tables, averages and
-totals are worked out in columns, and an event becomes an object when somebody looks at it. From the first change on, to
-the list or to one of its events, it is a list of objects.
+It is a sequence, over objects or over a trace's columns (column_events.py). Over columns, its length, tables, averages
+and totals are computed from columns, and an event becomes an object when the program accesses it. From the first change
+on, to the list or to one of its events, it is a list of objects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ else:
 
 
 class EventList(MutableSequence[Event]):
-    """FunctionEvents, or FunctionEventAvgs, with torch's arguments. No `list`: its items all have to be there."""
+    """FunctionEvents, or FunctionEventAvgs, with torch's arguments. Not a `list`, all items of which have to exist."""
 
     __hash__ = None  # type: ignore[assignment]  # it can change
 
@@ -41,7 +41,7 @@ class EventList(MutableSequence[Event]):
         profile_memory: bool = False,
         with_flops: bool = False,
     ) -> None:
-        # The events are in one of the two: in columns until one is changed, in objects from then on.
+        # The events are in one of these two: in the columns until one is changed, in the objects from then on.
         self._columns: ColumnEvents | None = None
         self._objects: list[Any] = list(events)
         self._use_device = use_device
@@ -72,7 +72,7 @@ class EventList(MutableSequence[Event]):
         return self._objects
 
     def _same_kind(self, events: Iterable[Any]) -> EventList[Any]:
-        """A list of other events under the same circumstances."""
+        """A list of other events, with the same settings as this one."""
         made = EventList(
             events,
             use_device=self._use_device,
@@ -138,7 +138,7 @@ class EventList(MutableSequence[Event]):
     # --- torch's own methods
 
     def _build_tree(self) -> None:
-        """Link parents and children, drop an only child of its parent's name, give backward events their stacks."""
+        """Link parents and children, drop only children with their parent's name, give backward events their stacks."""
         events = self._as_objects()
         tree.link(events)
         events[:] = tree.without_duplicates(events)
@@ -194,10 +194,10 @@ class EventList(MutableSequence[Event]):
         *,
         group_by_input_shape: bool = False,
     ) -> EventList[FunctionEventAvg]:
-        """One FunctionEventAvg for the events of each name, apart by shapes, top of the stack or overload if asked.
+        """One FunctionEventAvg for the events of each name; if asked, also by shapes, top of the stack or overload.
 
-        Python's functions are left out unless asked for, as they are since torch 2.15; before, all were counted.
-        `group_by_input_shape` is how torch.profiler spells it. Builds the tree where that has not been done.
+        Python functions are left out unless asked for, as in torch since 2.15; before that, all were counted.
+        `group_by_input_shape` is torch.profiler's spelling. Builds the tree if that has not been done.
         """
         by_shapes = group_by_input_shapes or group_by_input_shape
         columns = self._in_columns()
@@ -219,7 +219,7 @@ class EventList(MutableSequence[Event]):
         return made
 
     def total_average(self) -> FunctionEventAvg:
-        """All events summed, whatever their names. What cannot be summed is the last one's."""
+        """The sum of all events, whatever their names. Attributes that cannot be summed are those of the last one."""
         columns = self._in_columns()
         if columns is not None:
             return columns.total()
@@ -238,10 +238,10 @@ class EventList(MutableSequence[Event]):
         return list(export.STACK_METRICS)
 
     def export_stacks(self, path: str | Path, metric: str) -> None:
-        """Write stacks and what was spent in them, one a line, as flame graph tools read them.
+        """Write one line for each stack, with the time spent in it, as flame graph tools read them.
 
-        Where the events of a trace have no stacks, a stack is an event and those around it, Python's functions too:
-        what load_kineto gives. A file without a line is warned about.
+        If the events of a trace have no stacks, a stack is an event and the events around it, Python functions
+        included, as load_kineto lists them. If the file has no lines, there is a warning.
         """
         columns = self._in_columns()
         if columns is None or columns.has_stacks or metric not in export.STACK_METRICS:

@@ -19,12 +19,12 @@ STACK_METRICS = (
     "self_xpu_time_total",
     "self_privateuse1_time_total",
 )
-# What separates frames and fields in a line of stacks must not be in a frame.
+# Characters that separate frames and fields in a line must not be in a frame.
 _SAFE_FRAME = str.maketrans(" ;\t\n", "____")
 
 
 def chrome_trace(events: Iterable[Any], path: str | Path, device: str) -> None:
-    """torch's events in torch's layout, written one by one. Names are escaped, as since torch 2.15."""
+    """The events in torch's layout, written one by one. Names are escaped, as in torch since 2.15."""
     with Path(path).open("w", encoding="utf-8") as file:
         file.write("[")
         for number, text in enumerate(_chrome_events(events, device)):
@@ -52,7 +52,7 @@ def _chrome_events(events: Iterable[Any], device: str) -> Iterator[str]:
 
 
 def write_lines(batches: Iterable[pl.Series], path: str | Path) -> int:
-    """Lines of stacks as they are; how many."""
+    """Write lines of stacks as they are; returns how many there were."""
     count = 0
     with Path(path).open("w", encoding="utf-8") as file:
         for lines in batches:
@@ -62,7 +62,7 @@ def write_lines(batches: Iterable[pl.Series], path: str | Path) -> int:
 
 
 def stacks(events: Iterable[Any], path: str | Path, metric: str) -> None:
-    """One line an event that has a stack and at least one microsecond: frames from the outermost in, then the time."""
+    """One line for each event with a stack and at least one microsecond: frames, the outermost first, then the time."""
     if metric not in STACK_METRICS:
         raise ValueError(f"metric should be one of: {list(STACK_METRICS)}")
     attribute = sort_attribute(metric)

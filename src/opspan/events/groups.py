@@ -1,7 +1,7 @@
 """Sums over the events of a trace: by name (and node, kind, shapes) as key_averages() groups them, or over all.
 
-Columns are summed in columns, by what is in them as it stands; the few groups that come of it are then put together by
-what torch would group by (all steps are one, `[]` is what has no shapes).
+First the columns are summed by the values that are in them. The few groups that result are then combined into those
+that torch would make (all steps are one group; events without shapes have `[]`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from opspan.events.column_event import ColumnAverage, ColumnEvent, is_user, shap
 from opspan.events.columns import MEMORY
 from opspan.events.times import Microseconds
 
-# What the CPU took has a column here, which what ran on devices has as well: 0.
+# CPU time has a column of its own here, cpu_ns, because device events have it too (0).
 _SUMS = tuple(replace(one, of="cpu_ns") if one.name == "cpu_ns" else one for one in RANGE_SUMS)
 _SUMS += tuple(Sum(name, name) for name in MEMORY)
 _NAMES = ("count", *(one.name for one in _SUMS))
@@ -26,7 +26,7 @@ _NAMES = ("count", *(one.name for one in _SUMS))
 
 @dataclass
 class Group:
-    """Sums, and the place in the list and number of the first of them."""
+    """Sums over a group, and the place of its first event: where in the list it is, and its number."""
 
     place: tuple[int, int, int]
     sums: Counter[str] = field(default_factory=Counter)
@@ -53,16 +53,16 @@ class Group:
 
 
 def place_of(row: dict[str, Any]) -> tuple[int, int, int]:
-    """What the list is in order of: of those that begin together, the longest first."""
+    """The sort key of the list: by start; of events that begin together, the longest first."""
     return row["start_ns"], -row["end_ns"], row["number"]
 
 
 def groups_of(cpu: Iterable[pl.DataFrame], device: pl.DataFrame, by_shapes: bool) -> list[Group]:
-    """One group for each average, in order of their first events. The frames are each in order; where the CPU's have a
-    column `stack` (the number of one), it is by that too."""
+    """One group for each average, in order of their first events. Each frame is in order; if the CPU's have a column
+    `stack` (the number of a stack), it is a key too."""
     groups: dict[tuple[Any, ...], Group] = {}
     keys = ["rank", "name", "kind", *(["sizes"] if by_shapes else [])]
-    written: dict[str | None, str] = {}  # texts of sizes, which every part has again
+    written: dict[str | None, str] = {}  # texts of sizes, because every part has the same ones again
     for row in (row for part in cpu for row in _grouped(part, _with_stack(part, keys)).iter_rows(named=True)):
         shape = None
         if by_shapes:
@@ -82,15 +82,15 @@ def _with_stack(part: pl.DataFrame, keys: list[str]) -> list[str]:
 
 
 def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Sums of the rows with the same keys, and times and number of the first of them."""
-    # The streaming engine takes a third of the time of the other, and has no order of its own: hence the position.
+    """Sums of the rows with the same keys, with the times and the number of the first of these rows."""
+    # The streaming engine takes a third of the default engine's time, but keeps no order: hence the position.
     sums = [*summed(_SUMS, frame.columns), pl.col("position").min()]
     grouped = frame.lazy().group_by(keys).agg(sums).collect(engine="streaming")
     return grouped.hstack(frame.select("start_ns", "end_ns", "number")[grouped["position"]])
 
 
 def sum_of(cpu: pl.DataFrame, device: pl.DataFrame) -> Group:
-    """Everything in one group; its first is the last event of the list. There must be at least one."""
+    """Everything in one group, which is described by the last event of the list. There must be at least one event."""
     last = max(place_of(frame.row(-1, named=True)) for frame in (cpu, device) if frame.height)
     group = Group(last)
     for frame in (cpu, device):

@@ -1,4 +1,4 @@
-"""What torch numbers: kinds of device and of scope. The numbers and names are torch's; torch itself is not needed."""
+"""Kinds of devices and of scopes, with torch's numbers and names; torch itself is not needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opspan.labels import Kind
 
 
 class DeviceType(enum.Enum):
-    """torch.autograd.DeviceType. Equal to torch's member of the same name when ours stands on the left."""
+    """torch.autograd.DeviceType. A member equals torch's member of the same name, if ours is on the left of `==`."""
 
     CPU = 0
     CUDA = 1
@@ -35,7 +35,7 @@ class DeviceType(enum.Enum):
 
     @classmethod
     def of(cls, device: Any) -> DeviceType:
-        """Ours for torch's, or for its number."""
+        """Our member for one of torch's, or for its number."""
         return cls(int(device))
 
     def __int__(self) -> int:

@@ -96,7 +96,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def metadata_of(texts: Mapping[str, str | None] | None) -> EventMetadata | None:
-    """From kineto's texts by kineto's keys; None where it knows none of the keys."""
+    """From a mapping of kineto's keys to texts; None if none of the keys is known."""
     known = {key: value for key, value in (texts or {}).items() if key in _FIELDS and value is not None}
     if not known:
         return None

@@ -1,7 +1,7 @@
 """A trace's events as torch.profiler lists its own: for files that it wrote, so that their tables say what it printed.
 
-Beside ops there are the calls into libraries, and Python's functions where it traced them, each with a time of its own
-in the tree. An only child of its parent's name is part of the parent.
+Beside ops the list has the calls into libraries and, if they were traced, Python functions; each has its own time in
+the tree. An only child that has its parent's name is part of the parent.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _UNLISTED += tuple(f"profiler::_record_function_{when}" for when in ("enter", "e
 
 
 def profiler_columns(trace: Tables) -> EventColumns:
-    """Of a trace that was attributed."""
-    # Work stays with the op that launched it. What begins and ends together: a function calls an op, an op a library.
+    """The events of a trace that went through `attribute`."""
+    # Work stays with the op that launched it. Of spans with equal times the function is outermost, then comes the op,
+    # then the call into a library: hence this order.
     before = trace.functions.height
     spans = [trace.functions.select(_SPAN), trace.ranges, trace.calls.select(_SPAN)]
     ranges = pl.concat(spans, how="diagonal").with_columns(
@@ -41,9 +42,9 @@ def profiler_columns(trace: Tables) -> EventColumns:
         ranges = pl.concat([ranges, alone.drop("cpu_memory", "device_memory")], how="diagonal")
     work = trace.work.with_columns(_col("range", "launch_range") + before)
     ranges = analysis.device_time(enclose(ranges), work)
-    # As events of their own, functions are nobody's stack.
+    # Functions are events here, so they are not the stack of other events.
     ranges = ranges.with_columns(function=pl.lit(None, dtype=pl.UInt32))
-    # Not by `replace`, to which these are other rows than those that were analysed.
+    # Not by `replace`, because these are other rows than those that were analysed.
     columns = event_columns(Tables(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work}))
     is_python = pl.int_range(pl.len()) < before
     columns = _folded(replace(columns, cpu=columns.cpu.with_columns(is_python.alias("is_python"))))
@@ -51,7 +52,7 @@ def profiler_columns(trace: Tables) -> EventColumns:
 
 
 def _alone(memory: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """What happened while no event was open, on whatever thread, as events of no length."""
+    """Memory changes while no event was open on any thread, as events of no length."""
     listed = ranges.filter(~_col("is_mark"), _col("start_ns").is_not_null())
     begun = listed["start_ns"].sort().search_sorted(memory["time_ns"], side="right")
     ended = listed["end_ns"].sort().search_sorted(memory["time_ns"], side="left")
@@ -70,8 +71,8 @@ def _alone(memory: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFrame) -> EventColumns:
-    """What was taken while an event lasted, on any thread, as torch counts; its own is that less its children's. The
-    last events are those of `alone`."""
+    """Adds what was allocated while an event lasted, on any thread, as torch counts; its own is that minus its
+    children's. The last events are those of `alone`."""
     cpu = columns.cpu
     before = cpu.height - alone.height
     lasting = during(memory, cpu["start_ns"].head(before), cpu["end_ns"].head(before))
@@ -81,7 +82,7 @@ def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFram
 
 
 def _folded(columns: EventColumns) -> EventColumns:
-    """Without only children of their parent's name; their children, work and times go to the parent."""
+    """Without only children that have their parent's name; their children, work and times go to the parent."""
     cpu = columns.cpu
     in_tree = cpu["is_event"] & ~cpu["is_async"]
     parent = cpu["parent"].zip_with(in_tree, pl.Series([None], dtype=pl.UInt32))

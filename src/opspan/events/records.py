@@ -11,7 +11,7 @@ from opspan.native import demangled
 
 
 class StringTable(defaultdict[str, str]):
-    """Mangled name -> C++ name, worked out once for each. A single letter stays: `t` is no `unsigned short`."""
+    """Mangled name -> C++ name, each demangled once. A single letter stays: `t` is not `unsigned short`."""
 
     def __missing__(self, key: str) -> str:
         self[key] = demangled(key) if len(key) > 1 else key

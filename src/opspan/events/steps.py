@@ -1,14 +1,14 @@
-"""KinetoStepTracker: how many steps a program has made, whoever counts them. Nothing is told to a profiler.
+"""KinetoStepTracker: how many steps a program has made, whoever counts them. It informs no profiler.
 
-A profiler and each optimizer may count the same steps, so every one has a count of its own and the highest is the
-program's. In a trace steps are ranges of their own, which `opspan.analysis.steps` finds.
+A profiler and each optimizer may count the same steps, so each has a count of its own, and the highest is the
+program's. In a trace, steps are ranges, which `opspan.analysis.steps` finds.
 """
 
 from __future__ import annotations
 
 
 class KinetoStepTracker:
-    """torch's counter of steps by who counts them; its state is the class's, one for the process, and not torch's."""
+    """torch's counter of steps by who counts them. Its state is the class's, one for the process, not torch's."""
 
     _current_step = 0
     _step_dict: dict[str, int] = {}  # noqa: RUF012 - torch's name and place of it; shared on purpose
@@ -20,12 +20,12 @@ class KinetoStepTracker:
 
     @classmethod
     def erase_step_count(cls, requester: str) -> bool:
-        """Forget `requester`; was it known? The program's own count stays."""
+        """Forget `requester`; returns whether it was known. The program's own count stays."""
         return cls._step_dict.pop(requester, None) is not None
 
     @classmethod
     def increment_step(cls, requester: str) -> int:
-        """One more step of `requester`, who need not be known yet; gives the program's step."""
+        """Count one more step of `requester`, which need not be known yet; returns the program's step."""
         if requester not in cls._step_dict:
             cls.init_step_count(requester)
         cls._step_dict[requester] += 1

@@ -1,7 +1,8 @@
 """The text of a table, character for character as torch 2.13 prints it.
 
-Two steps, so that a list over columns need not make its events: what must be known of all events before the first line
-(Facts: which columns there are, how wide, the totals), then the lines of the few that are shown.
+It is made in two steps, so that a list over columns need not make all of its events: first what must be known of all
+events before the first line (Facts: which columns there are, how wide, the totals), then the lines of the few events
+that are shown.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from opspan.events.kinds import TOTALLED, DeviceType
 from opspan.events.times import format_memory, format_share, format_time_in
 from opspan.text_columns import GAP, Column, as_torch
 
-WIDTH = 12  # of a column whose width does not follow from what is in it
-# What people sort by. Every attribute of an event is taken.
+WIDTH = 12  # of a column whose width does not depend on its contents
+# What people sort by, for error messages. Every attribute of an event is accepted.
 SORTABLE = (
     "cpu_time_total",
     "self_cpu_time_total",
@@ -57,7 +58,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Options:
-    """torch's arguments of table(). A maximum of None: as wide as it takes."""
+    """torch's arguments of table(). A maximum of None: as wide as necessary."""
 
     row_limit: int = 100
     max_src_column_width: int | None = 75
@@ -71,14 +72,14 @@ class Options:
 
 
 def sort_attribute(sort_by: str) -> str:
-    """The attribute that a sort key means: whatever the device is called, it is `device`."""
+    """The attribute that a sort key means: in attributes every kind of device is called `device`."""
     for device in ("cuda", "xpu", "privateuse1"):
         sort_by = sort_by.replace(device, "device")
     return sort_by
 
 
 def sort_value(event: Any, attribute: str, asked: str) -> Any:
-    """What an event is sorted by; the error names what it may be."""
+    """The value that an event is sorted by; the error lists the possible attributes."""
     if hasattr(event, attribute):
         return getattr(event, attribute)
     close = difflib.get_close_matches(attribute, SORTABLE, 1, 0.6)
@@ -95,7 +96,7 @@ def facts_of(events: Sequence[Any]) -> Facts:
     self_device_us: float = 0
     for event in events:
         self_cpu_us += event.self_cpu_time_total
-        # A legacy event has its kernels with it; else events on the device say what the device did.
+        # A legacy event includes its kernels; otherwise events on the device say what the device did.
         if event.device_type == DeviceType.CPU:
             counts = event.is_legacy
         else:
@@ -120,7 +121,7 @@ def facts_of(events: Sequence[Any]) -> Facts:
 
 
 def shown(events: Iterable[Any], options: Options) -> Iterator[Any]:
-    """The events that get a line. A negative limit is none."""
+    """The events that get a line. A negative limit means no limit."""
     count = 0
     for event in events:
         if count == options.row_limit:
@@ -131,7 +132,7 @@ def shown(events: Iterable[Any], options: Options) -> Iterator[Any]:
 
 
 def render(events: Iterable[Any], facts: Facts, options: Options, further: Sequence[Column] = ()) -> str:
-    """The table of the events that are shown. `further`: columns behind torch's, with a cell for each of them."""
+    """The table of the events that are shown. `further`: columns after torch's, with a cell for each event."""
     if facts.has_device_time and not facts.use_device:
         raise RuntimeError("use_device is None, but there is device performance data.")
     columns = filled(events, facts, options, further)
@@ -146,8 +147,8 @@ def render(events: Iterable[Any], facts: Facts, options: Options, further: Seque
 
 
 def filled(events: Iterable[Any], facts: Facts, options: Options, further: Sequence[Column] = ()) -> list[Column]:
-    """The columns with their cells, a cell a line. An event with a stack has several lines, and further columns say
-    theirs on the first."""
+    """The columns with their cells, one for each line. An event with a stack has several lines; further columns use the
+    first."""
     kinds = _kinds_of_columns(facts, options)
     lines: list[list[str]] = []
     first = []
@@ -249,7 +250,7 @@ def cells_of(event: Any, facts: Facts, options: Options) -> Iterator[Any]:
         yield event.node_id
     if facts.has_shapes:
         yield str(event.input_shapes)[: _shapes_width(facts, options)]
-    # torch titles the last two columns in the other order; with both of them on, they stand under each other's title.
+    # torch has the titles of the last two columns in the other order; with both on, each is under the other's title.
     if options.with_flops and facts.least_flops is not None:
         yield _flops(event.flops or 0, facts.least_flops)
     if facts.longest_stack_entry is not None:
@@ -269,7 +270,7 @@ def _end_of_path(path: str, width: int) -> str:
 
 
 def _thousands(flops: int) -> float:
-    """How many thousands are multiplied in it, up to the largest unit."""
+    """The number's logarithm to the base 1000, at least 0 and at most that of the largest unit."""
     return max(0, min(math.log10(flops) / 3, float(len(FLOPS) - 1)))
 
 

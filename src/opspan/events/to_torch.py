@@ -1,4 +1,4 @@
-"""Our events as torch's own. The only file of the reading side that imports torch, and only when it is called."""
+"""Our events as torch's own. This is the only file of the reading side that imports torch, and only when called."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from opspan.errors import MissingPackage
 from opspan.events.event import FunctionEvent, FunctionEventAvg
 from opspan.events.metadata import EventMetadata
 
-# Attributes that hold objects of ours; all others are set on torch's events as they are.
+# Attributes that hold objects of opspan's classes; all others are set on torch's events as they are.
 _OURS = ("time_range", "device_type", "_event_metadata", "kernels", "cpu_children", "cpu_parent")
-# Only some releases of torch have these: the first since 2.15, the other until then.
+# Only some releases of torch have these: the first since 2.15, the second before that.
 _SOME_RELEASES = ("metadata", "_metadata_json")
 _EVENT = tuple(name for name in vars(FunctionEvent(0, "", 0, 0, 0)) if name not in _OURS)
 _AVERAGE = tuple(name for name in vars(FunctionEventAvg()) if name not in _OURS)
 
 
 def to_torch(events: Any) -> Any:
-    """torch's EventList of the events of one of ours, linked as they are. Their times stay what they are: times.py."""
+    """torch's EventList of the events of one of ours, linked in the same way. Times stay the floats of times.py."""
     try:
         from torch.autograd import DeviceType, profiler_util
     except ImportError as error:
         message = "torch is not installed, and to_torch() makes torch's objects; install it with: pip install torch"
         raise MissingPackage(message) from error
     listed = list(events)
-    every = _with_relatives(listed)  # held on to: an id is an object's own only while the object lives
+    every = _with_relatives(listed)  # keep them: an id is unique only while its object lives
     made = {id(event): _bare(event, profiler_util, DeviceType) for event in every}
     for event in every:
         theirs = made[id(event)]
@@ -41,7 +41,7 @@ def to_torch(events: Any) -> Any:
 
 
 def _with_relatives(events: list[Any]) -> list[Any]:
-    """The events and all that they are linked to, each once. Without recursion: trees may be deep."""
+    """The events and all that they are linked to, each once. Without recursion, because trees may be deep."""
     found: dict[int, Any] = {}
     waiting = list(events)
     while waiting:
@@ -71,7 +71,7 @@ def _bare(event: Any, torch_side: Any, device_types: Any) -> Any:
 
 
 def _tell_metadata(theirs: Any, metadata: EventMetadata | None, torch_side: Any) -> None:
-    """It is a deprecated property since torch 2.15, and torch has had no such thing before 2.13."""
+    """Set the event metadata. It is a deprecated property since torch 2.15, and did not exist before 2.13."""
     name = "_event_metadata" if hasattr(theirs, "_event_metadata") else "event_metadata"
     if metadata is not None and name in vars(theirs):
         known = torch_side.EventMetadata._fields

@@ -1,4 +1,4 @@
-"""Parents and children of events that are objects, as torch works them out. Events of a trace have theirs already."""
+"""Parents and children of events that are objects, found as torch does. Events of a trace have theirs already."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from opspan.events.kinds import BACKWARD_SCOPE, DeviceType
 def link(events: Iterable[FunctionEvent]) -> None:
     """Make an event the child of the innermost one on its thread that contains it.
 
-    Of two that merely overlap neither is the other's parent. Async events and those on a device have no place in it.
+    Of two events that merely overlap neither is the other's parent. Async and device events are not part of the tree.
     """
     stacked = [event for event in events if not event.is_async and event.device_type == DeviceType.CPU]
     stacked.sort(key=lambda event: event.thread)
-    # As in torch, events of one node belong together only where no other node's of the same thread stands in between.
+    # As in torch, events of one node are together only if no event of another node with the same thread is in between.
     for _, thread in groupby(stacked, key=lambda event: (event.thread, event.node_id)):
         enclosing: list[FunctionEvent] = []
         for event in sorted(thread, key=lambda event: (event.time_range.start, -event.time_range.end)):
@@ -32,7 +32,7 @@ def link(events: Iterable[FunctionEvent]) -> None:
 
 
 def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
-    """Without events that are the only child of one of the same name, which takes over their children and kernels."""
+    """Drop events that are the only child of one with the same name, which takes over their children and kernels."""
     kept = list(events)
     while True:
         left: list[FunctionEvent] = []
@@ -51,7 +51,7 @@ def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
 
 
 def hand_stacks_to_backward(events: Sequence[FunctionEvent]) -> None:
-    """Give backward events, and all inside them, the stack of their forward event; an empty one where it has none."""
+    """Give backward events, and all inside them, the stack of their forward event, or an empty one if there is none."""
     forward: dict[tuple[int, int | None], list[str]] = {}
     for event in events:
         if event.stack is not None and _backward(event) is None:
