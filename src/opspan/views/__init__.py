@@ -1,8 +1,8 @@
-"""What a trace becomes for others to look at: one file an output, chosen by the name it is written to.
+"""What a trace is exported to: one module for each output, which is chosen by the name of the file to write.
 
-Such a file has `write(found, path) -> list[str]`: it writes the whole output to `path`, which is not there yet, and
-says in sentences what it had to leave out. A new one is a file here and a line in opspan/outputs.py. What the verb
-`table` prints is table.py's.
+Such a module has `write(found, path) -> list[str]`: it writes the whole output to `path`, which does not exist yet, and
+returns sentences on what it had to leave out. A new output needs a module here and a line in opspan/outputs.py. What
+the verb `table` prints is made in table.py.
 """
 
 from opspan.views.registry import check_output, export, output_for

@@ -1,11 +1,11 @@
-"""A Chrome trace (JSON, gzipped where the name ends with .gz), for Perfetto, chrome://tracing and what reads those.
+"""A Chrome trace (JSON, gzipped if the name ends with .gz), for Perfetto, chrome://tracing and similar tools.
 
     {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 12.345, "dur": 6.789, "args": {...}}
 
 Categories, arrows (`ac2g` from a call to its work, `fwdbwd` from an op to its backward) and the names of args are those
-of torch.profiler's own files, so that tools for those find their way. A device is a process, each of its streams a
-thread. Times are microseconds from the first thing in the trace, `baseTimeNanoseconds` is the UTC time of that.
-opspan reads all of it back but samples: tables/chrome_keys.py says which column has which key.
+of torch.profiler's own files, so that tools for those can use it. A device is a process, each of its streams a thread.
+Times are microseconds from the first thing in the trace on; `baseTimeNanoseconds` is the UTC time of that. opspan can
+read everything back except samples: tables/chrome_keys.py says which column has which key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from opspan.tables import Tables, schema
 from opspan.tables import chrome_keys as keys
 from opspan.views.chrome_tracks import Tracks, tracks_of
 
-_BATCH = 100_000  # rows that are text at a time
+_BATCH = 100_000  # rows that are turned into text at a time
 _col = pl.col
 Lines = tuple[pl.DataFrame, pl.Expr]  # rows, and how to write one of them
 
@@ -45,7 +45,7 @@ _CATEGORIES = {
     "sync": "cuda_sync",
     "graph": "cuda_graph",
 }
-# Beside the columns, for the readers of torch.profiler's files.
+# An arg beside those of the columns, for tools that read torch.profiler's files.
 _SHARED = {"shared memory": number(_col("static_shared_bytes") + _col("dynamic_shared_bytes"))}
 _SERIES = ["name", "domain", "device_id"]
 _MEMORY_NAMES = {"alloc": "[memory]", "free": "[memory]"}
@@ -65,7 +65,7 @@ def write(found: Analysed, path: Path) -> list[str]:
 
 
 def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
-    """A row that has no id gets one, which is no other's: it is what the row is read back by."""
+    """Gives a row without an id a unique one, because a row is recognised by its id when the file is read back."""
     if not frame["id"].null_count():
         return frame
     highest = frame["id"].max()
@@ -74,7 +74,7 @@ def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
-    """What nesting changes: it closes what is open, and takes what overlaps out of the tree."""
+    """The columns as they were before nesting, which closes open ranges and takes overlapping ones out of the tree."""
     return ranges.select("end_ns", was_async=_col("is_async").fill_null(value=False))
 
 
@@ -94,7 +94,7 @@ def _write(trace: Tables, file: TextIO) -> None:
 
 
 def _left_out(trace: Tables) -> list[str]:
-    """What is in the trace and has no place in the file."""
+    """Sentences on what is in the trace and has no place in the file."""
     timeless = {name: trace.frames[name]["start_ns"].null_count() for name in _SPANS}
     timeless |= {name: trace.frames[name]["time_ns"].null_count() for name in _POINTS}
     said = [f"{count:,} {name} are not in it, for they have no start" for name, count in timeless.items() if count]
@@ -118,7 +118,7 @@ def _head(trace: Tables, tracks: Tracks, zero_ns: int) -> dict[str, Any]:
 
 
 def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:
-    """The columns that hold anything; numbers that JSON does not know as texts."""
+    """The columns that hold anything, as lists; numbers that JSON cannot hold become texts."""
     columns: dict[str, list[Any]] = {}
     for column in frame.iter_columns():
         if column.dtype == pl.Float64:
@@ -133,7 +133,7 @@ def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:
 
 
 def _series(counters: pl.DataFrame) -> pl.DataFrame:
-    """What a viewer takes all args of a counter for are values, so that what else is known of it stands apart."""
+    """What is known of counters beside their values. Kept apart, as viewers take all args of a counter for values."""
     return counters.select(_SERIES).unique(maintain_order=True)
 
 
@@ -164,7 +164,7 @@ def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Lines]:
     name = pl.coalesce(text(_col("full_name")), _name("name"))
     category = pl.when(_col("is_overhead")).then(constant("overhead")).otherwise(_category("other"))
     args = {**_args(work, keys.EVENTS["work"]), **{key: _sizes(of) for of, key in keys.SIZES.items()}, **_SHARED}
-    # Where the event has the short name, there is no full one.
+    # If there is no full name, the event itself already has the short one.
     args[keys.WORK["name"]] = text(pl.when(_col("full_name").is_not_null()).then("name"))
     if work["name"].null_count():
         args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(pl.lit("1"))
@@ -173,7 +173,7 @@ def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Lines]:
     launched = work.filter(_col("call").is_not_null(), began)
     yield from _arrows("ac2g", calls[launched["call"]], launched, launched["row"], at)
     linked = ranges.filter(_col("forward").is_not_null(), _col("link") != BY_NESTING, began)
-    # Numbers of their own, past those of the others: some viewers know arrows by number alone.
+    # These numbers come after those of the other arrows: some viewers tell arrows apart by number alone.
     yield from _arrows("fwdbwd", ranges[linked["forward"]], linked, linked["row"] + work.height, at)
 
     at = microseconds(_col("time_ns") - zero_ns)
@@ -194,7 +194,7 @@ def _span(name: pl.Expr, category: pl.Expr, at: pl.Expr, taken: pl.Expr, args: M
 
 
 def _args(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, pl.Expr]:
-    """Those of the columns that hold anything; and whether the name is none, and the end."""
+    """An arg for each column that holds anything; and args that say that the name, or the end, is null."""
     args = {key: _value(column, frame[column].dtype) for column, key in names.items() if frame[column].count()}
     if "end_ns" in frame.columns and "end_ns" not in names and frame["end_ns"].null_count():
         is_open = _col("end_ns").is_null()
@@ -213,7 +213,7 @@ def _value(column: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def _sizes_of_inputs(sizes: pl.Series) -> pl.Expr:
-    """As lists, where they are; what is none is a text."""
+    """As JSON lists where the texts are such lists, else as JSON texts."""
     distinct = sizes.unique().drop_nulls().cast(pl.String)
     lists = distinct.filter(pl.Series([_is_list(value) for value in distinct], dtype=pl.Boolean)).cast(sizes.dtype)
     return (
@@ -244,7 +244,7 @@ def _sizes(of: str) -> pl.Expr:
 
 
 def _ranges(ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> Iterator[Lines]:
-    """Those of the tree as spans; those that overlap as pairs with an id, which viewers draw on lines of their own."""
+    """Ranges of the tree as spans; overlapping ones as pairs with an id, which viewers draw on separate lines."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     name, category, args = _name("name"), _category("user"), _args(ranges, keys.EVENTS["ranges"])
     overlaps = is_async & ~_col("was_async")
@@ -261,7 +261,7 @@ def _ranges(ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> 
 
 
 def _memory(memory: pl.DataFrame, at: pl.Expr) -> Lines:
-    """As torch.profiler has it: what was given back is negative, the host is device -1."""
+    """As torch.profiler writes it: freed bytes are negative, the host is device -1."""
     event = _col("event").cast(pl.String)
     name = text(event.replace_strict(_MEMORY_NAMES, default=pl.concat_str(pl.lit("[memory "), event, pl.lit("]"))))
     signed = _col("bytes") * pl.when(event == "free").then(-1).otherwise(1)
@@ -275,7 +275,7 @@ def _memory(memory: pl.DataFrame, at: pl.Expr) -> Lines:
 
 
 def _arrows(kind: str, sources: pl.DataFrame, targets: pl.DataFrame, ids: pl.Series, at: pl.Expr) -> Iterator[Lines]:
-    """From the beginning of each source to that of its target."""
+    """Arrows from the beginning of each source to the beginning of its target."""
     values = {"cat": constant(kind), "name": constant(kind), "id": number(_col("arrow")), "ts": at}
     drawn = sources["start_ns"].is_not_null()
     yield sources.with_columns(arrow=ids).filter(drawn), _event("s", **values)

@@ -1,5 +1,5 @@
-"""On which track of a timeline a row is drawn. A Chrome trace names a track by a process and a thread: a device is
-written as a process, its streams as the threads of it."""
+"""Which track of a timeline a row is drawn on. In a Chrome trace a process and a thread name a track: so a device is
+written as a process, and its streams as threads of that process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STREAM = [*_DEVICE, "context_id", "stream_id"]
 
 @dataclass(frozen=True)
 class Tracks:
-    """Frames with the `process` and `thread` that stand in the file, and the `title` that is shown there."""
+    """Frames with the `process` and `thread` that are written to the file, and the `title` that is shown for them."""
 
     processes: pl.DataFrame
     threads: pl.DataFrame
@@ -28,7 +28,7 @@ class Tracks:
 
     @property
     def by_process(self) -> pl.DataFrame:
-        """Which rank and process each `process` in the file stands for; one that is a device stands for none."""
+        """The rank and pid that each `process` in the file stands for; one that is a device stands for no pid."""
         devices = self.devices.select("process", "rank")
         return pl.concat([self.processes.select("process", *_PROCESS), devices], how="diagonal")
 
@@ -37,7 +37,7 @@ class Tracks:
         return rows.with_columns(found, thread=_col("tid").fill_null(self.no_thread))
 
     def on_devices(self, work: pl.DataFrame) -> pl.DataFrame:
-        """What the profiler itself did on the host is drawn on its thread there."""
+        """The work with its tracks. What the profiler itself did on the host is drawn on the host's thread."""
         on_host = _col("device_id").is_null() & _col("tid").is_not_null()
         process, thread = (_joined(work, self.streams, _STREAM, name) for name in ("process", "thread"))
         host = _joined(work, self.processes, _PROCESS, "process")
@@ -51,7 +51,7 @@ def tracks_of(trace: Tables) -> Tracks:
     frames = [trace.ranges, trace.calls, trace.threads, trace.counters, trace.work, trace.functions, trace.memory]
     threads = _unique(frames, _THREAD)
     processes = _unique([threads, trace.processes], _PROCESS)
-    # Numbers of processes may be the same on two machines, or leave none for the devices.
+    # Pids may be equal on two machines, or so high that no numbers are left for the devices.
     highest = processes["pid"].max()
     own = not processes["pid"].null_count() and processes["pid"].n_unique() == processes.height
     own &= not isinstance(highest, int) or highest < _HIGHEST

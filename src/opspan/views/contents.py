@@ -1,4 +1,4 @@
-"""What a trace holds, in words: printed where a result is empty, with the command that shows what is there.
+"""What a trace holds, in words: printed if a result is empty, with the command that shows what is there.
 
 Nothing to show: there are no ranges. The trace holds 4,340 kernels, 12 copies, 12 calls; try --by kernel
 """
@@ -13,7 +13,7 @@ from opspan.analysis.averages import on_device
 from opspan.printable import listed
 from opspan.tables import Tables
 
-# Kinds of work -> one, several of it.
+# Kind of work -> its name in the singular and in the plural.
 _WORK = {
     "kernel": ("kernel", "kernels"),
     "memcpy": ("copy", "copies"),
@@ -31,13 +31,13 @@ _TABLES = {
     "metrics": ("metric of a report", "metrics of reports"),
 }
 _MOST_DOMAINS = 3
-# Tables that are sums over ranges, and those that are sums over kernels and copies.
+# What a table is by, if it sums over ranges, and if it sums over kernels and copies.
 _OF_RANGES = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
 
 
 def parts(trace: Tables) -> dict[str, str]:
-    """What each table that is not empty holds: 'work' -> '4,340 kernels, 12 copies'. Marks are apart from ranges."""
+    """What each table that is not empty holds: 'work' -> '4,340 kernels, 12 copies'. Marks are separate from ranges."""
     is_mark = trace.ranges["is_mark"].fill_null(value=False)
     found = {
         "ranges": _in_domains(trace.ranges["domain"].filter(~is_mark), "range", "ranges"),
@@ -58,21 +58,21 @@ def counted(trace: Tables) -> str:
 
 
 def nothing_by(trace: Tables, by: str) -> str:
-    """What to say of an empty table by `by`."""
+    """The message for an empty table by `by`."""
     of = "ranges" if by in _OF_RANGES else "kernels or copies" if by in _OF_WORK else "ranges, kernels or copies"
     way = _other_table(trace) or _database(trace)
     return f"Nothing to show: there are no {of}. {holds(trace)}{f'; try {way}' if way else ''}"
 
 
 def nothing_in(trace: Tables, name: str, shows: tuple[str, ...]) -> str:
-    """What to say of a file that was written without any rows. `shows`: the tables that its format can hold."""
+    """The message for a file that was written without any rows. `shows`: the tables that its format can hold."""
     listed = f"{', '.join(shows[:-1])} and {shows[-1]}" if len(shows) > 1 else shows[0]
     way = "; a .sqlite or .parquet file holds all of that" if parts(trace) else ""
     return f"{name} is empty: it can show {listed}, and the trace has none of them. {holds(trace)}{way}"
 
 
 def _other_table(trace: Tables) -> str | None:
-    """The option for a table of this trace that has rows."""
+    """The option that prints a table of this trace with rows in it."""
     is_range = ~trace.ranges["is_mark"].fill_null(value=False)
     if (is_range & trace.ranges["start_ns"].is_not_null()).any():
         return "--by name"

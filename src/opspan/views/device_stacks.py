@@ -37,9 +37,9 @@ def write(found: Analysed, path: Path) -> list[str]:
 
 
 def _leaves(rows: pl.DataFrame, work: pl.DataFrame, before: int) -> list[pl.DataFrame]:
-    """A row for each work below the range that it is of, and what stands for no range, one a process."""
+    """A row for each work, below the range that it belongs to; and for each process a row that stands for no range."""
     owner = work["range"].cast(pl.UInt32) + before
-    # What an async range launched is in the tree where that range is.
+    # Work of an async range belongs to the range around it, which is in the tree.
     for _ in range(rows.height):
         is_apart = rows["is_async"].gather(owner).fill_null(value=False)
         if not is_apart.any():

@@ -1,4 +1,4 @@
-"""What is said under every result: how much could be attributed, and what was skipped, repaired or odd."""
+"""What is printed under every result: how much could be attributed, and what was skipped, repaired or odd."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def issue_lines(trace: Tables) -> list[str]:
 
 
 def coverage_values(found: Coverage) -> dict[str, Any]:
-    """The same figures for programs."""
+    """The figures of the coverage, for programs."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(found):
         value = getattr(found, field.name)
@@ -48,7 +48,7 @@ def coverage_values(found: Coverage) -> dict[str, Any]:
 
 
 def printable_names(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """The frame with the texts in these columns printable. Each is looked at once."""
+    """The frame, with the texts in these columns made printable. Each distinct text is handled once."""
     changes = {}
     for name in columns:
         texts = frame.select(pl.col(name).unique().cast(pl.String)).to_series()

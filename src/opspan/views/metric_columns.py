@@ -1,4 +1,4 @@
-"""What reports say of the names (the table metrics of a trace) as further columns of the table by name."""
+"""The figures that reports have for each name (the table `metrics` of a trace) as columns of the table by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opspan.text_columns import Column
 
 
 def with_metrics(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """The rows with a column a metric, null where the report has not got the name."""
+    """The rows with one column for each metric, which is null if the report does not have the name."""
     if not trace.metrics.height:
         return rows
     found = wide(trace.metrics).with_columns(pl.col("rank").cast(pl.Int64))
@@ -22,7 +22,7 @@ def with_metrics(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def as_text(metrics: pl.DataFrame) -> list[Column]:
-    """Columns of a table of text; where room is short they go first."""
+    """Columns of a text table; they are the first to be dropped if there is little room."""
     return [Column(printable(one.name), [_cell(value) for value in one.to_list()], rank=1) for one in metrics]
 
 

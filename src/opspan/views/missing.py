@@ -12,7 +12,7 @@ from opspan.analysis.averages import on_device
 from opspan.sources import MODULES, SHAPES, Source, source_of
 from opspan.tables import Tables
 
-_ANY = Source("", "")  # where the source of the trace is not known
+_ANY = Source("", "")  # if the source of the trace is not known
 FUNCTIONS = "torch.profiler.profile(with_stack=True) records Python's functions, and export_chrome_trace() writes them"
 # Kinds of ranges that torch itself makes.
 _OPS = ("op", "backward", "engine")
@@ -29,7 +29,7 @@ def labelling(trace: Tables, options: str = "") -> str:
 
 
 def without(trace: Tables, by: str) -> str:
-    """What to say of a table in which no row has a module, step, shape or stack."""
+    """The message for a table in which no row has a module, step, shape or stack."""
     if by == "stack":
         return f"No op has a stack: {FUNCTIONS}"
     if by == "module":
@@ -44,7 +44,7 @@ def without(trace: Tables, by: str) -> str:
 
 
 def lines(found: Analysed, by: str) -> list[str]:
-    """What any table lacks, and what a table by phase, or one with metrics, lacks."""
+    """Sentences on what the trace lacks for any table, and for a table by phase or one with metrics."""
     trace = found.attributed
     kinds = _kinds(trace)
     sentences = [
@@ -57,7 +57,7 @@ def lines(found: Analysed, by: str) -> list[str]:
 
 
 def labels_line(trace: Tables) -> list[str]:
-    """The sentence on missing labels, which needs no analysis."""
+    """The sentence on missing labels, for which no analysis is needed."""
     return _said([_labels(trace, _kinds(trace))])
 
 
@@ -65,7 +65,7 @@ def _said(found: list[str | None]) -> list[str]:
     return [f"Missing: {line}" for line in found if line]
 
 
-# There may be tens of millions of ranges: one column at a time is looked at, and only its few values become texts.
+# There may be tens of millions of ranges: only one column at a time is read, and only its few values become texts.
 
 
 def _of_ranges(trace: Tables, column: str) -> pl.Series:
@@ -97,7 +97,7 @@ def _labels(trace: Tables, kinds: set[str]) -> str | None:
     if not count:
         return f"the trace has no labels, so nothing can be attributed to an op; to label ops: {labelling(trace)}"
     if not on_device(trace.work).height and not trace.samples.height:
-        return None  # a program that labels itself, and has nothing of torch's
+        return None  # a program with labels of its own that does not use torch
     return (
         f"none of the {count:,} ranges is an op of torch, so nothing can be attributed to an op; to label ops: "
         f"{labelling(trace)}"

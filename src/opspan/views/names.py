@@ -1,4 +1,4 @@
-"""What processes, threads and devices are called where a person looks at them."""
+"""The names of processes, threads and devices as they are shown to people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _col = pl.col
 
 
 def process_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
-    """`python 1234`, with the rank in front where there are several; one for each of the rows (rank, pid)."""
+    """`python 1234`, with the rank in front if there are several; one name for each of the rows (rank, pid)."""
     names = trace.processes.select("rank", "pid", "name").unique(["rank", "pid"], keep="last", maintain_order=True)
     found = rows.select("rank", "pid").join(
         names, on=["rank", "pid"], how="left", nulls_equal=True, maintain_order="left"
@@ -22,7 +22,7 @@ def process_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
 
 
 def thread_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
-    """`thread 1234 main`; one for each of the rows (rank, pid, tid)."""
+    """`thread 1234 main`; one name for each of the rows (rank, pid, tid)."""
     thread = ["rank", "pid", "tid"]
     names = trace.threads.select(*thread, "name").unique(thread, keep="last", maintain_order=True)
     found = rows.select(thread).join(names, on=thread, how="left", nulls_equal=True, maintain_order="left")

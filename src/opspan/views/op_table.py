@@ -1,7 +1,7 @@
 """The table of ops by name, shape or stack: the rows of torch's key_averages() as a frame, and torch's text of them.
 
-With the rows of kernels too it is torch's table character for character; without them the totals below it, and the
-shares of them, stay those of the whole trace.
+With rows for kernels it is torch's table, character for character. Without them, the totals below the table, and the
+shares of these totals, are still those of the whole trace.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from opspan.printable import printable
 from opspan.text_columns import Column, Layout, fitted
 from opspan.views.metric_columns import as_text, with_metrics
 
-OF_EVENTS = ("name", "shape", "stack")  # by these, rows are of events
-STACK_DEPTH = 5  # functions of a stack that tell two rows apart, the innermost
+OF_EVENTS = ("name", "shape", "stack")  # tables by these have rows of events
+STACK_DEPTH = 5  # how many of the innermost functions of a stack are compared to group by stack
 
 # Column of a row -> torch's attribute of an average.
 TORCH = {
@@ -43,7 +43,7 @@ TORCH = {
 _TOTALS = ("cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns")
 _MEMORY = tuple(name for name in TORCH if name.endswith("_bytes"))
 
-# Title -> how soon the column goes where room is short ({}: the device); those that are not here stay.
+# Title -> how early the column is dropped if there is little room ({}: the device); columns not listed here stay.
 _RANKS = {
     "Self {}": 1,
     "# of Calls": 1,
@@ -60,7 +60,7 @@ _RANKS = {
     "CPU time avg": 8,
     "CPU total %": 9,
 }
-# Texts that may be cut -> how much of one is worth more than another column.
+# Columns whose texts may be cut -> how many characters are worth more than another column.
 _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 
 
@@ -73,7 +73,7 @@ class OpRows:
         )
         self._facts = facts_of(list(averages)) if len(averages) else None
         chosen = [one for one in averages if one.device_type == DeviceType.CPU]
-        # Of what a tool saw of devices alone, that is all there is to show.
+        # If a tool saw only devices, rows of kernels are all there is to show.
         self.has_ops = bool(chosen) or names is not None
         if kernels or not self.has_ops:
             chosen = list(averages)
@@ -91,7 +91,7 @@ class OpRows:
 
     @property
     def _whole(self) -> Options:
-        """With whole names, however long."""
+        """Options that show whole names, however long."""
         return Options(
             max_name_column_width=None,
             max_shapes_column_width=None,
@@ -100,7 +100,7 @@ class OpRows:
         )
 
     def order(self, column: str, descending: bool) -> None:
-        # As torch sorts, those alike stay in order of time.
+        # As in torch, rows with equal values stay in order of time.
         rows = self.frame.with_row_index("place").sort(column, descending=descending, maintain_order=True)
         self._averages = [self._averages[place] for place in rows["place"].to_list()]
         self.frame = rows.drop("place")
@@ -137,7 +137,7 @@ class OpRows:
                 cut_end=column.title == "Input Shapes",
             )
             for column in filled(shown, facts, self._whole, metrics)
-            if facts.self_cpu_us or "CPU" not in column.title or column.title not in ranks  # else nothing ran there
+            if facts.self_cpu_us or "CPU" not in column.title or column.title not in ranks  # else nothing ran on it
         ]
         fits, notes = fitted(columns, width)
         return "\n".join([*fits, *totals_of(facts, None)]) + "\n", notes

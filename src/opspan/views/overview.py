@@ -1,4 +1,4 @@
-"""What `opspan demo` prints of a trace: the table of its ops, backward beside forward, a sentence on what was seen."""
+"""What `opspan demo` prints: a table of the trace's ops, backward beside forward, and a sentence on what was seen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opspan.text_columns import Column, Layout, fitted
 from opspan.views import table as tables
 
 _OPS, _PAIRS = 8, 5  # rows
-_ALL = 1000  # columns: where nothing says how wide a line may be
+_ALL = 1000  # characters: used if nothing says how wide a line may be
 _col = pl.col
 
 

@@ -1,7 +1,7 @@
-"""The trace's own tables as a folder of Parquet files: what Trace.save writes, under the name of a view.
+"""The trace's own tables as a folder of Parquet files: what Trace.save writes, as an export.
 
-Not what the analysis adds: that is found again in a moment, and goes by row numbers, which change when traces are put
-side by side.
+The columns that the analysis adds are not written: they are quickly computed again, and they hold row numbers, which
+change when traces are put side by side.
 """
 
 from __future__ import annotations

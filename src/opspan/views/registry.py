@@ -1,4 +1,4 @@
-"""How an output is written: whole or not at all, and never over a source. opspan/outputs.py lists them."""
+"""How an output is written: whole or not at all, and never over a source file. opspan/outputs.py lists the outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _write_of(output: Output) -> Callable[[Analysed, Path], list[str]]:
 
 
 def output_for(out: Path) -> Output:
-    """The output whose pattern the name has, else that of the longest suffix that it ends with."""
+    """The output whose pattern matches the name, else the one with the longest suffix that the name ends with."""
     for output in outputs.OUTPUTS:
         if output.pattern and fnmatchcase(out.name.lower(), output.pattern):
             return output
@@ -49,7 +49,7 @@ def export(found: Analysed, out: Path, *, overwrite: bool = False) -> list[str]:
     try:
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:
             left_out = _write_of(output)(found, unfinished)
-    except FileExistsError as error:  # by now: it was not there a moment ago
+    except FileExistsError as error:  # somebody else has made it since it was checked
         raise WriteError(_exists(out)) from error
     except (OSError, PolarsError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error

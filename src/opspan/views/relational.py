@@ -1,6 +1,6 @@
-"""An analysed trace as a relational database has it: row numbers become ids, and every row says how long it took.
+"""An analysed trace as tables of a relational database: row numbers become ids, and rows have their duration.
 
-    relational(found) -> frames by name: ranks, those of the trace, coverage
+    relational(found) -> frames by name: ranks, the trace's own tables, coverage
 
 What each column means is in database.py, as data.
 """
@@ -18,7 +18,7 @@ from opspan.analysis.sums import DURATION
 from opspan.tables import TABLES, Tables
 
 _col = pl.col
-# Column with row numbers -> table they are rows of, and what it is called once it has ids.
+# Column with row numbers -> the table that they are rows of, and the column's name once it holds ids.
 _ROWS = {
     "ranges": {
         "parent": ("ranges", "parent_id"),
@@ -54,7 +54,7 @@ def relational(found: Analysed) -> dict[str, pl.DataFrame]:
 
 
 def _ids(frame: pl.DataFrame) -> pl.Series:
-    """The rows' own; their numbers, where those are not there or not theirs alone."""
+    """The rows' own ids; row numbers instead, if ids are missing or not unique."""
     ids = frame["id"]
     if ids.null_count() or ids.n_unique() != ids.len():
         return pl.int_range(frame.height, dtype=pl.Int64, eager=True).alias("id")
@@ -82,7 +82,7 @@ def _ranks(trace: Tables) -> pl.DataFrame:
 
 
 def _coverage(found: Coverage) -> pl.DataFrame:
-    """A figure a row: shares with count and time, the others with a count."""
+    """One row for each figure: shares have count and time, the others only a count."""
     rows: list[tuple[str, int, int | None, int | None, int | None]] = []
     for field in dataclasses.fields(found):
         value = getattr(found, field.name)

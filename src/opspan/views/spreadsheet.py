@@ -1,10 +1,10 @@
 """Rows as CSV that a spreadsheet shows and does not run.
 
-Excel and its kin take a cell that begins with = + - @ for a formula, quoted or not, and a formula can send what is
-around it elsewhere, or start a program. A name of a range is whatever a program made it, so a text that begins so gets
-an apostrophe in front, which a spreadsheet shows as text. So does one that has apostrophes in front of such a character
-already, so that to take one away from whatever has them there gives back what was there (docs/security.md).
-Numbers, as texts too, stay as they are.
+Excel and similar programs take a cell that begins with = + - @ for a formula, quoted or not, and a formula can send the
+cells around it elsewhere, or start a program. A range's name can be any text, so a text that begins like this gets an
+apostrophe in front, and a spreadsheet shows it as text. A text that already has apostrophes in front of such a
+character gets one more, so that removing one apostrophe gives back the original (docs/security.md). Numbers stay as
+they are, even those written as texts.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import polars as pl
 
-# Tab and the ends of lines: what stands behind them begins the cell. U+FF..: the same four in their wide forms, which
-# Excel takes alike in East Asia.
+# Tab and line ends: what follows them begins the cell. U+FF..: the wide forms of the same four characters, which Excel
+# treats alike in East Asia.
 _BEGINS = r"^'*[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
@@ -28,7 +28,7 @@ def write_csv(frame: pl.DataFrame, path: Path) -> None:
 
 
 def _safe(frame: pl.DataFrame) -> pl.DataFrame:
-    # A name that stands in a million rows is looked at once.
+    # A name that is in a million rows is checked once.
     texts = [column for column in frame.iter_columns() if column.dtype in (pl.String, pl.Categorical, pl.Enum)]
     frame = frame.with_columns(changed for column in texts if (changed := _changed(column)) is not None)
     titles = pl.Series(frame.columns, dtype=pl.String)

@@ -1,6 +1,7 @@
 """The analysis database: a trace for the sqlite shell and Datasette. docs/sqlite.md says what is in it.
 
-sqlite-utils makes its tables, keys, indexes and views; rows go in as whole columns, with no Python object a value.
+sqlite-utils makes its tables, keys, indexes and views; rows are inserted as whole columns, without a Python object for
+each value.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from opspan.tables.schema import Column
 from opspan.views.database import ABOUT, TABLES_IN_ORDER, VIEWS, DatabaseTable
 from opspan.views.relational import relational
 
-_BATCH = 250_000  # rows that are text at a time
+_BATCH = 250_000  # rows that are turned into text at a time
 _APPEND = {"adbc.ingest.mode": "adbc.ingest.mode.append"}
 
 
@@ -28,7 +29,7 @@ def write(found: Analysed, path: Path) -> list[str]:
     tables = (*TABLES_IN_ORDER, ABOUT)
     database = sqlite_utils.Database(path)
     with closing(database):
-        # Nobody reads an unfinished file: one that breaks off is thrown away as a whole.
+        # No journal is needed: an unfinished file is thrown away as a whole.
         database.execute("PRAGMA journal_mode = OFF")
         for table in tables:
             _create(database, table)
@@ -61,12 +62,12 @@ def _python_type(column: Column) -> type:
 
 
 def _is_text(column: Column) -> bool:
-    # SQLite's integers end at 2^63: what may be larger is text.
+    # SQLite's integers end at 2^63, so numbers that may be larger are written as text.
     return column.dtype in (pl.String, pl.Categorical, pl.UInt64) or isinstance(column.dtype, pl.Enum)
 
 
 def _stored(frame: pl.DataFrame, table: DatabaseTable) -> pl.LazyFrame:
-    """The columns of the table, in its order, as SQLite has types for."""
+    """The columns of the table, in its order, with types that SQLite has."""
     types = {str: pl.String, int: pl.Int64, float: pl.Float64}
     return frame.lazy().select(pl.col(column.name).cast(types[_python_type(column)]) for column in table.columns)
 

@@ -1,10 +1,10 @@
-"""Stacks, one a line, for flame graphs (flamegraph.pl, speedscope, inferno). Nanoseconds of CPU time.
+"""Stacks, one per line, for flame graphs (flamegraph.pl, speedscope, inferno), with nanoseconds of CPU time.
 
     process 100;thread 100 main;train.py(3): <module>;step;aten::linear;aten::addmm 12345
 
-A stack is the functions of Python, where the tool traced them, and the ranges around one another on a thread, the
-outermost first; the number is the time spent in the last and in none inside it, summed over all that have the same
-stack. Async ranges stand outside the tree and are left out.
+A stack consists of Python functions, if the tool traced them, and of nested ranges on a thread, the outermost first.
+The number is the time spent in the last of them itself, not in one inside it, summed over all with the same stack.
+Async ranges stand outside the tree and are left out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def tree(trace: Tables) -> pl.DataFrame:
 
 
 def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
-    """`rows`: in a tree, with their weight. What is left out comes back in sentences."""
+    """`rows`: a tree, with weights. Returns sentences on what is left out."""
     rows = rows.with_row_index("row").filter(~_col("is_mark").fill_null(value=False))
     in_tree = rows.filter(~_col("is_async").fill_null(value=False))
     shown = in_tree.filter(_col("depth") < DEEPEST)

@@ -1,7 +1,7 @@
-"""The ready-made views of the analysis database: SQL, with a sentence each.
+"""The ready-made views of the analysis database: SQL, with a sentence for each.
 
-They say the same as opspan's averages, as their sums are written from what those sum: ranges without marks, device time
-without waits and the profiler's own doing.
+They agree with opspan's averages, because the SQL is written from the same definitions: ranges without marks, device
+time without waits and the profiler's own activity.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _sums(of: Sequence[Sum]) -> list[str]:
 
 
 def _spread(what: str, *aggregates: str) -> list[str]:
-    """Of the duration: its average, least and largest."""
+    """Average, least and largest duration."""
     sql = {"average": "sum(duration_ns) / count(duration_ns)", "min": "min(duration_ns)", "max": "max(duration_ns)"}
     return [f"{sql[name]} AS {name}_{what}_ns" for name in aggregates]
 
@@ -49,7 +49,7 @@ _BUSY = f"kind IN ({', '.join(map(repr, DEVICE_KINDS))}) AND NOT coalesce(is_ove
 
 
 def _of_ranges(by: str, *aggregates: str) -> str:
-    # By what ranges lie in, one inside another of its group would count twice in a sum of whole times.
+    # By module, step or phase, a range inside another one of its group would count twice in a sum of whole times.
     sums = RANGE_SUMS if "name" in OF_RANGES[by] else [one for one in RANGE_SUMS if not one.is_whole]
     return _sql([*_sums(sums), *_spread("cpu", *aggregates)], "ranges", _IS_RANGE, OF_RANGES[by], RANGE_ORDER)
 

@@ -1,7 +1,7 @@
-"""The table of a trace by one of BY: rows as a frame, and those as text, JSON or CSV. docs/json.md has the columns.
+"""The table of a trace by one of BY: rows as a frame, and as text, JSON or CSV. docs/json.md describes the columns.
 
-By name, shape and stack they are of ops, as torch's key_averages() has them, and the text is torch's. The others are
-the analysis' averages in the same style. Times in rows are integer nanoseconds.
+Tables by name, shape and stack have rows of ops, as torch's key_averages() does, and the text is torch's. The others
+are the analysis' averages in the same style. Times in rows are integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from opspan.views.op_table import OF_EVENTS, TORCH, OpRows
 __all__ = ["BY", "ROWS_OF_TEXT", "SCHEMA", "Asked", "Table", "as_csv", "as_json", "as_text", "lean", "table_of"]
 
 ROWS_OF_TEXT = 100  # as many as torch prints
-SCHEMA = 1  # of the JSON: another number where a name, or what it means, has changed
+SCHEMA = 1  # version of the JSON: it changes when a name, or its meaning, changes
 BY = (*BY_SUMS, "stack")
 _CONTEXTS = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
 _OF_TORCH = {attribute: column for column, attribute in TORCH.items()}
 _LISTS = ("sizes", "stack")  # texts that are JSON
-# Tables that may have one group only -> its key, and what that is of no group. `missing` says how to have more.
+# Tables that may have only one group -> the key, and its value for no group. `missing` says how to get more groups.
 _WITHOUT = {"module": ("module", "[]"), "step": ("step", "[]"), "shape": ("sizes", "[]"), "stack": ("stack", "[]")}
 _NO_MEMORY = (
     "No memory was recorded: torch.profiler.profile(profile_memory=True) records it, and nsys profile "
@@ -45,7 +45,7 @@ _NO_MEMORY = (
 )
 _SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
 _DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first that has any time
-_TITLES = {"step": "# of Steps"}  # of what a row counts; of the others: calls
+_TITLES = {"step": "# of Steps"}  # title of the count; in other tables: calls
 
 
 @dataclass(frozen=True)
@@ -53,26 +53,26 @@ class Asked:
     """Which table."""
 
     by: str = "name"
-    sort_by: str | None = None  # a column, or torch's name of one; numbers go the largest first
-    op: str | None = None  # a name, or a pattern of names: of those alone
+    sort_by: str | None = None  # a column, or torch's name for one; the largest numbers come first
+    op: str | None = None  # a name, or a pattern of names: only these ops
     kernels: bool = False  # rows of kernels and copies beside those of ops
     memory: bool = False
-    step: str | None = None  # what the ranges are called that are steps; None: ProfilerStep#N
+    step: str | None = None  # pattern of the names of ranges that are steps; None: ProfilerStep#N
 
 
 @dataclass(frozen=True)
 class Table:
     by: str
     rows: pl.DataFrame  # all of them, in order
-    # Of the first so many, -1: of all; with what is not in it for want of room, in words.
+    # The text of the first so many rows (-1: of all), and sentences on what had no room in it.
     text: Callable[[int, Layout], tuple[str, list[str]]]
-    notes: tuple[str, ...] = ()  # what there is instead of rows, or of what they should be by
+    notes: tuple[str, ...] = ()  # what the trace has instead, if there are no rows, or only one group
 
     def __str__(self) -> str:
         return as_text(self, ROWS_OF_TEXT)
 
 
-# Columns of ranges that no table shows, and no analysis that it needs looks at.
+# Columns of ranges that no table shows, and that the analysis for a table does not use.
 _UNSEEN = (
     "source",
     "category",
@@ -89,9 +89,9 @@ _UNSEEN = (
 def lean(trace: Tables) -> Tables:
     """The trace without what its table does not need. Of a large one that is a third of the memory."""
     ranges = trace.ranges.drop(_UNSEEN)
-    if not trace.work["named_range_id"].count():  # ids are what work refers to
+    if not trace.work["named_range_id"].count():  # ids are needed only if work refers to them
         ranges = ranges.drop("id")
-    # Of the op's number only whether there is one is ever asked, and only where the sequence number is 0.
+    # The analysis uses op_id only to see whether there is one, and only if the sequence number is 0.
     if not ranges.select((pl.col("op_id").is_null() & (pl.col("seq") == 0)).any()).item():
         ranges = ranges.with_columns(op_id=pl.lit(0, dtype=pl.Int64))
     return trace.replace(ranges=ranges)
@@ -130,7 +130,7 @@ def _names_of_op(trace: Tables, op: str) -> list[str]:
 
 
 def _like(op: str, known: Sequence[str]) -> list[str]:
-    """Names that may have been meant, with and without what stands before `::`."""
+    """Names that may have been meant, compared with and without the part before `::`."""
     short = {name.rpartition("::")[2]: name for name in reversed(known)}
     close = difflib.get_close_matches(op, [*known, *short], 3, 0.6)
     return list(dict.fromkeys(short.get(name, name) for name in close))
@@ -158,7 +158,7 @@ def as_json(found: Analysed, table: Table, limit: int = -1) -> str:
     rows = _limited(table.rows, limit).to_dicts()
     for row in rows:
         row |= {name: json.loads(row[name]) for name in _LISTS if name in row}
-        # JSON has no word for these.
+        # JSON cannot express these.
         row |= {name: None for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)}
     document = {
         "schema": SCHEMA,
@@ -184,7 +184,7 @@ def _sort_column(rows: pl.DataFrame, by: str, asked: str | None) -> str:
         return next(of_time, "count" if "count" in rows.columns else "ranges")
     column = _OF_TORCH.get(sort_attribute(asked), asked)
     if column not in rows.columns:
-        column = column.removeprefix("self_")  # what runs on a device has nothing inside it
+        column = column.removeprefix("self_")  # work on a device has nothing inside it
     if column not in rows.columns:
         raise UsageError(
             f"the table by {by} has no column {asked!r} to sort by; expected one of {listed(rows.columns)} "

@@ -1,4 +1,4 @@
-"""A frame of sums as text, in the style of torch's table: shares and times of the whole, the totals below."""
+"""A frame of sums as text, in the style of torch's table: times, their shares of the whole, and totals below."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opspan.text_columns import Column, Layout, as_torch, cut, fitted
 
 _NAME_WIDTH = 55  # as in torch's
 _WIDTH = 12
-_LEAST_NAME = 24  # so much of a name is worth more than another column
+_LEAST_NAME = 24  # this many characters of a name are worth more than another column
 _KEYS = {
     "module": "Module",
     "step": "Step",
@@ -25,7 +25,7 @@ _KEYS = {
     "stream_id": "Stream",
 }
 _NAMES = ("module", "step", "name")
-# Column -> title, and how soon it goes where room is short; a title with {} is of the device.
+# Column -> title, and how early it is dropped if there is little room; {} in a title is the device.
 _TIMES = {
     "self_cpu_ns": ("Self CPU", 2),
     "cpu_ns": ("CPU total", 3),

@@ -1,4 +1,4 @@
-"""VTune's interval import, `out-hostname-<host>.csv`: put into a result folder, or `vtune -import`ed, VTune shows it.
+"""VTune's interval import, `out-hostname-<host>.csv`: VTune shows it if it is in a result folder, or `vtune -import`ed.
 
     name,start_tsc.UTC,end_tsc,pid,tid
     "aten::mm, seq = 3",2026-01-02 03:04:05.000000678,2026-01-02 03:04:05.000001678,812,815
@@ -18,7 +18,7 @@ from opspan.errors import UsageError
 from opspan.tables import Tables
 
 NAME = re.compile(r".+-hostname-(?P<host>.+)\.csv", re.IGNORECASE)
-# The only clock of a machine's that VTune takes and traces have. Else UTC, which a trace may know of any clock.
+# The only clock of the machine that VTune accepts and traces have. For other clocks times are UTC, if it is known.
 MONOTONIC = "CLOCK_MONOTONIC_RAW"
 _col = pl.col
 

@@ -1,7 +1,7 @@
 """Reads opspan's own captures: one `*.opspan` file of one process, or the folder that `opspan run` and `record` fill.
 
-The bytes are described in docs/formats/capture.md. A file gives what it holds: one that is cut or damaged loses what is
-gone and gains an issue; one that is no capture is an error. Here the files of a run come together.
+The bytes are described in docs/formats/capture.md. What a file still holds is read: of one that is truncated or damaged
+the rest, with an issue; only a file that is no capture is an error. This module puts the files of a run together.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def read(path: Path) -> Tables:
 
 
 def read_part(path: Path, window: Window) -> Tables:
-    """What overlaps the window. What does not is read and forgotten."""
+    """Only what overlaps the window. Everything else is read, but not kept."""
     return _read(path, window)
 
 
 def read_recording(file: Path) -> Tables:
-    """The recording that a process began with this file: with the files of its forks, and with nothing else."""
+    """The recording that a process began with this file: this file and those of its forks, and nothing else."""
     session = read_header(file).session
     others = (path for path in sorted(file.parent.glob(f"*{SUFFIX}")) if path != file and _session(path) == session)
     return _read_all(file.parent, [file, *others], None)
@@ -73,7 +73,7 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tab
     headers: list[Header] = []
     refused: list[ReadError] = []
     stretch = None if window is None else stretch_of(paths, window)
-    # In order of opening, as far as the names tell.
+    # In the order in which they were opened, as far as the names show it.
     for path in paths:
         try:
             with boundary(path):
@@ -95,7 +95,7 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tab
 
 
 def _common(folder: Path, parts: Sequence[Metadata]) -> Metadata:
-    """Metadata of the files as one: what they say alike."""
+    """Metadata of all files together: what they have in common."""
     first = parts[0]
     recorded_by = sorted({part.options["recorded_by"] for part in parts})
     return Metadata(
@@ -125,7 +125,7 @@ def _read_one(path: Path, stretch: Stretch | None, window: Window | None) -> tup
         at = pl.col("time_ns")
         tables = {name: frame.filter(stretch.overlap(at, at)) for name, frame in tables.items()}
         read = ranges.height
-        # Where a range ends may have been told past the range itself.
+        # The end of a range may be in a unit after that of the range itself.
         until = pl.when("is_mark").then("start_ns").otherwise("end_ns")
         ranges = without_strangers(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
         stretch.note(issues, file.left_out + read - ranges.height)

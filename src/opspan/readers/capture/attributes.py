@@ -1,4 +1,4 @@
-"""Attributes (ITT metadata, fields of a user's own range) of ranges: columns where opspan wrote them, else JSON."""
+"""Attributes of ranges (ITT metadata, fields of a user's own range): columns if opspan wrote them, else JSON."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Attributes:
 
     @cached_property
     def own(self) -> npt.NDArray[np.int8]:
-        """Which of opspan's own each one is, by place in OWN; -1: none of them."""
+        """Which of opspan's own attributes each one is, as its place in OWN; -1: none of them."""
         used, places = distinct(self.texts.rows(self.units.u32(1)), len(self.texts.column))
         keys = self.texts.column.gather(used)
         known = list(OWN)
@@ -58,7 +58,7 @@ class Attributes:
 
 
 def own_columns(attributes: Attributes, count: int) -> dict[str, pl.Series]:
-    """Columns a_<key> of as many rows as there are ranges; a_payload_type says what the word a_payload is."""
+    """Columns a_<key>, with a row for each range; a_payload_type is the type of the word in a_payload."""
     columns = {}
     for number, (key, types) in enumerate(OWN.items()):
         some = attributes.where(attributes.own == number)
@@ -70,7 +70,7 @@ def own_columns(attributes: Attributes, count: int) -> dict[str, pl.Series]:
 
 
 def scattered(values: pl.Series, rows: Ints, count: int) -> pl.Series:
-    """A column of `count` rows, null where no row is given; of several values for a row the last one."""
+    """A column of `count` rows with the values at the given rows and null elsewhere; a row's last value counts."""
     if not len(values):
         return pl.Series([None], dtype=values.dtype).new_from_index(0, count)
     places = np.full(count, len(values), dtype=np.int64)
@@ -92,9 +92,9 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
         values = scattered(hexes, np.flatnonzero(types[unit] == BYTES), len(values)).fill_null(values)
     keys = texts.of(units.u32(1)).fill_null("").gather(unit)
     frame = pl.DataFrame({"row": attributes.rows[unit], "key": keys, "value": values.fill_null("null")})
-    # Nearly always one value an attribute: then there is nothing to gather.
+    # Nearly always an attribute has one value: then there is nothing to put together.
     if frame.select(pl.struct("row", "key").is_duplicated().any()).item():
-        # What has no room in a unit goes on in the next one, under the same key.
+        # Values that have no room in a unit are in the next one, under the same key.
         lists = frame.group_by("row", "key", maintain_order=True).agg(
             pl.col("value").str.join(", "), pl.len().alias("count")
         )

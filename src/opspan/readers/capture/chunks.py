@@ -1,8 +1,7 @@
-"""The bytes of a capture file, in pieces: header, texts, and units of which those of ranges stay in pieces.
+"""Reads the bytes of a capture file in pieces: header, texts and units. Units of ranges are kept in these pieces.
 
-Nothing is mapped: a file that shrinks while it is read gives fewer units and an issue, where a map would end the
-process with SIGBUS. Whatever is damaged is left out and becomes an issue; only a file without a usable header is an
-error.
+The file is not mapped: if it shrinks while it is read, there are fewer units and an issue, but with a map SIGBUS would
+end the process. Whatever is damaged is left out and becomes an issue; only a file without a usable header is an error.
 """
 
 from __future__ import annotations
@@ -57,17 +56,17 @@ EVENTS, STRINGS = 1, 2
 HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sqI4x")
 CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
-# As much is read at a time: more than a chunk, and little beside what a range takes.
+# How much is read at a time: more than a chunk, and little compared with the memory that all ranges take.
 PIECE_BYTES = 16 << 20
-MOST_UNITS = 1 << NUMBER_BITS  # of a log: their numbers have so many bits
-BYTES_A_RANGE = 100  # that a table of it takes, at its peak
+MOST_UNITS = 1 << NUMBER_BITS  # in a log, because their numbers have this many bits
+BYTES_A_RANGE = 100  # memory that a table takes at its peak, for each range
 
 
 @dataclass(frozen=True)
 class Chunk:
     kind: int
-    at: int  # of what it holds, in the file
-    bytes: int  # of that, as far as the file goes
+    at: int  # where its contents begin in the file
+    bytes: int  # size of the contents, as far as the file goes
     tid: int
     first_unit: int
     end_unit: int
@@ -85,11 +84,11 @@ class Part:
 
 
 class Source:
-    """A file as it was when it was opened: what is written past that, while it is read, is not seen."""
+    """A file with the size that it had when it was opened: what is appended while it is read is not seen."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.missing = 0  # bytes that were in the file and no longer are
+        self.missing = 0  # bytes that were in the file when it was opened and no longer are
         try:
             self._file = open_file(path, 0)
             facts = os.fstat(self._file.fileno())
@@ -104,12 +103,12 @@ class Source:
         self._file.close()
 
     def read(self, at: int, count: int) -> bytes:
-        """As many bytes as there are."""
+        """`count` bytes, or as many of them as there are."""
         buffer = bytearray(count)
         return bytes(buffer[: self.read_into(memoryview(buffer), at)])
 
     def read_into(self, buffer: memoryview, at: int) -> int:
-        """How many bytes were read. What should be there and is not stays zero, which is no unit."""
+        """Returns how many bytes were read. Bytes that should be there and are not stay zero, which is not a unit."""
         done, expected = 0, max(0, min(len(buffer), self.size - at))
         try:
             while done < expected and (some := os.preadv(self._file.fileno(), [buffer[done:expected]], at + done)):
@@ -124,7 +123,7 @@ class Source:
 
 
 def read_file(path: Path, issues: Issues, stretch: Stretch | None = None) -> CaptureFile:
-    """The file; of a stretch of it, without the ranges that are surely outside."""
+    """The file; with a stretch, without the ranges that are certainly outside of it."""
     with Source(path) as source:
         header = _header(path, source.read(0, HEADER.size))
         chunks = list(_chunks(source, issues))
@@ -152,7 +151,7 @@ def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
                 if window.steps is not None:
                     with Source(path) as source:
                         found.append(_steps(source, window.steps))
-        except ReadError:  # it is refused when its turn to be read comes
+        except ReadError:  # the error is raised when this file is read
             continue
     if window.between is not None:
         begin = min(opened, default=0)
@@ -162,7 +161,7 @@ def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
 
 
 def _steps(source: Source, wanted: Steps) -> pl.DataFrame:
-    """Number, begin and end of the file's steps. Everything else of it is looked at and forgotten."""
+    """Number, begin and end of the file's steps. Everything else in it is read, but not kept."""
     issues = Issues()
     chunks = list(_chunks(source, issues))
     texts = _texts(_contents(source, chunks), Meter(TEXTS, source.bytes, issues), issues)
@@ -204,7 +203,7 @@ def _header(path: Path, head: bytes) -> Header:
         forked=bool(forked),
         host=_name(host),
         arguments=tuple(part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")),
-        # Without one, as an older writer left it, a file is one by itself.
+        # Files of older writers have no session: each is a session of its own.
         session=(session_ns, session_pid) if session_ns else (opened, pid),
     )
 
@@ -217,8 +216,8 @@ def _chunks(source: Source, issues: Issues) -> Iterator[Chunk]:
         units = (size - CHUNK.size) // UNIT_BYTES
         sound = kind in (EVENTS, STRINGS) and size >= PAGE and size % PAGE == 0 and first_unit + units <= MOST_UNITS
         if magic != CHUNK_MAGIC or not sound:
-            # A chunk that was being made, or damage. The next one begins at some later page, and no page within a
-            # chunk can be taken for a beginning: "CHNK" is no unit's first word.
+            # A chunk that was just being made, or damage. The next chunk begins at some later page. No page inside a
+            # chunk can look like the beginning of one, because "CHNK" is not the first word of any unit.
             damaged += magic != 0
             at += PAGE
             continue
@@ -269,7 +268,8 @@ def _entries(content: bytes) -> tuple[Ints, Ints, Ints, bool]:
     """Where the texts of a chunk begin, their sizes and ids, and whether the chunk is as it should be."""
     words = np.frombuffer(content, dtype=np.uint32, count=len(content) // 8 * 2).reshape(-1, 2).astype(np.int64)
     sizes, ids = words[:, 0] - 1, words[:, 1]
-    # From any word that were a head, the next head: a list to run along, which costs little next to unpacking.
+    # For each pair of words, where the next entry would begin if it were the head of one: following this list costs
+    # little compared with unpacking.
     following = (np.arange(len(words)) + 1 + (sizes + 7) // 8).tolist()
     ends, heads, at = (sizes < 0).tolist(), [], 0
     while at < len(following) and not ends[at]:
@@ -289,13 +289,13 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
     damaged = 0
     parts: list[Part] = []
     for chunk in chunks:
-        # Numbers that start again are another thread that was given the same number, or the same one come again.
+        # If unit numbers start again, it is another thread with the same id, or the same thread has begun again.
         if chunk.tid not in current or chunk.first_unit < ends[chunk.tid]:
             damaged += chunk.first_unit != 0
             current[chunk.tid] = len(logs)
             logs.append(Log(chunk.tid, chunk.thread_name))
         ends[chunk.tid] = chunk.end_unit
-        # A chunk may say that it is as large as the file.
+        # A damaged chunk may say that it is as large as the file, so it is read in parts.
         for begin in range(0, chunk.bytes // UNIT_BYTES * UNIT_BYTES, PIECE_BYTES):
             size = min(PIECE_BYTES, chunk.bytes // UNIT_BYTES * UNIT_BYTES - begin)
             first_unit = chunk.first_unit + begin // UNIT_BYTES
@@ -305,14 +305,14 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
 
 
 def _read(source: Source, parts: list[Part]) -> Iterator[tuple[Units, mmap.mmap]]:
-    """The units of the parts, some parts at a time, in memory of their own. Those of kind 0 were not written."""
+    """The units of the parts, a few parts at a time, each time in new memory. Units of kind 0 were not written."""
     begin = 0
     while begin < len(parts):
         end, size = begin + 1, parts[begin].bytes
         while end < len(parts) and size + parts[end].bytes <= PIECE_BYTES:
             size += parts[end].bytes
             end += 1
-        # Not numpy's: this goes back to the system whole, whatever was allocated in between.
+        # Not memory of numpy's: all of this goes back to the system, whatever else was allocated in the meantime.
         buffer = mmap.mmap(-1, max(size, 1))
         at, keys = 0, [np.empty(0, dtype=np.int64)]
         for part in parts[begin:end]:
@@ -352,7 +352,7 @@ def _units(source: Source, parts: list[Part], stretch: Stretch | None) -> tuple[
 
 
 def _compacted(units: Units, wanted: Bools, buffer: mmap.mmap) -> tuple[Ints, Ints]:
-    """Words and keys of some of the units, in the memory of them all as far as it goes."""
+    """Words and keys of the wanted units, moved to the front of the memory of all of them; the rest of it is freed."""
     if wanted.all():
         return units.words, units.keys
     count = int(np.count_nonzero(wanted))
@@ -364,14 +364,14 @@ def _compacted(units: Units, wanted: Bools, buffer: mmap.mmap) -> tuple[Ints, In
 
 
 def _may_overlap(units: Units, stretch: Stretch) -> Bools:
-    """Of ranges. The end of one whose end is not in its unit may be in another."""
+    """Which ranges may overlap the stretch. A range without an end in its unit may have it in another unit."""
     starts, ends = units.i64(1), units.i64(2)
     known = np.where(units.kinds == MARK, starts, np.where(ends == 0, FOREVER, ends))
     return stretch.overlaps(starts, known)
 
 
 def _of_kept(units: Units, ranges: Ranges, others: list[Units]) -> Units:
-    """Without data of ranges that were not kept. Payloads of ends and schemas stay, and what belongs to no range."""
+    """Drops data of ranges that were not kept. Payloads of ends and schemas stay, and data that belongs to no range."""
     kinds, owners = units.kinds, units.owners
     owned = np.isin(kinds, (ATTRIBUTE, IDS, BLOB)) & (units.i64(1) != NO_OWNER)
     owned &= ~((kinds == ATTRIBUTE) & (units.u16(1) & OWNER_BY_ID != 0))

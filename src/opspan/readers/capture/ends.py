@@ -1,4 +1,4 @@
-"""When ranges ended: most ends stand in the range's own unit, the others are units of their own, on any thread."""
+"""When ranges ended: most ends are in the range's own unit, the others are separate units, on any thread."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Ends:
     ended: Ints  # for each end unit the row of the range that it ended, or -1
 
     def of(self, first: int, ranges: Units, tids: Ints, issues: Issues) -> tuple[pl.Series, pl.Series]:
-        """end_ns and end_tid of ranges that follow each other, the first of which has the row `first`."""
+        """end_ns and end_tid of consecutive ranges, the first of which has the row `first`."""
         kinds, starts, times = ranges.kinds, ranges.i64(1), ranges.i64(2).copy()
         begin, end = np.searchsorted(self.rows, (first, first + len(ranges)))
         rows = self.rows[begin:end] - first
@@ -59,18 +59,18 @@ def read(file: CaptureFile, issues: Issues) -> Ends:
     foreign = (ends.u16(1) & FOREIGN_END) != 0
     by_unit, by_id = ends.where(foreign), ends.where(~foreign)
     nested = opened.units.kinds == RANGE
-    pairs: list[tuple[Ints, Ints]] = []  # of ranges and end units; of one id, several ranges may have one end
+    pairs: list[tuple[Ints, Ints]] = []  # rows of ranges and of end units; ranges with the same id may share an end
     for where, (rows, used) in (
         (np.flatnonzero(foreign), _by_unit(file, opened.where(nested), by_unit)),
         (np.flatnonzero(~foreign), _by_id(opened.where(~nested), by_id)),
     ):
         ended[where[used]] = rows
         pairs.append((rows, where[used]))
-    # In a part of a file the other ends are those of ranges outside of it.
+    # If only a part of the file was read, other ends may belong to ranges outside of the part.
     if not file.left_out:
         issues.add("end_without_start", int((ended < 0).sum()))
     rows, used = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-    # Of several ends of one range the last in time.
+    # If a range has several ends, the last in time counts.
     order = np.lexsort((ends.i64(1)[used], rows))
     order = order[last_of_each(rows[order])]
     rows, used = rows[order], used[order]
@@ -98,7 +98,7 @@ def _open_ranges(file: CaptureFile) -> _Open:
 
 
 def _by_unit(file: CaptureFile, ranges: _Open, ends: Units) -> tuple[Ints, Ints]:
-    """Ends that name the thread and the number of their range's unit."""
+    """Pairs for ends that name their range by the thread and the number of its unit."""
     if not len(ends) or not len(ranges.rows):
         return _nothing()
     opened = pl.DataFrame(
@@ -113,7 +113,7 @@ def _by_unit(file: CaptureFile, ranges: _Open, ends: Units) -> tuple[Ints, Ints]
         {"tid": ends.u32(6), "unit": ends.i64(4), "time_ns": ends.i64(1), "end": np.arange(len(ends))},
         schema_overrides={"tid": pl.Int64},
     )
-    # Of several threads that had this number one after the other, the last that had begun the range by then.
+    # If several threads had this id one after the other: the last one that had begun such a range by then.
     pairs = (
         ended.sort("time_ns", maintain_order=True)
         .join_asof(
@@ -125,14 +125,14 @@ def _by_unit(file: CaptureFile, ranges: _Open, ends: Units) -> tuple[Ints, Ints]
 
 
 def _by_id(ranges: _Open, ends: Units) -> tuple[Ints, Ints]:
-    """Ends that name the id of their range: the first of its id that is not before the start."""
+    """Pairs for ends that name the id of their range: the first with this id that is not before its start."""
     open_rows = ranges.rows
     if not len(ends) or not len(open_rows):
         return _nothing()
     starts, ids = ranges.units.i64(1), ranges.units.i64(4)
     order = np.argsort(ends.i64(2), kind="stable")
     sorted_ids = ends.i64(2)[order]
-    if len(np.unique(ids)) == len(ids) and (np.diff(sorted_ids) > 0).all():  # as a sane program has it
+    if len(np.unique(ids)) == len(ids) and (np.diff(sorted_ids) > 0).all():  # as in a program that uses ids properly
         at = find(sorted_ids, ids)
         used = order[np.maximum(at, 0)]
         paired = (at >= 0) & (ends.i64(1)[used] >= starts)

@@ -1,6 +1,6 @@
 """A capture file as arrays: header, texts, 64-byte units. docs/formats/capture.md describes the bytes.
 
-How they are read is in chunks.py; what the units mean together is ranges.py's and tables.py's business.
+chunks.py reads the bytes; ranges.py and tables.py work out what the units mean together.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ VALUE_MASK, VALUE_INT, VALUE_UINT, VALUE_DOUBLE = 3, 1, 2, 3
 HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL = 4, 8, 16, 32, 64
 NO_OWNER = -1  # all bits set
 
-# The number of a unit within its thread takes the low bits of its key, the thread's log the others.
+# The low bits of a unit's key are its number within its thread, the other bits are the thread's log.
 NUMBER_BITS = 40
 NOWHERE = -1  # the key of no unit
-FURTHEST = 1 << 14  # keys of a run do not lie further apart, so that a piece of any keys has them in 32 bits
+FURTHEST = 1 << 14  # neighbouring keys of a run are less far apart, so that 32 bits are enough for those of any piece
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -54,12 +54,12 @@ class Header:
     forked: bool
     host: str
     arguments: tuple[str, ...]
-    session: tuple[int, int]  # which recording it is a file of: when and by which process it was started
+    session: tuple[int, int]  # the recording that the file belongs to: when and by which process it was started
 
 
 @dataclass(frozen=True)
 class Log:
-    """What one thread wrote. Numbers of threads come again in a long run, so one may have several logs."""
+    """What one thread wrote. In a long run thread ids are used again, so one id may have several logs."""
 
     tid: int
     thread_name: str
@@ -74,7 +74,7 @@ class Units:
 
     @classmethod
     def joined(cls, parts: Sequence[Units]) -> Units:
-        """Units that follow each other. Of no parts none."""
+        """The units of all parts, one after the other."""
         words, keys = np.empty((0, 8), dtype=np.int64), np.empty(0, dtype=np.int64)
         return cls(
             np.concatenate([words, *(part.words for part in parts)]),
@@ -120,7 +120,7 @@ class Units:
 
     @property
     def owners(self) -> Ints:
-        """Keys of the units of the same thread whose numbers are in the first word after the kind."""
+        """For each unit the key of the unit (of the same thread) that it belongs to; word 1 has that unit's number."""
         numbers = self.i64(1)
         known = (numbers >= 0) & (numbers < 1 << NUMBER_BITS)
         return np.where(known, (self.logs << NUMBER_BITS) | numbers, NOWHERE)
@@ -139,7 +139,7 @@ class Run:
         return self.first_key + (np.arange(self.count) if self.steps is None else self.steps.astype(np.int64))
 
     def find(self, keys: Ints) -> Ints:
-        """Where in the run each key is; -1 where it is not."""
+        """The place of each key in the run; -1 if it is not there."""
         past = keys - self.first_key
         if self.steps is None:
             return np.where((past >= 0) & (past < self.count), past, -1)
@@ -148,7 +148,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some of a file's ranges, with no more memory than their units take."""
+    """Some of a file's ranges, which take hardly more memory than their units."""
 
     words: Ints
     runs: tuple[Run, ...]
@@ -186,7 +186,7 @@ class Ranges:
             yield first, piece.units
 
     def taken(self) -> Iterator[tuple[int, Units]]:
-        """The same for the last time: the memory of a piece is free when the next one is asked for."""
+        """The same, for the last time: the memory of a piece is freed when the next one is asked for."""
         self._pieces.reverse()
         for first in self._first_rows[:-1].tolist():
             yield first, self._pieces.pop().units
@@ -210,7 +210,7 @@ class Ranges:
 
 
 def _by_number(numbers: Ints) -> Iterator[tuple[int, Ints]]:
-    """Each number that occurs, and where."""
+    """Each number that occurs, and the places where it does."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.flatnonzero(np.diff(numbers[order])) + 1
     for places in np.split(order, bounds) if len(order) else ():
@@ -219,11 +219,11 @@ def _by_number(numbers: Ints) -> Iterator[tuple[int, Ints]]:
 
 @dataclass(frozen=True)
 class Texts:
-    """The file's texts by id. Row 0 of the column is null: id 0, and every id that the file does not hold."""
+    """The file's texts by id. Row 0 of the column is null; id 0, and ids that are not in the file, refer to it."""
 
     column: pl.Series
     ids: Ints  # of the rows from 1 on, ascending
-    written: Meter  # of how much text rows may have
+    written: Meter  # limits how much text rows may have
 
     def rows(self, ids: npt.NDArray[np.uint32] | Ints) -> Ints:
         wanted = ids.astype(np.int64, copy=False)
@@ -236,7 +236,7 @@ class Texts:
         return self.written.gather(self.column, pl.Series(self.rows(ids)))
 
     def categories(self, ids: npt.NDArray[np.uint32] | Ints) -> pl.Series:
-        """The same, dictionary-coded, without coding texts that are not asked for."""
+        """The same as `of`, dictionary-coded; texts that are not asked for are not coded."""
         rows = self.rows(ids)
         used, places = distinct(rows, len(self.column))
         return self.column.gather(used).cast(pl.Categorical).gather(places)
@@ -248,13 +248,13 @@ class Texts:
 @dataclass(frozen=True)
 class CaptureFile:
     path: Path
-    written: Meter  # of what payloads and attributes become
+    written: Meter  # limits how much text payloads and attributes become
     header: Header
     texts: Texts
     logs: tuple[Log, ...]
     ranges: Ranges
-    units: Units  # all that are no ranges
-    left_out: int  # ranges that are not here, as a part of the file was asked for
+    units: Units  # all that are not ranges
+    left_out: int  # ranges that are not here, because only a part of the file was asked for
 
     @property
     def tids(self) -> Ints:
@@ -262,7 +262,7 @@ class CaptureFile:
 
 
 def find(sorted_keys: Ints | npt.NDArray[np.uint32], wanted: Ints) -> Ints:
-    """Where each wanted key is among the sorted ones; -1 where it is not."""
+    """The place of each wanted key among the sorted ones; -1 if it is not there."""
     if not len(sorted_keys):
         return np.full(len(wanted), -1, dtype=np.int64)
     at = np.minimum(np.searchsorted(sorted_keys, wanted), len(sorted_keys) - 1)
@@ -270,14 +270,14 @@ def find(sorted_keys: Ints | npt.NDArray[np.uint32], wanted: Ints) -> Ints:
 
 
 def distinct(rows: Ints, count: int) -> tuple[Ints, Ints]:
-    """The rows that occur, of `count`, and for each entry the place of its row among them."""
+    """The distinct rows (of `count` rows), and for each entry of `rows` the place of its row among them."""
     used = np.zeros(count, dtype=np.bool_)
     used[rows] = True
     return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
 
 
 def last_of_each(values: Ints) -> Bools:
-    """Of values in order, where each occurs for the last time."""
+    """True where a value occurs for the last time. The values must be sorted."""
     last = np.ones(len(values), dtype=np.bool_)
     last[:-1] = values[1:] != values[:-1]
     return last

@@ -1,6 +1,6 @@
-"""Ids that ITT gives to tasks, and what is said by them: parents, relations, attributes from afar.
+"""Ids that ITT gives to tasks, and what refers to tasks by these ids: parents, relations, attributes from elsewhere.
 
-An id is three words. It may be used again for another task, so what names it means the last task that began before.
+An id is three words. It may be used again for another task, so an id means the last task with it that began before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from opspan.readers.capture.file import (
 from opspan.tables import Issues
 
 ID = ["a", "b", "c"]
-# The second word of the ids that opspan gives. The third is 0 for an op, 1 for a range of the user's own.
+# The second word of the ids that opspan gives. The third word is 0 for an op, 1 for a range of the user's own.
 TAG = 0x6F7073
 # __itt_relation, by number
 RELATIONS = pl.Series(
@@ -64,7 +64,7 @@ class TaskIds:
         self.unique = self.tasks.height == self.tasks.select(pl.struct(ID).n_unique()).item()
 
     def find(self, ids: pl.DataFrame, times: Ints | None) -> Ints:
-        """Rows of the ranges that bear the ids at these times (None: at the end); -1 where there is none."""
+        """Rows of the ranges that have the ids at these times (None: at the end); -1 if there is none."""
         if not ids.height or not self.tasks.height:
             return np.full(ids.height, -1, dtype=np.int64)
         if self.unique:
@@ -79,14 +79,14 @@ class TaskIds:
         return found.fill_null(-1).to_numpy()
 
     def of_units(self, keys: Ints) -> Ints:
-        """Rows of the ranges that bear the ids written in these kIds units."""
+        """Rows of the ranges that have the ids written in these kIds units."""
         at = find(self.units.keys, keys)
         rows = np.full(len(keys), -1, dtype=np.int64)
         rows[at >= 0] = self.find(_ids(self.units, 2)[at[at >= 0]], None)
         return rows
 
     def bearers(self) -> Ints:
-        """Rows of the ranges that bear an id."""
+        """Rows of the ranges that have an id."""
         return np.unique(self.rows)
 
     def parents(self, issues: Issues) -> tuple[Ints, Ints]:
@@ -96,7 +96,7 @@ class TaskIds:
         found = self.find(self.parent_ids.filter(has), self.starts[has])
         if not self._is_part:
             issues.add("dangling_relations", int((found < 0).sum()), "parents")
-        # Of several for one range the last.
+        # If a range has several parents, the last one counts.
         order = np.argsort(children, kind="stable")
         order = order[last_of_each(children[order])]
         order = order[found[order] >= 0]
@@ -118,7 +118,7 @@ def _ids(units: Units, k: int) -> pl.DataFrame:
 
 
 def _of_ops(words: Ints) -> pl.DataFrame:
-    """Ids that opspan gave, which are written as one word; 0 is none."""
+    """Ids that opspan gave, which are written as one word; 0 means no id."""
     given = words != 0
     return pl.DataFrame(
         {

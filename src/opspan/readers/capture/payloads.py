@@ -20,7 +20,7 @@ from opspan.tables import Issues
 BLOB_BYTES = 48
 ENTRY = np.dtype([("flags", "u8"), ("type", "u8"), ("offset", "u8"), ("detail", "u8"), ("name", "u4"), ("pad", "u4")])
 
-# What opspan's own labels carry in the form SCHEMA. The kind comes with the category as well.
+# What opspan's own labels carry in the form SCHEMA. The kind is in the category as well.
 OWN_DOMAIN, OWN_SCHEMA = "opspan", "opspan.op"
 OWN_FIELDS = {"seq": "i8", "op_id": "i8", "fwd_tid": "u4", "kind": "u4", "sizes": "i8"}
 OWN_COLUMNS = tuple(f"x_{field}" for field in OWN_FIELDS)
@@ -78,7 +78,7 @@ def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Ext
 
 
 def _payloads(blobs: Units) -> pl.DataFrame:
-    """owner, schema, first (row of its first blob), units, size: one row a payload, in the order of the file."""
+    """owner, schema, first (row of its first blob), units, size: one row for each payload, in the order of the file."""
     owners, schemas, used = blobs.owners, blobs.u32(1), np.minimum(blobs.u16(1), BLOB_BYTES)
     begins = np.ones(len(blobs), dtype=np.bool_)
     goes_on = (used[:-1] == BLOB_BYTES) & (np.diff(blobs.keys) == 1)
@@ -93,7 +93,7 @@ def _payloads(blobs: Units) -> pl.DataFrame:
 
 
 def _bytes(blobs: Units, first: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.uint8]:
-    """The bytes of payloads of `count` units each, a row a payload."""
+    """The bytes of payloads with `count` units each, one row for each payload."""
     rows = first[:, None] + np.arange(count)
     parts = blobs.words[rows, 2:] if count else np.empty((len(first), 0, 6), dtype=np.int64)
     return np.ascontiguousarray(parts).view(np.uint8).reshape(len(first), count * BLOB_BYTES)

@@ -1,8 +1,8 @@
 """Ranges, marks, async ranges and frames of a capture file -> the tables ranges and relations.
 
-Whoever reported a range, the columns are the same: what `record` writes in the unit itself, an NVTX label has in its
-text, 64-bit payload, category or extended payload, and an ITT task in its metadata. Which form has which field where is
-in docs/labels.md. No nesting and no pairing of backward with forward here: that is analysis.
+The columns are the same, whoever reported a range. `record` writes a label into the unit itself; an NVTX range has it
+in its text, 64-bit payload, category or extended payload; an ITT task has it in its metadata. docs/labels.md says which
+form has which field where. Ranges are not nested here, and backward is not linked to forward: the analysis does that.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ SOURCES = pl.Series([None, "torch", "user", "nvtx", "itt"], dtype=pl.Categorical
 KINDS = pl.Series(KIND_NAMES, dtype=KIND)
 
 OWN_DOMAIN = "opspan"
-# Where a text may be a label of torch's or ours, beside the default domain. Elsewhere text is only text.
+# Where, beside the default domain, a text may be one of torch's labels or of ours. Elsewhere it is only text.
 LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
-# Kinds whose 64-bit payload is the user's; that of the others is a sequence number.
+# Kinds whose 64-bit payload is the user's; for the other kinds it is a sequence number.
 USERS_KINDS = (Kind.USER, Kind.MODULE, Kind.STEP)
 
 
 def read_ranges(file: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables ranges and relations. The units of the file's ranges are gone then: as columns they take as much."""
+    """The tables ranges and relations. This frees the units of the file's ranges: the columns take as much memory."""
     tasks = TaskIds(file, issues)
     ended = ends.read(file, issues)
     said = _Said(
@@ -79,18 +79,18 @@ def read_ranges(file: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.Dat
 
 @dataclass(frozen=True)
 class _Said:
-    """What other units say of ranges, by their rows, in order of these."""
+    """What other units say of ranges, by the rows of the ranges and in this order."""
 
     ends: ends.Ends
     extended: payloads.Extended
     attributes: Attributes
-    bearers: Ints  # of ITT's ids
+    bearers: Ints  # rows of ranges that have an ITT id
     parents: tuple[Ints, Ints]
     categories: dict[tuple[int, int], str | None]
 
 
 def _piece(file: CaptureFile, said: _Said, first: int, units: Units, issues: Issues) -> pl.DataFrame:
-    """Rows of the table ranges. `first`: the row of the first of the units."""
+    """Rows of the table ranges. `first`: the row of the first unit."""
     count = len(units)
     note_texts(file, units, issues)
     end_ns, end_tid = said.ends.of(first, units, file.tids[units.logs], issues)
@@ -104,7 +104,7 @@ def _piece(file: CaptureFile, said: _Said, first: int, units: Units, issues: Iss
     extended = {name: _scattered(said.extended.own, name, first, count) for name in payloads.OWN_COLUMNS}
     bears = np.zeros(count, dtype=np.bool_)
     bears[_between(said.bearers, first, count)[0]] = True
-    # Where the label stands beside the name, the name is a name, whatever it looks like.
+    # If the label is carried beside the name, the name is only a name, even if it looks like a label.
     apart = pl.Series(bears) & (frame["source_number"] == ITT) | extended["x_kind"].is_not_null()
     beside = frame["own"] & apart | frame["has_label"]
     users = frame["own"] & (frame["source_number"] == NVTX) & frame["number"].is_in(USERS_KINDS)
@@ -124,7 +124,7 @@ def _piece(file: CaptureFile, said: _Said, first: int, units: Units, issues: Iss
 
 
 def _between(rows: Ints, first: int, count: int) -> tuple[Ints, slice]:
-    """Those of the rows, which are in order, that are in a piece, as its own; and where they are."""
+    """Which of the sorted rows are in a piece, as rows of the piece; and the slice of `rows` that they are."""
     begin, end = np.searchsorted(rows, (first, first + count)).tolist()
     return rows[begin:end] - first, slice(begin, end)
 
@@ -135,9 +135,9 @@ def _scattered(frame: pl.DataFrame, name: str, first: int, count: int) -> pl.Ser
 
 
 def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
-    """The fields of the units, and whose they are."""
+    """The fields of the units, and who reported them."""
     texts, unit, source, flags = file.texts, units.u8(0), units.u8(1), units.u16(1)
-    # A frame may have no name of its own: it is one of its domain's.
+    # A frame without a name of its own is called like its domain.
     name = np.where((unit == FRAME) & (units.u32(1) == 0), units.u32(10), units.u32(1))
     told = np.isin(source, (NVTX, ITT))
     domain = texts.categories(units.u32(10))
@@ -154,7 +154,7 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
             "raw_name": texts.categories(name),
             "domain": domain,
             "own": told & (domain == OWN_DOMAIN).fill_null(value=False).to_numpy(),
-            # Whose label is in the unit itself.
+            # Whether the label is in the unit itself.
             "has_label": (source == TORCH) | (told & (unit == RANGE) & (flags & HAS_LABEL != 0)),
             "labelled": told & (domain.is_null() | domain.is_in(LABELLED_DOMAINS)).to_numpy(),
             "number": units.u32(11),  # a Kind, or the tool's category
@@ -192,9 +192,9 @@ def _categories(file: CaptureFile, units: Units, known: Mapping[tuple[int, int],
 
 
 def _labels(file: CaptureFile, frame: pl.DataFrame, has_label: pl.Series, users: pl.Series) -> dict[str, pl.Series]:
-    """p_<field>: what the texts say that are labels. Each text is parsed once.
+    """p_<field>: the fields in texts that are labels. Each distinct text is parsed once.
 
-    `users`: ranges of the user's own have no number of torch's. Where theirs seem to, the text only looks like a label.
+    `users`: the user's own ranges, which have no numbers of torch's. If one seems to, its text only looks like a label.
     """
     rows = file.texts.rows(np.where(has_label.to_numpy(), frame["name_id"].to_numpy(), 0))
     used, places = distinct(rows, len(file.texts.column))
@@ -213,7 +213,7 @@ def _labels(file: CaptureFile, frame: pl.DataFrame, has_label: pl.Series, users:
 
 
 def _attributes(file: CaptureFile, tasks: TaskIds, issues: Issues) -> Attributes:
-    """In order of their ranges."""
+    """The attributes of ranges, in order of these ranges."""
     units = file.units.of(ATTRIBUTE)
     owners = units.owners
     rows = file.ranges.rows(owners)
@@ -232,7 +232,7 @@ def _is_kind(column: str) -> pl.Expr:
 
 
 def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
-    """The table ranges: for each column the first that knows."""
+    """The table ranges: each column takes its value from the first place that has one."""
     col, none = pl.col, pl.lit(None, dtype=pl.Int64)
     torch, user, nvtx = col("source_number") == TORCH, col("source_number") == USER, col("source_number") == NVTX
     is_kind = _is_kind("number")
@@ -254,8 +254,8 @@ def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
     carried = pl.when(torch | user | (nvtx & col("own"))).then(number)
     beside = [pl.when(_is_kind(column)).then(column) for column in ("x_kind", "a_kind")]
     named = named.with_columns(kind=pl.coalesce(carried, *beside, guessed, 0))
-    # An own label without the field means the main thread, which is left out to keep names few; where the field has a
-    # place of its own (extended payload, ITT metadata, our own units), nothing there means not known.
+    # A label of ours without the field means the main thread, which is left out so that there are few names. But if the
+    # field has a place of its own (extended payload, ITT metadata, our own units), nothing there means not known.
     has_place = col("has_label") | col("has_schema") | col("a_op_id").is_not_null()
     in_text = col("own") & ~has_place & (col("kind") == Kind.BACKWARD)
     forward = pl.coalesce(

@@ -1,4 +1,4 @@
-"""What a capture file says beside its ranges: threads, the process, counters; and how the capture itself went."""
+"""What a capture file says beside its ranges: threads, the process, counters, and how the capture itself went."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def read_process(file: CaptureFile) -> pl.DataFrame:
 
 
 def read_counters(file: CaptureFile, issues: Issues) -> pl.DataFrame:
-    """The table counters. Whether the program let itself be captured is one of them."""
+    """The table counters. One of them, `collecting`, says whether the program had paused collection."""
     units = file.units.of(COUNTER)
     words, types = units.i64(2), units.u16(1) & VALUE_MASK
     values = words.astype(np.float64)
@@ -109,5 +109,5 @@ def note_capture(file: CaptureFile, issues: Issues) -> None:
 
 
 def note_texts(file: CaptureFile, ranges: Units, issues: Issues) -> None:
-    """Texts of ranges that the file does not have."""
+    """Counts texts of ranges that are not in the file."""
     issues.add("unknown_strings", sum(file.texts.missing(ranges.u32(k)) for k in (1, 10, 13)))

@@ -1,10 +1,10 @@
-"""Ranges that a program told through NVTX and through ITT at once: one range is one row.
+"""Ranges that a program sent through NVTX and through ITT at the same time: each becomes one row.
 
     nvtx push "step" | itt push "step" | ... | itt pop | nvtx pop        also with the last two the other way round
 
-What the two say of one range begins side by side on its thread, with nothing in between, and ends so: that, the same
-name, and the two protocols are what makes a pair. Ranges of one name that really lie in each other, in one protocol,
-are no pair, nor are two of different protocols between whose beginnings or ends something else happens.
+Two such ranges begin next to each other on their thread, with nothing in between, and end in the same way. That, equal
+names and the different protocols make them a pair. Ranges with one name that are really nested, in one protocol, are
+not a pair; nor are two of different protocols if something else happens between their beginnings or their ends.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import polars as pl
 from opspan.readers.capture.file import Bools, Ints
 from opspan.tables import Issues
 
-# A mark has no end to tell by: two of one name are one when they are no further apart.
+# Marks have no end to compare: two with the same name are a pair if they are no further apart than this.
 MARKS_APART_NS = 1_000_000
-# Whose row a range is stays as NVTX has it; everything else is taken from where it is known.
+# These columns stay as NVTX has them; the others are taken from whichever of the two has a value.
 _OF_THE_ROW = ("id", "rank", "pid", "tid", "end_tid", "start_ns", "end_ns", "name", "kind", "source", "domain")
 _MORE = ("payload_json", "parent_id", "is_async", "is_mark")
 
 
 def told_once(ranges: pl.DataFrame, relations: pl.DataFrame, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables with one row a range, numbered anew."""
+    """The tables with one row for each range, and with new numbers."""
     is_itt, is_nvtx = ((ranges["source"] == source).fill_null(value=False) for source in ("itt", "nvtx"))
     if not is_itt.any() or not is_nvtx.any():
         return ranges, relations
@@ -73,7 +73,7 @@ def _renumbered(frame: pl.DataFrame, name: str, numbers: pl.Series) -> pl.Series
 
 
 def _pairs(ranges: pl.DataFrame, nvtx: Bools, itt: Bools) -> tuple[Ints, Ints]:
-    """Rows that stand for one range, each row in at most one pair."""
+    """Pairs of rows that are the same range; each row is in at most one pair."""
     tid, start = ranges["tid"].to_numpy(), ranges["start_ns"].to_numpy()
     mark = ranges["is_mark"].to_numpy()
     has_end = ranges["end_ns"].is_not_null().to_numpy() & ~mark
@@ -93,7 +93,7 @@ def _pairs(ranges: pl.DataFrame, nvtx: Bools, itt: Bools) -> tuple[Ints, Ints]:
         has_end[one] & has_end[other], np.abs(ends[one] - ends[other]) == 1, ~has_end[one] & ~has_end[other]
     )
     same &= np.where(mark[one], start[other] - start[one] <= MARKS_APART_NS, together)
-    # nvtx f, itt f, nvtx f, itt f: recursion. From the outermost on every second neighbourhood is a pair.
+    # In a recursion (nvtx f, itt f, nvtx f, itt f) every second two neighbours are a pair, from the outermost on.
     at = np.arange(len(same))
     run_start = np.maximum.accumulate(np.where(same, -1, at)) + 1
     chosen = same & ((at - run_start) % 2 == 0)
@@ -101,12 +101,12 @@ def _pairs(ranges: pl.DataFrame, nvtx: Bools, itt: Bools) -> tuple[Ints, Ints]:
 
 
 def _places(tid: Ints, start: Ints, end_tid: Ints, end: Ints, has_end: Bools) -> tuple[Ints, npt.NDArray[np.int64]]:
-    """Where each row begins and ends in the order of what happened on the threads; -1: no end. Neighbours on one thread
-    are 1 apart, those on different threads more."""
+    """The places of each row's begin and end in the order of events on the threads; -1: no end. Neighbours on the same
+    thread are 1 apart, neighbours on different threads more."""
     count, ended = len(tid), np.flatnonzero(has_end)
     threads = np.concatenate([tid, end_tid[ended]])
     times = np.concatenate([start, end[ended]])
-    # At one moment what ends goes before what begins, but for a range that begins and ends there.
+    # At equal times ends come before begins, except for the end of a range that also begins at that time.
     late = np.concatenate([np.ones(count, dtype=np.int8), np.where(end[ended] == start[ended], 2, 0).astype(np.int8)])
     order = np.lexsort((late, times, threads))
     places = np.empty(len(order), dtype=np.int64)
