@@ -106,15 +106,19 @@ class Meter:
 
     def gather(self, texts: pl.Series, rows: pl.Series) -> pl.Series:
         """The texts of the rows; those past the limit are null."""
-        sizes = texts.str.len_bytes().cast(pl.Int64).gather(rows).fill_null(0)
+        if not len(rows):
+            return texts.clear()
+        sizes = texts.str.len_bytes().cast(pl.Int64).gather(rows)
         left = self._left
         if self.take(int(sizes.sum())):
             return texts.gather(rows)
-        return texts.gather(rows.set(sizes.cum_sum() > max(left, 0), None))
+        return texts.gather(rows.set(sizes.fill_null(0).cum_sum() > max(left, 0), None))
 
     def join(self, frame: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
         """The frame with the columns of the rows that its key refers to, each key once; texts as in `gather`."""
         texts = [name for name, dtype in rows.schema.items() if dtype == pl.String and name not in key]
+        if not texts:
+            return frame.join(rows, on=key, how="left", maintain_order="left")
         numbered = rows.drop(texts).with_row_index("text_row")
         joined = frame.join(numbered, on=key, how="left", maintain_order="left")
         found = {name: self.gather(rows[name], joined["text_row"]) for name in texts}

@@ -36,13 +36,14 @@ def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
     known = is_time(start)
     if "end" in frame.columns:  # where the tool's buffers overflowed, both times are zero
         known &= ~((start == 0) & (pl.col("end") == 0)).fill_null(value=False)
-    sound = frame.select(known.fill_null(value=False).alias("known")).to_series()
+    sound = frame.select(known.fill_null(value=False)).to_series()
     if not sound.all():
         issues.add("no_time", frame.height - int(sound.sum()), table)
         frame = frame.filter(sound)
     if "end" not in frame.columns:
         return frame.rename({"start": "start_ns"})
-    backward = frame.select((pl.col("end") < start) | ~is_time(pl.col("end"))).to_series().fill_null(value=False)
+    is_backward = (pl.col("end") < start) | ~is_time(pl.col("end"))
+    backward = frame.select(is_backward.fill_null(value=False)).to_series()
     if backward.any():
         issues.add("negative_duration", int(backward.sum()), table)
         frame = frame.with_columns(pl.when(~backward).then("end"))
@@ -105,10 +106,11 @@ def _none(dtype: Dtype, length: int = 1) -> pl.Series:
 def named(numbers: pl.Series, labels: Mapping[int, str], template: str = "{}", other: str | None = None) -> pl.Series:
     """Numbers of an enumeration as names; one that it has not got is `other`, or stays a number as text."""
     used = numbers.drop_nulls().unique()
-    texts = {number: template.format(label) for number, label in labels.items()}
-    written = used.replace_strict(list(texts), list(texts.values()), default=None, return_dtype=pl.String)
-    unknown = used.cast(pl.String) if other is None else pl.Series([other]).new_from_index(0, len(used))
-    names = written.zip_with(written.is_not_null(), unknown).cast(pl.Categorical)
+    unknown = "{}" if other is None else other
+    texts = [template.format(labels[one]) if one in labels else unknown.format(one) for one in used.to_list()]
+    names = pl.Series(texts, dtype=pl.String).cast(pl.Categorical)
+    if not len(used):
+        return names.extend_constant(None, len(numbers)).alias(numbers.name)
     if len(used) == 1 and not numbers.null_count():
         return names.new_from_index(0, len(numbers))
     return numbers.replace_strict(used, names, default=None, return_dtype=pl.Categorical)

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 
@@ -34,6 +35,7 @@ from opspan.formats.sqlite_cells import DTYPES, FIRST, GUARDED, PLAIN, Type, as_
 from opspan.formats.sqlite_path import is_sqlite, read_only_uri, stamp
 from opspan.printable import listed
 from opspan.tables import Issues
+from opspan.tables.schema import null
 
 BATCH_ROWS = 65_536
 GUARDED_BATCH_ROWS = 4_096
@@ -165,16 +167,18 @@ class SqliteFile:
             self.issues.add("skipped_views", detail=table)
         begun_with, begun = self._begun.pop(table, ({}, []))
         found = [chunk.result() for chunk in (begun if begun_with == columns else self._begin(table, columns))]
-        have = self._have(table, columns)
-        frame = stacked([part for chunk in found for part in chunk.frames] or [_empty(have)])
+        parts = [part for chunk in found for part in chunk.frames]
+        frame = stacked(parts) if parts else _empty(columns)
         self.issues.add("odd_cells", sum(chunk.odd for chunk in found), table)
         damage = [place for chunk in found for place in chunk.damage]
         self.issues.add("damaged_file", len(damage), f"{table}{damage[0]}" if damage else "")
         self.issues.add("undecoded_text", sum(chunk.undecoded for chunk in found), table)
         over = sum(chunk.is_over for chunk in found)
         self.issues.add("over_budget", over, f"{table}: {CELLS.said(self.bytes)}" if over else "")
-        missing = [pl.lit(None, dtype=DTYPES[kind]).alias(name) for name, kind in columns.items() if name not in have]
-        return frame.with_columns(missing).select(*columns)
+        if frame.columns == list(columns):
+            return frame
+        have = set(frame.columns)
+        return frame.select(*(name if name in have else null(name, DTYPES[kind]) for name, kind in columns.items()))
 
     def _begin(self, table: str, columns: Mapping[str, Type]) -> list[Future[_Chunk]]:
         have = self._have(table, columns)
@@ -351,13 +355,20 @@ def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
         return pl.DataFrame(
             {name: pl.Series([None], dtype=dtype).new_from_index(0, rows) for name, dtype in schema.items()}
         )
+    frame = pl.DataFrame(columns)
+    if len(columns) == len(schema):
+        return frame
     have = {column.name for column in columns}
-    empty = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in have]
-    return pl.DataFrame(columns).with_columns(empty).select(schema.names())
+    return frame.select(*(name if name in have else null(name, dtype) for name, dtype in schema.items()))
 
 
 def _empty(columns: Mapping[str, Type]) -> pl.DataFrame:
-    return pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns.items()})
+    return _without_rows(tuple(columns.items())).clone()
+
+
+@lru_cache(1024)  # a file has many tables without rows, and each has the columns that its reader asks for
+def _without_rows(columns: tuple[tuple[str, Type], ...]) -> pl.DataFrame:
+    return pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns})
 
 
 def _over() -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 import polars as pl
 
@@ -340,18 +341,31 @@ def without_found(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def empty(table: str) -> pl.DataFrame:
+    return _empty(table).clone()
+
+
+@cache
+def _empty(table: str) -> pl.DataFrame:
     return pl.DataFrame(schema=TABLES[table].schema)
+
+
+@lru_cache(4096)  # names may be of files
+def null(name: str, dtype: Dtype) -> pl.Expr:
+    """A column of nothing. As a literal it takes no memory, however many rows there are."""
+    return pl.lit(None, dtype=dtype).alias(name)
 
 
 def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     """The frame with every column of its table, in order and of the right type; columns of its own come last."""
     schema = TABLES[table].schema
     have = frame.schema
+    if list(have.items())[: len(schema)] == list(schema.items()):
+        return frame
 
-    def column(name: str, dtype: Dtype) -> pl.Expr:
+    def column(name: str, dtype: Dtype) -> pl.Expr | str:
         if name not in have:
-            return pl.lit(None, dtype=dtype).alias(name)
-        return pl.col(name) if have[name] == dtype else pl.col(name).cast(dtype)
+            return null(name, dtype)
+        return name if have[name] == dtype else pl.col(name).cast(dtype)
 
     others: Iterable[str] = (name for name in have if name not in schema)
     return frame.select(*(column(name, dtype) for name, dtype in schema.items()), *others)

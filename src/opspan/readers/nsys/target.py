@@ -137,7 +137,7 @@ def threads(export: Export, given: pl.DataFrame, frames: Iterable[pl.DataFrame])
 
 def _changes(numbers: pl.Series) -> pl.Series:
     """The values that there are, without hashing or sorting all rows: those of one thread mostly follow each other."""
-    return numbers.filter(numbers.ne_missing(numbers.shift(1))).sort().unique()
+    return numbers.filter(numbers.ne_missing(numbers.shift(1))).sort().unique() if len(numbers) else numbers
 
 
 # --- devices

@@ -85,9 +85,8 @@ class Database:
     def referred(self, frame: pl.DataFrame, column: str, rows: pl.DataFrame, what: str, to: str) -> pl.DataFrame:
         """The frame with the columns of the rows that its column refers to; what refers to nothing is counted."""
         joined = self.written.join(frame, rows.rename({ROWID: column}), [column])
-        wanted = frame[column].drop_nulls()
-        wanted = wanted.filter(wanted >= 0)
-        lost = len(wanted) - int(wanted.is_in(rows[ROWID].implode()).sum())
+        is_found = pl.col(column).is_in(rows[ROWID].implode())
+        lost = int(frame.select(((pl.col(column) >= 0) & ~is_found).sum()).item())
         why = "" if rows.height else self._why_empty(to)
         self.issues.add("missing_rows", lost, f"{what} to rows of {to}{why}")
         return joined
