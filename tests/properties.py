@@ -1,4 +1,4 @@
-"""A property is tested twice: with a few of its examples among the quick tests, with the rest before a release."""
+"""A property is tested twice: with a few of its examples always, with the rest before a release."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import SearchStrategy
+
+from tiers import RELEASE
 
 Check = Callable[..., None]
 
@@ -23,7 +25,7 @@ def property_of(*strategies: SearchStrategy[Any], few: int, many: int) -> Callab
         test.__name__, test.__doc__ = check.__name__, check.__doc__
         budgets = [
             pytest.param(few, id="few"),
-            pytest.param(many - few, id="many", marks=[pytest.mark.slow, pytest.mark.release]),
+            pytest.param(many - few, id="many", marks=RELEASE),
         ]
         return pytest.mark.parametrize("examples", budgets)(test)
 

@@ -31,6 +31,7 @@ def opspan_prints(*arguments: str | Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, env=as_wide_as_it_gets).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["name", "shape", "module", "step", "phase", "stream", "kernel"])
 def test_the_table_is_the_commands(path: Path, by: str) -> None:
     printed = opspan_prints("table", path, "--by", by)

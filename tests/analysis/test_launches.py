@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from analysis.frames import ranges, table
 from opspan.analysis import attribute, launches, nest
@@ -108,6 +109,7 @@ def test_a_replayed_kernel_belongs_to_the_op_that_was_captured() -> None:
 # --- recorded traces
 
 
+@pytest.mark.slow
 def test_every_kernel_of_two_processes_is_on_the_op_that_launched_it(traces_dir: Path) -> None:
     path = traces_dir / "nsys" / "train_fsdp_2gpu.sqlite"
     trace = attribute(nsys.read(path))

@@ -160,6 +160,7 @@ def views(draw: st.DrawFn) -> tuple[list[dict], list[dict], int, list[bool], lis
     return one, other, sum(counts), sorted(lost), shift
 
 
+@pytest.mark.slow
 @given(views())
 def test_two_views_of_one_truth_become_it_again(drawn) -> None:
     one, other, paired, lost, shift = drawn

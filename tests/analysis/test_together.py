@@ -75,6 +75,7 @@ def same(one: Trace, other: Trace) -> None:
         assert_frame_equal(other.frames[name], frame, check_column_order=False, check_exact=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(rows(), rows(), st.sampled_from([None, "epoch"]))
 def test_side_by_side_and_analysing_may_change_places(a: list[dict], b: list[dict], pattern: str | None) -> None:
@@ -85,6 +86,7 @@ def test_side_by_side_and_analysing_may_change_places(a: list[dict], b: list[dic
     same(whole, analyse(side_by_side([one, other]), pattern))
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(rows(), rows())
 def test_merging_and_analysing_may_change_places(a: list[dict], b: list[dict]) -> None:

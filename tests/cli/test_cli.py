@@ -77,6 +77,7 @@ def test_start_up_takes_less_than_150_ms_over_bare_python(command: list[str]) ->
 
 
 class TestDoctor:
+    @pytest.mark.slow
     def test_all_is_well_here(self) -> None:
         pytest.importorskip("torch")
         done = opspan("doctor")
@@ -86,6 +87,7 @@ class TestDoctor:
         assert states["torch"] == states["sinks library"] == states["collectors library"] == "ok"
         assert states["NVTX tool"] == states["ITT tool"] == "optional"
 
+    @pytest.mark.slow
     def test_it_sees_the_tools_that_are_attached(self, tmp_path: Path) -> None:
         done = opspan("run", "-o", tmp_path / "capture", "--", sys.executable, "-m", "opspan", "doctor")
 
@@ -94,6 +96,7 @@ class TestDoctor:
             ["ITT", "tool", "ok"],
         ]
 
+    @pytest.mark.slow
     def test_what_is_optional_looks_like_no_fault(self, tmp_path: Path) -> None:
         pytest.importorskip("torch")
         bare = '#!/bin/sh\nexec {} "$@"\n'
@@ -118,6 +121,7 @@ class TestDoctor:
         states = {line[:19].strip(): line_state(line) for line in done.stdout.splitlines()}
         assert states["torch"] == states["compiler"] == states["observer"] == "optional"
 
+    @pytest.mark.slow
     def test_a_tool_that_does_not_run_is_wrong(self, tmp_path: Path) -> None:
         (tmp_path / "vtune").write_text("no program")
         (tmp_path / "vtune").chmod(0o755)
@@ -164,6 +168,7 @@ class TestDemo:
         assert done.returncode == 0, done.stderr
         return folder / "demo", done.stdout.splitlines()
 
+    @pytest.mark.slow
     def test_it_prints_a_table_backward_beside_forward_and_what_was_seen(self, demo: tuple[Path, list[str]]) -> None:
         folder, lines = demo
         rules = [number for number, line in enumerate(lines) if line.startswith("---")]

@@ -112,6 +112,7 @@ def same(folder: Path, *command: str, env: dict[str, str | None] | None = None) 
     return ours
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_does_what_it_does_under_python(name: str, folder: Path) -> None:
     if name == "exception group" and sys.version_info < (3, 11):
@@ -198,6 +199,7 @@ thread.start()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["nvtx", "itt", None])
 def test_the_script_is_labelled_for_the_tool_that_is_attached(tool: str | None, folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")

@@ -110,6 +110,7 @@ class TestPlaces:
         assert done.returncode == 2
         assert "which the trace was read from" in done.stderr
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("suffix", SUFFIXES)
     def test_what_is_there_stays_unless_forced(self, suffix: str, source: Path, tmp_path: Path) -> None:
         out = tmp_path / f"out{suffix}"

@@ -47,6 +47,7 @@ def emit(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "site", "said"),
     [
@@ -80,6 +81,7 @@ def test_warnings_that_are_errors_stop_neither_the_program_nor_its_labels(tmp_pa
     assert "aten::sum" in package.load(tmp_path / "capture").ranges["name"].to_list()
 
 
+@pytest.mark.slow
 def test_no_home_is_no_cache_and_doctor_says_what_to_do() -> None:
     code = NO_HOME.replace("\n    ", "\n") + "import opspan.cli; opspan.cli.main(['doctor'])"
 
@@ -94,6 +96,7 @@ def test_no_home_is_no_cache_and_doctor_says_what_to_do() -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.slow
 def test_exec_says_in_one_line_why_there_will_be_no_labels(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(PROGRAM)
 
@@ -107,6 +110,7 @@ def test_exec_says_in_one_line_why_there_will_be_no_labels(tmp_path: Path) -> No
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("library", "said"),
     [

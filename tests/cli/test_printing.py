@@ -178,6 +178,7 @@ def test_data_is_not_changed_but_on_a_terminal(tmp_path: Path) -> None:
     assert not OBEYED.search(shown.replace("\r\n", "\n"))
 
 
+@pytest.mark.slow
 def test_hundreds_of_thousands_of_names_make_no_line_without_an_end(tmp_path: Path) -> None:
     event = {"ph": "X", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {}}
     events = [{**event, "cat": f"category {number}", "name": "x"} for number in range(200_000)]
@@ -208,6 +209,7 @@ def test_nor_do_tables_and_their_columns(tmp_path: Path) -> None:
     assert any("(2,000)" in line and "and 1,980 more" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_nor_do_the_issues_of_thousands_of_files(tmp_path: Path) -> None:
     for number in range(120):
         (tmp_path / f"{number}-1.opspan").write_bytes(capture(tmp_path / "made.opspan").read_bytes()[:-1])

@@ -76,6 +76,7 @@ def test_nothing_captured_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [mine], "a folder that was there before stays"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["", "import opspan.nvtx as nvtx; nvtx.is_available()\n"])
 def test_an_unedited_script_is_told_the_command_that_captures_it(more: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
@@ -190,6 +191,7 @@ def path_with(folder: Path) -> str:
     return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
 
 
+@pytest.mark.slow
 def test_after_torch_is_imported_the_import_hook_is_gone(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     code = (

@@ -306,6 +306,7 @@ class TestTrouble:
         assert (done.stdout, done.stderr) == ("{", "")
 
 
+@pytest.mark.slow
 def test_a_small_file_takes_little_more_than_it_takes_to_import_what_reads_it(exported: Path) -> None:
     def seconds(*arguments: str) -> float:
         process = subprocess.Popen([sys.executable, *arguments], env=environment(), stdout=subprocess.DEVNULL)
@@ -357,6 +358,7 @@ class TestProgress:
         assert f"reading {captured.name!r}" in shown
         assert "0/2" in shown
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("source", ["exported", "captured", "kineto"])
     def test_it_counts_the_rows_that_were_read(
         self, source: str, tmp_path: Path, request: pytest.FixtureRequest

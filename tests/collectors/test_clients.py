@@ -85,6 +85,7 @@ def test_package_ittapi(collected: Collected) -> None:
     assert [unit.name for unit in capture.units(NAME)] == ["a thread's name"]
 
 
+@pytest.mark.slow
 def test_torch_emit_itt(collected: Collected) -> None:
     pytest.importorskip("torch")
     collected.run(sys.executable, "-c", TORCH_PROGRAM)

@@ -14,6 +14,7 @@ import pytest
 import opspan
 from builders.capture_units import ASYNC, CLOSED, FULL, MARK, NAME, OPEN, RANGE, Capture
 from collectors.running import NATIVE, Collected
+from tiers import RELEASE
 
 
 @pytest.fixture
@@ -94,6 +95,7 @@ def test_a_descriptor_that_became_another_files(collected: Collected, busy: Path
     assert len(capture.units(RANGE)) == 2000
 
 
+@pytest.mark.slow
 def test_more_names_than_are_remembered(collected: Collected, busy: Path) -> None:
     collected.run(busy, "open-names", "70000")
     capture = collected.capture()
@@ -111,6 +113,7 @@ def test_ranges_that_are_never_ended(collected: Collected, busy: Path) -> None:
     assert all(unit.end_ns for unit in ranges)  # though their chunks were long full
 
 
+@pytest.mark.slow
 def test_where_too_many_are_open_the_outermost_are_forgotten(collected: Collected, busy: Path) -> None:
     out, _ = collected.run(busy, "unended", "200000")
     ranges = collected.capture().units(RANGE)
@@ -220,7 +223,7 @@ def test_nothing_happens_without_a_folder(collected: Collected, busy: Path) -> N
     assert not collected.captures()
 
 
-@pytest.mark.parametrize("protocol", [pytest.param("nvtx", marks=pytest.mark.slow), "itt"])
+@pytest.mark.parametrize("protocol", [pytest.param("nvtx", marks=RELEASE), "itt"])
 def test_a_hostile_client_lives_on_and_its_capture_can_be_read(
     protocol: str, collected: Collected, client: Callable[..., Path]
 ) -> None:

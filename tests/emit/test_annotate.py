@@ -132,6 +132,7 @@ with again: pass
     assert names(captured).count("again") == 3
 
 
+@pytest.mark.slow
 def test_a_push_that_reached_nobody_is_not_popped_from_another() -> None:
     pytest.importorskip("torch")
     body = """

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from emit.running import environment, opspan, python, run, under_collectors
+from tiers import RELEASE
 
 pytest.importorskip("torch")
 
@@ -71,7 +72,7 @@ def test_with_a_tool_it_is_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("emit", [[], ["--emit", "nvtx", "--modules"]])
+@pytest.mark.parametrize("emit", [["--emit", "nvtx", "--modules"], pytest.param([], marks=RELEASE)])
 def test_under_opspan_run_it_is_the_same(emit: list[str], tmp_path: Path) -> None:
     done = opspan("run", "-o", tmp_path / "captured", *emit, "--", sys.executable, PROGRAM, *SOME)
 
@@ -85,6 +86,7 @@ def test_under_opspan_exec_it_is_the_same() -> None:
     assert differences(done.stdout) == []
 
 
+@pytest.mark.slow
 def test_in_a_session_it_is_the_same_and_what_runs_eagerly_is_recorded() -> None:
     body = """
 import torch, opspan
@@ -122,6 +124,7 @@ for trace in (session.trace, second.trace): print([name for name in trace.ranges
     assert python(body).splitlines() == ["1 True", "['around']", "[]"]
 
 
+@pytest.mark.slow
 def test_a_graph_break_inside_a_range_breaks_there_and_no_more() -> None:
     body = """
 import torch, opspan
@@ -158,6 +161,7 @@ print(counted(ours) == counted(torchs), counted(decorated) == counted(bare))
     assert python(body) == "True True\n"
 
 
+@pytest.mark.slow
 def test_when_torch_is_told_to_keep_its_ranges_ours_are_kept() -> None:
     torch_config = pytest.importorskip("torch._dynamo.config")
     if not hasattr(torch_config, "capture_profiler_record_function"):
@@ -178,6 +182,7 @@ print([name for name in session.trace.ranges["name"] if name in ("block", "share
     assert python(body) == f"{expected}\n"
 
 
+@pytest.mark.slow
 def test_torchscript_compiles_what_it_compiles_of_torchs(tmp_path: Path) -> None:
     body = """
 import sys, warnings, torch, opspan
@@ -209,6 +214,7 @@ print(traced(x), "annotate" in str(traced.graph), "profiler" in str(traced.graph
     ], done.stderr
 
 
+@pytest.mark.slow
 def test_a_recording_that_is_entered_in_compiled_code_is_ignored_as_torchs_is_and_says_so() -> None:
     if version("torch").startswith("2.4."):
         pytest.skip("the Dynamo of 2.4 does not compile it")

@@ -139,6 +139,7 @@ def test_ranges_that_a_fork_has_begun_still_end(tmp_path: Path) -> None:
     assert not ranges.filter(pl.col("name") == "aten::ones").height
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SESSIONS)
 @pytest.mark.parametrize("forked_in", [0, 1, 2])
 def test_a_schedule_turns_forks_on_and_off(tmp_path: Path, name: str, forked_in: int) -> None:
@@ -344,6 +345,7 @@ def test_a_killed_program_with_its_forks_is_one_row_that_counts_them(tmp_path: P
     assert issues.filter(pl.col("code") == "not_closed")["count"].to_list() == [2]
 
 
+@pytest.mark.slow
 def test_spawned_workers_are_not_part_of_it(tmp_path: Path) -> None:
     code = """
         import subprocess

@@ -67,6 +67,7 @@ def test_the_first_use_builds_and_says_so_the_second_does_neither(load: Load, tm
     assert libraries(tmp_path) == [Path(first.stdout.strip())]
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_build_once(tmp_path: Path, copying_compiler: Path) -> None:
     slow = tmp_path / "slow"
     slow.write_text(f'#!/bin/sh\n[ "$1" = --version ] || sleep 5\nexec {copying_compiler} "$@"\n')
@@ -195,6 +196,7 @@ def test_no_torch_is_a_clear_error(cache: Path) -> None:
     assert done.stderr.splitlines()[-1].endswith("pip install torch")
 
 
+@pytest.mark.slow
 def test_doctor_fix_builds_and_removes_what_is_stale_but_nothing_of_another_environment(
     cache: Path, copying_compiler: Path
 ) -> None:

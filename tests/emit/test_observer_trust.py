@@ -90,6 +90,7 @@ def test_a_file_of_somebody_else_is_built_anew(libraries: Path, cache: Path, spo
     assert load(libraries, cache).stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["cache", "above"])
 @pytest.mark.parametrize(
     "spoil",

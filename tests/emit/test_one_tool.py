@@ -33,6 +33,7 @@ def run(tmp_path: Path, body: str, *exec_: str) -> Counter:
     return told(tmp_path / "captured")
 
 
+@pytest.mark.slow
 def test_annotations_marks_and_started_ranges_are_told_once(tmp_path: Path) -> None:
     body = """
 for _ in range(3):
@@ -50,6 +51,7 @@ with opspan.record_function("recorded", "args"): pass
     }
 
 
+@pytest.mark.slow
 def test_a_namespace_asks_for_its_own_protocol(tmp_path: Path) -> None:
     body = """
 opspan.nvtx.range_push("n"); opspan.nvtx.mark("nm"); opspan.nvtx.range_pop()
@@ -58,6 +60,7 @@ opspan.itt.range_push("i"); opspan.itt.mark("im"); opspan.itt.range_pop()
     assert run(tmp_path, body) == dict.fromkeys([("n", "nvtx"), ("nm", "nvtx"), ("i", "itt"), ("im", "itt")], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("emit", "source"), [((), "nvtx"), (("--emit", "nvtx"), "nvtx"), (("--emit", "itt"), "itt")])
 def test_exec_under_run_labels_every_op_once(emit: tuple[str, ...], source: str, tmp_path: Path) -> None:
     body = OPS + "with opspan.annotate('mine'): torch.nn.Linear(2, 2)(torch.ones(2))\n"
@@ -72,6 +75,7 @@ def test_exec_under_run_labels_every_op_once(emit: tuple[str, ...], source: str,
     }
 
 
+@pytest.mark.slow
 def test_two_emitters_tell_through_the_one_that_was_entered_last(tmp_path: Path) -> None:
     body = f"""
 def work(name):
@@ -105,6 +109,7 @@ assert outer.stats.ranges and inner.stats.ranges
     assert sum(count for (name, _), count in seen.items() if name == "Linear") == 1
 
 
+@pytest.mark.slow
 def test_an_emitter_that_waits_for_its_schedule_silences_nobody(tmp_path: Path) -> None:
     body = f"""
 from torch.profiler import schedule

@@ -44,6 +44,7 @@ PAYLOADS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_payload_is_taken_or_refused_whether_or_not_somebody_listens(captured: Path) -> None:
     pytest.importorskip("torch")
     body = f"""
@@ -66,6 +67,7 @@ for text in {[text for text, _ in PAYLOADS]!r}:
     assert found == {text: value for text, value in PAYLOADS if not isinstance(value, str)}
 
 
+@pytest.mark.slow
 def test_a_payload_that_is_being_traced_is_no_part_of_what_is_made() -> None:
     pytest.importorskip("torch")
     body = """

@@ -92,6 +92,7 @@ def test_a_first_argument_that_is_no_folder_is_refused(call: str, said: str, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_leftovers_of_a_killed_process_go_at_the_next_use(tmp_path: Path) -> None:
     killed = """
         import os, torch, opspan

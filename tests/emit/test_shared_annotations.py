@@ -78,6 +78,7 @@ asyncio.run(main())
     assert first < ranges.filter(name="end of second")["start_ns"][0] < second
 
 
+@pytest.mark.slow
 def test_threads_that_share_an_annotation_each_pop_their_own_range() -> None:
     pytest.importorskip("torch")
     body = """

@@ -31,6 +31,7 @@ BY_NAME = {"metadata_json"}  # of torch until 2.14: ours takes it by its name al
 SWITCHES = st.fixed_dictionaries({"profile_memory": st.booleans(), "with_flops": st.booleans()})
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(lists_of_specs(), SWITCHES, TABLE_OPTIONS, st.booleans())
 def test_tables(specs: list[dict[str, Any]], switches: dict[str, bool], options: dict[str, Any], tree: bool) -> None:
@@ -46,6 +47,7 @@ def test_tables(specs: list[dict[str, Any]], switches: dict[str, bool], options:
     assert str(mine) == plain
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(lists_of_specs(), SWITCHES, GROUPINGS, TABLE_OPTIONS)
 def test_averages(
@@ -63,6 +65,7 @@ def test_averages(
     assert averages.table(**options) == text
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(lists_of_specs(), st.booleans())
 def test_events_totals_and_trees(specs: list[dict[str, Any]], tree: bool) -> None:
@@ -81,6 +84,7 @@ def test_events_totals_and_trees(specs: list[dict[str, Any]], tree: bool) -> Non
     assert repr(mine.total_average()) == repr(torchs.total_average())
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(lists_of_specs())
 def test_exports(tmp_path_factory: pytest.TempPathFactory, specs: list[dict[str, Any]]) -> None:

@@ -42,6 +42,7 @@ def lazily(columns: EventColumns) -> EventList:
     return EventList.over(ColumnEvents(columns))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(both(), TABLE_OPTIONS)
 def test_tables(pair: Pair, options: dict[str, Any]) -> None:
@@ -56,6 +57,7 @@ def test_tables(pair: Pair, options: dict[str, Any]) -> None:
     assert str(events) == str(expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(both(), GROUPINGS, TABLE_OPTIONS)
 def test_averages(pair: Pair, grouping: tuple[Any, ...], options: dict[str, Any]) -> None:
@@ -72,6 +74,7 @@ def test_averages(pair: Pair, grouping: tuple[Any, ...], options: dict[str, Any]
     assert averages.to_torch().table(**options) == averages.table(**options)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(both())
 def test_events_and_totals(pair: Pair) -> None:

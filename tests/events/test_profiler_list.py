@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,6 +60,7 @@ def twin(rows: list[Row]) -> list[FunctionEvent]:
     return tree.without_duplicates(events)
 
 
+@pytest.mark.slow
 @settings(max_examples=75)
 @given(rows=several)
 def test_events_parents_and_own_times_are_those_of_torchs_way(rows: list[Row]) -> None:
@@ -72,6 +74,7 @@ def test_events_parents_and_own_times_are_those_of_torchs_way(rows: list[Row]) -
     assert sorted(map(said, ours), key=repr) == sorted(map(said, twin(rows)), key=repr)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(rows=several)
 def test_averages_leave_pythons_functions_out_unless_asked_for(rows: list[Row]) -> None:
@@ -108,6 +111,7 @@ def test_work_of_a_folded_op_is_its_parents() -> None:
 records = st.tuples(st.integers(0, 22), st.integers(-9, 9), st.booleans(), st.integers(1, 2))
 
 
+@pytest.mark.slow
 @property_of(st.lists(spans, max_size=8), st.lists(records, min_size=1, max_size=6), few=50, many=200)
 def test_memory_is_that_of_torchs_way(rows: list[Row], taken: list[Any]) -> None:
     memory = pl.DataFrame(

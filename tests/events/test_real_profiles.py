@@ -89,6 +89,7 @@ def taken_over(theirs: Any) -> ours.EventList:
     return events
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning")  # as of torch 2.15
 @pytest.mark.filterwarnings("ignore:with_modules is deprecated:FutureWarning")  # as of torch 2.15; still there

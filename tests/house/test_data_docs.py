@@ -55,6 +55,7 @@ def with_memory(sources: tuple[Path, Path]) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", BY)
 def test_every_column_of_the_json_is_documented_and_every_documented_one_is_there(
     by: str, sources: tuple[Path, Path], with_memory: Path
@@ -126,6 +127,7 @@ def blocks() -> list[tuple[str, str]]:
     return re.findall(r"<!-- ([^>]*) -->\n```python\n(.*?)^```$", PYTHON.read_text(), re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_code_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
     assert PYTHON.read_text().count("```python\n") == len(blocks())
     # A source of one's own first: the other block reads what it writes.

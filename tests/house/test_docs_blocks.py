@@ -89,6 +89,7 @@ def test_blocks_are_of_languages_that_are_looked_at() -> None:
     assert REPO / "README.md" in PAGES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [

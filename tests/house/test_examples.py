@@ -62,6 +62,7 @@ def test_every_example_is_run_here() -> None:
     assert run_here == {path.stem for path in files("docs/examples/*.py")}
 
 
+@pytest.mark.slow
 @trains
 def test_record_training(tmp_path: Path) -> None:
     shown = output(example("record_training", tmp_path))
@@ -79,6 +80,7 @@ def test_record_training(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @trains
 def test_time_by_layer_of_its_own_model(tmp_path: Path) -> None:
     rows = {(module, name): times for module, name, *times in frame_rows(output(example("time_by_layer", tmp_path)))}
@@ -107,6 +109,7 @@ def test_time_by_layer_of_a_file_is_the_time_that_is_in_it(tmp_path: Path) -> No
         assert row in rows
 
 
+@pytest.mark.slow
 @trains
 def test_timeline_and_flame_graph(tmp_path: Path) -> None:
     shown = output(example("timeline_and_flame_graph", tmp_path))
@@ -143,6 +146,7 @@ def test_kernels_of_ops_says_what_is_missing(tmp_path: Path) -> None:
     assert without_kernels.stderr == "No kernels were recorded: nsys needs `-t cuda,nvtx`\n"
 
 
+@pytest.mark.slow
 @pytest.mark.nsys
 @pytest.mark.skipif(not available(), reason="nsys is not installed")
 @trains
@@ -166,6 +170,7 @@ def test_nsys_report_says_that_nsys_is_missing(tmp_path: Path) -> None:
     assert done.stderr.startswith("nsys is not on the PATH: install Nsight Systems")
 
 
+@pytest.mark.slow
 @trains
 def test_itt_capture(tmp_path: Path) -> None:
     shown = output(example("itt_capture", tmp_path))

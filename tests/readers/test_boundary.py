@@ -103,6 +103,7 @@ main()
         assert ("Traceback" in done.stderr) == bool(debug)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in hostile.FAMILIES if "no UTF-8" in name])
 def test_names_that_are_no_utf_8_reach_the_terminal(tmp_path: Path, name: str) -> None:
     if "columns" in name:

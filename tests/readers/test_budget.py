@@ -191,6 +191,7 @@ def test_texts_of_an_export(tmp_path: Path, budget: Callable[[float], None]) -> 
     assert "over_budget" in trace.issues["code"].cast(pl.String).to_list()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "always"), [("bytes", 64 << 20), ("tables", 1_000), ("columns", 4_096)])
 def test_a_report(tmp_path: Path, budget: Callable[[float], None], what: str, always: int) -> None:
     path = tmp_path / "report.csv"
@@ -334,6 +335,7 @@ def test_a_handler_of_the_program_stays(tmp_path: Path) -> None:
 # --- time
 
 
+@pytest.mark.slow
 def test_many_names_in_an_archive_take_linear_time(tmp_path: Path) -> None:
     def seconds(count: int) -> float:
         path = tmp_path / f"{count}.zip"

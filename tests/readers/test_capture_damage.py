@@ -15,6 +15,7 @@ import opspan
 from builders import capture as build
 from builders.capture import Capture
 from opspan.errors import NotATrace, NotReadable, OpspanError, ReadError, StrictError, TooNew, Truncated
+from tiers import before_release
 
 PAGE = build.PAGE
 
@@ -72,7 +73,8 @@ def test_the_capture_is_sound_before_it_is_damaged(whole: bytes, tmp_path: Path)
     assert codes(trace) == {"pause_asked_for", "dangling_relations"}  # op 0 is nobody's
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", before_release(range(6), kept=2))
 def test_flipped_bytes_never_raise_anything_else(whole: bytes, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     heads = list(range(PAGE, len(whole), PAGE))
@@ -93,7 +95,8 @@ def test_flipped_bytes_never_raise_anything_else(whole: bytes, tmp_path: Path, s
         assert repr(trace)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", before_release(range(4), kept=1))
 def test_words_of_hostile_values_never_raise_anything_else(whole: bytes, tmp_path: Path, seed: int) -> None:
     chance = random.Random(1000 + seed)
     words = [0, 1, -1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, -(2**63)]
@@ -108,6 +111,7 @@ def test_words_of_hostile_values_never_raise_anything_else(whole: bytes, tmp_pat
             continue
 
 
+@pytest.mark.slow
 def test_every_truncation_reads_what_is_left(whole: bytes, tmp_path: Path) -> None:
     chance = random.Random(5)
     cuts = [*range(0, len(whole), PAGE), *(chance.randrange(len(whole)) for _ in range(80))]
@@ -253,6 +257,7 @@ def test_a_folder_without_anything_readable_is_an_error(tmp_path: Path) -> None:
         opspan.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_cut_while_it_is_read_is_no_crash(whole: bytes, tmp_path: Path) -> None:
     program = """
 import os, sys

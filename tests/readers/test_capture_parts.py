@@ -26,6 +26,7 @@ from readers.test_capture_damage import rich_capture
 MS = 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", [1, 3, 50])
 def test_a_capture_is_the_same_in_pieces_of_any_size(tmp_path: Path, monkeypatch: Any, units: int) -> None:
     path = rich_capture().write(tmp_path / "100-1.opspan")

@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 import polars as pl
+import pytest
 from hypothesis import strategies as st
 
 from builders import capture as build
@@ -159,6 +160,7 @@ def as_they_are(ranges: pl.DataFrame, relations: pl.DataFrame, _issues: object) 
     return ranges, relations
 
 
+@pytest.mark.slow
 @property_of(captures(), few=60, many=300)
 def test_reader_and_its_twin_agree(made: Capture) -> None:
     expected, relations = brute.decode(made.to_bytes())

@@ -96,6 +96,7 @@ def found(row: dict[str, Any]) -> dict[str, Any]:
     return {**{name: row[name] for name in expected({"ph": "X"})}, **parsed}
 
 
+@pytest.mark.slow
 @slow
 @given(document=documents, indent=st.sampled_from([None, 1]), ascii_only=st.booleans(), piece=st.integers(1, 300))
 def test_any_document_reads_as_json_does(
@@ -115,6 +116,7 @@ def test_any_document_reads_as_json_does(
     assert not issues.found
 
 
+@pytest.mark.slow
 @slow
 @given(document=documents, cut=st.floats(0, 1), piece=st.integers(1, 300))
 def test_a_file_cut_anywhere_gives_the_events_before(

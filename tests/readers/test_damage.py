@@ -20,8 +20,9 @@ import opspan
 from builders import kineto, nsys, nvprof, vtune
 from opspan.errors import OpspanError
 from readers.samples import samples
+from tiers import before_release
 
-VARIANTS = 30  # of each file; tools/damage is for more
+VARIANTS = (8, 30)  # of each file; tools/damage is for more
 SECONDS = "120"  # that each may take by the clock: the machine may be busy
 
 
@@ -68,12 +69,13 @@ def damage(script: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("variants", before_release(VARIANTS, kept=1))
 @pytest.mark.parametrize("name", FILES)
-def test_damaged_files_are_read_or_refused(script: Path, tmp_path: Path, name: str) -> None:
+def test_damaged_files_are_read_or_refused(script: Path, tmp_path: Path, name: str, variants: int) -> None:
     file = FILES[name](tmp_path)
     options = [
         "--variants",
-        str(VARIANTS),
+        str(variants),
         "--seconds",
         SECONDS,
         "--seed",
@@ -89,12 +91,14 @@ def test_damaged_files_are_read_or_refused(script: Path, tmp_path: Path, name: s
 
 
 @pytest.mark.slow
+@pytest.mark.release
 def test_hostile_files_come_to_what_is_told(script: Path) -> None:
     done = subprocess.run([sys.executable, script, "--hostile", "--seconds", SECONDS], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "failed" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["payload", "FIFO", "lost 2^63"])
 def test_some_hostile_files_come_to_what_is_told(script: Path, word: str) -> None:
     done = subprocess.run(
@@ -168,6 +172,7 @@ def says_two_lines(path: Path) -> str:
     raise error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("read", "says"),
     [

@@ -32,6 +32,7 @@ def test_ops_backward_and_work_find_each_other(trace: Trace) -> None:
         assert analysed.coverage.work_with_call.count >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", BY)
 def test_averages_add_up(trace: Trace, by: str) -> None:
     analysed = analyse(trace)
@@ -47,6 +48,7 @@ def test_events_say_what_the_columns_do(trace: Trace) -> None:
     assert sum(average.count for average in events.key_averages()) == len(events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_every_view_is_written(trace: Trace, tmp_path: Path, name: str) -> None:
     out = tmp_path / "out" / name

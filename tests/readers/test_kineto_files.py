@@ -70,6 +70,7 @@ def of(events: list[Event]) -> Counter[tuple[str, int, int]]:
     return Counter((event["name"], ns(event["ts"]), ns(event["ts"]) + ns(event["dur"])) for event in events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
 def test_every_span_is_there_with_its_times(both: Both, table: str) -> None:
     trace, events = both
@@ -191,6 +192,7 @@ def test_backward_is_linked_as_the_arrows_say(both: Both) -> None:
     assert compared >= 50
 
 
+@pytest.mark.slow
 def test_tables_and_exports_are_made(both: Both, tmp_path: Path) -> None:
 
     trace, _ = both

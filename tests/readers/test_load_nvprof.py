@@ -98,6 +98,7 @@ def test_seq_is_read_out_of_the_name(nested: Path) -> None:
     assert ops(opspan.load_nvprof(nested))["inner"].sequence_nr == 3
 
 
+@pytest.mark.slow
 def test_the_join_is_not_quadratic(tmp_path: Path) -> None:
     def profile(count: int) -> Path:
         tables = {
@@ -147,6 +148,7 @@ def test_kernels_without_a_call_are_kept(tmp_path: Path) -> None:
     assert sum(event.device_type == DeviceType.CUDA for event in events) == 2
 
 
+@pytest.mark.slow
 def test_torchs_own_has_these_defects(nested: Path, torchs: Any) -> None:
     events = {event.name: event for event in torchs(nested)}
     outer, inner = events["outer"], events["inner, seq = 3"]

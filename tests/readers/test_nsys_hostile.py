@@ -13,6 +13,7 @@ import opspan
 from builders import nsys as build
 from opspan.errors import OpspanError
 from opspan.trace import Trace
+from tiers import before_release
 
 # What a file that has everything could hold beside what one small run has.
 MORE: dict[str, str] = {
@@ -60,8 +61,9 @@ def loaded(path: Path, tables: Mapping[str, build.Rows]) -> Trace | None:
     return trace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("age", build.AGES)
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:24])
+@pytest.mark.parametrize("odd", before_release(ODD, kept=6), ids=lambda odd: repr(odd)[:24])
 def test_every_cell_may_be_anything(tmp_path: Path, age: str, odd: Any) -> None:
     tables = {name: [dict.fromkeys(row, odd) for row in rows] for name, rows in everything(age).items()}
 
@@ -70,7 +72,8 @@ def test_every_cell_may_be_anything(tmp_path: Path, age: str, odd: Any) -> None:
     assert trace is None or not trace.issues.is_empty()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", before_release(range(40), kept=10))
 def test_some_cells_may_be_anything(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     tables = everything(chance.choice(build.AGES))
@@ -86,6 +89,7 @@ def test_some_cells_may_be_anything(tmp_path: Path, seed: int) -> None:
     assert trace is None or trace.ranges.height <= len(tables["NVTX_EVENTS"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", sorted(everything("2026")))
 def test_any_table_may_be_somebody_elses(tmp_path: Path, table: str) -> None:
     tables = everything("2026")

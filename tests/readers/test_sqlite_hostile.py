@@ -24,6 +24,7 @@ def load(path: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return forked(program, "table", str(path), *more, imported=READING)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", VIEWS.values(), ids=VIEWS)
 @pytest.mark.parametrize("source", DATABASES)
 def test_tables_that_are_views_are_not_read(tmp_path: Path, source: str, query: str) -> None:

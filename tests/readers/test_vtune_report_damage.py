@@ -46,6 +46,7 @@ def damaged(seed: int) -> str:
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(at, at + 250) for at in range(0, 1000, 250)], ids=str)
 def test_damaged_reports(seeds: range, tmp_path: Path) -> None:
     file = tmp_path / "report"
@@ -84,6 +85,7 @@ HOSTILE = {
 # fmt: on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", HOSTILE)
 def test_what_is_made_to_take_long_does_not(what: str, tmp_path: Path) -> None:
     file = tmp_path / "report"

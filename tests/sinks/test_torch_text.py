@@ -51,6 +51,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shapes", [False, True])
 def test_every_text_is_torchs_byte_for_byte(native: Native, shapes: bool) -> None:
     output = drive(

@@ -14,6 +14,7 @@ from nsys import PROGRAMS
 
 import opspan
 from opspan.analysis import attribute
+from tiers import before_release
 
 torch = pytest.importorskip("torch")
 if "profile_all_threads" not in (torch._C._profiler._ExperimentalConfig.__init__.__doc__ or ""):
@@ -22,8 +23,10 @@ if "profile_all_threads" not in (torch._C._profiler._ExperimentalConfig.__init__
 Place = tuple[int, int]  # the n-th range of the n-th thread, both in the order of their starts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "program", ["mlp", "double_backward", "two_threads", "checkpointing", "custom_function", "hooks"]
+    "program",
+    ["double_backward", "two_threads", "checkpointing", *before_release(["mlp", "custom_function", "hooks"])],
 )
 def test_each_backward_op_is_linked_to_the_op_that_torch_names(program: str, tmp_path: Path) -> None:
     folder = tmp_path / "record"

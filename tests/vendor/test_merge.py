@@ -14,6 +14,7 @@ from opspan.analysis import ops
 pytestmark = [pytest.mark.nsys, pytest.mark.skipif(not nsys.available(), reason="nsys is not installed")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["mlp", "two_threads"])
 def test_what_nsys_and_the_recording_saw_becomes_one(program: str, tmp_path: Path) -> None:
     export = nsys.run_under_nsys(tmp_path, program, "--nvtx", "auto", "--record", str(tmp_path / "record"), "--shapes")

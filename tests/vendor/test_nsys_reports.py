@@ -24,6 +24,7 @@ import pytest
 import opspan
 from opspan.analysis import attribute
 from opspan.trace import Trace
+from tiers import RELEASE
 
 pytestmark = [pytest.mark.nsys, pytest.mark.skipif(not nsys.available(), reason="nsys is not installed")]
 
@@ -89,6 +90,7 @@ def cuda_calls(trace: Trace) -> pl.DataFrame:
     return trace.calls.filter(pl.col("api").cast(pl.String).is_in(["cuda_runtime", "cuda_driver", "cuda_backtrace"]))
 
 
+@pytest.mark.slow
 def test_push_pop_ranges(export: Path, trace: Trace) -> None:
     expected = of_report(report(export, "nvtxppsum"), "Range", "Instances")
     assert of_frame(not_marks(trace).filter(~pl.col("is_async")), text_of_range()) == expected
@@ -128,8 +130,8 @@ def test_bytes_of_copies_and_fills(export: Path, trace: Trace) -> None:
         assert found[name] == (count, pytest.approx(megabytes, abs=0.001))
 
 
-def slow(names: list[str], which: str) -> list[Any]:
-    return [pytest.param(name, marks=pytest.mark.slow) if name == which else name for name in names]
+def without_large(names: list[str], large: str) -> list[Any]:
+    return [pytest.param(name, marks=RELEASE) if name == large else name for name in names]
 
 
 WITH_KERNELS = [
@@ -145,7 +147,8 @@ WITH_KERNELS = [
 ]
 
 
-@pytest.mark.parametrize("export", slow(WITH_KERNELS, "train_fsdp_2gpu"), indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("export", without_large(WITH_KERNELS, "train_fsdp_2gpu"), indirect=True)
 def test_kernels_below_ranges(export: Path, trace: Trace) -> None:
     """nsys counts a kernel once in every text that encloses its call on its thread, however many ranges have it.
 
@@ -222,7 +225,8 @@ def leave_the_first(path: Path, share: float) -> None:
                 database.execute(f"DELETE FROM {table} WHERE start > ?", [until])
 
 
-@pytest.mark.parametrize("export", slow(PROJECTED, "infer_2gpu"), indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("export", without_large(PROJECTED, "infer_2gpu"), indirect=True)
 def test_ranges_projected_on_the_gpu(export: Path, tmp_path: Path) -> None:
     """For each range from when to when what it launched ran, and how much that was: the attribution, and the tree."""
     part = Path(shutil.copy(export, tmp_path))

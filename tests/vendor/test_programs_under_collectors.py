@@ -18,6 +18,7 @@ from recorded import recorded_ranges
 from test_programs_under_nsys import PROGRAMS, first_difference
 
 import opspan
+from tiers import RELEASE
 
 # What a label says beyond its name, that has to arrive whole whatever carried it.
 FIELDS = ["pid", "tid", "name", "kind", "seq", "op_id", "forward_tid", "sizes"]
@@ -41,6 +42,7 @@ def in_turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return run(tmp_path_factory.mktemp("ran"), request.param, "--in-turn", "nvtx:auto", "itt:auto", "--shapes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["nvtx", "itt"])
 def test_both_protocols_carry_every_range_of_every_program(in_turn: tuple[Path, Path], source: str) -> None:
     capture, record = in_turn
@@ -52,6 +54,7 @@ def test_both_protocols_carry_every_range_of_every_program(in_turn: tuple[Path, 
     assert seen.keys() == kept.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["nvtx", "itt"])
 def test_every_field_of_an_op_arrives(source: str, tmp_path: Path) -> None:
     capture, record = run(tmp_path, ("two_threads",), f"--{source}", "auto", "--shapes")
@@ -62,6 +65,7 @@ def test_every_field_of_an_op_arrives(source: str, tmp_path: Path) -> None:
     assert seen.equals(kept)
 
 
+@pytest.mark.slow
 def test_an_itt_task_names_its_parent_and_its_forward(tmp_path: Path) -> None:
     capture, _ = run(tmp_path, ("two_threads",), "--itt", "auto")
     trace = opspan.load(capture)
@@ -83,8 +87,16 @@ def test_an_itt_task_names_its_parent_and_its_forward(tmp_path: Path) -> None:
     assert dict(told.iter_rows()) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("source", "form"), [("nvtx", "payload"), ("nvtx", "text"), ("nvtx", "torch"), ("itt", "text"), ("itt", "torch")]
+    ("source", "form"),
+    [
+        ("nvtx", "payload"),
+        ("itt", "torch"),
+        pytest.param("nvtx", "text", marks=RELEASE),
+        pytest.param("nvtx", "torch", marks=RELEASE),
+        pytest.param("itt", "text", marks=RELEASE),
+    ],
 )
 def test_the_other_forms_carry_names_levels_and_what_they_can(source: str, form: str, tmp_path: Path) -> None:
     capture, record = run(tmp_path, ("mlp",), f"--{source}", form, "--shapes")

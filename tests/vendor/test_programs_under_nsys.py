@@ -15,6 +15,7 @@ from recorded import recorded_ranges
 
 from labels import grammar
 from opspan.labels import Kind
+from tiers import RELEASE, before_release
 
 pytestmark = [pytest.mark.nsys, pytest.mark.skipif(not nsys.available(), reason="nsys is not installed")]
 
@@ -26,8 +27,8 @@ PROGRAMS = [
     ("custom_function",),
     ("checkpointing",),
     ("hooks",),
-    pytest.param(("compiled", "aot_eager"), marks=pytest.mark.slow),
-    pytest.param(("compiled", "inductor"), marks=pytest.mark.slow),
+    ("compiled", "aot_eager"),
+    pytest.param(("compiled", "inductor"), marks=RELEASE),
     ("torchscript",),
     ("ddp",),
     ("raising",),
@@ -37,13 +38,15 @@ PROGRAMS = [
 FORMS = ["auto", "text", "torch"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids="-".join)
 def test_nsys_and_the_recording_agree_on_every_program(program: tuple[str, ...], tmp_path: Path) -> None:
     agree(*both(tmp_path, program, "--shapes"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shapes", [False, True], ids=["plain", "shapes"])
-@pytest.mark.parametrize("program", ["mlp", "two_threads"])
+@pytest.mark.parametrize("program", before_release(["mlp", "two_threads"], kept=1))
 def test_nsys_and_the_recording_agree_in_every_form(program: str, shapes: bool, tmp_path: Path) -> None:
     """One form after another, in one process."""
     more = ["--shapes"] if shapes else []
@@ -56,6 +59,7 @@ def test_nsys_and_the_recording_agree_in_every_form(program: str, shapes: bool, 
         agree(seen_by_nsys(export, domain, with_sizes), expected)
 
 
+@pytest.mark.slow
 def test_sessions_started_and_stopped_by_different_threads_lose_nothing_in_between(tmp_path: Path) -> None:
     seen, kept = both(tmp_path, ("cross_thread",))
     # The recording starts before emit_nvtx and stops after it: each thread's ranges are a stretch of the recorded ones.

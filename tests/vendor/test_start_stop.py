@@ -16,6 +16,7 @@ import opspan
 
 
 @pytest.mark.slow
+@pytest.mark.release
 def test_ten_thousand_sessions_leave_nothing_behind(tmp_path: Path) -> None:
     capture = tmp_path / "capture"
     command = [sys.executable, "-W", "ignore", PROGRAMS / "start_stop.py"]

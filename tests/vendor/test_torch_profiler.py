@@ -14,6 +14,7 @@ from nsys import PROGRAMS
 
 import opspan
 from opspan.analysis import analyse
+from tiers import before_release
 
 pytest.importorskip("torch")
 
@@ -35,7 +36,8 @@ OPTIONS = {
 
 
 @pytest.fixture(
-    scope="module", params=["mlp", "double_backward", "two_threads", "checkpointing", "custom_function", "hooks"]
+    scope="module",
+    params=["mlp", "two_threads", *before_release(["double_backward", "checkpointing", "custom_function", "hooks"])],
 )
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """What the profiler said of each run, and the folder of their traces. A process takes longer than its runs."""
@@ -47,6 +49,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return folder, json.loads(next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS)
 def test_the_averages_are_those_that_torch_printed(program: tuple[Path, dict[str, Any]], options: str) -> None:
     if OLD and options in ("stacks", "memory", "all"):

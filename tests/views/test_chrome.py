@@ -57,6 +57,7 @@ def test_spans_are_those_of_torchs_own_export(make: Any, tmp_path: Path) -> None
     assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_nothing_of_a_real_trace_is_lost_and_arrows_go_where_the_frames_say(
     name: str, traces_dir: Path, tmp_path: Path

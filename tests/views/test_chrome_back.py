@@ -43,6 +43,7 @@ REAL = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_real_files(name: str, traces_dir: Path, tmp_path: Path) -> None:
     if not (traces_dir / name).exists():

@@ -58,6 +58,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", BY)
 def test_a_table_without_rows_says_what_there_is_and_the_option_for_it(kind: str, by: str) -> None:
     frames, holds = KINDS[kind]
@@ -84,6 +85,7 @@ def test_every_table_that_has_rows_is_found(kind: str) -> None:
     assert bool(has_rows) == (kind in ("regions", "ranges", "kernels"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_a_file_without_anything_says_what_there_is(kind: str, name: str, tmp_path: Path) -> None:
     frames, holds = KINDS[kind]

@@ -343,6 +343,7 @@ class TestWidth:
         assert len(rule) <= width
         assert {cell_len(line) for line in lines} == {len(rule)}
 
+    @pytest.mark.slow
     def test_the_terminal_says_how_wide(self, tmp_path: Path) -> None:
         path = capture(tmp_path / "1.opspan")
 

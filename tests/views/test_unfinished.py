@@ -134,6 +134,7 @@ def is_one_sentence(done: subprocess.CompletedProcess[str], out: Path) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_what_does_not_fit_leaves_nothing_beside_what_was_there(suffix: str, source: Path, folder: Path) -> None:
     out = folder / f"out{suffix}"
@@ -167,6 +168,7 @@ def test_a_full_disk_leaves_nothing_beside_what_was_there(suffix: str, source: P
     assert [path.name for path in full_disk.iterdir()] == ["filler"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_bytes", [50_000, 150_000, 400_000])
 def test_a_database_that_ends_in_the_middle_leaves_no_journal(most_bytes: int, folder: Path) -> None:
     made = Capture(pid=1)

@@ -103,6 +103,7 @@ def test_many_ranges_that_overlap_each_other_take_linear_time() -> None:
     assert found["overlaps"].sum() == rows - 1
 
 
+@pytest.mark.slow
 def test_memory_comes_back() -> None:
     # A result that leaks, or an input that is held, shows within some hundred calls of 8 MB each.
     program = """
