@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 
@@ -31,7 +30,7 @@ from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import size_on_disk
 from opspan.formats import progress
 from opspan.formats.budget import CELLS, STEPS
-from opspan.formats.sqlite_cells import DTYPES, FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded
+from opspan.formats.sqlite_cells import DTYPES, FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded, without_rows
 from opspan.formats.sqlite_path import is_sqlite, read_only_uri, stamp
 from opspan.printable import listed
 from opspan.tables import Issues
@@ -168,7 +167,7 @@ class SqliteFile:
         begun_with, begun = self._begun.pop(table, ({}, []))
         found = [chunk.result() for chunk in (begun if begun_with == columns else self._begin(table, columns))]
         parts = [part for chunk in found for part in chunk.frames]
-        frame = stacked(parts) if parts else _empty(columns)
+        frame = stacked(parts) if parts else without_rows(columns)
         self.issues.add("odd_cells", sum(chunk.odd for chunk in found), table)
         damage = [place for chunk in found for place in chunk.damage]
         self.issues.add("damaged_file", len(damage), f"{table}{damage[0]}" if damage else "")
@@ -360,15 +359,6 @@ def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
         return frame
     have = {column.name for column in columns}
     return frame.select(*(name if name in have else null(name, dtype) for name, dtype in schema.items()))
-
-
-def _empty(columns: Mapping[str, Type]) -> pl.DataFrame:
-    return _without_rows(tuple(columns.items())).clone()
-
-
-@lru_cache(1024)  # a file has many tables without rows, and each has the columns that its reader asks for
-def _without_rows(columns: tuple[tuple[str, Type], ...]) -> pl.DataFrame:
-    return pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns})
 
 
 def _over() -> bool:
