@@ -61,19 +61,19 @@ def test_the_version_is_that_of_the_package() -> None:
     assert opspan("--version").stdout == f"opspan {package.__version__}\n"
 
 
-@pytest.mark.parametrize("command", [["-c", "import opspan"], ["-m", "opspan", "--help"]])
-def test_start_up_takes_less_than_150_ms_over_bare_python(command: list[str]) -> None:
-    def fastest(*arguments: str) -> float:
-        taken = []
-        for _ in range(7):
-            process = subprocess.Popen([sys.executable, *arguments], env=environment(), stdout=subprocess.DEVNULL)
-            _, status, used = os.wait4(process.pid, 0)
-            process.returncode = status  # it has been waited for
-            assert status == 0
-            taken.append(used.ru_utime + used.ru_stime)  # not of the clock: the machine may be busy
-        return min(taken)
+@pytest.mark.parametrize(("times", "command"), [(1.5, ["-c", "import opspan"]), (4, ["-m", "opspan", "--help"])])
+def test_start_up_takes_little_more_than_importing_click(times: float, command: list[str]) -> None:
+    def used(*arguments: str) -> float:
+        process = subprocess.Popen([sys.executable, *arguments], env=environment(), stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = status  # it has been waited for
+        assert status == 0
+        return usage.ru_utime + usage.ru_stime  # not of the clock: the machine may be busy
 
-    assert fastest(*command) - fastest("-c", "pass") < 0.150
+    # In turn, as a machine that is slow is so for all of them.
+    taken = [[used("-c", "pass"), used("-c", "import click"), used(*command)] for _ in range(7)]
+    nothing, click, ours = map(min, zip(*taken, strict=True))
+    assert ours - nothing < times * (click - nothing), taken
 
 
 class TestDoctor:
