@@ -14,6 +14,7 @@ import pytest
 
 import opspan as package
 from emit.running import environment, opspan, run
+from tiers import before_release
 
 pytestmark = pytest.mark.usefixtures("nothing_to_build")
 
@@ -77,7 +78,7 @@ def test_nothing_captured_says_why_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", ["", "import opspan.nvtx as nvtx; nvtx.is_available()\n"])
+@pytest.mark.parametrize("more", before_release(["", "import opspan.nvtx as nvtx; nvtx.is_available()\n"], kept=1))
 def test_an_unedited_script_is_told_the_command_that_captures_it(more: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(more + TRAIN)
@@ -149,7 +150,7 @@ def test_a_killed_program_keeps_what_was_captured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tool", ["nvtx", "itt"])
+@pytest.mark.parametrize("tool", before_release(["nvtx", "itt"], kept=1))
 def test_emit_labels_python_and_its_python_children(tool: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     code = (

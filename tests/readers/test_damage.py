@@ -22,7 +22,7 @@ from opspan.errors import OpspanError
 from readers.samples import samples
 from tiers import before_release
 
-VARIANTS = (8, 30)  # of each file; tools/damage is for more
+VARIANTS = (4, 30)  # of each file; tools/damage is for more
 SECONDS = "120"  # that each may take by the clock: the machine may be busy
 
 

@@ -24,7 +24,7 @@ import pytest
 import opspan
 from opspan.analysis import attribute
 from opspan.trace import Trace
-from tiers import RELEASE
+from tiers import RELEASE, before_release
 
 pytestmark = [pytest.mark.nsys, pytest.mark.skipif(not nsys.available(), reason="nsys is not installed")]
 
@@ -201,13 +201,13 @@ def test_kernels_below_ranges(export: Path, trace: Trace) -> None:
 
 
 PROJECTED = [
-    "train_fsdp_2gpu",
-    "infer_2gpu",
     "pyprof_2024",
     "dlprof_2022",
     "cudf_2020",
     "torch_lm_2025",
     "nvfuser_2025",
+    "train_fsdp_2gpu",
+    "infer_2gpu",
 ]
 # Of these the first part, by ranges: nsys takes a minute or two to project a file of 4,000 kernels.
 SHARES = {"train_fsdp_2gpu": 0.25, "infer_2gpu": 0.4}
@@ -226,7 +226,7 @@ def leave_the_first(path: Path, share: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("export", without_large(PROJECTED, "infer_2gpu"), indirect=True)
+@pytest.mark.parametrize("export", before_release(PROJECTED, kept=4), indirect=True)
 def test_ranges_projected_on_the_gpu(export: Path, tmp_path: Path) -> None:
     """For each range from when to when what it launched ran, and how much that was: the attribution, and the tree."""
     part = Path(shutil.copy(export, tmp_path))
