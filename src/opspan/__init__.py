@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from opspan import errors as errors
     from opspan import itt as itt
     from opspan import nvtx as nvtx
+    from opspan import profiler as profiler
     from opspan import views as views
     from opspan.emit.annotate import annotate as annotate
     from opspan.emit.annotate import mark as mark
@@ -64,6 +65,7 @@ _HOMES = {
     "merge": "opspan.trace:merge",
     "nvtx": "opspan.nvtx",
     "parse_nvprof_trace": "opspan.loading:parse_nvprof_trace",
+    "profiler": "opspan.profiler",
     "record": "opspan.emit.record:record",
     "record_function": "opspan.emit.annotate:record_function",
     "schedule": "opspan.emit.schedule:schedule",

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import opspan
-from opspan import autograd_profiler
+from opspan import autograd_profiler, profiler
 
 # Not run: read by mypy, as its author's editor would.
 PROGRAM = """
@@ -31,6 +31,10 @@ assert_type(train(3), float)
 with opspan.record(record_shapes=True) as recording:
     opspan.mark("begin")
 assert_type(recording.trace, opspan.Trace)
+with opspan.profiler.profile(record_shapes=True) as prof:
+    prof.step()
+assert_type(prof.trace, opspan.Trace)
+assert_type(prof.events()[0], FunctionEvent)
 assert_type(recording.events(), EventList)
 assert_type(opspan.load_nsys(Path("report.sqlite")).table(), str)
 assert_type(opspan.load("a.sqlite", "b.sqlite", step=(1, 2)), opspan.Trace)
@@ -71,7 +75,7 @@ def test_a_users_program_is_checked_and_its_mistakes_are_found(tmp_path: Path, r
     assert lines == [3, 4, 5, 6], found
 
 
-@pytest.mark.parametrize("module", [opspan, autograd_profiler], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [opspan, autograd_profiler, profiler], ids=lambda module: module.__name__)
 def test_what_a_type_checker_reads_is_what_a_program_gets(module: ModuleType) -> None:
     assert module.__file__
     (block,) = (
@@ -91,7 +95,7 @@ def test_what_a_type_checker_reads_is_what_a_program_gets(module: ModuleType) ->
     assert imported == homes
 
 
-@pytest.mark.parametrize("name", ["analysis", "autograd_profiler", "errors", "itt", "nvtx", "views"])
+@pytest.mark.parametrize("name", ["analysis", "autograd_profiler", "errors", "itt", "nvtx", "profiler", "views"])
 def test_its_rooms_are_there_without_a_further_import(name: str) -> None:
     program = f"import opspan; print(opspan.{name}.__name__)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

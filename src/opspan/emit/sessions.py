@@ -93,6 +93,12 @@ class Session:
             with change():
                 self._steps.step()
 
+    def turn(self, on: bool) -> None:
+        """Label no more for a while, or go on. What has begun still ends. Nothing in a fork."""
+        if self._is_running() and self._is_owner():
+            with change():
+                self._turn(on)
+
     def _start(self) -> None:
         observer.Torch.here()  # a clear error, before anything else asks for torch
         _synchronize()

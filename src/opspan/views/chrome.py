@@ -108,6 +108,9 @@ def _head(trace: Tables, tracks: Tracks, zero_ns: int) -> dict[str, Any]:
     head |= {"schemaVersion": 1, "displayTimeUnit": "ms"}
     if trace.origin_utc_ns is not None:
         head["baseTimeNanoseconds"] = trace.origin_utc_ns + zero_ns
+    if len(trace.ranks) == 1:  # what a user has said of the run, for tools that look for it: HTA for distributedInfo
+        taken = {*head, keys.TABLES, "traceEvents"}
+        head |= {name: value for name, value in _said_of(trace).items() if name not in taken}
     tables = {name: trace.frames[name].select(list(schema.TABLES[name].schema)) for name in keys.WHOLE}
     tables["places"] = tracks.by_process
     tables["series"] = _series(trace.counters)
@@ -115,6 +118,11 @@ def _head(trace: Tables, tracks: Tracks, zero_ns: int) -> dict[str, Any]:
         name: _columns(frame) for name, frame in tables.items()
     }
     return head
+
+
+def _said_of(trace: Tables) -> Mapping[str, Any]:
+    said = trace.ranks[0].options.get("metadata")
+    return said if isinstance(said, Mapping) else {}
 
 
 def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:

@@ -42,10 +42,12 @@ def _ends_with(out: Path, suffix: str) -> bool:
     return out.name.lower().endswith(suffix) and len(out.name) > len(suffix)
 
 
-def export(found: Analysed, out: Path, *, overwrite: bool = False) -> list[str]:
-    """Write the trace to `out` as its suffix says. Returns a sentence for each thing that the format cannot hold."""
-    output = output_for(out)
-    check_output(out, [Path(path) for rank in found.tables.ranks for path in rank.paths], overwrite=overwrite)
+def export(found: Analysed, out: Path, *, overwrite: bool = False, name: str | None = None) -> list[str]:
+    """Write the trace to `out` as its suffix says, or as the output of that name. Returns a sentence for each thing
+    that the format cannot hold."""
+    output = output_for(out) if name is None else next(one for one in outputs.OUTPUTS if one.name == name)
+    sources = [Path(path) for rank in found.tables.ranks for path in rank.paths]
+    _check(out, sources, output, overwrite=overwrite)
     try:
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:
             left_out = _write_of(output)(found, unfinished)
@@ -62,6 +64,10 @@ def export(found: Analysed, out: Path, *, overwrite: bool = False) -> list[str]:
 def check_output(out: Path, sources: list[Path], *, overwrite: bool) -> None:
     """Raises WriteError where `out` must not be written. A file that the trace was read from is never replaced, not
     even with `overwrite`."""
+    _check(out, sources, output_for(out), overwrite=overwrite)
+
+
+def _check(out: Path, sources: list[Path], output: Output, *, overwrite: bool) -> None:
     target = out.resolve()
     for source in (path.resolve() for path in sources):
         if _is_same_file(target, source) or (source in target.parents and target.exists()):
@@ -73,10 +79,9 @@ def check_output(out: Path, sources: list[Path], *, overwrite: bool) -> None:
         return
     if not overwrite:
         raise WriteError(_exists(out))
-    is_folder = output_for(out).is_folder
-    if out.is_dir() and not is_folder:
+    if out.is_dir() and not output.is_folder:
         raise WriteError(f"{out} is a folder; expected a file to replace. Nothing was written: choose another name")
-    if is_folder and not storage.is_saved(out):
+    if output.is_folder and not storage.is_saved(out):
         raise WriteError(f"{out} exists and is not a saved trace. Nothing was written: choose another name")
 
 

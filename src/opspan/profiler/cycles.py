@@ -1,0 +1,207 @@
+"""The lower half of torch.profiler's face: cycles of recording, one after another, and what is made of the last.
+
+A cycle is a recording of its own (emit/record.py). It is read when somebody asks for what is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opspan.emit.record import record
+from opspan.profiler.activities import note_devices, parsed
+
+if TYPE_CHECKING:
+    from torch.profiler import ProfilerActivity
+
+    from opspan.events import EventList, FunctionEventAvg
+    from opspan.trace import Trace
+
+# Arguments of torch's whose data is not recorded yet.
+_MISSING = ("profile_memory", "with_stack", "with_flops", "experimental_config", "acc_events")
+
+
+class _KinetoProfile:
+    """Records from `start` to `stop`; `profile` adds the schedule to it.
+
+    `path` is the folder that keeps the captures, a file for each cycle; without one they are temporary.
+    """
+
+    def __init__(
+        self,
+        *,
+        activities: Iterable[ProfilerActivity | Mapping[ProfilerActivity, list[str]]] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: object = None,
+        execution_trace_observer: Any = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.activities = parsed(activities)
+        self.record_shapes = record_shapes
+        self.profile_memory = profile_memory
+        self.with_stack = with_stack
+        self.with_flops = with_flops
+        self.with_modules = with_modules
+        self.experimental_config = experimental_config
+        self.execution_trace_observer = execution_trace_observer
+        self.acc_events = acc_events
+        self.custom_trace_id_callback = custom_trace_id_callback
+        self.post_processing_timeout_s = post_processing_timeout_s
+        self.preset_metadata: dict[str, str] = {}
+        self._path = path
+        self._cycles = 0
+        self._cycle: record | None = None
+        self._metadata: dict[str, Any] = {}
+        self._trace: Trace | None = None
+        self._events: EventList | None = None
+        self._trace_id: str | None = None
+        note_devices(self.activities, stacklevel=3)
+        if missing := [name for name in _MISSING if getattr(self, name)]:
+            warnings.warn(f"opspan.profiler does not record {', '.join(missing)} yet", UserWarning, stacklevel=3)
+
+    # --- recording
+
+    def start(self) -> None:
+        self.prepare_trace()
+        self.start_trace()
+
+    def stop(self) -> None:
+        self.stop_trace()
+
+    def prepare_trace(self) -> None:
+        """A new cycle: what the one before has recorded is no longer to be had, unless `path` keeps it."""
+        from torch.profiler import ProfilerActivity
+
+        self._cycle = record(
+            self._path,
+            self.record_shapes,
+            add=self._cycles > 0,
+            modules=self.with_modules,
+            enabled=ProfilerActivity.CPU in self.activities,
+        )
+        self._cycles += 1
+        self._trace = self._events = None
+        self._trace_id = (self.custom_trace_id_callback or _new_id)()
+
+    def start_trace(self) -> None:
+        cycle = self._prepared("starting")
+        if self.execution_trace_observer is not None:
+            self.execution_trace_observer.start()
+        cycle.__enter__()
+        for name in ("record_shapes", "with_modules"):
+            if getattr(self, name):
+                self._metadata[name] = 1
+        if (ranks := _distributed()) is not None:
+            self._metadata["distributedInfo"] = ranks
+        for key, value in self.preset_metadata.items():
+            self.add_metadata_json(key, value)
+
+    def stop_trace(self) -> None:
+        cycle = self._prepared("stopping")
+        if self.execution_trace_observer is not None:
+            self.execution_trace_observer.stop()
+        cycle.__exit__()
+
+    def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
+        """Record no more of these for a while, or go on."""
+        from torch.profiler import ProfilerActivity
+
+        if self._cycle is not None and ProfilerActivity.CPU in set(activities):
+            self._cycle.turn(enable)
+
+    def get_trace_id(self) -> str | None:
+        return self._trace_id
+
+    # --- what was recorded
+
+    @property
+    def trace(self) -> Trace:
+        """The last cycle as a Trace: every table, export and analysis of opspan takes it."""
+        cycle = self._prepared("asking for what it recorded")
+        if self._trace is None:
+            self._trace = cycle.trace if cycle.enabled else _nothing()
+        kept = self._trace.ranks[0].options.get("metadata", {})
+        if kept != self._metadata:
+            ranks = [
+                replace(rank, options={**rank.options, "metadata": {**self._metadata}}) for rank in self._trace.ranks
+            ]
+            self._trace = type(self._trace)(tuple(ranks), **self._trace.frames)
+        return self._trace
+
+    def events(self) -> EventList:
+        """The last cycle as torch.profiler lists it: an op within one of its own name is one op."""
+        if self._events is None:
+            from opspan.events import profiler_events_of
+
+            self._events = profiler_events_of(self.trace.analysed)
+        return self._events
+
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> EventList[FunctionEventAvg]:
+        return self.events().key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+
+    def export_chrome_trace(self, path: str | os.PathLike[str], use_python_export: bool = False) -> None:
+        """A Chrome trace, whatever the file is called; gzipped if the name ends with .gz."""
+        from opspan.views import export
+
+        export(self.trace.analysed, Path(path), overwrite=True, name="chrome")
+
+    def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
+        self.events().export_stacks(Path(path), metric)
+
+    # --- what is said beside it
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """A text that is written into Chrome traces."""
+        self._metadata[key] = str(value)
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """The same of any JSON value, which has to be valid."""
+        try:
+            self._metadata[key] = json.loads(value)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"add_metadata_json({key!r}): {str(value)[:80]!r} is not JSON ({error})") from None
+
+    def preset_metadata_json(self, key: str, value: str) -> None:
+        """Add it when recording starts."""
+        self.preset_metadata[key] = value
+
+    def _prepared(self, doing: str) -> record:
+        if self._cycle is None:
+            raise RuntimeError(f"the profiler has not recorded anything: start it before {doing}")
+        return self._cycle
+
+
+def _nothing() -> Trace:
+    """Of a cycle without the CPU."""
+    from opspan.tables import Metadata
+    from opspan.trace import Trace
+
+    return Trace((Metadata("capture"),))
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex.upper()
+
+
+def _distributed() -> dict[str, Any] | None:
+    """The rank of this process among others, where torch.distributed runs."""
+    import torch.distributed as dist
+
+    if not dist.is_available() or not dist.is_initialized():
+        return None
+    return {"backend": str(dist.get_backend()), "rank": dist.get_rank(), "world_size": dist.get_world_size()}

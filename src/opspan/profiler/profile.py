@@ -1,0 +1,136 @@
+"""torch.profiler.profile: cycles of recording as a schedule asks for them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from opspan.emit.annotate import record_function
+from opspan.emit.schedule import ProfilerAction
+from opspan.profiler.activities import parsed
+from opspan.profiler.cycles import _KinetoProfile
+from opspan.profiler.transitions import INCORRECT, TRANSITIONS, action_of
+
+if TYPE_CHECKING:
+    from torch.profiler import ProfilerActivity
+
+
+class profile(_KinetoProfile):  # noqa: N801  # torch's name
+    """torch.profiler.profile over opspan's recorder: the same arguments and methods, and `trace` beside them.
+
+        with profile(schedule=schedule(wait=1, warmup=1, active=3), on_trace_ready=handler) as prof:
+            for batch in loader:
+                train(batch)
+                prof.step()
+        print(prof.key_averages().table(sort_by="self_cpu_time_total"))
+
+    Without a schedule all of it is recorded, and `on_trace_ready` is called at the end.
+    """
+
+    def __init__(
+        self,
+        *,
+        activities: Iterable[ProfilerActivity | Mapping[ProfilerActivity, list[str]]] | None = None,
+        schedule: Callable[[int], object] | None = None,
+        on_trace_ready: Callable[[Any], object] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: object = None,
+        execution_trace_observer: Any = None,
+        acc_events: bool = False,
+        use_cuda: bool | None = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if use_cuda is not None:
+            warnings.warn("`use_cuda` is deprecated: use `activities`", FutureWarning, stacklevel=2)
+            activities = _with_cuda(parsed(activities), use_cuda)
+        super().__init__(
+            activities=activities,
+            record_shapes=record_shapes,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+            with_flops=with_flops,
+            with_modules=with_modules,
+            experimental_config=experimental_config,
+            execution_trace_observer=execution_trace_observer,
+            acc_events=acc_events,
+            custom_trace_id_callback=custom_trace_id_callback,
+            post_processing_timeout_s=post_processing_timeout_s,
+            path=path,
+        )
+        self.schedule = schedule or _always
+        self.record_steps = schedule is not None
+        self.on_trace_ready = on_trace_ready
+        self.step_num = 0
+        self.current_action = action_of(self.schedule(0))
+        self._step_range: AbstractContextManager[Any] | None = None
+
+    def __enter__(self) -> profile:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.stop()
+        finally:
+            if self.execution_trace_observer is not None:
+                self.execution_trace_observer.cleanup()
+
+    def start(self) -> None:
+        self._go(ProfilerAction.NONE, self.current_action)
+        self._begin_step()
+
+    def stop(self) -> None:
+        self._end_step()
+        self._go(self.current_action, None)
+
+    def step(self) -> None:
+        """The next step begins. The schedule is asked first: if it fails, nothing has changed."""
+        self._end_step()
+        following = action_of(self.schedule(self.step_num + 1))
+        last, self.current_action = self.current_action, following
+        self.step_num += 1
+        self._go(last, following)
+        self._begin_step()
+
+    def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
+        """From the next cycle on."""
+        self.custom_trace_id_callback = callback
+
+    def _go(self, last: ProfilerAction, following: ProfilerAction | None) -> None:
+        if (last, following) in INCORRECT and following is not None:
+            warnings.warn(f"Incorrect schedule: {last.name} followed by {following.name}", UserWarning, stacklevel=3)
+        for name in TRANSITIONS.get((last, following), ()):
+            getattr(self, name)()
+
+    def _trace_ready(self) -> None:
+        if self.on_trace_ready is not None:
+            self.on_trace_ready(self)
+
+    def _begin_step(self) -> None:
+        if self.record_steps:
+            self._step_range = record_function(f"ProfilerStep#{self.step_num}")
+            self._step_range.__enter__()
+
+    def _end_step(self) -> None:
+        open_range, self._step_range = self._step_range, None
+        if open_range is not None:
+            open_range.__exit__(None, None, None)
+
+
+def _always(_: int) -> ProfilerAction:
+    return ProfilerAction.RECORD
+
+
+def _with_cuda(activities: set[ProfilerActivity], use_cuda: bool) -> set[ProfilerActivity]:
+    from torch.profiler import ProfilerActivity
+
+    return activities | {ProfilerActivity.CUDA} if use_cuda else activities - {ProfilerActivity.CUDA}
