@@ -117,7 +117,8 @@ def test_signals_reach_the_command(number: signal.Signals, tmp_path: Path) -> No
     code = (
         "import signal, sys, time\n"
         f"signal.signal({number.value}, lambda *_: sys.exit(40))\n" + ANNOTATE + "print('ready', flush=True)\n"
-        "time.sleep(600)"
+        # Not one long sleep: a signal that comes just before it begins would be seen at its end.
+        "while True: time.sleep(0.1)"
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "opspan", "run", "-o", "capture", "--", *py(code)],
