@@ -45,6 +45,7 @@ def test_the_options_of_the_command_are_arguments(path: Path) -> None:
         opspan.load(path).table("colour")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.json", "out.csv", "out.stacks", "out.table.json"])
 def test_an_export_is_the_commands(path: Path, tmp_path: Path, name: str) -> None:
     opspan.load(path).export(str(tmp_path / name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
+import pytest
 from hypothesis import strategies as st
 
 import twins
@@ -49,6 +50,7 @@ def test_the_tree_holds_together(rows: list[dict]) -> None:
 points = st.lists(st.fixed_dictionaries({**places, "time_ns": maybe_times}), max_size=10)
 
 
+@pytest.mark.slow
 @property_of(rows_of_ranges, points, few=100, many=400)
 def test_innermost(rows: list[dict], asked: list[dict]) -> None:
     frame, found = nested(rows)
@@ -60,6 +62,7 @@ ids = st.sampled_from([1, 1, 2, 3, None, -(2**63), 2**63 - 1])
 call_rows = st.lists(st.fixed_dictionaries({**places, "start_ns": maybe_times, "correlation_id": ids}), max_size=10)
 
 
+@pytest.mark.slow
 @property_of(rows_of_ranges, call_rows, call_rows, few=100, many=400)
 def test_launches(rows: list[dict], calls: list[dict], work: list[dict]) -> None:
     frame, found = nested(rows)

@@ -131,6 +131,7 @@ class TestDoctor:
         assert {line_state(line) for line in done.stdout.splitlines() if line.startswith("vtune")} == {"WRONG"}
         assert done.returncode == 1
 
+    @pytest.mark.slow
     def test_what_is_missing_comes_with_the_command_that_fixes_it(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         env = {"PATH": str(tmp_path), "CXX": None, "OPSPAN_CACHE_DIR": str(tmp_path / "file" / "cache")}
@@ -144,6 +145,7 @@ class TestDoctor:
             assert line_state(lines[at]) == "WRONG"
             assert f"fix: {todo}" in lines[at + 1]
 
+    @pytest.mark.slow
     def test_fix_without_a_compiler_is_an_error(self, tmp_path: Path) -> None:
         pytest.importorskip("torch")
         env = {"PATH": str(tmp_path), "CXX": None, "OPSPAN_CACHE_DIR": str(tmp_path)}
@@ -189,6 +191,7 @@ class TestDemo:
         ]  # fmt: skip
         assert seen.endswith("14 of 14 linked to their forward op.")
 
+    @pytest.mark.slow
     def test_the_commands_that_it_names_next_work(self, demo: tuple[Path, list[str]]) -> None:
         folder, lines = demo
         following = lines[lines.index("Next:") + 1 :]

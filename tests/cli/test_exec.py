@@ -221,6 +221,7 @@ def test_the_script_is_labelled_for_the_tool_that_is_attached(tool: str | None, 
     assert ranges.filter(name="aten::relu").height == 1, "a thread that outlives the main script is labelled too"
 
 
+@pytest.mark.slow
 def test_it_gives_way_to_the_scripts_own_session(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (folder / "script.py").write_text(
@@ -237,6 +238,7 @@ def test_it_gives_way_to_the_scripts_own_session(folder: Path, tmp_path: Path) -
     assert ranges.filter(name="aten::ones").height == 2
 
 
+@pytest.mark.slow
 def test_nobody_listens_is_one_warning(folder: Path) -> None:
     pytest.importorskip("torch")
     (folder / "script.py").write_text("import torch; print('runs')")
@@ -247,6 +249,7 @@ def test_nobody_listens_is_one_warning(folder: Path) -> None:
     assert done.stderr.count("labels nothing") == 1
 
 
+@pytest.mark.slow
 def test_labels_that_cannot_be_had_end_it_before_the_work(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (folder / "script.py").write_text("import torch; print('runs')")

@@ -24,6 +24,7 @@ def source(tmp_path: Path) -> Path:
     return nsys(tmp_path / "run.sqlite")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_it_writes_what_the_suffix_says_and_says_so(suffix: str, source: Path, tmp_path: Path) -> None:
     out = tmp_path / f"out{suffix}"
@@ -35,6 +36,7 @@ def test_it_writes_what_the_suffix_says_and_says_so(suffix: str, source: Path, t
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([source.name, out.name])
 
 
+@pytest.mark.slow
 def test_each_output_is_what_it_is_said_to_be(source: Path, tmp_path: Path) -> None:
     def exported(suffix: str) -> Path:
         out = tmp_path / f"out{suffix}"

@@ -117,6 +117,7 @@ CASES: list[Callable[[Path], list[str | Path]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_what_is_foreign_is_shown_and_not_obeyed(case: Callable[[Path], list[str | Path]], tmp_path: Path) -> None:
     done = run(*case(tmp_path))
@@ -135,6 +136,7 @@ def test_so_are_names_in_every_table(by: str, tmp_path: Path) -> None:
     assert not OBEYED.search(said), said
 
 
+@pytest.mark.slow
 def test_doctor_shows_what_it_found_likewise(tmp_path: Path) -> None:
     compiler = tmp_path / "c++"
     compiler.write_text(f'#!/bin/sh\necho "{EVIL}"\n', encoding="utf-8")
@@ -168,6 +170,7 @@ def test_a_line_from_within_the_users_program_is_likewise(tmp_path: Path) -> Non
     assert not OBEYED.search(said), said
 
 
+@pytest.mark.slow
 def test_data_is_not_changed_but_on_a_terminal(tmp_path: Path) -> None:
     path = capture(tmp_path / "1-1.opspan")
     piped = run("table", path, "--format", "csv").stdout
@@ -193,6 +196,7 @@ def test_hundreds_of_thousands_of_names_make_no_line_without_an_end(tmp_path: Pa
     assert any("(200,000)" in line and "and 199,980 more" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_nor_do_tables_and_their_columns(tmp_path: Path) -> None:
     path = nsys(tmp_path / "run.sqlite")
     with closing(sqlite3.connect(path)) as database:

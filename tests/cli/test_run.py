@@ -281,6 +281,7 @@ def test_what_cannot_be_looked_into_costs_no_exit_code(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.nsys
 @pytest.mark.skipif(shutil.which("nsys") is None, reason="needs nsys: tools/vendor-tools installs it")
 def test_under_nsys_it_says_that_nsys_wins(tmp_path: Path) -> None:

@@ -266,6 +266,7 @@ class TestSorting:
 
         assert names == sorted(names)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("by", BY)
     def test_an_unknown_column_names_those_there_are(self, by: str, exported: Path) -> None:
         done = opspan("table", exported, "--by", by, "--sort-by", "nope")
@@ -352,6 +353,7 @@ class TestProgress:
         "from opspan.cli import main\nmain(sys.argv[1:])"
     )
 
+    @pytest.mark.slow
     def test_a_long_load_shows_a_bar_on_a_terminal(self, captured: Path) -> None:
         shown = self.progress(captured)
 
@@ -370,6 +372,7 @@ class TestProgress:
         trace = package.load(path)
         assert max(counts) >= trace.ranges.height + trace.work.height + trace.calls.height > 0
 
+    @pytest.mark.slow
     def test_elsewhere_it_shows_nothing(self, captured: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", self.SLOW, "table", captured], capture_output=True, text=True, env=environment()

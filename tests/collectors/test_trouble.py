@@ -22,6 +22,7 @@ def busy(client: Callable[..., Path]) -> Path:
     return client("busy.c")
 
 
+@pytest.mark.slow
 def test_threads_keep_apart(collected: Collected, busy: Path) -> None:
     collected.run(busy, "threads", "8", "3000")  # more than one chunk each
     capture = collected.capture()
@@ -223,6 +224,7 @@ def test_nothing_happens_without_a_folder(collected: Collected, busy: Path) -> N
     assert not collected.captures()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [pytest.param("nvtx", marks=RELEASE), "itt"])
 def test_a_hostile_client_lives_on_and_its_capture_can_be_read(
     protocol: str, collected: Collected, client: Callable[..., Path]

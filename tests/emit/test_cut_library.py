@@ -23,6 +23,7 @@ def folder_with_cut(tmp_path: Path, name: str, cut: float) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize(
     ("name", "program"),
@@ -67,6 +68,7 @@ def test_a_cut_tool_is_named_and_not_opened(tmp_path: Path) -> None:
     assert done.stdout.startswith(f"NVTX_INJECTION64_PATH={cut} cannot be loaded (the file is cut")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [0, 4096, 100_000])
 def test_a_program_outlives_its_capture_being_cut(keep: int, tmp_path: Path) -> None:
     captured = tmp_path / "captured"

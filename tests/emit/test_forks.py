@@ -207,6 +207,7 @@ def test_a_fork_can_have_its_own_session_in_place_of_the_parents(tmp_path: Path,
     assert count(ranges, child) == 1 + 3 + 2
 
 
+@pytest.mark.slow
 def test_the_files_of_a_forks_own_recording_are_apart(tmp_path: Path) -> None:
     code = f"""
         def own():
@@ -226,6 +227,7 @@ def test_the_files_of_a_forks_own_recording_are_apart(tmp_path: Path) -> None:
     assert output.splitlines() == ["True", "0 1 1 0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_fork_that_leaves_the_session_leaves_it_for_itself(tmp_path: Path, name: str) -> None:
     code = """
@@ -266,6 +268,7 @@ def test_a_forks_trace_does_not_take_the_recording_away(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["os._exit(0)", "os.kill(os.getpid(), 9)"])
 def test_a_fork_whose_parent_died_in_the_session_stops_within_some_thousand_ranges(tmp_path: Path, how: str) -> None:
     code = f"""
@@ -288,6 +291,7 @@ def test_a_fork_whose_parent_died_in_the_session_stops_within_some_thousand_rang
     assert 0 < ranges.filter(pl.col("name") == "orphaned").height < 10_000
 
 
+@pytest.mark.slow
 def test_persistent_workers_stop_with_the_session_and_are_no_issue(tmp_path: Path) -> None:
     code = """
         from torch.utils.data import DataLoader, Dataset
@@ -312,6 +316,7 @@ def test_persistent_workers_stop_with_the_session_and_are_no_issue(tmp_path: Pat
     assert output.splitlines() == ["[16, 16] True 0 0", "3"]
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_are_one_row_at_most(tmp_path: Path) -> None:
     code = """
         with session(NAME) as s:

@@ -72,6 +72,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.release
 def test_ops_modules_and_ranges_of_ones_own_reach_it(copy: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     library = copy / "lib"

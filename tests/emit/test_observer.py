@@ -94,6 +94,7 @@ def test_xdg_cache_home_holds_the_cache(built: Path, copying_compiler: Path, tmp
     assert Path(done.stdout.strip()).parent == tmp_path / "opspan"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [0, 100, 20_000])
 def test_a_file_that_was_cut_off_is_built_anew(load: Load, cache: Path, keep: int) -> None:
     (library,) = libraries(cache)
@@ -106,6 +107,7 @@ def test_a_file_that_was_cut_off_is_built_anew(load: Load, cache: Path, keep: in
     assert load(cache).stderr == ""
 
 
+@pytest.mark.slow
 def test_a_whole_file_that_is_no_observer_is_built_anew(load: Load, cache: Path) -> None:
     import hashlib
 

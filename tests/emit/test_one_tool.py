@@ -132,6 +132,7 @@ def test_two_tools_are_told_both(tmp_path: Path) -> None:
     assert told(tmp_path / "captured") == {("step", "nvtx"): 1, ("step", "itt"): 1}
 
 
+@pytest.mark.slow
 def test_a_program_that_speaks_both_is_matched_on_reading(tmp_path: Path) -> None:
     body = """
 import opspan, torch

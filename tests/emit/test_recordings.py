@@ -49,6 +49,7 @@ def test_added_recordings_read_their_own_files_and_loading_all_says_so(tmp_path:
     assert {"first", "second"} <= set(whole.ranges["name"])
 
 
+@pytest.mark.slow
 def test_ranks_that_record_into_one_folder_at_once_are_one_run(tmp_path: Path) -> None:
     code = """
         import os, sys, torch, opspan

@@ -126,6 +126,7 @@ def test_labels_it_does_not_know_are_refused(name: str, labels: str) -> None:
     assert f"labels='{labels}': {name} knows auto" in python(code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "labels", "used"),
     [
@@ -256,6 +257,7 @@ NOBODY_ASKS_FOR_CUDA = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SESSIONS)
 @pytest.mark.parametrize("scheduled", [False, True])
 def test_cuda_is_not_asked_for_where_a_program_does_not_use_it(

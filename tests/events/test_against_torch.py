@@ -95,6 +95,7 @@ def test_exports(tmp_path_factory: pytest.TempPathFactory, specs: list[dict[str,
     assert files_of(mine, folder) == files_of(torchs, folder)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(lists_of_specs(), TABLE_OPTIONS)
 def test_to_torch_gives_torchs_list(specs: list[dict[str, Any]], options: dict[str, Any]) -> None:

@@ -91,6 +91,7 @@ def test_events_and_totals(pair: Pair) -> None:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(both())
 def test_walking_an_event_gives_what_the_columns_have(pair: Pair) -> None:

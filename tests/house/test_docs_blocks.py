@@ -212,6 +212,7 @@ def calls(program: str) -> list[tuple[str, list[str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_commands_of_opspan_that_are_named_can_be_given() -> None:
     wrong = []
     named = calls("opspan")
@@ -232,6 +233,7 @@ def test_commands_of_opspan_that_are_named_can_be_given() -> None:
     assert len(named) > 40
 
 
+@pytest.mark.slow
 def test_commands_of_vtune_that_are_named_collect_tasks() -> None:
     named = [(where, words) for where, words in calls("vtune") if "-collect" in words[:1] and "--" in words]
     wrong = [where for where, words in named if words[2:4] != ["-knob", "enable-user-tasks=true"]]

@@ -136,6 +136,7 @@ def test_kernels_of_ops(tmp_path: Path) -> None:
     assert "of device time belongs to a range" in shown
 
 
+@pytest.mark.slow
 def test_kernels_of_ops_says_what_is_missing(tmp_path: Path) -> None:
     sources.capture(tmp_path / "1.opspan")
 

@@ -118,6 +118,7 @@ def test_an_analysis_is_a_function_of_frames(rows: list[tuple[int, int, int]]) -
 # --- a column
 
 
+@pytest.mark.slow
 def test_a_column_is_a_line(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own: all that is made of the tables is made when they are imported."""
     program = f"""

@@ -193,6 +193,7 @@ def test_both_files_are_handed_over_or_none(tool: ModuleType, tmp_path: Path) ->
     assert [(path.name, path.read_text()) for path in out.iterdir()] == [("a.whl", "new")]
 
 
+@pytest.mark.slow
 def test_each_version_of_python_is_tried_once(
     tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

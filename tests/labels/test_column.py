@@ -79,6 +79,7 @@ ordered = st.tuples(free, st.lists(field, max_size=6), free).map(lambda parts: p
 texts = st.one_of(free, ordered, st.text(), st.sampled_from(TEXTS), st.none())
 
 
+@pytest.mark.slow
 @property_of(st.lists(texts, max_size=8), few=200, many=1500)
 @example(TEXTS)
 def test_every_text_is_read_as_the_scalar_reads_it(given_texts: list[str | None]) -> None:

@@ -121,6 +121,7 @@ def any_label(draw: st.DrawFn) -> Label:
     )
 
 
+@pytest.mark.slow
 @given(any_label())
 def test_a_written_label_is_read_back(label: Label) -> None:
     assert grammar.parse(grammar.format_label(label)) == label

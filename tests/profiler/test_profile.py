@@ -119,6 +119,7 @@ print(json.dumps([cycles, prof.trace.ranges.height]))
     ]
 
 
+@pytest.mark.slow
 def test_without_a_schedule_all_is_recorded_and_the_callback_comes_at_the_end() -> None:
     calls, steps, heights = told("""
 calls = []
@@ -133,6 +134,7 @@ print(json.dumps([before, prof.step_num, calls]))
     assert heights[0] > 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz", "trace.pt"])
 def test_a_chrome_trace_has_what_was_said_of_the_run(name: str, tmp_path: Path) -> None:
     told(
@@ -166,6 +168,7 @@ print("[]")
         assert "aten::addmm" in set(back.ranges["name"].cast(str))
 
 
+@pytest.mark.slow
 def test_the_handler_writes_a_file_for_each_cycle(tmp_path: Path) -> None:
     told(
         """
@@ -184,6 +187,7 @@ print("[]")
     assert all(name.startswith("worker.") and name.endswith(".pt.trace.json.gz") for name in names)
 
 
+@pytest.mark.slow
 def test_trouble_in_the_body_or_a_callback_reaches_the_user_and_leaves_nothing_on() -> None:
     found = told("""
 found = []
@@ -205,6 +209,7 @@ print(json.dumps(found))
     assert found == ["of the body", "of the callback", True]
 
 
+@pytest.mark.slow
 def test_what_comes_too_early_is_an_error_of_one_sentence() -> None:
     found = told("""
 found = []
@@ -228,6 +233,7 @@ print(json.dumps(found))
     assert "still recording" in found[3]
 
 
+@pytest.mark.slow
 def test_collecting_can_be_turned_off_for_a_while() -> None:
     names = told("""
 with profiler.profile(activities=CPU) as prof:
@@ -273,6 +279,7 @@ def test_activities_are_checked_as_torch_checks_them(activities: list[Any], erro
         profiler.profile(activities=activities)
 
 
+@pytest.mark.slow
 def test_beside_torchs_own_profiler_both_see_the_ops_and_a_second_of_ours_is_refused() -> None:
     ours, theirs, refused, after = told("""
 with torch.profiler.profile(activities=CPU) as outer, profiler.profile(activities=CPU) as prof:
@@ -290,6 +297,7 @@ print(json.dumps([*counts, refused, sum(event.name == "aten::addmm" for event in
     assert "already active" in refused
 
 
+@pytest.mark.slow
 def test_a_killed_program_leaves_what_it_recorded(tmp_path: Path) -> None:
     code = """
 import os
@@ -304,6 +312,7 @@ os.kill(os.getpid(), 9)
     assert opspan.load(tmp_path / "kept").events().key_averages().total_average().count > 20
 
 
+@pytest.mark.slow
 def test_forks_inside_are_recorded_too() -> None:
     pids = told("""
 with profiler.profile(activities=CPU) as prof:

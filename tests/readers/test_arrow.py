@@ -99,6 +99,7 @@ def test_what_is_sound_is_believed(tmp_path: Path, compression: Any, rows: int) 
     assert pl.read_ipc_stream(path).height == rows
 
 
+@pytest.mark.slow
 def test_a_stream_of_pyarrows_is_believed(tmp_path: Path) -> None:
     """What the library writes that nsys has, with dictionaries and in several batches."""
     path = tmp_path / "x.arrow"

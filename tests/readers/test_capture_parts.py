@@ -236,6 +236,7 @@ def test_export_of_a_part(steps: Path, tmp_path: Path) -> None:
     assert begins_ms(opspan.load(tmp_path / "out.parquet"), "task") == [31, 41]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "environment", "message"),
     [

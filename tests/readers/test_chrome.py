@@ -140,6 +140,7 @@ def test_a_file_cut_anywhere_gives_the_events_before(
     assert file.is_open_ended or issues.found or ends_whole or text.endswith(b"]")
 
 
+@pytest.mark.slow
 @slow
 @given(data=st.binary(max_size=400) | st.text(alphabet='{}[]",:\\ \n0e.-tx', max_size=400).map(str.encode))
 def test_any_bytes_are_a_trace_or_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:

@@ -62,10 +62,12 @@ def test_every_view_is_written(trace: Trace, tmp_path: Path, name: str) -> None:
     assert out.exists()
 
 
+@pytest.mark.slow
 def test_a_chrome_trace_is_the_way_there_and_back(trace: Trace, tmp_path: Path) -> None:
     assert_same(trace, there_and_back(trace, tmp_path))
 
 
+@pytest.mark.slow
 def test_ranks_side_by_side_and_saved(trace: Trace, tmp_path: Path) -> None:
     paths = [Path(path) for path in trace.metadata.paths]
     both = opspan.load(paths[0], paths[0])

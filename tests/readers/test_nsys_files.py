@@ -67,6 +67,7 @@ def of_frame(frame: pl.DataFrame) -> tuple[int, int, int]:
     return frame.height, frame["start_ns"].sum() or 0, frame["end_ns"].sum() or 0
 
 
+@pytest.mark.slow
 def test_ranges_and_marks(both: Both) -> None:
     trace, connection = both
     assert of_frame(trace.ranges) == of_sql(connection, "NVTX_EVENTS", RANGES_AND_MARKS)

@@ -371,6 +371,7 @@ def test_tasks_whose_metadata_is_gone_are_counted_as_unlinked(tmp_path: Path) ->
     assert {link: count for link, count in trace.coverage.links.items() if count} == {"no seq": 1}
 
 
+@pytest.mark.slow
 def test_callsites_in_a_circle_end_somewhere(tmp_path: Path) -> None:
     tables = vtune.events("2020")
     sites = [{"code_loc": 1, "parent": 2}, {"code_loc": 2, "parent": 1}, {"code_loc": 3, "parent": -1}]

@@ -40,6 +40,7 @@ def packed(folder: Path, kind: str, within: str | None = "r000hs") -> Path:
     return Path(shutil.make_archive(str(folder.parent.parent / "packed"), kind, root, within))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("within", ["r000hs", None], ids=["in a folder", "at the top"])
 def test_an_archive_is_read_as_if_unpacked(folder: Path, kind: str, within: str | None) -> None:
@@ -146,6 +147,7 @@ def zeros(path: Path, kind: str, count: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["zip", "gz", "xz"])
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setenv("OPSPAN_BUDGET", "0.01")

@@ -109,6 +109,7 @@ def utc(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col(times) + trace.origin_utc_ns).sort(times[0], maintain_order=True)
 
 
+@pytest.mark.slow
 def test_tasks(both: Both) -> None:
     trace, connection, _ = both
     tasks = utc(trace, trace.ranges.filter(~pl.col("is_async")))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from collectors.running import package_folder
 from sinks.running import Native, drive, lines_of
 
@@ -28,6 +30,7 @@ def test_a_library_without_itt_is_refused(native: Native) -> None:
     assert "/nowhere.so" in missing
 
 
+@pytest.mark.slow
 def test_a_task_carries_ids_metadata_and_its_parent(native: Native) -> None:
     output = drive(
         native,

@@ -248,6 +248,7 @@ def test_a_damaged_saved_trace_is_one_error(name: str, content: bytes | None, tm
         opspan.load(tmp_path / "run.trace")
 
 
+@pytest.mark.slow
 def test_flipped_bytes_in_a_saved_trace_never_raise_anything_else(tmp_path: Path) -> None:
     import random
 

@@ -37,7 +37,7 @@ def run(folder: Path, program: tuple[str, ...], *arguments: str) -> tuple[Path, 
 
 
 # nsys has all of them, too; here are those that it cannot follow, and some of each kind.
-ALWAYS = ["two_threads", "dataloader", "checkpointing", "hooks", "torchscript", "names", "forking"]
+ALWAYS = ["two_threads", "dataloader", "names", "forking"]
 OTHERS = [program for program in PROGRAMS if program[0] not in ALWAYS]
 
 

@@ -222,6 +222,7 @@ def test_a_newer_export_says_so(document: dict[str, Any], tmp_path: Path) -> Non
         changed(document, tmp_path, opspan={"version": 2})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tables",
     [

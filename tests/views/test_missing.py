@@ -62,6 +62,7 @@ CASES: dict[str, tuple[dict[str, object], list[str], str | None]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_missing_is_said_on_stderr(case: str, form: str, tmp_path: Path) -> None:
@@ -204,6 +205,7 @@ def test_a_file_that_this_process_has_open_is_its_own_business(tmp_path: Path) -
         assert not opspan.load(path).issues.filter(code="still_written").height
 
 
+@pytest.mark.slow
 def test_millions_of_ranges_take_no_text_each() -> None:
     """A text for the kind of each range would be 16 bytes, and its time that of the whole table by name."""
     program = """

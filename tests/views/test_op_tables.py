@@ -259,6 +259,7 @@ class TestMemory:
         modules = shown(trace, Asked("phase", memory=True)).rows
         assert modules["self_cpu_memory_bytes"].sum() == sum(row["self_cpu_memory_bytes"] for row in rows.values())
 
+    @pytest.mark.slow
     def test_it_is_what_torch_profiler_says_of_its_ops(self, tmp_path: Path) -> None:
         torch = pytest.importorskip("torch", "2.13")
         from torch.profiler import ProfilerActivity, profile

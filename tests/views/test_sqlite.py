@@ -35,6 +35,7 @@ def database(trace: Trace, tmp_path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
+@pytest.mark.slow
 def test_rows_and_sums_are_those_of_the_trace(trace: Trace, database: sqlite3.Connection) -> None:
     for name in TABLES:
         frame = trace.frames[name]
@@ -48,6 +49,7 @@ def test_rows_and_sums_are_those_of_the_trace(trace: Trace, database: sqlite3.Co
             assert len(found) == frame[column].count(), (name, column)
 
 
+@pytest.mark.slow
 def test_it_is_whole_and_every_view_can_be_read(database: sqlite3.Connection) -> None:
     assert database.execute("PRAGMA foreign_key_check").fetchall() == []
     assert one(database, "PRAGMA integrity_check") == ("ok",)

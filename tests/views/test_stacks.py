@@ -176,6 +176,7 @@ def test_what_is_missing_is_said_with_the_command_that_records_it(tmp_path: Path
 
 
 class TestEventList:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("metric", "attribute"), [("cpu", "self_cpu_time_total"), ("cuda", "self_device_time_total")]
     )

@@ -84,6 +84,7 @@ def at_once(trace: Trace, out: Path, overwrite: bool) -> list[str]:
     return sorted(said, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_several_exports_to_one_place_at_once_are_each_whole(suffix: str, trace: Trace, folder: Path) -> None:
     alone, out = folder.parent / f"alone{suffix}", folder / f"out{suffix}"
@@ -158,6 +159,7 @@ def full_disk(folder: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_full_disk_leaves_nothing_beside_what_was_there(suffix: str, source: Path, full_disk: Path) -> None:
     out = full_disk / f"out{suffix}"
