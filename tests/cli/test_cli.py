@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import polars as pl
 import pytest
 
 import opspan as package
-from emit.running import environment, opspan, run
+from emit.running import cpu_seconds, opspan, run
 
 VERBS = ["demo", "doctor", "exec", "export", "run", "table"]
 
@@ -63,15 +62,8 @@ def test_the_version_is_that_of_the_package() -> None:
 
 @pytest.mark.parametrize(("times", "command"), [(1.5, ["-c", "import opspan"]), (4, ["-m", "opspan", "--help"])])
 def test_start_up_takes_little_more_than_importing_click(times: float, command: list[str]) -> None:
-    def used(*arguments: str) -> float:
-        process = subprocess.Popen([sys.executable, *arguments], env=environment(), stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = status  # it has been waited for
-        assert status == 0
-        return usage.ru_utime + usage.ru_stime  # not of the clock: the machine may be busy
-
     # In turn, as a machine that is slow is so for all of them.
-    taken = [[used("-c", "pass"), used("-c", "import click"), used(*command)] for _ in range(7)]
+    taken = [[cpu_seconds("-c", "pass"), cpu_seconds("-c", "import click"), cpu_seconds(*command)] for _ in range(7)]
     nothing, click, ours = map(min, zip(*taken, strict=True))
     assert ours - nothing < times * (click - nothing), taken
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 import sqlite3
 import subprocess
@@ -18,7 +17,7 @@ import pytest
 
 import opspan as package
 from builders import kineto
-from emit.running import environment, on_terminal, opspan
+from emit.running import cpu_seconds, environment, on_terminal, opspan
 from opspan import analysis
 from opspan.views.findings import printable
 from opspan.views.table import BY
@@ -309,17 +308,13 @@ class TestTrouble:
 
 @pytest.mark.slow
 def test_a_small_file_takes_little_more_than_it_takes_to_import_what_reads_it(exported: Path) -> None:
-    def seconds(*arguments: str) -> float:
-        process = subprocess.Popen([sys.executable, *arguments], env=environment(), stdout=subprocess.DEVNULL)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = status  # it has been waited for
-        assert status == 0
-        return used.ru_utime + used.ru_stime  # not of the clock: the machine may be busy
-
     # In turn, as a machine that is slow is so for both.
     imports, tables = zip(
         *(
-            (seconds("-c", "import polars, adbc_driver_sqlite, click"), seconds("-m", "opspan", "table", str(exported)))
+            (
+                cpu_seconds("-c", "import polars, adbc_driver_sqlite, click"),
+                cpu_seconds("-m", "opspan", "table", str(exported)),
+            )
             for _ in range(3)
         ),
         strict=True,

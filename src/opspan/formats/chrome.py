@@ -28,7 +28,7 @@ from opspan.formats.columns import is_time
 from opspan.formats.compressed import FAILURES, Bounded, opened
 from opspan.printable import listed_counts
 from opspan.tables import Issues
-from opspan.tables.schema import Dtype
+from opspan.tables.schema import Dtype, without_rows
 
 # Types that values of args are read as; native/columns/events.cpp has the same numbers.
 INTEGER, REAL, TEXT, LIST, JSON = range(5)  # LIST: JSON text of which there are few; JSON: mostly distinct
@@ -205,7 +205,7 @@ def gathered(file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.D
     return {
         group: pl.concat(parts)
         if (parts := found[group])
-        else pl.DataFrame(schema={column: dtypes[column] for column in columns})
+        else without_rows({column: dtypes[column] for column in columns})
         for group, columns in groups.columns.items()
     }
 

@@ -30,11 +30,11 @@ from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import size_on_disk
 from opspan.formats import progress
 from opspan.formats.budget import CELLS, STEPS
-from opspan.formats.sqlite_cells import DTYPES, FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded, without_rows
+from opspan.formats.sqlite_cells import FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded, dtypes_of
 from opspan.formats.sqlite_path import is_sqlite, read_only_uri, stamp
 from opspan.printable import listed
 from opspan.tables import Issues
-from opspan.tables.schema import null
+from opspan.tables.schema import completed, without_rows
 
 BATCH_ROWS = 65_536
 GUARDED_BATCH_ROWS = 4_096
@@ -167,17 +167,15 @@ class SqliteFile:
         begun_with, begun = self._begun.pop(table, ({}, []))
         found = [chunk.result() for chunk in (begun if begun_with == columns else self._begin(table, columns))]
         parts = [part for chunk in found for part in chunk.frames]
-        frame = stacked(parts) if parts else without_rows(columns)
+        dtypes = dtypes_of(columns)
+        frame = stacked(parts) if parts else without_rows(dtypes)
         self.issues.add("odd_cells", sum(chunk.odd for chunk in found), table)
         damage = [place for chunk in found for place in chunk.damage]
         self.issues.add("damaged_file", len(damage), f"{table}{damage[0]}" if damage else "")
         self.issues.add("undecoded_text", sum(chunk.undecoded for chunk in found), table)
         over = sum(chunk.is_over for chunk in found)
         self.issues.add("over_budget", over, f"{table}: {CELLS.said(self.bytes)}" if over else "")
-        if frame.columns == list(columns):
-            return frame
-        have = set(frame.columns)
-        return frame.select(*(name if name in have else null(name, DTYPES[kind]) for name, kind in columns.items()))
+        return completed(frame, dtypes)
 
     def _begin(self, table: str, columns: Mapping[str, Type]) -> list[Future[_Chunk]]:
         have = self._have(table, columns)
@@ -354,11 +352,7 @@ def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
         return pl.DataFrame(
             {name: pl.Series([None], dtype=dtype).new_from_index(0, rows) for name, dtype in schema.items()}
         )
-    frame = pl.DataFrame(columns)
-    if len(columns) == len(schema):
-        return frame
-    have = {column.name for column in columns}
-    return frame.select(*(name if name in have else null(name, dtype) for name, dtype in schema.items()))
+    return completed(pl.DataFrame(columns), schema)
 
 
 def _over() -> bool:
@@ -389,4 +383,4 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:120]
 
 
-__all__ = ["DTYPES", "ROWID", "SqliteFile", "Type", "is_sqlite", "quoted", "stacked", "table_names"]
+__all__ = ["ROWID", "SqliteFile", "Type", "is_sqlite", "quoted", "stacked", "table_names"]

@@ -6,7 +6,6 @@ SQLite stores what it was given, whatever the column was declared to hold; the d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Literal
 
 import polars as pl
@@ -48,14 +47,8 @@ def as_read(kind: Type) -> type[pl.DataType]:
     return pl.Int64 if kind == "int32" else DTYPES[kind]
 
 
-def without_rows(columns: Mapping[str, Type]) -> pl.DataFrame:
-    """Many tables of a file have none, and what their columns would be costs more to say than to keep."""
-    return _without_rows(tuple(columns.items())).clone()
-
-
-@lru_cache(1024)
-def _without_rows(columns: tuple[tuple[str, Type], ...]) -> pl.DataFrame:
-    return pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns})
+def dtypes_of(columns: Mapping[str, Type]) -> dict[str, type[pl.DataType]]:
+    return {name: DTYPES[kind] for name, kind in columns.items()}
 
 
 def checked(raw: pl.Series) -> tuple[pl.Series, int]:

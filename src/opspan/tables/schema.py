@@ -9,9 +9,9 @@ frames of different files still concatenate, which Enums of different files do n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import polars as pl
 
@@ -341,12 +341,27 @@ def without_found(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def empty(table: str) -> pl.DataFrame:
-    return _empty(table).clone()
+    return without_rows(TABLES[table].schema)
 
 
-@cache
-def _empty(table: str) -> pl.DataFrame:
-    return pl.DataFrame(schema=TABLES[table].schema)
+def without_rows(dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
+    """Many tables of a file have none, and to say what their columns would be takes longer than to keep it."""
+    return _without_rows(tuple(dtypes.items())).clone()
+
+
+@lru_cache(1024)
+def _without_rows(columns: tuple[tuple[str, Dtype], ...]) -> pl.DataFrame:
+    return pl.DataFrame(schema=dict(columns))
+
+
+def completed(frame: pl.DataFrame, dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
+    """These columns in this order, those that the frame has not got of nothing."""
+    have = frame.columns
+    return (
+        frame
+        if have == list(dtypes)
+        else frame.select(*(name if name in have else null(name, dtype) for name, dtype in dtypes.items()))
+    )
 
 
 @lru_cache(4096)  # names may be of files

@@ -16,9 +16,10 @@ import polars as pl
 from opspan.errors import NotReadable, ReadError
 from opspan.files import named_file, size_on_disk
 from opspan.formats import arrow, parquet, progress
-from opspan.formats.sqlite import DTYPES, Type
-from opspan.formats.sqlite_cells import checked
+from opspan.formats.sqlite import Type
+from opspan.formats.sqlite_cells import DTYPES, checked, dtypes_of
 from opspan.tables import Issues
+from opspan.tables.schema import completed, without_rows
 
 SUFFIXES = (".parquet", ".arrow")
 # One of these is in every export.
@@ -77,15 +78,14 @@ class Folder:
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
         have = self._have(table, columns)
         if not have:
-            return pl.DataFrame(schema={name: DTYPES[kind] for name, kind in columns.items()})
+            return without_rows(dtypes_of(columns))
         file = self._files[table]
         begun_with, begun = self._begun.pop(table, ((), None))
         found = begun.result() if begun and begun_with == have else _attempt(file, have)
         frame = self._whole(file, have, found)
         progress.add(frame.height)
         typed = {name: self._typed(table, frame[name], columns[name]) for name in have if name in frame.columns}
-        missing = {name: pl.lit(None, dtype=DTYPES[kind]) for name, kind in columns.items() if name not in typed}
-        return pl.DataFrame(typed).with_columns(**missing).select(*columns)
+        return completed(pl.DataFrame(typed), dtypes_of(columns))
 
     def _have(self, table: str, columns: Iterable[str]) -> list[str]:
         return [name for name in columns if name in self.columns(table)]
