@@ -9,6 +9,7 @@ namespace opspan {
 
 #define OPSPAN_ADDRESS(NAME, Name) &k##Name,
 const Sink* const kSinks[OPSPAN_SINK_COUNT] = {OPSPAN_SINKS(OPSPAN_ADDRESS)};
+#undef OPSPAN_ADDRESS
 
 namespace {
 const Sink* sink_at(int sink) { return sink >= 0 && sink < OPSPAN_SINK_COUNT ? kSinks[sink] : nullptr; }

@@ -12,6 +12,7 @@ namespace {
 
 #define OPSPAN_ADDRESS(NAME, Name) &k##Name##UserRanges,
 const UserRangeSink* const kUserRangeSinks[OPSPAN_SINK_COUNT] = {OPSPAN_SINKS(OPSPAN_ADDRESS)};
+#undef OPSPAN_ADDRESS
 
 struct Async {
   uint32_t to;

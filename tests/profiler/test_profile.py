@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import opspan
-from emit.running import forked, python
+from emit.running import forked
 from opspan import profiler
 
 torch_profiler = pytest.importorskip("torch.profiler")
@@ -37,7 +37,9 @@ import torch.profiler
 
 
 def told(code: str, *arguments: str) -> Any:
-    return json.loads(python(HEAD + BOTH + code, *arguments).splitlines()[-1])
+    done = forked(HEAD + BOTH + code, *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_the_names_are_all_that_torch_has() -> None:

@@ -89,6 +89,7 @@ def alike(one: str, other: str) -> bool:
     return one.lstrip("-.0123456789") == other.lstrip("-.0123456789") and abs(numbers[0] - numbers[1]) < 0.0101
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["mlp"], indirect=True)
 def test_backward_ops_are_linked_as_the_arrows_in_the_file_say(program: tuple[Path, dict[str, Any]]) -> None:
     trace = opspan.load(program[0] / "plain.json")
@@ -98,6 +99,7 @@ def test_backward_ops_are_linked_as_the_arrows_in_the_file_say(program: tuple[Pa
         assert ranges["forward"][backward] == forward
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["mlp"], indirect=True)
 def test_modules_of_ops_are_those_of_python(program: tuple[Path, dict[str, Any]]) -> None:
     ranges = analyse(opspan.load(program[0] / "stacks.json")).ranges
