@@ -12,7 +12,7 @@
 namespace opspan::capture {
 
 inline constexpr char kMagic[8] = {'O', 'P', 'S', 'P', 'A', 'N', 'C', 'P'};
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;  // 1 had no kHasInputs
 inline constexpr size_t kPage = 4096;
 inline constexpr size_t kUnitBytes = 64;
 inline constexpr uint32_t kChunkMagic = 0x4b4e4843;  // "CHNK"
@@ -122,6 +122,8 @@ inline constexpr uint16_t kOwnerById = 32;   // on kAttribute: owner is a kIds u
 // two halves of `parent`: the number of its parent, with this bit when that is a range of the user's own; 0: none.
 inline constexpr uint16_t kHasLabel = 64;
 inline constexpr uint64_t kUsersParent = uint64_t{1} << 63;
+// On kRange of kTorch: what is known of the op's inputs beside their sizes, in the fields of what no op has.
+inline constexpr uint16_t kHasInputs = 128;
 
 inline constexpr uint64_t kNoOwner =
     ~uint64_t{0};  // of an attribute of the whole thread; of a kIds that kOwnerById uses
@@ -134,10 +136,13 @@ struct Event {
   union {
     struct {  // kRange, kAsync, kMark, kFrame
       int64_t start_ns;
-      int64_t end_ns;     // 0: still open
-      int64_t value;      // torch: sequence number (kValueInt) or none; NVTX: the 64-bit payload
-      uint64_t id;        // torch: op id; kAsync: what kEnd will name; else 0
-      uint32_t domain;    // string id of the domain's name; 0 the default domain
+      int64_t end_ns;  // 0: still open
+      int64_t value;   // torch: sequence number (kValueInt) or none; NVTX: the 64-bit payload
+      uint64_t id;     // torch: op id; kAsync: what kEnd will name; else 0
+      union {
+        uint32_t domain;  // string id of the domain's name; 0 the default domain
+        uint32_t inputs;  // kHasInputs: string id of the values of inputs that are no tensors, as JSON
+      };
       uint32_t category;  // torch and user: Kind; NVTX: the tool's category number
       uint32_t forward_tid;
       uint32_t sizes;  // string id of the nested list text, or 0
@@ -145,6 +150,10 @@ struct Event {
         struct {
           uint32_t color;   // ARGB
           uint32_t schema;  // NVTX payload schema id of the kBlob units that follow, or 0
+        };
+        struct {             // kHasInputs
+          uint32_t types;    // string id of a list of the types of the inputs, as JSON
+          uint32_t strides;  // string id of their strides, in the form of sizes
         };
         uint64_t parent;  // kHasLabel on ITT
       };

@@ -15,103 +15,16 @@
 #include <memory>
 #include <mutex>
 #include <utility>
-#include <vector>
+
+#include "inputs.h"
 
 namespace {
 
-// The stack holds what nearly every op needs; more goes to the heap.
-template <class Word, size_t kInline>
-class Words {
- public:
-  void add(Word word) {
-    if (count_ < kInline) {
-      inline_[count_++] = word;
-      return;
-    }
-    if (count_ == kInline) more_.assign(inline_, inline_ + kInline);
-    more_.push_back(word);
-    ++count_;
-  }
-  void cut(size_t count) {
-    count_ = count;
-    if (!more_.empty()) more_.resize(count);
-  }
-  size_t count() const { return count_; }
-  const Word* data() const { return count_ > kInline ? more_.data() : inline_; }
-
- private:
-  size_t count_ = 0;
-  Word inline_[kInline];
-  std::vector<Word> more_;
-};
-
-using Sizes = Words<int64_t, 256>;
-using Addresses = Words<uintptr_t, 64>;
-
-uintptr_t address(const at::Tensor& tensor) {
-  return tensor.defined() ? reinterpret_cast<uintptr_t>(tensor.unsafeGetTensorImpl()) : 0;
-}
-
-// Some tensors have no sizes to tell (nested ones), or none yet (traced ones: an unknown dimension becomes -1).
-void add_tensor(const at::Tensor& tensor, Sizes& sizes) {
-  if (!tensor.defined()) return sizes.add(OPSPAN_SIZES_NONE);
-  size_t before = sizes.count();
-  try {
-    if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
-      auto dimensions = tensor.sym_sizes();
-      sizes.add(static_cast<int64_t>(dimensions.size()));
-      for (const auto& dimension : dimensions) {
-        auto known = dimension.maybe_as_int();
-        sizes.add(known ? *known : -1);
-      }
-    } else {
-      auto dimensions = tensor.sizes();
-      sizes.add(static_cast<int64_t>(dimensions.size()));
-      for (int64_t dimension : dimensions) sizes.add(dimension);
-    }
-  } catch (...) {
-    sizes.cut(before);
-    sizes.add(OPSPAN_SIZES_NONE);
-  }
-}
-
-// As a list of tensors only if it has one: other lists are data, not shapes.
-template <bool kTensors>
-void add_list(const c10::IValue& list, Sizes& sizes, Addresses& addresses) {
-  c10::ArrayRef<c10::IValue> items = list.toListRef();
-  bool any = false;
-  for (const c10::IValue& item : items) any = any || item.isTensor();
-  if (!any) {
-    sizes.add(OPSPAN_SIZES_NONE);
-    if (kTensors) addresses.add(0);
-    return;
-  }
-  sizes.add(OPSPAN_SIZES_LIST);
-  sizes.add(static_cast<int64_t>(items.size()));
-  for (const c10::IValue& item : items) {
-    if (!item.isTensor()) {
-      sizes.add(OPSPAN_SIZES_NONE);
-      continue;
-    }
-    add_tensor(item.toTensor(), sizes);
-    if (kTensors) addresses.add(address(item.toTensor()));
-  }
-}
-
-template <bool kTensors>
-void add_inputs(c10::ArrayRef<const c10::IValue> inputs, Sizes& sizes, Addresses& addresses) {
-  for (const c10::IValue& input : inputs) {
-    if (input.isTensor()) {
-      add_tensor(input.toTensor(), sizes);
-      if (kTensors) addresses.add(address(input.toTensor()));
-    } else if (input.isList()) {
-      add_list<kTensors>(input, sizes, addresses);
-    } else {
-      sizes.add(OPSPAN_SIZES_NONE);
-      if (kTensors) addresses.add(0);
-    }
-  }
-}
+using opspan::add_details;
+using opspan::add_inputs;
+using opspan::address;
+using opspan::Addresses;
+using opspan::Sizes;
 
 uint32_t kind_of(at::RecordScope scope, const char* name, size_t length) {
   constexpr char kEngine[] = "autograd::engine::evaluate_function";
@@ -144,8 +57,6 @@ uint32_t kind_of(at::RecordScope scope, const char* name, size_t length) {
 
 opspan_sink g_sinks[OPSPAN_SINK_COUNT];
 
-enum Inputs { kNoInputs, kWithSizes, kWithTensors };
-
 opspan_op describe(const at::RecordFunction& fn) {
   opspan_op op = {};
   op.name = fn.name();
@@ -158,13 +69,26 @@ opspan_op describe(const at::RecordFunction& fn) {
   return op;
 }
 
-template <int kSink, Inputs kInputs>
+template <int kSink, int kInputs>
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& fn) {
   opspan_op op = describe(fn);
-  if constexpr (kInputs != kNoInputs) {
+  if constexpr (kInputs == OPSPAN_INPUTS_ALL) {
+    Sizes words, strides, values;
+    Addresses none;
+    add_inputs<false>(fn.inputs(), words, none);
+    op.sizes_count = static_cast<uint32_t>(words.count());
+    bool any_value = add_details(fn.inputs(), words, strides, values);
+    op.types_count = static_cast<uint32_t>(words.count()) - op.sizes_count;
+    op.strides_count = static_cast<uint32_t>(strides.count());
+    words.add(strides);
+    op.sizes = words.data();
+    op.values = values.data();
+    op.values_count = any_value ? values.count() : 0;
+    g_sinks[kSink].begin(&fn, &op);
+  } else if constexpr (kInputs != OPSPAN_INPUTS_NONE) {
     Sizes sizes;
     Addresses addresses;
-    add_inputs<kInputs == kWithTensors>(fn.inputs(), sizes, addresses);
+    add_inputs<kInputs == OPSPAN_INPUTS_TENSORS>(fn.inputs(), sizes, addresses);
     op.sizes = sizes.data();
     op.sizes_count = static_cast<uint32_t>(sizes.count());
     op.tensors = addresses.data();
@@ -176,9 +100,9 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& fn) {
   return nullptr;
 }
 
-template <int kSink, Inputs kInputs>
+template <int kSink, int kInputs>
 void end(const at::RecordFunction& fn, at::ObserverContext*) {
-  if constexpr (kInputs == kWithTensors) {
+  if constexpr (kInputs == OPSPAN_INPUTS_TENSORS) {
     Addresses outputs;
     for (const c10::IValue& output : fn.outputs()) outputs.add(output.isTensor() ? address(output.toTensor()) : 0);
     g_sinks[kSink].end(&fn, fn.handle(), fn.threadId(), outputs.data(), outputs.count());
@@ -188,14 +112,21 @@ void end(const at::RecordFunction& fn, at::ObserverContext*) {
 }
 
 template <int kSink>
-at::RecordFunctionCallback callback(bool shapes, bool tensors) {
-  if (tensors) return at::RecordFunctionCallback(begin<kSink, kWithTensors>, end<kSink, kWithTensors>);
-  if (shapes) return at::RecordFunctionCallback(begin<kSink, kWithSizes>, end<kSink, kWithSizes>);
-  return at::RecordFunctionCallback(begin<kSink, kNoInputs>, end<kSink, kNoInputs>);
+at::RecordFunctionCallback callback(int inputs) {
+  switch (inputs) {
+    case OPSPAN_INPUTS_ALL:
+      return at::RecordFunctionCallback(begin<kSink, OPSPAN_INPUTS_ALL>, end<kSink, OPSPAN_INPUTS_ALL>);
+    case OPSPAN_INPUTS_TENSORS:
+      return at::RecordFunctionCallback(begin<kSink, OPSPAN_INPUTS_TENSORS>, end<kSink, OPSPAN_INPUTS_TENSORS>);
+    case OPSPAN_INPUTS_SIZES:
+      return at::RecordFunctionCallback(begin<kSink, OPSPAN_INPUTS_SIZES>, end<kSink, OPSPAN_INPUTS_SIZES>);
+    default:
+      return at::RecordFunctionCallback(begin<kSink, OPSPAN_INPUTS_NONE>, end<kSink, OPSPAN_INPUTS_NONE>);
+  }
 }
 
 // A function a sink: torch's callbacks are told nothing of who they are for.
-using Callback = at::RecordFunctionCallback (*)(bool shapes, bool tensors);
+using Callback = at::RecordFunctionCallback (*)(int inputs);
 template <int... kSinks>
 constexpr std::array<Callback, sizeof...(kSinks)> callbacks(std::integer_sequence<int, kSinks...>) {
   return {callback<kSinks>...};
@@ -206,10 +137,10 @@ std::mutex g_control;
 constexpr int kEmpty = OPSPAN_SINK_COUNT;
 at::CallbackHandle g_attached[OPSPAN_SINK_COUNT + 1];  // INVALID_CALLBACK_HANDLE = 0: not
 
-int attach(int slot, at::RecordFunctionCallback made, bool shapes, bool tensors) {
+int attach(int slot, at::RecordFunctionCallback made, int inputs) {
   std::lock_guard<std::mutex> guard(g_control);
   if (g_attached[slot] != at::INVALID_CALLBACK_HANDLE) return -EBUSY;
-  made.needsIds(true).needsInputs(shapes || tensors).needsOutputs(tensors);
+  made.needsIds(true).needsInputs(inputs != OPSPAN_INPUTS_NONE).needsOutputs(inputs == OPSPAN_INPUTS_TENSORS);
   try {
     g_attached[slot] = at::addGlobalCallback(made);
   } catch (...) {
@@ -241,9 +172,9 @@ int opspan_observer_init(const opspan_sink* const sinks[OPSPAN_SINK_COUNT]) {
   return 0;
 }
 
-int opspan_observer_attach(int sink, int shapes, int tensors) {
+int opspan_observer_attach(int sink, int inputs) {
   if (sink < 0 || sink >= OPSPAN_SINK_COUNT || !g_sinks[sink].begin) return -EINVAL;
-  return attach(sink, kCallbacks[sink](shapes, tensors), shapes, tensors);
+  return attach(sink, kCallbacks[sink](inputs), inputs);
 }
 
 void opspan_observer_detach(int sink) {
@@ -255,5 +186,5 @@ int opspan_observer_empty(int on) {
   if (!on) return 0;
   at::RecordFunctionCallback nothing([](const at::RecordFunction&) { return std::unique_ptr<at::ObserverContext>(); },
                                      [](const at::RecordFunction&, at::ObserverContext*) {});
-  return attach(kEmpty, nothing, on == 2, false);
+  return attach(kEmpty, nothing, on == 2 ? OPSPAN_INPUTS_SIZES : OPSPAN_INPUTS_NONE);
 }

@@ -10,14 +10,14 @@
 extern "C" {
 #endif
 
-#define OPSPAN_OBSERVER_ABI 1
+#define OPSPAN_OBSERVER_ABI 2
 
 OPSPAN_EXPORT int opspan_observer_abi(void);
 // What opspan_sink_of gives for each sink. Once, before anything else. 0, or -errno.
 OPSPAN_EXPORT int opspan_observer_init(const opspan_sink* const sinks[OPSPAN_SINK_COUNT]);
-// From now on every op of every thread goes to this sink. shapes: with the sizes of its inputs; tensors: with the
-// addresses of its inputs and outputs too, for OPSPAN_FORM_TORCH with shapes. 0, or -errno (EBUSY: attached already).
-OPSPAN_EXPORT int opspan_observer_attach(int sink, int shapes, int tensors);
+// From now on every op of every thread goes to this sink, with what OPSPAN_INPUTS_... says of its inputs. 0, or -errno
+// (EBUSY: attached already).
+OPSPAN_EXPORT int opspan_observer_attach(int sink, int inputs);
 // Ranges that have begun still end at the sink: this library must stay loaded.
 OPSPAN_EXPORT void opspan_observer_detach(int sink);
 // For benchmarks, the floor: a pair of callbacks that do nothing. 1 on, 2 on and asking torch for the inputs, 0 off.

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 
 #include "capture/writer.h"
@@ -21,8 +22,13 @@ using capture::Unit;
 Session& session() { return g_sessions[OPSPAN_CAPTURE]; }
 
 // Sizes come as numbers, again and again the same: their text is written once, and its id looked up once a file.
-constexpr uint32_t kMaxSizes = 65536;
-Interned g_sizes;
+constexpr uint32_t kMaxTexts = 65536;
+Interned g_inputs, g_values;
+
+// Sizes, types and strides change together, so one look-up finds all three.
+struct Inputs {
+  capture::Constant sizes, types, strides;
+};
 
 // Frame::where
 enum : uint8_t { kNothing = 0, kWritten = 1 };
@@ -40,11 +46,46 @@ void close(Frame& frame) {
 
 void late(Frame& frame) { finish(frame); }
 
-uint32_t sizes_id(capture::Log& log, Thread& here, const opspan_op& op) {
-  auto build = [&](std::string& out) { text::append_sizes(out, op.sizes, op.sizes_count); };
+std::string sizes_of(const int64_t* words, size_t count) {
+  std::string text;
+  if (count) text::append_sizes(text, words, count);
+  return text;
+}
+
+std::string types_of(const int64_t* words, size_t count) {
+  std::string text;
+  if (count) text::append_types(text, words, count);
+  return text;
+}
+
+void tell_inputs(capture::Log& log, const opspan_op& op, Event& event) {
+  const int64_t* types = op.sizes + op.sizes_count;
+  const int64_t* strides = types + op.types_count;
+  auto build = [](std::string&) {};
+  auto make = [&] {
+    return new Inputs{capture::Constant(sizes_of(op.sizes, op.sizes_count)),
+                      capture::Constant(types_of(types, op.types_count)),
+                      capture::Constant(sizes_of(strides, op.strides_count))};
+  };
+  auto give = [&](const char*) -> void* { return make(); };
+  auto drop = [](void* inputs) { delete static_cast<Inputs*>(inputs); };
+  Key key({}, uint64_t{op.types_count} << 32 | op.strides_count, op.sizes,
+          size_t{op.sizes_count} + op.types_count + op.strides_count);
+  auto* entry = g_inputs.get(key, kMaxTexts, build, give, drop);
+  std::unique_ptr<Inputs> once(entry ? nullptr : make());
+  Inputs& inputs = entry ? *static_cast<Inputs*>(entry->handle) : *once;
+  event.range.sizes = log.intern(inputs.sizes);
+  if (!op.types_count) return;
+  event.flags |= capture::kHasInputs;
+  event.range.types = log.intern(inputs.types);
+  event.range.strides = log.intern(inputs.strides);
+}
+
+uint32_t values_id(capture::Log& log, Thread& here, const opspan_op& op) {
+  auto build = [&](std::string& out) { text::append_values(out, op.values, op.values_count); };
   auto give = [](const char* text) -> void* { return new capture::Constant(text); };
   auto drop = [](void* constant) { delete static_cast<capture::Constant*>(constant); };
-  if (auto* entry = g_sizes.get(Key({}, 0, op.sizes, op.sizes_count), kMaxSizes, build, give, drop)) {
+  if (auto* entry = g_values.get(Key({}, 0, op.values, op.values_count), kMaxTexts, build, give, drop)) {
     return log.intern(*static_cast<capture::Constant*>(entry->handle));
   }
   here.text.clear();
@@ -73,7 +114,8 @@ void begin(const void* key, const opspan_op* op) {
       event.flags |= capture::kHasForward;
       event.range.forward_tid = forward_tid(here, *op);
     }
-    if (op->sizes_count) event.range.sizes = sizes_id(*log, here, *op);
+    if (op->sizes_count) tell_inputs(*log, *op, event);
+    if (op->values_count) event.range.inputs = values_id(*log, here, *op);
     event.range.start_ns = capture::now_ns();
     frame->place = log->append(event);
     frame->where = kWritten;

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 3
+#define OPSPAN_SINKS_ABI 4
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
 // The sinks, one line each, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names its functions
@@ -60,6 +60,26 @@ enum {
 //   list of tensors   OPSPAN_SIZES_LIST, count, then a group for each
 enum { OPSPAN_SIZES_NONE = -1, OPSPAN_SIZES_LIST = -2 };
 
+// What of the inputs a sink is told.
+enum {
+  OPSPAN_INPUTS_NONE = 0,
+  OPSPAN_INPUTS_SIZES = 1,
+  OPSPAN_INPUTS_TENSORS = 2,  // sizes, and the addresses of tensors among inputs and outputs: OPSPAN_FORM_TORCH
+  OPSPAN_INPUTS_ALL = 3,      // sizes, types, strides, and values of what is no tensor
+};
+
+// The values of inputs, as a run of int64 words, one group an argument: what it is, then
+//   INT, BOOL  the value        REAL  the bits of a double        COMPLEX  those of two
+//   LIST       count, then a group for each        NONE  nothing: a tensor, a string, a long list, None ...
+enum {
+  OPSPAN_VALUE_NONE = 0,
+  OPSPAN_VALUE_INT = 1,
+  OPSPAN_VALUE_BOOL = 2,
+  OPSPAN_VALUE_REAL = 3,
+  OPSPAN_VALUE_COMPLEX = 4,
+  OPSPAN_VALUE_LIST = 5,
+};
+
 // One range as torch's RecordFunction tells it. Pointers live only as long as the call.
 typedef struct opspan_op {
   const char* name;  // ended by NUL
@@ -67,6 +87,12 @@ typedef struct opspan_op {
   uint32_t kind;
   uint32_t sizes_count;  // words in sizes; 0 when shapes are off
   const int64_t* sizes;
+  // Only for OPSPAN_INPUTS_ALL. Types and strides are words behind the sizes: first the types, one an argument, each
+  // the address of a text that stays where it is ("float", "Scalar", ""), then the strides in the form of sizes.
+  uint32_t types_count;
+  uint32_t strides_count;
+  const int64_t* values;
+  size_t values_count;
   int64_t sequence;         // -1: none
   uint64_t op_id;           // 0: none
   uint64_t thread;          // torch's logical id of this thread, 0: not known

@@ -1,6 +1,9 @@
 #include "sinks/text.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstring>
 
 namespace opspan::text {
 namespace {
@@ -28,6 +31,60 @@ void append_dimensions(std::string& out, Words& words, int64_t rank) {
   out += ']';
 }
 
+// As Python writes it: 1.0, 1e-05, inf.
+void append_real(std::string& out, int64_t word) {
+  double value;
+  std::memcpy(&value, &word, sizeof(value));
+  char digits[32];
+  char* end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
+  out.append(digits, end);
+  if (std::isfinite(value) && std::find_if(digits, end, [](char c) { return c == '.' || c == 'e'; }) == end) {
+    out += ".0";
+  }
+}
+
+void append_value(std::string& out, Words& words) {
+  auto quoted = [&](auto&& write) {
+    out += '"';
+    write();
+    out += '"';
+  };
+  switch (words.take()) {
+    case OPSPAN_VALUE_INT:
+      return append_any(out, words.take());
+    case OPSPAN_VALUE_BOOL:
+      out += words.take() ? "true" : "false";
+      return;
+    case OPSPAN_VALUE_REAL: {
+      int64_t word = words.take();
+      double value;
+      std::memcpy(&value, &word, sizeof(value));
+      if (std::isfinite(value)) return append_real(out, word);
+      return quoted([&] { append_real(out, word); });
+    }
+    case OPSPAN_VALUE_COMPLEX:
+      return quoted([&] {
+        append_real(out, words.take());
+        size_t before = out.size();
+        append_real(out, words.take());
+        if (out[before] != '-') out.insert(before, 1, '+');
+        out += 'j';
+      });
+    case OPSPAN_VALUE_LIST: {
+      int64_t items = words.take();
+      out += '[';
+      for (int64_t i = 0; i < items && words.any(); ++i) {
+        if (i) out += ", ";
+        append_value(out, words);
+      }
+      out += ']';
+      return;
+    }
+    default:
+      out += "null";
+  }
+}
+
 }  // namespace
 
 void append_number(std::string& out, int64_t value) { append_any(out, value); }
@@ -51,6 +108,26 @@ void append_sizes(std::string& out, const int64_t* start, size_t count) {
     } else {
       append_dimensions(out, words, head);
     }
+  }
+  out += ']';
+}
+
+void append_types(std::string& out, const int64_t* words, size_t count) {
+  out += '[';
+  for (size_t i = 0; i < count; ++i) {
+    out += i ? ", \"" : "\"";
+    out += reinterpret_cast<const char*>(words[i]);
+    out += '"';
+  }
+  out += ']';
+}
+
+void append_values(std::string& out, const int64_t* start, size_t count) {
+  Words words{start, start + count};
+  out += '[';
+  for (bool first = true; words.any(); first = false) {
+    if (!first) out += ", ";
+    append_value(out, words);
   }
   out += ']';
 }

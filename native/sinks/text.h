@@ -18,6 +18,12 @@ void append_number(std::string& out, uint64_t value);
 // `[[2, 4], [[2], [3]], []]`: a list for each argument, a list of lists for a list of tensors.
 void append_sizes(std::string& out, const int64_t* words, size_t count);
 
+// `["float", "Scalar", ""]`: the words are addresses of texts.
+void append_types(std::string& out, const int64_t* words, size_t count);
+
+// JSON: `[null, [4, 4], 0.1, false, "nan", "1.0+2.0j"]`. What JSON has no numbers for are texts that Python reads.
+void append_values(std::string& out, const int64_t* words, size_t count);
+
 // `, sizes = ...`, as torch writes it: lists of tensors come apart, undefined tensors in them are left out. Nothing
 // when there is no argument.
 void append_torch_sizes(std::string& out, const int64_t* words, size_t count);

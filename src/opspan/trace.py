@@ -42,11 +42,12 @@ class Trace(Tables):
         """How much could be attributed, in figures."""
         return self.analysed.coverage
 
-    def events(self) -> EventList:
-        """Torch's kind of list over the same rows: docs/events.md."""
+    def events(self, with_flops: bool = False) -> EventList:
+        """Torch's kind of list over the same rows, with the floating-point operations of each op if asked for:
+        docs/events.md."""
         from opspan.events import events_of
 
-        return events_of(self.analysed)
+        return events_of(self.analysed, with_flops)
 
     def table(
         self,

@@ -116,7 +116,7 @@ def read(path: Path) -> Capture:
     data = path.read_bytes()
     (magic, version, header_bytes, pid, parent, mono, utc, mono2, utc2, state, producer, lost, forked, reserved,
      host, command) = HEADER.unpack_from(data)  # fmt: skip
-    require(magic == b"OPSPANCP" and version == 1 and header_bytes == PAGE and reserved == 0, "header")
+    require(magic == b"OPSPANCP" and version in (1, 2) and header_bytes == PAGE and reserved == 0, "header")
     texts: dict[int, str] = {}
     chunks = list(split(data))
     for kind, _, _, _, content in chunks:

@@ -156,7 +156,7 @@ def both(draw: st.DrawFn) -> tuple[EventColumns, Any]:
     ]
     device_rows = [{**row, "kind": "kernel"} for row in work]
     columns = EventColumns(
-        pl.DataFrame([{name: row[name] for name in CPU} for row in cpu_rows], schema=CPU),
+        pl.DataFrame([{name: row.get(name) for name in CPU} for row in cpu_rows], schema=CPU),
         pl.DataFrame([{name: row[name] for name in DEVICE} for row in device_rows], schema=DEVICE),
         use_device,
         *([] if use_device is None else [device_type(use_device)]),

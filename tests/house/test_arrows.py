@@ -12,12 +12,13 @@ from opspan.sources import SOURCES
 # Room -> the rooms of ours it may import, late imports and those for type checkers too. A new room is a new line here
 # and in docs/architecture.md.
 GROUND = {"errors", "files", "json_columns", "labels", "native", "printable", "private_files", "sources"}
-GROUND |= {"outputs", "text_columns"}
+GROUND |= {"inputs", "outputs", "text_columns"}
 READING = GROUND | {"arrow_sqlite", "tables"}
 ROOMS: dict[str, set[str]] = {
     "printable": set(),
     "private_files": set(),
     "errors": {"printable"},
+    "inputs": set(),
     "json_columns": set(),
     "sources": set(),
     "outputs": set(),

@@ -325,3 +325,38 @@ with profiler.profile(activities=CPU) as prof:
 print(json.dumps(prof.trace.ranges["pid"].n_unique()))
 """)
     assert pids == 2
+
+
+def test_an_exported_trace_has_inputs_as_torchs_has_and_reads_back_whole(tmp_path: Path) -> None:
+    found, same = told(
+        """
+import opspan
+found = []
+for kind, name in ((profiler.profile, "ours.json"), (torch.profiler.profile, "theirs.json")):
+    with kind(activities=CPU, record_shapes=True) as prof:
+        train()
+        torch.full((2, 3), 0.5).sum(dim=[0, 1], keepdim=True)
+    prof.export_chrome_trace(sys.argv[1] + "/" + name)
+    args = [
+        (event["name"], *(event["args"].get(key) for key in ("Input Dims", "Input type", "Input Strides")))
+        for event in json.load(open(sys.argv[1] + "/" + name))["traceEvents"]
+        if event.get("cat") == "cpu_op" and event["name"].startswith("aten::")
+    ]
+    found.append(sorted(map(str, args)))
+    if kind is profiler.profile:
+        columns = ["name", "sizes", "input_types", "input_strides", "inputs"]
+        again = opspan.load(sys.argv[1] + "/" + name)
+        same = again.ranges.select(columns).rows() == prof.trace.ranges.select(columns).rows()
+print(json.dumps([found, same]))
+""",
+        str(tmp_path),
+    )
+    ours, theirs = found
+    assert ours == theirs
+    assert same
+    values = [
+        json.loads(event["args"]["Concrete Inputs"][1])
+        for event in json.loads((tmp_path / "ours.json").read_text())["traceEvents"]
+        if event["name"] == "aten::fill_" and event["args"]["Concrete Inputs"][1] == "0.5"
+    ]
+    assert values == [0.5]

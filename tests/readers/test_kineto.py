@@ -31,7 +31,7 @@ def test_ops_have_seq_sizes_and_what_else_the_file_says(trace: Trace) -> None:
     assert (op["start_ns"], op["end_ns"]) == (1_012_500, 1_052_500)
     assert (op["kind"], op["seq"], op["forward_tid"], op["tid"]) == ("op", 5, None, kineto.MAIN)
     assert op["sizes"] == "[[8, 4], [[2], [3]], []]"
-    assert json.loads(op["payload_json"])["Input type"] == ["float", "TensorList", "Scalar"]
+    assert op["input_types"] == '["float", "TensorList", "Scalar"]'
 
 
 def test_kinds(trace: Trace) -> None:

@@ -27,16 +27,14 @@ class Labelling:
         native: Sinks,
         by: Observer | TorchEmitter,
         *,
-        shapes: bool,
-        tensors: bool,
+        inputs: int,
         modules: bool,
         collect: Callable[[bool], None] | None,
     ) -> None:
         self.by = by
         self.native = native
         self._sink = sink
-        self._shapes = shapes
-        self._tensors = tensors
+        self._inputs = inputs
         self._modules = modules
         self._collect = collect
         self._undo: contextlib.ExitStack | None = None  # what turning on did
@@ -69,7 +67,7 @@ class Labelling:
             self.by.turn(True)
         else:
             undo.callback(self.by.detach, number)
-            self.by.attach(number, self._shapes, self._tensors)
+            self.by.attach(number, self._inputs)
             undo.callback(self.native.turn, number, on=False)
             self.native.turn(number, on=True)
             undo.callback(self.native.labelling, number, on=False)

@@ -24,13 +24,16 @@ from opspan.emit.compiler import Compiler
 from opspan.emit.sink_list import SINKS
 from opspan.errors import BuildFailed, NoCompiler, ObserverError, TorchUnsupported
 
-ABI: Final = 1
+ABI: Final = 2
 OLDEST_TORCH: Final = (2, 4)
 NO_COMPILER: Final = (
     "and opspan builds its observer for torch once: install one (Debian, Ubuntu: apt-get install g++; "
     "conda: conda install gxx) or set CXX, then `opspan doctor --fix`"
 )
 _LOG: Final = "build.log"
+
+# What a sink is told of inputs: nothing, sizes, those and addresses of tensors, or all that torch.profiler knows.
+NO_INPUTS, SIZES, TENSORS, ALL_INPUTS = range(4)
 
 _loaded: Observer | None = None
 _lock = threading.Lock()
@@ -93,9 +96,9 @@ class Observer:
         self.path = path
         self._library: Any = library
 
-    def attach(self, sink: int, shapes: bool, tensors: bool) -> None:
+    def attach(self, sink: int, inputs: int) -> None:
         """From now on every op of every thread is told to this sink."""
-        failed = self._library.opspan_observer_attach(sink, int(shapes), int(tensors))
+        failed = self._library.opspan_observer_attach(sink, inputs)
         if failed:
             raise ObserverError(f"the observer could not be attached (error number {failed})")
 

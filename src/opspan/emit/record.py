@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opspan.emit.compiled import compiling
+from opspan.emit.observer import ALL_INPUTS
 from opspan.emit.recording import Recording
 from opspan.emit.schedule import Schedule
 from opspan.emit.sessions import Session
@@ -87,6 +88,9 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     def _start_sink(self, native: Sinks) -> str:
         self._recording.start(native)
         return "capture"
+
+    def _inputs(self) -> int:
+        return ALL_INPUTS
 
     def _discard(self) -> None:
         self._recording.discard()

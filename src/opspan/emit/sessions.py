@@ -129,8 +129,7 @@ class Session:
                 self._sink,
                 native,
                 by,
-                shapes=self.record_shapes,
-                tensors=self.record_shapes and self.labels == "torch",
+                inputs=self._inputs() if self.record_shapes else observer.NO_INPUTS,
                 modules=self.modules,
                 collect=self._collect if self._steps is not None else None,
             )
@@ -205,6 +204,10 @@ class Session:
     def _start_sink(self, native: Sinks) -> str:
         """Start it; the form of its labels."""
         raise NotImplementedError
+
+    def _inputs(self) -> int:
+        """What its sink is told of them, if anything."""
+        return observer.TENSORS if self.labels == "torch" else observer.SIZES
 
     def _without_observer(self, error: NoCompiler) -> TorchEmitter:
         """What does the work where the observer cannot be built. Or the error."""

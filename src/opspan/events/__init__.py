@@ -34,17 +34,19 @@ __all__ = [
 ]
 
 
-def events_of(found: Analysed) -> EventList:
+def events_of(found: Analysed, with_flops: bool = False) -> EventList:
     """The EventList over a trace's ranges and work; what `trace.events()` gives."""
     from opspan.events.column_events import ColumnEvents
     from opspan.events.columns import event_columns
 
-    return EventList.over(ColumnEvents(event_columns(found.attributed)))
+    columns = event_columns(found.attributed)
+    return EventList.over(ColumnEvents(columns.with_flops() if with_flops else columns))
 
 
-def profiler_events_of(found: Analysed) -> EventList:
+def profiler_events_of(found: Analysed, with_flops: bool = False) -> EventList:
     """The list that torch.profiler would have made of a trace that it wrote."""
     from opspan.events.column_events import ColumnEvents
     from opspan.events.profiler import profiler_columns
 
-    return EventList.over(ColumnEvents(profiler_columns(found.attributed)))
+    columns = profiler_columns(found.attributed)
+    return EventList.over(ColumnEvents(columns.with_flops() if with_flops else columns))

@@ -6,12 +6,14 @@ objects and no longer on its columns.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from opspan.events.event import FunctionEvent, FunctionEventAvg, Interval, Kernel
 from opspan.events.kinds import SCOPES, USER_SCOPE, DeviceType
 from opspan.events.times import Microseconds
+from opspan.inputs import values_of
 from opspan.labels import KIND_NAMES, Kind, parse_sizes
 
 NO_NAME = "(no name)"
@@ -46,6 +48,19 @@ def _structured(sizes: str | None) -> list[Any]:
         return parse_sizes(sizes)
     except ValueError:  # a reader took it from somewhere else than a label
         return []
+
+
+def _texts(types: str | None) -> list[str]:
+    try:
+        found = json.loads(types or "[]")
+    except (ValueError, RecursionError):
+        return []
+    return [str(text) for text in found] if isinstance(found, list) else []
+
+
+def _concrete(values: str | None, types: list[str]) -> list[Any]:
+    """One an argument; where none of them has a value, there is no text."""
+    return [None] * len(types) if values is None else values_of(values)
 
 
 class Rest(Protocol):
@@ -149,10 +164,10 @@ _ON_DEMAND: dict[str, Callable[[ColumnEvent], Any]] = {
     "kernels": lambda event: event._columns.kernels(event._number),
     # A new object for each event, since a user may put something into it.
     "stack": lambda event: event._columns.stack(event._row.get("function")),
-    "concrete_inputs": lambda _: [],
+    "concrete_inputs": lambda event: _concrete(event._row.get("inputs"), _texts(event._row.get("input_types"))),
     "kwinputs": lambda _: {},
-    "structured_input_strides": lambda _: [],
-    "input_dtypes": lambda _: [],
+    "structured_input_strides": lambda event: _structured(event._row.get("input_strides")),
+    "input_dtypes": lambda event: _texts(event._row.get("input_types")),
 }
 # What all events of a trace have in common.
 _SAME = {
@@ -182,6 +197,7 @@ def cpu_values(row: dict[str, Any], node: int) -> dict[str, Any]:
         "activity_type": "user_annotation" if user else "python_function" if python else "cpu_op",
         "cpu_memory_usage": row.get("cpu_memory", 0),
         "device_memory_usage": row.get("device_memory", 0),
+        "flops": row.get("flops", 0),
     }
 
 

@@ -46,6 +46,7 @@ class ColumnEvents:
     def __init__(self, source: EventColumns) -> None:
         self.use_device = source.use_device
         self.has_memory = source.has_memory
+        self.has_flops = source.has_flops
         self._source = source
         self._alive: WeakValueDictionary[int, ColumnEvent] = WeakValueDictionary()
         self._changed: dict[int, ColumnEvent] = {}
@@ -260,7 +261,12 @@ class ColumnEvents:
             has_nodes=self._has_ranks,
             longest_stack_entry=self._longest_function(),
             has_device_memory=self.has_memory and bool((self._cpu["self_device_memory"] > 0).any()),
+            least_flops=self._least_flops(),
         )
+
+    def _least_flops(self) -> int | None:
+        known = self._cpu["flops"].filter(self._cpu["flops"] > 0) if self.has_flops else pl.Series([], dtype=pl.Int64)
+        return known.min()  # type: ignore[return-value]  # of integers
 
     def sorts_by(self, attribute: str | None) -> bool:
         return attribute is None or attribute in _SORT_KEYS

@@ -7,7 +7,7 @@ has the same rows as `trace.ranges`, in the same order, so that a row number mea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import polars as pl
 
 from opspan import analysis
 from opspan.analysis.averages import on_device
+from opspan.analysis.flops import flops
 from opspan.analysis.functions import parents
 from opspan.analysis.memory import SELF, TOTALS
 from opspan.events.kinds import DeviceType
@@ -43,6 +44,9 @@ CPU: Schema = {
     "forward_tid": pl.Int64,
     "op_id": pl.Int64,
     "sizes": NAME,
+    "input_types": NAME,
+    "input_strides": NAME,
+    "inputs": NAME,
     "function": pl.UInt32,  # row, in functions, of the innermost function that it runs in
 }
 # Columns of EventColumns.device.
@@ -58,6 +62,8 @@ DEVICE: Schema = {
 }
 # Further columns of EventColumns.cpu, if it has memory at all: bytes that were allocated minus bytes that were freed.
 MEMORY: Schema = dict.fromkeys((*TOTALS, *SELF), pl.Int64)
+# And if flops were asked for: those of the op, 0 where they are not known.
+FLOPS: Schema = {"flops": pl.Int64}
 FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
 
@@ -73,6 +79,13 @@ class EventColumns:
     @property
     def has_memory(self) -> bool:
         return "cpu_memory" in self.cpu.columns
+
+    @property
+    def has_flops(self) -> bool:
+        return "flops" in self.cpu.columns
+
+    def with_flops(self) -> EventColumns:
+        return replace(self, cpu=self.cpu.with_columns(flops(self.cpu).fill_null(0)))
 
 
 def event_columns(trace: Tables) -> EventColumns:

@@ -52,7 +52,9 @@ class EventList(MutableSequence[Event]):
     @classmethod
     def over(cls, columns: ColumnEvents) -> EventList:
         """The list over a trace's columns."""
-        events: EventList[Any] = cls(use_device=columns.use_device, profile_memory=columns.has_memory)
+        events: EventList[Any] = cls(
+            use_device=columns.use_device, profile_memory=columns.has_memory, with_flops=columns.has_flops
+        )
         events._columns = columns
         events._tree_built = True
         return events

@@ -15,12 +15,12 @@ import polars as pl
 
 from opspan.analysis.sums import RANGE_SUMS, Sum, summed
 from opspan.events.column_event import ColumnAverage, ColumnEvent, is_user, shapes_of, shown_name
-from opspan.events.columns import MEMORY
+from opspan.events.columns import FLOPS, MEMORY
 from opspan.events.times import Microseconds
 
 # CPU time has a column of its own here, cpu_ns, because device events have it too (0).
 _SUMS = tuple(replace(one, of="cpu_ns") if one.name == "cpu_ns" else one for one in RANGE_SUMS)
-_SUMS += tuple(Sum(name, name) for name in MEMORY)
+_SUMS += tuple(Sum(name, name) for name in (*MEMORY, *FLOPS))
 _NAMES = ("count", *(one.name for one in _SUMS))
 
 
@@ -49,6 +49,7 @@ class Group:
         average.self_device_time_total = Microseconds(self.sums["self_device_ns"])
         for name in MEMORY:
             setattr(average, f"{name}_usage", self.sums[name])
+        average.flops = self.sums["flops"]
         return average
 
 

@@ -45,10 +45,27 @@ def profiler_columns(trace: Tables) -> EventColumns:
     # Functions are events here, so they are not the stack of other events.
     ranges = ranges.with_columns(function=pl.lit(None, dtype=pl.UInt32))
     # Not by `replace`, because these are other rows than those that were analysed.
+    ranges = _with_engine(ranges)
     columns = event_columns(Tables(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work}))
     is_python = pl.int_range(pl.len()) < before
     columns = _folded(replace(columns, cpu=columns.cpu.with_columns(is_python.alias("is_python"))))
     return _with_memory(columns, memory, alone) if memory.height else columns
+
+
+def _with_engine(ranges: pl.DataFrame) -> pl.DataFrame:
+    """The engine's ranges have the sequence number of the backward op that they evaluate, and its forward's thread; an
+    op without a number has no such thread."""
+    said = ("seq", "forward_tid")
+    rows = pl.int_range(ranges.height, dtype=pl.UInt32, eager=True)
+    ops = ranges.select("parent", *said, row=rows).filter(_col("parent").is_not_null(), ranges["kind"] == "backward")
+    first = ops.sort("row").unique("parent", keep="first").rename({name: f"{name}_of_op" for name in said})
+    found = pl.DataFrame({"parent": rows}).join(first, on="parent", how="left", maintain_order="left")
+    is_engine = (ranges["kind"] == "engine").fill_null(value=False)
+    ranges = ranges.with_columns(
+        pl.when(pl.lit(is_engine)).then(pl.coalesce(name, found[f"{name}_of_op"])).otherwise(name).alias(name)
+        for name in said
+    )
+    return ranges.with_columns(forward_tid=pl.when(_col("seq").is_not_null()).then("forward_tid"))
 
 
 def _alone(memory: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opspan.trace import Trace
 
 # Arguments of torch's whose data is not recorded yet.
-_MISSING = ("profile_memory", "with_stack", "with_flops", "experimental_config", "acc_events")
+_MISSING = ("profile_memory", "with_stack", "experimental_config", "acc_events")
 
 
 class _KinetoProfile:
@@ -87,7 +87,7 @@ class _KinetoProfile:
 
         self._cycle = record(
             self._path,
-            self.record_shapes,
+            self.record_shapes or self.with_flops,
             add=self._cycles > 0,
             modules=self.with_modules,
             enabled=ProfilerActivity.CPU in self.activities,
@@ -101,7 +101,7 @@ class _KinetoProfile:
         if self.execution_trace_observer is not None:
             self.execution_trace_observer.start()
         cycle.__enter__()
-        for name in ("record_shapes", "with_modules"):
+        for name in ("record_shapes", "with_flops", "with_modules"):
             if getattr(self, name):
                 self._metadata[name] = 1
         if (ranks := _distributed()) is not None:
@@ -146,7 +146,7 @@ class _KinetoProfile:
         if self._events is None:
             from opspan.events import profiler_events_of
 
-            self._events = profiler_events_of(self.trace.analysed)
+            self._events = profiler_events_of(self.trace.analysed, self.with_flops)
         return self._events
 
     def key_averages(

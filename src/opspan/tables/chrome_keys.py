@@ -27,6 +27,9 @@ RANGES = {
     "seq": "Sequence number",
     "forward_tid": "Fwd thread id",
     "sizes": "Input Dims",
+    "input_types": "Input type",
+    "input_strides": "Input Strides",
+    "inputs": "Concrete Inputs",
     "class_name": "Class",
     "args": "Args",
     "source": "Source",
@@ -76,6 +79,7 @@ WORK = {
     "dynamic_shared_bytes": "dynamic shared memory",
     "payload_json": "Data",
 }
+LISTS = ("sizes", "input_types", "input_strides", "inputs")  # of ranges: columns whose texts are JSON lists
 SIZES = {"grid": "grid", "block": "block"}  # of work: three columns each
 FUNCTIONS = {"id": "Python id", "parent_id": "Python parent id"}
 MEMORY = {

@@ -20,6 +20,7 @@ from typing import Any, TextIO
 
 import polars as pl
 
+from opspan import inputs
 from opspan.analysis import Analysed
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import trace_end_ns
@@ -220,13 +221,11 @@ def _value(column: str, dtype: pl.DataType) -> pl.Expr:
     )
 
 
-def _sizes_of_inputs(sizes: pl.Series) -> pl.Expr:
+def _list(texts: pl.Series) -> pl.Expr:
     """As JSON lists where the texts are such lists, else as JSON texts."""
-    distinct = sizes.unique().drop_nulls().cast(pl.String)
-    lists = distinct.filter(pl.Series([_is_list(value) for value in distinct], dtype=pl.Boolean)).cast(sizes.dtype)
-    return (
-        pl.when(_col("sizes").is_in(lists.implode())).then(_col("sizes").cast(pl.String)).otherwise(text(_col("sizes")))
-    )
+    distinct, column = texts.unique().drop_nulls().cast(pl.String), _col(texts.name)
+    lists = distinct.filter(pl.Series([_is_list(value) for value in distinct], dtype=pl.Boolean)).cast(texts.dtype)
+    return pl.when(column.is_in(lists.implode())).then(column.cast(pl.String)).otherwise(text(column))
 
 
 def _is_list(value: str) -> bool:
@@ -258,8 +257,10 @@ def _ranges(ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> 
     overlaps = is_async & ~_col("was_async")
     if ranges.select(overlaps.any()).item():
         args[keys.OVERLAPS] = pl.when(overlaps).then(pl.lit("1"))
-    if ranges["sizes"].count():
-        args[keys.RANGES["sizes"]] = _sizes_of_inputs(ranges["sizes"])
+    ranges = ranges.with_columns(inputs=inputs.each(ranges["inputs"], inputs.to_torch))
+    for column in keys.LISTS:
+        if ranges[column].count():
+            args[keys.RANGES[column]] = _list(ranges[column])
     yield ranges.filter(~is_mark, ~is_async), _span(name, category, at, taken, args)
     apart = ranges.filter(~is_mark, is_async)
     pair = {"cat": category, "name": name, "id": text(_col("row"))}

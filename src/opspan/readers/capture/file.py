@@ -17,7 +17,7 @@ import polars as pl
 from opspan.formats.budget import Meter
 
 MAGIC = b"OPSPANCP"
-VERSION = 1
+VERSION = 2
 UNIT_BYTES = 64
 OPEN, CLOSED, FULL = range(3)  # states of a file
 
@@ -28,7 +28,7 @@ RANGES = (RANGE, ASYNC, MARK, FRAME)
 TORCH, USER, NVTX, ITT = range(1, 5)
 # Flags of units.
 VALUE_MASK, VALUE_INT, VALUE_UINT, VALUE_DOUBLE = 3, 1, 2, 3
-HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL = 4, 8, 16, 32, 64
+HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL, HAS_INPUTS = 4, 8, 16, 32, 64, 128
 NO_OWNER = -1  # all bits set
 
 # The low bits of a unit's key are its number within its thread, the other bits are the thread's log.

@@ -23,6 +23,7 @@ from opspan.readers.capture.file import (
     FRAME,
     HAS_COLOR,
     HAS_FORWARD,
+    HAS_INPUTS,
     HAS_LABEL,
     ITT,
     MARK,
@@ -140,7 +141,8 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
     # A frame without a name of its own is called like its domain.
     name = np.where((unit == FRAME) & (units.u32(1) == 0), units.u32(10), units.u32(1))
     told = np.isin(source, (NVTX, ITT))
-    domain = texts.categories(units.u32(10))
+    has_inputs = (source == TORCH) & (flags & HAS_INPUTS != 0)
+    domain = texts.categories(np.where(has_inputs, 0, units.u32(10)))
     return pl.DataFrame(
         {
             "id": np.arange(first, first + len(units)),
@@ -160,8 +162,11 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
             "number": units.u32(11),  # a Kind, or the tool's category
             "forward": units.u32(12),
             "raw_sizes": texts.categories(units.u32(13)),
+            "inputs": texts.categories(np.where(has_inputs, units.u32(10), 0)),
+            "input_types": texts.categories(np.where(has_inputs, units.u32(14), 0)),
+            "input_strides": texts.categories(np.where(has_inputs, units.u32(15), 0)),
             "raw_color": units.u32(14),
-            "has_schema": units.u32(15) != 0,
+            "has_schema": (units.u32(15) != 0) & ~has_inputs,
             "source_number": source,
             "source": SOURCES.gather(np.where(source <= ITT, source, 0)),
             "is_async": np.isin(unit, (ASYNC, FRAME)),
@@ -287,6 +292,9 @@ def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
         pl.coalesce(
             "raw_sizes", col("x_sizes").cast(pl.Categorical), col("a_sizes").cast(pl.Categorical), "p_sizes"
         ).alias("sizes"),
+        "input_types",
+        "input_strides",
+        "inputs",
         col("p_input_op_ids").alias("input_op_ids"),
         "class_name",
         pl.coalesce("a_args", "p_args").alias("args"),

@@ -14,10 +14,12 @@ from opspan.readers.capture.file import (
     COUNTER,
     FRAME,
     FULL,
+    HAS_INPUTS,
     NAME,
     NO_OWNER,
     OWNER_BY_ID,
     STATE,
+    TORCH,
     VALUE_DOUBLE,
     VALUE_MASK,
     VALUE_UINT,
@@ -110,4 +112,6 @@ def note_capture(file: CaptureFile, issues: Issues) -> None:
 
 def note_texts(file: CaptureFile, ranges: Units, issues: Issues) -> None:
     """Counts texts of ranges that are not in the file."""
-    issues.add("unknown_strings", sum(file.texts.missing(ranges.u32(k)) for k in (1, 10, 13)))
+    has_inputs = (ranges.u8(1) == TORCH) & (ranges.u16(1) & HAS_INPUTS != 0)
+    missing = sum(file.texts.missing(ranges.u32(k)) for k in (1, 10, 13))
+    issues.add("unknown_strings", missing + sum(file.texts.missing(ranges.u32(k)[has_inputs]) for k in (14, 15)))

@@ -33,6 +33,9 @@ _OP_ARGS = (
     Arg("forward_thread", INTEGER, ("Fwd thread id",)),
     Arg("op_id", INTEGER, ("Record function id",)),
     Arg("sizes", LIST, ("Input Dims", "Input dims")),
+    Arg("input_types", LIST, ("Input type",)),
+    Arg("input_strides", LIST, ("Input Strides",)),
+    Arg("inputs", LIST, ("Concrete Inputs",)),
 )
 _CALL_ARGS = (Arg("correlation_id", INTEGER, ("correlation",)),)
 _WORK_ARGS = (

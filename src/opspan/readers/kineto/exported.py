@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from opspan import inputs
 from opspan.errors import NotReadable, TooNew
 from opspan.files import open_file
 from opspan.formats import chrome
@@ -34,7 +35,7 @@ _OTHER_ARGS = (
 def _as(table: str, column: str) -> int:
     """Lists, and numbers that 64 bits with a sign do not hold, are read as they are written."""
     dtype = schema.TABLES[table].schema.get(column, pl.Int64)
-    if dtype in (pl.UInt64, pl.Float64) or column in ("payload_int", "sizes"):
+    if dtype in (pl.UInt64, pl.Float64) or column == "payload_int" or column in keys.LISTS:
         return LIST
     return INTEGER if dtype.is_integer() else TEXT
 
@@ -197,6 +198,9 @@ def _rows(table: str, events: pl.DataFrame, ends: pl.DataFrame, zero_ns: int) ->
                 for at, axis in enumerate("xyz")
             }
     columns["name"] = name
+    if table == "ranges":
+        key = keys.RANGES["inputs"]
+        events = events.with_columns(inputs.each(events[key], inputs.from_torch).alias(key))
     return events.select(start_ns="ts_ns", **columns).sort("id", maintain_order=True)
 
 

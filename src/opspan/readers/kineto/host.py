@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan import inputs
 from opspan.formats.chrome import times
 from opspan.formats.columns import constant, numbered
 from opspan.labels import Kind, kind_of
@@ -47,7 +48,8 @@ def ranges(spans: pl.DataFrame, others: pl.DataFrame, marks: pl.DataFrame) -> pl
             _kinds(frame).alias("kind"),
             constant("torch").alias("source"),
             pl.when(_col("op_id") > 0).then("op_id").alias("op_id"),
-            pl.when(_col("sizes") != "[]").then("sizes").alias("sizes"),
+            *(pl.when(_col(name) != "[]").then(name).alias(name) for name in ("sizes", "input_types", "input_strides")),
+            inputs.each(frame["inputs"], inputs.from_torch),
             _col("rest").alias("payload_json"),
             pl.lit(value=False).alias("is_async"),
         )

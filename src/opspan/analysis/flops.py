@@ -1,0 +1,156 @@
+"""How many floating-point operations an op did, from the sizes and values of its inputs.
+
+    flops(ranges) -> a column, null where it is not known
+
+Formulas of TORCH are those of torch.profiler (with_flops), with its numbers and its names of ops. Those of FURTHER are
+for ops that torch.profiler has none for. Each of these counts only where no op around it has counted already, as
+aten::conv2d has for the aten::convolution inside it. A multiplication and an addition are two operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import polars as pl
+
+from opspan.inputs import values_of
+from opspan.labels import parse_sizes
+from opspan.tables.schema import NAME
+
+_col = pl.col
+Sizes = Sequence[Any]  # of each argument: a list of integers; of a list of tensors, a list of these
+Formula = Callable[[Sizes, Sequence[Any]], "int | None"]
+
+
+def _whole(sizes: Sequence[int]) -> int:
+    return prod(sizes)
+
+
+def _elements(at: int) -> Formula:
+    return lambda sizes, _: _whole(sizes[at])
+
+
+def _product(at: int) -> Formula:
+    """Of two matrices, or of two batches of them: these arguments and the next."""
+
+    def formula(sizes: Sizes, _: Sequence[Any]) -> int | None:
+        one, other = sizes[at], sizes[at + 1]
+        if len(one) < 2 or len(other) < 2 or not one[-1]:
+            return None
+        return 2 * _whole(one) * int(other[-1])
+
+    return formula
+
+
+def _conv2d(sizes: Sizes, values: Sequence[Any]) -> int | None:
+    """As torch.profiler has it: not of a padding that is a word ("same")."""
+    batch, channels, height, width = sizes[0]
+    out_channels, _, *kernel = sizes[1]
+    stride, padding, dilation = (_for_each(value, 2) for value in values[3:6])
+    out = _out_sizes((height, width), kernel, stride, padding, dilation)
+    return 2 * int(batch * channels * out_channels) * prod(out) * _whole(kernel) // int(values[6])
+
+
+def _for_each(value: list[int], dimensions: int) -> list[int]:
+    """One number is for all dimensions."""
+    return list(value) * dimensions if len(value) == 1 else list(value)
+
+
+def _out_sizes(
+    sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> list[int]:
+    return [
+        (size + 2 * around - apart * (width - 1) - 1) // step + 1
+        for size, width, step, around, apart in zip(sizes, kernel, stride, padding, dilation, strict=True)
+    ]
+
+
+def _convolution(sizes: Sizes, values: Sequence[Any]) -> int | None:
+    """input, weight, bias, stride, padding, dilation, transposed, ...: of any number of dimensions."""
+    (batch, _, *inner), (_, _, *kernel) = sizes[0], sizes[1]
+    stride, padding, dilation, transposed = values[3:7]
+    each = [_for_each(value, len(kernel)) for value in (stride, padding, dilation)]
+    out = inner if transposed else _out_sizes(inner, kernel, *each)
+    return 2 * int(batch) * prod(out) * _whole(sizes[1])
+
+
+def _convolution_backward(sizes: Sizes, values: Sequence[Any]) -> int | None:
+    """grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask: the
+    gradients of input and of weight each take what the forward took."""
+    gradient, given, weight = sizes[:3]
+    transposed, mask = values[7], values[10]
+    forward = 2 * int(given[0]) * _whole((given if transposed else gradient)[2:]) * _whole(weight)
+    return forward * sum(map(bool, mask[:2]))
+
+
+def _attention(sizes: Sizes, _: Sequence[Any]) -> int | None:
+    query, key, value = sizes[:3]
+    *batch, queries, width = query
+    return 2 * _whole(batch) * int(queries * key[-2] * (width + value[-1]))
+
+
+def _attention_backward(sizes: Sizes, _: Sequence[Any]) -> int | None:
+    """The scores again; then the gradients of scores, value, query and key."""
+    _, query, key, value = sizes[:4]
+    *batch, queries, width = query
+    return 2 * _whole(batch) * int(queries * key[-2] * (3 * width + 2 * value[-1]))
+
+
+TORCH: dict[str, Formula] = {
+    "aten::mm": _product(0),
+    "aten::addmm": _product(1),
+    "aten::bmm": _product(0),
+    "aten::baddbmm": _product(1),
+    "aten::conv2d": _conv2d,
+    "aten::mul": _elements(0),
+    "aten::add": _elements(0),
+}
+_ATTENTIONS = (
+    *("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention"),
+    *("fused_attention_overrideable",),
+)
+FURTHER: dict[str, Formula] = {
+    "aten::_scaled_mm": _product(0),
+    "aten::convolution": _convolution,
+    "aten::_convolution": _convolution,
+    "aten::convolution_backward": _convolution_backward,
+    **{f"aten::_scaled_dot_product_{name}": _attention for name in _ATTENTIONS},
+    **{f"aten::_scaled_dot_product_{name}_backward": _attention_backward for name in _ATTENTIONS},
+}
+
+
+def flops(ranges: pl.DataFrame) -> pl.Series:
+    """`ranges` must be nested."""
+    chosen = ranges["name"].is_in(pl.Series([*TORCH, *FURTHER], dtype=NAME).implode()) & ranges["sizes"].is_not_null()
+    some = ranges.select("name", "sizes", "inputs", "input_types").with_row_index("row").filter(chosen)
+    distinct = some.drop("row").unique()
+    counts = pl.Series("flops", [_count(*row) for row in distinct.iter_rows()], dtype=pl.Int64)
+    found = some.join(distinct.with_columns(counts), on=distinct.columns, nulls_equal=True, maintain_order="left")
+    rows = pl.DataFrame({"row": pl.int_range(ranges.height, dtype=pl.UInt32, eager=True)})
+    column = rows.join(found.select("row", "flops"), on="row", how="left", maintain_order="left")["flops"]
+    is_further = ranges["name"].is_in(pl.Series([*FURTHER], dtype=NAME).implode()) & column.is_not_null()
+    return column if not is_further.any() else _outermost(column, is_further, ranges["parent"])
+
+
+def _outermost(counts: pl.Series, is_further: pl.Series, parent: pl.Series) -> pl.Series:
+    """Without those of FURTHER that lie in an op that has counted."""
+    counted, inside = counts.is_not_null(), pl.Series([False]).new_from_index(0, len(counts))
+    while True:
+        around = (counted | inside).gather(parent).fill_null(value=False)
+        if (around == inside).all():
+            break
+        inside = around
+    return counts.zip_with(~(is_further & inside), pl.Series([None], dtype=pl.Int64).new_from_index(0, len(counts)))
+
+
+def _count(name: str, sizes: str, inputs: str | None, types: str | None) -> int | None:
+    formula = TORCH.get(name) or FURTHER[name]
+    if types is not None and types.startswith('[""'):
+        return None  # a nested tensor, say: it has no sizes that are known
+    try:
+        found = formula(parse_sizes(sizes), values_of(inputs))
+    except (ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivisionError, OverflowError):
+        return None  # sizes and values that this op cannot have had
+    return found if found is None or 0 <= found < 1 << 63 else None

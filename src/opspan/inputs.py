@@ -1,0 +1,92 @@
+"""The values that ops were given beside their tensors, as texts: opspan's, and those that torch.profiler writes.
+
+    opspan's        [null, [4, 4], 0.1, false, "inf", "1.0+2.0j"]                 JSON, an entry an argument
+    torch.profiler  ["", "[4, 4]", "0.10000000000000001", "False", "inf", ...]   texts; empty where nothing is known
+
+A value is None, a number, a bool, or a list of these. Numbers that JSON does not have are texts that Python reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+# What a text of torch.profiler's means that is no number.
+_WORDS = {"": None, "True": True, "False": False}
+
+
+def values_of(text: str | None) -> list[Any]:
+    """The values in opspan's text; none where it is no such text."""
+    try:
+        found = json.loads(text or "[]")
+    except (ValueError, RecursionError):
+        return []
+    return _read(found) if isinstance(found, list) else []
+
+
+def from_torch(text: str) -> str | None:
+    """opspan's text for torch.profiler's; None where it is no list, or nothing is known of any argument."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list):
+        return None
+    values = [_of_torch(value) if isinstance(value, str) else value for value in found]
+    return json.dumps(_written(values)) if any(value is not None for value in values) else None
+
+
+def to_torch(text: str) -> str:
+    """torch.profiler's text for opspan's."""
+    return json.dumps([_to_torch(value) for value in values_of(text)])
+
+
+def each(column: pl.Series, how: Callable[[str], str | None]) -> pl.Series:
+    """The column with `how` done to its texts, once to each distinct one."""
+    distinct = column.unique().drop_nulls()
+    if not len(distinct):
+        return column.cast(pl.Categorical)
+    texts = pl.Series([how(text) for text in distinct.cast(pl.String)], dtype=pl.Categorical)
+    return column.replace_strict(distinct, texts, default=None, return_dtype=pl.Categorical)
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_read(item) for item in value]
+    return _number(value) if isinstance(value, str) else value
+
+
+def _written(value: Any) -> Any:
+    """With texts for what JSON has no numbers for."""
+    if isinstance(value, list):
+        return [_written(item) for item in value]
+    if isinstance(value, complex):
+        return f"{value.real!r}{value.imag:+}j"
+    return str(value) if isinstance(value, float) and value - value != 0 else value
+
+
+def _of_torch(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    if text.startswith("[") and text.endswith("]"):
+        return [_of_torch(item) for item in text[1:-1].split(", ")] if text != "[]" else []
+    return _number(text)
+
+
+def _to_torch(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_to_torch(item) for item in value) + "]"
+    return "" if value is None else str(_written(value))
+
+
+def _number(text: str) -> Any:
+    """As Python reads it; the text itself where it is none."""
+    for kind in (int, float, complex):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

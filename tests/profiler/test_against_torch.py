@@ -1,0 +1,66 @@
+"""What opspan.profiler says of each op is what torch.profiler says of it, which watched the same run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from once import made_once
+from opspan.analysis.flops import FURTHER
+
+pytest.importorskip("torch")
+PROGRAMS = Path(__file__).with_name("programs.py")
+NAMES = [part[4:].partition("(")[0] for part in PROGRAMS.read_text().split("\n@program\n")[1:]]
+
+# torch has nothing of a list of optional tensors.
+OPTIONAL_TENSORS = ("aten::index", "aten::index_put_", "aten::_index_put_impl_")
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def watched(shared_folder: Path) -> dict[str, tuple[Rows, Rows]]:
+    def run(out: Path) -> None:
+        subprocess.run([sys.executable, PROGRAMS, out, "with_flops=true"], check=True, stderr=subprocess.DEVNULL)
+
+    found: dict[str, tuple[Rows, Rows]] = json.loads(made_once(shared_folder / "programs.json", run).read_text())
+    return found
+
+
+def test_every_program_was_watched(watched: dict[str, tuple[Rows, Rows]]) -> None:
+    assert list(watched) == NAMES
+    assert len(NAMES) == 14
+    assert min(len(theirs) for theirs, _ in watched.values()) > 40
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_op_is_described_alike(watched: dict[str, tuple[Rows, Rows]], name: str) -> None:
+    theirs, ours = watched[name]
+    assert [row["name"] for row in ours] == [row["name"] for row in theirs]
+    for mine, other in zip(ours, theirs, strict=True):
+        if mine["name"] in OPTIONAL_TENSORS:
+            flat = [[] if any(isinstance(item, list) for item in shape) else shape for shape in mine["input_shapes"]]
+            assert flat == mine["input_shapes"]
+            mine = {**mine, "structured_input_shapes": flat}
+        if mine["name"] in FURTHER:
+            assert other["flops"] == 0
+            mine = {**mine, "flops": 0}
+        assert mine == other
+
+
+def test_what_torch_has_no_formula_for_is_counted_once(watched: dict[str, tuple[Rows, Rows]]) -> None:
+    _, ours = watched["resnet"]
+    counted = {(row["name"], row["parent"]) for row in ours if row["flops"] and row["name"] in FURTHER}
+    # Those of a padding that is a word, those that torch has no formula for; none in an aten::conv2d that was counted.
+    assert counted == {
+        ("aten::convolution", "aten::_convolution_mode"),
+        ("aten::convolution", "aten::conv1d"),
+        ("aten::convolution", "aten::conv_transpose2d"),
+        ("aten::convolution", "aten::conv3d"),
+        ("aten::convolution_backward", "ConvolutionBackward0"),
+    }
