@@ -85,6 +85,7 @@ enum class Unit : uint8_t {
   kSchema = 11,  // an NVTX payload schema; kBlob units carry its entries
   kState = 12,   // collection paused (value 0) or resumed (value 1)
   kFrame = 13,   // ITT frame; ends with kEnd unless it was submitted whole
+  kMemory = 14,  // flags: 0 taken, 1 given back, 2 could not be got
 };
 
 enum class Source : uint8_t { kTorch = 1, kUser = 2, kNvtx = 3, kItt = 4 };
@@ -124,6 +125,8 @@ inline constexpr uint16_t kHasLabel = 64;
 inline constexpr uint64_t kUsersParent = uint64_t{1} << 63;
 // On kRange of kTorch: what is known of the op's inputs beside their sizes, in the fields of what no op has.
 inline constexpr uint16_t kHasInputs = 128;
+// On kRange of kTorch without kHasForward: the functions of Python that the op was called in.
+inline constexpr uint16_t kHasStack = 256;
 
 inline constexpr uint64_t kNoOwner =
     ~uint64_t{0};  // of an attribute of the whole thread; of a kIds that kOwnerById uses
@@ -144,7 +147,10 @@ struct Event {
         uint32_t inputs;  // kHasInputs: string id of the values of inputs that are no tensors, as JSON
       };
       uint32_t category;  // torch and user: Kind; NVTX: the tool's category number
-      uint32_t forward_tid;
+      union {
+        uint32_t forward_tid;
+        uint32_t stack;  // kHasStack: string id; a line a function, the outermost first
+      };
       uint32_t sizes;  // string id of the nested list text, or 0
       union {
         struct {
@@ -219,6 +225,15 @@ struct Event {
       int64_t time_ns;
       uint64_t reserved2[6];
     } state;
+    struct {  // kMemory
+      int64_t time_ns;
+      uint64_t address;
+      int64_t bytes;
+      int64_t total;        // taken and not given back, after this
+      int32_t device_type;  // torch's number; 0: the host
+      int32_t device_index;
+      uint64_t reserved2[2];
+    } memory;
     uint64_t words[7];
   };
 };

@@ -9,7 +9,9 @@
 
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -17,6 +19,8 @@
 #include <utility>
 
 #include "inputs.h"
+#include "memory.h"
+#include "stack.h"
 
 namespace {
 
@@ -70,8 +74,7 @@ opspan_op describe(const at::RecordFunction& fn) {
 }
 
 template <int kSink, int kInputs>
-std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& fn) {
-  opspan_op op = describe(fn);
+void begin_with(const at::RecordFunction& fn, opspan_op& op) {
   if constexpr (kInputs == OPSPAN_INPUTS_ALL) {
     Sizes words, strides, values;
     Addresses none;
@@ -96,6 +99,30 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& fn) {
     g_sinks[kSink].begin(&fn, &op);
   } else {
     g_sinks[kSink].begin(&fn, &op);
+  }
+}
+
+std::atomic<bool> g_stacks[OPSPAN_SINK_COUNT];
+
+size_t stack_text(const int64_t* words, size_t count, char* out, size_t size) {
+  std::string text;
+  opspan::append_stack(text, words, count);
+  std::memcpy(out, text.data(), std::min(size, text.size()));
+  return text.size();
+}
+
+template <int kSink, int kInputs>
+std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& fn) {
+  opspan_op op = describe(fn);
+  if (!g_stacks[kSink].load(std::memory_order_relaxed)) [[likely]] {
+    begin_with<kSink, kInputs>(fn, op);
+  } else {
+    opspan::StackWords stack;
+    opspan::add_stack(stack);
+    op.stack = stack.data();
+    op.stack_count = stack.count();
+    op.stack_text = stack_text;
+    begin_with<kSink, kInputs>(fn, op);
   }
   return nullptr;
 }
@@ -179,6 +206,20 @@ int opspan_observer_attach(int sink, int inputs) {
 
 void opspan_observer_detach(int sink) {
   if (sink >= 0 && sink < OPSPAN_SINK_COUNT) detach(sink);
+}
+
+int opspan_observer_stacks(int sink, int on) {
+  if (sink < 0 || sink >= OPSPAN_SINK_COUNT) return -EINVAL;
+  if (on && !opspan::kHasStacks) return -ENOTSUP;
+  g_stacks[sink].store(on);
+  return 0;
+}
+
+int opspan_observer_memory(int sink, int on) {
+  if (sink < 0 || sink >= OPSPAN_SINK_COUNT || !g_sinks[sink].memory) return -EINVAL;
+  if (on) return opspan::Memory::it().start(g_sinks[sink].memory);
+  opspan::Memory::it().stop();
+  return 0;
 }
 
 int opspan_observer_empty(int on) {

@@ -1,6 +1,7 @@
 // The capture sink: ranges into a capture file of our own, with no tool at all.
 #include <errno.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -23,7 +24,7 @@ Session& session() { return g_sessions[OPSPAN_CAPTURE]; }
 
 // Sizes come as numbers, again and again the same: their text is written once, and its id looked up once a file.
 constexpr uint32_t kMaxTexts = 65536;
-Interned g_inputs, g_values;
+Interned g_inputs, g_values, g_stacks;
 
 // Sizes, types and strides change together, so one look-up finds all three.
 struct Inputs {
@@ -81,16 +82,35 @@ void tell_inputs(capture::Log& log, const opspan_op& op, Event& event) {
   event.range.strides = log.intern(inputs.strides);
 }
 
-uint32_t values_id(capture::Log& log, Thread& here, const opspan_op& op) {
-  auto build = [&](std::string& out) { text::append_values(out, op.values, op.values_count); };
+// The text that stands for these words.
+template <class Build>
+uint32_t interned(Interned& table, capture::Log& log, Thread& here, const int64_t* words, size_t count, Build&& build) {
   auto give = [](const char* text) -> void* { return new capture::Constant(text); };
   auto drop = [](void* constant) { delete static_cast<capture::Constant*>(constant); };
-  if (auto* entry = g_values.get(Key({}, 0, op.values, op.values_count), kMaxTexts, build, give, drop)) {
+  if (auto* entry = table.get(Key({}, 0, words, count), kMaxTexts, build, give, drop)) {
     return log.intern(*static_cast<capture::Constant*>(entry->handle));
   }
   here.text.clear();
   build(here.text);
   return log.intern(here.text);
+}
+
+uint32_t values_id(capture::Log& log, Thread& here, const opspan_op& op) {
+  auto build = [&](std::string& out) { text::append_values(out, op.values, op.values_count); };
+  return interned(g_values, log, here, op.values, op.values_count, build);
+}
+
+uint32_t stack_id(capture::Log& log, Thread& here, const opspan_op& op) {
+  auto build = [&](std::string& out) {
+    out.resize(4096);
+    size_t size = op.stack_text(op.stack, op.stack_count, out.data(), out.size());
+    if (size > out.size()) {
+      out.resize(size);
+      size = std::min(size, op.stack_text(op.stack, op.stack_count, out.data(), size));
+    }
+    out.resize(size);
+  };
+  return interned(g_stacks, log, here, op.stack, op.stack_count, build);
 }
 
 void begin(const void* key, const opspan_op* op) {
@@ -113,6 +133,9 @@ void begin(const void* key, const opspan_op* op) {
     if (op->kind == OPSPAN_KIND_BACKWARD) {
       event.flags |= capture::kHasForward;
       event.range.forward_tid = forward_tid(here, *op);
+    } else if (op->stack_count) {
+      event.flags |= capture::kHasStack;
+      event.range.stack = stack_id(*log, here, *op);
     }
     if (op->sizes_count) tell_inputs(*log, *op, event);
     if (op->values_count) event.range.inputs = values_id(*log, here, *op);
@@ -126,6 +149,22 @@ void begin(const void* key, const opspan_op* op) {
 
 void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, size_t) {
   end_range(Thread::here(), OPSPAN_CAPTURE, key, op_id, thread, close, late);
+}
+
+void memory(const opspan_memory* told) {
+  capture::Log* log = session().form() ? capture::log() : nullptr;
+  if (!log) return;
+  Event event = {};
+  event.kind = static_cast<uint8_t>(Unit::kMemory);
+  event.source = static_cast<uint8_t>(Source::kTorch);
+  event.flags = static_cast<uint16_t>(told->what);
+  event.memory.time_ns = capture::now_ns();
+  event.memory.address = told->address;
+  event.memory.bytes = told->bytes;
+  event.memory.total = told->total;
+  event.memory.device_type = told->device_type;
+  event.memory.device_index = told->device_index;
+  log->append(event);
 }
 
 // --- the user's own
@@ -207,7 +246,7 @@ int start(const opspan_settings& settings, char* said, size_t said_size) {
 
 }  // namespace
 
-const Sink kCapture = {"capture", {begin, end}, is_listening, start, capture::stop, true};
+const Sink kCapture = {"capture", {begin, end, memory}, is_listening, start, capture::stop, true};
 const UserRangeSink kCaptureUserRanges = {user_on,   user_begin,       close,         late,
                                           user_mark, user_begin_async, user_end_async};
 

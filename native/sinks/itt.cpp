@@ -191,7 +191,7 @@ int start(const opspan_settings& settings, char* said, size_t said_size) {
 
 Domain* itt::torch_domain() { return g_torch_domain.load(std::memory_order_relaxed); }
 
-const Sink kItt = {"itt", {begin, end}, is_listening, start, nullptr, false};
+const Sink kItt = {"itt", {begin, end, nullptr}, is_listening, start, nullptr, false};
 
 }  // namespace opspan
 

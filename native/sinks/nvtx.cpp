@@ -200,6 +200,6 @@ int start(const opspan_settings& settings, char* said, size_t said_size) {
 
 }  // namespace
 
-const Sink kNvtx = {"nvtx", {begin, end}, is_listening, start, nullptr, false};
+const Sink kNvtx = {"nvtx", {begin, end, nullptr}, is_listening, start, nullptr, false};
 
 }  // namespace opspan

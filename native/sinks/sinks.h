@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 4
+#define OPSPAN_SINKS_ABI 5
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
 // The sinks, one line each, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names its functions
@@ -93,6 +93,11 @@ typedef struct opspan_op {
   uint32_t strides_count;
   const int64_t* values;
   size_t values_count;
+  // Only where stacks were asked for: words that are equal for equal stacks, and who writes one as text while it lasts,
+  // into `out` as far as it has room (no NUL): a line a function, the outermost first. The answer is its whole length.
+  const int64_t* stack;
+  size_t stack_count;
+  size_t (*stack_text)(const int64_t* stack, size_t count, char* out, size_t size);
   int64_t sequence;         // -1: none
   uint64_t op_id;           // 0: none
   uint64_t thread;          // torch's logical id of this thread, 0: not known
@@ -104,12 +109,25 @@ typedef struct opspan_op {
   size_t tensor_count;
 } opspan_op;
 
+enum { OPSPAN_MEMORY_TAKEN = 0, OPSPAN_MEMORY_GIVEN_BACK = 1, OPSPAN_MEMORY_FAILED = 2 };
+
+// Memory that torch took, gave back, or could not get.
+typedef struct opspan_memory {
+  uint32_t what;
+  int32_t device_type;   // as torch numbers them; 0: the host
+  int32_t device_index;  // -1: the host
+  uint64_t address;      // 0 of memory that could not be got
+  int64_t bytes;
+  int64_t total;  // taken and not given back, of what was seen to be taken
+} opspan_memory;
+
 // What the observer calls, per range. `key` is the address of torch's RecordFunction: unique while it lives.
 typedef struct opspan_sink {
   void (*begin)(const void* key, const opspan_op* op);
   // thread: torch's id of the thread that begin was called on; end may come on another one (async ops).
   // outputs: addresses of the output tensors (0: not a tensor), only for OPSPAN_FORM_TORCH with shapes.
   void (*end)(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t* outputs, size_t output_count);
+  void (*memory)(const opspan_memory* memory);  // null: this sink takes none
 } opspan_sink;
 
 OPSPAN_EXPORT int opspan_sinks_abi(void);

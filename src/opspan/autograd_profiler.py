@@ -1,4 +1,4 @@
-"""torch.autograd.profiler's names, for as much of it as opspan has: changing an import line is all a user does.
+"""torch.autograd.profiler's names: changing an import line is all a user does.
 
 Only says where each name lives, as opspan itself does: importing this module loads neither torch nor polars.
 """
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from opspan.events import KinetoStepTracker as KinetoStepTracker
     from opspan.events import MemRecordsAcc as MemRecordsAcc
     from opspan.events import StringTable as StringTable
+    from opspan.profiler.autograd import profile as profile
 
 # name -> "module:attribute"
 _HOMES = {
@@ -42,6 +43,7 @@ _HOMES = {
     "emit_nvtx": "opspan:emit_nvtx",
     "load_nvprof": "opspan:load_nvprof",
     "parse_nvprof_trace": "opspan:parse_nvprof_trace",
+    "profile": "opspan.profiler.autograd:profile",
     "record_function": "opspan:record_function",
 }
 

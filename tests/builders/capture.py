@@ -19,7 +19,7 @@ PAGE = 4096
 UNIT = 64
 NOTHING = (1 << 64) - 1
 
-RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME = range(1, 14)
+RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
 TORCH, USER, NVTX, ITT = 1, 2, 3, 4
 OP, BACKWARD, ENGINE, USERS, MODULE, STEP = 1, 2, 3, 4, 5, 6
 INT, UINT, DOUBLE, TEXT, BYTES = 1, 2, 3, 4, 5
@@ -69,6 +69,8 @@ class Thread:
         schema: int = 0,
         label: bool = False,  # the collectors knew opspan's own label
         parent: int = 0,  # with label, of ITT
+        inputs: tuple[str | None, str | None, str | None] | None = None,  # of torch: types, strides, values
+        stack: str | None = None,  # of torch, without forward
     ) -> int:
         text = self.capture.text
         flags, word = value_word(value, unsigned)
@@ -76,8 +78,15 @@ class Thread:
         flags |= 8 if forward is not None else 0
         flags |= 64 if label else 0
         color, schema = (parent & 0xFFFFFFFF, parent >> 32) if parent else (color, schema)
+        named = text(domain)
+        if inputs is not None:
+            flags |= 128
+            color, schema, named = map(text, inputs)
+        if stack is not None:
+            flags |= 256
+            forward = text(stack)
         body = struct.pack("<qq8sQ", start, end or 0, word, identity)
-        body += struct.pack("<6I", text(domain), category, forward or 0, text(sizes), color or 0, schema)
+        body += struct.pack("<6I", named, category, forward or 0, text(sizes), color or 0, schema)
         return self.put(kind, source, flags, text(name), body)
 
     def torch(
@@ -151,6 +160,11 @@ class Thread:
             raw += struct.pack("<4Q2I", flags, entry_type, offset, detail, text(entry_name), 0)
         self.blob(unit, raw)
         return unit
+
+    def memory(self, time: int, what: int, address: int, size: int, total: int = 0, device: int | None = None) -> int:
+        """what: 0 taken, 1 given back, 2 could not be got. device: None is the host."""
+        kind, number = (0, -1) if device is None else (1, device)
+        return self.put(MEMORY, TORCH, what, 0, struct.pack("<qQqqii", time, address, size, total, kind, number))
 
     def state(self, time: int, resumed: bool) -> int:
         return self.put(STATE, ITT, int(resumed), 0, struct.pack("<q", time))

@@ -13,7 +13,7 @@ from typing import Any
 PAGE = 4096
 UNIT = 64
 OPEN, CLOSED, FULL = range(3)
-RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME = range(1, 14)
+RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
 TORCH, USER, NVTX, ITT = range(1, 5)
 INT, UINT, DOUBLE = 1, 2, 3  # what `value` is
 HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL = 4, 8, 16, 32, 64
@@ -34,6 +34,7 @@ FIELDS = {
     SCHEMA: ("<Q4I", "schema_id domain entries payload_bytes schema_type"),
     STATE: ("<q", "time_ns"),
 }
+FIELDS[MEMORY] = ("<qQqqii", "time_ns address bytes total device_type device_index")
 FIELDS |= dict.fromkeys((ASYNC, MARK, FRAME), FIELDS[RANGE])
 
 

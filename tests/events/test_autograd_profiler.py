@@ -11,8 +11,6 @@ import pytest
 import opspan
 from opspan import autograd_profiler
 
-NOT_YET = {"profile"}
-
 
 @pytest.mark.parametrize("name", [name for name in autograd_profiler.__all__ if name in opspan.__all__])
 def test_what_opspan_has_is_the_same_here(name: str) -> None:
@@ -32,11 +30,10 @@ def test_every_name_is_there(name: str) -> None:
     assert callable(getattr(autograd_profiler, name))
 
 
-def test_names_of_torchs_module_are_all_here_or_not_yet() -> None:
+def test_names_of_torchs_module_are_all_here() -> None:
     torchs = pytest.importorskip("torch.autograd.profiler", reason="torch's module is the model")
 
-    # What profiles is a room of its own.
-    assert set(torchs.__all__) - set(autograd_profiler.__all__) <= NOT_YET
+    assert set(torchs.__all__) <= set(autograd_profiler.__all__)
 
 
 def test_other_names_are_attribute_errors() -> None:

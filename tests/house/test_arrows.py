@@ -41,8 +41,8 @@ ROOMS: dict[str, set[str]] = {
     "itt": {"emit"},
     "nvtx": {"emit"},
     "late_names": set(),
-    "autograd_profiler": {"late_names", "loading", "events", "emit", "errors", "opspan"},
-    "profiler": {"itt", "late_names", "tables", "events", "views", "trace", "emit", "errors", "opspan"},
+    "autograd_profiler": {"late_names", "loading", "events", "emit", "profiler", "errors", "opspan"},
+    "profiler": {"itt", "late_names", "private_files", "tables", "events", "views", "trace", "emit", "errors", "opspan"},
     "cli": READING | {"formats", "readers", "analysis", "events", "views", "trace", "app"},
     "opspan": {"late_names"},  # it names modules and imports none before they are asked for
     "__main__": {"cli"},

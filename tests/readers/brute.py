@@ -104,6 +104,11 @@ class Range:
         fields = struct.unpack_from("<qqqQ6I", unit, 8)
         self.start, self.end, self.value, self.id, domain, self.category, self.forward, sizes, self.color, _ = fields
         self.schema = fields[9]
+        self.inputs: list[str | None] = [None] * 3
+        if self.source == 1 and self.flags & 128:
+            self.inputs = [texts[self.color], texts[self.schema], texts[domain]]
+            self.schema = domain = 0
+        self.stack = texts[self.forward] if self.source == 1 and self.flags & (256 | 8) == 256 else None
         self.parent_word = self.schema << 32 | self.color
         self.has_label = self.kind == 1 and self.source in (3, 4) and bool(self.flags & 64)
         self.name = texts[name_id(unit)]
@@ -258,6 +263,8 @@ def row(range_: Range, pid: int, names: dict, tasks: dict) -> dict:
         or None,
         "forward_tid": forward or None,
         "sizes": first(range_.sizes, op.get("sizes"), own.get("sizes"), label and label.sizes),
+        **dict(zip(("input_types", "input_strides", "inputs"), range_.inputs, strict=True)),
+        "stack": range_.stack,
         "input_op_ids": label and label.input_op_ids,
         "class_name": class_name,
         "args": first(own.get("args"), label and label.args),

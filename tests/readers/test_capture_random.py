@@ -95,6 +95,8 @@ def captures(draw: st.DrawFn) -> Capture:
                 "forward": draw(st.none() | st.integers(0, 102)),
                 "sizes": draw(sizes),
                 "color": draw(st.none() | st.integers(0, 2**32 - 1)),
+                "inputs": draw(st.none() | st.tuples(*[st.sampled_from([None, "[]", '["float"]'])] * 3)),
+                "stack": draw(st.sampled_from([None, None, "a.py(1): f", "a.py(1): f\nb.py(2): g"])),
             }
             if kind == build.MARK:
                 end = None

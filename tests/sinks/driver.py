@@ -25,6 +25,9 @@ class Op(ctypes.Structure):
         ("strides_count", c_uint32),
         ("values", POINTER(c_int64)),
         ("values_count", c_size_t),
+        ("stack", POINTER(c_int64)),
+        ("stack_count", c_size_t),
+        ("stack_text", c_void_p),
         ("sequence", c_int64),
         ("op_id", c_uint64),
         ("thread", c_uint64),
@@ -39,7 +42,7 @@ END = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, POINTER(c_size_t), c_
 
 
 class Sink(ctypes.Structure):
-    _fields_ = (("begin", BEGIN), ("end", END))
+    _fields_ = (("begin", BEGIN), ("end", END), ("memory", c_void_p))
 
 
 class Stats(ctypes.Structure):

@@ -7,15 +7,32 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from opspan.emit import modules
+from opspan.emit import modules, notices
 from opspan.emit.fallback import TorchEmitter
 from opspan.emit.observer import Observer
 from opspan.emit.sink_list import IN_SESSION, Sink
 from opspan.emit.sinks import Sinks
 
+NO_MEMORY = "no memory is recorded: what allocates torch's memory in this process cannot be watched"
+NO_STACKS = (
+    "no Python stacks are recorded: they are for CPython 3.11 with its headers (Debian, Ubuntu: apt-get install "
+    "python3-dev), and for an observer that was built with them: opspan doctor --fix"
+)
+
 _observing = 0  # sessions that label
 _torch_thought: bool | None = None  # what torch's flag was before the first of them
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is told beside the ops themselves."""
+
+    inputs: int  # as observer.py numbers it
+    memory: bool
+    stacks: bool
+    modules: bool
 
 
 class Labelling:
@@ -26,16 +43,13 @@ class Labelling:
         sink: Sink,
         native: Sinks,
         by: Observer | TorchEmitter,
-        *,
-        inputs: int,
-        modules: bool,
+        wanted: Wanted,
         collect: Callable[[bool], None] | None,
     ) -> None:
         self.by = by
         self.native = native
         self._sink = sink
-        self._inputs = inputs
-        self._modules = modules
+        self._wanted = wanted
         self._collect = collect
         self._undo: contextlib.ExitStack | None = None  # what turning on did
 
@@ -66,17 +80,29 @@ class Labelling:
             undo.callback(self.by.turn, on=False)
             self.by.turn(True)
         else:
-            undo.callback(self.by.detach, number)
-            self.by.attach(number, self._inputs)
+            self._attach(self.by, undo)
             undo.callback(self.native.turn, number, on=False)
             self.native.turn(number, on=True)
             undo.callback(self.native.labelling, number, on=False)
             self.native.labelling(number, on=True)
             only_in_session = IN_SESSION << number
-        if self._modules:
+        if self._wanted.modules:
             to = self._sink.bit | only_in_session
             undo.callback(modules.stop, to)
             modules.start(to)
+
+    def _attach(self, by: Observer, undo: contextlib.ExitStack) -> None:
+        number, wanted = self._sink.number, self._wanted
+        undo.callback(by.detach, number)
+        if wanted.stacks:
+            undo.callback(by.stacks, number, on=False)
+            if not by.stacks(number, on=True):
+                notices.warn(NO_STACKS, stacklevel=4)
+        by.attach(number, wanted.inputs)
+        if wanted.memory:
+            undo.callback(by.memory, number, on=False)
+            if not by.memory(number, on=True):
+                notices.warn(NO_MEMORY, stacklevel=4)
 
 
 def _tell_torch(on: bool) -> None:

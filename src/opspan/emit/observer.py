@@ -12,6 +12,8 @@ import errno
 import hashlib
 import os
 import re
+import sys
+import sysconfig
 import threading
 import time
 from dataclasses import dataclass
@@ -24,13 +26,14 @@ from opspan.emit.compiler import Compiler
 from opspan.emit.sink_list import SINKS
 from opspan.errors import BuildFailed, NoCompiler, ObserverError, TorchUnsupported
 
-ABI: Final = 2
+ABI: Final = 3
 OLDEST_TORCH: Final = (2, 4)
 NO_COMPILER: Final = (
     "and opspan builds its observer for torch once: install one (Debian, Ubuntu: apt-get install g++; "
     "conda: conda install gxx) or set CXX, then `opspan doctor --fix`"
 )
 _LOG: Final = "build.log"
+STACKS_OF: Final = ((3, 11),)  # releases of Python whose stacks can be read
 
 # What a sink is told of inputs: nothing, sizes, those and addresses of tensors, or all that torch.profiler knows.
 NO_INPUTS, SIZES, TENSORS, ALL_INPUTS = range(4)
@@ -104,6 +107,14 @@ class Observer:
 
     def detach(self, sink: int) -> None:
         self._library.opspan_observer_detach(sink)
+
+    def memory(self, sink: int, on: bool) -> bool:
+        """Memory of the host that torch takes and gives back is told to this sink. False: it cannot be watched here."""
+        return int(self._library.opspan_observer_memory(sink, int(on))) == 0
+
+    def stacks(self, sink: int, on: bool) -> bool:
+        """Ops come with the functions of Python that they are called in. False: not from this Python."""
+        return int(self._library.opspan_observer_stacks(sink, int(on))) == 0
 
     def empty(self, on: int) -> None:
         """An observer that does nothing: the floor against which the others are measured. 2: it asks for inputs."""
@@ -258,6 +269,7 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Pa
         "-fvisibility=hidden",
         # RecordFunction has a member more in a debug build: the observer must be of the same mind as its torch.
         "-UNDEBUG" if torch.debug else "-DNDEBUG",
+        *_python_options(),
         "-w",  # what could be warned of is in torch's headers
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
         f"-I{source.parent}",
@@ -288,6 +300,13 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Pa
     finally:
         notices.say(done + "\n")
     return made, descriptor
+
+
+def _python_options() -> list[str]:
+    """For stacks: where the headers of this Python are, if it is one whose frames native/observer/stack.h knows."""
+    include = Path(sysconfig.get_path("include"))
+    is_known = sys.implementation.name == "cpython" and sys.version_info[:2] in STACKS_OF
+    return ["-DOPSPAN_PYTHON", f"-isystem{include}"] if is_known and (include / "Python.h").is_file() else []
 
 
 def _opened(path: Path) -> int | None:
@@ -338,7 +357,7 @@ def _environment(torch: Torch) -> str:
 
 def _prefix(torch: Torch) -> str:
     """Names every observer for this torch and these sources, whoever compiled it."""
-    hashed = hashlib.sha256(f"{torch.version} {torch.git} {torch.cxx11_abi}".encode())
+    hashed = hashlib.sha256(f"{torch.version} {torch.git} {torch.cxx11_abi} {_python_options()}".encode())
     # This file holds the compiler's options.
     for source in (Path(__file__), *(libraries.observer_sources() / name for name in libraries.OBSERVER_SOURCES)):
         hashed.update(source.read_bytes() if source.is_file() else b"")

@@ -25,7 +25,8 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     `path` is the folder to write to, created if need be; each process, a fork for instance, writes a file of its own
     there. Without one the folder is temporary and goes once `trace` was read, or at exit. A folder that holds an
     earlier recording is refused; `add=True` adds to it. Processes that run at the same time, as the ranks of one job,
-    may share one. `trace` is this recording alone, whatever else is there.
+    may share one. `trace` is this recording alone, whatever else is there. `memory` records what memory of the host
+    torch takes and gives back, on every thread; `stacks` the functions of Python that ops are called in.
 
         with opspan.record(record_shapes=True) as rec:
             train()
@@ -44,6 +45,8 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         record_shapes: bool = False,
         *,
         add: bool = False,
+        memory: bool = False,
+        stacks: bool = False,
         modules: bool = False,
         schedule: Schedule | None = None,
         enabled: bool = True,
@@ -51,6 +54,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         if compiling():  # as torch.profiler.profile there: it cannot be entered
             return
         super().__init__(enabled, record_shapes, modules, schedule)
+        self.memory, self.stacks = memory, stacks
         if isinstance(path, bool):
             raise TypeError(f"record({path}): the first argument is the folder: write record(record_shapes={path})")
         if path is not None and not os.fspath(path):

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from opspan.emit import compiled, notices, observer, ranges, sinks, tools
 from opspan.emit.changes import active, change, told_over
 from opspan.emit.fallback import TorchEmitter
-from opspan.emit.labelling import Labelling
+from opspan.emit.labelling import Labelling, Wanted
 from opspan.emit.observer import Observer
 from opspan.emit.schedule import Schedule
 from opspan.emit.sink_list import Sink
@@ -37,6 +37,9 @@ class Session:
     _sink: ClassVar[Sink]
     _what: ClassVar[str]  # for messages
     _owner = 0  # the process that entered it
+    # Only a recording can have these.
+    memory = False  # memory that torch takes and gives back
+    stacks = False  # the functions of Python that ops are called in
     _labelling: Labelling | None = None  # from entering until the session is over, where somebody listens
 
     def __init__(self, enabled: bool, record_shapes: bool, modules: bool, schedule: Schedule | None) -> None:
@@ -129,8 +132,12 @@ class Session:
                 self._sink,
                 native,
                 by,
-                inputs=self._inputs() if self.record_shapes else observer.NO_INPUTS,
-                modules=self.modules,
+                Wanted(
+                    inputs=self._inputs() if self.record_shapes else observer.NO_INPUTS,
+                    memory=self.memory,
+                    stacks=self.stacks,
+                    modules=self.modules,
+                ),
                 collect=self._collect if self._steps is not None else None,
             )
             self._undo.callback(self._turn, on=False)

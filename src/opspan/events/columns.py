@@ -16,6 +16,7 @@ import polars as pl
 from opspan import analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.flops import flops
+from opspan.analysis.frames import frames
 from opspan.analysis.functions import parents
 from opspan.analysis.memory import SELF, TOTALS
 from opspan.events.kinds import DeviceType
@@ -91,7 +92,11 @@ class EventColumns:
 def event_columns(trace: Tables) -> EventColumns:
     """The events of a trace that went through `attribute`."""
     ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
-    return EventColumns(_cpu(ranges), _device(work), *_kind_of_device(trace, work), _functions(trace.functions))
+    cpu, functions = _cpu(ranges), _functions(trace.functions)
+    if ranges["stack"].count():
+        function, functions = frames(ranges)
+        cpu = cpu.with_columns(function.alias("function"))
+    return EventColumns(cpu, _device(work), *_kind_of_device(trace, work), functions)
 
 
 def _without_async_owners(ranges: pl.DataFrame, work: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

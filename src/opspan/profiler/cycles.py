@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opspan.trace import Trace
 
 # Arguments of torch's whose data is not recorded yet.
-_MISSING = ("profile_memory", "with_stack", "experimental_config", "acc_events")
+_MISSING = ("experimental_config",)
 
 
 class _KinetoProfile:
@@ -67,10 +67,11 @@ class _KinetoProfile:
         self._metadata: dict[str, Any] = {}
         self._trace: Trace | None = None
         self._events: EventList | None = None
+        self._earlier: list[Any] = []  # events of earlier cycles, if they are accumulated
         self._trace_id: str | None = None
         note_devices(self.activities, stacklevel=3)
         if missing := [name for name in _MISSING if getattr(self, name)]:
-            warnings.warn(f"opspan.profiler does not record {', '.join(missing)} yet", UserWarning, stacklevel=3)
+            warnings.warn(f"opspan.profiler does not use {', '.join(missing)} yet", UserWarning, stacklevel=3)
 
     # --- recording
 
@@ -89,9 +90,13 @@ class _KinetoProfile:
             self._path,
             self.record_shapes or self.with_flops,
             add=self._cycles > 0,
+            memory=self.profile_memory,
+            stacks=self.with_stack,
             modules=self.with_modules,
             enabled=ProfilerActivity.CPU in self.activities,
         )
+        if self.acc_events and self._events is not None:
+            self._earlier = list(self._events)
         self._cycles += 1
         self._trace = self._events = None
         self._trace_id = (self.custom_trace_id_callback or _new_id)()
@@ -101,7 +106,7 @@ class _KinetoProfile:
         if self.execution_trace_observer is not None:
             self.execution_trace_observer.start()
         cycle.__enter__()
-        for name in ("record_shapes", "with_flops", "with_modules"):
+        for name in ("profile_memory", "with_stack", "record_shapes", "with_flops", "with_modules"):
             if getattr(self, name):
                 self._metadata[name] = 1
         if (ranks := _distributed()) is not None:
@@ -114,6 +119,8 @@ class _KinetoProfile:
         if self.execution_trace_observer is not None:
             self.execution_trace_observer.stop()
         cycle.__exit__()
+        if self.acc_events:
+            self.events()  # before the next cycle takes the place of this one
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
         """Record no more of these for a while, or go on."""
@@ -142,11 +149,13 @@ class _KinetoProfile:
         return self._trace
 
     def events(self) -> EventList:
-        """The last cycle as torch.profiler lists it: an op within one of its own name is one op."""
+        """The last cycle as torch.profiler lists it: an op within one of its own name is one op. With `acc_events` the
+        earlier cycles too."""
         if self._events is None:
             from opspan.events import profiler_events_of
 
             self._events = profiler_events_of(self.trace.analysed, self.with_flops)
+            self._events.extend(self._earlier)
         return self._events
 
     def key_averages(
@@ -162,6 +171,14 @@ class _KinetoProfile:
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
         self.events().export_stacks(Path(path), metric)
+
+    def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> None:
+        """How much memory was in use over time: torch's form of it as JSON (docs/profiler.md)."""
+        from opspan.profiler.memory_timeline import write
+
+        if not self.profile_memory:
+            raise ValueError("export_memory_timeline() needs profile_memory=True")
+        write(self.trace.memory, device, Path(path))
 
     # --- what is said beside it
 

@@ -19,7 +19,7 @@ from opspan.labels import KIND_NAMES
 
 KIND = pl.Enum(KIND_NAMES)
 WORK_KIND = pl.Enum(["kernel", "memcpy", "memset", "sync", "graph", "other"])
-MEMORY_EVENT = pl.Enum(["alloc", "free", "usage", "transfer", "fault"])
+MEMORY_EVENT = pl.Enum(["alloc", "free", "usage", "transfer", "fault", "out_of_memory"])
 SEVERITY = pl.Enum(["info", "warning", "error"])
 
 NAME = pl.Categorical
@@ -80,6 +80,7 @@ RANGES = Table(
         Column("input_strides", NAME, "Strides of the inputs, in the form of sizes."),
         Column("inputs", NAME, "Values of inputs that are no tensors, as JSON: [null, [4, 4], 0.1, false]."),
         Column("input_op_ids", pl.String, "For each input, (op_id, output) of the op that made it: torch's guess."),
+        Column("stack", NAME, "Functions of Python that it was called in, a line each, the outermost first."),
         Column("class_name", NAME, "Class of the module that the range is a call of."),
         Column("args", pl.String, "Arguments that were given to record_function."),
         Column("payload_int", I64, "The user's payload, when a signed integer."),

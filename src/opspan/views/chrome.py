@@ -49,7 +49,7 @@ _CATEGORIES = {
 # An arg beside those of the columns, for tools that read torch.profiler's files.
 _SHARED = {"shared memory": number(_col("static_shared_bytes") + _col("dynamic_shared_bytes"))}
 _SERIES = ["name", "domain", "device_id"]
-_MEMORY_NAMES = {"alloc": "[memory]", "free": "[memory]"}
+_MEMORY_NAMES = {"alloc": "[memory]", "free": "[memory]", "out_of_memory": "[OutOfMemory]"}
 _SPANS = ("ranges", "calls", "work", "functions")
 _POINTS = ("memory", "counters")
 

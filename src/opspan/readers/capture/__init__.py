@@ -17,7 +17,7 @@ from opspan.readers.capture.chunks import read_file, read_header, stretch_of
 from opspan.readers.capture.file import MAGIC, OPEN, CaptureFile, Header
 from opspan.readers.capture.ranges import read_ranges
 from opspan.readers.capture.runs import note_folder
-from opspan.readers.capture.tables import note_capture, read_counters, read_process, read_threads
+from opspan.readers.capture.tables import note_capture, read_counters, read_memory, read_process, read_threads
 from opspan.readers.capture.twice import told_once
 from opspan.tables import Issues, Metadata, Tables, side_by_side
 from opspan.tables.window import Stretch, Window, options_of, without_strangers
@@ -120,7 +120,7 @@ def _read_one(path: Path, stretch: Stretch | None, window: Window | None) -> tup
     counters = read_counters(file, issues)
     note_capture(file, issues)
     ranges, relations = told_once(*read_ranges(file, issues), issues)
-    tables = {"relations": relations.with_columns(rank=0), "counters": counters}
+    tables = {"relations": relations.with_columns(rank=0), "counters": counters, "memory": read_memory(file)}
     if stretch is not None:
         at = pl.col("time_ns")
         tables = {name: frame.filter(stretch.overlap(at, at)) for name, frame in tables.items()}

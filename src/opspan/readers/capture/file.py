@@ -22,13 +22,13 @@ UNIT_BYTES = 64
 OPEN, CLOSED, FULL = range(3)  # states of a file
 
 # Kinds of units.
-RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME = range(1, 14)
+RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
 RANGES = (RANGE, ASYNC, MARK, FRAME)
 # Sources of ranges.
 TORCH, USER, NVTX, ITT = range(1, 5)
 # Flags of units.
 VALUE_MASK, VALUE_INT, VALUE_UINT, VALUE_DOUBLE = 3, 1, 2, 3
-HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL, HAS_INPUTS = 4, 8, 16, 32, 64, 128
+HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL, HAS_INPUTS, HAS_STACK = 4, 8, 16, 32, 64, 128, 256
 NO_OWNER = -1  # all bits set
 
 # The low bits of a unit's key are its number within its thread, the other bits are the thread's log.

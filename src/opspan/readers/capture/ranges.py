@@ -25,6 +25,7 @@ from opspan.readers.capture.file import (
     HAS_FORWARD,
     HAS_INPUTS,
     HAS_LABEL,
+    HAS_STACK,
     ITT,
     MARK,
     NAME,
@@ -142,6 +143,7 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
     name = np.where((unit == FRAME) & (units.u32(1) == 0), units.u32(10), units.u32(1))
     told = np.isin(source, (NVTX, ITT))
     has_inputs = (source == TORCH) & (flags & HAS_INPUTS != 0)
+    has_stack = (source == TORCH) & (flags & (HAS_STACK | HAS_FORWARD) == HAS_STACK)
     domain = texts.categories(np.where(has_inputs, 0, units.u32(10)))
     return pl.DataFrame(
         {
@@ -165,6 +167,7 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
             "inputs": texts.categories(np.where(has_inputs, units.u32(10), 0)),
             "input_types": texts.categories(np.where(has_inputs, units.u32(14), 0)),
             "input_strides": texts.categories(np.where(has_inputs, units.u32(15), 0)),
+            "stack": texts.categories(np.where(has_stack, units.u32(12), 0)),
             "raw_color": units.u32(14),
             "has_schema": (units.u32(15) != 0) & ~has_inputs,
             "source_number": source,
@@ -296,6 +299,7 @@ def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
         "input_strides",
         "inputs",
         col("p_input_op_ids").alias("input_op_ids"),
+        "stack",
         "class_name",
         pl.coalesce("a_args", "p_args").alias("args"),
         pl.when(col("value_type") == VALUE_INT).then("value").alias("payload_int"),

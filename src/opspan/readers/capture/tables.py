@@ -12,9 +12,10 @@ from opspan.readers.capture.attributes import Attributes, json_members
 from opspan.readers.capture.file import (
     ATTRIBUTE,
     COUNTER,
-    FRAME,
     FULL,
     HAS_INPUTS,
+    HAS_STACK,
+    MEMORY,
     NAME,
     NO_OWNER,
     OWNER_BY_ID,
@@ -27,10 +28,13 @@ from opspan.readers.capture.file import (
     Units,
 )
 from opspan.tables import Issues
+from opspan.tables.schema import MEMORY_EVENT
 
 STEPPED_NS = 1_000_000_000
 EXACT = 1 << 53  # integers up to here are floats without loss
 
+MEMORY_EVENTS = pl.Series(["alloc", "free", "out_of_memory", None], dtype=MEMORY_EVENT)  # by their flags
+_NO_DEVICE = pl.Series([None], dtype=pl.Int32)
 THREAD_NAME = 1  # what a kName unit names
 
 
@@ -97,6 +101,25 @@ def read_counters(file: CaptureFile, issues: Issues) -> pl.DataFrame:
     return both.with_columns(rank=0, pid=file.header.pid)
 
 
+def read_memory(file: CaptureFile) -> pl.DataFrame:
+    """The table memory."""
+    units = file.units.of(MEMORY)
+    devices = units.i64(5)
+    of_host = (devices & 0xFFFFFFFF) == 0
+    frame = pl.DataFrame(
+        {
+            "tid": file.tids[units.logs],
+            "device_id": pl.Series((devices >> 32).astype(np.int32)).zip_with(pl.Series(~of_host), _NO_DEVICE),
+            "time_ns": units.i64(1),
+            "event": MEMORY_EVENTS.gather(np.minimum(units.u16(1), len(MEMORY_EVENTS) - 1)),
+            "bytes": units.i64(3),
+            "address": units.i64(2).view(np.uint64),
+            "total_bytes": units.i64(4),
+        }
+    )
+    return frame.with_columns(rank=0, pid=file.header.pid)
+
+
 def note_capture(file: CaptureFile, issues: Issues) -> None:
     """How the capture went, as issues."""
     header = file.header
@@ -107,11 +130,12 @@ def note_capture(file: CaptureFile, issues: Issues) -> None:
         drift_ns = (header.close_utc_ns - header.close_monotonic_ns) - (header.open_utc_ns - header.open_monotonic_ns)
         if abs(drift_ns) > STEPPED_NS:
             issues.add("clock_stepped", detail=f"by {drift_ns / 1e9:+.3f} s")
-    issues.add("unknown_units", int((file.units.u8(0) > FRAME).sum()))
+    issues.add("unknown_units", int((file.units.u8(0) > MEMORY).sum()))
 
 
 def note_texts(file: CaptureFile, ranges: Units, issues: Issues) -> None:
     """Counts texts of ranges that are not in the file."""
-    has_inputs = (ranges.u8(1) == TORCH) & (ranges.u16(1) & HAS_INPUTS != 0)
+    flags = np.where(ranges.u8(1) == TORCH, ranges.u16(1), 0)
     missing = sum(file.texts.missing(ranges.u32(k)) for k in (1, 10, 13))
-    issues.add("unknown_strings", missing + sum(file.texts.missing(ranges.u32(k)[has_inputs]) for k in (14, 15)))
+    missing += sum(file.texts.missing(ranges.u32(k)[flags & HAS_INPUTS != 0]) for k in (14, 15))
+    issues.add("unknown_strings", missing + file.texts.missing(ranges.u32(12)[flags & HAS_STACK != 0]))

@@ -1,0 +1,124 @@
+// Which functions of Python a thread is in, read by the thread itself, without Python's lock.
+//
+// Torch lets go of that lock before it runs an op. The frames of a thread stay as they are while it is in native code,
+// and so does the code that they run: they hold it. So they can be read, as long as nothing is counted, made or
+// changed. Only for the releases of Python whose frames are known here, and whose headers were there when this was
+// compiled.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "inputs.h"
+
+#ifdef OPSPAN_PYTHON
+#define Py_BUILD_CORE
+#include <Python.h>
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+#endif
+
+namespace opspan {
+
+// Three words a frame, the innermost first: its code, a hash of its file and name, and where in the code it is with the
+// line that the code begins in. The hash is of the texts themselves: code that is gone may leave its address to other
+// code, and its texts theirs to other texts.
+using StackWords = Words<int64_t, 192>;
+
+#ifdef OPSPAN_PYTHON
+inline constexpr bool kHasStacks = true;
+inline constexpr size_t kDeepest = 256;
+
+inline uint64_t hash_of(PyObject* text) {
+  if (!text || !PyUnicode_Check(text) || !PyUnicode_IS_READY(text)) return 0;
+  // Python keeps a hash of its own, once somebody has asked for it.
+  if (Py_hash_t known = reinterpret_cast<PyASCIIObject*>(text)->hash; known != -1) return static_cast<uint64_t>(known);
+  size_t left = static_cast<size_t>(PyUnicode_GET_LENGTH(text)) * PyUnicode_KIND(text);
+  const auto* bytes = static_cast<const char*>(PyUnicode_DATA(text));
+  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
+  uint64_t hash = left * kOdd;
+  while (left) {
+    uint64_t word = 0;
+    size_t count = left < sizeof(word) ? left : sizeof(word);
+    std::memcpy(&word, bytes, count);
+    hash = (hash ^ word) * kOdd;
+    hash ^= hash >> 29;
+    bytes += count;
+    left -= count;
+  }
+  return hash;
+}
+
+inline void add_stack(StackWords& words) {
+  PyThreadState* thread = PyGILState_GetThisThreadState();
+  if (!thread || !thread->cframe) return;
+  const _PyInterpreterFrame* frame = thread->cframe->current_frame;
+  for (size_t depth = 0; frame && depth < kDeepest; frame = frame->previous, ++depth) {
+    const PyCodeObject* code = frame->f_code;
+    if (!code) continue;
+    int64_t at = (frame->prev_instr - _PyCode_CODE(code)) * static_cast<int64_t>(sizeof(_Py_CODEUNIT));
+    words.add(reinterpret_cast<int64_t>(code));
+    words.add(static_cast<int64_t>(hash_of(code->co_filename) * 31 + hash_of(code->co_name)));
+    words.add(at << 32 | code->co_firstlineno);
+  }
+}
+
+inline void append_utf8(std::string& out, Py_UCS4 letter) {
+  if (letter < 0x20 || letter == 0x7f) letter = ' ';  // no name may end a line
+  if (letter < 0x80) {
+    out += static_cast<char>(letter);
+  } else if (letter < 0x800) {
+    out += static_cast<char>(0xc0 | letter >> 6);
+    out += static_cast<char>(0x80 | (letter & 0x3f));
+  } else if (letter >= 0xd800 && letter < 0xe000) {
+    out += '?';  // a byte of a path that is no text
+  } else if (letter < 0x10000) {
+    out += static_cast<char>(0xe0 | letter >> 12);
+    out += static_cast<char>(0x80 | (letter >> 6 & 0x3f));
+    out += static_cast<char>(0x80 | (letter & 0x3f));
+  } else {
+    out += static_cast<char>(0xf0 | letter >> 18);
+    out += static_cast<char>(0x80 | (letter >> 12 & 0x3f));
+    out += static_cast<char>(0x80 | (letter >> 6 & 0x3f));
+    out += static_cast<char>(0x80 | (letter & 0x3f));
+  }
+}
+
+inline void append_text(std::string& out, PyObject* text) {
+  if (!text || !PyUnicode_Check(text) || !PyUnicode_IS_READY(text)) return;
+  for (Py_ssize_t i = 0; i < PyUnicode_GET_LENGTH(text); ++i) append_utf8(out, PyUnicode_READ_CHAR(text, i));
+}
+
+// What torch.compile does by itself is no part of the user's program.
+inline bool is_compilers(const std::string& file) {
+  for (const char* folder : {"/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "/torch/_compile.py"}) {
+    if (file.find(folder) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// A line a frame, the outermost first: `train.py(12): forward`.
+inline void append_stack(std::string& out, const int64_t* words, size_t count) {
+  std::string file;
+  for (size_t at = count / 3 * 3; at > 0; at -= 3) {
+    auto* code = reinterpret_cast<PyCodeObject*>(words[at - 3]);
+    file.clear();
+    append_text(file, code->co_filename);
+    if (is_compilers(file)) continue;
+    if (!out.empty()) out += '\n';
+    int line = PyCode_Addr2Line(code, static_cast<int>(words[at - 1] >> 32));
+    out += file;
+    out += '(';
+    out += std::to_string(line > 0 ? line : code->co_firstlineno);
+    out += "): ";
+    append_text(out, code->co_name);
+  }
+}
+#else
+inline constexpr bool kHasStacks = false;
+inline void add_stack(StackWords&) {}
+inline void append_stack(std::string&, const int64_t*, size_t) {}
+#endif
+
+}  // namespace opspan

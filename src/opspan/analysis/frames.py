@@ -1,0 +1,46 @@
+"""The functions of Python that ops were called in, where the recorder read them: the column stack as a tree.
+
+    frames(ranges) -> for each range the row of the innermost function in the tree; and the tree: name, parent (a row)
+
+What runs in a backward has the functions of its forward op: its own would be those that called for the backward. Ranges
+must be nested and linked (`autograd`) first.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.autograd import within_backward
+from opspan.tables.schema import NAME
+
+TREE = {"name": NAME, "parent": pl.UInt32}
+
+
+def frames(ranges: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
+    stacks = ranges["stack"].unique().drop_nulls()
+    rows: dict[tuple[int | None, str], int] = {}
+    innermost: list[int | None] = []
+    for text in stacks.cast(pl.String):
+        row = None
+        for name in filter(None, text.split("\n")):
+            row = rows.setdefault((row, name), len(rows))
+        innermost.append(row)
+    tree = {"name": [name for _, name in rows], "parent": [parent for parent, _ in rows]}
+    of_stack = pl.Series(innermost, dtype=pl.UInt32)
+    if not len(stacks):
+        return of_stack.extend_constant(None, ranges.height), pl.DataFrame(tree, schema=TREE)
+    own = ranges["stack"].replace_strict(stacks, of_stack, default=None, return_dtype=pl.UInt32)
+    return _of_forward(ranges, own), pl.DataFrame(tree, schema=TREE)
+
+
+def _of_forward(ranges: pl.DataFrame, own: pl.Series) -> pl.Series:
+    if "forward" not in ranges.columns or not ranges["forward"].count():
+        return own
+    # The engine's ranges stand around the backward op, not in it.
+    forward = ranges["forward"].gather(within_backward(ranges))
+    forward = forward.zip_with(forward.is_not_null(), ranges["forward"])
+    found = own
+    for _ in range(2):  # a forward op may run in a backward itself
+        handed = found.gather(forward)
+        found = handed.zip_with(handed.is_not_null(), own)
+    return found

@@ -1,0 +1,185 @@
+"""What profile() costs beside torch.profiler's, in one run: a range, the end of a session, tables, exports, memory.
+
+    python tools/bench/profiler.py            everything, with lists of 1,000,000 ops (about 15 minutes)
+    python tools/bench/profiler.py --quick    fewer rounds, lists of 100,000 ops (about 3 minutes)
+
+A range: nanoseconds above a torch observer that does nothing (and asks for inputs where the profiler does), medians
+over rounds in which all modes take turns. Lists: each profiler records the same steps in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from emit import STEPS, line
+
+OPTIONS: dict[str, dict[str, bool]] = {
+    "plain": {},
+    "shapes": {"record_shapes": True},
+    "stacks": {"with_stack": True},
+    "memory": {"profile_memory": True},
+    "all": {"record_shapes": True, "with_stack": True, "profile_memory": True, "with_flops": True},
+}
+GOALS = {"plain": 0.25, "shapes": 0.3, "stacks": 0.35, "memory": 0.35, "all": 0.35}
+AFTER_GOALS = {"stop + events()": 0.1, "key_averages().table()": 0.05, "export_chrome_trace": 0.3}
+MEMORY_GOALS = {"plain": 100, "all": 200}
+
+
+def profiler(whose: str, options: dict[str, bool], folder: str) -> Any:
+    import torch
+
+    from opspan import profiler as ours
+
+    module = torch.profiler if whose == "torch" else ours
+    path = {} if whose == "torch" else {"path": tempfile.mkdtemp(dir=folder)}
+    return module.profile(activities=[torch.profiler.ProfilerActivity.CPU], **options, **path)
+
+
+def counted(step: Callable[[], None]) -> float:
+    """Ranges of a step."""
+    import opspan
+
+    with opspan.record() as recorded:
+        for _ in range(10):
+            step()
+    return recorded.stats.ranges / 10
+
+
+def ranges(step_name: str, rounds: int, seconds: float) -> dict[str, Any]:
+    """ns a range of each mode above the empty observer, in every round."""
+    import torch
+
+    from opspan.emit import observer
+
+    torch.set_num_threads(1)
+    step = STEPS[step_name]()
+    count = counted(step)
+    loaded = observer.load()
+
+    @contextlib.contextmanager
+    def empty(inputs: bool) -> Any:
+        loaded.empty(2 if inputs else 1)
+        try:
+            yield
+        finally:
+            loaded.empty(0)
+
+    with tempfile.TemporaryDirectory() as folder:
+        modes: dict[str, Callable[[], Any]] = {"empty": lambda: empty(False), "empty shapes": lambda: empty(True)}
+        for name, options in OPTIONS.items():
+            for whose in ("torch", "opspan"):
+                modes[f"{whose} {name}"] = lambda whose=whose, options=options: profiler(whose, options, folder)
+        started = time.perf_counter()
+        for _ in range(200):
+            step()
+        repeat = max(10, int(seconds / ((time.perf_counter() - started) / 200)))
+        times: dict[str, list[float]] = {name: [] for name in modes}
+        for _ in range(rounds):
+            for name in random.sample(list(modes), len(modes)):
+                with modes[name]():
+                    for _ in range(10 + repeat // 10):
+                        step()
+                    started_ns = time.perf_counter_ns()
+                    for _ in range(repeat):
+                        step()
+                    times[name].append((time.perf_counter_ns() - started_ns) / repeat / count)
+    above = {}
+    for name, found in times.items():
+        floor = times["empty shapes" if name.endswith(("shapes", "all")) else "empty"]
+        above[name] = [a - b for a, b in zip(found, floor, strict=True)]
+    return above
+
+
+def lists(whose: str, options_name: str, ops: int) -> dict[str, float]:
+    """Seconds of what comes after recording, and bytes that were held a range before that."""
+    import torch
+
+    torch.set_num_threads(1)
+    step = STEPS["tiny"]()
+    steps = int(ops / counted(step))
+    with tempfile.TemporaryDirectory() as folder:
+        prof = profiler(whose, OPTIONS[options_name], folder)
+        prof.start()
+        for _ in range(100):
+            step()
+        before = held(folder)
+        for _ in range(steps):
+            step()
+        bytes_held = held(folder) - before
+        times = {"bytes": bytes_held / ops}
+        if options_name != "plain":
+            prof.stop()
+            return times
+
+        def timed(name: str, do: Callable[[], object]) -> None:
+            started = time.perf_counter()
+            do()
+            times[name] = time.perf_counter() - started
+
+        timed("stop + events()", lambda: (prof.stop(), len(prof.events())))
+        timed("key_averages().table()", lambda: prof.key_averages().table())
+        timed("export_chrome_trace", lambda: prof.export_chrome_trace(f"{folder}/trace.json"))
+    return times
+
+
+def held(folder: str) -> int:
+    """Resident memory without pages of files, and the bytes of captures, which are on disk."""
+    fields = Path("/proc/self/statm").read_text().split()
+    files = sum(path.stat().st_blocks * 512 for path in Path(folder).rglob("*.opspan"))
+    return (int(fields[1]) - int(fields[2])) * resource.getpagesize() + files
+
+
+def child(*arguments: str) -> Any:
+    done = subprocess.run([sys.executable, __file__, "--child", *arguments], stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def report(rounds: int, seconds: float, ops: int) -> None:
+    for step in STEPS:
+        above = child("ranges", step, str(rounds), str(seconds))
+        print(f"\n{step} step: a range above an empty observer, opspan / torch")
+        for name, goal in GOALS.items():
+            ours, theirs = (statistics.median(above[f"{whose} {name}"]) for whose in ("opspan", "torch"))
+            line(name, f"{ours:5.0f} / {theirs:5.0f} ns, {ours / theirs:.2f} x", f"<= {goal} x", ours <= goal * theirs)
+    print(f"\nafter {ops:,} ops: opspan / torch")
+    ours, theirs = (child("lists", whose, "plain", str(ops)) for whose in ("opspan", "torch"))
+    for name, goal in AFTER_GOALS.items():
+        ratio = ours[name] / theirs[name]
+        line(name, f"{ours[name]:.2f} / {theirs[name]:.2f} s, {ratio:.3f} x", f"<= {goal} x", ratio <= goal)
+    found = {"plain": ours, "all": child("lists", "opspan", "all", str(ops))}
+    for name, most in MEMORY_GOALS.items():
+        size = found[name]["bytes"]
+        line(f"memory and disk held a range, {name}", f"{size:.0f} bytes", f"<= {most}", size <= most)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        what, *rest = options.child
+        if what == "ranges":
+            print(json.dumps(ranges(rest[0], int(rest[1]), float(rest[2]))))
+        else:
+            print(json.dumps(lists(rest[0], rest[1], int(rest[2]))))
+    elif options.quick:
+        report(rounds=12, seconds=0.05, ops=100_000)
+    else:
+        report(rounds=40, seconds=0.1, ops=1_000_000)
+
+
+if __name__ == "__main__":
+    main()
