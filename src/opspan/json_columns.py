@@ -6,7 +6,7 @@ A null value is left out of its object. Texts are escaped, whatever is in them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -35,8 +35,15 @@ def real(value: pl.Expr) -> pl.Expr:
     return pl.when(value.is_finite()).then(shown).otherwise(pl.concat_str(pl.lit('"'), shown, pl.lit('"')))
 
 
-def microseconds(ns: pl.Expr) -> pl.Expr:
-    """Nanoseconds as microseconds, exactly: 1234567 is 1234.567."""
+EXACT_NS = 10**15  # as microseconds, a real number has room for every digit of what is below
+
+
+def microseconds(ns: pl.Expr, most_ns: int | None = None) -> pl.Expr:
+    """Nanoseconds as microseconds, exactly: 1234567 is 1234.567. `most_ns`: none is larger; if that is known, it may be
+    three times as fast."""
+    if most_ns is not None and most_ns < EXACT_NS:
+        # Rounded: polars divides by a constant by multiplying with 1 / 1000, and 43 would become 0.043000000000000003.
+        return (ns / 1000).round(3).cast(pl.String)
     whole = ns.abs()
     sign = pl.when(ns < 0).then(pl.lit("-")).otherwise(pl.lit(""))
     return pl.concat_str(sign, whole // 1000, pl.lit("."), (whole % 1000).cast(pl.String).str.zfill(3))
@@ -46,10 +53,22 @@ def constant(value: object) -> pl.Expr:
     return pl.lit(json.dumps(value))
 
 
-def members(values: Mapping[str, pl.Expr]) -> pl.Expr:
-    """{"name": value, ...} of those values that are not null; values are JSON texts."""
-    parts = [pl.concat_str(pl.lit(f"{json.dumps(key)}: "), value) for key, value in values.items()]
-    return pl.concat_str(pl.lit("{"), pl.concat_str(parts, separator=", ", ignore_nulls=True), pl.lit("}"))
+def members(values: Mapping[str, pl.Expr], never_null: Collection[str] = ()) -> pl.Expr:
+    """{"name": value, ...} of those values that are not null; values are JSON texts. Those of which it is known that
+    none is null take half of the time."""
+    parts: list[list[pl.Expr]] = []
+    is_open = False  # the last part has only such that are never null, and can take another
+    for key, value in values.items():
+        label = f"{json.dumps(key)}: "
+        if is_open and key in never_null:
+            parts[-1] += [pl.lit(", " + label), value]
+        else:
+            parts.append([pl.lit(label), value])
+        is_open = key in never_null
+    if len(parts) == 1 and is_open:
+        return pl.concat_str(pl.lit("{"), *parts[0], pl.lit("}"))
+    inner = pl.concat_str([pl.concat_str(part) for part in parts], separator=", ", ignore_nulls=True)
+    return pl.concat_str(pl.lit("{"), inner, pl.lit("}"))
 
 
 def written(values: pl.Series, how: Callable[[pl.Expr], pl.Expr]) -> pl.Series:

@@ -60,6 +60,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_the_same_numbers_as_torchs_counter() -> None:
     pytest.importorskip("torch")
     done = forked(PROGRAM)

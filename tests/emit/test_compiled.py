@@ -52,8 +52,9 @@ def differences(printed: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_each_public_call_leaves_the_graphs_as_they_are_in_a_fresh_process() -> None:
-    done = run([sys.executable, PROGRAM])
+@pytest.mark.parametrize("calls", [SOME, pytest.param([], id="all", marks=RELEASE)])
+def test_each_public_call_leaves_the_graphs_as_they_are_in_a_fresh_process(calls: list[str]) -> None:
+    done = run([sys.executable, PROGRAM, *calls])
 
     assert differences(done.stdout) == []
 

@@ -14,6 +14,7 @@ from once import made_once
 from opspan.analysis.flops import FURTHER
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
 PROGRAMS = Path(__file__).with_name("programs.py")
 NAMES = [part[4:].partition("(")[0] for part in PROGRAMS.read_text().split("\n@program\n")[1:]]
 

@@ -76,6 +76,7 @@ print(json.dumps(found))
     assert ours == theirs
 
 
+@pytest.mark.slow
 def test_before_the_end_while_off_and_twice() -> None:
     ours, theirs = told("""
 found = []
@@ -109,6 +110,7 @@ print(json.dumps(found))
     assert ours == theirs
 
 
+@pytest.mark.slow
 def test_figures_of_the_profiler_itself_and_the_trace(tmp_path: Path) -> None:
     told(
         """
@@ -130,6 +132,7 @@ print(1)
     )
 
 
+@pytest.mark.slow
 def test_events_accumulate_over_cycles_if_asked_to() -> None:
     ours, theirs, last = told("""
 import torch.profiler

@@ -60,6 +60,7 @@ print(json.dumps([sums(ours.events()), sums(theirs.events()), [e.device_memory_u
     assert not any(device)
 
 
+@pytest.mark.slow
 def test_the_table_shows_what_torchs_shows() -> None:
     ours, theirs = told("""
 train()
@@ -104,6 +105,7 @@ print(json.dumps([memory["tid"].n_unique(), memory.height, memory["total_bytes"]
     assert totals == 0
 
 
+@pytest.mark.slow
 def test_memory_outlives_sessions_and_what_was_taken_before_is_not_guessed() -> None:
     told("""
 before = torch.ones(2000)
@@ -140,6 +142,7 @@ print(1)
 """)
 
 
+@pytest.mark.slow
 def test_forks_threads_and_torchs_own_profiler_at_the_same_time() -> None:
     told("""
 import os, time
@@ -168,6 +171,7 @@ print(1)
 """)
 
 
+@pytest.mark.slow
 def test_with_a_schedule_only_active_steps_are_recorded_and_totals_stay_right() -> None:
     told("""
 from opspan.profiler import schedule
@@ -182,6 +186,7 @@ print(1)
 """)
 
 
+@pytest.mark.slow
 def test_an_allocator_of_somebody_elses_above_it_stays() -> None:
     told("""
 with opspan.record(memory=True), opspan.emit_nvtx(enabled=False):
@@ -193,6 +198,7 @@ print(1)
 """)
 
 
+@pytest.mark.slow
 def test_the_timeline_is_torchs_with_all_of_it_unknown(tmp_path: Path) -> None:
     told(
         """

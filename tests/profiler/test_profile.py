@@ -327,6 +327,7 @@ print(json.dumps(prof.trace.ranges["pid"].n_unique()))
     assert pids == 2
 
 
+@pytest.mark.slow
 def test_an_exported_trace_has_inputs_as_torchs_has_and_reads_back_whole(tmp_path: Path) -> None:
     found, same = told(
         """

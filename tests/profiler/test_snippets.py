@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from emit.running import forked
+from tiers import before_release
 
 pytest.importorskip("torch")
 
@@ -183,7 +184,11 @@ show(p.key_averages().table())
 }
 
 
-@pytest.mark.parametrize("name", SNIPPETS)
+ALWAYS = ("memory", "stacks", "a long run", "TensorBoard", "the lower level")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*ALWAYS, *before_release(name for name in SNIPPETS if name not in ALWAYS)])
 def test_only_the_import_line_is_another_one(tmp_path: Path, name: str) -> None:
     shown = {}
     for module, imported in IMPORTS.items():

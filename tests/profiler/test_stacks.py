@@ -118,6 +118,7 @@ def test_backward_has_the_stack_of_its_forward_op_and_all_of_the_events_faces_sh
     )
 
 
+@pytest.mark.slow
 def test_compiling_while_stacks_are_recorded_works_and_leaves_the_compiler_out(tmp_path: Path) -> None:
     told(
         tmp_path,
@@ -140,6 +141,7 @@ def test_compiling_while_stacks_are_recorded_works_and_leaves_the_compiler_out(t
     )
 
 
+@pytest.mark.slow
 def test_code_that_comes_and_goes_has_its_own_stack_each_time(tmp_path: Path) -> None:
     found = told(
         tmp_path,

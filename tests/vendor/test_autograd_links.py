@@ -26,7 +26,7 @@ Place = tuple[int, int]  # the n-th range of the n-th thread, both in the order 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
-    ["double_backward", "two_threads", "checkpointing", *before_release(["mlp", "custom_function", "hooks"])],
+    ["double_backward", *before_release(["two_threads", "checkpointing", "mlp", "custom_function", "hooks"])],
 )
 def test_each_backward_op_is_linked_to_the_op_that_torch_names(program: str, tmp_path: Path) -> None:
     folder = tmp_path / "record"

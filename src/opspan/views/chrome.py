@@ -158,26 +158,28 @@ def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Lines]:
     ranges = tracks.on_threads(trace.ranges.with_row_index("row"))
     calls = tracks.on_threads(trace.calls.with_row_index("row"))
     work = tracks.on_devices(trace.work.with_row_index("row"))
-    at = microseconds(_col("start_ns") - zero_ns)
+    most_ns = _last_ns(trace) - zero_ns
+    at = microseconds(_col("start_ns") - zero_ns, most_ns)
     ends_ns = _col("end_ns").fill_null(last_ns)
-    taken = microseconds((ends_ns - _col("start_ns")).clip(lower_bound=0))
+    taken = microseconds((ends_ns - _col("start_ns")).clip(lower_bound=0), most_ns)
 
-    yield from _ranges(ranges.filter(began), at, taken, microseconds(ends_ns - zero_ns))
+    yield from _ranges(ranges.filter(began), at, taken, microseconds(ends_ns - zero_ns, most_ns))
     category = pl.coalesce(text(_col("api")), constant("call"))
-    yield calls.filter(began), _span(_name("name"), category, at, taken, _args(calls, keys.EVENTS["calls"]))
+    yield calls.filter(began), _span(_name("name"), category, at, taken, *_args(calls, keys.EVENTS["calls"]))
     functions = tracks.on_threads(trace.functions)
     yield (
         functions.filter(began),
-        _span(_name("name"), constant("python_function"), at, taken, _args(functions, keys.EVENTS["functions"])),
+        _span(_name("name"), constant("python_function"), at, taken, *_args(functions, keys.EVENTS["functions"])),
     )
     name = pl.coalesce(text(_col("full_name")), _name("name"))
     category = pl.when(_col("is_overhead")).then(constant("overhead")).otherwise(_category("other"))
-    args = {**_args(work, keys.EVENTS["work"]), **{key: _sizes(of) for of, key in keys.SIZES.items()}, **_SHARED}
+    args, never_null = _args(work, keys.EVENTS["work"])
+    args = {**args, **{key: _sizes(of) for of, key in keys.SIZES.items()}, **_SHARED}
     # If there is no full name, the event itself already has the short one.
     args[keys.WORK["name"]] = text(pl.when(_col("full_name").is_not_null()).then("name"))
     if work["name"].null_count():
         args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(pl.lit("1"))
-    yield work.filter(began), _span(name, category, at, taken, args)
+    yield work.filter(began), _span(name, category, at, taken, args, never_null - {keys.WORK["name"]})
 
     launched = work.filter(_col("call").is_not_null(), began)
     yield from _arrows("ac2g", calls[launched["call"]], launched, launched["row"], at)
@@ -185,7 +187,7 @@ def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Lines]:
     # These numbers come after those of the other arrows: some viewers tell arrows apart by number alone.
     yield from _arrows("fwdbwd", ranges[linked["forward"]], linked, linked["row"] + work.height, at)
 
-    at = microseconds(_col("time_ns") - zero_ns)
+    at = microseconds(_col("time_ns") - zero_ns, most_ns)
     yield _memory(tracks.on_threads(trace.memory.with_row_index("row")).filter(_col("time_ns").is_not_null()), at)
     series = _series(trace.counters).with_row_index("series")
     counters = tracks.on_threads(trace.counters).filter(_col("time_ns").is_not_null())
@@ -194,16 +196,29 @@ def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Lines]:
     yield counters, _event("C", cat=text(_col("series")), name=_name("name"), ts=at, args=value)
 
 
+def _last_ns(trace: Tables) -> int:
+    """The latest time in the trace."""
+    columns = [(name, column) for name in _SPANS for column in ("start_ns", "end_ns")]
+    columns += [(name, "time_ns") for name in _POINTS]
+    found = [trace.frames[name][column].max() for name, column in columns]
+    return max((time for time in found if isinstance(time, int)), default=0)
+
+
 def _event(phase: str, **values: pl.Expr) -> pl.Expr:
-    return members({"ph": constant(phase), "pid": number(_col("process")), "tid": number(_col("thread")), **values})
+    """None of the values may be null."""
+    event = {"ph": constant(phase), "pid": number(_col("process")), "tid": number(_col("thread")), **values}
+    return members(event, event)
 
 
-def _span(name: pl.Expr, category: pl.Expr, at: pl.Expr, taken: pl.Expr, args: Mapping[str, pl.Expr]) -> pl.Expr:
-    return _event("X", cat=category, name=name, ts=at, dur=taken, args=members(args))
+def _span(
+    name: pl.Expr, category: pl.Expr, at: pl.Expr, taken: pl.Expr, args: Mapping[str, pl.Expr], never_null: set[str]
+) -> pl.Expr:
+    return _event("X", cat=category, name=name, ts=at, dur=taken, args=members(args, never_null))
 
 
-def _args(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, pl.Expr]:
-    """An arg for each column that holds anything; and args that say that the name, or the end, is null."""
+def _args(frame: pl.DataFrame, names: Mapping[str, str]) -> tuple[dict[str, pl.Expr], set[str]]:
+    """An arg for each column that holds anything, and args that say that the name, or the end, is null; and those of
+    the args that are never null."""
     args = {key: _value(column, frame[column].dtype) for column, key in names.items() if frame[column].count()}
     if "end_ns" in frame.columns and "end_ns" not in names and frame["end_ns"].null_count():
         is_open = _col("end_ns").is_null()
@@ -212,7 +227,7 @@ def _args(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, pl.Expr]:
         args[keys.ENDED] = pl.when(is_open).then(constant(keys.NOT_ENDED))
     if "name" not in names and frame["name"].null_count():
         args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(pl.lit("1"))
-    return args
+    return args, {key for column, key in names.items() if not frame[column].null_count()}
 
 
 def _value(column: str, dtype: pl.DataType) -> pl.Expr:
@@ -253,7 +268,8 @@ def _sizes(of: str) -> pl.Expr:
 def _ranges(ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> Iterator[Lines]:
     """Ranges of the tree as spans; overlapping ones as pairs with an id, which viewers draw on separate lines."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
-    name, category, args = _name("name"), _category("user"), _args(ranges, keys.EVENTS["ranges"])
+    name, category = _name("name"), _category("user")
+    args, never_null = _args(ranges, keys.EVENTS["ranges"])
     overlaps = is_async & ~_col("was_async")
     if ranges.select(overlaps.any()).item():
         args[keys.OVERLAPS] = pl.when(overlaps).then(pl.lit("1"))
@@ -261,7 +277,7 @@ def _ranges(ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> 
     for column in keys.LISTS:
         if ranges[column].count():
             args[keys.RANGES[column]] = _list(ranges[column])
-    yield ranges.filter(~is_mark, ~is_async), _span(name, category, at, taken, args)
+    yield ranges.filter(~is_mark, ~is_async), _span(name, category, at, taken, args, never_null)
     apart = ranges.filter(~is_mark, is_async)
     pair = {"cat": category, "name": name, "id": text(_col("row"))}
     yield apart, _event("b", **pair, ts=at, args=members(args))
@@ -276,10 +292,11 @@ def _memory(memory: pl.DataFrame, at: pl.Expr) -> Lines:
     signed = _col("bytes") * pl.when(event == "free").then(-1).otherwise(1)
     rows = memory.with_columns(signed, _col("device_id").fill_null(-1), end_ns=_col("end_ns") - _col("time_ns"))
     host = {"Device Type": pl.when(_col("device_id") < 0).then(pl.lit("0")).otherwise(pl.lit("1"))}
-    args = members({**_args(rows, keys.EVENTS["memory"]), **host})
+    args, never_null = _args(rows, keys.EVENTS["memory"])
+    args_text = members({**args, **host}, never_null)
     category = constant("cpu_instant_event")
     return rows, _event(
-        "i", cat=category, name=pl.coalesce(name, constant("[memory]")), ts=at, s=constant("t"), args=args
+        "i", cat=category, name=pl.coalesce(name, constant("[memory]")), ts=at, s=constant("t"), args=args_text
     )
 
 
