@@ -77,8 +77,8 @@ def test_ops_modules_and_ranges_of_ones_own_reach_it(copy: Path, tmp_path: Path)
     pytest.importorskip("torch")
     library = copy / "lib"
     (library / "observer").mkdir(parents=True)
-    for name in ("observer/observer.cpp", "observer/observer.h", "sinks/sinks.h"):
-        shutil.copy(copy / "native" / name, library / "observer")
+    for source in (*(copy / "native" / "observer").iterdir(), copy / "native" / "sinks" / "sinks.h"):
+        shutil.copy(source, library / "observer")
     shutil.copy(Native(tmp_path, copy / "native").sinks, library / "libopspan_sinks.so")
 
     env = {"OPSPAN_LIB_DIR": str(library), "OPSPAN_CACHE_DIR": str(tmp_path / "cache")}
