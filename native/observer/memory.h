@@ -73,6 +73,8 @@ class Memory final : public c10::Allocator {
     if (there != this) {
       // Blocks of an allocator that has no plain deleter are bound to contexts of their own.
       if (!there || !there->raw_deleter()) return -ENOTSUP;
+      // Another one than before may stand on this one, and blocks that live still need the deleter of the one before.
+      if (c10::Allocator* before = inner_.load(); before && before != there) return -EPERM;
       inner_.store(there);
       deleter_.store(there->raw_deleter());
       c10::SetAllocator(c10::DeviceType::CPU, this);

@@ -31,10 +31,14 @@ void append_dimensions(std::string& out, Words& words, int64_t rank) {
   out += ']';
 }
 
-// As Python writes it: 1.0, 1e-05, inf.
-void append_real(std::string& out, int64_t word) {
+double real_of(int64_t word) {
   double value;
   std::memcpy(&value, &word, sizeof(value));
+  return value;
+}
+
+// As Python writes it: 1.0, 1e-05, inf.
+void append_real(std::string& out, double value) {
   char digits[32];
   char* end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
   out.append(digits, end);
@@ -56,17 +60,15 @@ void append_value(std::string& out, Words& words) {
       out += words.take() ? "true" : "false";
       return;
     case OPSPAN_VALUE_REAL: {
-      int64_t word = words.take();
-      double value;
-      std::memcpy(&value, &word, sizeof(value));
-      if (std::isfinite(value)) return append_real(out, word);
-      return quoted([&] { append_real(out, word); });
+      double value = real_of(words.take());
+      if (std::isfinite(value)) return append_real(out, value);
+      return quoted([&] { append_real(out, value); });
     }
     case OPSPAN_VALUE_COMPLEX:
       return quoted([&] {
-        append_real(out, words.take());
+        append_real(out, real_of(words.take()));
         size_t before = out.size();
-        append_real(out, words.take());
+        append_real(out, real_of(words.take()));
         if (out[before] != '-') out.insert(before, 1, '+');
         out += 'j';
       });

@@ -126,6 +126,13 @@ def forked(
         return subprocess.CompletedProcess([], status, out.read().decode(), err.read().decode())
 
 
+def told(code: str, *arguments: str | Path, cwd: Path | None = None) -> Any:
+    """What such a program printed last, which is JSON."""
+    done = forked(code, *arguments, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 class _Imported:
     """tests/programs/imported.py, started once: importing torch takes longer than most programs take afterwards."""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from emit.running import forked
+from emit import running
 from opspan import autograd_profiler
 
 torch_profiler = pytest.importorskip("torch.autograd.profiler")
@@ -29,9 +28,7 @@ train()
 
 
 def told(code: str, cwd: Path | None = None) -> Any:
-    done = forked(HEAD + code, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return running.told(HEAD + code, cwd=cwd)
 
 
 def test_the_names_are_all_that_torch_has() -> None:

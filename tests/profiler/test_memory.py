@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from emit.running import forked
+from emit import running
 
 pytest.importorskip("torch")
 
@@ -32,9 +31,7 @@ def changes(frame):
 
 
 def told(code: str, cwd: Path | None = None) -> Any:
-    done = forked(HEAD + code, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return running.told(HEAD + code, cwd=cwd)
 
 
 def test_sums_of_every_op_are_torchs_which_watched_the_same_run() -> None:
@@ -187,7 +184,7 @@ print(1)
 
 
 @pytest.mark.slow
-def test_an_allocator_of_somebody_elses_above_it_stays() -> None:
+def test_what_numpy_holds_outlives_the_session() -> None:
     told("""
 with opspan.record(memory=True), opspan.emit_nvtx(enabled=False):
     x = torch.ones(3)

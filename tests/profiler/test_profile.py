@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import opspan
+from emit import running
 from emit.running import forked
 from opspan import profiler
 
@@ -37,9 +38,7 @@ import torch.profiler
 
 
 def told(code: str, *arguments: str) -> Any:
-    done = forked(HEAD + BOTH + code, *arguments)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return running.told(HEAD + BOTH + code, *arguments)
 
 
 def test_the_names_are_all_that_torch_has() -> None:

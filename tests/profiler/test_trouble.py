@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emit import running
 from emit.running import forked
 
 pytest.importorskip("torch")
@@ -30,9 +30,7 @@ def raised(call):
 
 
 def told(code: str, cwd: Path | None = None) -> Any:
-    done = forked(HEAD + code, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return running.told(HEAD + code, cwd=cwd)
 
 
 def test_steps_without_a_schedule_and_a_schedule_that_never_records() -> None:

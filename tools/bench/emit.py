@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -68,16 +68,6 @@ def modes(tool: str, folder: str) -> dict[str, Callable[[], contextlib.AbstractC
     import torch
 
     import opspan
-    from opspan.emit import observer
-
-    @contextlib.contextmanager
-    def empty(inputs: bool):
-        loaded = observer.load()
-        loaded.empty(2 if inputs else 1)
-        try:
-            yield
-        finally:
-            loaded.empty(0)
 
     @contextlib.contextmanager
     def torch_nvtx(shapes: bool):
@@ -95,7 +85,7 @@ def modes(tool: str, folder: str) -> dict[str, Callable[[], contextlib.AbstractC
         return found
     for shapes in (False, True):
         tail = " shapes" if shapes else ""
-        found["empty" + tail] = lambda shapes=shapes: empty(shapes)
+        found["empty" + tail] = lambda shapes=shapes: empty_observer(shapes)
         found["nvtx auto" + tail] = lambda shapes=shapes: opspan.emit_nvtx(record_shapes=shapes)
         found["itt auto" + tail] = lambda shapes=shapes: opspan.emit_itt(record_shapes=shapes)
         if tool == "null":
@@ -108,37 +98,64 @@ def modes(tool: str, folder: str) -> dict[str, Callable[[], contextlib.AbstractC
     return found
 
 
+@contextlib.contextmanager
+def empty_observer(inputs: bool) -> Iterator[None]:
+    from opspan.emit import observer
+
+    loaded = observer.load()
+    loaded.empty(2 if inputs else 1)
+    try:
+        yield
+    finally:
+        loaded.empty(0)
+
+
+def ranges_of(step: Callable[[], None]) -> float:
+    import opspan
+
+    with opspan.record() as counted:
+        for _ in range(10):
+            step()
+    return counted.stats.ranges / 10
+
+
+def in_turns(
+    found: dict[str, Callable[[], contextlib.AbstractContextManager]],
+    step: Callable[[], None],
+    rounds: int,
+    seconds: float,
+) -> dict[str, list[float]]:
+    """ns a step in each mode, round by round. A round takes each about so many seconds."""
+    started = time.perf_counter()
+    for _ in range(200):
+        step()
+    repeat = max(10, int(seconds / ((time.perf_counter() - started) / 200)))
+    times: dict[str, list[float]] = {name: [] for name in found}
+    for _ in range(rounds):
+        for name in random.sample(list(found), len(found)):
+            with found[name]():
+                for _ in range(10 + repeat // 10):
+                    step()
+                started_ns = time.perf_counter_ns()
+                for _ in range(repeat):
+                    step()
+                times[name].append((time.perf_counter_ns() - started_ns) / repeat)
+    return times
+
+
 def measure(tool: str, step_name: str, rounds: int, seconds: float) -> dict[str, object]:
     """ns a step per mode, and how many ranges a step has."""
     import warnings
 
     import torch
 
-    import opspan
-
     warnings.simplefilter("ignore")  # with no tool, each emitter says so once
     torch.set_num_threads(1)
     step = STEPS[step_name]()
-    with opspan.record() as counted:
-        for _ in range(10):
-            step()
+    count = ranges_of(step)
     with tempfile.TemporaryDirectory() as folder:
-        found = modes(tool, folder)
-        started = time.perf_counter()
-        for _ in range(200):
-            step()
-        repeat = max(10, int(seconds / ((time.perf_counter() - started) / 200)))
-        times: dict[str, list[float]] = {name: [] for name in found}
-        for _ in range(rounds):
-            for name in random.sample(list(found), len(found)):
-                with found[name]():
-                    for _ in range(10 + repeat // 10):
-                        step()
-                    started = time.perf_counter_ns()
-                    for _ in range(repeat):
-                        step()
-                    times[name].append((time.perf_counter_ns() - started) / repeat)
-    return {"ranges": counted.stats.ranges / 10, "times": times}
+        times = in_turns(modes(tool, folder), step, rounds, seconds)
+    return {"ranges": count, "times": times}
 
 
 def startup(rounds: int) -> dict[str, list[float]]:

@@ -10,9 +10,7 @@ over rounds in which all modes take turns. Lists: each profiler records the same
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import random
 import resource
 import statistics
 import subprocess
@@ -23,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from emit import STEPS, line
+from emit import STEPS, empty_observer, in_turns, line, ranges_of
 
 OPTIONS: dict[str, dict[str, bool]] = {
     "plain": {},
@@ -47,58 +45,26 @@ def profiler(whose: str, options: dict[str, bool], folder: str) -> Any:
     return module.profile(activities=[torch.profiler.ProfilerActivity.CPU], **options, **path)
 
 
-def counted(step: Callable[[], None]) -> float:
-    """Ranges of a step."""
-    import opspan
-
-    with opspan.record() as recorded:
-        for _ in range(10):
-            step()
-    return recorded.stats.ranges / 10
-
-
 def ranges(step_name: str, rounds: int, seconds: float) -> dict[str, Any]:
     """ns a range of each mode above the empty observer, in every round."""
     import torch
 
-    from opspan.emit import observer
-
     torch.set_num_threads(1)
     step = STEPS[step_name]()
-    count = counted(step)
-    loaded = observer.load()
-
-    @contextlib.contextmanager
-    def empty(inputs: bool) -> Any:
-        loaded.empty(2 if inputs else 1)
-        try:
-            yield
-        finally:
-            loaded.empty(0)
-
+    count = ranges_of(step)
     with tempfile.TemporaryDirectory() as folder:
-        modes: dict[str, Callable[[], Any]] = {"empty": lambda: empty(False), "empty shapes": lambda: empty(True)}
+        modes: dict[str, Callable[[], Any]] = {
+            "empty": lambda: empty_observer(False),
+            "empty shapes": lambda: empty_observer(True),
+        }
         for name, options in OPTIONS.items():
             for whose in ("torch", "opspan"):
                 modes[f"{whose} {name}"] = lambda whose=whose, options=options: profiler(whose, options, folder)
-        started = time.perf_counter()
-        for _ in range(200):
-            step()
-        repeat = max(10, int(seconds / ((time.perf_counter() - started) / 200)))
-        times: dict[str, list[float]] = {name: [] for name in modes}
-        for _ in range(rounds):
-            for name in random.sample(list(modes), len(modes)):
-                with modes[name]():
-                    for _ in range(10 + repeat // 10):
-                        step()
-                    started_ns = time.perf_counter_ns()
-                    for _ in range(repeat):
-                        step()
-                    times[name].append((time.perf_counter_ns() - started_ns) / repeat / count)
+        times = in_turns(modes, step, rounds, seconds)
     above = {}
     for name, found in times.items():
         floor = times["empty shapes" if name.endswith(("shapes", "all")) else "empty"]
-        above[name] = [a - b for a, b in zip(found, floor, strict=True)]
+        above[name] = [(a - b) / count for a, b in zip(found, floor, strict=True)]
     return above
 
 
@@ -108,7 +74,7 @@ def lists(whose: str, options_name: str, ops: int) -> dict[str, float]:
 
     torch.set_num_threads(1)
     step = STEPS["tiny"]()
-    steps = int(ops / counted(step))
+    steps = int(ops / ranges_of(step))
     with tempfile.TemporaryDirectory() as folder:
         prof = profiler(whose, OPTIONS[options_name], folder)
         prof.start()

@@ -24,12 +24,8 @@ Sizes = Sequence[Any]  # of each argument: a list of integers; of a list of tens
 Formula = Callable[[Sizes, Sequence[Any]], "int | None"]
 
 
-def _whole(sizes: Sequence[int]) -> int:
-    return prod(sizes)
-
-
 def _elements(at: int) -> Formula:
-    return lambda sizes, _: _whole(sizes[at])
+    return lambda sizes, _: int(prod(sizes[at]))
 
 
 def _product(at: int) -> Formula:
@@ -39,7 +35,7 @@ def _product(at: int) -> Formula:
         one, other = sizes[at], sizes[at + 1]
         if len(one) < 2 or len(other) < 2 or not one[-1]:
             return None
-        return 2 * _whole(one) * int(other[-1])
+        return 2 * int(prod(one) * other[-1])
 
     return formula
 
@@ -50,7 +46,7 @@ def _conv2d(sizes: Sizes, values: Sequence[Any]) -> int | None:
     out_channels, _, *kernel = sizes[1]
     stride, padding, dilation = (_for_each(value, 2) for value in values[3:6])
     out = _out_sizes((height, width), kernel, stride, padding, dilation)
-    return 2 * int(batch * channels * out_channels) * prod(out) * _whole(kernel) // int(values[6])
+    return 2 * int(batch * channels * out_channels * prod(out) * prod(kernel)) // int(values[6])
 
 
 def _for_each(value: list[int], dimensions: int) -> list[int]:
@@ -73,7 +69,7 @@ def _convolution(sizes: Sizes, values: Sequence[Any]) -> int | None:
     stride, padding, dilation, transposed = values[3:7]
     each = [_for_each(value, len(kernel)) for value in (stride, padding, dilation)]
     out = inner if transposed else _out_sizes(inner, kernel, *each)
-    return 2 * int(batch) * prod(out) * _whole(sizes[1])
+    return 2 * int(batch * prod(out) * prod(sizes[1]))
 
 
 def _convolution_backward(sizes: Sizes, values: Sequence[Any]) -> int | None:
@@ -81,21 +77,21 @@ def _convolution_backward(sizes: Sizes, values: Sequence[Any]) -> int | None:
     gradients of input and of weight each take what the forward took."""
     gradient, given, weight = sizes[:3]
     transposed, mask = values[7], values[10]
-    forward = 2 * int(given[0]) * _whole((given if transposed else gradient)[2:]) * _whole(weight)
+    forward = 2 * int(given[0] * prod((given if transposed else gradient)[2:]) * prod(weight))
     return forward * sum(map(bool, mask[:2]))
 
 
 def _attention(sizes: Sizes, _: Sequence[Any]) -> int | None:
     query, key, value = sizes[:3]
     *batch, queries, width = query
-    return 2 * _whole(batch) * int(queries * key[-2] * (width + value[-1]))
+    return 2 * int(prod(batch) * queries * key[-2] * (width + value[-1]))
 
 
 def _attention_backward(sizes: Sizes, _: Sequence[Any]) -> int | None:
     """The scores again; then the gradients of scores, value, query and key."""
     _, query, key, value = sizes[:4]
     *batch, queries, width = query
-    return 2 * _whole(batch) * int(queries * key[-2] * (3 * width + 2 * value[-1]))
+    return 2 * int(prod(batch) * queries * key[-2] * (3 * width + 2 * value[-1]))
 
 
 TORCH: dict[str, Formula] = {
@@ -108,8 +104,11 @@ TORCH: dict[str, Formula] = {
     "aten::add": _elements(0),
 }
 _ATTENTIONS = (
-    *("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention"),
-    *("fused_attention_overrideable",),
+    "flash_attention",
+    "flash_attention_for_cpu",
+    "efficient_attention",
+    "cudnn_attention",
+    "fused_attention_overrideable",
 )
 FURTHER: dict[str, Formula] = {
     "aten::_scaled_mm": _product(0),

@@ -43,9 +43,8 @@ def profiler_columns(trace: Tables) -> EventColumns:
     work = trace.work.with_columns(_col("range", "launch_range") + before)
     ranges = analysis.device_time(enclose(ranges), work)
     # Functions are events here, so they are not the stack of other events.
-    ranges = ranges.with_columns(function=pl.lit(None, dtype=pl.UInt32))
+    ranges = _with_engine(ranges.with_columns(function=pl.lit(None, dtype=pl.UInt32)))
     # Not by `replace`, because these are other rows than those that were analysed.
-    ranges = _with_engine(ranges)
     columns = event_columns(Tables(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work}))
     is_python = pl.int_range(pl.len()) < before
     columns = _folded(replace(columns, cpu=columns.cpu.with_columns(is_python.alias("is_python"))))

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from opspan.events import EventList, FunctionEventAvg
     from opspan.trace import Trace
 
-# Arguments of torch's whose data is not recorded yet.
-_MISSING = ("experimental_config",)
-
 
 class _KinetoProfile:
     """Records from `start` to `stop`; `profile` adds the schedule to it.
@@ -70,8 +67,8 @@ class _KinetoProfile:
         self._earlier: list[Any] = []  # events of earlier cycles, if they are accumulated
         self._trace_id: str | None = None
         note_devices(self.activities, stacklevel=3)
-        if missing := [name for name in _MISSING if getattr(self, name)]:
-            warnings.warn(f"opspan.profiler does not use {', '.join(missing)} yet", UserWarning, stacklevel=3)
+        if experimental_config:
+            warnings.warn("opspan.profiler does not use experimental_config yet", UserWarning, stacklevel=3)
 
     # --- recording
 

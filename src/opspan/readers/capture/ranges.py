@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from opspan.formats.pieces import Columns
@@ -143,6 +144,13 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
     name = np.where((unit == FRAME) & (units.u32(1) == 0), units.u32(10), units.u32(1))
     told = np.isin(source, (NVTX, ITT))
     has_inputs = (source == TORCH) & (flags & HAS_INPUTS != 0)
+
+    def some(word: int, where: npt.NDArray[np.bool_]) -> pl.Series:
+        """Most captures have none of these."""
+        if not where.any():
+            return pl.Series([None], dtype=pl.Categorical).new_from_index(0, len(units))
+        return texts.categories(np.where(where, units.u32(word), 0))
+
     has_stack = (source == TORCH) & (flags & (HAS_STACK | HAS_FORWARD) == HAS_STACK)
     domain = texts.categories(np.where(has_inputs, 0, units.u32(10)))
     return pl.DataFrame(
@@ -164,10 +172,10 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
             "number": units.u32(11),  # a Kind, or the tool's category
             "forward": units.u32(12),
             "raw_sizes": texts.categories(units.u32(13)),
-            "inputs": texts.categories(np.where(has_inputs, units.u32(10), 0)),
-            "input_types": texts.categories(np.where(has_inputs, units.u32(14), 0)),
-            "input_strides": texts.categories(np.where(has_inputs, units.u32(15), 0)),
-            "stack": texts.categories(np.where(has_stack, units.u32(12), 0)),
+            "inputs": some(10, has_inputs),
+            "input_types": some(14, has_inputs),
+            "input_strides": some(15, has_inputs),
+            "stack": some(12, has_stack),
             "raw_color": units.u32(14),
             "has_schema": (units.u32(15) != 0) & ~has_inputs,
             "source_number": source,
