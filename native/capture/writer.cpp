@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "capture/guard.h"
 #include "capture/say.h"
@@ -16,21 +17,25 @@
 namespace opspan::capture {
 namespace {
 
+struct Writer {
+  std::shared_ptr<Session> session;  // null: off, or this is a fork that has written nothing yet
+  std::shared_ptr<Session> parent;   // in such a fork: the session of the process it came from
+};
+
 // Never destroyed: threads may run while the process ends.
 struct Process {
   std::mutex mutex;
-  std::shared_ptr<Session> session;  // null: off, or this is a fork that has written nothing yet
-  std::shared_ptr<Session> parent;   // in such a fork: the session of the process it came from
+  Writer writers[kWriters];
   bool prepared = false;
   pthread_key_t key = 0;
   uint32_t sessions = 0;
   uint32_t epochs = 0;
   uint32_t serials = 0;
 
-  void new_epoch() { g_epoch.store(++epochs ? epochs : ++epochs, std::memory_order_release); }
+  void new_epoch(uint32_t writer) { g_epochs[writer].store(++epochs ? epochs : ++epochs, std::memory_order_release); }
 };
 
-std::atomic<bool> g_forked{false};  // a fork that has written nothing yet
+std::atomic<bool> g_forked[kWriters] = {};  // a fork that has written nothing yet
 
 Process& process() {
   static Process* it = new Process;
@@ -43,19 +48,20 @@ void after_fork_in_parent() { process().mutex.unlock(); }
 // The child writes nothing here: most children exec at once. Its first event opens a file of its own.
 void after_fork_in_child() {
   Process& p = process();
-  if (p.session) {
-    p.parent = std::move(p.session);
-    g_forked.store(true, std::memory_order_relaxed);
-    p.new_epoch();
+  for (uint32_t i = 0; i < kWriters; ++i) {
+    if (!p.writers[i].session) continue;
+    p.writers[i].parent = std::move(p.writers[i].session);
+    g_forked[i].store(true, std::memory_order_relaxed);
+    p.new_epoch(i);
   }
   p.mutex.unlock();
 }
 
 }  // namespace
 
-void forget_log(void* log) {
-  t_log = nullptr;
-  delete static_cast<Log*>(log);
+// Of the thread that ends.
+void forget_logs(void*) {
+  for (Log*& log : t_logs) delete std::exchange(log, nullptr);
 }
 
 namespace {
@@ -64,40 +70,40 @@ void prepare_process(Process& p) {
   if (p.prepared) return;
   p.prepared = true;
   // A key and not a thread_local destructor: keys are emptied last, and again when an event came after that.
-  p.key = make_key(forget_log);
+  p.key = make_key(forget_logs);
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 // With the mutex held.
-bool open_session(Process& p, std::string folder, Producer producer, const FileHeader* parent, std::string* error) {
+bool open_session(Process& p, uint32_t writer, std::string folder, Producer producer, const FileHeader* parent,
+                  std::string* error) {
   auto session = std::make_shared<Session>(std::move(folder), producer, parent);
   session->id = ++p.sessions;
   if (!session->open(error)) return false;
-  p.session = std::move(session);
-  p.new_epoch();
+  p.writers[writer].session = std::move(session);
+  p.new_epoch(writer);
   return true;
 }
 
 // With the mutex held: the first event after a fork.
-void continue_after_fork(Process& p) {
-  std::shared_ptr<Session> parent = std::move(p.parent);
-  g_forked.store(false, std::memory_order_relaxed);
+void continue_after_fork(Process& p, uint32_t writer) {
+  std::shared_ptr<Session> parent = std::move(p.writers[writer].parent);
+  g_forked[writer].store(false, std::memory_order_relaxed);
   std::string error;
-  if (open_session(p, parent->folder, parent->producer, parent->header, &error)) return;
-  g_epoch.store(0, std::memory_order_release);
+  if (open_session(p, writer, parent->folder, parent->producer, parent->header, &error)) return;
+  g_epochs[writer].store(0, std::memory_order_release);
   say(error + ": this process records nothing, the program goes on");
 }
 
 // With the mutex held.
-uint64_t stop_held(Process& p) {
-  g_epoch.store(0, std::memory_order_release);
-  g_forked.store(false, std::memory_order_relaxed);
-  p.parent.reset();
-  if (!p.session) return 0;
-  p.session->close();
-  uint64_t lost = __atomic_load_n(&p.session->header->lost, __ATOMIC_RELAXED);
-  p.session.reset();
-  return lost;
+uint64_t stop_held(Process& p, uint32_t writer) {
+  g_epochs[writer].store(0, std::memory_order_release);
+  g_forked[writer].store(false, std::memory_order_relaxed);
+  p.writers[writer].parent.reset();
+  std::shared_ptr<Session> session = std::move(p.writers[writer].session);
+  if (!session) return 0;
+  session->close();
+  return __atomic_load_n(&session->header->lost, __ATOMIC_RELAXED);
 }
 
 // A thread that stands still with the mutex (exit from a signal handler) must not keep the process from ending: then
@@ -108,17 +114,17 @@ __attribute__((destructor)) void close_at_exit() {
     if (tries == 1000) return;
     usleep(1000);
   }
-  stop_held(p);
+  for (uint32_t i = 0; i < kWriters; ++i) stop_held(p, i);
   p.mutex.unlock();
 }
 
 }  // namespace
 
-bool start(const char* folder, Producer producer, std::string* path, std::string* error) {
+bool start(const char* folder, Producer producer, std::string* path, std::string* error, uint32_t writer) {
   Process& p = process();
   std::lock_guard lock(p.mutex);
   prepare_process(p);
-  if (p.session || p.parent) {
+  if (p.writers[writer].session || p.writers[writer].parent) {
     *error = "a capture is already on";
     return false;
   }
@@ -128,18 +134,19 @@ bool start(const char* folder, Producer producer, std::string* path, std::string
     *error = "cannot write to the folder " + std::string(folder) + ": " + strerror(errno);
     return false;
   }
-  if (!open_session(p, whole.get(), producer, nullptr, error)) return false;
-  *path = p.session->path;
+  if (!open_session(p, writer, whole.get(), producer, nullptr, error)) return false;
+  *path = p.writers[writer].session->path;
   return true;
 }
 
-uint64_t stop() {
+uint64_t stop(uint32_t writer) {
   Process& p = process();
   std::lock_guard lock(p.mutex);
-  return stop_held(p);
+  return stop_held(p, writer);
 }
 
-Log::Log() : tid_(static_cast<uint32_t>(syscall(SYS_gettid))), known_(new Known[kKnown]) {}
+Log::Log(uint32_t writer)
+    : tid_(static_cast<uint32_t>(syscall(SYS_gettid))), writer_(writer), known_(new Known[kKnown]) {}
 
 Log::~Log() { detach(); }
 
@@ -169,18 +176,19 @@ void Log::attach(std::shared_ptr<Session> session, uint32_t epoch) {
   if (session_->full) limit_ = next_;  // open ranges can still be finished, and losses are counted
 }
 
-Log* open_log() {
-  if (g_epoch.load(std::memory_order_acquire) == 0) return nullptr;
+Log* open_log(uint32_t writer) {
+  if (g_epochs[writer].load(std::memory_order_acquire) == 0) return nullptr;
   Process& p = process();
   std::lock_guard lock(p.mutex);
-  if (p.parent) continue_after_fork(p);
-  if (!p.session) return nullptr;
-  if (!t_log) {
-    t_log = new Log;
-    pthread_setspecific(p.key, t_log);
+  if (p.writers[writer].parent) continue_after_fork(p, writer);
+  if (!p.writers[writer].session) return nullptr;
+  Log*& log = t_logs[writer];
+  if (!log) {
+    log = new Log(writer);
+    pthread_setspecific(p.key, t_logs);
   }
-  t_log->attach(p.session, g_epoch.load(std::memory_order_relaxed));
-  return t_log;
+  log->attach(p.writers[writer].session, g_epochs[writer].load(std::memory_order_relaxed));
+  return log;
 }
 
 // Lets the next units be written, as many as are worth fetching at a time.
@@ -200,10 +208,10 @@ bool Log::grow() {
   }
   Process& p = process();
   std::lock_guard lock(p.mutex);
-  if (p.session != session_) return false;  // stopped meanwhile
+  if (p.writers[writer_].session != session_) return false;  // stopped meanwhile
   if (session_->is_cut()) {
     session_->count_lost();
-    p.new_epoch();
+    p.new_epoch(writer_);
     return false;
   }
   if (next_ != chunk_.end()) {
@@ -214,7 +222,7 @@ bool Log::grow() {
   Mapping made = session_->add_chunk(ChunkKind::kEvents, bytes, kPage, tid_, number_);
   if (!made.base) {
     session_->count_lost();
-    p.new_epoch();
+    p.new_epoch(writer_);
     return false;
   }
   if (chunk_.open) {
@@ -252,8 +260,8 @@ Event* Log::open_range_in_old(uint64_t number) {
 
 void finish_slowly(const Place& place, int64_t end_ns) {
   // Not in a fork that has written nothing yet: an end alone is no reason to open a file.
-  if (g_forked.load(std::memory_order_relaxed)) return;
-  Log* log = capture::log();
+  if (g_forked[place.writer].load(std::memory_order_relaxed)) return;
+  Log* log = capture::log(place.writer);
   if (!log) return;
   if (log->owner_ == place.owner) {
     log->end(place.number, end_ns);
@@ -269,16 +277,16 @@ void finish_slowly(const Place& place, int64_t end_ns) {
 }
 
 void release(const Place& place) {
-  if (t_log && t_log->owner_ == place.owner) t_log->end(place.number, 0);
+  if (Log* log = t_logs[place.writer]; log && log->owner_ == place.owner) log->end(place.number, 0);
 }
 
 uint32_t Log::intern_slowly(std::string_view text) {
   Process& p = process();
   std::lock_guard lock(p.mutex);
-  if (p.session != session_ || session_->full) return 0;
+  if (p.writers[writer_].session != session_ || session_->full) return 0;
   uint32_t id = session_->intern(text);
   if (session_->full) {
-    p.new_epoch();
+    p.new_epoch(writer_);
     limit_ = next_;  // rather no event than one without its name
   }
   return id;

@@ -1,8 +1,9 @@
-// Writes a capture file (format.h). One file a process and session; every thread writes chunks of its own.
+// Writes capture files (format.h). One file a process and session; every thread writes chunks of its own. A process
+// can write several files at a time, each by a writer of its own.
 //
 // Hot path: log() -> append() -> finish(): no locks, no allocation, no system call. Whatever blocks (a new chunk,
 // a name not seen before) happens under one mutex of the process, rarely. The code is linked, hidden, into two
-// shared libraries; each has a writer of its own.
+// shared libraries; each has writers of its own.
 #pragma once
 
 #include <pthread.h>
@@ -23,11 +24,13 @@ namespace opspan::capture {
 struct Session;  // one file; session.h
 class Log;
 
+inline constexpr uint32_t kWriters = 4;  // they are known by their number; who needs but one takes the first
+
 // Begins a file in `folder`, which must exist. False, with a sentence in *error, when that cannot be.
-bool start(const char* folder, Producer producer, std::string* path, std::string* error);
+bool start(const char* folder, Producer producer, std::string* path, std::string* error, uint32_t writer = 0);
 // Marks the file as closed; other threads may be writing meanwhile. The number of units that were lost for want of
 // space. Called at the process' orderly end too.
-uint64_t stop();
+uint64_t stop(uint32_t writer = 0);
 
 // A key of pthread's; where the process has no more of them, one that is none, and whose values are never freed.
 inline pthread_key_t make_key(void (*at_exit)(void*)) {
@@ -46,16 +49,17 @@ struct Place {
   uint64_t owner = 0;   // Log::owner_ of the log it was written to; 0: nothing was written
   uint64_t number = 0;  // the unit's number on its thread
   uint32_t tid = 0;
+  uint32_t writer = 0;
 
   explicit operator bool() const { return owner != 0; }
 };
 
 // The part of the state that the hot path reads.
-inline constinit std::atomic<uint32_t> g_epoch{0};  // 0: off; changes whenever every log must look again
-inline constinit thread_local Log* t_log = nullptr;
+inline constinit std::atomic<uint32_t> g_epochs[kWriters] = {};  // 0: off; changes whenever every log must look again
+inline constinit thread_local Log* t_logs[kWriters] = {};
 
 // 0: off. Another number after every start and fork, and once the disk is full.
-inline uint32_t session() { return g_epoch.load(std::memory_order_relaxed); }
+inline uint32_t session(uint32_t writer = 0) { return g_epochs[writer].load(std::memory_order_relaxed); }
 
 // A text that lives as long as the program (a registered string, a literal): its id is looked up once a file.
 class Constant {
@@ -101,12 +105,12 @@ class Log {
   uint32_t tid() const { return tid_; }
 
  private:
-  friend Log* log();
-  friend Log* open_log();
+  friend Log* log(uint32_t);
+  friend Log* open_log(uint32_t);
   friend void finish(const Place&, int64_t);
   friend void finish_slowly(const Place&, int64_t);
   friend void release(const Place&);
-  friend void forget_log(void*);
+  friend void forget_logs(void*);
 
   struct Chunk {
     Event* begin = nullptr;  // its header is the line before
@@ -126,7 +130,7 @@ class Log {
   static constexpr size_t kKnown = 512;  // pairs of two; a power of two
   static constexpr size_t kLongestKnown = 4096;
 
-  Log();
+  explicit Log(uint32_t writer);
   ~Log();
   void attach(std::shared_ptr<Session> session, uint32_t epoch);
   void detach();
@@ -145,22 +149,23 @@ class Log {
   uint64_t owner_ = 0;      // session << 32 | serial: no two logs of a process share one
   uint32_t epoch_ = 0;
   uint32_t tid_ = 0;
+  const uint32_t writer_;
   Chunk chunk_;
   std::vector<Chunk> old_;
   std::shared_ptr<Session> session_;
   std::unique_ptr<Known[]> known_;
 };
 
-Log* open_log();
+Log* open_log(uint32_t writer);
 void finish_slowly(const Place& place, int64_t end_ns);
 
 // This thread's log; null when capture is off.
-inline Log* log() {
-  Log* log = t_log;
-  if (log && log->epoch_ == g_epoch.load(std::memory_order_acquire)) [[likely]] {
+inline Log* log(uint32_t writer = 0) {
+  Log* log = t_logs[writer];
+  if (log && log->epoch_ == g_epochs[writer].load(std::memory_order_acquire)) [[likely]] {
     return log;
   }
-  return open_log();
+  return open_log(writer);
 }
 
 inline Place Log::append(const Event& event) {
@@ -172,7 +177,7 @@ inline Place Log::append(const Event& event) {
   std::memcpy(unit->words, event.words, sizeof(event.words));
   __atomic_store_n(reinterpret_cast<Word*>(unit), *reinterpret_cast<const Word*>(&event), __ATOMIC_RELEASE);
   if (event.kind == static_cast<uint8_t>(Unit::kRange) && event.range.end_ns == 0) ++chunk_.open;
-  return {owner_, number_++, tid_};
+  return {owner_, number_++, tid_, writer_};
 }
 
 // An end of 0 leaves the range open and only gives up its place.
@@ -193,8 +198,9 @@ inline void Log::end(uint64_t number, int64_t end_ns) {
 // one any more (stopped, or another process' since a fork).
 inline void finish(const Place& place, int64_t end_ns) {
   if (!place) return;
-  Log* log = t_log;
-  if (log && log->owner_ == place.owner && log->epoch_ == g_epoch.load(std::memory_order_acquire)) [[likely]] {
+  Log* log = t_logs[place.writer];
+  if (log && log->owner_ == place.owner && log->epoch_ == g_epochs[place.writer].load(std::memory_order_acquire))
+      [[likely]] {
     log->end(place.number, end_ns);
   } else {
     finish_slowly(place, end_ns);

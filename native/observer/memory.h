@@ -59,16 +59,17 @@ class Blocks {
 
 class Memory final : public c10::Allocator {
  public:
+  using Tell = void (*)(const opspan_memory*);
+
   // For good: blocks may outlive whatever ends with the process.
   static Memory& it() {
     static auto* memory = new Memory;
     return *memory;
   }
 
-  // 0, or -errno.
-  int start(void (*tell)(const opspan_memory*)) {
+  // Tells this sink as well. 0, or -errno.
+  int start(int sink, Tell tell) {
     std::lock_guard lock(control_);
-    if (tell_.load()) return -EBUSY;
     c10::Allocator* there = c10::GetAllocator(c10::DeviceType::CPU);
     if (there != this) {
       // Blocks of an allocator that has no plain deleter are bound to contexts of their own.
@@ -83,13 +84,16 @@ class Memory final : public c10::Allocator {
     static int forks =
         pthread_atfork([] { it().blocks_.lock(); }, [] { it().blocks_.unlock(); }, [] { it().blocks_.unlock(); });
     (void)forks;
-    tell_.store(tell);
+    tells_[sink].store(tell);
     return 0;
   }
 
-  void stop() {
+  void stop(int sink) {
     std::lock_guard lock(control_);
-    tell_.store(nullptr);
+    tells_[sink].store(nullptr);
+    for (const auto& tell : tells_) {
+      if (tell.load()) return;
+    }
     // Unless somebody has put another one before it since.
     if (c10::GetAllocator(c10::DeviceType::CPU) == this) c10::SetAllocator(c10::DeviceType::CPU, inner_.load());
   }
@@ -132,8 +136,6 @@ class Memory final : public c10::Allocator {
   }
 
   void say(void* block, int64_t bytes, uint32_t what) {
-    auto* tell = tell_.load(std::memory_order_acquire);
-    if (!tell) return;
     opspan_memory told = {};
     told.what = what;
     told.device_type = static_cast<int32_t>(c10::DeviceType::CPU);
@@ -141,13 +143,15 @@ class Memory final : public c10::Allocator {
     told.address = reinterpret_cast<uint64_t>(block);
     told.bytes = bytes;
     told.total = total_.load(std::memory_order_relaxed);
-    tell(&told);
+    for (const auto& to : tells_) {
+      if (Tell tell = to.load(std::memory_order_acquire)) tell(&told);
+    }
   }
 
   std::mutex control_;
   std::atomic<c10::Allocator*> inner_{nullptr};
   std::atomic<c10::DeleterFnPtr> deleter_{nullptr};
-  std::atomic<void (*)(const opspan_memory*)> tell_{nullptr};
+  std::array<std::atomic<Tell>, OPSPAN_SINK_COUNT> tells_ = {};
   std::atomic<int64_t> total_{0};
   Blocks blocks_;
 };

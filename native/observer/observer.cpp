@@ -73,8 +73,8 @@ opspan_op describe(const at::RecordFunction& fn) {
   return op;
 }
 
-template <int kSink, int kInputs>
-void begin_with(const at::RecordFunction& fn, opspan_op& op) {
+template <int kInputs>
+void begin_with(const opspan_sink& sink, const at::RecordFunction& fn, opspan_op& op) {
   if constexpr (kInputs == OPSPAN_INPUTS_ALL) {
     Sizes words, strides, values;
     Addresses none;
@@ -87,7 +87,7 @@ void begin_with(const at::RecordFunction& fn, opspan_op& op) {
     op.sizes = words.data();
     op.values = values.data();
     op.values_count = any_value ? values.count() : 0;
-    g_sinks[kSink].begin(&fn, &op);
+    sink.begin(&fn, &op);
   } else if constexpr (kInputs != OPSPAN_INPUTS_NONE) {
     Sizes sizes;
     Addresses addresses;
@@ -96,9 +96,9 @@ void begin_with(const at::RecordFunction& fn, opspan_op& op) {
     op.sizes_count = static_cast<uint32_t>(sizes.count());
     op.tensors = addresses.data();
     op.tensor_count = addresses.count();
-    g_sinks[kSink].begin(&fn, &op);
+    sink.begin(&fn, &op);
   } else {
-    g_sinks[kSink].begin(&fn, &op);
+    sink.begin(&fn, &op);
   }
 }
 
@@ -111,19 +111,24 @@ size_t stack_text(const int64_t* words, size_t count, char* out, size_t size) {
   return text.size();
 }
 
-template <int kSink, int kInputs>
-std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& fn) {
+template <int kInputs>
+void begin_at(int sink, const at::RecordFunction& fn) {
   opspan_op op = describe(fn);
-  if (!g_stacks[kSink].load(std::memory_order_relaxed)) [[likely]] {
-    begin_with<kSink, kInputs>(fn, op);
+  if (!g_stacks[sink].load(std::memory_order_relaxed)) [[likely]] {
+    begin_with<kInputs>(g_sinks[sink], fn, op);
   } else {
     opspan::StackWords stack;
     opspan::add_stack(stack);
     op.stack = stack.data();
     op.stack_count = stack.count();
     op.stack_text = stack_text;
-    begin_with<kSink, kInputs>(fn, op);
+    begin_with<kInputs>(g_sinks[sink], fn, op);
   }
+}
+
+template <int kSink, int kInputs>
+std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& fn) {
+  begin_at<kInputs>(kSink, fn);
   return nullptr;
 }
 
@@ -217,8 +222,8 @@ int opspan_observer_stacks(int sink, int on) {
 
 int opspan_observer_memory(int sink, int on) {
   if (sink < 0 || sink >= OPSPAN_SINK_COUNT || !g_sinks[sink].memory) return -EINVAL;
-  if (on) return opspan::Memory::it().start(g_sinks[sink].memory);
-  opspan::Memory::it().stop();
+  if (on) return opspan::Memory::it().start(sink, g_sinks[sink].memory);
+  opspan::Memory::it().stop(sink);
   return 0;
 }
 

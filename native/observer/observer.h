@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_OBSERVER_ABI 3
+#define OPSPAN_OBSERVER_ABI 4
 
 OPSPAN_EXPORT int opspan_observer_abi(void);
 // What opspan_sink_of gives for each sink. Once, before anything else. 0, or -errno.
@@ -22,7 +22,7 @@ OPSPAN_EXPORT int opspan_observer_attach(int sink, int inputs);
 OPSPAN_EXPORT int opspan_observer_stacks(int sink, int on);
 // Ranges that have begun still end at the sink: this library must stay loaded.
 OPSPAN_EXPORT void opspan_observer_detach(int sink);
-// Memory of the host that torch takes and gives back goes to this sink (1), or no more (0); to one sink at a time. 0,
+// Memory of the host that torch takes and gives back goes to this sink (1), or no more (0). 0,
 // or -errno (ENOTSUP, EPERM: what allocates memory here cannot be watched).
 OPSPAN_EXPORT int opspan_observer_memory(int sink, int on);
 // For benchmarks, the floor: a pair of callbacks that do nothing. 1 on, 2 on and asking torch for the inputs, 0 off.

@@ -1,4 +1,5 @@
-// The capture sink: ranges into a capture file of our own, with no tool at all.
+// The capture sinks: ranges into capture files of our own, with no tool at all. Each is a recording, and writes with
+// the capture writer of its number, so several recordings can be on at a time.
 #include <errno.h>
 
 #include <algorithm>
@@ -20,11 +21,21 @@ using capture::Event;
 using capture::Source;
 using capture::Unit;
 
-Session& session() { return g_sessions[OPSPAN_CAPTURE]; }
+template <uint32_t kWriter>
+constexpr int kSink = OPSPAN_CAPTURE + static_cast<int>(kWriter);
+
+template <uint32_t kWriter>
+Session& session() {
+  return g_sessions[kSink<kWriter>];
+}
 
 // Sizes come as numbers, again and again the same: their text is written once, and its id looked up once a file.
 constexpr uint32_t kMaxTexts = 65536;
-Interned g_inputs, g_values, g_stacks;
+struct Texts {
+  Interned inputs, values, stacks;
+};
+template <uint32_t kWriter>
+constinit Texts g_texts;
 
 // Sizes, types and strides change together, so one look-up finds all three.
 struct Inputs {
@@ -59,7 +70,7 @@ std::string types_of(const int64_t* words, size_t count) {
   return text;
 }
 
-void tell_inputs(capture::Log& log, const opspan_op& op, Event& event) {
+void tell_inputs(Interned& texts, capture::Log& log, const opspan_op& op, Event& event) {
   const int64_t* types = op.sizes + op.sizes_count;
   const int64_t* strides = types + op.types_count;
   auto build = [](std::string&) {};
@@ -72,7 +83,7 @@ void tell_inputs(capture::Log& log, const opspan_op& op, Event& event) {
   auto drop = [](void* inputs) { delete static_cast<Inputs*>(inputs); };
   Key key({}, uint64_t{op.types_count} << 32 | op.strides_count, op.sizes,
           size_t{op.sizes_count} + op.types_count + op.strides_count);
-  auto* entry = g_inputs.get(key, kMaxTexts, build, give, drop);
+  auto* entry = texts.get(key, kMaxTexts, build, give, drop);
   std::unique_ptr<Inputs> once(entry ? nullptr : make());
   Inputs& inputs = entry ? *static_cast<Inputs*>(entry->handle) : *once;
   event.range.sizes = log.intern(inputs.sizes);
@@ -95,12 +106,12 @@ uint32_t interned(Interned& table, capture::Log& log, Thread& here, const int64_
   return log.intern(here.text);
 }
 
-uint32_t values_id(capture::Log& log, Thread& here, const opspan_op& op) {
+uint32_t values_id(Interned& texts, capture::Log& log, Thread& here, const opspan_op& op) {
   auto build = [&](std::string& out) { text::append_values(out, op.values, op.values_count); };
-  return interned(g_values, log, here, op.values, op.values_count, build);
+  return interned(texts, log, here, op.values, op.values_count, build);
 }
 
-uint32_t stack_id(capture::Log& log, Thread& here, const opspan_op& op) {
+uint32_t stack_id(Interned& texts, capture::Log& log, Thread& here, const opspan_op& op) {
   auto build = [&](std::string& out) {
     out.resize(4096);
     size_t size = op.stack_text(op.stack, op.stack_count, out.data(), out.size());
@@ -110,17 +121,19 @@ uint32_t stack_id(capture::Log& log, Thread& here, const opspan_op& op) {
     }
     out.resize(size);
   };
-  return interned(g_stacks, log, here, op.stack, op.stack_count, build);
+  return interned(texts, log, here, op.stack, op.stack_count, build);
 }
 
+template <uint32_t kWriter>
 void begin(const void* key, const opspan_op* op) {
   Thread& here = Thread::here();
   here.know(op->thread);
-  Frames& frames = here.frames[OPSPAN_CAPTURE];
+  Frames& frames = here.frames[kSink<kWriter>];
   frames.settle(close);
-  Frame* frame = here.next_frame(OPSPAN_CAPTURE, key, op->op_id);
+  Frame* frame = here.next_frame(kSink<kWriter>, key, op->op_id);
   if (!frame) return;
-  if (capture::Log* log = session().form() ? capture::log() : nullptr) {
+  if (capture::Log* log = session<kWriter>().form() ? capture::log(kWriter) : nullptr) {
+    Texts& texts = g_texts<kWriter>;
     Event event;
     event.kind = static_cast<uint8_t>(Unit::kRange);
     event.source = static_cast<uint8_t>(Source::kTorch);
@@ -135,24 +148,26 @@ void begin(const void* key, const opspan_op* op) {
       event.range.forward_tid = forward_tid(here, *op);
     } else if (op->stack_count) {
       event.flags |= capture::kHasStack;
-      event.range.stack = stack_id(*log, here, *op);
+      event.range.stack = stack_id(texts.stacks, *log, here, *op);
     }
-    if (op->sizes_count) tell_inputs(*log, *op, event);
-    if (op->values_count) event.range.inputs = values_id(*log, here, *op);
+    if (op->sizes_count) tell_inputs(texts.inputs, *log, *op, event);
+    if (op->values_count) event.range.inputs = values_id(texts.values, *log, here, *op);
     event.range.start_ns = capture::now_ns();
     frame->place = log->append(event);
     frame->where = kWritten;
-    count_range(here, OPSPAN_CAPTURE);
+    count_range(here, kSink<kWriter>);
   }
   frames.open();
 }
 
+template <uint32_t kWriter>
 void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, size_t) {
-  end_range(Thread::here(), OPSPAN_CAPTURE, key, op_id, thread, close, late);
+  end_range(Thread::here(), kSink<kWriter>, key, op_id, thread, close, late);
 }
 
+template <uint32_t kWriter>
 void memory(const opspan_memory* told) {
-  capture::Log* log = session().form() ? capture::log() : nullptr;
+  capture::Log* log = session<kWriter>().form() ? capture::log(kWriter) : nullptr;
   if (!log) return;
   Event event = {};
   event.kind = static_cast<uint8_t>(Unit::kMemory);
@@ -169,10 +184,13 @@ void memory(const opspan_memory* told) {
 
 // --- the user's own
 
-bool user_on() { return session().form() != 0; }
+template <uint32_t kWriter>
+bool user_on() {
+  return session<kWriter>().form() != 0;
+}
 
-capture::Place append_user_range(Unit unit, uint64_t id, const opspan_range& range) {
-  capture::Log* log = capture::log();
+capture::Place append_user_range(uint32_t writer, Unit unit, uint64_t id, const opspan_range& range) {
+  capture::Log* log = capture::log(writer);
   if (!log) return {};
   Event event;
   event.kind = static_cast<uint8_t>(unit);
@@ -193,21 +211,27 @@ capture::Place append_user_range(Unit unit, uint64_t id, const opspan_range& ran
   return place;
 }
 
+template <uint32_t kWriter>
 void user_begin(Thread&, Frame& frame, const opspan_range& range) {
-  frame.place = append_user_range(Unit::kRange, 0, range);
+  frame.place = append_user_range(kWriter, Unit::kRange, 0, range);
   frame.where = kWritten;
 }
 
-void user_mark(Thread&, const opspan_range& range) { append_user_range(Unit::kMark, 0, range); }
-
-// What was begun is known by the file it went to: no other file is told of its end.
-uint64_t user_begin_async(Thread&, uint64_t id, const opspan_range& range) {
-  append_user_range(Unit::kAsync, id, range);
-  return capture::session();
+template <uint32_t kWriter>
+void user_mark(Thread&, const opspan_range& range) {
+  append_user_range(kWriter, Unit::kMark, 0, range);
 }
 
-void user_end_async(uint64_t id, uint64_t session) {
-  capture::Log* log = capture::session() == session ? capture::log() : nullptr;
+// What was begun is known by the file it went to: no other file is told of its end.
+template <uint32_t kWriter>
+uint64_t user_begin_async(Thread&, uint64_t id, const opspan_range& range) {
+  append_user_range(kWriter, Unit::kAsync, id, range);
+  return capture::session(kWriter);
+}
+
+template <uint32_t kWriter>
+void user_end_async(uint64_t id, uint64_t begun) {
+  capture::Log* log = capture::session(kWriter) == begun ? capture::log(kWriter) : nullptr;
   if (!log) return;
   Event event = {};
   event.kind = static_cast<uint8_t>(Unit::kEnd);
@@ -221,33 +245,56 @@ void user_end_async(uint64_t id, uint64_t session) {
 
 bool is_listening() { return true; }
 
+template <uint32_t kWriter>
+uint64_t stop() {
+  return capture::stop(kWriter);
+}
+
+template <uint32_t kWriter>
 int start(const opspan_settings& settings, char* said, size_t said_size) {
   // Not under the session lock: the writer has a lock of its own, which a fork takes first.
-  if (!session().change(Session::kOff)) {
+  if (!session<kWriter>().change(Session::kOff)) {
     return fail(EBUSY, "a capture is on already: stop it first", said, said_size);
   }
-  capture::stop();  // left over in a fork, where another thread of the parent's had just begun it
+  stop<kWriter>();  // left over in a fork, where another thread of the parent's had just begun it
   std::string file, sentence;
   errno = 0;
-  if (!capture::start(settings.folder, capture::Producer::kRecord, &file, &sentence)) {
+  if (!capture::start(settings.folder, capture::Producer::kRecord, &file, &sentence, kWriter)) {
     int number = errno ? errno : EIO;
-    session().changed(Session::kOff);
+    session<kWriter>().changed(Session::kOff);
     return fail(number, sentence.c_str(), said, said_size);
   }
-  if (!session().start(OPSPAN_FORM_SCHEMA, 0)) {
-    capture::stop();
-    session().changed(Session::kOff);
+  if (!session<kWriter>().start(OPSPAN_FORM_SCHEMA, 0)) {
+    stop<kWriter>();
+    session<kWriter>().changed(Session::kOff);
     return fail(ENOMEM, kNoMemory, said, said_size);
   }
   if (said && said_size) std::snprintf(said, said_size, "%s", file.c_str());
-  session().changed(Session::kOn);
+  session<kWriter>().changed(Session::kOn);
   return OPSPAN_FORM_SCHEMA;
+}
+
+template <uint32_t kWriter>
+constexpr Sink sink(const char* name) {
+  return {name, {begin<kWriter>, end<kWriter>, memory<kWriter>}, is_listening, start<kWriter>, stop<kWriter>, true};
+}
+
+template <uint32_t kWriter>
+constexpr UserRangeSink user_ranges() {
+  return {user_on<kWriter>,          user_begin<kWriter>,    close, late, user_mark<kWriter>,
+          user_begin_async<kWriter>, user_end_async<kWriter>};
 }
 
 }  // namespace
 
-const Sink kCapture = {"capture", {begin, end, memory}, is_listening, start, capture::stop, true};
-const UserRangeSink kCaptureUserRanges = {user_on,   user_begin,       close,         late,
-                                          user_mark, user_begin_async, user_end_async};
+static_assert(kSink<capture::kWriters - 1> == OPSPAN_CAPTURE_4);
+const Sink kCapture = sink<0>("capture");
+const Sink kCapture2 = sink<1>("capture 2");
+const Sink kCapture3 = sink<2>("capture 3");
+const Sink kCapture4 = sink<3>("capture 4");
+const UserRangeSink kCaptureUserRanges = user_ranges<0>();
+const UserRangeSink kCapture2UserRanges = user_ranges<1>();
+const UserRangeSink kCapture3UserRanges = user_ranges<2>();
+const UserRangeSink kCapture4UserRanges = user_ranges<3>();
 
 }  // namespace opspan

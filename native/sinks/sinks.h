@@ -13,15 +13,19 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 5
+#define OPSPAN_SINKS_ABI 6
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
 // The sinks, one line each, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names its functions
-// (native/sinks/sink.h). src/opspan/emit/sink_list.py has the same list.
-#define OPSPAN_SINKS(SINK) \
-  SINK(NVTX, Nvtx)         \
-  SINK(ITT, Itt)           \
-  SINK(CAPTURE, Capture)
+// (native/sinks/sink.h). src/opspan/emit/sink_list.py has the same list. A capture for each recording that can be on at
+// the same time.
+#define OPSPAN_SINKS(SINK)  \
+  SINK(NVTX, Nvtx)          \
+  SINK(ITT, Itt)            \
+  SINK(CAPTURE, Capture)    \
+  SINK(CAPTURE_2, Capture2) \
+  SINK(CAPTURE_3, Capture3) \
+  SINK(CAPTURE_4, Capture4)
 
 #define OPSPAN_NUMBER(NAME, Name) OPSPAN_##NAME,
 enum { OPSPAN_SINKS(OPSPAN_NUMBER) OPSPAN_SINK_COUNT };

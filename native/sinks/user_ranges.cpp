@@ -32,6 +32,10 @@ void each(uint32_t to, Action&& action) {
   }
 }
 
+// Sinks that ever took a range. The others are left alone: what was pushed before a sink's first range has no frame
+// there, and whoever pops it finds none, as what was pushed since has been popped before it.
+std::atomic<uint32_t> g_used{0};
+
 // Those of `to` that a range goes to now.
 uint32_t listening(uint32_t to) {
   uint32_t on = 0;
@@ -39,8 +43,12 @@ uint32_t listening(uint32_t to) {
     bool wanted = sink.on() && (!(to & OPSPAN_IN_SESSION << number) || g_sessions[number].form());
     on |= wanted ? 1u << number : 0;
   });
-  return once(on);
+  on = once(on);
+  if (on & ~g_used.load(std::memory_order_relaxed)) g_used.fetch_or(on, std::memory_order_relaxed);
+  return on;
 }
+
+uint32_t used(uint32_t to) { return to & g_used.load(std::memory_order_relaxed); }
 
 }  // namespace
 
@@ -63,7 +71,7 @@ int opspan_push(const opspan_range* range, uint32_t to) {
   int depth = -1;
   Thread& here = Thread::here();
   uint64_t id = next_user_range_id();
-  each(to, [&](int number, const UserRangeSink& sink) {
+  each(used(to), [&](int number, const UserRangeSink& sink) {
     Frames& frames = here.frames[number];
     frames.settle(sink.close);
     Frame* frame = here.next_frame(number, nullptr, id);
@@ -82,7 +90,7 @@ int opspan_push(const opspan_range* range, uint32_t to) {
 int opspan_pop(uint32_t to) {
   int depth = -1;
   Thread& here = Thread::here();
-  each(to, [&](int number, const UserRangeSink& sink) {
+  each(used(to), [&](int number, const UserRangeSink& sink) {
     Frame* frame = here.frames[number].innermost_user_range();
     if (!frame) return;
     --here.user_depth[number];

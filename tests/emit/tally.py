@@ -6,7 +6,7 @@ from opspan.emit.sinks import Sinks
 
 
 class Tally(Session):
-    _sink = sink_list.TALLY  # type: ignore[attr-defined]  # which the test adds
+    _sinks = (sink_list.TALLY,)  # type: ignore[attr-defined]  # which the test adds
     _what = "tally"
 
     def __init__(self, modules: bool = False) -> None:

@@ -59,13 +59,13 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(TESTS / "native" / "sinks" / "tally.cpp", folder / "native" / "sinks")
     shutil.copy(TESTS / "emit" / "tally.py", folder / "src" / "opspan" / "emit")
     header = folder / "native" / "sinks" / "sinks.h"
-    last = "SINK(CAPTURE, Capture)"
+    last = "SINK(CAPTURE_4, Capture4)"
     header.write_text(added(header.read_text(), last, f"{last} {line}"))
     sinks_of_python = folder / "src" / "opspan" / "emit" / "sink_list.py"
     joined = added(
         sinks_of_python.read_text(),
-        "SINKS: Final = (NVTX, ITT, CAPTURE)",
-        f"{entry}\nSINKS: Final = (NVTX, ITT, CAPTURE, TALLY)",
+        "SINKS: Final = (NVTX, ITT, *CAPTURES)",
+        f"{entry}\nSINKS: Final = (NVTX, ITT, *CAPTURES, TALLY)",
     )
     sinks_of_python.write_text(joined)
     return folder

@@ -117,16 +117,16 @@ warnings.simplefilter("ignore")
 with opspan.emit_nvtx(), opspan.emit_itt(), profiler.profile(**asked) as prof:
     train()
 assert "aten::mul" in names(prof)
-with opspan.record() as rec:
-    kind, said = raised(profiler.profile(activities=CPU).start)
+with opspan.record() as rec, profiler.profile(**asked) as outer:
     train()
-assert kind == "AlreadyActive" and "one at a time" in said, said
-assert rec.trace.ranges.height
-with profiler.profile(activities=CPU) as first:
+    with profiler.profile(activities=CPU) as inner:
+        train()
+        with profiler.profile(activities=CPU):
+            kind, said = raised(profiler.profile(activities=CPU).start)
     train()
-    assert raised(profiler.profile(activities=CPU).start)[0] == "AlreadyActive"
-    train()
-assert [row.count for row in first.key_averages() if row.key == "aten::mul"] == [4]
+assert kind == "AlreadyActive" and "4 times" in said, said
+muls = [[row.count for row in prof.key_averages() if row.key == "aten::mul"] for prof in (outer, inner)]
+assert muls == [[6], [2]] and rec.trace.ranges.filter(name="aten::mul").height == 6, muls
 print(1)
 """)
 

@@ -7,11 +7,11 @@ import os
 from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-SINKS = NVTX, ITT, CAPTURE = range(3)
+SINKS = NVTX, ITT, CAPTURE, *MORE_CAPTURES = range(6)
 AUTO, SCHEMA, PAYLOAD, TEXT, TORCH, TASK = range(6)
 OP, BACKWARD, ENGINE, USER, MODULE, STEP = range(1, 7)
 NONE, LIST = -1, -2  # in sizes
-TO_NVTX, TO_ITT, TO_CAPTURE, TO_ALL = 1, 2, 4, 7
+TO_NVTX, TO_ITT, TO_CAPTURE, TO_ALL = 1, 2, 4, 63
 
 
 class Op(ctypes.Structure):

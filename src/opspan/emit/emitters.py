@@ -26,8 +26,8 @@ class Emitter(Session):
         labels: str,
         max_strings: int,
     ) -> None:
-        if labels not in self._sink.forms:
-            raise ValueError(f"labels={labels!r}: {type(self).__name__} knows {', '.join(self._sink.forms)}")
+        if labels not in self._sinks[0].forms:
+            raise ValueError(f"labels={labels!r}: {type(self).__name__} knows {', '.join(self._sinks[0].forms)}")
         super().__init__(enabled, record_shapes, modules, schedule)
         self._asked = labels
         self._max_strings = max_strings

@@ -22,7 +22,7 @@ class emit_itt(Emitter):  # noqa: N801  # torch's name
     `modules`, `schedule` and `max_strings` as in `emit_nvtx`.
     """
 
-    _sink = sink_list.ITT
+    _sinks = (sink_list.ITT,)
     _what = "ITT annotation"
     _lost = "bare names, without sequence numbers, ids, sizes and relations, none in forks"
 

@@ -26,7 +26,7 @@ class emit_nvtx(Emitter):  # noqa: N801  # torch's name
     counted in `stats.sizes_dropped`.
     """
 
-    _sink = sink_list.NVTX
+    _sinks = (sink_list.NVTX,)
     _what = "NVTX annotation"
     _lost = "torch's text labels, without forward threads, none in forks"
     _untold = False  # to collect, as CUDA was not in use yet

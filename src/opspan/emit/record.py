@@ -11,7 +11,7 @@ from opspan.emit.observer import ALL_INPUTS
 from opspan.emit.recording import Recording
 from opspan.emit.schedule import Schedule
 from opspan.emit.sessions import Session
-from opspan.emit.sink_list import CAPTURE
+from opspan.emit.sink_list import CAPTURES
 from opspan.emit.sinks import Sinks
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         print(rec.events().key_averages().table())
     """
 
-    _sink = CAPTURE
+    _sinks = CAPTURES
     _what = "recording"
     _recording = Recording(None, False)  # of one that was made in compiled code: it records nothing
     _trace: Trace | None = None
@@ -90,7 +90,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         return self.trace.events()
 
     def _start_sink(self, native: Sinks) -> str:
-        self._recording.start(native)
+        self._recording.start(native, self._sink)
         return "capture"
 
     def _inputs(self) -> int:

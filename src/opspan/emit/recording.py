@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opspan import private_files
-from opspan.emit.sink_list import CAPTURE
+from opspan.emit.sink_list import Sink
 from opspan.emit.sinks import Sinks
 from opspan.errors import CaptureError, EmitError
 
@@ -31,7 +31,7 @@ class Recording:
         self._created: list[Path] = []  # folders, the innermost first
         self._others: set[Path] = set()  # files that were there before
 
-    def start(self, native: Sinks) -> None:
+    def start(self, native: Sinks, sink: Sink) -> None:
         try:
             if self.folder is None:
                 self.folder = private_files.folder("opspan-record-")
@@ -45,7 +45,7 @@ class Recording:
             todo = "raise the limit (ulimit -n)" if is_limit else "choose another path="
             raise CaptureError(f"the folder for the capture cannot be created ({error}): {todo}") from error
         try:
-            _, file = native.start(CAPTURE.number, folder=os.fsencode(self.folder))
+            _, file = native.start(sink.number, folder=os.fsencode(self.folder))
         except EmitError as error:
             raise CaptureError(str(error)) from error
         self.file = Path(os.fsdecode(file))

@@ -1,6 +1,6 @@
-"""What emit_nvtx, emit_itt and record have in common: entering and leaving, one of each at a time, schedules, forks.
+"""What emit_nvtx, emit_itt and record have in common: entering and leaving, so many of each, schedules, forks.
 
-    Session            the contract (torch's: once, one at a time, nothing when not enabled)
+    Session            the contract (torch's: once, one at a time but for recordings, nothing when not enabled)
     |-- Emitter        for a tool, in emitters.py
     |   |-- emit_nvtx  in nvtx.py
     |   `-- emit_itt   in itt.py
@@ -34,7 +34,8 @@ _warned: set[type] = set()  # who has said that nobody listens
 class Session:
     """A subclass says which sink it is for, how that starts and what to tell its tool."""
 
-    _sink: ClassVar[Sink]
+    _sinks: ClassVar[tuple[Sink, ...]]  # as many sessions of its kind can be on at a time
+    _sink: Sink  # the one of them that it has, from entering on
     _what: ClassVar[str]  # for messages
     _owner = 0  # the process that entered it
     # Only a recording can have these.
@@ -50,7 +51,7 @@ class Session:
         self.labels: str | None = None  # the form in use; None when nothing was labelled
         self.stats = Stats()  # of the whole session, once it is over
         self.gives_way = False  # to one that the program itself enters: `opspan exec` started this one
-        self._steps = Steps(schedule, self._sink.bit, self._turn) if schedule is not None else None
+        self._steps = Steps(schedule, self._turn) if schedule is not None else None
         self._undo = contextlib.ExitStack()  # what entering did
 
     def __enter__(self) -> Any:
@@ -59,14 +60,15 @@ class Session:
         if self.entered:
             raise RuntimeError(f"{self._what} context manager is not reentrant")
         self.entered = True
-        number = self._sink.number
         with change():
-            other = active.get(number)
-            if isinstance(other, Session) and (other.gives_way or not other._is_owner()):
-                other.__exit__()
-            if number in active:
-                name = type(self).__name__
-                raise AlreadyActive(f"{name} is already active in this process: one at a time, for all its threads")
+            for sink in self._sinks:
+                other = active.get(sink.number)
+                if isinstance(other, Session) and (other.gives_way or not other._is_owner()):
+                    other.__exit__()
+            free = next((sink for sink in self._sinks if sink.number not in active), None)
+            if free is None:
+                raise AlreadyActive(self._too_many())
+            self._sink, number = free, free.number
             self._owner = os.getpid()
             active[number] = self
             self._undo.callback(active.pop, number, None)
@@ -80,7 +82,7 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if compiled.compiling() or not self.enabled or active.get(self._sink.number) is not self:
+        if compiled.compiling() or not self._is_active():
             return
         name = type(self).__name__
         try:
@@ -147,7 +149,7 @@ class Session:
                 native.turn(self._sink.number, False)
                 self._tell(False)
                 self._undo.callback(self._stop_steps, self._steps)
-                self._steps.start()
+                self._steps.start(self._sink.bit)
 
     def _stop(self) -> None:
         """Leave this process as it was, whatever goes wrong on the way; then the error comes out."""
@@ -169,6 +171,9 @@ class Session:
 
     def _discard(self) -> None:
         """Entering failed: leave no files."""
+
+    def _is_active(self) -> bool:
+        return self._owner != 0 and active.get(self._sink.number) is self
 
     def _is_running(self) -> bool:
         return self._labelling is not None
@@ -205,6 +210,12 @@ class Session:
             f"{type(self).__name__} labels nothing: {why}. Run it under one: `{under} python train.py`, or with "
             "none installed `opspan run -o capture -- python train.py`"
         )
+
+    def _too_many(self) -> str:
+        name, most = type(self).__name__, len(self._sinks)
+        if most == 1:
+            return f"{name} is already active in this process: one at a time, for all its threads"
+        return f"{name} is already active {most} times in this process: no more at a time, for all its threads"
 
     # What differs
 

@@ -46,8 +46,12 @@ ITT: Final = Sink(
     ("auto", "task", "text", "torch"),
     Tool("vtune -collect hotspots -knob enable-user-tasks=true -r r000hs --", "INTEL_LIBITTNOTIFY64", "__itt_api_init"),
 )
-CAPTURE: Final = Sink(2, "capture", "opspan.emit.record:record", ("capture",))
+# One for each recording that can be on at the same time.
+CAPTURES: Final = tuple(
+    Sink(number, name, "opspan.emit.record:record", ("capture",))
+    for number, name in enumerate(("capture", "capture 2", "capture 3", "capture 4"), start=2)
+)
 
-SINKS: Final = (NVTX, ITT, CAPTURE)
+SINKS: Final = (NVTX, ITT, *CAPTURES)
 TO_ALL: Final = (1 << len(SINKS)) - 1
 IN_SESSION: Final = 1 << len(SINKS)  # times a sink's bit: to that sink only while its session labels

@@ -18,7 +18,7 @@ from opspan import libraries
 from opspan.emit.sink_list import SINKS
 from opspan.errors import EmitError
 
-ABI: Final = 5
+ABI: Final = 6
 
 FORMS: Final = {"auto": 0, "schema": 1, "payload": 2, "text": 3, "torch": 4, "task": 5}
 FORM_NAMES: Final = {number: name for name, number in FORMS.items()}

@@ -13,16 +13,17 @@ from opspan.emit.sinks import KIND_STEP
 class Steps:
     """Counts steps and turns labelling on for the active ones."""
 
-    def __init__(self, schedule: Schedule, to: int, turn: Callable[[bool], None]) -> None:
+    def __init__(self, schedule: Schedule, turn: Callable[[bool], None]) -> None:
         self.number = 0
         self._schedule = schedule
-        self._to = to
         self._turn = turn
         self._on = False
         self._pushed = False
+        self._to = 0
         self._thread = threading.get_ident()
 
-    def start(self) -> None:
+    def start(self, to: int) -> None:
+        self._to = to
         self._thread = threading.get_ident()
         self._enter()
 
