@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "inputs.h"
+#include "kineto.h"
 #include "memory.h"
 #include "stack.h"
 
@@ -113,6 +114,7 @@ size_t stack_text(const int64_t* words, size_t count, char* out, size_t size) {
 
 template <int kInputs>
 void begin_at(int sink, const at::RecordFunction& fn) {
+  opspan::note_thread();
   opspan_op op = describe(fn);
   if (!g_stacks[sink].load(std::memory_order_relaxed)) [[likely]] {
     begin_with<kInputs>(g_sinks[sink], fn, op);
@@ -226,6 +228,8 @@ int opspan_observer_memory(int sink, int on) {
   opspan::Memory::it().stop(sink);
   return 0;
 }
+
+void opspan_observer_threads(int on) { opspan::tell_kineto(on); }
 
 int opspan_observer_empty(int on) {
   detach(kEmpty);

@@ -25,6 +25,8 @@ OPSPAN_EXPORT void opspan_observer_detach(int sink);
 // Memory of the host that torch takes and gives back goes to this sink (1), or no more (0). 0,
 // or -errno (ENOTSUP, EPERM: what allocates memory here cannot be watched).
 OPSPAN_EXPORT int opspan_observer_memory(int sink, int on);
+// Kineto, with which torch collects on devices, hears of every thread that runs an op (1), or no more (0).
+OPSPAN_EXPORT void opspan_observer_threads(int on);
 // For benchmarks, the floor: a pair of callbacks that do nothing. 1 on, 2 on and asking torch for the inputs, 0 off.
 OPSPAN_EXPORT int opspan_observer_empty(int on);
 

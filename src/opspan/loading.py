@@ -13,12 +13,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opspan.errors import UsageError
+from opspan import capture_files
+from opspan.errors import ReadError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import polars as pl
 
     from opspan.events import EventList, FunctionEvent
+    from opspan.tables import Tables
+    from opspan.tables.window import Window
     from opspan.trace import Trace
 
 
@@ -39,13 +44,12 @@ def load(
     if not paths:
         raise UsageError("nothing to load; expected the path of at least one trace")
     from opspan.analysis import side_by_side
-    from opspan.readers import read_file
     from opspan.tables.window import window_of
     from opspan.trace import Trace
 
     steps = (step, step) if isinstance(step, int) else step
     window = window_of(between, steps)
-    tables = side_by_side([read_file(path, source, window) for path in map(Path, paths)])
+    tables = side_by_side([_read(path, source, window) for path in map(Path, paths)])
     return Trace.of(tables.check() if strict else tables)
 
 
@@ -98,3 +102,40 @@ def load_vtune_report(path: str | os.PathLike[str]) -> pl.DataFrame:
 def parse_nvprof_trace(path: str | os.PathLike[str]) -> list[FunctionEvent]:
     """The events of load_nvprof as a plain list."""
     return list(load_nvprof(path))
+
+
+def load_recording(file: Path) -> Trace:
+    """What a process began to record with this capture: by itself and its forks, and on devices; no other recording."""
+    from opspan.readers.capture import read_recording
+    from opspan.trace import Trace
+
+    return Trace.of(_with_devices(read_recording(file), capture_files.device_files(file)))
+
+
+def _read(path: Path, source: str | None, window: Window | None) -> Tables:
+    from opspan.readers import read_file
+    from opspan.tables.window import cut
+
+    devices = capture_files.device_files(path) if source in (None, "capture") else []
+    if not devices:
+        return read_file(path, source, window)
+    whole = _with_devices(read_file(path, source), devices)
+    return whole if window is None else cut(whole, window)
+
+
+def _with_devices(host: Tables, files: Sequence[Path]) -> Tables:
+    if not files:
+        return host
+    import polars as pl
+
+    from opspan.analysis.device_part import with_device
+    from opspan.readers import read_file
+    from opspan.tables import Issues
+
+    parts, issues = [], Issues(host.metadata.paths[0])
+    for file in files:
+        try:
+            parts.append(read_file(file, "kineto"))
+        except ReadError as error:
+            issues.add("unreadable_file", detail=str(error))
+    return with_device(host.replace(issues=pl.concat([host.issues, issues.frame()])), parts)

@@ -258,7 +258,7 @@ with warnings.catch_warnings(record=True) as warned:
 print(json.dumps([str(one.message) for one in warned]))
 """)
     assert found[0] == "opspan.profiler does not use experimental_config yet"
-    assert found[1].startswith("CUDA: ")
+    assert found[1] == "CUDA is not available, disabling CUDA profiling"
 
 
 @pytest.mark.parametrize("value", ["{", "nothing", None])
@@ -281,21 +281,16 @@ def test_activities_are_checked_as_torch_checks_them(activities: list[Any], erro
 
 
 @pytest.mark.slow
-def test_beside_torchs_own_profiler_both_see_the_ops_and_a_second_of_ours_is_refused() -> None:
-    ours, theirs, refused, after = told("""
+def test_beside_torchs_own_profiler_both_see_the_ops() -> None:
+    ours, theirs, after = told("""
 with torch.profiler.profile(activities=CPU) as outer, profiler.profile(activities=CPU) as prof:
     train()
-    try:
-        profiler.profile(activities=CPU).start()
-    except RuntimeError as error:
-        refused = str(error)
 counts = [sum(event.name == "aten::addmm" for event in one.events()) for one in (prof, outer)]
 with torch.profiler.profile(activities=CPU) as alone:
     train()
-print(json.dumps([*counts, refused, sum(event.name == "aten::addmm" for event in alone.events())]))
+print(json.dumps([*counts, sum(event.name == "aten::addmm" for event in alone.events())]))
 """)
     assert ours == theirs == after == 2
-    assert "already active" in refused
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from typing import Literal
 
 from opspan import libraries, private_files
 from opspan.app import launch
-from opspan.emit import compiler, observer, ranges, sinks, tools
+from opspan.emit import compiler, device, observer, ranges, sinks, tools
 from opspan.emit.sink_list import SINKS, Sink, Tool
 from opspan.errors import EmitError, ObserverError, TorchUnsupported
 
@@ -52,6 +52,7 @@ def checks() -> Iterator[Check]:
         "cache": _cache,
         "sinks library": _sinks,
         "collectors library": _collectors,
+        "devices": lambda: _devices(torch),
         "nsys": lambda: _tool("nsys", "Nsight Systems: https://developer.nvidia.com/nsight-systems"),
         "vtune": lambda: _tool(
             "vtune", "VTune: https://www.intel.com/content/www/us/en/developer/tools/oneapi/vtune-profiler.html"
@@ -107,6 +108,16 @@ def _observer(torch: observer.Torch | None) -> Check:
     except ObserverError as error:
         return Check("observer", "WRONG", str(error), "opspan doctor --fix")
     return Check("observer", "ok", f"{cached}{more}")
+
+
+def _devices(torch: observer.Torch | None) -> Check:
+    """What `record(device=True)` and opspan.profiler can collect on."""
+    found = sorted(activity.name for activity in device.activities()) if torch is not None else []
+    if not found:
+        return Check("devices", "optional", "torch finds none that it can collect on: ops of the host alone")
+    if tool := device.other_tool():
+        return Check("devices", "optional", f"{', '.join(found)}: left to {tool}, as they serve one tool at a time")
+    return Check("devices", "ok", ", ".join(found))
 
 
 def _cache() -> Check:

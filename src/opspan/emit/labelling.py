@@ -105,6 +105,13 @@ class Labelling:
                 notices.warn(NO_MEMORY, stacklevel=4)
 
 
+def torch_profiles() -> bool:
+    """Is a profiler of torch's own on?"""
+    from torch.autograd import profiler
+
+    return bool(_torch_thought if _observing else getattr(profiler, "_is_profiler_enabled", False))
+
+
 def _tell_torch(on: bool) -> None:
     """torch's own flag that somebody profiles: Dynamo and Inductor add record_function ranges when it is set."""
     global _observing, _torch_thought

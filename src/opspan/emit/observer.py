@@ -116,6 +116,10 @@ class Observer:
         """Ops come with the functions of Python that they are called in. False: not from this Python."""
         return int(self._library.opspan_observer_stacks(sink, int(on))) == 0
 
+    def threads(self, on: bool) -> None:
+        """Torch's own collection hears of each thread that runs an op, so that it knows them by the numbers we have."""
+        self._library.opspan_observer_threads(int(on))
+
     def empty(self, on: int) -> None:
         """An observer that does nothing: the floor against which the others are measured. 2: it asks for inputs."""
         self._library.opspan_observer_empty(on)

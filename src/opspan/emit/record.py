@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opspan.emit.compiled import compiling
+from opspan.emit.device import Devices
 from opspan.emit.observer import ALL_INPUTS
 from opspan.emit.recording import Recording
 from opspan.emit.schedule import Schedule
@@ -15,6 +16,10 @@ from opspan.emit.sink_list import CAPTURES
 from opspan.emit.sinks import Sinks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch.profiler import ProfilerActivity
+
     from opspan.events import EventList
     from opspan.trace import Trace
 
@@ -26,7 +31,8 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     there. Without one the folder is temporary and goes once `trace` was read, or at exit. A folder that holds an
     earlier recording is refused; `add=True` adds to it. Processes that run at the same time, as the ranks of one job,
     may share one. `trace` is this recording alone, whatever else is there. `memory` records what memory of the host
-    torch takes and gives back, on every thread; `stacks` the functions of Python that ops are called in.
+    torch takes and gives back, on every thread; `stacks` the functions of Python that ops are called in; `device` what
+    runs on devices, by torch's own collection there.
 
         with opspan.record(record_shapes=True) as rec:
             train()
@@ -38,6 +44,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     _what = "recording"
     _recording = Recording(None, False)  # of one that was made in compiled code: it records nothing
     _trace: Trace | None = None
+    _devices: Devices | None = None
 
     def __init__(
         self,
@@ -47,6 +54,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         add: bool = False,
         memory: bool = False,
         stacks: bool = False,
+        device: bool = False,
         modules: bool = False,
         schedule: Schedule | None = None,
         enabled: bool = True,
@@ -55,6 +63,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
             return
         super().__init__(enabled, record_shapes, modules, schedule)
         self.memory, self.stacks = memory, stacks
+        self._devices = Devices() if device else None
         if isinstance(path, bool):
             raise TypeError(f"record({path}): the first argument is the folder: write record(record_shapes={path})")
         if path is not None and not os.fspath(path):
@@ -95,6 +104,22 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     def _inputs(self) -> int:
         return ALL_INPUTS
+
+    def turn_devices(self, on: bool, activities: Iterable[ProfilerActivity]) -> None:
+        """Have torch collect no more of these for a while, or go on."""
+        if self._devices is not None and self._is_running() and self._is_owner():
+            self._devices.toggle(on, activities)
+
+    def _collects(self) -> bool:
+        return self._devices is not None
+
+    def _tell(self, on: bool) -> None:
+        if self._devices is None or self.file is None:
+            return
+        if on:
+            self._devices.start()
+        else:
+            self._devices.stop(self.file)
 
     def _discard(self) -> None:
         self._recording.discard()

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opspan import private_files
+from opspan import capture_files, private_files
 from opspan.emit.sink_list import Sink
 from opspan.emit.sinks import Sinks
 from opspan.errors import CaptureError, EmitError
@@ -56,10 +56,9 @@ class Recording:
         """What was recorded. Unless the files are to be kept, a temporary folder goes now."""
         if self.file is None:
             raise RuntimeError("nothing was recorded: enter the context manager first, outside of compiled code")
-        from opspan.readers import capture
-        from opspan.trace import Trace
+        from opspan.loading import load_recording
 
-        trace = Trace.of(capture.read_recording(self.file))
+        trace = load_recording(self.file)
         if self._temporary and self.folder is not None and not keep:
             private_files.remove(self.folder)
         return trace
@@ -68,7 +67,7 @@ class Recording:
         """It did not come to be: leave no files. Raises nothing that would hide why."""
         # Not self.file: an interrupt may have come before that was known.
         with contextlib.suppress(OSError):
-            for file in set(self._files()) - self._others:
+            for file in {*self._files(), *capture_files.device_files(self.folder or Path())} - self._others:
                 if file.name.startswith(f"{os.getpid()}-"):
                     file.unlink()
         self.file = None
@@ -90,7 +89,7 @@ class Recording:
             )
 
     def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("*.opspan")) if self.folder is not None else []
+        return sorted(self.folder.glob(f"*{capture_files.CAPTURE}")) if self.folder is not None else []
 
 
 def _is_of_same_job(file: Path) -> bool:

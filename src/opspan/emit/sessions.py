@@ -140,7 +140,7 @@ class Session:
                     stacks=self.stacks,
                     modules=self.modules,
                 ),
-                collect=self._collect if self._steps is not None else None,
+                collect=self._collect if self._collects() else None,
             )
             self._undo.callback(self._turn, on=False)
             if self._steps is None:
@@ -231,13 +231,18 @@ class Session:
         """What does the work where the observer cannot be built. Or the error."""
         raise error
 
+    def _collects(self) -> bool:
+        """Is the tool told to collect, or not, when labelling is turned on and off?"""
+        return self._steps is not None
+
     def _tell(self, on: bool) -> None:
-        """Tell the tool to collect, or not: only with a schedule."""
+        """Tell the tool to collect, or not."""
 
 
 def _synchronize() -> None:
-    """What was launched before belongs before. Only where CUDA is in use: this must not be what starts it."""
+    """What was launched before belongs before. Only where a device is in use: this must not be what starts it."""
     import torch
 
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+    for device in (torch.cuda, torch.xpu):
+        if device.is_initialized():
+            device.synchronize()

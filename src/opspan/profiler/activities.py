@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from opspan.emit import device
+
 if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
 
@@ -28,14 +30,16 @@ def parsed(asked: Iterable[object] | None) -> set[ProfilerActivity]:
     return {activity for activity, is_wanted in found.items() if is_wanted}
 
 
-def note_devices(activities: set[ProfilerActivity], stacklevel: int) -> None:
-    """Devices are not recorded yet: whoever asked for one hears of it."""
+def has_devices(activities: set[ProfilerActivity], stacklevel: int) -> bool:
+    """Is there a device that is asked for? Whoever asked for one that is not hears of it, in torch's words."""
     from torch.profiler import ProfilerActivity
 
-    if devices := sorted(activity.name for activity in activities - {ProfilerActivity.CPU}):
+    asked = activities - {ProfilerActivity.CPU}
+    if not asked:
+        return False
+    there = device.activities()
+    for missing in sorted(activity.name for activity in asked - there):
         warnings.warn(
-            f"{', '.join(devices)}: opspan.profiler records ops on the CPU alone so far; for kernels run the program "
-            "under `nsys profile -t cuda,nvtx` with opspan.emit_nvtx()",
-            UserWarning,
-            stacklevel=stacklevel + 1,
+            f"{missing} is not available, disabling {missing} profiling", UserWarning, stacklevel=stacklevel + 1
         )
+    return bool(asked & there)

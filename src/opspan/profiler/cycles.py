@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opspan.emit.record import record
-from opspan.profiler.activities import note_devices, parsed
+from opspan.profiler.activities import has_devices, parsed
 
 if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
@@ -66,7 +66,7 @@ class _KinetoProfile:
         self._events: EventList | None = None
         self._earlier: list[Any] = []  # events of earlier cycles, if they are accumulated
         self._trace_id: str | None = None
-        note_devices(self.activities, stacklevel=3)
+        self._has_devices = has_devices(self.activities, stacklevel=3)
         if experimental_config:
             warnings.warn("opspan.profiler does not use experimental_config yet", UserWarning, stacklevel=3)
 
@@ -90,7 +90,8 @@ class _KinetoProfile:
             memory=self.profile_memory,
             stacks=self.with_stack,
             modules=self.with_modules,
-            enabled=ProfilerActivity.CPU in self.activities,
+            device=self._has_devices,
+            enabled=ProfilerActivity.CPU in self.activities or self._has_devices,
         )
         if self.acc_events and self._events is not None:
             self._earlier = list(self._events)
@@ -123,8 +124,11 @@ class _KinetoProfile:
         """Record no more of these for a while, or go on."""
         from torch.profiler import ProfilerActivity
 
-        if self._cycle is not None and ProfilerActivity.CPU in set(activities):
+        if self._cycle is None:
+            return
+        if ProfilerActivity.CPU in set(activities):
             self._cycle.turn(enable)
+        self._cycle.turn_devices(enable, activities)
 
     def get_trace_id(self) -> str | None:
         return self._trace_id

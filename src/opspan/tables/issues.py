@@ -159,9 +159,15 @@ CODES: dict[str, Code] = {
         "ranges end before they begin; their end was set to null",
         "The file is damaged, or the machine's clock was wrong.",
     ),
+    "impossible_device_times": Code(
+        "error",
+        "kernels and copies have times that cannot be; the times were left out",
+        "They count as launches, without device time. torch's collection is known to give wrong times now and then, "
+        "above all if a process collects several times: record once per process, or use nsys.",
+    ),
     "clock_stepped": Code(
         "warning",
-        "processes saw the UTC clock move by more than a second while capturing",
+        "processes saw the UTC clock jump while capturing",
         "Times within the trace are right. Be careful when you compare its UTC times with those of other machines.",
     ),
     "clocks_not_aligned": Code(

@@ -1,0 +1,41 @@
+// Tells Kineto, with which torch collects on devices, which threads there are.
+//
+// A device's tool numbers threads by their pthread_t. Kineto writes the number of the operating system, the one that
+// our ranges have, for those threads that it was told of, and torch tells it of them only where it records ops itself.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#if __has_include(<kineto/libkineto.h>)
+#include <kineto/libkineto.h>
+// There is a torch without it.
+namespace libkineto {
+[[gnu::weak]] LibkinetoApi& api();
+}
+#endif
+
+namespace opspan {
+
+// Counts the sessions; 0: none is on.
+inline std::atomic<uint32_t> g_kineto_session{0};
+inline thread_local uint32_t t_known_in = 0;
+
+inline void tell_kineto(bool on) {
+  static uint32_t last = 0;
+  g_kineto_session.store(on ? ++last : 0, std::memory_order_relaxed);
+}
+
+inline void note_thread() {
+  uint32_t session = g_kineto_session.load(std::memory_order_relaxed);
+  if (session == t_known_in) [[likely]]
+    return;
+  t_known_in = session;
+#if __has_include(<kineto/libkineto.h>)
+  if (session && &libkineto::api && libkineto::api().isProfilerRegistered()) {
+    libkineto::api().activityProfiler().recordThreadInfo();
+  }
+#endif
+}
+
+}  // namespace opspan

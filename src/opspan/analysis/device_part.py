@@ -1,0 +1,121 @@
+"""Puts what torch's own collection saw of devices to what opspan recorded of the host, in one trace.
+
+    with_device(host, parts) -> Tables, on the clock of `host`: its ranges, with the calls and the work of the parts
+    causal(part, session) -> the part without the times that cannot be
+
+Calls come with their process and thread, so `launches` attributes them and their work by time, as it does for any tool.
+Times of devices are known to be wrong now and then, above all if a process collects more than once, so they are looked
+at before: work that cannot have run when it says stays, with its call, and loses its times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from opspan.analysis.averages import on_device
+from opspan.capture_files import SESSION
+from opspan.tables import Issues, Tables
+from opspan.tables.tables import moved
+
+# By so much the clocks of a device and its host may be apart after the tool has aligned them.
+TOLERANCE_NS = 5_000
+# If the two clocks of the host are further apart at the end than at the begin, one of them was set meanwhile.
+MOST_APART_NS = 1_000_000
+
+_col = pl.col
+
+
+def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
+    """`parts`: one for each time that devices were collected while `host` was recorded."""
+    frames = {name: [host.frames[name]] for name in ("calls", "work", "devices", "issues")}
+    ids = {name: host.frames[name].height for name in ("calls", "work")} | {"ranges": 0}
+    for part in parts:
+        issues = Issues(part.metadata.paths[0])
+        shift_ns, session = _clocks(part, host, issues)
+        # Which of the part's own ranges it names does not matter: they are not taken.
+        work = causal(part.calls, part.work, session, issues)
+        for name, rows in (("calls", part.calls), ("work", work)):
+            there = moved(name, rows, 0, ids, shift_ns)
+            frames[name].append(there.drop("named_range_id", strict=False))
+            ids[name] += rows.height
+        frames["devices"].append(part.devices)
+        frames["issues"] += [part.issues, issues.frame()]
+    joined = {name: pl.concat(rows, how="diagonal") for name, rows in frames.items()}
+    joined["devices"] = joined["devices"].unique("device_id", keep="first", maintain_order=True)
+    return host.replace(**joined)
+
+
+def _clocks(part: Tables, host: Tables, issues: Issues) -> tuple[int, tuple[int, int] | None]:
+    """What to add to the part's times, and when it was collected, on its own clock."""
+    times = _times(part.metadata.options.get(SESSION))
+    origin = part.origin_utc_ns or 0
+    if times is None:
+        issues.add("aligned_by_clocks")
+        return origin - (host.origin_utc_ns or 0), None
+    (begin, end), (begin_utc, end_utc) = times["monotonic_ns"], times["utc_ns"]
+    changed = (end_utc - end) - (begin_utc - begin)
+    if abs(changed) > MOST_APART_NS:
+        issues.add("clock_stepped", detail=f"by {changed / 1e6:+,.3f} ms")
+    shift_ns = begin - begin_utc + origin
+    return shift_ns, (begin - shift_ns, end - shift_ns)
+
+
+def _times(found: Any) -> dict[str, list[int]] | None:
+    """Whoever wrote the file, it is foreign text by now."""
+    pairs = {}
+    for name in ("monotonic_ns", "utc_ns"):
+        pair = found.get(name) if isinstance(found, Mapping) else None
+        if not (
+            isinstance(pair, list)
+            and len(pair) == 2
+            and all(type(time) is int and 0 <= time >> 63 == 0 for time in pair)
+        ):
+            return None
+        pairs[name] = pair
+    return pairs
+
+
+def causal(calls: pl.DataFrame, work: pl.DataFrame, session: tuple[int, int] | None, issues: Issues) -> pl.DataFrame:
+    """The work, without the times of what would have run before its launch, outside of the session, or on a stream
+    before something that was launched on it earlier."""
+    begin, end = (pl.lit(time, dtype=pl.Int64) for time in session or (None, None))
+    rows = _launched(calls, on_device(work)).with_columns((_col("start_ns") + TOLERANCE_NS).alias("not_after"))
+    rows = rows.with_columns(
+        too_early=_col("not_after") < _col("called_ns"),
+        outside=(_col("not_after") < begin) | (_col("end_ns") - TOLERANCE_NS > end),
+    )
+    rows = _with_latest(rows).with_columns(overtakes=_col("not_after") < _col("latest_ns"))
+    for name, why in (
+        ("too_early", "begin before the call that launched them"),
+        ("outside", "lie outside of the time in which the device was watched"),
+        ("overtakes", "begin before work that was launched earlier on their stream"),
+    ):
+        issues.add("impossible_device_times", int(rows[name].sum()), why)
+    failed = rows.filter(pl.any_horizontal("too_early", "outside", "overtakes"))["id"]
+    is_wrong = _col("id").is_in(failed.implode())
+    return work.with_columns(pl.when(~is_wrong).then(name).alias(name) for name in ("start_ns", "end_ns"))
+
+
+def _launched(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """The work with called_ns and returned_ns, of the call that launched it."""
+    key = ["pid", "correlation_id"]
+    # An id that several calls have does not say which of them it was.
+    once = calls.select(*key, called_ns="start_ns", returned_ns="end_ns").drop_nulls().unique(key, keep="none")
+    stream = pl.struct("device_id", "context_id", "stream_id").hash().alias("stream")
+    return work.select("id", *key, "start_ns", "end_ns", stream).join(once, on=key, how="left", maintain_order="left")
+
+
+def _with_latest(rows: pl.DataFrame) -> pl.DataFrame:
+    """With latest_ns: the latest begin on its stream of what was launched by calls that had returned by then."""
+    known = rows.drop_nulls(["start_ns", "called_ns"])
+    possible = known.filter(~pl.any_horizontal("too_early", "outside").fill_null(value=False))
+    before = possible.sort("returned_ns").select(
+        "pid", "stream", "returned_ns", latest_ns=_col("start_ns").cum_max().over("pid", "stream")
+    )
+    found = known.sort("called_ns").join_asof(
+        before, left_on="called_ns", right_on="returned_ns", by=["pid", "stream"], check_sortedness=False
+    )
+    return rows.join(found.select("id", "latest_ns"), on="id", how="left", maintain_order="left")

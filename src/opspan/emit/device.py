@@ -1,0 +1,136 @@
+"""Kernels, copies and calls of CUDA, ROCm or XPU: torch's own collection, run beside the observer for them alone.
+
+It leaves a torch.profiler trace beside the capture for each time that it was on; `opspan.loading` puts them together.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from opspan.capture_files import SESSION, device_file
+from opspan.emit import notices
+from opspan.emit.labelling import torch_profiles
+from opspan.emit.observer import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch.profiler import ProfilerActivity
+
+# What tools set in the programs that they run. A device serves one of them at a time.
+_TOOLS: Final = {
+    "NSYS_PROFILING_SESSION_ID": "nsys",
+    "QUADD_INJECTION_CONFIG": "nsys",
+    "CUDA_INJECTION64_PATH": "the tool of CUDA_INJECTION64_PATH",
+    "ROCP_TOOL_LIBRARIES": "the tool of ROCP_TOOL_LIBRARIES",
+    "HSA_TOOLS_LIB": "the tool of HSA_TOOLS_LIB",
+}
+
+
+def activities() -> set[ProfilerActivity]:
+    """What torch can collect on the devices that are here."""
+    from torch.profiler import ProfilerActivity, supported_activities
+
+    return set(supported_activities()) - {ProfilerActivity.CPU}
+
+
+def other_tool() -> str | None:
+    """Who the device's part is left to."""
+    return next((tool for variable, tool in _TOOLS.items() if os.environ.get(variable)), None)
+
+
+class Devices:
+    """Of one recording.
+
+    torch has one collection in a process, and ends the process with a segmentation fault where it is stopped twice,
+    exported empty, or left on at exit. So it is asked before whatever could be one of these.
+    """
+
+    def __init__(self) -> None:
+        self._running: Any = None  # torch's profiler
+        self._began = (0, 0)
+        self._times = 0
+
+    def start(self) -> None:
+        """Or one sentence on why not: the program and the rest of the recording go on."""
+        if tool := other_tool():
+            _left_out(f"{tool} collects on them, and they serve one tool at a time")
+            return
+        if not (wanted := activities()):
+            _left_out("torch finds none that it can collect on")
+            return
+        if torch_profiles():
+            _left_out("torch.profiler is on, and it cannot be on twice")
+            return
+        from torch.profiler import profile
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that events of the cycle before are gone
+                running = profile(activities=wanted)
+                running.start()
+            load().threads(on=True)
+        except Exception as error:  # noqa: BLE001  # another profiler may be on; whatever it is
+            _left_out(f"torch's collection did not start: {error}")
+            return
+        self._running, self._began = running, _now()
+        atexit.register(self._end)
+
+    def stop(self, capture: Path) -> None:
+        """Write what was collected beside the capture."""
+        running = self._running
+        if running is None:
+            return
+        if not _is_on_here():
+            _left_out("they were to be stopped on the thread that they were started on, with no torch.profiler between")
+            return
+        self._running = None
+        atexit.unregister(self._end)
+        self._times += 1
+        path = device_file(capture, self._times)
+        part = path.with_name(f"{path.name}.part")
+        try:
+            load().threads(on=False)
+            pairs = zip(self._began, _now(), strict=True)
+            names = ("monotonic_ns", "utc_ns")
+            running.add_metadata_json(SESSION, json.dumps(dict(zip(names, map(list, pairs), strict=True))))
+            running.stop()
+            running.export_chrome_trace(str(part))
+            part.chmod(0o600)  # as the capture
+            part.replace(path)
+        except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
+            _left_out(str(error))
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+
+    def _end(self) -> None:
+        """Nobody has stopped it."""
+        if self._running is not None and _is_on_here():
+            self._running.stop()
+
+    def toggle(self, enable: bool, wanted: Iterable[ProfilerActivity]) -> None:
+        """Collect no more of these for a while, or go on."""
+        if self._running is not None and (ours := set(wanted) & set(self._running.activities)):
+            self._running.toggle_collection_dynamic(enable, ours)
+
+
+def _is_on_here() -> bool:
+    """Collects torch for this thread?"""
+    from torch.autograd import _profiler_enabled
+
+    return bool(_profiler_enabled())
+
+
+def _now() -> tuple[int, int]:
+    return time.monotonic_ns(), time.time_ns()
+
+
+def _left_out(why: str) -> None:
+    notices.warn_at_end(f"kernels and copies of devices are not recorded: {why}", stacklevel=6)
