@@ -7,40 +7,11 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "sinks.h"
+#include "words.h"
 
 namespace opspan {
-
-// The stack holds what nearly every op needs; more goes to the heap.
-template <class Word, size_t kInline>
-class Words {
- public:
-  void add(Word word) {
-    if (count_ < kInline) {
-      inline_[count_++] = word;
-      return;
-    }
-    if (count_ == kInline) more_.assign(inline_, inline_ + kInline);
-    more_.push_back(word);
-    ++count_;
-  }
-  void add(const Words& others) {
-    for (size_t i = 0; i < others.count(); ++i) add(others.data()[i]);
-  }
-  void cut(size_t count) {
-    count_ = count;
-    if (!more_.empty()) more_.resize(count);
-  }
-  size_t count() const { return count_; }
-  const Word* data() const { return count_ > kInline ? more_.data() : inline_; }
-
- private:
-  size_t count_ = 0;
-  Word inline_[kInline];
-  std::vector<Word> more_;
-};
 
 using Sizes = Words<int64_t, 256>;
 using Addresses = Words<uintptr_t, 64>;

@@ -2,21 +2,17 @@
 //
 // Torch lets go of that lock before it runs an op. The frames of a thread stay as they are while it is in native code,
 // and so does the code that they run: they hold it. So they can be read, as long as nothing is counted, made or
-// changed. Only for the releases of Python whose frames are known here, and whose headers were there when this was
-// compiled.
+// changed. Only where python_frames.h knows the release of Python, and its headers were there when this was compiled.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <string>
 
-#include "inputs.h"
+#include "words.h"
 
 #ifdef OPSPAN_PYTHON
-#define Py_BUILD_CORE
-#include <Python.h>
-#include <internal/pycore_frame.h>
-#undef Py_BUILD_CORE
+#include "python_frames.h"
 #endif
 
 namespace opspan {
@@ -51,16 +47,15 @@ inline uint64_t hash_of(PyObject* text) {
 }
 
 inline void add_stack(StackWords& words) {
-  PyThreadState* thread = PyGILState_GetThisThreadState();
-  if (!thread || !thread->cframe) return;
-  const _PyInterpreterFrame* frame = thread->cframe->current_frame;
-  for (size_t depth = 0; frame && depth < kDeepest; frame = frame->previous, ++depth) {
-    const PyCodeObject* code = frame->f_code;
-    if (!code) continue;
-    int64_t at = (frame->prev_instr - _PyCode_CODE(code)) * static_cast<int64_t>(sizeof(_Py_CODEUNIT));
+  const PyThreadState* thread = PyGILState_GetThisThreadState();
+  python::Frame* frame = thread ? python::innermost(thread) : nullptr;
+  for (size_t depth = 0; frame && depth < kDeepest; frame = python::caller(frame)) {
+    if (!python::is_function(frame)) continue;
+    const PyCodeObject* code = python::code_of(frame);
     words.add(reinterpret_cast<int64_t>(code));
     words.add(static_cast<int64_t>(hash_of(code->co_filename) * 31 + hash_of(code->co_name)));
-    words.add(at << 32 | code->co_firstlineno);
+    words.add(static_cast<int64_t>(python::offset_of(frame)) << 32 | code->co_firstlineno);
+    ++depth;
   }
 }
 

@@ -15,7 +15,17 @@ import opspan
 SINKS = "libopspan_sinks.so"
 COLLECTORS = "libopspan_collectors.so"
 COLUMNS = "libopspan_columns.so"
-OBSERVER_SOURCES = ("observer.cpp", "observer.h", "inputs.h", "kineto.h", "memory.h", "stack.h", "sinks.h")
+OBSERVER_SOURCES = (
+    "observer.cpp",
+    "observer.h",
+    "inputs.h",
+    "kineto.h",
+    "memory.h",
+    "python_frames.h",
+    "sinks.h",
+    "stack.h",
+    "words.h",
+)
 
 _HEAD = struct.Struct("<40xQ6xHHHH")  # of a 64-bit ELF: where the sections are, then sizes and counts
 _PHDR = struct.Struct("<I4xQ16xQ")  # type, offset in the file, and (after two addresses) bytes in the file

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from opspan.emit import modules, notices
+from opspan.emit import modules, notices, python_frames
 from opspan.emit.fallback import TorchEmitter
 from opspan.emit.observer import Observer
 from opspan.emit.sink_list import IN_SESSION, Sink
@@ -17,8 +17,8 @@ from opspan.emit.sinks import Sinks
 
 NO_MEMORY = "no memory is recorded: what allocates torch's memory in this process cannot be watched"
 NO_STACKS = (
-    "no Python stacks are recorded: they are for CPython 3.11 with its headers (Debian, Ubuntu: apt-get install "
-    "python3-dev), and for an observer that was built with them: opspan doctor --fix"
+    f"no Python stacks are recorded: they are for {python_frames.WANTED}, and for an observer that was built with "
+    "them: opspan doctor --fix"
 )
 
 _observing = 0  # sessions that label

@@ -12,8 +12,6 @@ import errno
 import hashlib
 import os
 import re
-import sys
-import sysconfig
 import threading
 import time
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from opspan import libraries, private_files
-from opspan.emit import compiler, notices, sinks
+from opspan.emit import compiler, notices, python_frames, sinks
 from opspan.emit.compiler import Compiler
 from opspan.emit.sink_list import SINKS
 from opspan.errors import BuildFailed, NoCompiler, ObserverError, TorchUnsupported
@@ -33,7 +31,6 @@ NO_COMPILER: Final = (
     "conda: conda install gxx) or set CXX, then `opspan doctor --fix`"
 )
 _LOG: Final = "build.log"
-STACKS_OF: Final = ((3, 11),)  # releases of Python whose stacks can be read
 
 # What a sink is told of inputs: nothing, sizes, those and addresses of tensors, or all that torch.profiler knows.
 NO_INPUTS, SIZES, TENSORS, ALL_INPUTS = range(4)
@@ -273,7 +270,7 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Pa
         "-fvisibility=hidden",
         # RecordFunction has a member more in a debug build: the observer must be of the same mind as its torch.
         "-UNDEBUG" if torch.debug else "-DNDEBUG",
-        *_python_options(),
+        *python_frames.options(),
         "-w",  # what could be warned of is in torch's headers
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
         f"-I{source.parent}",
@@ -304,13 +301,6 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Pa
     finally:
         notices.say(done + "\n")
     return made, descriptor
-
-
-def _python_options() -> list[str]:
-    """For stacks: where the headers of this Python are, if it is one whose frames native/observer/stack.h knows."""
-    include = Path(sysconfig.get_path("include"))
-    is_known = sys.implementation.name == "cpython" and sys.version_info[:2] in STACKS_OF
-    return ["-DOPSPAN_PYTHON", f"-isystem{include}"] if is_known and (include / "Python.h").is_file() else []
 
 
 def _opened(path: Path) -> int | None:
@@ -361,7 +351,7 @@ def _environment(torch: Torch) -> str:
 
 def _prefix(torch: Torch) -> str:
     """Names every observer for this torch and these sources, whoever compiled it."""
-    hashed = hashlib.sha256(f"{torch.version} {torch.git} {torch.cxx11_abi} {_python_options()}".encode())
+    hashed = hashlib.sha256(f"{torch.version} {torch.git} {torch.cxx11_abi} {python_frames.options()}".encode())
     # This file holds the compiler's options.
     for source in (Path(__file__), *(libraries.observer_sources() / name for name in libraries.OBSERVER_SOURCES)):
         hashed.update(source.read_bytes() if source.is_file() else b"")

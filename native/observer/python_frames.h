@@ -1,0 +1,67 @@
+// The frames of a thread, innermost first, as each release of CPython keeps them. No other file knows one release from
+// another; src/opspan/emit/python_frames.py says for which of them this is compiled.
+//
+// From 3.11 on frames are in internal headers. This is compiled on the user's machine, with the headers of the Python
+// that will load it, so the compiler knows where each field is. The functions of those headers are those that Python's
+// own tracebacks are made with, so both show the same frames. 3.13 has also a table of offsets (_Py_DebugOffsets), for
+// debuggers that have no headers. It is not used: it is declared in an internal header too, and does not say which
+// frames are to be left out.
+#pragma once
+
+#include <Python.h>
+
+#if PY_VERSION_HEX < 0x030b0000
+#include <frameobject.h>
+#else
+#define Py_BUILD_CORE
+#if PY_VERSION_HEX < 0x030e0000
+#include <internal/pycore_frame.h>
+#else
+#include <internal/pycore_interpframe.h>
+#endif
+#undef Py_BUILD_CORE
+#endif
+
+namespace opspan::python {
+
+#if PY_VERSION_HEX < 0x030b0000
+using Frame = PyFrameObject;
+
+inline Frame* innermost(const PyThreadState* thread) { return thread->frame; }
+inline Frame* caller(const Frame* frame) { return frame->f_back; }
+inline bool is_function(Frame*) { return true; }
+inline PyCodeObject* code_of(const Frame* frame) { return frame->f_code; }
+inline int instruction_of(const Frame* frame) { return frame->f_lasti; }
+#else
+using Frame = _PyInterpreterFrame;
+
+inline Frame* innermost(const PyThreadState* thread) {
+#if PY_VERSION_HEX < 0x030d0000
+  return thread->cframe->current_frame;
+#else
+  return thread->current_frame;
+#endif
+}
+
+inline Frame* caller(const Frame* frame) { return frame->previous; }
+
+// Not so: those that the interpreter puts between C and Python (since 3.12) and around an __init__ (since 3.13), and a
+// function that has not begun.
+inline bool is_function(Frame* frame) { return !_PyFrame_IsIncomplete(frame); }
+
+// Of a function: other frames need not have any.
+inline PyCodeObject* code_of(Frame* frame) {
+#if PY_VERSION_HEX < 0x030d0000
+  return frame->f_code;
+#else
+  return _PyFrame_GetCode(frame);
+#endif
+}
+
+inline int instruction_of(Frame* frame) { return _PyInterpreterFrame_LASTI(frame); }
+#endif
+
+// Where in its code a frame is, in bytes, which is what PyCode_Addr2Line takes.
+inline int offset_of(Frame* frame) { return instruction_of(frame) * static_cast<int>(sizeof(_Py_CODEUNIT)); }
+
+}  // namespace opspan::python

@@ -1,0 +1,27 @@
+"""For which Pythons the observer can read stacks, and how it is compiled then: native/observer/python_frames.h."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Final
+
+OLDEST: Final = (3, 10)
+NEWEST: Final = (3, 14)
+WANTED: Final = (
+    f"CPython {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} (not a free-threaded one) with its headers "
+    "(Debian, Ubuntu: apt-get install python3-dev)"
+)
+
+
+def options() -> list[str]:
+    """None where stacks cannot be read: another Python, or one without its headers."""
+    include = Path(sysconfig.get_path("include"))
+    is_known = (
+        sys.implementation.name == "cpython"
+        and OLDEST <= sys.version_info[:2] <= NEWEST
+        # Free-threaded: each thread has a copy of the code that it runs, and offsets are those of the copy.
+        and not sysconfig.get_config_var("Py_GIL_DISABLED")
+    )
+    return ["-DOPSPAN_PYTHON", f"-isystem{include}"] if is_known and (include / "Python.h").is_file() else []
