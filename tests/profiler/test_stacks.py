@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ from typing import Any
 import pytest
 
 from emit.running import forked
+from opspan.emit import python_frames
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="stacks are read in CPython 3.11 alone so far")
+pytestmark = pytest.mark.skipif(not python_frames.options(), reason=f"stacks are for {python_frames.WANTED}")
 
 PROGRAM = """
 import sys, threading, traceback
@@ -159,3 +159,24 @@ def test_code_that_comes_and_goes_has_its_own_stack_each_time(tmp_path: Path) ->
         """,
     )
     assert found == [f"<{number}>({number % 7 + 2}): f{number}" for number in range(300)]
+
+
+@pytest.mark.slow
+def test_without_pythons_headers_ops_are_recorded_and_a_warning_says_what_is_missing(tmp_path: Path) -> None:
+    told(
+        tmp_path,
+        """
+        import os, warnings
+        from opspan.emit import labelling, python_frames
+        os.environ["OPSPAN_CACHE_DIR"] = os.path.abspath("cache")
+        python_frames.options = lambda: []
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with opspan.record(stacks=True) as rec:
+                mine.plain()
+        assert any(labelling.NO_STACKS in str(warning.message) for warning in caught), caught
+        [row] = rec.trace.ranges.filter(name="aten::mul").rows(named=True)
+        assert row.get("stack") is None
+        print(1)
+        """,
+    )

@@ -1,0 +1,76 @@
+"""Stacks that are read as the observer reads them are those that Python itself tells, in each release of Python."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from opspan.emit import compiler, python_frames
+
+HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+OPTIONS = "import json; from opspan.emit import python_frames; print(json.dumps(python_frames.options()))"
+RELEASES = [f"3.{minor}" for minor in range(python_frames.OLDEST[1], python_frames.NEWEST[1] + 1)]
+
+
+def pythons(release: str) -> list[Path]:
+    """What may be that release: this Python, one of the PATH, those that are installed beside this one."""
+    if release == HERE:
+        return [Path(sys.executable)]
+    on_path = shutil.which(f"python{release}")
+    beside = Path(sys.base_prefix).parent.glob(f"{release}.*/bin/python{release}")
+    return [*([Path(on_path)] if on_path else []), *beside]
+
+
+def options(python: Path, repo: Path) -> list[str] | None:
+    """Under that Python. None: it does not run; one of pyenv's names that is not chosen does not."""
+    asked = subprocess.run([python, "-c", OPTIONS], env={"PYTHONPATH": str(repo / "src")}, capture_output=True)
+    return json.loads(asked.stdout) if asked.returncode == 0 else None
+
+
+def test_other_pythons_than_those_that_are_known_have_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "Python.h").touch()
+    free_threaded: list[int] = []
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: name == "Py_GIL_DISABLED" and bool(free_threaded))
+
+    def known(*release: int) -> bool:
+        monkeypatch.setattr(sys, "version_info", (*release, 1, "final", 0))
+        return python_frames.options() == ["-DOPSPAN_PYTHON", f"-isystem{tmp_path}"]
+
+    assert [known(3, minor) for minor in range(9, 16)] == [False, True, True, True, True, True, False]
+    free_threaded.append(1)
+    assert not known(3, 13)
+    free_threaded.clear()
+    assert known(3, 13)
+    (tmp_path / "Python.h").unlink()
+    assert not known(3, 13)
+
+
+@pytest.mark.parametrize("release", [HERE, *(pytest.param(r, marks=pytest.mark.slow) for r in RELEASES if r != HERE)])
+def test_stacks_are_those_of_python_itself(release: str, repo: Path, tmp_path: Path) -> None:
+    found = ((python, given) for python in pythons(release) if (given := options(python, repo)) is not None)
+    python, given = next(found, (None, []))
+    if python is None or not given:
+        pytest.skip(f"no Python {release} that has its headers")
+    cxx = compiler.find()
+    assert cxx is not None
+    library = tmp_path / "stack.so"
+    flags = ["-std=c++20", "-O2", "-fPIC", "-shared", "-w", *given, f"-I{repo / 'native/observer'}"]
+    source = repo / "tests/native/observer/stack.cpp"
+    subprocess.run([*cxx.command, *flags, source, "-o", library], check=True)
+
+    program = repo / "tests/programs/stacks.py"
+    done = subprocess.run([python, program, library], capture_output=True, text=True, timeout=300)
+
+    assert done.returncode == 0, done.stderr
+    compared, differ = json.loads(done.stdout)
+    assert not differ, differ[0]
+    cases = set(re.findall(r"^ *def (case_\w+)", program.read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(compared) == cases
