@@ -26,7 +26,7 @@ differ = []
 
 
 def check(*_):
-    buffer = ctypes.create_string_buffer(1 << 16)
+    buffer = ctypes.create_string_buffer(1 << 17)
     # On one line, as this frame is compared too.
     length, frame, line = library.read_stack(buffer, len(buffer)), sys._getframe(), sys._getframe().f_lineno
     expected, case = [], ""
