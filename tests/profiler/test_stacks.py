@@ -162,14 +162,19 @@ def test_code_that_comes_and_goes_has_its_own_stack_each_time(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_without_pythons_headers_ops_are_recorded_and_a_warning_says_what_is_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["-DOPSPAN_PYTHON", "-isystem/nowhere"]])  # none; some that do not compile
+def test_without_pythons_headers_ops_are_recorded_and_a_warning_says_what_is_missing(
+    tmp_path: Path, options: list[str]
+) -> None:
     told(
         tmp_path,
+        f"""
+        options = {options}"""
         """
         import os, warnings
         from opspan.emit import labelling, python_frames
         os.environ["OPSPAN_CACHE_DIR"] = os.path.abspath("cache")
-        python_frames.options = lambda: []
+        python_frames.options = lambda: options
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with opspan.record(stacks=True) as rec:

@@ -270,7 +270,6 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Pa
         "-fvisibility=hidden",
         # RecordFunction has a member more in a debug build: the observer must be of the same mind as its torch.
         "-UNDEBUG" if torch.debug else "-DNDEBUG",
-        *python_frames.options(),
         "-w",  # what could be warned of is in torch's headers
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
         f"-I{source.parent}",
@@ -287,7 +286,11 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Pa
     notices.say(f"opspan: building the observer for torch {torch.version} (once, about 10 s) ... ")
     done = "failed"
     try:
-        compiler.compile_library(found, source, library, options, folder / _LOG, log)
+        try:
+            with_stacks = [*options, *python_frames.options()]
+            compiler.compile_library(found, source, library, with_stacks, folder / _LOG, log)
+        except BuildFailed:  # rather no stacks than no ops
+            compiler.compile_library(found, source, library, options, folder / _LOG, log)
         content = library.read_bytes()
         # A file of our own making, whatever mode the linker gives its own: others may read it, not write it.
         made = library.with_name("whole.so")
