@@ -1,6 +1,6 @@
 // Columns that come in and go out, by the Arrow C data interface
 // (https://arrow.apache.org/docs/format/CDataInterface.html). Only what is needed of it here: flat columns of integers,
-// bits and string views in; integers, bits, string views and dictionaries of strings out.
+// bits and string views in; integers, bits, string views, dictionaries of strings out.
 //
 // Input reads a frame in place: no value is copied. Output owns what it hands over.
 #pragma once
@@ -168,6 +168,9 @@ class Input {
   ~Input();
 
   size_t rows() const { return rows_; }
+  // For who takes whatever columns there are; a batch is there if there are rows.
+  const ArrowSchema& schema() const { return schema_; }
+  const ArrowArray& batch() const { return *batch_; }
   bool has(const char* name) const { return find(name) != nullptr; }
   template <class T>
   Values<T> values(const char* name) const;

@@ -160,17 +160,27 @@ std::string_view Json::word() {
 
 void quote(std::string_view text, std::string& out) {
   constexpr std::string_view kDigits = "0123456789abcdef";
+  // Letters that are line ends to JavaScript: a viewer's page may hold the text as a script.
+  constexpr std::string_view kLineEnd = "\xe2\x80\xa8", kParagraphEnd = "\xe2\x80\xa9";
   out += '"';
-  for (const char byte : text) {
+  size_t from = 0;  // of what stands as it is and is not written yet
+  auto escape = [&](size_t at, size_t length, std::initializer_list<char> escaped) {
+    out += text.substr(from, at - from);
+    out += escaped;
+    from = at + length;
+  };
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (kind(text[at]) == kPlain) continue;
+    const auto byte = static_cast<uint8_t>(text[at]);
     if (byte == '"' || byte == '\\') {
-      out += {'\\', byte};
-    } else if (static_cast<uint8_t>(byte) < 0x20) {
-      out += "\\u00";
-      out += {kDigits[static_cast<uint8_t>(byte) >> 4], kDigits[static_cast<uint8_t>(byte) & 15]};
-    } else {
-      out += byte;
+      escape(at, 1, {'\\', text[at]});
+    } else if (byte < 0x20 || byte == 0x7f) {
+      escape(at, 1, {'\\', 'u', '0', '0', kDigits[byte >> 4], kDigits[byte & 15]});
+    } else if (const std::string_view letter = text.substr(at, 3); letter == kLineEnd || letter == kParagraphEnd) {
+      escape(at, 3, {'\\', 'u', '2', '0', '2', letter == kLineEnd ? '8' : '9'});
     }
   }
+  out += text.substr(from);
   out += '"';
 }
 

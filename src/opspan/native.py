@@ -16,7 +16,7 @@ import polars as pl
 from opspan import libraries
 from opspan.errors import OpspanError
 
-ABI: Final = 4
+ABI: Final = 5
 _ERROR_BYTES: Final = 512
 
 # Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
@@ -25,7 +25,18 @@ _LONGEST_MANGLED: Final = 16 << 10
 _SPARE_BYTES: Final = 1024
 _MOST_GROWTH: Final = 16
 
-_FRAMES: Final = ("nest", "enclose", "innermost", "match", "nearest", "rollup", "link", "labels", "events")
+_FRAMES: Final = (
+    "nest",
+    "enclose",
+    "innermost",
+    "match",
+    "nearest",
+    "rollup",
+    "link",
+    "labels",
+    "events",
+    "json_items",
+)
 
 
 class _Schema(ctypes.Structure):
@@ -192,6 +203,12 @@ def labels(texts: pl.Series, threads: int) -> pl.DataFrame:
 def chrome_events(text: pl.Series, args: pl.DataFrame, state: int, is_last: bool) -> pl.DataFrame:
     """The events in a piece of a Chrome trace, which begins in `state`; `args`: which of their args are wanted."""
     return _call("events", text.alias("bytes").to_frame(), args, 2 * state + is_last)
+
+
+def json_items(rows: pl.DataFrame, before: int = 0) -> memoryview:
+    """The bytes of items of a JSON list, an object a row as native/columns/json_items.cpp says. `before`: how many
+    items the list has already; if there are any, a comma comes first."""
+    return memoryview(_call("json_items", rows, number=before)["bytes"].to_numpy())
 
 
 def demangled(name: str) -> str:

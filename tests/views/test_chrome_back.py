@@ -169,7 +169,7 @@ def test_hostile_cells(tmp_path: Path) -> None:
 def test_the_file_is_what_viewers_expect(make: Any, tmp_path: Path) -> None:
     there_and_back(hostile() if make is None else opspan.load(make(tmp_path / "source")), tmp_path)
     text = (tmp_path / "back.json").read_text()
-    assert not re.search(r'"(ts|dur)": (?!-?[0-9]+\.[0-9]{1,3}[,}])', text)  # to the nanosecond, and no exponents
+    assert not re.search(r'"(ts|dur)":(?!-?[0-9]+\.[0-9]{3}[,}])', text)  # to the nanosecond, and no exponents
     needed = {"X": "cat name ts dur args", "i": "cat name ts s args", "b": "cat name ts id args", "e": "cat name ts id"}
     needed |= {"C": "name ts args", "M": "name args", "s": "cat name ts id", "f": "cat name ts id bp"}
     pairs: Counter[Any] = Counter()

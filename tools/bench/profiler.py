@@ -1,10 +1,13 @@
 """What profile() costs beside torch.profiler's, in one run: a range, the end of a session, tables, exports, memory.
 
-    python tools/bench/profiler.py            everything, with lists of 1,000,000 ops (about 15 minutes)
-    python tools/bench/profiler.py --quick    fewer rounds, lists of 100,000 ops (about 3 minutes)
+    python tools/bench/profiler.py                     everything, with lists of 1,000,000 ops
+    python tools/bench/profiler.py --quick             fewer rounds, lists of 100,000 ops (about 3 minutes)
+    python tools/bench/profiler.py --lists             only the lists
+    python tools/bench/profiler.py --lists --rounds 3  each three times, in turns
 
 A range: nanoseconds above a torch observer that does nothing (and asks for inputs where the profiler does), medians
-over rounds in which all modes take turns. Lists: each profiler records the same steps in a process of its own.
+over rounds in which all modes take turns. Lists: each profiler records the same steps in a process of its own; figures
+are medians of the rounds. A list of 1,000,000 ops takes torch.profiler several minutes and gigabytes.
 """
 
 from __future__ import annotations
@@ -68,7 +71,7 @@ def ranges(step_name: str, rounds: int, seconds: float) -> dict[str, Any]:
     return above
 
 
-def lists(whose: str, options_name: str, ops: int) -> dict[str, float]:
+def lists(whose: str, options_name: str, ops: int, suffix: str) -> dict[str, float]:
     """Seconds of what comes after recording, and bytes that were held a range before that."""
     import torch
 
@@ -96,7 +99,7 @@ def lists(whose: str, options_name: str, ops: int) -> dict[str, float]:
 
         timed("stop + events()", lambda: (prof.stop(), len(prof.events())))
         timed("key_averages().table()", lambda: prof.key_averages().table())
-        timed("export_chrome_trace", lambda: prof.export_chrome_trace(f"{folder}/trace.json"))
+        timed("export_chrome_trace", lambda: prof.export_chrome_trace(f"{folder}/trace{suffix}"))
     return times
 
 
@@ -112,27 +115,39 @@ def child(*arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def report(rounds: int, seconds: float, ops: int) -> None:
+def report_ranges(rounds: int, seconds: float) -> None:
     for step in STEPS:
         above = child("ranges", step, str(rounds), str(seconds))
         print(f"\n{step} step: a range above an empty observer, opspan / torch")
         for name, goal in GOALS.items():
             ours, theirs = (statistics.median(above[f"{whose} {name}"]) for whose in ("opspan", "torch"))
             line(name, f"{ours:5.0f} / {theirs:5.0f} ns, {ours / theirs:.2f} x", f"<= {goal} x", ours <= goal * theirs)
-    print(f"\nafter {ops:,} ops: opspan / torch")
-    ours, theirs = (child("lists", whose, "plain", str(ops)) for whose in ("opspan", "torch"))
+
+
+def report_lists(rounds: int, ops: int, suffix: str) -> None:
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for _ in range(rounds):
+        for asked in (("opspan", "plain"), ("torch", "plain"), ("opspan", "all")):
+            found.setdefault(asked, []).append(child("lists", *asked, str(ops), suffix))
+    medians = {
+        asked: {name: statistics.median(one[name] for one in each) for name in each[0]} for asked, each in found.items()
+    }
+    print(f"\nafter {ops:,} ops, with {suffix}: opspan / torch")
+    ours, theirs = medians["opspan", "plain"], medians["torch", "plain"]
     for name, goal in AFTER_GOALS.items():
         ratio = ours[name] / theirs[name]
         line(name, f"{ours[name]:.2f} / {theirs[name]:.2f} s, {ratio:.3f} x", f"<= {goal} x", ratio <= goal)
-    found = {"plain": ours, "all": child("lists", "opspan", "all", str(ops))}
     for name, most in MEMORY_GOALS.items():
-        size = found[name]["bytes"]
+        size = medians["opspan", name]["bytes"]
         line(f"memory and disk held a range, {name}", f"{size:.0f} bytes", f"<= {most}", size <= most)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--lists", action="store_true")
+    parser.add_argument("--gz", action="store_true", help="export gzipped Chrome traces")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each list is made")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -140,11 +155,11 @@ def main() -> None:
         if what == "ranges":
             print(json.dumps(ranges(rest[0], int(rest[1]), float(rest[2]))))
         else:
-            print(json.dumps(lists(rest[0], rest[1], int(rest[2]))))
-    elif options.quick:
-        report(rounds=12, seconds=0.05, ops=100_000)
-    else:
-        report(rounds=40, seconds=0.1, ops=1_000_000)
+            print(json.dumps(lists(rest[0], rest[1], int(rest[2]), rest[3])))
+        return
+    if not options.lists:
+        report_ranges(*((12, 0.05) if options.quick else (40, 0.1)))
+    report_lists(options.rounds, 100_000 if options.quick else 1_000_000, ".json.gz" if options.gz else ".json")
 
 
 if __name__ == "__main__":

@@ -11,27 +11,30 @@ read everything back except samples: tables/chrome_keys.py says which column has
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import polars as pl
 
-from opspan import inputs
+from opspan import inputs, native
 from opspan.analysis import Analysed
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import trace_end_ns
-from opspan.json_columns import constant, members, microseconds, number, real, text
 from opspan.tables import Tables, schema
 from opspan.tables import chrome_keys as keys
+from opspan.views import pieces
 from opspan.views.chrome_tracks import Tracks, tracks_of
+from opspan.views.pieces import Piece
 
-_BATCH = 100_000  # rows that are turned into text at a time
+_BATCH = 50_000  # rows that are turned into text at a time
 _col = pl.col
-Lines = tuple[pl.DataFrame, pl.Expr]  # rows, and how to write one of them
+# An object of JSON for each row: native/columns/json_items.cpp says how what is written. A null is left out.
+Members = Mapping[str, pl.Expr]
+Events = tuple[pl.DataFrame, Members, pl.Expr | None]  # rows, their events, and which of the rows have one (None: all)
 
 _CATEGORIES = {
     "op": "cpu_op",
@@ -47,11 +50,12 @@ _CATEGORIES = {
     "graph": "cuda_graph",
 }
 # An arg beside those of the columns, for tools that read torch.profiler's files.
-_SHARED = {"shared memory": number(_col("static_shared_bytes") + _col("dynamic_shared_bytes"))}
+_SHARED = {"shared memory": _col("static_shared_bytes") + _col("dynamic_shared_bytes")}
 _SERIES = ["name", "domain", "device_id"]
 _MEMORY_NAMES = {"alloc": "[memory]", "free": "[memory]", "out_of_memory": "[OutOfMemory]"}
 _SPANS = ("ranges", "calls", "work", "functions")
 _POINTS = ("memory", "counters")
+_ENDS = ("process", "thread", "start_ns")  # of an arrow
 
 
 def write(found: Analysed, path: Path) -> list[str]:
@@ -59,9 +63,7 @@ def write(found: Analysed, path: Path) -> list[str]:
     frames = {name: _with_ids(trace.frames[name]) for name in _SPANS}
     frames["ranges"] = frames["ranges"].with_columns(_as_reported(found.tables.ranges))
     trace = Tables(trace.ranks, **{**trace.frames, **frames})
-    is_gzip = path.suffix.lower() == ".gz"
-    with gzip.open(path, "wt", 6, encoding="utf-8") if is_gzip else path.open("w", encoding="utf-8") as file:
-        _write(trace, file)
+    pieces.write(path, _pieces(trace))
     return _left_out(trace)
 
 
@@ -79,19 +81,26 @@ def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
     return ranges.select("end_ns", was_async=_col("is_async").fill_null(value=False))
 
 
-def _write(trace: Tables, file: TextIO) -> None:
+def _pieces(trace: Tables) -> Iterator[Callable[[], Piece]]:
     starts = [trace.frames[name]["start_ns"].min() for name in _SPANS]
     starts += [trace.frames[name]["time_ns"].min() for name in _POINTS]
     zero_ns = min((time for time in starts if isinstance(time, int)), default=0)
     tracks = tracks_of(trace)
-    file.write(json.dumps(_head(trace, tracks, zero_ns))[:-1] + ', "traceEvents": [\n')
-    separator = ""
-    for frame, line in _events(trace, tracks, zero_ns):
-        for start in range(0, frame.height, _BATCH):
-            lines = frame.slice(start, _BATCH).select(line.alias("line"))["line"]
-            file.write(separator + ",\n".join(lines.to_list()))
-            separator = ",\n"
-    file.write("\n]}\n")
+    head = json.dumps(_head(trace, tracks, zero_ns))[:-1] + ', "traceEvents": [\n'
+    yield head.encode
+    count = 0
+    for rows, event, chosen in _events(trace, tracks, zero_ns):
+        for start in range(0, rows.height, _BATCH):
+            batch = rows.slice(start, _BATCH)
+            if chosen is not None and not (batch := batch.filter(chosen)).height:
+                continue
+            yield partial(_items, batch, event, count)
+            count += batch.height
+    yield "\n]}\n".encode
+
+
+def _items(batch: pl.DataFrame, event: Members, before: int) -> Piece:
+    return native.json_items(batch.select(_named(event)), before)
 
 
 def _left_out(trace: Tables) -> list[str]:
@@ -146,163 +155,156 @@ def _series(counters: pl.DataFrame) -> pl.DataFrame:
     return counters.select(_SERIES).unique(maintain_order=True)
 
 
-def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Lines]:
+def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Events]:
     for frame, what in (
         (tracks.processes, "process_name"),
         (tracks.threads, "thread_name"),
         (tracks.devices, "process_name"),
         (tracks.streams, "thread_name"),
     ):
-        yield frame, _event("M", name=constant(what), args=members({"name": text(_col("title"))}))
+        yield frame, _event("M", name=pl.lit(what), args=pl.struct(name="title")), None
     began, last_ns = _col("start_ns").is_not_null(), trace_end_ns(*(trace.frames[name] for name in _SPANS))
     ranges = tracks.on_threads(trace.ranges.with_row_index("row"))
     calls = tracks.on_threads(trace.calls.with_row_index("row"))
     work = tracks.on_devices(trace.work.with_row_index("row"))
-    most_ns = _last_ns(trace) - zero_ns
-    at = microseconds(_col("start_ns") - zero_ns, most_ns)
+    at = _microseconds(_col("start_ns") - zero_ns)
     ends_ns = _col("end_ns").fill_null(last_ns)
-    taken = microseconds((ends_ns - _col("start_ns")).clip(lower_bound=0), most_ns)
+    taken = _microseconds((ends_ns - _col("start_ns")).clip(lower_bound=0))
 
-    yield from _ranges(ranges.filter(began), at, taken, microseconds(ends_ns - zero_ns, most_ns))
-    category = pl.coalesce(text(_col("api")), constant("call"))
-    yield calls.filter(began), _span(_name("name"), category, at, taken, *_args(calls, keys.EVENTS["calls"]))
+    yield from _ranges(ranges, at, taken, _microseconds(ends_ns - zero_ns))
+    category = _text("api").fill_null("call")
+    yield calls, _span(_name("name"), category, at, taken, _args(calls, keys.EVENTS["calls"])), began
     functions = tracks.on_threads(trace.functions)
-    yield (
-        functions.filter(began),
-        _span(_name("name"), constant("python_function"), at, taken, *_args(functions, keys.EVENTS["functions"])),
-    )
-    name = pl.coalesce(text(_col("full_name")), _name("name"))
-    category = pl.when(_col("is_overhead")).then(constant("overhead")).otherwise(_category("other"))
-    args, never_null = _args(work, keys.EVENTS["work"])
-    args = {**args, **{key: _sizes(of) for of, key in keys.SIZES.items()}, **_SHARED}
+    args = _args(functions, keys.EVENTS["functions"])
+    yield functions, _span(_name("name"), pl.lit("python_function"), at, taken, args), began
+    name = pl.coalesce(_text("full_name"), _name("name"))
+    category = pl.when(_col("is_overhead")).then(pl.lit("overhead")).otherwise(_category("other"))
+    args = _args(work, keys.EVENTS["work"]) | {key: _sizes(of) for of, key in keys.SIZES.items()} | _SHARED
     # If there is no full name, the event itself already has the short one.
-    args[keys.WORK["name"]] = text(pl.when(_col("full_name").is_not_null()).then("name"))
+    args[keys.WORK["name"]] = pl.when(_col("full_name").is_not_null()).then(_text("name"))
     if work["name"].null_count():
-        args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(pl.lit("1"))
-    yield work.filter(began), _span(name, category, at, taken, args, never_null - {keys.WORK["name"]})
+        args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(1)
+    yield work, _span(name, category, at, taken, args), began
 
-    launched = work.filter(_col("call").is_not_null(), began)
-    yield from _arrows("ac2g", calls[launched["call"]], launched, launched["row"], at)
-    linked = ranges.filter(_col("forward").is_not_null(), _col("link") != BY_NESTING, began)
+    launched = work.select(*_ENDS, "row", "call").filter(_col("call").is_not_null(), began)
+    yield from _arrows("ac2g", calls.select(_ENDS)[launched["call"]], launched, launched["row"], at)
+    linked = ranges.select(*_ENDS, "row", "forward", "link")
+    linked = linked.filter(_col("forward").is_not_null(), _col("link") != BY_NESTING, began)
     # These numbers come after those of the other arrows: some viewers tell arrows apart by number alone.
-    yield from _arrows("fwdbwd", ranges[linked["forward"]], linked, linked["row"] + work.height, at)
+    yield from _arrows("fwdbwd", ranges.select(_ENDS)[linked["forward"]], linked, linked["row"] + work.height, at)
 
-    at = microseconds(_col("time_ns") - zero_ns, most_ns)
-    yield _memory(tracks.on_threads(trace.memory.with_row_index("row")).filter(_col("time_ns").is_not_null()), at)
+    at = _microseconds(_col("time_ns") - zero_ns)
+    timed = _col("time_ns").is_not_null()
+    yield *_memory(tracks.on_threads(trace.memory.with_row_index("row")), at), timed
     series = _series(trace.counters).with_row_index("series")
-    counters = tracks.on_threads(trace.counters).filter(_col("time_ns").is_not_null())
+    counters = tracks.on_threads(trace.counters)
     counters = counters.join(series, on=_SERIES, how="left", nulls_equal=True, maintain_order="left")
-    value = members({"value": real(_col("value"))})
-    yield counters, _event("C", cat=text(_col("series")), name=_name("name"), ts=at, args=value)
+    event = _event("C", cat=_text("series"), name=_name("name"), ts=at, args=pl.struct("value"))
+    yield counters, event, timed
 
 
-def _last_ns(trace: Tables) -> int:
-    """The latest time in the trace."""
-    columns = [(name, column) for name in _SPANS for column in ("start_ns", "end_ns")]
-    columns += [(name, "time_ns") for name in _POINTS]
-    found = [trace.frames[name][column].max() for name, column in columns]
-    return max((time for time in found if isinstance(time, int)), default=0)
-
-
-def _event(phase: str, **values: pl.Expr) -> pl.Expr:
+def _event(phase: str, **values: pl.Expr) -> dict[str, pl.Expr]:
     """None of the values may be null."""
-    event = {"ph": constant(phase), "pid": number(_col("process")), "tid": number(_col("thread")), **values}
-    return members(event, event)
+    return {"ph": pl.lit(phase), "pid": _col("process"), "tid": _col("thread"), **values}
 
 
-def _span(
-    name: pl.Expr, category: pl.Expr, at: pl.Expr, taken: pl.Expr, args: Mapping[str, pl.Expr], never_null: set[str]
-) -> pl.Expr:
-    return _event("X", cat=category, name=name, ts=at, dur=taken, args=members(args, never_null))
+def _span(name: pl.Expr, category: pl.Expr, at: pl.Expr, taken: pl.Expr, args: Members) -> dict[str, pl.Expr]:
+    return _event("X", cat=category, name=name, ts=at, dur=taken, args=_object(args))
 
 
-def _args(frame: pl.DataFrame, names: Mapping[str, str]) -> tuple[dict[str, pl.Expr], set[str]]:
-    """An arg for each column that holds anything, and args that say that the name, or the end, is null; and those of
-    the args that are never null."""
-    args = {key: _value(column, frame[column].dtype) for column, key in names.items() if frame[column].count()}
+def _args(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, pl.Expr]:
+    """An arg for each column that holds anything, and args that say that the name, or the end, is null."""
+    held = {column: key for column, key in names.items() if frame[column].count() or not frame.height}
+    args = {key: _col(column) if frame[column].dtype.is_numeric() else _text(column) for column, key in held.items()}
     if "end_ns" in frame.columns and "end_ns" not in names and frame["end_ns"].null_count():
         is_open = _col("end_ns").is_null()
         if "is_mark" in frame.columns:
             is_open &= ~_col("is_mark").fill_null(value=False)
-        args[keys.ENDED] = pl.when(is_open).then(constant(keys.NOT_ENDED))
+        args[keys.ENDED] = pl.when(is_open).then(pl.lit(keys.NOT_ENDED))
     if "name" not in names and frame["name"].null_count():
-        args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(pl.lit("1"))
-    return args, {key for column, key in names.items() if not frame[column].null_count()}
+        args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(1)
+    return args
 
 
-def _value(column: str, dtype: pl.DataType) -> pl.Expr:
-    return (
-        number(_col(column)) if dtype.is_integer() else real(_col(column)) if dtype.is_float() else text(_col(column))
-    )
+def _named(values: Members) -> list[pl.Expr]:
+    return [value.alias(key) for key, value in values.items()]
 
 
-def _list(texts: pl.Series) -> pl.Expr:
-    """As JSON lists where the texts are such lists, else as JSON texts."""
-    distinct, column = texts.unique().drop_nulls().cast(pl.String), _col(texts.name)
-    lists = distinct.filter(pl.Series([_is_list(value) for value in distinct], dtype=pl.Boolean)).cast(texts.dtype)
-    return pl.when(column.is_in(lists.implode())).then(column.cast(pl.String)).otherwise(text(column))
+def _object(values: Members) -> pl.Expr:
+    return pl.struct(_named(values))
 
 
-def _is_list(value: str) -> bool:
-    try:
-        return value.startswith("[") and json.dumps(json.loads(value)) == value
-    except (ValueError, RecursionError):
-        return False
+def _microseconds(ns: pl.Expr) -> pl.Expr:
+    return ns.cast(pl.Duration("ns"))
+
+
+def _json(text: pl.Expr) -> pl.Expr:
+    return text.cast(pl.Binary)
+
+
+def _text(column: str) -> pl.Expr:
+    return _col(column).cast(pl.String)
 
 
 def _name(column: str) -> pl.Expr:
-    return pl.coalesce(text(_col(column)), constant("(no name)"))
+    return _col(column).fill_null("(no name)").cast(pl.String)
 
 
 def _category(other: str) -> pl.Expr:
-    kind = _col("kind").cast(pl.String).fill_null(other)
-    return text(kind.replace(_CATEGORIES))
+    return _text("kind").fill_null(other).replace(_CATEGORIES)
+
+
+def _list(value: str) -> str:
+    """As a JSON list where the text is one, else as a JSON text."""
+    try:
+        is_list = value.startswith("[") and json.dumps(json.loads(value)) == value
+    except (ValueError, RecursionError):
+        is_list = False
+    return value if is_list else json.dumps(value)
 
 
 def _sizes(of: str) -> pl.Expr:
     axes = [f"{of}_{axis}" for axis in "xyz"]
     known = pl.any_horizontal(_col(axis).is_not_null() for axis in axes)
-    return pl.when(known).then(pl.format("[{}, {}, {}]", *(number(_col(axis)).fill_null("null") for axis in axes)))
+    return pl.when(known).then(_json(pl.format("[{}, {}, {}]", *(_text(axis).fill_null("null") for axis in axes))))
 
 
-def _ranges(ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> Iterator[Lines]:
+def _ranges(ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> Iterator[Events]:
     """Ranges of the tree as spans; overlapping ones as pairs with an id, which viewers draw on separate lines."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
+    began = _col("start_ns").is_not_null()
     name, category = _name("name"), _category("user")
-    args, never_null = _args(ranges, keys.EVENTS["ranges"])
+    args = _args(ranges, keys.EVENTS["ranges"])
     overlaps = is_async & ~_col("was_async")
     if ranges.select(overlaps.any()).item():
-        args[keys.OVERLAPS] = pl.when(overlaps).then(pl.lit("1"))
+        args[keys.OVERLAPS] = pl.when(overlaps).then(1)
     ranges = ranges.with_columns(inputs=inputs.each(ranges["inputs"], inputs.to_torch))
     for column in keys.LISTS:
         if ranges[column].count():
-            args[keys.RANGES[column]] = _list(ranges[column])
-    yield ranges.filter(~is_mark, ~is_async), _span(name, category, at, taken, args, never_null)
-    apart = ranges.filter(~is_mark, is_async)
-    pair = {"cat": category, "name": name, "id": text(_col("row"))}
-    yield apart, _event("b", **pair, ts=at, args=members(args))
-    yield apart, _event("e", **pair, ts=end)
-    yield ranges.filter(is_mark), _event("i", cat=category, name=name, ts=at, s=constant("t"), args=members(args))
+            ranges = ranges.with_columns(inputs.each(ranges[column], _list))
+            args[keys.RANGES[column]] = _json(_text(column))
+    yield ranges, _span(name, category, at, taken, args), began & ~is_mark & ~is_async
+    apart = began & ~is_mark & is_async
+    pair = {"cat": category, "name": name, "id": _text("row")}
+    yield ranges, _event("b", **pair, ts=at, args=_object(args)), apart
+    yield ranges, _event("e", **pair, ts=end), apart
+    yield ranges, _event("i", cat=category, name=name, ts=at, s=pl.lit("t"), args=_object(args)), began & is_mark
 
 
-def _memory(memory: pl.DataFrame, at: pl.Expr) -> Lines:
+def _memory(memory: pl.DataFrame, at: pl.Expr) -> tuple[pl.DataFrame, Members]:
     """As torch.profiler writes it: freed bytes are negative, the host is device -1."""
-    event = _col("event").cast(pl.String)
-    name = text(event.replace_strict(_MEMORY_NAMES, default=pl.concat_str(pl.lit("[memory "), event, pl.lit("]"))))
+    event = _text("event")
+    name = event.replace_strict(_MEMORY_NAMES, default=pl.concat_str(pl.lit("[memory "), event, pl.lit("]")))
     signed = _col("bytes") * pl.when(event == "free").then(-1).otherwise(1)
     rows = memory.with_columns(signed, _col("device_id").fill_null(-1), end_ns=_col("end_ns") - _col("time_ns"))
-    host = {"Device Type": pl.when(_col("device_id") < 0).then(pl.lit("0")).otherwise(pl.lit("1"))}
-    args, never_null = _args(rows, keys.EVENTS["memory"])
-    args_text = members({**args, **host}, never_null)
-    category = constant("cpu_instant_event")
-    return rows, _event(
-        "i", cat=category, name=pl.coalesce(name, constant("[memory]")), ts=at, s=constant("t"), args=args_text
-    )
+    args = {**_args(rows, keys.EVENTS["memory"]), "Device Type": (_col("device_id") >= 0).cast(pl.Int32)}
+    category, name = pl.lit("cpu_instant_event"), name.fill_null("[memory]")
+    return rows, _event("i", cat=category, name=name, ts=at, s=pl.lit("t"), args=_object(args))
 
 
-def _arrows(kind: str, sources: pl.DataFrame, targets: pl.DataFrame, ids: pl.Series, at: pl.Expr) -> Iterator[Lines]:
+def _arrows(kind: str, sources: pl.DataFrame, targets: pl.DataFrame, ids: pl.Series, at: pl.Expr) -> Iterator[Events]:
     """Arrows from the beginning of each source to the beginning of its target."""
-    values = {"cat": constant(kind), "name": constant(kind), "id": number(_col("arrow")), "ts": at}
+    values = {"cat": pl.lit(kind), "name": pl.lit(kind), "id": _col("arrow"), "ts": at}
     drawn = sources["start_ns"].is_not_null()
-    yield sources.with_columns(arrow=ids).filter(drawn), _event("s", **values)
-    yield targets.with_columns(arrow=ids).filter(drawn), _event("f", **values, bp=constant("e"))
+    yield sources.with_columns(arrow=ids).filter(drawn), _event("s", **values), None
+    yield targets.with_columns(arrow=ids).filter(drawn), _event("f", **values, bp=pl.lit("e")), None

@@ -89,9 +89,15 @@ def _device_titles(trace: Tables) -> pl.Expr:
 
 
 def _unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
-    return pl.concat([frame.select(columns).unique() for frame in frames]).unique().sort(columns)
+    # Rows of a thread mostly lie together: the first of each run is found sooner than what is unique.
+    is_first = pl.int_range(pl.len()) == 0
+    for column in columns:
+        is_first |= _col(column).ne_missing(_col(column).shift())
+    return pl.concat([frame.select(columns).filter(is_first) for frame in frames]).unique().sort(columns)
 
 
 def _joined(rows: pl.DataFrame, tracks: pl.DataFrame, on: list[str], name: str) -> pl.Series:
+    if tracks.height == 1:  # it is that of every row: tracks are made of all rows
+        return pl.select(pl.repeat(tracks[name].item(), rows.height, dtype=tracks[name].dtype)).to_series().alias(name)
     found = rows.select(on).join(tracks.select(*on, name), on=on, how="left", nulls_equal=True, maintain_order="left")
     return found[name]

@@ -1,0 +1,110 @@
+"""Rows as items of a JSON list, against what Python reads of them and would write."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import strategies as st
+
+from opspan import native
+from opspan.errors import OpspanError
+from properties import property_of
+
+SCHEMA: dict[str, Any] = {
+    "int": pl.Int64,
+    "small": pl.Int32,
+    "code": pl.UInt32,
+    "unsigned": pl.UInt64,
+    "real": pl.Float64,
+    "took": pl.Duration("ns"),
+    "text": pl.String,
+    'a "key"\n': pl.String,
+}
+cells = {
+    "int": st.integers(-(2**63), 2**63 - 1),
+    "small": st.integers(-(2**31), 2**31 - 1),
+    "code": st.integers(0, 2**32 - 1),
+    "unsigned": st.integers(0, 2**64 - 1),
+    "real": st.floats(),
+    "took": st.integers(-(2**63), 2**63 - 1),
+    "text": st.text(),
+    'a "key"\n': st.sampled_from(["", "x", "aten::convolution_backward", "é" * 600, '\x7f</script>"\\\u2028\0']),
+}
+rows = st.fixed_dictionaries({name: st.none() | cell for name, cell in cells.items()})
+
+
+def read(frame: pl.DataFrame, before: int = 0) -> list[dict[str, Any]]:
+    written = bytes(native.json_items(frame, before)).decode()
+    assert not any(char in written for char in ("\x7f", "\u2028", "\u2029"))
+    assert written.startswith(",\n{") == (before > 0)
+    assert not any(ord(char) < 0x20 and char != "\n" for char in written)
+    found: list[dict[str, Any]] = json.loads(
+        f"[{written.removeprefix(',')}]", parse_float=Decimal, parse_constant=pytest.fail
+    )
+    return found
+
+
+def expected(row: dict[str, Any]) -> dict[str, Any]:
+    held = {name: row[name] for name in SCHEMA if row[name] is not None}
+    if "took" in held:
+        held["took"] = Decimal(held["took"]) / 1000
+    if "real" in held:
+        words = {math.inf: "inf", -math.inf: "-inf"}
+        held["real"] = "NaN" if math.isnan(held["real"]) else words.get(held["real"], held["real"])
+    return held
+
+
+def same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    found = {**found}
+    if isinstance(found.get("real"), Decimal | int):
+        found["real"] = float(found["real"])
+    return found == wanted and list(found) == list(wanted)
+
+
+@property_of(st.lists(rows, min_size=1, max_size=20), st.integers(0, 3), few=100, many=2000)
+def test_what_is_null_is_left_out_and_the_rest_is_read_back(values: list[dict[str, Any]], before: int) -> None:
+    frame = pl.DataFrame(values, schema={**SCHEMA, "took": pl.Int64}).cast(SCHEMA)
+    wanted = [expected(row) for row in values]
+    found = read(frame, before)
+    assert len(found) == len(wanted)
+    assert all(map(same, found, wanted))
+    nested = read(frame.select("int", args=pl.struct(pl.all())))
+    assert all(same(one["args"], other) for one, other in zip(nested, wanted, strict=True))
+    assert ["int" in one for one in nested] == ["int" in other for other in wanted]
+    # Slices of larger frames, as a trace is written.
+    assert all(map(same, read(pl.concat([frame[:1], frame, frame[-1:]], rechunk=True)[1:-1]), wanted))
+
+
+def test_durations_are_microseconds_to_the_nanosecond() -> None:
+    took = pl.DataFrame({"": pl.Series([0, 43, 1_234_567, -1, 2**62 + 1], dtype=pl.Duration("ns"))})
+    written = bytes(native.json_items(took)).decode().splitlines()
+    values = ["0.000", "0.043", "1234.567", "-0.001", "4611686018427387.905"]
+    assert [line.rstrip(",") for line in written] == [f'{{"":{value}}}' for value in values]
+
+
+def test_binary_is_json_as_it_stands_and_a_null_struct_is_left_out() -> None:
+    frame = pl.DataFrame({"list": [b"[1, 2]", None], "args": [{"a": None}, None]}, schema_overrides={
+        "args": pl.Struct({"a": pl.Int64})})  # fmt: skip
+    assert read(frame) == [{"list": [1, 2], "args": {}}, {}]
+
+
+def test_no_rows_are_no_bytes() -> None:
+    assert len(native.json_items(pl.DataFrame(schema=SCHEMA), before=7)) == 0
+
+
+@pytest.mark.parametrize("dtype", [pl.Categorical, pl.Boolean, pl.List(pl.Int64), pl.Int8])
+def test_other_types_are_refused(dtype: Any) -> None:
+    frame = pl.DataFrame({"other": [None]}, schema={"other": dtype})
+    with pytest.raises(OpspanError, match=r"column other has Arrow format .*, which has no JSON here"):
+        native.json_items(frame)
+
+
+def test_more_texts_than_are_kept_are_all_themselves() -> None:
+    names = [f"name {number % 5000} {'x' * (number % 40)}" for number in range(20_000)]
+    frame = pl.DataFrame({"name": pl.Series(names, dtype=pl.Categorical)})
+    assert [row["name"] for row in read(frame.select(pl.col("name").cast(pl.String)))] == names
