@@ -208,7 +208,7 @@ def chrome_events(text: pl.Series, args: pl.DataFrame, state: int, is_last: bool
 def json_items(rows: pl.DataFrame, before: int = 0) -> memoryview:
     """The bytes of items of a JSON list, an object a row as native/columns/json_items.cpp says. `before`: how many
     items the list has already; if there are any, a comma comes first."""
-    return memoryview(_call("json_items", rows, number=before)["bytes"].to_numpy())
+    return _call("json_items", rows, number=before)["bytes"].to_numpy().data
 
 
 def demangled(name: str) -> str:

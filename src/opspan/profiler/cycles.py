@@ -190,7 +190,9 @@ class _KinetoProfile:
     def add_metadata_json(self, key: str, value: str) -> None:
         """The same of any JSON value, which has to be valid."""
         try:
-            self._metadata[key] = json.loads(value)
+            found = json.loads(value)
+            json.dumps(found, allow_nan=False)  # NaN and Infinity are Python's own
+            self._metadata[key] = found
         except (TypeError, ValueError) as error:
             raise ValueError(f"add_metadata_json({key!r}): {str(value)[:80]!r} is not JSON ({error})") from None
 

@@ -120,11 +120,11 @@ def _head(trace: Tables, tracks: Tracks, zero_ns: int) -> dict[str, Any]:
         head["baseTimeNanoseconds"] = trace.origin_utc_ns + zero_ns
     if len(trace.ranks) == 1:  # what a user has said of the run, for tools that look for it: HTA for distributedInfo
         taken = {*head, keys.TABLES, "traceEvents"}
-        head |= {name: value for name, value in _said_of(trace).items() if name not in taken}
+        head |= {name: value for name, value in _sound(_said_of(trace)).items() if name not in taken}
     tables = {name: trace.frames[name].select(list(schema.TABLES[name].schema)) for name in keys.WHOLE}
     tables["places"] = tracks.by_process
     tables["series"] = _series(trace.counters)
-    head[keys.TABLES] = {"ranks": [dataclasses.asdict(rank) for rank in trace.ranks]} | {
+    head[keys.TABLES] = {"ranks": [_sound(dataclasses.asdict(rank)) for rank in trace.ranks]} | {
         name: _columns(frame) for name, frame in tables.items()
     }
     return head
@@ -133,6 +133,12 @@ def _head(trace: Tables, tracks: Tracks, zero_ns: int) -> dict[str, Any]:
 def _said_of(trace: Tables) -> Mapping[str, Any]:
     said = trace.ranks[0].options.get("metadata")
     return said if isinstance(said, Mapping) else {}
+
+
+def _sound(value: Any) -> Any:
+    """Without what Python's json module would write and JSON does not have: NaN, infinities, halves of a pair."""
+    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    return json.loads(text, parse_constant=str)
 
 
 def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:

@@ -1,5 +1,8 @@
 """Which track of a timeline a row is drawn on. In a Chrome trace a process and a thread name a track: so a device is
-written as a process, and its streams as threads of that process."""
+written as a process, and its streams as threads of that process.
+
+Viewers drop a span that overlaps another of its track in part. Work of a stream may do so (a wait, nodes of a graph):
+what does is on a track of its own beside that of the stream."""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from opspan import native
+from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables
 from opspan.views.names import process_names, thread_names
 
@@ -14,6 +19,8 @@ _col = pl.col
 _HIGHEST = 1 << 62
 _PROCESS, _THREAD, _DEVICE = ["rank", "pid"], ["rank", "pid", "tid"], ["rank", "device_id"]
 _STREAM = [*_DEVICE, "context_id", "stream_id"]
+_LANE = [*_STREAM, "lane"]
+_MOST_LANES = 16  # beside a stream: a file may have as much work at once as it likes
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,7 @@ class Tracks:
     threads: pl.DataFrame
     devices: pl.DataFrame
     streams: pl.DataFrame
+    lanes: pl.Series  # of all work: 0 on the track of its stream, else on which of those beside it
     no_thread: int  # the number that stands for "no thread"
 
     @property
@@ -37,9 +45,10 @@ class Tracks:
         return rows.with_columns(found, thread=_col("tid").fill_null(self.no_thread))
 
     def on_devices(self, work: pl.DataFrame) -> pl.DataFrame:
-        """The work with its tracks. What the profiler itself did on the host is drawn on the host's thread."""
+        """All work with its tracks. What the profiler itself did on the host is drawn on the host's thread."""
+        work = work.with_columns(lane=self.lanes)
         on_host = _col("device_id").is_null() & _col("tid").is_not_null()
-        process, thread = (_joined(work, self.streams, _STREAM, name) for name in ("process", "thread"))
+        process, thread = (_joined(work, self.streams, _LANE, name) for name in ("process", "thread"))
         host = _joined(work, self.processes, _PROCESS, "process")
         return work.with_columns(
             process=pl.when(on_host).then(host).otherwise(process),
@@ -62,13 +71,15 @@ def tracks_of(trace: Tables) -> Tracks:
     devices = _unique([trace.work], _DEVICE).with_columns(
         process=first_device + pl.int_range(pl.len(), dtype=pl.Int64), title=_device_titles(trace)
     )
-    streams = _unique([trace.work], _STREAM)
+    lanes = _lanes(trace.work)
+    streams = _unique([trace.work.with_columns(lane=lanes)], _LANE)
     streams = streams.with_columns(
         _joined(streams, devices, _DEVICE, "process"),
         thread=pl.int_range(pl.len(), dtype=pl.Int64),
         title=pl.concat_str(
             pl.format("stream {}", _col("stream_id").cast(pl.String).fill_null("of unknown number")),
             pl.format(" of context {}", "context_id").fill_null(""),
+            pl.when(_col("lane") > 0).then(pl.format(", overlapping {}", "lane")).otherwise(pl.lit("")),
         ),
     )
     lowest = threads["tid"].min()
@@ -79,8 +90,27 @@ def tracks_of(trace: Tables) -> Tracks:
         title=thread_names(trace, threads),
     )
     return Tracks(
-        processes.with_columns(thread=pl.lit(0)), threads, devices.with_columns(thread=pl.lit(0)), streams, no_thread
+        processes.with_columns(thread=pl.lit(0)),
+        threads,
+        devices.with_columns(thread=pl.lit(0)),
+        streams,
+        lanes,
+        no_thread,
     )
+
+
+def _lanes(work: pl.DataFrame) -> pl.Series:
+    lanes = pl.zeros(work.height, dtype=pl.UInt32, eager=True)
+    stream = pl.struct(_STREAM).rank("dense").cast(pl.Int64)
+    left = work.select(
+        "start_ns", "end_ns", tid=stream, domain=pl.lit(None, pl.UInt32), is_async=False, is_mark=False
+    ).with_row_index("row")
+    for lane in range(1, _MOST_LANES):
+        left = left.filter(native.nest(left, trace_end_ns(work))["overlaps"])
+        if not left.height:
+            break
+        lanes[left["row"]] = lane
+    return lanes
 
 
 def _device_titles(trace: Tables) -> pl.Expr:
