@@ -1,10 +1,10 @@
 """A Chrome trace (JSON, gzipped if the name ends with .gz), for Perfetto, chrome://tracing and similar tools.
 
-    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 12.345, "dur": 6.789, "args": {...}}
+    {"ph":"X","pid":7,"tid":7,"cat":"cpu_op","name":"aten::mm","ts":12.345,"dur":6.789,"args":{...}}
 
 Categories, arrows (`ac2g` from a call to its work, `fwdbwd` from an op to its backward) and the names of args are those
 of torch.profiler's own files, so that tools for those can use it. A device is a process, each of its streams a thread.
-Times are microseconds from the first thing in the trace on; `baseTimeNanoseconds` is the UTC time of that. opspan can
+Times are microseconds from the one on in which the trace begins; `baseTimeNanoseconds` is its UTC time. opspan can
 read everything back except samples: tables/chrome_keys.py says which column has which key.
 """
 
@@ -49,8 +49,13 @@ _CATEGORIES = {
     "sync": "cuda_sync",
     "graph": "cuda_graph",
 }
-# An arg beside those of the columns, for tools that read torch.profiler's files.
-_SHARED = {"shared memory": _col("static_shared_bytes") + _col("dynamic_shared_bytes")}
+# Args beside those of the columns, for tools that read torch.profiler's files. A byte a nanosecond is one GB/s.
+_TOOK = pl.when(_col("end_ns") > _col("start_ns")).then(_col("end_ns") - _col("start_ns"))
+_TORCHS = {
+    "shared memory": _col("static_shared_bytes") + _col("dynamic_shared_bytes"),
+    "memory bandwidth (GB/s)": pl.when(_col("kind").cast(pl.String).is_in(["memcpy", "memset"])).then(_col("bytes"))
+    / _TOOK,
+}
 _SERIES = ["name", "domain", "device_id"]
 _MEMORY_NAMES = {"alloc": "[memory]", "free": "[memory]", "out_of_memory": "[OutOfMemory]"}
 _SPANS = ("ranges", "calls", "work", "functions")
@@ -85,6 +90,7 @@ def _pieces(trace: Tables) -> Iterator[Callable[[], Piece]]:
     starts = [trace.frames[name]["start_ns"].min() for name in _SPANS]
     starts += [trace.frames[name]["time_ns"].min() for name in _POINTS]
     zero_ns = min((time for time in starts if isinstance(time, int)), default=0)
+    zero_ns -= zero_ns % 1000  # HTA takes whole microseconds: they are those of the source then
     tracks = tracks_of(trace)
     head = json.dumps(_head(trace, tracks, zero_ns))[:-1] + ', "traceEvents": [\n'
     yield head.encode
@@ -185,7 +191,7 @@ def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Events]:
     yield functions, _span(_name("name"), pl.lit("python_function"), at, taken, args), began
     name = pl.coalesce(_text("full_name"), _name("name"))
     category = pl.when(_col("is_overhead")).then(pl.lit("overhead")).otherwise(_category("other"))
-    args = _args(work, keys.EVENTS["work"]) | {key: _sizes(of) for of, key in keys.SIZES.items()} | _SHARED
+    args = _args(work, keys.EVENTS["work"]) | {key: _sizes(of) for of, key in keys.SIZES.items()} | _TORCHS
     # If there is no full name, the event itself already has the short one.
     args[keys.WORK["name"]] = pl.when(_col("full_name").is_not_null()).then(_text("name"))
     if work["name"].null_count():

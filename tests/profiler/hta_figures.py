@@ -1,0 +1,71 @@
+"""What HolisticTraceAnalysis says of traces, as JSON; for test_hta.py, with an interpreter that has it.
+
+python hta_figures.py trace.json.gz ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import logging
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+
+def rows(frame: Any) -> list[Any]:
+    """In an order of their own: that of the frame may be the file's."""
+    found: list[Any] = json.loads(frame.round(6).to_json(orient="values", double_precision=6))
+    return sorted(found, key=json.dumps)
+
+
+def figures(path: Path) -> dict[str, Any]:
+    from hta.common.call_stack import CallGraph
+    from hta.trace_analysis import TraceAnalysis
+
+    with tempfile.TemporaryDirectory() as folder:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt") as file, gzip.open(f"{folder}/rank0.json.gz", "wt") as copy:
+            json.dump({**json.load(file), "distributedInfo": {"rank": 0}}, copy)
+        analysis = TraceAnalysis(trace_dir=folder)
+    trace, words = analysis.t.get_trace(0), analysis.t.symbol_table.sym_table
+    has_work = bool((trace["stream"] >= 0).any())
+    CallGraph(analysis.t, ranks=[0])
+    trace = analysis.t.get_trace(0)
+    host = trace[trace["stream"] < 0]
+    depths = zip(host["name"], host["depth"], strict=True)
+    found: dict[str, Any] = {
+        "events": Counter(f"{words[cat]} {words[name]}" for cat, name in zip(trace["cat"], trace["name"], strict=True)),
+        "depths": Counter(f"{words[name]} {depth:.0f}" for name, depth in depths),
+    }
+    if "input_dims" in trace:
+        found["inputs"] = Counter(
+            f"{words[name]} {sizes} {types}"
+            for name, sizes, types in zip(trace["name"], trace["input_dims"], trace["input_type"], strict=True)
+        )
+    if has_work:
+        found["temporal breakdown"] = rows(analysis.get_temporal_breakdown(visualize=False))
+        found["overlap"] = rows(analysis.get_comm_comp_overlap(visualize=False))
+        kinds, kernels = analysis.get_gpu_kernel_breakdown(visualize=False)
+        found["kernel breakdown"] = [rows(kinds), rows(kernels)]
+        found["launches"] = rows(analysis.get_cuda_kernel_launch_stats(ranks=[0], visualize=False)[0])
+        found["queue length"] = rows(analysis.get_queue_length_summary(ranks=[0]))
+        found["idle time"] = rows(analysis.get_idle_time_breakdown(ranks=[0], visualize=False)[0])
+        found["memory bandwidth"] = rows(analysis.get_memory_bw_summary(ranks=[0]))
+    return found
+
+
+def main(*paths: str) -> None:
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    with contextlib.redirect_stdout(sys.stderr):
+        found = [figures(Path(path)) for path in paths]
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
