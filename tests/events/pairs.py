@@ -104,8 +104,8 @@ def torchs_averages(events: Any, grouping: Sequence[Any]) -> Any:
     return events.key_averages(*(grouping if CAN_LEAVE_PYTHON_OUT else grouping[:3]))
 
 
-# What only some releases of torch have, and the one that is installed has not.
-NOT_IN_TORCH = {"metadata", "metadata_json"} - set(dir(theirs.FunctionEvent(0, "", 0, 0, 0)))
+# What only some releases of torch have, and the one that is installed has not; and what opspan has beyond torch.
+NOT_IN_TORCH = {"metadata", "metadata_json", "module_hierarchy"} - set(dir(theirs.FunctionEvent(0, "", 0, 0, 0)))
 
 
 def pair(specs: Sequence[dict[str, Any]], **options: Any) -> tuple[ours.EventList, Any]:

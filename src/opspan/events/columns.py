@@ -18,6 +18,7 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.flops import flops
 from opspan.analysis.frames import frames
 from opspan.analysis.functions import parents
+from opspan.analysis.hierarchy import hierarchy
 from opspan.analysis.memory import SELF, TOTALS
 from opspan.events.kinds import DeviceType
 from opspan.tables.schema import KIND, NAME, WORK_KIND
@@ -70,7 +71,7 @@ FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
 @dataclass(frozen=True)
 class EventColumns:
-    cpu: pl.DataFrame  # with a further column is_python if Python functions are events
+    cpu: pl.DataFrame  # with further columns: is_python if Python functions are events, modules if they were recorded
     device: pl.DataFrame
     use_device: str | None = None  # torch's name for the kind of device; None: there is none
     device_type: DeviceType = DeviceType.CUDA
@@ -96,6 +97,8 @@ def event_columns(trace: Tables) -> EventColumns:
     if ranges["stack"].count():
         function, functions = frames(ranges)
         cpu = cpu.with_columns(function.alias("function"))
+    if (modules := hierarchy(ranges)) is not None:
+        cpu = cpu.with_columns(modules.alias("modules"))
     return EventColumns(cpu, _device(work), *_kind_of_device(trace, work), functions)
 
 

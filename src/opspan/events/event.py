@@ -74,6 +74,8 @@ class FormattedTimesMixin:
 class FunctionEvent(FormattedTimesMixin):
     """An op, a range of the user's or a step on the CPU, or a kernel or a copy on a device. Times are microseconds."""
 
+    module_hierarchy: str = ""  # torch has it in its Chrome traces alone, so it is no argument
+
     def __init__(
         self,
         id: int,  # noqa: A002  # torch's name for it

@@ -23,6 +23,7 @@ import polars as pl
 from opspan import inputs, native
 from opspan.analysis import Analysed
 from opspan.analysis.autograd import BY_NESTING
+from opspan.analysis.hierarchy import hierarchy
 from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables, schema
 from opspan.tables import chrome_keys as keys
@@ -67,6 +68,8 @@ def write(found: Analysed, path: Path) -> list[str]:
     trace = found.attributed
     frames = {name: _with_ids(trace.frames[name]) for name in _SPANS}
     frames["ranges"] = frames["ranges"].with_columns(_as_reported(found.tables.ranges))
+    if (modules := hierarchy(trace.ranges)) is not None:
+        frames["ranges"] = frames["ranges"].with_columns(modules.alias("modules"))
     trace = Tables(trace.ranks, **{**trace.frames, **frames})
     pieces.write(path, _pieces(trace))
     return _left_out(trace)
@@ -290,6 +293,8 @@ def _ranges(ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> 
     overlaps = is_async & ~_col("was_async")
     if ranges.select(overlaps.any()).item():
         args[keys.OVERLAPS] = pl.when(overlaps).then(1)
+    if "modules" in ranges.columns:
+        args["Module Hierarchy"] = _text("modules")
     ranges = ranges.with_columns(inputs=inputs.each(ranges["inputs"], inputs.to_torch))
     for column in keys.LISTS:
         if ranges[column].count():

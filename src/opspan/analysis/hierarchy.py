@@ -1,0 +1,40 @@
+"""The modules that a range is in as one text, the outermost first: torch.profiler's form, which it has for TorchScript.
+
+    TOP(Net)::forward.layers(Sequential)::forward.0(Linear)::forward.
+
+    hierarchy(ranges) -> a text for each range; null outside of modules whose class is known; None if there are none
+
+Which module that is, is what `modules` says; the modules around it are those that its name goes through and that were
+called themselves: a list of modules is not. Ranges must be nested and linked (`autograd`) first.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.modules import modules
+from opspan.tables.schema import NAME
+
+
+def hierarchy(ranges: pl.DataFrame) -> pl.Series | None:
+    is_call = (ranges["kind"] == "module").fill_null(value=False) & ranges["class_name"].is_not_null()
+    if not is_call.any():
+        return None
+    called = ranges.filter(is_call).select(pl.col("name", "class_name").cast(pl.String)).drop_nulls().unique("name")
+    classes = dict(called.iter_rows())
+    texts = {name: _text(name, classes) for name in classes}
+    names = pl.Series(list(texts), dtype=pl.String).cast(NAME)
+    module = modules(ranges)["module"]
+    return module.replace_strict(names, pl.Series(list(texts.values())), default=None, return_dtype=pl.String).cast(
+        NAME
+    )
+
+
+def _text(name: str, classes: dict[str, str]) -> str:
+    parts = name.split(".")
+    text = ""
+    for depth, part in enumerate(parts):
+        class_name = classes.get(".".join(parts[: depth + 1]))
+        if class_name is not None:
+            text += f"{part if depth else 'TOP'}({class_name})::forward."
+    return text
