@@ -1,7 +1,7 @@
 """Programs that torch.profiler and opspan.profiler watch at the same time.
 
-`python programs.py out.json [argument=value ...]` writes, for each program, what either of them says of every op: a
-list of two lists of rows. The arguments are those of `profile`, as JSON.
+`python programs.py out.json [argument=value ...]` writes, for each program, what either of them says of every op, as
+rows, and of the averages. The arguments are those of `profile`, as JSON.
 """
 
 from __future__ import annotations
@@ -171,11 +171,20 @@ def products() -> None:
     torch.nn.Bilinear(3, 4, 5)(torch.randn(2, 3), torch.randn(2, 4))
 
 
+MEMORY = ("cpu_memory_usage", "self_cpu_memory_usage")
+
+
+def memory(event: Any) -> dict[str, Any]:
+    return {"name": event.name, **{name: getattr(event, name) for name in MEMORY}}
+
+
 def rows(events: Any) -> list[Any]:
     ordered = sorted(events, key=lambda event: (event.time_range.start, -event.time_range.end))
     return [
-        {
-            "name": event.name,
+        memory(event)  # of no op: nothing else is said of it
+        if event.name == "[memory]"
+        else {
+            **memory(event),
             "input_shapes": event.input_shapes,
             "structured_input_shapes": event.structured_input_shapes,
             "structured_input_strides": event.structured_input_strides,
@@ -192,14 +201,26 @@ def rows(events: Any) -> list[Any]:
     ]
 
 
-def watched(run: Callable[[], object], asked: dict[str, Any]) -> list[list[Any]]:
+def averages(prof: Any) -> list[Any]:
+    """Of each name, and of all: how often, and the memory that the table shows."""
+    found = prof.key_averages()
+    sums = [(row.key, row.count, row.cpu_memory_usage, row.self_cpu_memory_usage) for row in found]
+    total = found.total_average()
+    return [*sorted(sums), ("Total", total.count, total.cpu_memory_usage, total.self_cpu_memory_usage)]
+
+
+def said(prof: Any) -> dict[str, list[Any]]:
+    return {"rows": rows(prof.events()), "averages": averages(prof)}
+
+
+def watched(run: Callable[[], object], asked: dict[str, Any]) -> list[dict[str, list[Any]]]:
     from opspan import profiler
 
     run()  # what is done once is done before
     asked = {"activities": [ProfilerActivity.CPU], "record_shapes": True, **asked}
     with torch.profiler.profile(**asked) as theirs, profiler.profile(**asked) as ours:
         run()
-    return [rows(theirs.events()), rows(ours.events())]
+    return [said(theirs), said(ours)]
 
 
 def main(out: str, *asked: str) -> None:

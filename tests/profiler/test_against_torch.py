@@ -21,27 +21,28 @@ NAMES = [part[4:].partition("(")[0] for part in PROGRAMS.read_text().split("\n@p
 # torch has nothing of a list of optional tensors.
 OPTIONAL_TENSORS = ("aten::index", "aten::index_put_", "aten::_index_put_impl_")
 
-Rows = list[dict[str, Any]]
+Said = dict[str, list[Any]]
 
 
 @pytest.fixture(scope="session")
-def watched(shared_folder: Path) -> dict[str, tuple[Rows, Rows]]:
+def watched(shared_folder: Path) -> dict[str, tuple[Said, Said]]:
     def run(out: Path) -> None:
-        subprocess.run([sys.executable, PROGRAMS, out, "with_flops=true"], check=True, stderr=subprocess.DEVNULL)
+        asked = ("with_flops=true", "profile_memory=true")
+        subprocess.run([sys.executable, PROGRAMS, out, *asked], check=True, stderr=subprocess.DEVNULL)
 
-    found: dict[str, tuple[Rows, Rows]] = json.loads(made_once(shared_folder / "programs.json", run).read_text())
+    found: dict[str, tuple[Said, Said]] = json.loads(made_once(shared_folder / "programs.json", run).read_text())
     return found
 
 
-def test_every_program_was_watched(watched: dict[str, tuple[Rows, Rows]]) -> None:
+def test_every_program_was_watched(watched: dict[str, tuple[Said, Said]]) -> None:
     assert list(watched) == NAMES
     assert len(NAMES) == 14
-    assert min(len(theirs) for theirs, _ in watched.values()) > 40
+    assert min(len(theirs["rows"]) for theirs, _ in watched.values()) > 40
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_op_is_described_alike(watched: dict[str, tuple[Rows, Rows]], name: str) -> None:
-    theirs, ours = watched[name]
+def test_every_op_is_described_alike(watched: dict[str, tuple[Said, Said]], name: str) -> None:
+    theirs, ours = (said["rows"] for said in watched[name])
     assert [row["name"] for row in ours] == [row["name"] for row in theirs]
     for mine, other in zip(ours, theirs, strict=True):
         if mine["name"] in OPTIONAL_TENSORS:
@@ -54,9 +55,16 @@ def test_every_op_is_described_alike(watched: dict[str, tuple[Rows, Rows]], name
         assert mine == other
 
 
-def test_what_torch_has_no_formula_for_is_counted_once(watched: dict[str, tuple[Rows, Rows]]) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_memory_adds_up_alike_by_name_and_in_all(watched: dict[str, tuple[Said, Said]], name: str) -> None:
+    theirs, ours = (said["averages"] for said in watched[name])
+    assert ours == theirs
+    assert sum(1 for _, _, memory, _ in theirs if memory) > 10
+
+
+def test_what_torch_has_no_formula_for_is_counted_once(watched: dict[str, tuple[Said, Said]]) -> None:
     _, ours = watched["resnet"]
-    counted = {(row["name"], row["parent"]) for row in ours if row["flops"] and row["name"] in FURTHER}
+    counted = {(row["name"], row["parent"]) for row in ours["rows"] if row["name"] in FURTHER and row["flops"]}
     # Those of a padding that is a word, those that torch has no formula for; none in an aten::conv2d that was counted.
     assert counted == {
         ("aten::convolution", "aten::_convolution_mode"),

@@ -57,22 +57,32 @@ print(json.dumps([sums(ours.events()), sums(theirs.events()), [e.device_memory_u
     assert not any(device)
 
 
-@pytest.mark.slow
-def test_the_table_shows_what_torchs_shows() -> None:
-    ours, theirs = told("""
-train()
+def test_ops_of_torchs_threads_have_torchs_sums_while_others_have_their_own() -> None:
+    ours, theirs, of_others = told("""
+def work():
+    kept.append(torch.ones(1000))
+def run():
+    kept.clear()
+    for _ in range(3):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        (torch.ones(10, requires_grad=True) * 2).sum().backward()
+def sums(events):
+    return [[event.name, event.cpu_memory_usage, event.self_cpu_memory_usage] for event in events]
+kept = []
+run()
 asked = dict(activities=CPU, profile_memory=True)
 with torch.profiler.profile(**asked) as theirs, profiler.profile(**asked) as ours:
-    train()
-def cells(prof):
-    return sorted(
-        (row.key, row.count, row.cpu_memory_usage, row.self_cpu_memory_usage)
-        for row in prof.key_averages() if row.key != "[memory]"
-    )
-assert "Self CPU Mem" in ours.key_averages().table()
-print(json.dumps([cells(ours), cells(theirs)]))
+    run()
+listed = [event for event in ours.events() if event.name != "[memory]"]
+mine = {event.thread for event in listed if event.name.startswith("aten::sum")}
+found = [sums(event for event in listed if (event.thread in mine) is wanted) for wanted in (True, False)]
+print(json.dumps([found[0], sums(event for event in theirs.events() if event.name != "[memory]"), found[1]]))
 """)
     assert ours == theirs
+    assert len([1 for _, total, _ in theirs if total]) > 10
+    assert of_others == [["aten::ones", 4000, 0], ["aten::empty", 4000, 4000], ["aten::fill_", 0, 0]] * 3
 
 
 def test_every_thread_is_seen_and_every_free_has_its_allocation() -> None:
