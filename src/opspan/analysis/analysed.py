@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from opspan.analysis.autograd import autograd
 from opspan.analysis.averages import device_time
+from opspan.analysis.categories import categories
 from opspan.analysis.coverage import Coverage, coverage
 from opspan.analysis.functions import functions
 from opspan.analysis.launches import launches
@@ -23,6 +24,8 @@ from opspan.analysis.phases import phases
 from opspan.analysis.steps import steps
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from opspan.tables import Tables
 
 T = TypeVar("T", bound="Tables")
@@ -49,6 +52,11 @@ class Analysed:
     def coverage(self) -> Coverage:
         found = self.attributed
         return coverage(found.ranges, found.calls, found.work)
+
+    @cached_property
+    def memory_categories(self) -> pl.Series:
+        """What each row of the table memory is for, as far as that is known."""
+        return categories(self.attributed.ranges, self.tables.memory)
 
     def with_memory(self) -> Analysed:
         """The same, with the memory that each range allocated and freed."""

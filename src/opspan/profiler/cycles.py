@@ -174,12 +174,13 @@ class _KinetoProfile:
         self.events().export_stacks(Path(path), metric)
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> None:
-        """How much memory was in use over time: torch's form of it as JSON (docs/profiler.md)."""
+        """How much memory was in use over time: a page with a picture, or torch's form of it as JSON
+        (docs/profiler.md)."""
         from opspan.profiler.memory_timeline import write
 
         if not self.profile_memory:
             raise ValueError("export_memory_timeline() needs profile_memory=True")
-        write(self.trace.memory, device, Path(path))
+        write(self.trace, device, Path(path))
 
     # --- what is said beside it
 

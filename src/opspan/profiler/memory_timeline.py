@@ -1,10 +1,11 @@
-"""torch.profiler's memory timeline: how much memory was in use at each time, or each event of it, as JSON.
+"""torch.profiler's memory timeline: how much memory was in use at each time, or each event of it.
 
     .json, .json.gz     [times in microseconds, [[0, bytes of each category ...], ...]]
     .raw.json.gz        [[time in nanoseconds, action, bytes, category], ...]
+    .html               a picture of it (timeline_page.py)
 
-Torch sorts memory into parameters, gradients, activations and so on by following every tensor; of a recording that is
-not known, so all of it is of torch's last category, unknown.
+Torch sorts memory into parameters, gradients, activations and so on by following every tensor. Here its category is
+what the ranges around it say (analysis/categories.py), and unknown where they do not.
 """
 
 from __future__ import annotations
@@ -17,44 +18,80 @@ import polars as pl
 
 from opspan import private_files
 from opspan.errors import WriteError
+from opspan.profiler.timeline_page import page
+from opspan.trace import Trace
 
-CATEGORIES = 8  # PARAMETER, OPTIMIZER_STATE, INPUT, TEMPORARY, ACTIVATION, GRADIENT, AUTOGRAD_DETAIL, unknown
-UNKNOWN = CATEGORIES - 1
-TAKEN, GIVEN_BACK = 1, 3  # torch's numbers of what happened
+# In the order of torch's numbers, which are those of the columns after the first.
+CATEGORIES = (
+    "parameter",
+    "optimizer_state",
+    "input",
+    "temporary",
+    "activation",
+    "gradient",
+    "autograd_detail",
+    "unknown",
+)
+BEFORE, TAKEN, GIVEN_BACK = 1, 2, 4  # torch's numbers of what happened; it has no time for what was there before
+NO_TIME = -1
 _col = pl.col
 
 
-def write(memory: pl.DataFrame, device: str | None, path: Path) -> None:
-    """`memory`: the table. `device`: "cpu", or "cuda:0" and the like; None is the host."""
-    kind, _, number = (device or "cpu").partition(":")
-    on_device = _col("device_id").is_null() if kind == "cpu" else _col("device_id") == int(number or 0)
-    changes = memory.filter(on_device, _col("event").is_in(["alloc", "free"])).sort("time_ns", maintain_order=True)
-    changes = changes.with_columns(signed=_col("bytes") * pl.when(_col("event") == "free").then(-1).otherwise(1))
+def write(trace: Trace, device: str | None, path: Path) -> None:
+    """`device`: "cpu", or "cuda:0" and the like; None is the host."""
+    changes = changes_of(trace, device or "cpu")
     if path.suffixes[-3:] == [".raw", ".json", ".gz"]:
-        _write(raw(changes), path)
+        _write(json.dumps([list(row) for row in changes.iter_rows()]), path)
     elif path.suffix in (".json", ".gz"):
-        _write(in_use(changes), path)
+        used = in_use(changes)
+        sizes = used.select(pl.concat_list(pl.lit(0), *CATEGORIES)).to_series()
+        _write(json.dumps([used["time_us"].to_list(), sizes.to_list()]), path)
+    elif path.suffix == ".html":
+        _write(page(in_use(changes), CATEGORIES, device or "cpu"), path)
     else:
-        raise WriteError(f"{path}: a memory timeline is .json, .json.gz or .raw.json.gz")
+        raise WriteError(f"{path}: a memory timeline is .html, .json, .json.gz or .raw.json.gz")
 
 
-def in_use(changes: pl.DataFrame) -> list[list[object]]:
-    times = changes.select(time=_col("time_ns") // 1000, total=_col("signed").cum_sum())
-    times = times.unique("time", keep="last", maintain_order=True)
-    before = [0] * CATEGORIES
-    return [times["time"].to_list(), [[*before, total] for total in times["total"].to_list()]]
+def changes_of(trace: Trace, device: str) -> pl.DataFrame:
+    """time_ns, action, bytes (less than 0 where it is given back) and category, in order of time."""
+    kind, _, number = device.partition(":")
+    on_device = _col("device_id").is_null() if kind == "cpu" else _col("device_id") == int(number or 0)
+    memory = trace.memory.with_columns(trace.analysed.memory_categories.cast(pl.String).fill_null("unknown"))
+    memory = memory.filter(on_device, _col("event").is_in(["alloc", "free"]), _col("time_ns").is_not_null())
+    memory = memory.sort("time_ns", maintain_order=True)
+    is_free = _col("event") == "free"
+    category = _col("category").replace_strict({name: number for number, name in enumerate(CATEGORIES)})
+    columns = ("time_ns", "action", "bytes", "category")
+    found = memory.with_columns(
+        _col("time_ns") + (trace.origin_utc_ns or 0),
+        category.cast(pl.Int64),
+        action=pl.when(is_free).then(GIVEN_BACK).otherwise(TAKEN),
+        bytes=pl.when(is_free).then(-_col("bytes")).otherwise("bytes"),
+        was_there=is_free & (_col("event").shift().over("rank", "pid", "address") != "alloc").fill_null(value=True),
+    )
+    before = found.filter("was_there").with_columns(-_col("bytes"), time_ns=pl.lit(NO_TIME), action=pl.lit(BEFORE))
+    return pl.concat([before.select(columns), found.select(columns)], how="vertical_relaxed")
 
 
-def raw(changes: pl.DataFrame) -> list[list[int]]:
-    action = pl.when(_col("event") == "free").then(GIVEN_BACK).otherwise(TAKEN)
-    rows = changes.select("time_ns", action.alias("action"), "signed", pl.lit(UNKNOWN).alias("category"))
-    return [list(row) for row in rows.iter_rows()]
+def in_use(changes: pl.DataFrame) -> pl.DataFrame:
+    """time_us and the bytes of each category after what happened then. What was there before is there from the
+    beginning, which is a row of its own, as in torch."""
+    happened = changes.filter(_col("time_ns") != NO_TIME)["time_ns"]
+    first = happened.min()
+    is_before = _col("time_ns") == NO_TIME
+    sums = [
+        pl.when(_col("category") == number).then("bytes").otherwise(0).cum_sum().alias(name)
+        for number, name in enumerate(CATEGORIES)
+    ]
+    time_us = pl.when(is_before).then(pl.lit(first)).otherwise("time_ns") // 1000
+    used = changes.select(time_us.alias("time_us"), is_before.alias("is_before"), *sums)
+    return used.unique(["time_us", "is_before"], keep="last", maintain_order=True).drop("is_before")
 
 
-def _write(content: object, path: Path) -> None:
-    text = json.dumps(content).encode()
+def _write(text: str, path: Path) -> None:
+    content = text.encode()
     try:
         with private_files.unfinished(path, overwrite=True) as made:
-            made.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+            made.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     except OSError as error:
         raise WriteError(f"cannot write {path}: {error.strerror or error}") from error

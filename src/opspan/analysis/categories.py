@@ -1,0 +1,96 @@
+"""What memory was taken for, as far as ranges say: torch.profiler's categories without following every tensor.
+
+    categories(ranges, events) -> a category for each row of the table memory, null where nothing says it:
+        temporary        taken in an op, and given back before the outermost op around it ended
+        autograd_detail  taken in a backward, and given back in a backward
+        gradient         taken in a backward, and given back outside of it, or not at all
+        activation       taken in an op of the forward that a backward was recorded for
+        optimizer_state  taken in an optimizer's step, and not given back in it
+
+What was given back has the category that it was taken with. docs/profiler.md says what is left out, and
+tests/profiler/test_categories.py compares with torch. Ranges must be nested, and linked (`autograd`), first.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.nest import innermost, nearest
+
+CATEGORY = pl.Enum(["parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail"])
+_col = pl.col
+_PLACE = ("rank", "pid", "device_id", "address")
+
+
+def categories(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
+    """`events`: the table memory."""
+    taken = _taken(ranges, events)
+    said = taken.with_columns(_around(ranges, taken)).select("row", "next_row", category=_rule())
+    found = pl.Series("category", [None], dtype=CATEGORY).new_from_index(0, events.height)
+    for row in ("row", "next_row"):
+        some = said.select(row, "category").drop_nulls()
+        found = found.scatter(some[row], some["category"])
+    return found
+
+
+def _taken(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """The allocations: row, range (the innermost around it), next_row, next_time_ns and next_range of when it was given
+    back, null if it was not."""
+    rows = events.with_row_index("row").filter(_col("event").is_in(["alloc", "free"]), _col("time_ns").is_not_null())
+    rows = rows.sort("time_ns", maintain_order=True)
+    rows = rows.with_columns(range=innermost(ranges, rows))
+    # At one address, the next thing that happens to what was taken is that it is given back.
+    following = [_col(name).shift(-1).over(_PLACE) for name in ("event", "row", "time_ns", "range")]
+    is_given_back, *given_back = following
+    return rows.with_columns(
+        pl.when(is_given_back == "free").then(value).name.prefix("next_") for value in given_back
+    ).filter(event="alloc")
+
+
+def _around(ranges: pl.DataFrame, taken: pl.DataFrame) -> list[pl.Series]:
+    """What is known of the ranges in which memory was taken, and given back."""
+    at, next_at = taken["range"], taken["next_range"]
+    name, end_ns = ranges["name"].cast(pl.String), ranges["end_ns"]
+    is_backward = ranges["kind"].is_in(["backward", "engine"])
+    # An op has a namespace. Calls of a torch.autograd.Function have none: the ops in them are the outermost.
+    is_op = (ranges["kind"] == "backward") | ((ranges["kind"] == "op") & name.str.contains("::", literal=True))
+    outermost = nearest(ranges, is_op & nearest(ranges, is_op).gather(ranges["parent"]).is_null())
+    is_forward = pl.Series([False]).new_from_index(0, ranges.height).scatter(ranges["forward"].drop_nulls(), True)
+    step = nearest(ranges, name.str.starts_with("Optimizer.step#"))
+    backward, forward = nearest(ranges, is_backward), nearest(ranges, is_forward)
+    accumulating = nearest(ranges, name.str.ends_with("AccumulateGrad"))
+    return [
+        end_ns.gather(outermost.gather(at)).alias("op_end_ns"),
+        end_ns.gather(step.gather(at)).alias("step_end_ns"),
+        backward.gather(at).is_not_null().alias("in_backward"),
+        backward.gather(next_at).is_not_null().alias("next_in_backward"),
+        forward.gather(at).is_not_null().alias("is_forward"),
+        (accumulating.gather(at).is_not_null() | accumulating.gather(next_at).is_not_null()).alias("accumulates"),
+        (name.gather(at) == "aten::resize_").fill_null(value=False).alias("is_resized"),
+    ]
+
+
+def _rule() -> pl.Expr:
+    in_backward, is_forward = _col("in_backward"), _col("is_forward")
+    gone_in_op, gone_in_step = (
+        (_col("next_time_ns") <= _col(name)).fill_null(value=False) for name in ("op_end_ns", "step_end_ns")
+    )
+    return (
+        # What is resized was made somewhere else.
+        pl.when(_col("is_resized"))
+        .then(None)
+        .when(gone_in_op)
+        .then(pl.lit("temporary", dtype=CATEGORY))
+        # A backward that is itself differentiated, or runs a forward again, is both at once; and what AccumulateGrad
+        # takes or gives back is a gradient or what was added to one.
+        .when(in_backward & (is_forward | _col("accumulates")))
+        .then(None)
+        .when(in_backward & _col("next_in_backward"))
+        .then(pl.lit("autograd_detail", dtype=CATEGORY))
+        .when(in_backward)
+        .then(pl.lit("gradient", dtype=CATEGORY))
+        .when(is_forward)
+        .then(pl.lit("activation", dtype=CATEGORY))
+        .when(_col("step_end_ns").is_not_null() & ~gone_in_step)
+        .then(pl.lit("optimizer_state", dtype=CATEGORY))
+    )
