@@ -127,6 +127,8 @@ inline constexpr uint64_t kUsersParent = uint64_t{1} << 63;
 inline constexpr uint16_t kHasInputs = 128;
 // On kRange of kTorch without kHasForward: the functions of Python that the op was called in.
 inline constexpr uint16_t kHasStack = 256;
+// On kRange of kTorch: what follows the last point of the name is the op's overload: aten::add.Tensor.
+inline constexpr uint16_t kHasOverload = 512;
 
 inline constexpr uint64_t kNoOwner =
     ~uint64_t{0};  // of an attribute of the whole thread; of a kIds that kOwnerById uses

@@ -112,10 +112,24 @@ size_t stack_text(const int64_t* words, size_t count, char* out, size_t size) {
   return text.size();
 }
 
+std::atomic<bool> g_overloads[OPSPAN_SINK_COUNT];
+
+// The text is the thread's, and lasts until its next op begins.
+void add_overload(const at::RecordFunction& fn, opspan_op& op) {
+  auto found = fn.operator_name();
+  if (!found || found->overload_name.empty()) return;
+  thread_local std::string name;
+  name.assign(op.name, op.name_length).append(1, '.').append(found->overload_name);
+  op.name = name.c_str();
+  op.name_length = name.size();
+  op.overload_length = found->overload_name.size();
+}
+
 template <int kInputs>
 void begin_at(int sink, const at::RecordFunction& fn) {
   opspan::note_thread();
   opspan_op op = describe(fn);
+  if (g_overloads[sink].load(std::memory_order_relaxed)) [[unlikely]] add_overload(fn, op);
   if (!g_stacks[sink].load(std::memory_order_relaxed)) [[likely]] {
     begin_with<kInputs>(g_sinks[sink], fn, op);
   } else {
@@ -219,6 +233,12 @@ int opspan_observer_stacks(int sink, int on) {
   if (sink < 0 || sink >= OPSPAN_SINK_COUNT) return -EINVAL;
   if (on && !opspan::kHasStacks) return -ENOTSUP;
   g_stacks[sink].store(on);
+  return 0;
+}
+
+int opspan_observer_overloads(int sink, int on) {
+  if (sink < 0 || sink >= OPSPAN_SINK_COUNT) return -EINVAL;
+  g_overloads[sink].store(on);
   return 0;
 }
 

@@ -20,6 +20,8 @@ OPSPAN_EXPORT int opspan_observer_init(const opspan_sink* const sinks[OPSPAN_SIN
 OPSPAN_EXPORT int opspan_observer_attach(int sink, int inputs);
 // Ops of this sink come with the functions of Python that they are called in (1), or without (0). 0, or -ENOTSUP.
 OPSPAN_EXPORT int opspan_observer_stacks(int sink, int on);
+// Names of ops of this sink end with their overload (1), as aten::add.Tensor, or do not (0). 0, or -errno.
+OPSPAN_EXPORT int opspan_observer_overloads(int sink, int on);
 // Ranges that have begun still end at the sink: this library must stay loaded.
 OPSPAN_EXPORT void opspan_observer_detach(int sink);
 // Memory of the host that torch takes and gives back goes to this sink (1), or no more (0). 0,

@@ -138,6 +138,7 @@ void begin(const void* key, const opspan_op* op) {
     event.kind = static_cast<uint8_t>(Unit::kRange);
     event.source = static_cast<uint8_t>(Source::kTorch);
     event.flags = op->sequence >= 0 ? capture::kValueInt : capture::kValueNone;
+    if (op->overload_length) event.flags |= capture::kHasOverload;
     event.name = log->intern(text::name_of(*op));
     event.range = {};
     event.range.value = op->sequence;

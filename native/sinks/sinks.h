@@ -88,6 +88,7 @@ enum {
 typedef struct opspan_op {
   const char* name;  // ended by NUL
   size_t name_length;
+  size_t overload_length;  // where overloads were asked for: of aten::add.Tensor, the name's end after the last point
   uint32_t kind;
   uint32_t sizes_count;  // words in sizes; 0 when shapes are off
   const int64_t* sizes;

@@ -47,6 +47,7 @@ RANGE_ROWS = st.lists(
             "seq": st.sampled_from([None, 0, 5]),
             "forward_tid": st.sampled_from([None, 1]),
             "op_id": st.sampled_from([None, 8]),
+            "overload": st.sampled_from([None, None, "Tensor", ""]),
         }
     ),
     max_size=14,
@@ -86,7 +87,14 @@ def both(draw: st.DrawFn) -> tuple[EventColumns, Any]:
 
     def common(row: dict[str, Any]) -> dict[str, Any]:
         node = row["rank"] if several_ranks else -1
-        return {"node_id": node, "use_device": use_device, "overload_name": "", "stack": [], "flops": 0, **times(row)}
+        return {
+            "node_id": node,
+            "use_device": use_device,
+            "overload_name": row.get("overload") or "",
+            "stack": [],
+            "flops": 0,
+            **times(row),
+        }
 
     cpu = []
     for number, row in enumerate(ranges):

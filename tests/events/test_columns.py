@@ -129,7 +129,7 @@ def small(count: int = 3) -> EventColumns:
         "forward_tid": [None] * count,
         "op_id": [None] * count,
         "sizes": [None, *("[[2]]" for _ in inner)],
-        **{name: [None] * count for name in ("input_types", "input_strides", "inputs", "function")},
+        **{name: [None] * count for name in ("input_types", "input_strides", "inputs", "overload", "function")},
     }
     device = {
         "rank": [0 for _ in inner],

@@ -18,6 +18,7 @@ class Op(ctypes.Structure):
     _fields_ = (
         ("name", c_char_p),
         ("name_length", c_size_t),
+        ("overload_length", c_size_t),
         ("kind", c_uint32),
         ("sizes_count", c_uint32),
         ("sizes", POINTER(c_int64)),

@@ -32,6 +32,7 @@ class Wanted:
     inputs: int  # as observer.py numbers it
     memory: bool
     stacks: bool
+    overloads: bool
     modules: bool
 
 
@@ -98,6 +99,9 @@ class Labelling:
             undo.callback(by.stacks, number, on=False)
             if not by.stacks(number, on=True):
                 notices.warn(NO_STACKS, stacklevel=4)
+        if wanted.overloads:
+            undo.callback(by.overloads, number, on=False)
+            by.overloads(number, on=True)
         by.attach(number, wanted.inputs)
         if wanted.memory:
             undo.callback(by.memory, number, on=False)

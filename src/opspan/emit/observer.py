@@ -117,6 +117,10 @@ class Observer:
         """Torch's own collection hears of each thread that runs an op, so that it knows them by the numbers we have."""
         self._library.opspan_observer_threads(int(on))
 
+    def overloads(self, sink: int, on: bool) -> None:
+        """Ops come with the name of their overload."""
+        self._library.opspan_observer_overloads(sink, int(on))
+
     def empty(self, on: int) -> None:
         """An observer that does nothing: the floor against which the others are measured. 2: it asks for inputs."""
         self._library.opspan_observer_empty(on)

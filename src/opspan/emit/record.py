@@ -31,8 +31,8 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     there. Without one the folder is temporary and goes once `trace` was read, or at exit. A folder that holds an
     earlier recording is refused; `add=True` adds to it. Processes that run at the same time, as the ranks of one job,
     may share one. `trace` is this recording alone, whatever else is there. `memory` records what memory of the host
-    torch takes and gives back, on every thread; `stacks` the functions of Python that ops are called in; `device` what
-    runs on devices, by torch's own collection there.
+    torch takes and gives back, on every thread; `stacks` the functions of Python that ops are called in; `overloads`
+    which overload of its op each is; `device` what runs on devices, by torch's own collection there.
 
         with opspan.record(record_shapes=True) as rec:
             train()
@@ -54,6 +54,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         add: bool = False,
         memory: bool = False,
         stacks: bool = False,
+        overloads: bool = False,
         device: bool = False,
         modules: bool = False,
         schedule: Schedule | None = None,
@@ -62,7 +63,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         if compiling():  # as torch.profiler.profile there: it cannot be entered
             return
         super().__init__(enabled, record_shapes, modules, schedule)
-        self.memory, self.stacks = memory, stacks
+        self.memory, self.stacks, self.overloads = memory, stacks, overloads
         self._devices = Devices() if device else None
         if isinstance(path, bool):
             raise TypeError(f"record({path}): the first argument is the folder: write record(record_shapes={path})")

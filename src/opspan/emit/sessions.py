@@ -41,6 +41,7 @@ class Session:
     # Only a recording can have these.
     memory = False  # memory that torch takes and gives back
     stacks = False  # the functions of Python that ops are called in
+    overloads = False  # which overload of an op it is
     _labelling: Labelling | None = None  # from entering until the session is over, where somebody listens
 
     def __init__(self, enabled: bool, record_shapes: bool, modules: bool, schedule: Schedule | None) -> None:
@@ -138,6 +139,7 @@ class Session:
                     inputs=self._inputs() if self.record_shapes else observer.NO_INPUTS,
                     memory=self.memory,
                     stacks=self.stacks,
+                    overloads=self.overloads,
                     modules=self.modules,
                 ),
                 collect=self._collect if self._collects() else None,

@@ -195,6 +195,7 @@ def cpu_values(row: dict[str, Any], node: int) -> dict[str, Any]:
         "is_user_annotation": user,
         "is_python_function": python,
         "activity_type": "user_annotation" if user else "python_function" if python else "cpu_op",
+        "overload_name": row.get("overload") or "",
         "module_hierarchy": row.get("modules") or "",
         "cpu_memory_usage": row.get("cpu_memory", 0),
         "device_memory_usage": row.get("device_memory", 0),

@@ -258,6 +258,7 @@ class ColumnEvents:
             self_device_us=_sum_us(self._device["device_ns"]),
             has_device_time=any(bool((frame["self_device_ns"] > 0).any()) for frame in (self._cpu, self._device)),
             has_shapes=any(shapes),
+            has_overloads=bool((self._cpu["overload"].drop_nulls() != "").any()),
             has_nodes=self._has_ranks,
             longest_stack_entry=self._longest_function(),
             has_device_memory=self.has_memory and bool((self._cpu["self_device_memory"] > 0).any()),
@@ -295,14 +296,17 @@ class ColumnEvents:
         for number in numbers.to_list():
             yield self.event(number)
 
-    def averages(self, by_shapes: bool, with_python: bool, stack_depth: int = 0) -> list[FunctionEventAvg]:
+    def averages(
+        self, by_shapes: bool, with_python: bool, stack_depth: int = 0, by_overload: bool = False
+    ) -> list[FunctionEventAvg]:
         cpu = self._cpu_parts()
         if stack_depth > 0 and self._source.functions.height:
             numbers = self._stack_numbers(min(stack_depth, DEEPEST))
             cpu = (part.with_columns(numbers.gather(part["function"]).alias("stack")) for part in cpu)
         if not with_python:
             cpu = (_without_python(part) for part in cpu)
-        return [group.average(self.event(group.first)) for group in groups_of(cpu, self._device, by_shapes)]
+        groups = groups_of(cpu, self._device, by_shapes, by_overload)
+        return [group.average(self.event(group.first)) for group in groups]
 
     def total(self) -> FunctionEventAvg:
         if len(self) == 0:

@@ -49,6 +49,7 @@ CPU: Schema = {
     "input_types": NAME,
     "input_strides": NAME,
     "inputs": NAME,
+    "overload": NAME,
     "function": pl.UInt32,  # row, in functions, of the innermost function that it runs in
 }
 # Columns of EventColumns.device.

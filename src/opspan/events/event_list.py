@@ -204,7 +204,7 @@ class EventList(MutableSequence[Event]):
         by_shapes = group_by_input_shapes or group_by_input_shape
         columns = self._in_columns()
         if columns is not None:
-            averages = columns.averages(by_shapes, include_python_functions, group_by_stack_n)
+            averages = columns.averages(by_shapes, include_python_functions, group_by_stack_n, group_by_overload_name)
         else:
             if not self._tree_built:
                 self._build_tree()

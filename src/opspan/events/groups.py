@@ -58,11 +58,13 @@ def place_of(row: dict[str, Any]) -> tuple[int, int, int]:
     return row["start_ns"], -row["end_ns"], row["number"]
 
 
-def groups_of(cpu: Iterable[pl.DataFrame], device: pl.DataFrame, by_shapes: bool) -> list[Group]:
+def groups_of(
+    cpu: Iterable[pl.DataFrame], device: pl.DataFrame, by_shapes: bool, by_overload: bool = False
+) -> list[Group]:
     """One group for each average, in order of their first events. Each frame is in order; if the CPU's have a column
     `stack` (the number of a stack), it is a key too."""
     groups: dict[tuple[Any, ...], Group] = {}
-    keys = ["rank", "name", "kind", *(["sizes"] if by_shapes else [])]
+    keys = ["rank", "name", "kind", *(["sizes"] if by_shapes else []), *(["overload"] if by_overload else [])]
     written: dict[str | None, str] = {}  # texts of sizes, because every part has the same ones again
     for row in (row for part in cpu for row in _grouped(part, _with_stack(part, keys)).iter_rows(named=True)):
         shape = None
@@ -70,10 +72,11 @@ def groups_of(cpu: Iterable[pl.DataFrame], device: pl.DataFrame, by_shapes: bool
             shape = written.get(row["sizes"])
             if shape is None:
                 shape = written[row["sizes"]] = str(shapes_of(row["sizes"]))
-        key = (True, row["rank"], shown_name(row["name"]), is_user(row["kind"]), shape, row.get("stack"))
+        others = (shape, row.get("stack"), row.get("overload") or "")
+        key = (True, row["rank"], shown_name(row["name"]), is_user(row["kind"]), *others)
         groups.setdefault(key, Group(place_of(row))).add(row)
     for row in _grouped(device, ["rank", "name"]).iter_rows(named=True):
-        key = (False, row["rank"], shown_name(row["name"]), False, None, None)
+        key = (False, row["rank"], shown_name(row["name"]), False, None, None, None)
         groups.setdefault(key, Group(place_of(row))).add(row)
     return sorted(groups.values(), key=lambda group: group.place)
 

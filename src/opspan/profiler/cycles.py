@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 import uuid
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opspan.emit.record import record
+from opspan.profiler import experimental
 from opspan.profiler.activities import has_devices, parsed
 
 if TYPE_CHECKING:
@@ -66,9 +66,11 @@ class _KinetoProfile:
         self._events: EventList | None = None
         self._earlier: list[Any] = []  # events of earlier cycles, if they are accumulated
         self._trace_id: str | None = None
+        self._experimental = experimental.asked(experimental_config)
+        self._is_trace_only = "trace_only" in self._experimental and not with_stack  # with stacks torch takes it back
+        self._collections: experimental.GarbageCollections | None = None
         self._has_devices = has_devices(self.activities, stacklevel=3)
-        if experimental_config:
-            warnings.warn("opspan.profiler does not use experimental_config yet", UserWarning, stacklevel=3)
+        experimental.note_unused(self._experimental, stacklevel=3)
 
     # --- recording
 
@@ -89,6 +91,7 @@ class _KinetoProfile:
             add=self._cycles > 0,
             memory=self.profile_memory,
             stacks=self.with_stack,
+            overloads="capture_overload_names" in self._experimental,
             modules=self.with_modules,
             device=self._has_devices,
             enabled=ProfilerActivity.CPU in self.activities or self._has_devices,
@@ -104,6 +107,9 @@ class _KinetoProfile:
         if self.execution_trace_observer is not None:
             self.execution_trace_observer.start()
         cycle.__enter__()
+        if "record_python_gc_info" in self._experimental:
+            self._collections = experimental.GarbageCollections()
+            self._collections.start()
         for name in ("profile_memory", "with_stack", "record_shapes", "with_flops", "with_modules"):
             if getattr(self, name):
                 self._metadata[name] = 1
@@ -116,8 +122,10 @@ class _KinetoProfile:
         cycle = self._prepared("stopping")
         if self.execution_trace_observer is not None:
             self.execution_trace_observer.stop()
+        if self._collections is not None:
+            self._collections.stop()
         cycle.__exit__()
-        if self.acc_events:
+        if self.acc_events and not self._is_trace_only:
             self.events()  # before the next cycle takes the place of this one
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
@@ -152,6 +160,8 @@ class _KinetoProfile:
     def events(self) -> EventList:
         """The last cycle as torch.profiler lists it: an op within one of its own name is one op. With `acc_events` the
         earlier cycles too."""
+        if self._is_trace_only:
+            raise RuntimeError("trace_only=True was asked for: there are no events, only export_chrome_trace()")
         if self._events is None:
             from opspan.events import profiler_events_of
 

@@ -81,6 +81,7 @@ RANGES = Table(
         Column("inputs", NAME, "Values of inputs that are no tensors, as JSON: [null, [4, 4], 0.1, false]."),
         Column("input_op_ids", pl.String, "For each input, (op_id, output) of the op that made it: torch's guess."),
         Column("stack", NAME, "Functions of Python that it was called in, a line each, the outermost first."),
+        Column("overload", NAME, "Which overload of the op it is: Tensor of aten::add.Tensor."),
         Column("class_name", NAME, "Class of the module that the range is a call of."),
         Column("args", pl.String, "Arguments that were given to record_function."),
         Column("payload_int", I64, "The user's payload, when a signed integer."),

@@ -29,6 +29,7 @@ TORCH, USER, NVTX, ITT = range(1, 5)
 # Flags of units.
 VALUE_MASK, VALUE_INT, VALUE_UINT, VALUE_DOUBLE = 3, 1, 2, 3
 HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL, HAS_INPUTS, HAS_STACK = 4, 8, 16, 32, 64, 128, 256
+HAS_OVERLOAD = 512
 NO_OWNER = -1  # all bits set
 
 # The low bits of a unit's key are its number within its thread, the other bits are the thread's log.

@@ -26,6 +26,7 @@ from opspan.readers.capture.file import (
     HAS_FORWARD,
     HAS_INPUTS,
     HAS_LABEL,
+    HAS_OVERLOAD,
     HAS_STACK,
     ITT,
     MARK,
@@ -152,6 +153,8 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
         return texts.categories(np.where(where, units.u32(word), 0))
 
     has_stack = (source == TORCH) & (flags & (HAS_STACK | HAS_FORWARD) == HAS_STACK)
+    has_overload = (source == TORCH) & (flags & HAS_OVERLOAD != 0)
+    raw_name, overload = _without_overload(texts.categories(name), has_overload)
     domain = texts.categories(np.where(has_inputs, 0, units.u32(10)))
     return pl.DataFrame(
         {
@@ -163,7 +166,8 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
             "value": units.i64(3),
             "unit_id": units.i64(4),
             "name_id": name,
-            "raw_name": texts.categories(name),
+            "raw_name": raw_name,
+            "overload": overload,
             "domain": domain,
             "own": told & (domain == OWN_DOMAIN).fill_null(value=False).to_numpy(),
             # Whether the label is in the unit itself.
@@ -184,6 +188,21 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
             "is_mark": unit == MARK,
         }
     )
+
+
+def _without_overload(names: pl.Series, has_overload: npt.NDArray[np.bool_]) -> tuple[pl.Series, pl.Series]:
+    """aten::add.Tensor is aten::add, and Tensor."""
+    none = pl.Series([None], dtype=pl.Categorical)
+    if not has_overload.any():
+        return names, none.new_from_index(0, len(names))
+    whole = names.zip_with(pl.Series(has_overload), none)
+    distinct = whole.unique().drop_nulls()
+    parts = distinct.cast(pl.String).str.extract_groups(r"^(?<name>.*)\.(?<overload>[^.]*)$").struct.unnest()
+    name, overload = (
+        whole.replace_strict(distinct, parts[part], default=None, return_dtype=pl.Categorical)
+        for part in ("name", "overload")
+    )
+    return name.zip_with(name.is_not_null(), names), overload
 
 
 def _category_names(file: CaptureFile) -> dict[tuple[int, int], str | None]:
@@ -308,6 +327,7 @@ def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
         "inputs",
         col("p_input_op_ids").alias("input_op_ids"),
         "stack",
+        "overload",
         "class_name",
         pl.coalesce("a_args", "p_args").alias("args"),
         pl.when(col("value_type") == VALUE_INT).then("value").alias("payload_int"),

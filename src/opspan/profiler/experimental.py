@@ -1,0 +1,73 @@
+"""What `experimental_config=` asks for: torch's _ExperimentalConfig, field by field, honoured or said to be not."""
+
+from __future__ import annotations
+
+import gc
+import re
+import warnings
+from typing import Any, Literal
+
+from opspan.emit.annotate import record_function
+
+# What is done, whether it is asked for or not, or what there is nothing to do for without a device.
+_ALWAYS = ("verbose", "profile_all_threads", "disable_external_correlation")
+_DONE = ("capture_overload_names", "record_python_gc_info", "trace_only")
+GC = "Python GC"
+
+
+def asked(config: object) -> dict[str, Any]:
+    """The fields that are not what they are by default. torch shows most of them only to pickle."""
+    if config is None:
+        return {}
+    from torch._C._profiler import _ExperimentalConfig
+
+    if not isinstance(config, _ExperimentalConfig):
+        raise TypeError(f"experimental_config={config!r}: expected torch's _ExperimentalConfig")
+    names = _names(_ExperimentalConfig.__init__.__doc__ or "")
+    fields = zip(names, _values(config), _values(_ExperimentalConfig()), strict=True)
+    return {name: value for name, value, default in fields if value != default}
+
+
+def note_unused(fields: dict[str, Any], stacklevel: int) -> None:
+    """Whoever asked for what is not done hears of it."""
+    if unused := [f"{name}={value!r}" for name, value in fields.items() if name not in (*_ALWAYS, *_DONE)]:
+        warnings.warn(
+            f"opspan.profiler does not use these of experimental_config: {', '.join(unused)}",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+class GarbageCollections:
+    """A range for each time that Python looks for garbage, on the thread that does."""
+
+    def __init__(self) -> None:
+        self._range = record_function(GC)  # made now, because in the middle of a collection as little as may be is done
+
+    def start(self) -> None:
+        gc.callbacks.append(self._told)
+
+    def stop(self) -> None:
+        if self._told in gc.callbacks:
+            gc.callbacks.remove(self._told)
+
+    def _told(self, phase: Literal["start", "stop"], _: dict[str, int]) -> None:
+        if phase == "start":
+            self._range.__enter__()
+        else:
+            self._range.__exit__(None, None, None)
+
+
+def _names(documentation: str) -> list[str]:
+    """From what pybind writes: __init__(self: ..., profiler_metrics: ... = [], verbose: bool = False) -> None"""
+    return re.findall(r"(\w+): [^=]*= ", documentation.partition("\n")[0].partition(",")[2])
+
+
+def _values(config: Any) -> list[Any]:
+    return [_plain(value) for value in config.__getstate__()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value.decode() if isinstance(value, bytes) else value
