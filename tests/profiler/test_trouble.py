@@ -166,3 +166,78 @@ assert trace.memory.height >= 2
 assert "not_closed" in trace.issues["code"].to_list()
 print(1)
 """)
+
+
+@pytest.mark.slow
+def test_calls_in_an_odd_order_end_as_with_torchs() -> None:
+    ours, theirs = told("""
+warnings.simplefilter("ignore")
+def counts(prof):
+    return sorted([row.key, row.count] for row in prof.key_averages() if row.key in ("aten::ones", "aten::zeros"))
+def started_twice(module):
+    prof = module.profile(activities=CPU)
+    prof.start()
+    torch.ones(2)
+    prof.start()
+    torch.zeros(2)
+    prof.stop()
+    prof.step()
+    return [counts(prof)]
+def entered_twice(module):
+    prof = module.profile(activities=CPU)
+    for make in (torch.ones, torch.zeros):
+        with prof:
+            make(2)
+    return [counts(prof)]
+def callback_that_raises(module):
+    calls = []
+    def ready(prof):
+        calls.append(prof.step_num)
+        if len(calls) == 1:
+            raise ValueError("of the callback")
+    schedule = torch.profiler.schedule(wait=1, warmup=0, active=1)
+    prof = module.profile(activities=CPU, schedule=schedule, on_trace_ready=ready)
+    prof.start()
+    errors = []
+    for _ in range(6):
+        torch.ones(1)
+        errors.append(raised(prof.step))
+    prof.stop()
+    return [errors, calls, prof.step_num, counts(prof)]
+def schedule_that_raises(module):
+    def schedule(step):
+        if step == 2:
+            raise KeyError("of the schedule")
+        return module.ProfilerAction.RECORD
+    prof = module.profile(activities=CPU, schedule=schedule)
+    prof.start()
+    errors = []
+    for _ in range(3):
+        torch.ones(1)
+        errors.append(raised(prof.step))
+    prof.stop()
+    return [errors, prof.step_num, counts(prof)]
+trials = (started_twice, entered_twice, callback_that_raises, schedule_that_raises)
+print(json.dumps([[trial(module) for trial in trials] for module in (profiler, torch.profiler)]))
+""")
+    assert ours == theirs
+    assert theirs[0] == [[["aten::zeros", 1]]]
+    assert theirs[2][0].count(None) == 5
+
+
+def test_stopped_twice_it_keeps_what_it_has() -> None:
+    told("""
+prof = profiler.profile(activities=CPU)
+assert raised(prof.stop)[0] == "RuntimeError"
+prof.start()
+torch.ones(2)
+prof.stop()
+torch.zeros(2)
+prof.stop()
+assert "aten::ones" in names(prof) and "aten::zeros" not in names(prof)
+with profiler.profile(activities=CPU) as other:
+    torch.zeros(2)
+prof.stop()
+assert names(other) and "aten::ones" in names(prof)
+print(1)
+""")

@@ -85,6 +85,7 @@ class _KinetoProfile:
         """A new cycle: what the one before has recorded is no longer to be had, unless `path` keeps it."""
         from torch.profiler import ProfilerActivity
 
+        self._end()  # of one that was started, and is started again
         self._cycle = record(
             self._path,
             self.record_shapes or self.with_flops,
@@ -119,12 +120,10 @@ class _KinetoProfile:
             self.add_metadata_json(key, value)
 
     def stop_trace(self) -> None:
-        cycle = self._prepared("stopping")
+        self._prepared("stopping")
         if self.execution_trace_observer is not None:
             self.execution_trace_observer.stop()
-        if self._collections is not None:
-            self._collections.stop()
-        cycle.__exit__()
+        self._end()
         if self.acc_events and not self._is_trace_only:
             self.events()  # before the next cycle takes the place of this one
 
@@ -210,6 +209,12 @@ class _KinetoProfile:
     def preset_metadata_json(self, key: str, value: str) -> None:
         """Add it when recording starts."""
         self.preset_metadata[key] = value
+
+    def _end(self) -> None:
+        if self._collections is not None:
+            self._collections.stop()
+        if self._cycle is not None:
+            self._cycle.__exit__()
 
     def _prepared(self, doing: str) -> record:
         if self._cycle is None:

@@ -116,6 +116,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
             self.on_trace_ready(self)
 
     def _begin_step(self) -> None:
+        self._end_step()
         if self.record_steps:
             self._step_range = record_function(f"ProfilerStep#{self.step_num}")
             self._step_range.__enter__()
