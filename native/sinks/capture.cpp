@@ -58,15 +58,10 @@ void close(Frame& frame) {
 
 void late(Frame& frame) { finish(frame); }
 
-std::string sizes_of(const int64_t* words, size_t count) {
+template <void (*kAppend)(std::string&, const int64_t*, size_t)>
+std::string text_of(const int64_t* words, size_t count) {
   std::string text;
-  if (count) text::append_sizes(text, words, count);
-  return text;
-}
-
-std::string types_of(const int64_t* words, size_t count) {
-  std::string text;
-  if (count) text::append_types(text, words, count);
+  if (count) kAppend(text, words, count);
   return text;
 }
 
@@ -75,9 +70,9 @@ void tell_inputs(Interned& texts, capture::Log& log, const opspan_op& op, Event&
   const int64_t* strides = types + op.types_count;
   auto build = [](std::string&) {};
   auto make = [&] {
-    return new Inputs{capture::Constant(sizes_of(op.sizes, op.sizes_count)),
-                      capture::Constant(types_of(types, op.types_count)),
-                      capture::Constant(sizes_of(strides, op.strides_count))};
+    return new Inputs{capture::Constant(text_of<text::append_sizes>(op.sizes, op.sizes_count)),
+                      capture::Constant(text_of<text::append_types>(types, op.types_count)),
+                      capture::Constant(text_of<text::append_sizes>(strides, op.strides_count))};
   };
   auto give = [&](const char*) -> void* { return make(); };
   auto drop = [](void* inputs) { delete static_cast<Inputs*>(inputs); };

@@ -100,10 +100,11 @@ opspan_stats totals(int sink);
 void subtract(opspan_stats* from, const opspan_stats& what);
 
 // Ends the range (key, id) that `number`, a thread in torch's counting, began. `close` undoes at the tool what begin
-// did there: on the thread that did it, once the frame is on top. `late` is called now if that is not now. Inlined: it is
-// most of what the end of a range costs.
+// did there: on the thread that did it, once the frame is on top. `late` is called now if that is not now. Inlined: it
+// is most of what the end of a range costs.
 template <class Close, class Late>
-[[gnu::always_inline]] inline void end_range(Thread& here, int sink, const void* key, uint64_t id, uint64_t number, Close&& close, Late&& late) {
+[[gnu::always_inline]] inline void end_range(Thread& here, int sink, const void* key, uint64_t id, uint64_t number,
+                                             Close&& close, Late&& late) {
   Frames& frames = here.frames[sink];
   frames.settle(close);
   if (Frame* top = frames.top(); top && top->is(key, id)) [[likely]] {
