@@ -129,8 +129,9 @@ template <int kInputs>
 void begin_at(int sink, const at::RecordFunction& fn) {
   opspan::note_thread();
   opspan_op op = describe(fn);
-  if (g_overloads[sink].load(std::memory_order_relaxed)) [[unlikely]]
+  if (g_overloads[sink].load(std::memory_order_relaxed)) [[unlikely]] {
     add_overload(fn, op);
+  }
   if (!g_stacks[sink].load(std::memory_order_relaxed)) [[likely]] {
     begin_with<kInputs>(g_sinks[sink], fn, op);
   } else {

@@ -1,0 +1,69 @@
+"""What torch.compile makes, and does meanwhile, is told as torch.profiler tells it, which watched the same run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from once import made_once
+from opspan.emit import python_frames
+from tiers import RELEASE
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+PROGRAM = Path(__file__).with_name("compiled.py")
+HAS_STACKS = pytest.mark.skipif(not python_frames.options(), reason=f"stacks are for {python_frames.WANTED}")
+HAS_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles with g++")
+BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=[HAS_COMPILER, *RELEASE])]
+
+
+@pytest.fixture
+def found(request: pytest.FixtureRequest, shared_folder: Path) -> Any:
+    backend = request.param
+
+    def run(out: Path) -> None:
+        # Nothing that an earlier run has compiled: the compiler is to be watched.
+        cache = out.with_name(f"inductor-{backend}")
+        env = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TORCHINDUCTOR_CACHE_DIR": str(cache)}
+        done = subprocess.run([sys.executable, PROGRAM, backend, out], env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    return json.loads(made_once(shared_folder / f"compiled-{backend}.json", run).read_text())
+
+
+of_each_backend = pytest.mark.parametrize("found", BACKENDS, indirect=True)
+
+
+@of_each_backend
+def test_ops_counts_and_parents_are_torchs_while_it_compiles(found: Any) -> None:
+    ours, theirs = found["rows"]
+    assert ours == theirs
+    names = [name for name, *_ in theirs]
+    assert names.count("Torch-Compiled Region: 0/0") == 2
+    assert sum("dynamo_timed" in name for name in names) > 20
+    assert any(parent == "Torch-Compiled Region: 0/0" for _, parent, *_ in theirs)
+
+
+@HAS_STACKS
+@of_each_backend
+def test_the_compilers_own_functions_are_left_out(found: Any) -> None:
+    assert any("compiled.py" in stack and "forward" in stack for stack in found["stacks"])
+    for part in ("_dynamo", "_inductor", "_functorch"):
+        assert not any(f"/torch/{part}/" in stack for stack in found["stacks"]), part
+
+
+@HAS_STACKS
+@of_each_backend
+def test_the_programs_own_function_around_each_op_is_the_one_that_torch_saw(found: Any) -> None:
+    ours, theirs = found["functions"]
+    assert [name for name, _ in ours] == [name for name, _ in theirs]
+    differing = [(name, mine, other) for (name, mine), (_, other) in zip(ours, theirs, strict=True) if mine != other]
+    assert differing == []
+    assert {"forward", "steps"} <= {function for _, function in theirs}
