@@ -1,8 +1,7 @@
 """A program that is compiled while torch.profiler and opspan.profiler watch it.
 
-`python compiled.py BACKEND out.json` writes what either of them says of each range, in order: without stacks in
-torch's, for which torch's own list is, and with them, for which it is the tree below that list. In 2.13 the list cannot
-be made then: names of functions that the compiler has thrown away are read after they are gone.
+`python compiled.py BACKEND out.json` writes what either of them says of each range, in order, and which function of the
+program each range was called in.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import functions
 import torch
 import torch.profiler
-from torch._C._profiler import RecordScope, _EventType
 
 HERE = Path(__file__).name
 ASKED: dict[str, Any] = {"activities": [torch.profiler.ProfilerActivity.CPU], "record_shapes": True}
@@ -55,42 +54,6 @@ def of_one_thread(events: Any) -> list[Any]:
     return [event for event in events if event.thread == events[0].thread]
 
 
-def functions_of_torch(prof: Any) -> list[Any]:
-    """Each range's name, and the function of this file that it was called in; None for what runs in a backward."""
-    found, left = [], list(prof.profiler.kineto_results.experimental_event_tree())
-    while left:
-        event = left.pop()
-        left.extend(event.children)
-        if event.typed[0] == _EventType.TorchOp:
-            found.append((event.start_time_ns, -event.end_time_ns, event.name, function_around(event)))
-    return [[name, function] for *_, name, function in sorted(found, key=lambda row: row[:2])]
-
-
-def function_around(event: Any) -> str | None:
-    function = None
-    while event is not None:
-        kind, fields = event.typed
-        if kind == _EventType.TorchOp:
-            if fields.scope == RecordScope.BACKWARD_FUNCTION or "evaluate_function" in event.name:
-                return None
-        elif kind == _EventType.PyCall and function is None and fields.callsite.file_name.endswith(HERE):
-            function = fields.callsite.function_name
-        event = event.parent
-    return function
-
-
-def functions_of_ours(trace: Any) -> list[Any]:
-    ranges = trace.analysed.complete.ranges
-    ranges = ranges.sort("start_ns", -ranges["end_ns"])
-    ranges = ranges.filter(tid=ranges["tid"][0])  # of the thread that torch sees
-    named = ranges.select("name", "stack", "phase").cast(str).rows()
-    return [[name, None if phase == "backward" else function_in(stack or "")] for name, stack, phase in named]
-
-
-def function_in(stack: str) -> str | None:
-    return next((line.rpartition(": ")[2] for line in stack.split("\n")[::-1] if HERE in line), None)
-
-
 def main(backend: str, out: str) -> None:
     from opspan import profiler
 
@@ -105,7 +68,7 @@ def main(backend: str, out: str) -> None:
     torch._dynamo.reset()
     with torch.profiler.profile(**ASKED, with_stack=True) as theirs, profiler.profile(**ASKED, with_stack=True) as ours:
         steps(backend)
-    found["functions"] = [functions_of_ours(ours.trace), functions_of_torch(theirs)]
+    found["functions"] = [functions.of_ours(ours.trace, HERE), functions.of_torch(theirs, HERE)]
     Path(out).write_text(json.dumps(found))
 
 

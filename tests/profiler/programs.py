@@ -1,7 +1,8 @@
 """Programs that torch.profiler and opspan.profiler watch at the same time.
 
 `python programs.py out.json [argument=value ...]` writes, for each program, what either of them says of every op, as
-rows, and of the averages. The arguments are those of `profile`, as JSON.
+rows, and of the averages. The arguments are those of `profile`, as JSON. `python programs.py out.json functions` writes
+which function of the program either of them says that each op was called in.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import functions
 import torch
 from torch.nn import functional
 from torch.profiler import ProfilerActivity
@@ -223,9 +225,23 @@ def watched(run: Callable[[], object], asked: dict[str, Any]) -> list[dict[str, 
     return [said(theirs), said(ours)]
 
 
+def called_in(run: Callable[[], object]) -> list[list[Any]]:
+    from opspan import profiler
+
+    run()
+    asked: dict[str, Any] = {"activities": [ProfilerActivity.CPU], "with_stack": True}
+    with torch.profiler.profile(**asked) as theirs, profiler.profile(**asked) as ours:
+        run()
+    file = Path(__file__).name
+    return [functions.of_torch(theirs, file), functions.of_ours(ours.trace, file)]
+
+
 def main(out: str, *asked: str) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    if asked == ("functions",):
+        Path(out).write_text(json.dumps({name: called_in(run) for name, run in PROGRAMS.items()}))
+        return
     arguments = {name: json.loads(value) for name, value in (text.split("=") for text in asked)}
     Path(out).write_text(json.dumps({name: watched(run, arguments) for name, run in PROGRAMS.items()}))
 

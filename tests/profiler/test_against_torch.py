@@ -12,6 +12,7 @@ import pytest
 
 from once import made_once
 from opspan.analysis.flops import FURTHER
+from opspan.emit import python_frames
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -34,6 +35,15 @@ def watched(shared_folder: Path) -> dict[str, tuple[Said, Said]]:
     return found
 
 
+@pytest.fixture(scope="session")
+def called_in(shared_folder: Path) -> dict[str, list[list[Any]]]:
+    def run(out: Path) -> None:
+        subprocess.run([sys.executable, PROGRAMS, out, "functions"], check=True, stderr=subprocess.DEVNULL)
+
+    found: dict[str, list[list[Any]]] = json.loads(made_once(shared_folder / "functions.json", run).read_text())
+    return found
+
+
 def test_every_program_was_watched(watched: dict[str, tuple[Said, Said]]) -> None:
     assert list(watched) == NAMES
     assert len(NAMES) == 14
@@ -53,6 +63,16 @@ def test_every_op_is_described_alike(watched: dict[str, tuple[Said, Said]], name
             assert other["flops"] == 0
             mine = {**mine, "flops": 0}
         assert mine == other
+
+
+@pytest.mark.skipif(not python_frames.options(), reason=f"stacks are for {python_frames.WANTED}")
+@pytest.mark.parametrize("name", NAMES)
+def test_the_programs_own_function_around_each_op_is_the_one_that_torch_saw(
+    called_in: dict[str, list[list[Any]]], name: str
+) -> None:
+    theirs, ours = called_in[name]
+    assert ours == theirs
+    assert name in {function for _, function in theirs}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -66,7 +66,7 @@ class Devices:
         if not (wanted := activities()):
             _left_out("torch finds none that it can collect on")
             return
-        if torch_profiles():
+        if torch_profiles() or _is_on_here():
             _left_out("torch.profiler is on, and it cannot be on twice")
             return
         from torch.profiler import profile
