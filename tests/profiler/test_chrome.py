@@ -19,11 +19,11 @@ import json, sys, threading, torch, opspan
 from opspan import profiler
 
 names = ['a "name"\\', "\x01\x1f\x7f", "</script>", "\u202eright to left\u2028", "x" * 10_000]
-model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
 always = profiler.schedule(wait=0, warmup=0, active=9)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-def train():
+def train():  # a model for each thread: one that another thread changes meanwhile has no backward
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer.zero_grad()
     model(torch.ones(3, 8)).sum().backward()
     optimizer.step()
