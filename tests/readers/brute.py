@@ -6,6 +6,7 @@ Only for undamaged files. Rows are dicts with the columns of the tables ranges a
 from __future__ import annotations
 
 import json
+import re
 import struct
 
 from labels.grammar import parse
@@ -114,6 +115,9 @@ class Range:
         self.name = texts[name_id(unit)]
         if self.kind == 13 and self.name is None:
             self.name = texts[domain]
+        self.overload: str | None = None
+        if self.source == 1 and self.flags & 512 and (parts := re.match(r"(.*)\.([^.]*)\Z", self.name or "")):
+            self.name, self.overload = parts.groups()
         self.domain_id, self.domain, self.sizes = domain, texts[domain], texts[sizes]
         self.end_tid = tid
         self.parent, self.has_id = None, False
@@ -265,6 +269,7 @@ def row(range_: Range, pid: int, names: dict, tasks: dict) -> dict:
         "sizes": first(range_.sizes, op.get("sizes"), own.get("sizes"), label and label.sizes),
         **dict(zip(("input_types", "input_strides", "inputs"), range_.inputs, strict=True)),
         "stack": range_.stack,
+        "overload": range_.overload,
         "input_op_ids": label and label.input_op_ids,
         "class_name": class_name,
         "args": first(own.get("args"), label and label.args),
