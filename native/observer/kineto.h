@@ -28,11 +28,13 @@ inline void tell_kineto(bool on) {
 
 inline void note_thread() {
   uint32_t session = g_kineto_session.load(std::memory_order_relaxed);
-  if (session == t_known_in) [[likely]]
+  // What is the thread's own costs more to look up, and most of the time nobody collects.
+  if (session == 0) [[likely]]
     return;
+  if (session == t_known_in) return;
   t_known_in = session;
 #if __has_include(<kineto/libkineto.h>)
-  if (session && &libkineto::api && libkineto::api().isProfilerRegistered()) {
+  if (&libkineto::api && libkineto::api().isProfilerRegistered()) {
     libkineto::api().activityProfiler().recordThreadInfo();
   }
 #endif

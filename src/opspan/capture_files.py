@@ -20,11 +20,17 @@ def device_file(capture: Path, number: int) -> Path:
     return capture.with_name(f"{capture.stem}.{number}{DEVICE}")
 
 
+def captures(folder: Path) -> list[Path]:
+    """In the order in which they were opened, as far as the names show it."""
+    return sorted(folder.glob(f"*{CAPTURE}"))
+
+
 def device_files(path: Path) -> list[Path]:
     """Those of a capture, or of all captures of a folder."""
-    if path.is_dir():
-        captures = {file.stem for file in path.glob(f"*{CAPTURE}")}
-        return sorted(file for file in path.glob(f"*{DEVICE}") if file.name.split(".")[0] in captures)
-    if path.suffix != CAPTURE:
+    is_folder = path.is_dir()
+    of = captures(path) if is_folder else [path] if path.suffix == CAPTURE else []
+    if not of:
         return []
-    return sorted(file for file in path.parent.glob(f"*{DEVICE}") if file.name.split(".")[0] == path.stem)
+    stems = {file.stem for file in of}
+    beside = (path if is_folder else path.parent).glob(f"*{DEVICE}")
+    return sorted(file for file in beside if file.name.partition(".")[0] in stems)

@@ -8,22 +8,12 @@ from typing import Any
 import pytest
 
 from emit import running
+from profiler import training
 
 pytest.importorskip("torch")
 
 HEAD = """
-import gc, json, sys, threading
-import torch, opspan
-import torch.profiler
-from opspan import profiler
-CPU = [torch.profiler.ProfilerActivity.CPU]
-torch.set_num_threads(1)
-model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
-optimizer = torch.optim.Adam(model.parameters())
-def train():
-    optimizer.zero_grad()
-    model(torch.ones(3, 8)).sum().backward()
-    optimizer.step()
+import gc, sys, threading
 def changes(frame):
     sign = {"alloc": 1, "free": -1}
     return [(event, size, address) for event, size, address in frame.select("event", "bytes", "address").rows()]
@@ -31,7 +21,7 @@ def changes(frame):
 
 
 def told(code: str, cwd: Path | None = None) -> Any:
-    return running.told(HEAD + code, cwd=cwd)
+    return running.told(training.HEAD + HEAD + code, cwd=cwd)
 
 
 def test_sums_of_every_op_are_torchs_which_watched_the_same_run() -> None:

@@ -13,22 +13,12 @@ import pytest
 from emit import running
 from opspan.profiler.memory_timeline import CATEGORIES
 from opspan.profiler.timeline_page import page, size
+from profiler import training
 
 pytest.importorskip("torch")
 
 HEAD = """
-import gzip, json, os, warnings
-import torch, opspan
-import torch.profiler
-from opspan import profiler
-CPU = [torch.profiler.ProfilerActivity.CPU]
-torch.set_num_threads(1)
-model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
-optimizer = torch.optim.Adam(model.parameters())
-def train():
-    optimizer.zero_grad()
-    model(torch.ones(3, 8)).sum().backward()
-    optimizer.step()
+import gzip, os, warnings
 def raw(prof, name):
     prof.export_memory_timeline(name, device="cpu")
     return json.load(gzip.open(name))
@@ -36,7 +26,7 @@ def raw(prof, name):
 
 
 def told(code: str, cwd: Path) -> Any:
-    return running.told(HEAD + code, cwd=cwd)
+    return running.told(training.HEAD + HEAD + code, cwd=cwd)
 
 
 @pytest.mark.slow

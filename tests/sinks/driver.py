@@ -7,7 +7,8 @@ import os
 from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-SINKS = NVTX, ITT, CAPTURE, *MORE_CAPTURES = range(6)
+SINKS = range(6)
+NVTX, ITT, CAPTURE = range(3)
 AUTO, SCHEMA, PAYLOAD, TEXT, TORCH, TASK = range(6)
 OP, BACKWARD, ENGINE, USER, MODULE, STEP = range(1, 7)
 NONE, LIST = -1, -2  # in sizes

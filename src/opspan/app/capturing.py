@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opspan import libraries
+from opspan.capture_files import captures
 from opspan.errors import UsageError, WriteError
 
-_SUFFIX = ".opspan"
 # As far as is needed to see whether a file holds anything: native/capture/format.h has all of its bytes.
 _PAGE, _UNIT_BYTES = 4096, 64
 _CHUNK = struct.Struct("<2IQ48x")
@@ -138,7 +138,7 @@ def _wait(child: int, waited: set[signal.Signals]) -> int:
 
 
 def look(folder: Path) -> Captured:
-    files = sorted(folder.glob(f"*{_SUFFIX}"))
+    files = captures(folder)
     pids = {file.name.partition("-")[0] for file in files}
     return Captured(len(pids), sum(file.stat().st_size for file in files), any(map(_holds_a_range, files)))
 

@@ -6,7 +6,6 @@ It leaves a torch.profiler trace beside the capture for each time that it was on
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import os
 import time
@@ -14,6 +13,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from opspan import private_files
 from opspan.capture_files import SESSION, device_file
 from opspan.emit import notices
 from opspan.emit.labelling import torch_profiles
@@ -94,21 +94,17 @@ class Devices:
         self._running = None
         atexit.unregister(self._end)
         self._times += 1
-        path = device_file(capture, self._times)
-        part = path.with_name(f"{path.name}.part")
         try:
             load().threads(on=False)
             pairs = zip(self._began, _now(), strict=True)
             names = ("monotonic_ns", "utc_ns")
             running.add_metadata_json(SESSION, json.dumps(dict(zip(names, map(list, pairs), strict=True))))
             running.stop()
-            running.export_chrome_trace(str(part))
-            part.chmod(0o600)  # as the capture
-            part.replace(path)
+            with private_files.unfinished(device_file(capture, self._times), overwrite=False) as made:
+                running.export_chrome_trace(str(made))
+                made.chmod(0o600)  # as the capture
         except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
             _left_out(str(error))
-            with contextlib.suppress(OSError):
-                part.unlink(missing_ok=True)
 
     def _end(self) -> None:
         """Nobody has stopped it."""

@@ -89,7 +89,7 @@ class Recording:
             )
 
     def _files(self) -> list[Path]:
-        return sorted(self.folder.glob(f"*{capture_files.CAPTURE}")) if self.folder is not None else []
+        return capture_files.captures(self.folder) if self.folder is not None else []
 
 
 def _is_of_same_job(file: Path) -> bool:

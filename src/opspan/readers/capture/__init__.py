@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from opspan.capture_files import CAPTURE, captures
 from opspan.errors import NotATrace, ReadError
 from opspan.formats.boundary import boundary
 from opspan.readers.capture.chunks import read_file, read_header, stretch_of
@@ -22,14 +23,13 @@ from opspan.readers.capture.twice import told_once
 from opspan.tables import Issues, Metadata, Tables, side_by_side
 from opspan.tables.window import Stretch, Window, options_of, without_strangers
 
-SUFFIX = ".opspan"
 RECORDED_BY = {1: "record", 2: "collectors"}
 
 
 def sniff(path: Path, head: bytes) -> bool:
     """Is it a capture? `head`: the first bytes of a file, empty for a folder."""
     if path.is_dir():
-        return next(path.glob(f"*{SUFFIX}"), None) is not None
+        return next(path.glob(f"*{CAPTURE}"), None) is not None
     return head.startswith(MAGIC)
 
 
@@ -46,7 +46,7 @@ def read_part(path: Path, window: Window) -> Tables:
 def read_recording(file: Path) -> Tables:
     """The recording that a process began with this file: this file and those of its forks, and nothing else."""
     session = read_header(file).session
-    others = (path for path in sorted(file.parent.glob(f"*{SUFFIX}")) if path != file and _session(path) == session)
+    others = (path for path in captures(file.parent) if path != file and _session(path) == session)
     return _read_all(file.parent, [file, *others], None)
 
 
@@ -60,7 +60,7 @@ def _session(path: Path) -> tuple[int, int] | None:
 
 def _read(path: Path, window: Window | None) -> Tables:
     if path.is_dir():
-        return _read_all(path, sorted(path.glob(f"*{SUFFIX}")), window)
+        return _read_all(path, captures(path), window)
     stretch = None if window is None else stretch_of([path], window)
     trace, header = _read_one(path, stretch, window)
     issues = Issues(str(path))
@@ -73,7 +73,6 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tab
     headers: list[Header] = []
     refused: list[ReadError] = []
     stretch = None if window is None else stretch_of(paths, window)
-    # In the order in which they were opened, as far as the names show it.
     for path in paths:
         try:
             with boundary(path):
@@ -84,7 +83,7 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tab
             refused.append(error)
     if not traces:
         why = f"; {refused[0]}" if refused else ""
-        raise NotATrace(f"{folder} holds no readable capture (*{SUFFIX}){why}")
+        raise NotATrace(f"{folder} holds no readable capture (*{CAPTURE}){why}")
     whole = side_by_side(traces)
     issues = Issues(str(folder))
     issues.add("unreadable_file", len(refused), str(refused[0]) if refused else "")
