@@ -2,41 +2,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "capture/hash.h"
 #include "capture/writer.h"
 
 namespace opspan::capture {
-namespace {
-
-template <typename T>
-uint64_t load(const char* at) {
-  T value;
-  std::memcpy(&value, at, sizeof(value));
-  return value;
-}
-
-// Eight bytes at a time; the last ones overlap those before, since copying a rest of unknown length into a word stalls.
-uint64_t hash_of(std::string_view text) {
-  constexpr uint64_t kMix = 0x9e3779b97f4a7c15;
-  const size_t size = text.size();
-  const char* at = text.data();
-  uint64_t hash = size * kMix;
-  auto add = [&hash](uint64_t word) {
-    hash = (hash ^ word) * kMix;
-    hash ^= hash >> 32;
-  };
-  if (size >= 8) {
-    for (size_t i = 0; i + 8 < size; i += 8) add(load<uint64_t>(at + i));
-    add(load<uint64_t>(at + size - 8));
-  } else if (size >= 4) {
-    add(load<uint32_t>(at) << 32 | load<uint32_t>(at + size - 4));
-  } else if (size) {
-    add(load<uint8_t>(at) << 16 | load<uint8_t>(at + size / 2) << 8 | load<uint8_t>(at + size - 1));
-  }
-  return hash;
-}
-
-}  // namespace
-
 uint32_t Log::intern(std::string_view text) {
   uint64_t hash = hash_of(text);
   Known* known = &known_[hash % kKnown & ~size_t{1}];

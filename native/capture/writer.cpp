@@ -121,6 +121,7 @@ __attribute__((destructor)) void close_at_exit() {
 }  // namespace
 
 bool start(const char* folder, Producer producer, std::string* path, std::string* error, uint32_t writer) {
+  look_at_counter();
   Process& p = process();
   std::lock_guard lock(p.mutex);
   prepare_process(p);
@@ -263,6 +264,7 @@ void finish_slowly(const Place& place, int64_t end_ns) {
   if (g_forked[place.writer].load(std::memory_order_relaxed)) return;
   Log* log = capture::log(place.writer);
   if (!log) return;
+  if (!end_ns) end_ns = log->now();
   if (log->owner_ == place.owner) {
     log->end(place.number, end_ns);
   } else if (log->owner_ >> 32 == place.owner >> 32) {

@@ -7,16 +7,17 @@
 #pragma once
 
 #include <pthread.h>
-#include <time.h>
 
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "capture/clock.h"
 #include "capture/format.h"
 
 namespace opspan::capture {
@@ -36,12 +37,6 @@ uint64_t stop(uint32_t writer = 0);
 inline pthread_key_t make_key(void (*at_exit)(void*)) {
   pthread_key_t made;
   return pthread_key_create(&made, at_exit) == 0 ? made : ~pthread_key_t{0};
-}
-
-inline int64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
 // Where a unit is: what it takes to finish it later. Copy freely; an outdated one is harmless.
@@ -104,6 +99,9 @@ class Log {
 
   uint32_t tid() const { return tid_; }
 
+  // The time of a unit of this thread. A thread keeps to this one or to now_ns(): they differ by some nanoseconds.
+  int64_t now() { return clock_.now(); }
+
  private:
   friend Log* log(uint32_t);
   friend Log* open_log(uint32_t);
@@ -151,6 +149,7 @@ class Log {
   uint32_t tid_ = 0;
   const uint32_t writer_;
   Chunk chunk_;
+  Clock clock_;
   std::vector<Chunk> old_;
   std::shared_ptr<Session> session_;
   std::unique_ptr<Known[]> known_;
@@ -174,7 +173,10 @@ inline Place Log::append(const Event& event) {
   }
   using Word [[gnu::may_alias]] = uint64_t;
   Event* unit = next_++;
-  std::memcpy(unit->words, event.words, sizeof(event.words));
+  // Word by word, as they were just written: wider loads would have to wait until those stores are done.
+  for (size_t i = 0; i < std::size(event.words); ++i) {
+    __atomic_store_n(&unit->words[i], event.words[i], __ATOMIC_RELAXED);
+  }
   __atomic_store_n(reinterpret_cast<Word*>(unit), *reinterpret_cast<const Word*>(&event), __ATOMIC_RELEASE);
   if (event.kind == static_cast<uint8_t>(Unit::kRange) && event.range.end_ns == 0) ++chunk_.open;
   return {owner_, number_++, tid_, writer_};
@@ -195,13 +197,13 @@ inline void Log::end(uint64_t number, int64_t end_ns) {
 }
 
 // Ends a kRange: in place on its own thread, with a kEnd unit on another, not at all when its file is not the current
-// one any more (stopped, or another process' since a fork).
-inline void finish(const Place& place, int64_t end_ns) {
+// one any more (stopped, or another process' since a fork). 0: now, as this thread's log has it.
+inline void finish(const Place& place, int64_t end_ns = 0) {
   if (!place) return;
   Log* log = t_logs[place.writer];
   if (log && log->owner_ == place.owner && log->epoch_ == g_epochs[place.writer].load(std::memory_order_acquire))
       [[likely]] {
-    log->end(place.number, end_ns);
+    log->end(place.number, end_ns ? end_ns : log->now());
   } else {
     finish_slowly(place, end_ns);
   }

@@ -47,7 +47,7 @@ enum : uint8_t { kNothing = 0, kWritten = 1 };
 
 // In place on its own thread; `late` may be called on another, and writes a unit that names this one.
 void finish(const Frame& frame) {
-  if (frame.where == kWritten) capture::finish(frame.place, capture::now_ns());
+  if (frame.where == kWritten) capture::finish(frame.place);
 }
 
 void close(Frame& frame) {
@@ -148,7 +148,7 @@ void begin(const void* key, const opspan_op* op) {
     }
     if (op->sizes_count) tell_inputs(texts.inputs, *log, *op, event);
     if (op->values_count) event.range.inputs = values_id(texts.values, *log, here, *op);
-    event.range.start_ns = capture::now_ns();
+    event.range.start_ns = log->now();
     frame->place = log->append(event);
     frame->where = kWritten;
     count_range(here, kSink<kWriter>);
@@ -169,7 +169,7 @@ void memory(const opspan_memory* told) {
   event.kind = static_cast<uint8_t>(Unit::kMemory);
   event.source = static_cast<uint8_t>(Source::kTorch);
   event.flags = static_cast<uint16_t>(told->what);
-  event.memory.time_ns = capture::now_ns();
+  event.memory.time_ns = log->now();
   event.memory.address = told->address;
   event.memory.bytes = told->bytes;
   event.memory.total = told->total;
@@ -200,7 +200,7 @@ capture::Place append_user_range(uint32_t writer, Unit unit, uint64_t id, const 
   event.range.id = id;
   event.range.category = range.kind;
   event.range.color = range.color;
-  event.range.start_ns = capture::now_ns();
+  event.range.start_ns = log->now();
   capture::Place place = log->append(event);
   if (range.category) log->attribute_text(place, log->intern("category"), log->intern(range.category));
   if (range.detail) log->attribute_text(place, log->intern(text::detail_key(range)), log->intern(range.detail));
@@ -232,7 +232,7 @@ void user_end_async(uint64_t id, uint64_t begun) {
   Event event = {};
   event.kind = static_cast<uint8_t>(Unit::kEnd);
   event.source = static_cast<uint8_t>(Source::kUser);
-  event.end.time_ns = capture::now_ns();
+  event.end.time_ns = log->now();
   event.end.id = id;
   log->append(event);
 }

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "capture/hash.h"
+
 namespace opspan {
 
 // A name, perhaps with a number and with sizes: compared in full, hashed once.
@@ -21,30 +23,10 @@ struct Key {
   explicit Key(std::string_view label, uint64_t number = 0, const int64_t* sizes = nullptr, size_t size_count = 0)
       : name(label), extra(number), words(sizes), word_count(size_count), hash(mix()) {}
 
-  static uint64_t load(const char* from, size_t bytes) {
-    uint64_t word = 0;
-    std::memcpy(&word, from, bytes);
-    return word;
-  }
-
  private:
-  static uint64_t fold(uint64_t a, uint64_t b) {
-    __extension__ using Wide = unsigned __int128;
-    Wide product = static_cast<Wide>(a) * b;
-    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-  }
   uint64_t mix() const {
-    constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
-    uint64_t h = fold(extra ^ 0xd1b54a32d192ed03, name.size() ^ kOdd);
-    const char* p = name.data();
-    size_t left = name.size();
-    for (; left >= 8; left -= 8, p += 8) h = fold(h ^ load(p, 8), kOdd);
-    if (left) {
-      // The last eight bytes again rather than the odd ones alone: one load of a fixed width.
-      uint64_t tail = name.size() >= 8 ? load(p + left - 8, 8) : load(p, left);
-      h = fold(h ^ tail, kOdd);
-    }
-    for (size_t i = 0; i < word_count; ++i) h = fold(h ^ static_cast<uint64_t>(words[i]), kOdd);
+    uint64_t h = capture::hash_of(name, extra);
+    for (size_t i = 0; i < word_count; ++i) h = capture::fold(h ^ static_cast<uint64_t>(words[i]), capture::kOdd);
     return h ? h : 1;
   }
 };

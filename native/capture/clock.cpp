@@ -1,0 +1,43 @@
+#include "capture/clock.h"
+
+#include <cstdio>
+#include <string_view>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace opspan::capture {
+
+constinit Pace g_pace;
+
+namespace {
+
+// The processor says that the counter goes at one pace whatever it does, and the kernel, which has compared the
+// processors' counters, keeps its own time by it.
+bool is_fit() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kInvariant = 1 << 8;
+  if (!__get_cpuid(0x80000007, &a, &b, &c, &d) || !(d & kInvariant)) return false;
+  FILE* file = std::fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "re");
+  if (!file) return false;
+  char name[64];
+  size_t size = std::fread(name, 1, sizeof(name), file);
+  std::fclose(file);
+  std::string_view source(name, size);
+  source = source.substr(0, source.find('\n'));
+  return source == "tsc" || source == "kvm-clock" || source == "hyperv_clocksource_tsc_page";
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+void look_at_counter() {
+  static const bool found = is_fit();
+  g_pace.is_fit.store(found, std::memory_order_relaxed);
+}
+
+}  // namespace opspan::capture

@@ -1,0 +1,43 @@
+// A number for a text, or for a run of words: for tables of what is compared in full anyway.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace opspan::capture {
+
+// Both halves of the product: every bit of either has a say in every bit of the answer.
+inline uint64_t fold(uint64_t a, uint64_t b) {
+  __extension__ using Wide = unsigned __int128;
+  Wide product = static_cast<Wide>(a) * b;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+inline constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
+
+template <typename T>
+uint64_t load(const char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+// Eight bytes at a time. The last ones overlap those before: to copy a rest of unknown length into a word stalls.
+inline uint64_t hash_of(std::string_view text, uint64_t seed = 0) {
+  const size_t size = text.size();
+  const char* at = text.data();
+  uint64_t hash = fold(seed ^ 0xd1b54a32d192ed03, size ^ kOdd);
+  if (size >= 8) {
+    for (size_t i = 0; i + 8 < size; i += 8) hash = fold(hash ^ load<uint64_t>(at + i), kOdd);
+    hash = fold(hash ^ load<uint64_t>(at + size - 8), kOdd);
+  } else if (size >= 4) {
+    hash = fold(hash ^ (load<uint32_t>(at) << 32 | load<uint32_t>(at + size - 4)), kOdd);
+  } else if (size) {
+    hash =
+        fold(hash ^ (load<uint8_t>(at) << 16 | load<uint8_t>(at + size / 2) << 8 | load<uint8_t>(at + size - 1)), kOdd);
+  }
+  return hash;
+}
+
+}  // namespace opspan::capture
