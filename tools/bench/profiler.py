@@ -1,18 +1,20 @@
 """What profile() costs beside torch.profiler's, in one run: a range, the end of a session, tables, exports, memory.
 
     python tools/bench/profiler.py                     everything, with lists of 1,000,000 ops
-    python tools/bench/profiler.py --quick             fewer rounds, lists of 100,000 ops (about 3 minutes)
+    python tools/bench/profiler.py --quick             fewer rounds, lists of 100,000 ops (about 8 minutes)
     python tools/bench/profiler.py --lists             only the lists
     python tools/bench/profiler.py --lists --rounds 3  each three times, in turns
 
-A range: nanoseconds above a torch observer that does nothing (and asks for inputs where the profiler does), medians
-over rounds in which all modes take turns. Lists: each profiler records the same steps in a process of its own; figures
+A range: nanoseconds above a torch observer that does nothing (and asks for inputs where the profiler does), in a process
+that has one session, as programs do: later ones find the memory of those before, which is torch.profiler's to keep, and
+opspan's the system's. Medians over processes that take turns. Lists: each profiler records the same steps in a process of its own; figures
 are medians of the rounds. A list of 1,000,000 ops takes torch.profiler several minutes and gigabytes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import resource
 import statistics
@@ -24,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from emit import STEPS, empty_observer, in_turns, line, ranges_of
+from emit import STEPS, empty_observer, line, ranges_of
 
 OPTIONS: dict[str, dict[str, bool]] = {
     "plain": {},
@@ -48,27 +50,33 @@ def profiler(whose: str, options: dict[str, bool], folder: str) -> Any:
     return module.profile(activities=[torch.profiler.ProfilerActivity.CPU], **options, **path)
 
 
-def ranges(step_name: str, rounds: int, seconds: float) -> dict[str, Any]:
-    """ns a range of each mode above the empty observer, in every round."""
+def ranges(whose: str, options_name: str, step_name: str, seconds: float) -> float:
+    """ns a range above the empty observer, in the first session of this process."""
     import torch
 
     torch.set_num_threads(1)
     step = STEPS[step_name]()
     count = ranges_of(step)
+    options = OPTIONS[options_name]
+
+    def per_range(session: contextlib.AbstractContextManager[Any]) -> float:
+        with session:
+            repeat(step, seconds / 5)
+            return repeat(step, seconds) / count
+
     with tempfile.TemporaryDirectory() as folder:
-        modes: dict[str, Callable[[], Any]] = {
-            "empty": lambda: empty_observer(False),
-            "empty shapes": lambda: empty_observer(True),
-        }
-        for name, options in OPTIONS.items():
-            for whose in ("torch", "opspan"):
-                modes[f"{whose} {name}"] = lambda whose=whose, options=options: profiler(whose, options, folder)
-        times = in_turns(modes, step, rounds, seconds)
-    above = {}
-    for name, found in times.items():
-        floor = times["empty shapes" if name.endswith(("shapes", "all")) else "empty"]
-        above[name] = [(a - b) / count for a, b in zip(found, floor, strict=True)]
-    return above
+        repeat(step, 0.5)
+        floor = per_range(empty_observer(bool(options.get("record_shapes"))))
+        return per_range(profiler(whose, options, folder)) - floor
+
+
+def repeat(step: Callable[[], None], seconds: float) -> float:
+    """ns a step takes, over so many seconds."""
+    started, steps = time.perf_counter_ns(), 0
+    while time.perf_counter_ns() - started < seconds * 1e9:
+        step()
+        steps += 1
+    return (time.perf_counter_ns() - started) / steps
 
 
 def lists(whose: str, options_name: str, ops: int, suffix: str) -> dict[str, float]:
@@ -117,10 +125,13 @@ def child(*arguments: str) -> Any:
 
 def report_ranges(rounds: int, seconds: float) -> None:
     for step in STEPS:
-        above = child("ranges", step, str(rounds), str(seconds))
         print(f"\n{step} step: a range above an empty observer, opspan / torch")
         for name, goal in GOALS.items():
-            ours, theirs = (statistics.median(above[f"{whose} {name}"]) for whose in ("opspan", "torch"))
+            found: dict[str, list[float]] = {"opspan": [], "torch": []}
+            for _ in range(rounds):
+                for whose, each in found.items():
+                    each.append(child("ranges", whose, name, step, str(seconds)))
+            ours, theirs = (statistics.median(each) for each in found.values())
             line(name, f"{ours:5.0f} / {theirs:5.0f} ns, {ours / theirs:.2f} x", f"<= {goal} x", ours <= goal * theirs)
 
 
@@ -153,12 +164,12 @@ def main() -> None:
     if options.child:
         what, *rest = options.child
         if what == "ranges":
-            print(json.dumps(ranges(rest[0], int(rest[1]), float(rest[2]))))
+            print(json.dumps(ranges(rest[0], rest[1], rest[2], float(rest[3]))))
         else:
             print(json.dumps(lists(rest[0], rest[1], int(rest[2]), rest[3])))
         return
     if not options.lists:
-        report_ranges(*((12, 0.05) if options.quick else (40, 0.1)))
+        report_ranges(*((5, 0.3) if options.quick else (15, 0.5)))
     report_lists(options.rounds, 100_000 if options.quick else 1_000_000, ".json.gz" if options.gz else ".json")
 
 
