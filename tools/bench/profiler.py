@@ -5,10 +5,11 @@
     python tools/bench/profiler.py --lists             only the lists
     python tools/bench/profiler.py --lists --rounds 3  each three times, in turns
 
-A range: nanoseconds above a torch observer that does nothing (and asks for inputs where the profiler does), in a process
-that has one session, as programs do: later ones find the memory of those before, which is torch.profiler's to keep, and
-opspan's the system's. Medians over processes that take turns. Lists: each profiler records the same steps in a process of its own; figures
-are medians of the rounds. A list of 1,000,000 ops takes torch.profiler several minutes and gigabytes.
+A range: nanoseconds above a torch observer that does nothing (and asks for inputs where the profiler does), in a
+process that has one session, as programs do: later ones find the memory of those before, which is torch.profiler's to
+keep, and opspan's the system's. Medians over processes that take turns. Lists: each profiler records the same steps in
+a process of its own; figures are medians of the rounds. A list of 1,000,000 ops takes torch.profiler several minutes
+and gigabytes.
 """
 
 from __future__ import annotations
