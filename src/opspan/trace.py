@@ -65,6 +65,13 @@ class Trace(Tables):
 
         return table_of(self.analysed, Asked(by, sort_by, op, kernels, memory, step))
 
+    def steps(self, name: str | None = None) -> pl.DataFrame:
+        """The steps of the run and where the time of each went, as `opspan steps` has them (docs/json.md). `name`: what
+        the ranges of steps are called (* stands for any text), where they are not torch's."""
+        from opspan.views.steps import rows_of
+
+        return rows_of(self.analysed, name)
+
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write the trace as the suffix of the name says, as `opspan export` does: a Chrome trace (.json, .json.gz), an
         analysis database (.sqlite), stacks for flame graphs (.stacks), ... Returns a

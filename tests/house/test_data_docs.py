@@ -114,6 +114,21 @@ def test_the_example_has_the_names_of_a_real_one(sources: tuple[Path, Path]) -> 
     assert example["coverage"]["work_with_call"].keys() == real["coverage"]["work_with_call"].keys()
 
 
+@pytest.mark.parametrize("verb", ["steps"])
+def test_an_answer_has_the_columns_of_the_page(verb: str, sources: tuple[Path, Path]) -> None:
+    done = command(verb, sources[0], "--format", "json")
+    real = json.loads(done.stdout)
+    page = JSON.read_text().split("## Answers")[1]
+    (example,) = (
+        one for one in map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL)) if one["answer"] == verb
+    )
+
+    assert list(example) == list(real)
+    assert list(example["rows"][0]) == list(real["rows"][0])
+    assert names(section(verb)) == set(real["rows"][0])
+    assert names(page.split("### ")[0]) == set(real)
+
+
 def test_json_is_json_even_where_a_report_says_nan(sources: tuple[Path, Path], tmp_path: Path) -> None:
     trace = opspan.load(sources[0]).with_metrics(pl.DataFrame({"Task Type": ["aten::linear"], "ratio": [float("nan")]}))
     trace.save(tmp_path / "saved")

@@ -10,6 +10,7 @@ import pytest
 import opspan
 from opspan.analysis import analyse
 from opspan.analysis.averages import BY, averages
+from opspan.analysis.busy import KINDS, devices
 from opspan.errors import UsageError
 from opspan.trace import Trace
 from readers.samples import samples
@@ -40,6 +41,17 @@ def test_averages_add_up(trace: Trace, by: str) -> None:
     if "self_device_ns" in found.columns:
         assert found["self_device_ns"].sum() == analysed.ranges.filter(~pl.col("is_mark"))["self_device_ns"].sum()
     assert found["count"].sum() > 0 or by in ("stream", "kernel")
+
+
+def test_steps_and_devices_add_up(trace: Trace) -> None:
+    rows = trace.steps()
+    assert rows.height >= 1
+    assert (rows.select(pl.sum_horizontal(f"{kind}_ns" for kind in KINDS)).to_series() == rows["time_ns"]).all()
+    found = trace.analysed
+    used = devices(found.complete, found.iterations)
+    assert (used["busy_ns"] + used["idle_ns"] == used["time_ns"]).all()
+    assert (used["idle_ns"] >= 0).all()
+    assert (used["busy_ns"] >= used["kernel_ns"]).all()
 
 
 def test_events_say_what_the_columns_do(trace: Trace) -> None:

@@ -15,6 +15,7 @@ from opspan.analysis.averages import device_time
 from opspan.analysis.categories import categories
 from opspan.analysis.coverage import Coverage, coverage
 from opspan.analysis.functions import functions
+from opspan.analysis.iterations import iterations
 from opspan.analysis.launches import launches
 from opspan.analysis.memory import memory
 from opspan.analysis.modules import modules
@@ -52,6 +53,11 @@ class Analysed:
     def coverage(self) -> Coverage:
         found = self.attributed
         return coverage(found.ranges, found.calls, found.work)
+
+    @cached_property
+    def iterations(self) -> pl.DataFrame:
+        """The iterations of the run, as far as ranges tell them."""
+        return iterations(self.attributed.ranges)
 
     @cached_property
     def memory_categories(self) -> pl.Series:

@@ -19,17 +19,18 @@ PATTERN = r"^ProfilerStep#[0-9]+$"
 def steps(ranges: pl.DataFrame, pattern: str | None = None) -> pl.DataFrame:
     """`pattern`: a regular expression that finds a step's name; torch's ProfilerStep#N if not given."""
     try:
-        return steps_named(ranges, _matching(ranges, pattern or PATTERN))
+        return steps_named(ranges, matching(ranges, pattern or PATTERN))
     except pl.exceptions.ComputeError as error:
         raise UsageError(f"{pattern!r} is not a regular expression: {error}") from error
 
 
 def torch_steps(ranges: pl.DataFrame) -> pl.Series:
     """Names of the ranges that are steps where no pattern is given."""
-    return _matching(ranges, PATTERN)
+    return matching(ranges, PATTERN)
 
 
-def _matching(ranges: pl.DataFrame, pattern: str) -> pl.Series:
+def matching(ranges: pl.DataFrame, pattern: str) -> pl.Series:
+    """The names of ranges that match it."""
     names = ranges["name"].unique().drop_nulls().cast(pl.String)
     return names.filter(names.str.contains(pattern))
 

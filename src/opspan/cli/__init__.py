@@ -27,6 +27,7 @@ VERBS = {
     "exec": "opspan.cli.exec",
     "export": "opspan.cli.export",
     "run": "opspan.cli.run",
+    "steps": "opspan.cli.steps",
     "table": "opspan.cli.table",
 }
 

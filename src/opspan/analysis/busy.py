@@ -1,0 +1,185 @@
+"""Where the time of a step went: on each device, and in the process as a whole.
+
+    devices(trace, steps) -> rank, pid, device_id, step, and in ns
+        time_ns, busy_ns, idle_ns     of the step; in which anything ran on the device; in which nothing did
+        kernel_ns                     in which a kernel ran
+        computing_ns                  in which one ran that is no collective
+        communicating_ns, copying_ns  in which a collective ran; a copy or a fill
+        exposed_communicating_ns      in which a collective ran and nothing computed
+        exposed_copying_ns            in which a copy ran, and nothing computed or communicated
+        work_ns, tensor_core_ns       kernels, each whole in the step that it begins in; of these, for tensor cores
+        sm_ns                         the same kernels, each by the share of the multiprocessors that it has blocks for
+    breakdown(trace, steps) -> rank, pid, step, time_ns, and KINDS as columns <kind>_ns: each moment of a step is of the
+        first kind that is on, and they add up to time_ns
+
+`trace`: with phases; `steps`: what `iterations` gives. A process without steps has one row, its whole time: from the
+first to the last of its ranges, calls and work; step is null. A device is that of a process: where two processes share
+one, each has what it ran there itself. What runs belongs to the step in which it runs, not to that which launched it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from opspan.analysis.kernels import is_communication, uses_tensor_cores
+from opspan.analysis.spans import layers, length_ns
+
+if TYPE_CHECKING:
+    from opspan.tables import Tables
+
+_col = pl.col
+_PROCESS = ("rank", "pid")
+_DEVICE = (*_PROCESS, "device_id")
+# In the order in which a moment is given to them.
+KINDS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other")
+_OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
+# Whose calls drive a device.
+_APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
+
+
+def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
+    work = _work(trace)
+    times = _times(trace, steps)
+    used = work.select(_DEVICE).unique().join(times, on=_PROCESS, nulls_equal=True)
+    kind = {name: work.filter(_col("what") == name) for name in ("computing", "communicating", "copying", "filling")}
+    spans = {
+        "busy": work,
+        "computing": kind["computing"],
+        "communicating": kind["communicating"],
+        "copying": pl.concat([kind["copying"], kind["filling"]]),
+    }
+    computing, communicating, copying = (_col(name) for name in ("computing", "communicating", "copying"))
+    found = _in_steps(
+        layers(spans, _DEVICE, _cuts(used, _DEVICE)),
+        used,
+        _DEVICE,
+        {
+            "busy_ns": _col("busy"),
+            "kernel_ns": computing | communicating,
+            "computing_ns": computing,
+            "communicating_ns": communicating,
+            "copying_ns": copying,
+            "exposed_communicating_ns": communicating & ~computing,
+            "exposed_copying_ns": copying & ~computing & ~communicating,
+        },
+    )
+    found = found.with_columns(idle_ns=_col("time_ns") - _col("busy_ns"))
+    kernels = _one_by_one(pl.concat([kind["computing"], kind["communicating"]]), used, trace.devices)
+    key = [*_DEVICE, "step", "start_ns"]
+    found = found.join(kernels, on=key, how="left", nulls_equal=True, maintain_order="left")
+    sums = ("work_ns", "tensor_core_ns")
+    return found.with_columns(_col(name).fill_null(0) for name in sums).drop("start_ns", "end_ns")
+
+
+def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
+    work = _work(trace)
+    calls = trace.calls.filter(_col("api").cast(pl.String).str.contains(_APIS))
+    nested = trace.ranges.filter(~_col("is_async"), ~_col("is_mark").fill_null(value=False))
+    spans = {name: work.filter(_col("what") == name) for name in KINDS[:4]}
+    spans["calling"] = calls
+    spans["loading"] = nested.filter(_col("phase") == "data")
+    spans["ops"] = nested.filter(_col("kind").is_in(_OPS))
+    times = _times(trace, steps)
+    shares, before = {}, pl.lit(value=False)
+    for name in spans:
+        shares[f"{name}_ns"] = _col(name) & ~before
+        before = before | _col(name)
+    found = _in_steps(layers(spans, _PROCESS, _cuts(times, _PROCESS)), times, _PROCESS, shares)
+    known = pl.sum_horizontal(list(shares))
+    return found.with_columns(other_ns=_col("time_ns") - known).drop("start_ns", "end_ns")
+
+
+def _work(trace: Tables) -> pl.DataFrame:
+    """What devices were busy with, and what it is."""
+    rows = trace.work.filter(
+        _col("kind").is_not_null() & (_col("kind") != "sync"), ~_col("is_overhead").fill_null(value=False)
+    )
+    names = rows.select(_col("name").unique()).with_columns(
+        is_communication=is_communication(_col("name")), uses_tensor_cores=uses_tensor_cores(_col("name"))
+    )
+    rows = rows.join(names, on="name", how="left", nulls_equal=True, maintain_order="left")
+    what = (
+        pl.when(_col("kind") == "memcpy")
+        .then(pl.lit("copying"))
+        .when(_col("kind") == "memset")
+        .then(pl.lit("filling"))
+        .when(_col("kind").is_in(["kernel", "graph"]) & _col("is_communication"))
+        .then(pl.lit("communicating"))
+        .when(_col("kind").is_in(["kernel", "graph"]))
+        .then(pl.lit("computing"))
+    )
+    return rows.with_columns(what=what)
+
+
+def _times(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
+    """The steps, and the whole time of processes that have none: rank, pid, step, start_ns, end_ns."""
+    columns = (*_PROCESS, "step", "start_ns", "end_ns")
+    ends = [
+        frame.select(*_PROCESS, "start_ns", end_ns=pl.coalesce("end_ns", "start_ns"))
+        for frame in (trace.ranges, trace.calls, trace.work)
+    ]
+    whole = pl.concat(ends).group_by(_PROCESS).agg(_col("start_ns").min(), _col("end_ns").max())
+    whole = whole.drop_nulls("start_ns").join(steps, on=_PROCESS, how="anti", nulls_equal=True)
+    whole = whole.with_columns(step=pl.lit(None, dtype=pl.String)).select(columns)
+    return pl.concat([steps.select(columns), whole]).sort(*_PROCESS, "start_ns")
+
+
+def _cuts(times: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
+    return pl.concat([times.select(*by, time_ns="start_ns"), times.select(*by, time_ns="end_ns")])
+
+
+def _in_steps(
+    found: pl.DataFrame, times: pl.DataFrame, by: tuple[str, ...], shares: Mapping[str, pl.Expr]
+) -> pl.DataFrame:
+    """For each step the sums of the stretches in it, each share by what has to be on. Stretches end where steps do."""
+    stretches = found.select(*by, "start_ns", ns=length_ns(), **shares)
+    numbered = times.with_row_index("number")
+    sums = (
+        _within(stretches, numbered, by)
+        .group_by("number")
+        .agg(_col("ns").filter(_col(name)).sum().alias(name) for name in shares)
+    )
+    rows = numbered.join(sums, on="number", how="left", maintain_order="left").drop("number")
+    return rows.with_columns(time_ns=length_ns(), **{name: _col(name).fill_null(0) for name in shares})
+
+
+def _within(rows: pl.DataFrame, times: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
+    """`rows` by the steps that their begin is in: once for each, where steps overlap."""
+    parts = []
+    per = times.partition_by(*by, as_dict=True)
+    for key, some in rows.partition_by(*by, as_dict=True).items():
+        asked = per.get(key)
+        if asked is None:
+            continue
+        some = some.sort("start_ns")
+        first = some["start_ns"].search_sorted(asked["start_ns"], side="left")
+        past = some["start_ns"].search_sorted(asked["end_ns"], side="left")
+        which = asked.select("number", row=pl.int_ranges(first, past)).explode("row").drop_nulls()
+        parts.append(some[which["row"]].with_columns(which["number"]))
+    return pl.concat(parts) if parts else rows.clear().with_columns(number=pl.lit(0, dtype=pl.UInt32))
+
+
+def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Sums over kernels, each whole in the step that it begins in."""
+    steps = used.with_row_index("number")
+    size = known.select("rank", "device_id", "multiprocessors").unique(["rank", "device_id"])
+    whole = kernels.join(size, on=["rank", "device_id"], how="left", nulls_equal=True)
+    blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
+    share = (blocks / _col("multiprocessors")).clip(upper_bound=1.0)
+    is_known = (_col("multiprocessors") > 0) & (blocks > 0)
+    stretches = whole.filter(length_ns() > 0).select(
+        *_DEVICE, "start_ns", "uses_tensor_cores", ns=length_ns(), sm_ns=pl.when(is_known).then(length_ns() * share)
+    )
+    sums = (
+        _within(stretches, steps, _DEVICE)
+        .group_by("number")
+        .agg(
+            work_ns=_col("ns").sum(),
+            tensor_core_ns=_col("ns").filter(_col("uses_tensor_cores")).sum(),
+            sm_ns=pl.when(_col("sm_ns").is_not_null().any()).then(_col("sm_ns").sum()),
+        )
+    )
+    return steps.join(sums, on="number", how="left").select(*_DEVICE, "step", "start_ns", *sums.columns[1:])

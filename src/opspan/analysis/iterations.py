@@ -1,0 +1,91 @@
+"""The iterations of a run, a row each, whoever named them.
+
+    iterations(ranges, names=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier
+
+They are, for each process, the first of these that there is:
+
+    how         the iterations are
+    named       the ranges of `names`, if they are given
+    step        the ranges ProfilerStep#N
+    repeats     the ranges of one name of the program's own (no op), that is there three times or more, outside of all
+                others, and takes half of the time of its process: of several such names, the one that takes most
+    optimizer   what lies between the ends of the ranges Optimizer.step#...
+
+`step` is the name of the range, with a number behind it where all have the same. An iteration is an outlier that takes
+longer than the median by a tenth and by three times the usual deviation (1.4826 times the median one).
+Ranges must be nested (`nest`) first.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.spans import length_ns
+from opspan.analysis.steps import matching, torch_steps
+
+_col = pl.col
+_PROCESS = ("rank", "pid")
+_OPTIMIZER = r"^Optimizer\.step#"
+_OF_PROGRAM = ("user", "module", "step", "script")
+_LEAST = 3  # iterations that no name says
+_SHARE = 0.5
+COLUMNS = (*_PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
+
+
+def iterations(ranges: pl.DataFrame, names: pl.Series | None = None) -> pl.DataFrame:
+    whole = ranges.filter(
+        ~_col("is_mark").fill_null(value=False), _col("start_ns").is_not_null(), _col("end_ns") >= _col("start_ns")
+    ).select(*_PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "is_async")
+    if names is not None:
+        found = [_numbered(_called(whole, names), "named")]
+    else:
+        steps = _numbered(_called(whole, torch_steps(whole)), "step")
+        found = [steps, _repeating(whole), _between_optimizers(whole)]
+    rows = found[0]
+    for more in found[1:]:
+        rows = pl.concat([rows, more.join(rows, on=_PROCESS, how="anti", nulls_equal=True)])
+    return _with_outliers(rows.sort(*_PROCESS, "start_ns", "end_ns")).select(COLUMNS)
+
+
+def _called(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
+    return ranges.filter(_col("name").is_in(names.cast(pl.Categorical).implode()))
+
+
+def _repeating(ranges: pl.DataFrame) -> pl.DataFrame:
+    """The ranges of one thread's name that fill most of each process' time."""
+    outside = ranges.filter(_col("depth") == 0, ~_col("is_async"), _col("kind").is_in(_OF_PROGRAM))
+    spans = ranges.group_by(_PROCESS).agg(span_ns=_col("end_ns").max() - _col("start_ns").min())
+    names = outside.group_by(*_PROCESS, "tid", "name").agg(count=pl.len(), ns=length_ns().sum())
+    names = names.join(spans, on=_PROCESS, nulls_equal=True)
+    names = names.filter(_col("count") >= _LEAST, _col("ns") >= _SHARE * _col("span_ns"))
+    best = names.sort("ns", "name", descending=[True, False]).unique(_PROCESS, keep="first", maintain_order=True)
+    return _numbered(outside.join(best, on=[*_PROCESS, "tid", "name"], how="semi", nulls_equal=True), "repeats")
+
+
+def _between_optimizers(ranges: pl.DataFrame) -> pl.DataFrame:
+    optimizers = _called(ranges, matching(ranges, _OPTIMIZER))
+    # With several optimizers an iteration ends with the last of those that are called as often as the first of all.
+    often = optimizers.group_by(*_PROCESS, "tid", "name").agg(count=pl.len(), last_ns=_col("end_ns").max())
+    last = often.sort("count", "last_ns", descending=True).unique(_PROCESS, keep="first", maintain_order=True)
+    ends = optimizers.join(last, on=[*_PROCESS, "tid", "name"], how="semi", nulls_equal=True)
+    begins = ranges.group_by(_PROCESS).agg(begin_ns=_col("start_ns").min())
+    ends = ends.sort(*_PROCESS, "end_ns").join(begins, on=_PROCESS, nulls_equal=True, maintain_order="left")
+    before = _col("end_ns").shift(1).over(_PROCESS)
+    many = ends.filter(pl.len().over(_PROCESS) >= _LEAST)
+    return _numbered(many.with_columns(start_ns=pl.coalesce(before, "begin_ns")), "optimizer")
+
+
+def _numbered(rows: pl.DataFrame, how: str) -> pl.DataFrame:
+    rows = rows.sort(*_PROCESS, "start_ns", "end_ns")
+    group = (*_PROCESS, "name")
+    number = pl.int_range(pl.len()).over(group)
+    name = _col("name").cast(pl.String)
+    step = pl.when(pl.len().over(group) > 1).then(pl.format("{} #{}", name, number)).otherwise(name)
+    return rows.select(*_PROCESS, "start_ns", "end_ns", step=step, how=pl.lit(how))
+
+
+def _with_outliers(rows: pl.DataFrame) -> pl.DataFrame:
+    ns = length_ns()
+    median = ns.median().over(_PROCESS)
+    deviation = (ns - median).abs().median().over(_PROCESS)
+    return rows.with_columns(is_outlier=(ns > 1.1 * median) & (ns > median + 3 * 1.4826 * deviation))

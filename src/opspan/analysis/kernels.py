@@ -1,0 +1,42 @@
+"""What a kernel's name says: is it a collective, does it use tensor cores. Vendors' names, as data.
+
+Names are the only thing that every source has. A kernel of a name that is not known computes.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+# Collectives: NVIDIA's and AMD's library (ncclDevKernel_AllReduce_..., ncclKernel_..., rccl), and those that servers of
+# language models bring along.
+COMMUNICATION = (
+    r"nccl",
+    r"rccl",
+    r"^(void )?(at::native::|c10d::|symm_mem::)*(one|two)_shot_all_reduce",
+    r"multimem_all_(reduce|gather)",
+    r"cross_device_reduce",
+    r"mscclpp",
+    r"nvshmem",
+    r"^ccl_|oneccl",
+)
+
+# Parts of names of kernels for tensor cores: the shape of the instruction (16816 is m16n8k16), its name, or the family.
+TENSOR_CORES = (
+    r"[hisc](884|8816|1688|16816|16832|161616)",
+    r"hmma|imma|bmma|wgmma|qgmma|utcmma|xmma|mfma",
+    r"tensorop",
+    r"nvjet",
+    r"flash_(fwd|bwd)|fmha|sdpa_sm[0-9]+_flash",
+)
+
+
+def is_communication(name: pl.Expr) -> pl.Expr:
+    return _any(name, COMMUNICATION)
+
+
+def uses_tensor_cores(name: pl.Expr) -> pl.Expr:
+    return _any(name, TENSOR_CORES)
+
+
+def _any(name: pl.Expr, patterns: tuple[str, ...]) -> pl.Expr:
+    return name.cast(pl.String).str.contains(f"(?i){'|'.join(patterns)}").fill_null(value=False)

@@ -1,0 +1,55 @@
+"""Stretches of time as sets: what they cover together, and which of several sets are on at each moment.
+
+    union(rows, by) -> *by, start_ns, end_ns: the same time, in stretches that do not touch, in order
+    layers(spans, by) -> *by, start_ns, end_ns and a Boolean for each of `spans`: the time that any of them covers, in
+        stretches in which none of them changes
+
+Rows with no begin, no end or no length cover nothing. `by`: columns that tell one row of time from another (a device, a
+process); nulls are a value like any other. Sums over `layers` are what utilisation, overlap and breakdowns are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+_col = pl.col
+
+
+def union(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    spans = rows.select(*by, "start_ns", "end_ns").filter(_col("end_ns") > _col("start_ns"))
+    spans = spans.sort(*by, "start_ns")
+    until = _col("end_ns").cum_max().shift(1)
+    group = spans.select(*by, until=until.over(by) if by else until)["until"]
+    is_first = spans["start_ns"] > group
+    number = is_first.fill_null(value=True).cum_sum().alias("number")
+    return (
+        spans.group_by(number, maintain_order=True)
+        .agg(*(_col(name).first() for name in (*by, "start_ns")), _col("end_ns").max())
+        .drop("number")
+    )
+
+
+def layers(spans: Mapping[str, pl.DataFrame], by: Sequence[str], cuts: pl.DataFrame | None = None) -> pl.DataFrame:
+    """`cuts`: *by, time_ns; a stretch ends at each of them, too."""
+    changes = []
+    for number, rows in enumerate(spans.values()):
+        covered = union(rows, by)
+        for time, change in (("start_ns", 1), ("end_ns", -1)):
+            changes.append(covered.select(*by, time_ns=time, layer=pl.lit(number), change=pl.lit(change)))
+    if cuts is not None:
+        changes.append(cuts.select(*by, "time_ns", layer=pl.lit(-1), change=pl.lit(0)).drop_nulls("time_ns"))
+    all_changes = pl.concat(changes).sort(*by, "time_ns")
+    # Every stretch that begins for a value of `by` ends for it: sums are back at 0 where the next value begins.
+    on = [
+        (pl.when(_col("layer") == number).then("change").otherwise(0).cum_sum() > 0).alias(name)
+        for number, name in enumerate(spans)
+    ]
+    times = (_col("time_ns").alias("start_ns"), _col("time_ns").shift(-1).alias("end_ns"))
+    found = all_changes.select(*by, *times, *on)
+    return found.filter(pl.any_horizontal(*spans), _col("end_ns") > _col("start_ns"))
+
+
+def length_ns() -> pl.Expr:
+    return _col("end_ns") - _col("start_ns")

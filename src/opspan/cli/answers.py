@@ -1,0 +1,70 @@
+"""What verbs that answer one question share: their options, loading, and printing in the form that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from opspan.cli.loading import Progress, load, part_of_trace, trace_files
+from opspan.cli.printing import show, show_data
+
+if TYPE_CHECKING:
+    from opspan.analysis import Analysed
+    from opspan.tables.window import Steps
+    from opspan.views.answer import Answer
+
+
+def answering(name: str, text: str, answer: Callable[[Analysed, Steps | None], Answer]) -> click.Command:
+    """A verb that prints what `answer` says of the traces."""
+
+    @click.command(name, help=text)
+    @trace_files
+    @part_of_trace
+    @click.option(
+        "--limit",
+        metavar="N",
+        type=click.IntRange(min=-1),
+        help="How many rows to print, -1 for all.  [default: 100 as text, all as json and csv]",
+    )
+    @click.option("--wide", is_flag=True, help="Print all columns and whole names, however wide the terminal is.")
+    @click.option(
+        "--format",
+        "form",
+        type=click.Choice(["text", "json", "csv"]),
+        default="text",
+        show_default=True,
+        help="Output format.",
+    )
+    def command(
+        files: tuple[Path, ...],
+        between: tuple[str, str] | None,
+        step: str | None,
+        limit: int | None,
+        wide: bool,
+        form: str,
+    ) -> None:
+        from opspan.tables.window import parsed_steps
+        from opspan.text_columns import Layout, terminal
+        from opspan.views import answer as answers
+        from opspan.views.findings import finding_lines
+
+        steps = None if step is None else parsed_steps(step)
+        with Progress(len(files) + 1) as progress:
+            found = load(files, progress, between, step)
+            progress.step(f"looking at {found.tables.ranges.height:,} ranges")
+            given = answer(found, steps)
+            findings = finding_lines(found)
+        if form == "json":
+            show_data(answers.as_json(found, given, -1 if limit is None else limit))
+        elif form == "csv":
+            show_data(answers.as_csv(given, -1 if limit is None else limit))
+            show("".join(f"{line}\n" for line in (*given.notes, *findings)), err=True)
+        else:
+            layout = Layout(whole_names=True) if wide else terminal()
+            text = answers.as_text(given, answers.ROWS_OF_TEXT if limit is None else limit, layout)
+            show(text + "".join(f"{line}\n" for line in ("", *findings) if findings))
+
+    return command

@@ -1,0 +1,36 @@
+"""opspan steps: the steps of a run, and where the time of each went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opspan.cli.answers import answering
+
+if TYPE_CHECKING:
+    from opspan.analysis import Analysed
+    from opspan.tables.window import Steps
+    from opspan.views.answer import Answer
+
+_HELP = """Print the steps of a run, and where the time of each went.
+
+Each moment of a step is given to the first of these that is on: a kernel computes, a copy, a fill, a collective, a call
+into the device's library, loading of data, an op of torch on the host, nothing of these. They add up to the time of the
+step. A star marks steps that took much longer than the others.
+
+Steps are torch's ProfilerStep#N; without them the range around everything that repeats, or what lies between two calls
+of Optimizer.step. With --step NAME they are the ranges of that name.
+
+\b
+Example:
+  opspan steps report.sqlite
+  opspan steps capture --step 'train step*' --format json
+"""
+
+
+def _answer(found: Analysed, step: Steps | None) -> Answer:
+    from opspan.views.steps import answer
+
+    return answer(found, step)
+
+
+command = answering("steps", _HELP, _answer)

@@ -1,0 +1,105 @@
+"""What a verb answers: rows for programs, some of their columns for people, and sentences for both.
+
+A view that answers makes an Answer of an Analysed; printing it as text, JSON or CSV is the same for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.events.times import format_time
+from opspan.printable import printable
+from opspan.text_columns import Column, Layout, fitted
+from opspan.views import spreadsheet
+
+SCHEMA = 1  # of the JSON; docs/json.md
+ROWS_OF_TEXT = 100
+_ALL = 10_000  # characters: used if nothing says how wide a line may be
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column as people see it. `text` makes its cells; `rank`: how early it goes where there is little room."""
+
+    title: str
+    column: str
+    text: Callable[[pl.DataFrame, str], list[str]]
+    rank: int = 0
+    is_name: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    name: str
+    rows: pl.DataFrame
+    shown: tuple[Shown, ...]
+    notes: tuple[str, ...] = ()
+
+
+def texts(rows: pl.DataFrame, column: str) -> list[str]:
+    return ["" if value is None else printable(str(value)) for value in rows[column].to_list()]
+
+
+def times(rows: pl.DataFrame, column: str) -> list[str]:
+    return ["" if value is None else format_time(value / 1000) for value in rows[column].to_list()]
+
+
+def marks(rows: pl.DataFrame, column: str) -> list[str]:
+    return ["*" if value else "" for value in rows[column].to_list()]
+
+
+def shares_of(whole: str) -> Callable[[pl.DataFrame, str], list[str]]:
+    """Cells in percent of another column."""
+
+    def cells(rows: pl.DataFrame, column: str) -> list[str]:
+        pairs = rows.select(column, whole).iter_rows()
+        return ["" if part is None or not of else f"{100 * part / of:.1f}%" for part, of in pairs]
+
+    return cells
+
+
+def as_text(answer: Answer, limit: int, layout: Layout) -> str:
+    rows = limited(answer.rows, limit)
+    notes = []
+    if rows.height < answer.rows.height:
+        notes.append(f"{answer.rows.height - rows.height:,} more rows: --limit -1 shows all")
+    lines: list[str] = []
+    if rows.height:
+        columns = [
+            Column(shown.title, shown.text(rows, shown.column), shown.rank, 16 if shown.is_name else None)
+            for shown in answer.shown
+        ]
+        lines, cut = fitted(columns, layout.width or _ALL)
+        notes += cut
+    return "".join(f"{line}\n" for line in (*lines, *notes, *answer.notes))
+
+
+def as_json(found: Analysed, answer: Answer, limit: int) -> str:
+    document = {
+        "schema": SCHEMA,
+        "answer": answer.name,
+        "rows": [
+            {name: _finite(value) for name, value in row.items()} for row in limited(answer.rows, limit).to_dicts()
+        ],
+        "notes": list(answer.notes),
+        "issues": found.tables.issues.to_dicts(),
+    }
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def as_csv(answer: Answer, limit: int) -> str:
+    return spreadsheet.as_csv(limited(answer.rows, limit))
+
+
+def limited(rows: pl.DataFrame, limit: int) -> pl.DataFrame:
+    return rows.head(limit) if limit >= 0 else rows
+
+
+def _finite(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

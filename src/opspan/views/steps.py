@@ -1,0 +1,69 @@
+"""The steps of a run, and where the time of each went: `opspan steps`."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.busy import KINDS, breakdown
+from opspan.analysis.iterations import iterations
+from opspan.tables.window import Steps, numbers_of
+from opspan.views.answer import Answer, Shown, marks, shares_of, texts, times
+
+_TITLES = {
+    "computing": "Computing",
+    "copying": "Copies",
+    "filling": "Fills",
+    "communicating": "Comm",
+    "calling": "API calls",
+    "loading": "Data",
+    "ops": "Ops",
+    "other": "Other",
+}
+_HOW = {
+    "repeats": "Steps are the ranges {} that repeat; say --step NAME for others",
+    "optimizer": "Steps are what lies between two calls of Optimizer.step",
+}
+_NONE = (
+    "No steps were found, so each process is one row: name them with `prof.step()` or a range around each, and say "
+    "--step NAME"
+)
+
+
+def rows_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
+    """`step`: what the steps are called, if that is a name."""
+    trace = found.complete
+    steps = found.iterations
+    if isinstance(step, str):
+        names = trace.ranges["name"].unique()
+        steps = iterations(trace.ranges, names.filter(numbers_of(names, step).is_not_null()).cast(pl.String))
+    key = ["rank", "pid", "step"]
+    more = steps.select(*key, "start_ns", "end_ns", "how", "is_outlier")
+    rows = breakdown(trace, steps).join(more, on=key, how="left", nulls_equal=True, maintain_order="left")
+    return rows.select(*key, "start_ns", "end_ns", "time_ns", *(f"{kind}_ns" for kind in KINDS), "how", "is_outlier")
+
+
+def answer(found: Analysed, step: Steps | None = None) -> Answer:
+    rows = rows_of(found, step)
+    several = [name for name in ("rank", "pid") if rows[name].n_unique() > 1]
+    # A kind that no step has anything of is no column for people.
+    kinds = [kind for kind in KINDS if rows[f"{kind}_ns"].sum()]
+    shown = (
+        *(Shown(name.capitalize() if name == "rank" else "Process", name, texts) for name in several),
+        Shown("Step", "step", texts, is_name=True),
+        Shown("Time", "time_ns", times),
+        *(Shown("Outlier", "is_outlier", marks) for _ in range(int(rows["is_outlier"].any() or 0))),
+        *(Shown(_TITLES[kind], f"{kind}_ns", shares_of("time_ns"), rank) for rank, kind in enumerate(kinds, start=1)),
+    )
+    return Answer("steps", rows, shown, tuple(_notes(rows)))
+
+
+def _notes(rows: pl.DataFrame) -> list[str]:
+    if not rows.height:
+        return ["There is nothing in this trace: no ranges, no calls, no work"]
+    notes = [_NONE] if rows["how"].null_count() else []
+    for how in rows["how"].drop_nulls().unique(maintain_order=True):
+        if how in _HOW:
+            name = rows.filter(pl.col("how") == how)["step"][0].rpartition(" #")[0]
+            notes.append(_HOW[how].format(name))
+    return notes
