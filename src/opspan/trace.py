@@ -72,6 +72,12 @@ class Trace(Tables):
 
         return rows_of(self.analysed, name)
 
+    def idle(self, by: str = "op") -> pl.DataFrame:
+        """When devices had nothing to do, by the op, module, phase, step, function, device or gap, as `opspan idle`."""
+        from opspan.views.idle import rows_of
+
+        return rows_of(self.analysed, by)
+
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write the trace as the suffix of the name says, as `opspan export` does: a Chrome trace (.json, .json.gz), an
         analysis database (.sqlite), stacks for flame graphs (.stacks), ... Returns a

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from opspan.analysis.kernels import is_communication, uses_tensor_cores
-from opspan.analysis.spans import layers, length_ns
+from opspan.analysis.spans import layers, length_ns, within
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-_PROCESS = ("rank", "pid")
-_DEVICE = (*_PROCESS, "device_id")
+PROCESS = ("rank", "pid")
+DEVICE = (*PROCESS, "device_id")
 # In the order in which a moment is given to them.
 KINDS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other")
 _OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
@@ -41,9 +41,9 @@ _APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
 
 
 def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
-    work = _work(trace)
+    work = busy_with(trace)
     times = _times(trace, steps)
-    used = work.select(_DEVICE).unique().join(times, on=_PROCESS, nulls_equal=True)
+    used = work.select(DEVICE).unique().join(times, on=PROCESS, nulls_equal=True)
     kind = {name: work.filter(_col("what") == name) for name in ("computing", "communicating", "copying", "filling")}
     spans = {
         "busy": work,
@@ -53,9 +53,9 @@ def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     }
     computing, communicating, copying = (_col(name) for name in ("computing", "communicating", "copying"))
     found = _in_steps(
-        layers(spans, _DEVICE, _cuts(used, _DEVICE)),
+        layers(spans, DEVICE, _cuts(used, DEVICE)),
         used,
-        _DEVICE,
+        DEVICE,
         {
             "busy_ns": _col("busy"),
             "kernel_ns": computing | communicating,
@@ -68,14 +68,14 @@ def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     )
     found = found.with_columns(idle_ns=_col("time_ns") - _col("busy_ns"))
     kernels = _one_by_one(pl.concat([kind["computing"], kind["communicating"]]), used, trace.devices)
-    key = [*_DEVICE, "step", "start_ns"]
+    key = [*DEVICE, "step", "start_ns"]
     found = found.join(kernels, on=key, how="left", nulls_equal=True, maintain_order="left")
     sums = ("work_ns", "tensor_core_ns")
     return found.with_columns(_col(name).fill_null(0) for name in sums).drop("start_ns", "end_ns")
 
 
 def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
-    work = _work(trace)
+    work = busy_with(trace)
     calls = trace.calls.filter(_col("api").cast(pl.String).str.contains(_APIS))
     nested = trace.ranges.filter(~_col("is_async"), ~_col("is_mark").fill_null(value=False))
     spans = {name: work.filter(_col("what") == name) for name in KINDS[:4]}
@@ -87,13 +87,13 @@ def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     for name in spans:
         shares[f"{name}_ns"] = _col(name) & ~before
         before = before | _col(name)
-    found = _in_steps(layers(spans, _PROCESS, _cuts(times, _PROCESS)), times, _PROCESS, shares)
+    found = _in_steps(layers(spans, PROCESS, _cuts(times, PROCESS)), times, PROCESS, shares)
     known = pl.sum_horizontal(list(shares))
     return found.with_columns(other_ns=_col("time_ns") - known).drop("start_ns", "end_ns")
 
 
-def _work(trace: Tables) -> pl.DataFrame:
-    """What devices were busy with, and what it is."""
+def busy_with(trace: Tables) -> pl.DataFrame:
+    """The work that devices were busy with, and as `what` what it is."""
     rows = trace.work.filter(
         _col("kind").is_not_null() & (_col("kind") != "sync"), ~_col("is_overhead").fill_null(value=False)
     )
@@ -116,15 +116,20 @@ def _work(trace: Tables) -> pl.DataFrame:
 
 def _times(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     """The steps, and the whole time of processes that have none: rank, pid, step, start_ns, end_ns."""
-    columns = (*_PROCESS, "step", "start_ns", "end_ns")
+    columns = (*PROCESS, "step", "start_ns", "end_ns")
+    whole = whole_times(trace).join(steps, on=PROCESS, how="anti", nulls_equal=True)
+    whole = whole.with_columns(step=pl.lit(None, dtype=pl.String)).select(columns)
+    return pl.concat([steps.select(columns), whole]).sort(*PROCESS, "start_ns")
+
+
+def whole_times(trace: Tables) -> pl.DataFrame:
+    """For each process the first and the last time of its ranges, calls and work."""
     ends = [
-        frame.select(*_PROCESS, "start_ns", end_ns=pl.coalesce("end_ns", "start_ns"))
+        frame.select(*PROCESS, "start_ns", end_ns=pl.coalesce("end_ns", "start_ns"))
         for frame in (trace.ranges, trace.calls, trace.work)
     ]
-    whole = pl.concat(ends).group_by(_PROCESS).agg(_col("start_ns").min(), _col("end_ns").max())
-    whole = whole.drop_nulls("start_ns").join(steps, on=_PROCESS, how="anti", nulls_equal=True)
-    whole = whole.with_columns(step=pl.lit(None, dtype=pl.String)).select(columns)
-    return pl.concat([steps.select(columns), whole]).sort(*_PROCESS, "start_ns")
+    found = pl.concat(ends).group_by(PROCESS).agg(_col("start_ns").min(), _col("end_ns").max())
+    return found.drop_nulls("start_ns").sort(PROCESS)
 
 
 def _cuts(times: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
@@ -148,18 +153,8 @@ def _in_steps(
 
 def _within(rows: pl.DataFrame, times: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
     """`rows` by the steps that their begin is in: once for each, where steps overlap."""
-    parts = []
-    per = times.partition_by(*by, as_dict=True)
-    for key, some in rows.partition_by(*by, as_dict=True).items():
-        asked = per.get(key)
-        if asked is None:
-            continue
-        some = some.sort("start_ns")
-        first = some["start_ns"].search_sorted(asked["start_ns"], side="left")
-        past = some["start_ns"].search_sorted(asked["end_ns"], side="left")
-        which = asked.select("number", row=pl.int_ranges(first, past)).explode("row").drop_nulls()
-        parts.append(some[which["row"]].with_columns(which["number"]))
-    return pl.concat(parts) if parts else rows.clear().with_columns(number=pl.lit(0, dtype=pl.UInt32))
+    found = within(rows, "start_ns", times, by)
+    return rows[found["row"]].with_columns(times["number"].gather(found["stretch"]))
 
 
 def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
@@ -171,10 +166,10 @@ def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame, known: pl.DataFrame) 
     share = (blocks / _col("multiprocessors")).clip(upper_bound=1.0)
     is_known = (_col("multiprocessors") > 0) & (blocks > 0)
     stretches = whole.filter(length_ns() > 0).select(
-        *_DEVICE, "start_ns", "uses_tensor_cores", ns=length_ns(), sm_ns=pl.when(is_known).then(length_ns() * share)
+        *DEVICE, "start_ns", "uses_tensor_cores", ns=length_ns(), sm_ns=pl.when(is_known).then(length_ns() * share)
     )
     sums = (
-        _within(stretches, steps, _DEVICE)
+        _within(stretches, steps, DEVICE)
         .group_by("number")
         .agg(
             work_ns=_col("ns").sum(),
@@ -182,4 +177,4 @@ def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame, known: pl.DataFrame) 
             sm_ns=pl.when(_col("sm_ns").is_not_null().any()).then(_col("sm_ns").sum()),
         )
     )
-    return steps.join(sums, on="number", how="left").select(*_DEVICE, "step", "start_ns", *sums.columns[1:])
+    return steps.join(sums, on="number", how="left").select(*DEVICE, "step", "start_ns", *sums.columns[1:])

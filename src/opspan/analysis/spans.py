@@ -1,6 +1,7 @@
 """Stretches of time as sets: what they cover together, and which of several sets are on at each moment.
 
     union(rows, by) -> *by, start_ns, end_ns: the same time, in stretches that do not touch, in order
+    within(rows, time, spans, by) -> row, stretch: which rows of `rows` lie in which rows of `spans`
     layers(spans, by) -> *by, start_ns, end_ns and a Boolean for each of `spans`: the time that any of them covers, in
         stretches in which none of them changes
 
@@ -49,6 +50,24 @@ def layers(spans: Mapping[str, pl.DataFrame], by: Sequence[str], cuts: pl.DataFr
     times = (_col("time_ns").alias("start_ns"), _col("time_ns").shift(-1).alias("end_ns"))
     found = all_changes.select(*by, *times, *on)
     return found.filter(pl.any_horizontal(*spans), _col("end_ns") > _col("start_ns"))
+
+
+def within(rows: pl.DataFrame, time: str, spans: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Pairs of row numbers, those of a stretch in order of `time`; where stretches overlap, a row is in several."""
+    parts = []
+    at = rows.select(*by, time, row=pl.int_range(pl.len(), dtype=pl.UInt32)).drop_nulls(time)
+    stretches = spans.select(*by, "start_ns", "end_ns", stretch=pl.int_range(pl.len(), dtype=pl.UInt32))
+    asked = stretches.partition_by(by, as_dict=True)
+    for key, some in at.partition_by(by, as_dict=True).items():
+        if (those := asked.get(key)) is None:
+            continue
+        some = some.sort(time, maintain_order=True)
+        first = some[time].search_sorted(those["start_ns"], side="left")
+        past = some[time].search_sorted(those["end_ns"], side="left")
+        pairs = those.select("stretch", place=pl.int_ranges(first, pl.max_horizontal(first, past))).explode("place")
+        pairs = pairs.drop_nulls("place")
+        parts.append(pl.DataFrame({"row": some["row"].gather(pairs["place"]), "stretch": pairs["stretch"]}))
+    return pl.concat([pl.DataFrame(schema={"row": pl.UInt32, "stretch": pl.UInt32}), *parts])
 
 
 def length_ns() -> pl.Expr:

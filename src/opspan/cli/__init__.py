@@ -26,6 +26,7 @@ VERBS = {
     "doctor": "opspan.cli.doctor",
     "exec": "opspan.cli.exec",
     "export": "opspan.cli.export",
+    "idle": "opspan.cli.idle",
     "run": "opspan.cli.run",
     "steps": "opspan.cli.steps",
     "table": "opspan.cli.table",

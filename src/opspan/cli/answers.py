@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,23 @@ if TYPE_CHECKING:
     from opspan.views.answer import Answer
 
 
-def answering(name: str, text: str, answer: Callable[[Analysed, Steps | None], Answer]) -> click.Command:
-    """A verb that prints what `answer` says of the traces."""
+def answering(
+    name: str, text: str, answer: Callable[[Analysed, Steps | None, str], Answer], by: Sequence[str] = ()
+) -> click.Command:
+    """A verb that prints what `answer` says of the traces. `by`: what its rows can be by, the default first; the answer
+    is told which, and "" where there is no choice."""
 
     @click.command(name, help=text)
     @trace_files
     @part_of_trace
+    @click.option(
+        "--by",
+        type=click.Choice(by or ("",)),
+        default=by[0] if by else "",
+        show_default=True,
+        hidden=not by,
+        help="One row for each of these.",
+    )
     @click.option(
         "--limit",
         metavar="N",
@@ -42,6 +53,7 @@ def answering(name: str, text: str, answer: Callable[[Analysed, Steps | None], A
         files: tuple[Path, ...],
         between: tuple[str, str] | None,
         step: str | None,
+        by: str,
         limit: int | None,
         wide: bool,
         form: str,
@@ -55,7 +67,7 @@ def answering(name: str, text: str, answer: Callable[[Analysed, Steps | None], A
         with Progress(len(files) + 1) as progress:
             found = load(files, progress, between, step)
             progress.step(f"looking at {found.tables.ranges.height:,} ranges")
-            given = answer(found, steps)
+            given = answer(found, steps, by)
             findings = finding_lines(found)
         if form == "json":
             show_data(answers.as_json(found, given, -1 if limit is None else limit))

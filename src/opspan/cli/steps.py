@@ -27,7 +27,7 @@ Example:
 """
 
 
-def _answer(found: Analysed, step: Steps | None) -> Answer:
+def _answer(found: Analysed, step: Steps | None, _by: str) -> Answer:
     from opspan.views.steps import answer
 
     return answer(found, step)

@@ -1,0 +1,101 @@
+"""When a device had nothing to do, why, and what the host was in meanwhile.
+
+    gaps(trace) -> rank, pid, device_id, start_ns, end_ns, next, tid, why, and in ns
+        host_ns      until the host began the call that launched what came next: it came late
+        launch_ns    from then on
+        queued_ns    the launch had begun before the gap did: it waited for another stream or rank, or on the device
+        unknown_ns   the call is not in the trace, or nothing came any more
+    meanwhile(ranges, gaps) -> gap, range, ns: the time host_ns of each gap, by the innermost range that the launching
+        thread was in; null: in none
+
+    parts(trace, gaps) -> gap, range, why, ns: all of each gap: host_ns as `meanwhile` has it, the rest by the range of
+        what came next
+
+A gap is a stretch of the process' whole time in which nothing of it ran on a device that it used: those of a device add
+up to its idle time. `next`: row of the work that ended it, null at the end; `tid`: the thread that launched that;
+`why`: which of the four times is the longest. `trace`: attributed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from opspan.analysis.busy import DEVICE, PROCESS, busy_with, whole_times
+from opspan.analysis.nest import innermost
+from opspan.analysis.spans import length_ns, union, within
+
+if TYPE_CHECKING:
+    from opspan.tables import Tables
+
+_col = pl.col
+WHY = ("host", "launch", "queued", "unknown")
+_THREAD = (*PROCESS, "tid")
+
+
+def gaps(trace: Tables) -> pl.DataFrame:
+    work = busy_with(trace.replace(work=trace.work.with_row_index("row")))
+    busy = union(work, DEVICE)
+    whole = whole_times(trace).rename({"start_ns": "begin_ns", "end_ns": "close_ns"})
+    ends = busy.select(DEVICE).unique().join(whole, on=PROCESS, nulls_equal=True)
+    between = pl.concat(
+        [
+            ends.select(*DEVICE, start_ns="begin_ns", end_ns="begin_ns"),
+            busy,
+            ends.select(*DEVICE, start_ns="close_ns", end_ns="close_ns"),
+        ]
+    ).sort(*DEVICE, "start_ns", "end_ns")
+    found = between.select(*DEVICE, start_ns="end_ns", end_ns=_col("start_ns").shift(-1).over(DEVICE))
+    found = found.filter(length_ns() > 0)
+    # The one that was launched first, of those that begin when the gap ends.
+    calls = trace.calls.select("tid", call_ns="start_ns").with_row_index("call")
+    first = work.filter(length_ns() > 0).join(calls, on="call", how="left").sort("call_ns", "row", nulls_last=True)
+    first = first.select(*DEVICE, "call_ns", tid="tid_right", next="row", end_ns="start_ns")
+    first = first.unique([*DEVICE, "end_ns"], keep="first", maintain_order=True)
+    found = found.join(first, on=[*DEVICE, "end_ns"], how="left", nulls_equal=True, maintain_order="left")
+    is_known = _col("call_ns").is_not_null() & (_col("call_ns") <= _col("end_ns"))
+    is_late = is_known & (_col("call_ns") >= _col("start_ns"))
+
+    def when(condition: pl.Expr, ns: pl.Expr) -> pl.Expr:
+        return pl.when(condition).then(ns).otherwise(0)
+
+    found = found.with_columns(
+        host_ns=when(is_late, _col("call_ns") - _col("start_ns")),
+        launch_ns=when(is_late, _col("end_ns") - _col("call_ns")),
+        queued_ns=when(is_known & ~is_late, length_ns()),
+        unknown_ns=when(~is_known, length_ns()),
+    )
+    most = pl.max_horizontal(f"{name}_ns" for name in WHY)
+    why = pl.coalesce(pl.when(_col(f"{name}_ns") == most).then(pl.lit(name)) for name in WHY)
+    times = [f"{name}_ns" for name in WHY]
+    return found.with_columns(why=why).select(*DEVICE, "start_ns", "end_ns", "next", "tid", "why", *times)
+
+
+def meanwhile(ranges: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    late = found.with_row_index("gap").filter(_col("host_ns") > 0)
+    late = late.select("gap", *_THREAD, "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
+    whole = ranges.filter(~_col("is_mark").fill_null(value=False))
+    changes = pl.concat(whole.select(*_THREAD, time_ns=name) for name in ("start_ns", "end_ns")).drop_nulls("time_ns")
+    inside = within(changes, "time_ns", late, _THREAD)
+    pieces = pl.concat(
+        [
+            late.select("gap", *_THREAD, time_ns="start_ns"),
+            changes[inside["row"]].select(late["gap"].gather(inside["stretch"]), *_THREAD, "time_ns"),
+        ]
+    ).unique(["gap", "time_ns"])
+    pieces = pieces.join(late.select("gap", "end_ns"), on="gap").sort("gap", "time_ns")
+    until = pl.coalesce(_col("time_ns").shift(-1).over("gap"), "end_ns")
+    pieces = pieces.with_columns(range=innermost(ranges, pieces), ns=until - _col("time_ns"))
+    return pieces.filter(_col("ns") > 0).group_by("gap", "range", maintain_order=True).agg(_col("ns").sum())
+
+
+def parts(trace: Tables, found: pl.DataFrame) -> pl.DataFrame:
+    host = meanwhile(trace.ranges, found).select("gap", "range", pl.lit("host").alias("why"), "ns")
+    launched_in = trace.work["range"].gather(found["next"])
+    numbered = found.with_columns(launched_in.alias("range")).with_row_index("gap")
+    rest = [
+        numbered.filter(_col(f"{why}_ns") > 0).select("gap", "range", pl.lit(why).alias("why"), ns=f"{why}_ns")
+        for why in WHY[1:]
+    ]
+    return pl.concat([host, *rest])

@@ -1,0 +1,35 @@
+"""opspan idle: when devices had nothing to do, and who kept them waiting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opspan.cli.answers import answering
+
+if TYPE_CHECKING:
+    from opspan.analysis import Analysed
+    from opspan.tables.window import Steps
+    from opspan.views.answer import Answer
+
+_HELP = """Print when devices had nothing to do, and what the host was in meanwhile.
+
+A gap lasts from the end of what ran on a device to the begin of what runs there next. Its time is the host's until it
+launches that, then the launch's; it is queued where the launch had begun before the gap did: that waited for another
+stream or rank, or for the device itself. The host's part belongs to the op (module, phase, ...) that its thread was in
+at each moment.
+
+\b
+Example:
+  opspan idle report.sqlite
+  opspan idle report.sqlite --by module --limit 10
+  opspan idle report.sqlite --by gap --format json
+"""
+
+
+def _answer(found: Analysed, step: Steps | None, by: str) -> Answer:
+    from opspan.views.idle import answer
+
+    return answer(found, by)
+
+
+command = answering("idle", _HELP, _answer, by=("op", "module", "phase", "step", "function", "device", "gap"))

@@ -1,0 +1,93 @@
+"""When devices had nothing to do, and what the host was in meanwhile: `opspan idle`."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.idle import WHY, gaps, parts
+from opspan.errors import UsageError
+from opspan.views.answer import Answer, Shown, shares_of, texts, times
+
+BY = ("op", "module", "phase", "step", "function", "device", "gap")
+_TITLES = {"host": "Host", "launch": "Launch", "queued": "Queued", "unknown": "Unknown"}
+_TIMES = [f"{why}_ns" for why in WHY]
+_col = pl.col
+
+
+def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
+    if by not in BY:
+        raise UsageError(f"there is no answer by {by!r}; expected one of {', '.join(BY)}")
+    trace = found.complete
+    idle = gaps(trace)
+    if by == "gap":
+        return _of_gaps(found, idle)
+    key = ["rank", "pid", "device_id"] if by == "device" else [by]
+    pieces = parts(trace, idle)
+    pieces = pieces.with_columns(idle[name].gather(pieces["gap"]) for name in ("rank", "pid", "device_id"))
+    if by != "device":
+        pieces = pieces.with_columns(_names(found, by).gather(pieces["range"]).alias(by))
+    rows = pieces.group_by(key, maintain_order=True).agg(
+        time_ns=_col("ns").sum(),
+        gaps=_col("gap").n_unique(),
+        **{f"{why}_ns": _col("ns").filter(_col("why") == why).sum() for why in WHY},
+    )
+    return rows.sort("time_ns", descending=True, maintain_order=True)
+
+
+def _names(found: Analysed, by: str) -> pl.Series:
+    """For each range the name of what the rows are by."""
+    trace = found.complete
+    if by == "function":
+        names = trace.functions["name"].cast(pl.String)
+        return names.gather(trace.ranges["function"])
+    return trace.ranges["name" if by == "op" else by].cast(pl.String)
+
+
+def _of_gaps(found: Analysed, idle: pl.DataFrame) -> pl.DataFrame:
+    """The longest first, each with the op that most of it was in."""
+    pieces = parts(found.complete, idle).sort("ns", descending=True, maintain_order=True)
+    most = pieces.unique("gap", keep="first", maintain_order=True)
+    most = most.select("gap", op=found.complete.ranges["name"].cast(pl.String).gather(most["range"]))
+    rows = idle.with_row_index("gap").join(most, on="gap", how="left", maintain_order="left")
+    rows = rows.with_columns(time_ns=_col("end_ns") - _col("start_ns"))
+    rows = rows.select("rank", "pid", "device_id", "start_ns", "end_ns", "time_ns", "why", "op", *_TIMES)
+    return rows.sort("time_ns", descending=True, maintain_order=True)
+
+
+def answer(found: Analysed, by: str) -> Answer:
+    rows = rows_of(found, by)
+    whys = [why for why in WHY if rows[f"{why}_ns"].sum()]
+    if by in ("gap", "device"):
+        several = [name for name in ("rank", "pid", "device_id") if rows[name].n_unique() > 1 or by == "device"]
+        titles = {"rank": "Rank", "pid": "Process", "device_id": "Device"}
+        names = [Shown(titles[name], name, texts) for name in several]
+        names += [Shown("In", "op", texts, is_name=True), Shown("Why", "why", texts)] if by == "gap" else []
+    else:
+        names = [Shown(f"The host was in ({by})", by, _or_none, is_name=True)]
+    counted = [] if by == "gap" else [Shown("Gaps", "gaps", texts, 5)]
+    shares = [Shown(_TITLES[why], f"{why}_ns", shares_of("time_ns"), rank) for rank, why in enumerate(whys, start=1)]
+    return Answer(
+        "idle", rows, (*names, Shown("Idle", "time_ns", times), *counted, *shares), tuple(_notes(found, rows))
+    )
+
+
+def _or_none(rows: pl.DataFrame, column: str) -> list[str]:
+    return [text or "(in none)" for text in texts(rows, column)]
+
+
+def _notes(found: Analysed, rows: pl.DataFrame) -> list[str]:
+    if not found.tables.work.height:
+        return ["Nothing ran on a device in this trace, so none was idle"]
+    total = int(rows["time_ns"].sum()) / 1e6
+    parts_said = [
+        f"{int(rows[f'{why}_ns'].sum()) / 1e6:.3f} ms {said}"
+        for why, said in (
+            ("host", "until the host launched"),
+            ("launch", "in launches"),
+            ("queued", "though it was launched"),
+            ("unknown", "for reasons that are not in the trace"),
+        )
+        if rows[f"{why}_ns"].sum()
+    ]
+    return [f"Devices were idle for {total:.3f} ms: {', '.join(parts_said)}"] if parts_said else []
