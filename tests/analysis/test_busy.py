@@ -61,7 +61,7 @@ def on(rows: list[dict], moment: int) -> bool:
 
 
 def kinds_at(work: list[dict], calls: list[dict], marked: list[dict], moment: int) -> set[str]:
-    busy = [row for row in work if row["kind"] != "sync" and not row["is_overhead"]]
+    busy = [row for row in work if row["kind"] in ("kernel", "memcpy", "memset") and not row["is_overhead"]]
     kernels = [row for row in busy if row["kind"] == "kernel"]
     sets = {
         "busy": busy,

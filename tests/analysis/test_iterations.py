@@ -48,6 +48,7 @@ def test_a_range_of_the_programs_own_that_repeats_is_the_iteration() -> None:
     [
         EPOCHS[:2],  # too few
         [("aten::mm", 10 * number, 10 * number + 9) for number in range(5)],  # ops are no iterations
+        [user("once", 0, 900), *(user("once", 1000 + 100 * number, 1010 + 100 * number) for number in range(5))],
         [user("tick", 100 * number, 100 * number + 10) for number in range(5)],  # a tenth of the time
     ],
 )

@@ -115,7 +115,9 @@ def test_the_example_has_the_names_of_a_real_one(sources: tuple[Path, Path]) -> 
     assert example["coverage"]["work_with_call"].keys() == real["coverage"]["work_with_call"].keys()
 
 
-@pytest.mark.parametrize(("verb", "ways"), [("steps", [()]), ("idle", [(), *(("--by", by) for by in IDLE_BY)])])
+@pytest.mark.parametrize(
+    ("verb", "ways"), [("steps", [()]), ("summary", [()]), ("idle", [(), *(("--by", by) for by in IDLE_BY)])]
+)
 def test_an_answer_has_the_columns_of_the_page(
     verb: str, ways: list[tuple[str, ...]], sources: tuple[Path, Path]
 ) -> None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import is_communication, uses_tensor_cores
 from opspan.analysis.spans import layers, length_ns, within
 
@@ -94,9 +95,7 @@ def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
 
 def busy_with(trace: Tables) -> pl.DataFrame:
     """The work that devices were busy with, and as `what` what it is."""
-    rows = trace.work.filter(
-        _col("kind").is_not_null() & (_col("kind") != "sync"), ~_col("is_overhead").fill_null(value=False)
-    )
+    rows = on_device(trace.work)
     names = rows.select(_col("name").unique()).with_columns(
         is_communication=is_communication(_col("name")), uses_tensor_cores=uses_tensor_cores(_col("name"))
     )

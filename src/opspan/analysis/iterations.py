@@ -8,7 +8,8 @@ They are, for each process, the first of these that there is:
     named       the ranges of `names`, if they are given
     step        the ranges ProfilerStep#N
     repeats     the ranges of one name of the program's own (no op), that is there three times or more, outside of all
-                others, and takes half of the time of its process: of several such names, the one that takes most
+                others, and takes half of the time of its process, each without the longest of them, which may be no
+                iteration but what came before: of several such names, the one that takes most
     optimizer   what lies between the ends of the ranges Optimizer.step#...
 
 `step` is the name of the range, with a number behind it where all have the same. An iteration is an outlier that takes
@@ -55,9 +56,12 @@ def _repeating(ranges: pl.DataFrame) -> pl.DataFrame:
     """The ranges of one thread's name that fill most of each process' time."""
     outside = ranges.filter(_col("depth") == 0, ~_col("is_async"), _col("kind").is_in(_OF_PROGRAM))
     spans = ranges.group_by(_PROCESS).agg(span_ns=_col("end_ns").max() - _col("start_ns").min())
-    names = outside.group_by(*_PROCESS, "tid", "name").agg(count=pl.len(), ns=length_ns().sum())
+    names = outside.group_by(*_PROCESS, "tid", "name").agg(
+        count=pl.len(), ns=length_ns().sum(), longest_ns=length_ns().max()
+    )
     names = names.join(spans, on=_PROCESS, nulls_equal=True)
-    names = names.filter(_col("count") >= _LEAST, _col("ns") >= _SHARE * _col("span_ns"))
+    others, rest = _col("ns") - _col("longest_ns"), _col("span_ns") - _col("longest_ns")
+    names = names.filter(_col("count") >= _LEAST, others >= _SHARE * rest)
     best = names.sort("ns", "name", descending=[True, False]).unique(_PROCESS, keep="first", maintain_order=True)
     return _numbered(outside.join(best, on=[*_PROCESS, "tid", "name"], how="semi", nulls_equal=True), "repeats")
 

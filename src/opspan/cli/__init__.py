@@ -29,6 +29,7 @@ VERBS = {
     "idle": "opspan.cli.idle",
     "run": "opspan.cli.run",
     "steps": "opspan.cli.steps",
+    "summary": "opspan.cli.summary",
     "table": "opspan.cli.table",
 }
 

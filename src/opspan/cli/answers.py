@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,23 @@ if TYPE_CHECKING:
     from opspan.views.answer import Answer
 
 
+@dataclass(frozen=True)
+class Asked:
+    files: tuple[Path, ...]
+    step: Steps | None  # what was given as --step
+    by: str  # "": there is no choice
+
+
 def answering(
-    name: str, text: str, answer: Callable[[Analysed, Steps | None, str], Answer], by: Sequence[str] = ()
+    name: str,
+    text: str,
+    answer: Callable[[Analysed, Asked], Answer],
+    by: Sequence[str] = (),
+    *,
+    is_whole: bool = False,
 ) -> click.Command:
-    """A verb that prints what `answer` says of the traces. `by`: what its rows can be by, the default first; the answer
-    is told which, and "" where there is no choice."""
+    """A verb that prints what `answer` says of the traces. `by`: what its rows can be by, the default first.
+    `is_whole`: nothing is to be said below it."""
 
     @click.command(name, help=text)
     @trace_files
@@ -67,8 +80,8 @@ def answering(
         with Progress(len(files) + 1) as progress:
             found = load(files, progress, between, step)
             progress.step(f"looking at {found.tables.ranges.height:,} ranges")
-            given = answer(found, steps, by)
-            findings = finding_lines(found)
+            given = answer(found, Asked(files, steps, by))
+            findings = [] if is_whole else finding_lines(found)
         if form == "json":
             show_data(answers.as_json(found, given, -1 if limit is None else limit))
         elif form == "csv":

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Asked, answering
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysed
-    from opspan.tables.window import Steps
     from opspan.views.answer import Answer
 
 _HELP = """Print when devices had nothing to do, and what the host was in meanwhile.
@@ -26,10 +25,10 @@ Example:
 """
 
 
-def _answer(found: Analysed, step: Steps | None, by: str) -> Answer:
+def _answer(found: Analysed, asked: Asked) -> Answer:
     from opspan.views.idle import answer
 
-    return answer(found, by)
+    return answer(found, asked.by)
 
 
 command = answering("idle", _HELP, _answer, by=("op", "module", "phase", "step", "function", "device", "gap"))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Asked, answering
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysed
-    from opspan.tables.window import Steps
     from opspan.views.answer import Answer
 
 _HELP = """Print the steps of a run, and where the time of each went.
@@ -27,10 +26,10 @@ Example:
 """
 
 
-def _answer(found: Analysed, step: Steps | None, _by: str) -> Answer:
+def _answer(found: Analysed, asked: Asked) -> Answer:
     from opspan.views.steps import answer
 
-    return answer(found, step)
+    return answer(found, asked.step)
 
 
 command = answering("steps", _HELP, _answer)

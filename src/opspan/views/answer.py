@@ -70,7 +70,7 @@ def as_text(answer: Answer, limit: int, layout: Layout) -> str:
     if rows.height < answer.rows.height:
         notes.append(f"{answer.rows.height - rows.height:,} more rows: --limit -1 shows all")
     lines: list[str] = []
-    if rows.height:
+    if rows.height and answer.shown:
         columns = [
             Column(shown.title, shown.text(rows, shown.column), shown.rank, 16 if shown.is_name else None)
             for shown in answer.shown
