@@ -84,6 +84,15 @@ def test_a_backward_that_is_differentiated_and_what_is_resized_say_nothing() -> 
     assert of_each_address(resized, (2, 8), (6, 8)) == [None, "temporary"]
 
 
+def test_without_addresses_nobody_can_say_when_it_was_given_back() -> None:
+    here = {"rank": 0, "pid": 1, "tid": 1, "is_async": False, "is_mark": False}
+    ranges = table("ranges", [here | {"name": "aten::mm", "kind": "op", "start_ns": 0, "end_ns": 9}])
+    events = [here | {"event": event, "time_ns": time, "bytes": 8} for event, time in (("alloc", 1), ("free", 2))]
+    for address, category in ((7, "temporary"), (None, None)):
+        frame = table("memory", events, address=address)
+        assert categories(autograd(nest(ranges)), frame).to_list() == [category, category]
+
+
 NAMES = (
     ("op", "aten::mul"),
     ("op", "Function"),

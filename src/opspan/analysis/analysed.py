@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from opspan.analysis.allocations import allocations
 from opspan.analysis.autograd import autograd
 from opspan.analysis.averages import device_time
 from opspan.analysis.categories import categories
@@ -58,6 +59,11 @@ class Analysed:
     def iterations(self) -> pl.DataFrame:
         """The iterations of the run, as far as ranges tell them."""
         return iterations(self.attributed.ranges)
+
+    @cached_property
+    def allocations(self) -> pl.DataFrame:
+        """The blocks of memory, each from its allocation to its free."""
+        return allocations(self.tables.memory)
 
     @cached_property
     def memory_categories(self) -> pl.Series:

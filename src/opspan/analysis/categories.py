@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan.analysis.allocations import allocations
 from opspan.analysis.nest import innermost, nearest
 
 CATEGORY = pl.Enum(["parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail"])
 _col = pl.col
-_PLACE = ("rank", "pid", "device_id", "address")
 
 
 def categories(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
@@ -35,16 +35,16 @@ def categories(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
 
 def _taken(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """The allocations: row, range (the innermost around it), next_row, next_time_ns and next_range of when it was given
-    back, null if it was not."""
-    rows = events.with_row_index("row").filter(_col("event").is_in(["alloc", "free"]), _col("time_ns").is_not_null())
-    rows = rows.sort("time_ns", maintain_order=True)
-    rows = rows.with_columns(range=innermost(ranges, rows))
-    # At one address, the next thing that happens to what was taken is that it is given back.
-    following = [_col(name).shift(-1).over(_PLACE) for name in ("event", "row", "time_ns", "range")]
-    is_given_back, *given_back = following
-    return rows.with_columns(
-        pl.when(is_given_back == "free").then(value).name.prefix("next_") for value in given_back
-    ).filter(event="alloc")
+    back, null if it was not. Without an address nobody can say whether it was."""
+    inside = innermost(ranges, events)
+    blocks = allocations(events).drop_nulls(["alloc_row", "alloc_ns", "address"])
+    return blocks.select(
+        _col("alloc_row").alias("row"),
+        _col("free_row").alias("next_row"),
+        _col("free_ns").alias("next_time_ns"),
+        inside.gather(blocks["alloc_row"]).alias("range"),
+        inside.gather(blocks["free_row"]).alias("next_range"),
+    )
 
 
 def _around(ranges: pl.DataFrame, taken: pl.DataFrame) -> list[pl.Series]:

@@ -56,7 +56,12 @@ def changes_of(trace: Trace, device: str) -> pl.DataFrame:
     """time_ns, action, bytes (less than 0 where it is given back) and category, in order of time."""
     kind, _, number = device.partition(":")
     on_device = _col("device_id").is_null() if kind == "cpu" else _col("device_id") == int(number or 0)
-    memory = trace.memory.with_columns(trace.analysed.memory_categories.cast(pl.String).fill_null("unknown"))
+    blocks = trace.analysed.allocations
+    before = blocks.filter(_col("alloc_row").is_null(), _col("address").is_not_null())["free_row"]
+    memory = trace.memory.with_columns(
+        trace.analysed.memory_categories.cast(pl.String).fill_null("unknown"),
+        was_there=pl.int_range(pl.len(), dtype=pl.UInt32).is_in(before.implode()),
+    )
     memory = memory.filter(on_device, _col("event").is_in(["alloc", "free"]), _col("time_ns").is_not_null())
     memory = memory.sort("time_ns", maintain_order=True)
     is_free = _col("event") == "free"
@@ -67,10 +72,9 @@ def changes_of(trace: Trace, device: str) -> pl.DataFrame:
         category.cast(pl.Int64),
         action=pl.when(is_free).then(GIVEN_BACK).otherwise(TAKEN),
         bytes=pl.when(is_free).then(-_col("bytes")).otherwise("bytes"),
-        was_there=is_free & (_col("event").shift().over("rank", "pid", "address") != "alloc").fill_null(value=True),
     )
-    before = found.filter("was_there").with_columns(-_col("bytes"), time_ns=pl.lit(NO_TIME), action=pl.lit(BEFORE))
-    return pl.concat([before.select(columns), found.select(columns)], how="vertical_relaxed")
+    there = found.filter("was_there").with_columns(-_col("bytes"), time_ns=pl.lit(NO_TIME), action=pl.lit(BEFORE))
+    return pl.concat([there.select(columns), found.select(columns)], how="vertical_relaxed")
 
 
 def in_use(changes: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,53 @@
+"""Which free gave back what was allocated: each block of memory from its allocation to its free.
+
+    allocations(events) -> a row for each block, in order of time, with
+        rank, pid, device_id, address, bytes
+        alloc_row     UInt32  row, in the table memory, of its allocation; null: that was before the trace began
+        free_row      UInt32  row of its free; null: there is none
+        alloc_ns, free_ns     when these were
+        tid           Int64   the thread that allocated it
+        replaced_row  UInt32  row of the next allocation of its address, if nothing was freed between: its free was lost
+
+An event without an address, or without a time, is a block of its own, for nobody can say what it belongs to. The rules
+are in docs/analysis.md, "Allocations".
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+_col = pl.col
+PLACE = ("rank", "pid", "device_id")
+
+
+def in_order(events: pl.DataFrame) -> pl.DataFrame:
+    """The allocations and frees in order of time, those without a time last; `row`: where each stands in `events`."""
+    rows = events.with_row_index("row").filter(_col("event").is_in(["alloc", "free"]))
+    return rows.sort("time_ns", nulls_last=True, maintain_order=True)
+
+
+def allocations(events: pl.DataFrame) -> pl.DataFrame:
+    """`events`: the table memory."""
+    is_apart = _col("address").is_null() | _col("time_ns").is_null()
+    same = (*PLACE, "address", "apart")
+    rows = in_order(events).with_columns(pl.when(is_apart).then("row").alias("apart"))
+    names = ("event", "row", "time_ns", "bytes")
+    rows = rows.with_columns(
+        *(_col(name).shift(-1).over(same).alias(f"next_{name}") for name in names),
+        is_given_back=(_col("event").shift().over(same) == "alloc").fill_null(value=False),
+    )
+    is_alloc = _col("event") == "alloc"
+    next_is_free = is_alloc & (_col("next_event") == "free")
+    blocks = rows.filter(is_alloc | ~_col("is_given_back"))
+    return blocks.select(
+        *PLACE,
+        "address",
+        # Of both, the allocation knows the size better: some tools write none for a free.
+        pl.when(next_is_free).then(pl.coalesce("bytes", "next_bytes")).otherwise("bytes").alias("bytes"),
+        pl.when(is_alloc).then("row").alias("alloc_row"),
+        pl.when(next_is_free).then("next_row").when(~is_alloc).then("row").alias("free_row"),
+        pl.when(is_alloc).then("time_ns").alias("alloc_ns"),
+        pl.when(next_is_free).then("next_time_ns").when(~is_alloc).then("time_ns").alias("free_ns"),
+        pl.when(is_alloc).then("tid").alias("tid"),
+        pl.when(is_alloc & (_col("next_event") == "alloc")).then("next_row").alias("replaced_row"),
+    )
