@@ -23,7 +23,7 @@ event_rows = st.lists(
             "time_ns": maybe_times,
             "event": st.sampled_from(["alloc", "alloc", "free", "free", "out_of_memory"]),
             "address": st.sampled_from([1, 1, 1, 2, 0, 2**64 - 1, None]),
-            "bytes": st.sampled_from([0, 1, 8, 100, 2**40, None]),
+            "bytes": st.sampled_from([0, 1, 8, 100, 2**40, None, -5]),
         }
     ),
     max_size=14,
@@ -39,6 +39,10 @@ def ordered(events: list[dict]) -> list[int]:
     return sorted(rows, key=lambda row: (events[row]["time_ns"] is None, events[row]["time_ns"] or 0))
 
 
+def size(event: dict) -> int | None:
+    return None if event["bytes"] is None else max(0, event["bytes"])
+
+
 def by_loops(events: list[dict]) -> list[dict]:
     blocks: list[dict] = []
     open_at: dict[tuple, dict] = {}
@@ -48,9 +52,9 @@ def by_loops(events: list[dict]) -> list[dict]:
         taken = None if is_apart(one) else open_at.pop(place, None)
         if one["event"] == "free" and taken:
             taken |= {"free_row": row, "free_ns": one["time_ns"]}
-            taken["bytes"] = one["bytes"] if taken["bytes"] is None else taken["bytes"]
+            taken["bytes"] = size(one) if taken["bytes"] is None else taken["bytes"]
             continue
-        block = BLOCK | {name: one[name] for name in ("rank", "pid", "device_id", "address", "bytes")}
+        block = BLOCK | {name: one[name] for name in ("rank", "pid", "device_id", "address")} | {"bytes": size(one)}
         if one["event"] == "free":
             block |= {"free_row": row, "free_ns": one["time_ns"]}
         else:

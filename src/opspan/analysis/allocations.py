@@ -22,7 +22,8 @@ PLACE = ("rank", "pid", "device_id")
 
 def in_order(events: pl.DataFrame) -> pl.DataFrame:
     """The allocations and frees in order of time, those without a time last; `row`: where each stands in `events`."""
-    rows = events.with_row_index("row").filter(_col("event").is_in(["alloc", "free"]))
+    size = _col("bytes").clip(lower_bound=0)  # less than nothing is damage
+    rows = events.with_row_index("row").filter(_col("event").is_in(["alloc", "free"])).with_columns(size)
     return rows.sort("time_ns", nulls_last=True, maintain_order=True)
 
 

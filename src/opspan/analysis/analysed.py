@@ -19,6 +19,7 @@ from opspan.analysis.functions import functions
 from opspan.analysis.iterations import iterations
 from opspan.analysis.launches import launches
 from opspan.analysis.memory import memory
+from opspan.analysis.memory_use import at_peak, curve, operators, peaks
 from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
@@ -69,6 +70,26 @@ class Analysed:
     def memory_categories(self) -> pl.Series:
         """What each row of the table memory is for, as far as that is known."""
         return categories(self.attributed.ranges, self.tables.memory)
+
+    @cached_property
+    def memory_curve(self) -> pl.DataFrame:
+        """How much memory was in use after each allocation and free."""
+        return curve(self.tables.memory, self.tables.counters)
+
+    @cached_property
+    def memory_peaks(self) -> pl.DataFrame:
+        """When each process used the most memory of each device, and how much."""
+        return peaks(self.tables.memory, self.tables.counters)
+
+    @cached_property
+    def memory_by_op(self) -> pl.DataFrame:
+        """What the ranges of each name allocated and freed on their own threads."""
+        return operators(self.attributed.ranges, self.tables.memory)
+
+    @cached_property
+    def memory_at_peak(self) -> pl.DataFrame:
+        """The blocks that there were at the peaks, and the ranges, modules and phases that took them."""
+        return at_peak(self.complete.ranges, self.tables.memory)
 
     def with_memory(self) -> Analysed:
         """The same, with the memory that each range allocated and freed."""

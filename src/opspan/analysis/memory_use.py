@@ -1,0 +1,208 @@
+"""How much memory was in use, who took it, and what there was of it when it was most.
+
+    curve(events, counters) -> a row for each allocation and free, in order of time, and one before the first of each
+    rank, process and device:
+        rank, pid, device_id, time_ns
+        row              UInt32  row of the event in the table memory; null: the state before it
+        allocated_bytes  Int64   bytes of the blocks that there were after the event
+        total_bytes      Int64   in use after the event, as the tool says
+        reserved_bytes   Int64   held by torch's allocator, as the tool said last
+
+    peaks(events, counters) -> of each rank, process and device the first row of the curve with the most allocated bytes
+
+    operators(ranges, events) -> a row for each rank, device and name of a range; name null: in no range
+        rank, device_id, name, calls
+        size_increase, allocation_count, allocation_bytes               in these ranges and all that they contain
+        self_size_increase, self_allocation_count, self_allocation_bytes  in the ranges themselves
+
+    at_peak(ranges, events) -> the blocks that there were at the peaks, the largest first:
+        rank, pid, device_id, peak_ns, peak_bytes, address, bytes, alloc_row, alloc_ns, tid
+        range            UInt32  the innermost range open on the thread that took the block, when it did
+        name, module, phase      of that range, as far as the ranges have these columns
+
+The rules are in docs/analysis.md, "Memory in use". Ranges must be nested (`nest`) first.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan import native
+from opspan.analysis.allocations import PLACE, allocations, in_order
+from opspan.analysis.nest import innermost
+
+SUMS = ("size_increase", "allocation_count", "allocation_bytes")
+_COUNTED = ("event_count", "freed_bytes", "allocation_count", "allocation_bytes")
+_ZERO = pl.Series([0], dtype=pl.Int64)
+_BEFORE, _NEVER = -1, 2**32  # where blocks stand in the order of events that were there before, or stayed
+_col = pl.col
+
+
+def curve(events: pl.DataFrame, counters: pl.DataFrame | None = None) -> pl.DataFrame:
+    """`events`: the table memory. `counters`: the table of that name, where readers put what the allocator reserved."""
+    return _curve(events, allocations(events), counters)
+
+
+def peaks(events: pl.DataFrame, counters: pl.DataFrame | None = None) -> pl.DataFrame:
+    return _peaks(curve(events, counters))
+
+
+def _peaks(found: pl.DataFrame) -> pl.DataFrame:
+    most = found.filter(_col("allocated_bytes") == _col("allocated_bytes").max().over(PLACE))
+    return most.unique(PLACE, keep="first", maintain_order=True).sort(PLACE)
+
+
+def _curve(events: pl.DataFrame, blocks: pl.DataFrame, counters: pl.DataFrame | None) -> pl.DataFrame:
+    rows = in_order(events).drop_nulls("time_ns").select(*PLACE, "row", "time_ns", "total_bytes")
+    rows = rows.join(_changes(blocks), on="row", how="left", maintain_order="left")
+    rows = pl.concat([_begins(rows, blocks), rows], how="diagonal").sort("time_ns", maintain_order=True)
+    if counters is None:
+        rows = rows.with_columns(pl.lit(None, dtype=pl.Int64).alias("reserved_bytes"))
+    else:
+        rows = _with_reserved(rows, counters)
+    allocated = (_col("known") + _col("unpaired")).cum_sum().over(PLACE)
+    return rows.select(*PLACE, "time_ns", "row", allocated.alias("allocated_bytes"), "total_bytes", "reserved_bytes")
+
+
+def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
+    """By row of the events: what blocks came and went then, and what did that nobody can pair."""
+    known, unpaired = (blocks.filter(_col("address").is_null() == is_null) for is_null in (False, True))
+    found = pl.concat(
+        [
+            known.select(row="alloc_row", known="bytes"),
+            known.select(row=pl.coalesce("free_row", "replaced_row"), known=-_col("bytes")),
+            unpaired.select(row="alloc_row", unpaired="bytes"),
+            unpaired.select(row=pl.when(_col("alloc_row").is_null()).then("free_row"), unpaired=-_col("bytes")),
+        ],
+        how="diagonal",
+    )
+    return found.drop_nulls("row").group_by("row").agg(_col("known", "unpaired").sum())
+
+
+def _begins(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
+    """A row before the first of each place: the blocks that were freed later, and of what nobody can pair as much as
+    must have been there, so that it never became less than nothing."""
+    lowest = _col("unpaired").cum_sum().min()
+    first = rows.group_by(PLACE, maintain_order=True).agg(
+        _col("time_ns").first(), unpaired=-pl.min_horizontal(lowest, pl.lit(0))
+    )
+    was_there = _col("alloc_row").is_null() & _col("address").is_not_null() & _col("free_ns").is_not_null()
+    before = blocks.filter(was_there).group_by(PLACE).agg(known=_col("bytes").sum())
+    found = first.join(before, on=PLACE, how="left", nulls_equal=True, maintain_order="left")
+    return found.with_columns(_col("known").fill_null(0))
+
+
+def _with_reserved(rows: pl.DataFrame, counters: pl.DataFrame) -> pl.DataFrame:
+    is_reserved = (_col("name") == "reserved bytes") & (_col("domain") == "torch allocator")
+    said = counters.filter(is_reserved, _col("time_ns").is_not_null())
+    said = said.select(*PLACE, "time_ns", reserved_bytes=_col("value").cast(pl.Int64, strict=False))
+    # Of the same moment, what was reserved is said with the event, and holds after it.
+    both = pl.concat([said.with_columns(is_said=True), rows], how="diagonal").sort("time_ns", maintain_order=True)
+    return both.with_columns(_col("reserved_bytes").forward_fill().over(PLACE)).filter(_col("is_said").is_null())
+
+
+def operators(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """`events`: the table memory."""
+    own = _of_ranges(ranges, events)
+    keys = ("rank", "device_id", "name")
+    outside = own.filter(_col("range").is_null()).select(
+        "rank",
+        "device_id",
+        pl.lit(None, dtype=ranges.schema["name"]).alias("name"),
+        *(_col(name).alias(total) for name in _COUNTED for total in (name, f"self_{name}")),
+    )
+    parts = [outside]
+    is_outermost = _is_outermost(ranges)
+    for (device_id,), some in own.drop_nulls("range").partition_by("device_id", as_dict=True).items():
+        device = pl.lit(device_id, dtype=own.schema["device_id"]).alias("device_id")
+        parts.append(_by_name(ranges, some, is_outermost).with_columns(device).select(outside.columns))
+    found = pl.concat(parts).group_by(keys).agg(pl.all().sum())
+    is_call = ~_col("is_mark").fill_null(value=False)
+    calls = ranges.filter(is_call).group_by("rank", "name").agg(calls=pl.len().cast(pl.Int64))
+    found = found.join(calls, on=["rank", "name"], how="left", nulls_equal=True)
+    found = found.with_columns(
+        _col("calls").fill_null(0),
+        size_increase=_col("allocation_bytes") - _col("freed_bytes"),
+        self_size_increase=_col("self_allocation_bytes") - _col("self_freed_bytes"),
+    )
+    found = found.select(*keys, "calls", *SUMS, *(f"self_{name}" for name in SUMS))
+    order = ("self_allocation_bytes", "allocation_bytes", "calls")
+    return found.sort(*order, *keys, descending=[True] * len(order) + [False] * len(keys))
+
+
+def _of_ranges(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """_COUNTED of the events that have a range as their innermost; of those that have none, a row with range null."""
+    rows = in_order(events)
+    is_alloc = _col("event") == "alloc"
+    changes = rows.select(
+        "rank",
+        "device_id",
+        innermost(ranges, rows).alias("range"),
+        event_count=pl.lit(1, dtype=pl.Int64),
+        freed_bytes=pl.when(~is_alloc).then("bytes"),
+        allocation_count=is_alloc.cast(pl.Int64),
+        allocation_bytes=pl.when(is_alloc).then("bytes"),
+    )
+    return changes.group_by("rank", "device_id", "range").agg(_col(_COUNTED).sum())
+
+
+def _by_name(ranges: pl.DataFrame, own: pl.DataFrame, is_outermost: pl.Series) -> pl.DataFrame:
+    """Rank, name and sums of _COUNTED: what is each range's own, and what is in it, which counts once for a name."""
+    rows = ranges.select("rank", "name")
+    for name in _COUNTED:
+        # What is summed up the tree for device time is any length.
+        lengths = own.select("range", start_ns=pl.lit(0, dtype=pl.Int64), end_ns=name)
+        self_sum, total = native.rollup(ranges.select("parent"), lengths)
+        rows = rows.with_columns(self_sum.alias(f"self_{name}"), total.zip_with(is_outermost, _ZERO).alias(name))
+    rows = rows.filter(pl.max_horizontal("event_count", "self_event_count") > 0)
+    return rows.group_by("rank", "name").agg(pl.all().sum())
+
+
+def _is_outermost(ranges: pl.DataFrame) -> pl.Series:
+    """For each range whether none of its name is around it: whether no earlier one of the tree lasts as long."""
+    same = ("rank", "pid", "tid", "name")
+    in_tree = ~(_col("is_async") | _col("is_mark")).fill_null(value=False)
+    rows = ranges.select(*same, "start_ns", "end_ns", in_tree.alias("in_tree")).with_row_index("row")
+    rows = rows.drop_nulls(["tid", "start_ns", "end_ns"])
+    rows = rows.sort("start_ns", "end_ns", "row", descending=[False, True, False])
+    longest = pl.when("in_tree").then("end_ns").cum_max().forward_fill().shift().over(same)
+    inside = rows.filter(longest >= _col("end_ns"))["row"]
+    return pl.Series([True]).new_from_index(0, ranges.height).scatter(inside, False)
+
+
+def at_peak(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """`events`: the table memory."""
+    blocks = allocations(events)
+    rows = in_order(events)["row"]
+    # Times may be the same; places in the order of events are not.
+    order = pl.Series([None], dtype=pl.Int64).new_from_index(0, events.height)
+    order = order.scatter(rows, pl.int_range(len(rows), eager=True))
+    tops = _peaks(_curve(events, blocks, None))
+    tops = tops.select(
+        *PLACE,
+        order.gather(tops["row"]).fill_null(_BEFORE).alias("peak_at"),
+        peak_ns="time_ns",
+        peak_bytes="allocated_bytes",
+    )
+    known = blocks.filter(_col("address").is_not_null(), pl.coalesce("alloc_ns", "free_ns").is_not_null())
+    gone = known.select(pl.coalesce("free_row", "replaced_row")).to_series()
+    known = known.with_columns(
+        order.gather(known["alloc_row"]).fill_null(_BEFORE).alias("taken_at"),
+        order.gather(gone).fill_null(_NEVER).alias("gone_at"),
+    ).join(tops, on=PLACE, how="left", nulls_equal=True, maintain_order="left")
+    alive = known.filter(_col("taken_at") <= _col("peak_at"), _col("peak_at") < _col("gone_at"))
+    alive = alive.sort(*PLACE, "bytes", descending=[False, False, False, True], nulls_last=True, maintain_order=True)
+    taken_in = innermost(ranges, alive.rename({"alloc_ns": "time_ns"}))
+    said = [name for name in ("name", "module", "phase") if name in ranges.columns]
+    return alive.select(
+        *PLACE,
+        "peak_ns",
+        "peak_bytes",
+        "address",
+        "bytes",
+        "alloc_row",
+        "alloc_ns",
+        "tid",
+        taken_in.alias("range"),
+        *(ranges[name].gather(taken_in).alias(name) for name in said),
+    )
