@@ -201,3 +201,156 @@ def nearest(parents: list[int | None], marked: list[bool]) -> list[int | None]:
             at = parents[at]
         found.append(at)
     return found
+
+
+# --- waits
+
+WAITS = {"cudaEventSynchronize": "synchronise", "cudaMemcpy": "blocking copy", "cudaMalloc": "allocation"}
+WAITS |= {"cudaMemcpyAsync": "async", "cuMemAlloc": "allocation", "cudaLaunchKernel": None, None: None}
+
+
+def _why(row: Row, copies: list[Row]) -> str | None:
+    rule = WAITS[row["name"]]
+    sides = [(one["copy_from"], one["copy_to"]) for one in copies]
+    if row["api"] == "cuda_backtrace":
+        return None
+    if rule == "async":
+        return "blocking copy" if any("pageable" in both for both in sides) else None
+    if rule == "blocking copy" and sides and all(both == ("device", "device") for both in sides):
+        return None
+    return rule
+
+
+def _is_around(one: Row, other: Row) -> bool:
+    """Whether a wait lies in another one of its thread."""
+    thread = ("rank", "pid", "tid")
+    if any(one[name] != other[name] for name in thread) or None in (one["pid"], one["tid"]):
+        return False
+    if None in (one["start_ns"], one["end_ns"], other["start_ns"]):
+        return False
+    until = max(other["start_ns"], other["start_ns"] if other["end_ns"] is None else other["end_ns"])
+    if (one["start_ns"], one["end_ns"]) == (other["start_ns"], until) and one["call"] > other["call"]:
+        return False
+    return one["start_ns"] <= other["start_ns"] < one["end_ns"] and until <= one["end_ns"]
+
+
+def _busy_ns(row: Row, work: list[Row]) -> int | None:
+    ran = [one for one in work if one["kind"] in ("kernel", "memcpy") and not one["is_overhead"]]
+    ran = [one for one in ran if one["rank"] == row["rank"]]
+    pids = {one["pid"] for one in ran}
+    if row["pid"] is None or None in pids or not pids or None in (row["start_ns"], row["end_ns"]):
+        return None
+    ran = [one for one in ran if one["pid"] == row["pid"] and None not in (one["start_ns"], one["end_ns"])]
+    edges = sorted({one[name] for one in [row, *ran] for name in ("start_ns", "end_ns")})
+    busy = 0
+    for begin, end in itertools.pairwise(edges):
+        if any(one["start_ns"] <= begin and end <= one["end_ns"] for one in ran):
+            busy += (end - begin) * (row["start_ns"] <= begin and end <= row["end_ns"])
+    return min(busy, LAST)
+
+
+def _in_item(row: int | None, given: list[Row]) -> bool:
+    while row is not None:
+        if given[row]["name"] == "aten::item":
+            return True
+        row = given[row]["parent"]
+    return False
+
+
+def waits(given: list[Row], calls: list[Row], work: list[Row]) -> list[Row]:
+    waiting = []
+    for number, row in enumerate(calls):
+        copies = [one for one in work if one["kind"] == "memcpy" and one["call"] == number]
+        waiting.append(row | {"call": number, "why": _why(row, copies)})
+    waiting = [row for row in waiting if row["why"]]
+    found = []
+    for row in waiting:
+        if any(_is_around(other, row) for other in waiting if other is not row):
+            continue
+        start, end = row["start_ns"], row["end_ns"]
+        took = None if None in (start, end) else min(max(end - start, 0), LAST)
+        fetches = row["why"] in ("synchronise", "blocking copy") and _in_item(row["range"], given)
+        found.append(
+            {name: row[name] for name in ("call", "rank", "pid", "tid", "start_ns", "end_ns")}
+            | {"wait_ns": took, "why": "item" if fetches else row["why"], "range": row["range"]}
+            | {"busy_ns": _busy_ns(row, work)}
+        )
+    return found
+
+
+# --- from call to work
+
+
+def _launched(calls: list[Row], work: list[Row]) -> list[Row]:
+    found = []
+    for number, row in enumerate(work):
+        if row["kind"] in ("kernel", "memcpy") and not row["is_overhead"] and row["call"] is not None:
+            call = calls[row["call"]]
+            found.append(row | {"work": number, "called_ns": call["start_ns"], "called_until": call["end_ns"]})
+    return found
+
+
+def _from_to(start: int | None, end: int | None) -> int | None:
+    return None if None in (start, end) else max(-LAST - 1, min(LAST, end - start))
+
+
+def _length(start: int | None, end: int | None) -> int | None:
+    return None if None in (start, end) else min(LAST, max(0, end - start))
+
+
+def delays(calls: list[Row], work: list[Row]) -> list[Row]:
+    rows = _launched(calls, work)
+    found = []
+    for row in rows:
+        start, called, until = row["start_ns"], row["called_ns"], row["called_until"]
+        others = [other for other in rows if other["call"] == row["call"]]
+        starts = [(other["start_ns"], other["work"]) for other in others if other["start_ns"] is not None]
+        took = [_length(other["start_ns"], other["end_ns"]) for other in others]
+        is_known = None not in took and None not in (called, until)
+        found.append(
+            {
+                "work": row["work"],
+                "call": row["call"],
+                "is_first": None if start is None else (start, row["work"]) == min(starts),
+                "delay_ns": _from_to(until, start),
+                "ahead_ns": _from_to(called, start),
+                "is_short": min(LAST, sum(took)) < _length(called, until) if is_known else None,
+            }
+        )
+    return found
+
+
+def queues(calls: list[Row], work: list[Row]) -> dict[tuple, list[tuple]]:
+    """For each stream (time_ns, queued) where it changes."""
+    waiting: dict[tuple, dict[int, tuple[int, int]]] = {}
+    for row in _launched(calls, work):
+        stream = tuple(row[name] for name in ("rank", "pid", "device_id", "context_id", "stream_id"))
+        if None not in (row["called_ns"], row["start_ns"]):
+            of_stream = waiting.setdefault(stream, {})
+            _, began = of_stream.get(row["call"], (None, row["start_ns"]))
+            of_stream[row["call"]] = (row["called_ns"], min(began, row["start_ns"]))
+    found = {}
+    for stream, of_stream in waiting.items():
+        last, changes = 0, []
+        for time in sorted({time for pair in of_stream.values() for time in pair}):
+            length = sum(called <= time < began for called, began in of_stream.values())
+            if length != last:
+                changes.append((time, length))
+            last = length
+        if changes:
+            found[stream] = changes
+    return found
+
+
+def copies(work: list[Row]) -> dict[tuple, tuple]:
+    found: dict[tuple, list[int]] = {}
+    for row in work:
+        took = _length(row["start_ns"], row["end_ns"]) or 0
+        if row["kind"] == "memcpy" and not row["is_overhead"] and (row["bytes"] or 0) > 0 and took:
+            direction = ("rank", "device_id", "peer_device_id", "copy_from", "copy_to")
+            sums = found.setdefault(tuple(row[name] for name in direction), [0, 0, 0])
+            sums[:] = [sums[0] + 1, sums[1] + row["bytes"], sums[2] + took]
+    return {
+        direction: (count, min(LAST, moved), min(LAST, took), float(moved) / float(took) * 1e9)
+        for direction, (count, moved, took) in found.items()
+    }

@@ -14,9 +14,11 @@ from opspan.analysis.allocations import allocations
 from opspan.analysis.autograd import autograd
 from opspan.analysis.averages import device_time
 from opspan.analysis.categories import categories
+from opspan.analysis.copies import copies
 from opspan.analysis.coverage import Coverage, coverage
 from opspan.analysis.functions import functions
 from opspan.analysis.iterations import iterations
+from opspan.analysis.launched import delays, queues
 from opspan.analysis.launches import launches
 from opspan.analysis.memory import memory
 from opspan.analysis.memory_use import at_peak, curve, operators, peaks
@@ -25,6 +27,7 @@ from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
 from opspan.analysis.phases import phases
 from opspan.analysis.steps import steps
+from opspan.analysis.waits import waits
 
 if TYPE_CHECKING:
     import polars as pl
@@ -90,6 +93,27 @@ class Analysed:
     def memory_at_peak(self) -> pl.DataFrame:
         """The blocks that there were at the peaks, and the ranges, modules and phases that took them."""
         return at_peak(self.complete.ranges, self.tables.memory)
+
+    @cached_property
+    def waits(self) -> pl.DataFrame:
+        """A row for each call that made the host wait."""
+        found = self.attributed
+        return waits(found.ranges, found.calls, found.work)
+
+    @cached_property
+    def delays(self) -> pl.DataFrame:
+        """A row for each work that has a call: how long after the call it began."""
+        return delays(self.attributed.calls, self.attributed.work)
+
+    @cached_property
+    def queues(self) -> pl.DataFrame:
+        """How many calls had their work before them, for each stream, over time."""
+        return queues(self.attributed.calls, self.attributed.work)
+
+    @cached_property
+    def copies(self) -> pl.DataFrame:
+        """How much was copied, and how fast, by direction."""
+        return copies(self.tables.work)
 
     def with_memory(self) -> Analysed:
         """The same, with the memory that each range allocated and freed."""

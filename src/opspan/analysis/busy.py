@@ -26,7 +26,7 @@ import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import is_communication, uses_tensor_cores
-from opspan.analysis.spans import layers, length_ns, within
+from opspan.analysis.spans import layers, length, within
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -139,7 +139,7 @@ def _in_steps(
     found: pl.DataFrame, times: pl.DataFrame, by: tuple[str, ...], shares: Mapping[str, pl.Expr]
 ) -> pl.DataFrame:
     """For each step the sums of the stretches in it, each share by what has to be on. Stretches end where steps do."""
-    stretches = found.select(*by, "start_ns", ns=length_ns(), **shares)
+    stretches = found.select(*by, "start_ns", ns=length(), **shares)
     numbered = times.with_row_index("number")
     sums = (
         _within(stretches, numbered, by)
@@ -147,7 +147,7 @@ def _in_steps(
         .agg(_col("ns").filter(_col(name)).sum().alias(name) for name in shares)
     )
     rows = numbered.join(sums, on="number", how="left", maintain_order="left").drop("number")
-    return rows.with_columns(time_ns=length_ns(), **{name: _col(name).fill_null(0) for name in shares})
+    return rows.with_columns(time_ns=length(), **{name: _col(name).fill_null(0) for name in shares})
 
 
 def _within(rows: pl.DataFrame, times: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
@@ -164,8 +164,8 @@ def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame, known: pl.DataFrame) 
     blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
     share = (blocks / _col("multiprocessors")).clip(upper_bound=1.0)
     is_known = (_col("multiprocessors") > 0) & (blocks > 0)
-    stretches = whole.filter(length_ns() > 0).select(
-        *DEVICE, "start_ns", "uses_tensor_cores", ns=length_ns(), sm_ns=pl.when(is_known).then(length_ns() * share)
+    stretches = whole.filter(length() > 0).select(
+        *DEVICE, "start_ns", "uses_tensor_cores", ns=length(), sm_ns=pl.when(is_known).then(length() * share)
     )
     sums = (
         _within(stretches, steps, DEVICE)

@@ -24,7 +24,7 @@ import polars as pl
 
 from opspan.analysis.busy import DEVICE, PROCESS, busy_with, whole_times
 from opspan.analysis.nest import innermost
-from opspan.analysis.spans import length_ns, union, within
+from opspan.analysis.spans import length, union, within
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -47,10 +47,10 @@ def gaps(trace: Tables) -> pl.DataFrame:
         ]
     ).sort(*DEVICE, "start_ns", "end_ns")
     found = between.select(*DEVICE, start_ns="end_ns", end_ns=_col("start_ns").shift(-1).over(DEVICE))
-    found = found.filter(length_ns() > 0)
+    found = found.filter(length() > 0)
     # The one that was launched first, of those that begin when the gap ends.
     calls = trace.calls.select("tid", call_ns="start_ns").with_row_index("call")
-    first = work.filter(length_ns() > 0).join(calls, on="call", how="left").sort("call_ns", "row", nulls_last=True)
+    first = work.filter(length() > 0).join(calls, on="call", how="left").sort("call_ns", "row", nulls_last=True)
     first = first.select(*DEVICE, "call_ns", tid="tid_right", next="row", end_ns="start_ns")
     first = first.unique([*DEVICE, "end_ns"], keep="first", maintain_order=True)
     found = found.join(first, on=[*DEVICE, "end_ns"], how="left", nulls_equal=True, maintain_order="left")
@@ -63,8 +63,8 @@ def gaps(trace: Tables) -> pl.DataFrame:
     found = found.with_columns(
         host_ns=when(is_late, _col("call_ns") - _col("start_ns")),
         launch_ns=when(is_late, _col("end_ns") - _col("call_ns")),
-        queued_ns=when(is_known & ~is_late, length_ns()),
-        unknown_ns=when(~is_known, length_ns()),
+        queued_ns=when(is_known & ~is_late, length()),
+        unknown_ns=when(~is_known, length()),
     )
     most = pl.max_horizontal(f"{name}_ns" for name in WHY)
     why = pl.coalesce(pl.when(_col(f"{name}_ns") == most).then(pl.lit(name)) for name in WHY)

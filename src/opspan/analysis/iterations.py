@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.spans import length_ns
+from opspan.analysis.spans import length
 from opspan.analysis.steps import matching, torch_steps
 
 _col = pl.col
@@ -56,9 +56,7 @@ def _repeating(ranges: pl.DataFrame) -> pl.DataFrame:
     """The ranges of one thread's name that fill most of each process' time."""
     outside = ranges.filter(_col("depth") == 0, ~_col("is_async"), _col("kind").is_in(_OF_PROGRAM))
     spans = ranges.group_by(_PROCESS).agg(span_ns=_col("end_ns").max() - _col("start_ns").min())
-    names = outside.group_by(*_PROCESS, "tid", "name").agg(
-        count=pl.len(), ns=length_ns().sum(), longest_ns=length_ns().max()
-    )
+    names = outside.group_by(*_PROCESS, "tid", "name").agg(count=pl.len(), ns=length().sum(), longest_ns=length().max())
     names = names.join(spans, on=_PROCESS, nulls_equal=True)
     others, rest = _col("ns") - _col("longest_ns"), _col("span_ns") - _col("longest_ns")
     names = names.filter(_col("count") >= _LEAST, others >= _SHARE * rest)
@@ -89,7 +87,7 @@ def _numbered(rows: pl.DataFrame, how: str) -> pl.DataFrame:
 
 
 def _with_outliers(rows: pl.DataFrame) -> pl.DataFrame:
-    ns = length_ns()
+    ns = length()
     median = ns.median().over(_PROCESS)
     deviation = (ns - median).abs().median().over(_PROCESS)
     return rows.with_columns(is_outlier=(ns > 1.1 * median) & (ns > median + 3 * 1.4826 * deviation))

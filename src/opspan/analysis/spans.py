@@ -1,10 +1,14 @@
-"""Stretches of time as sets: what they cover together, and which of several sets are on at each moment.
+"""Stretches of time: how long they are, and as sets: what they cover together, and what is on at each moment.
 
+    difference(start, end) -> an expression: from the one time to the other, negative if `end` is earlier
+    length(start, end)     -> the same, at least 0
+    covered(spans, start_ns, end_ns) -> for each stretch, how much of it `spans` cover: stretches that do not overlap
     union(rows, by) -> *by, start_ns, end_ns: the same time, in stretches that do not touch, in order
     within(rows, time, spans, by) -> row, stretch: which rows of `rows` lie in which rows of `spans`
     layers(spans, by) -> *by, start_ns, end_ns and a Boolean for each of `spans`: the time that any of them covers, in
         stretches in which none of them changes
 
+What is longer than 292 years becomes the largest number; where a time is null, so is what is computed from it.
 Rows with no begin, no end or no length cover nothing. `by`: columns that tell one row of time from another (a device, a
 process); nulls are a value like any other. Sums over `layers` are what utilisation, overlap and breakdowns are.
 """
@@ -16,6 +20,21 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 _col = pl.col
+_START, _END = _col("start_ns"), _col("end_ns")
+LEAST, MOST = -(2**63), 2**63 - 1
+
+
+def difference(start: pl.Expr = _START, end: pl.Expr = _END) -> pl.Expr:
+    return bounded(end.cast(pl.Int128) - start.cast(pl.Int128))
+
+
+def length(start: pl.Expr = _START, end: pl.Expr = _END) -> pl.Expr:
+    return difference(start, end).clip(lower_bound=0)
+
+
+def bounded(number: pl.Expr) -> pl.Expr:
+    """Int128 as Int64: what is too large as the largest number, what is too small as the smallest."""
+    return number.clip(LEAST, MOST).cast(pl.Int64)
 
 
 def union(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -70,5 +89,17 @@ def within(rows: pl.DataFrame, time: str, spans: pl.DataFrame, by: Sequence[str]
     return pl.concat([pl.DataFrame(schema={"row": pl.UInt32, "stretch": pl.UInt32}), *parts])
 
 
-def length_ns() -> pl.Expr:
-    return _col("end_ns") - _col("start_ns")
+def covered(spans: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series) -> pl.Series:
+    """`spans`: start_ns, end_ns, as `union` gives them."""
+    part = _covered_until(spans, end_ns) - _covered_until(spans, start_ns)
+    return part.to_frame("covered").select(bounded(_col("covered").clip(lower_bound=0)))["covered"]
+
+
+def _covered_until(spans: pl.DataFrame, times: pl.Series) -> pl.Series:
+    """For each time how much is covered before it."""
+    begins, ends = spans["start_ns"], spans["end_ns"].cast(pl.Int128)
+    begun = begins.search_sorted(times.fill_null(0), side="right")
+    of_begun = pl.concat([pl.Series([0], dtype=pl.Int128), (ends - begins.cast(pl.Int128)).cum_sum()])
+    last_end = pl.concat([pl.Series([LEAST], dtype=pl.Int128), ends])
+    after = (last_end.gather(begun) - times.cast(pl.Int128)).clip(lower_bound=0)
+    return of_begun.gather(begun) - after

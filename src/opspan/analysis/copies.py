@@ -1,0 +1,35 @@
+"""How much was copied, and how fast, by direction.
+
+    copies(work) -> a row for each direction
+        rank, device_id, peer_device_id, copy_from, copy_to    peer_device_id: the other device of a copy between two
+        count        Int64    copies
+        bytes        Int64    what they copied
+        ns           Int64    how long they took, all together
+        bytes_per_s  Float64
+
+A copy of which the size or the duration is not known, or is nothing, says nothing about speed and does not count.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.averages import on_device
+from opspan.analysis.spans import bounded, length
+
+_col = pl.col
+DIRECTION = ("rank", "device_id", "peer_device_id", "copy_from", "copy_to")
+
+
+def copies(work: pl.DataFrame) -> pl.DataFrame:
+    took = length(_col("start_ns"), _col("end_ns"))
+    rows = on_device(work.select(*DIRECTION, "kind", "is_overhead", "bytes", ns=took)).filter(kind="memcpy")
+    grouped = rows.filter(_col("bytes") > 0, _col("ns") > 0).group_by(DIRECTION)
+    sums = grouped.agg(pl.len().cast(pl.Int64).alias("count"), _col("bytes", "ns").cast(pl.Int128).sum())
+    found = sums.with_columns(
+        bytes_per_s=_col("bytes").cast(pl.Float64) / _col("ns").cast(pl.Float64) * 1e9,
+        bytes=bounded(_col("bytes")),
+        ns=bounded(_col("ns")),
+    )
+    # As text, so that the order does not depend on which name was seen first.
+    return found.sort(*DIRECTION[:3], *(_col(name).cast(pl.String) for name in DIRECTION[3:]))

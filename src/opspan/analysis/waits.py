@@ -1,0 +1,151 @@
+"""What the host waits for: calls that do not return before a device, or the driver, has done something.
+
+    waits(ranges, calls, work) -> a row for each waiting call, in the order of the calls
+        call                  UInt32  row of the call
+        rank, pid, tid        its thread
+        start_ns, end_ns      Int64
+        wait_ns               Int64   how long the call took; null if it did not return
+        why                   WHY     what it waits for
+        range                 UInt32  row of the range that it was made in
+        busy_ns               Int64   how much of the wait a device ran work of the call's process
+
+docs/analysis.md, "waits", says what is what. Work must be attributed (`launches`) first.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.averages import on_device
+from opspan.analysis.nest import nearest
+from opspan.analysis.spans import covered, length, union
+
+_col = pl.col
+
+SYNCHRONISE, COPY, ITEM = "synchronise", "blocking copy", "item"
+WHY = pl.Enum([SYNCHRONISE, COPY, ITEM, "allocation", "free", "module loading"])
+
+# Names of the calls that always wait: patterns of whole names.
+NAMES: dict[str, tuple[str, ...]] = {
+    SYNCHRONISE: (
+        "cuda(Device|Stream|Event|Thread)Synchronize",
+        "cu(Ctx|Stream|Event)Synchronize",
+        "hip(Device|Ctx|Stream|Event)Synchronize",
+        "ze(CommandQueue|CommandList|Event|Fence)(Host)?Synchronize",
+        "urQueueFinish|urEventWait|clFinish|clWaitForEvents",
+        "synchronize(Device|Stream|Event)?",  # MTIA's
+    ),
+    # Unless both ends are memory of a device. cudaMemcpyPeer and cuMemcpyDtoD do not wait.
+    COPY: (
+        "cudaMemcpy(2D|3D)?((To|From)(Array|Symbol))?",
+        "cuMemcpy(HtoD|DtoH|HtoA|AtoH|2D|2DUnaligned|3D)?",
+        "hipMemcpy(HtoD|DtoH|HtoA|AtoH|2D|3D|Param2D|WithStream)?((To|From)(Array|Symbol))?",
+    ),
+    "allocation": (
+        "cudaMalloc(3D|Pitch|Array|3DArray|MipmappedArray|Host|Managed)?|cudaHost(Alloc|Register)",
+        "cuMemAlloc(Pitch|Host|Managed)?|cuMemHost(Alloc|Register)|cuMem(Create|Map|SetAccess)",
+        "hipMalloc(3D|Pitch|Array|3DArray|Host|Managed)?|hipExtMallocWithFlags|hipHost(Malloc|Alloc|Register)",
+        "hipMem(Alloc(Pitch|Host)|Create|Map|SetAccess)",
+        "zeMemAlloc(Device|Host|Shared)|urUSM(Device|Host|Shared)Alloc|clSVMAlloc",
+    ),
+    "free": (
+        "cudaFree(Host|Array|MipmappedArray)?|cudaHostUnregister",
+        "cuMemFree(Host)?|cuMemHostUnregister|cuMem(Unmap|Release)",
+        "hipFree(Host|Array|MipmappedArray)?|hipHost(Free|Unregister)|hipMem(Unmap|Release)",
+        "zeMemFree|urUSMFree|clSVMFree",
+    ),
+    "module loading": (
+        "cuModuleLoad(Data|DataEx|FatBinary)?|cu(da)?LibraryLoad(Data|FromFile)",
+        "hipModuleLoad(Data|DataEx|FatBinary)?|hipLibraryLoad(Data|FromFile)",
+        "zeModuleCreate|urProgramBuild|clBuildProgram",
+    ),
+}
+# They wait if one end is pageable memory: the driver itself moves the bytes between it and memory that devices reach.
+ASYNC_COPIES = ("(cuda|cu|hip)Memcpy[A-Za-z0-9]*Async",)
+# The forms of a function for a default stream of each thread.
+SUFFIX = "(_ptsz|_ptds|_spt)?"
+# nsys' backtraces of calls: the same calls a second time.
+SECOND_TIME = "cuda_backtrace"
+# A value is fetched in these, and nothing else is waited for.
+ITEM_OPS = ("aten::item", "aten::_local_scalar_dense")
+
+
+def waits(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    rows = calls.select("rank", "pid", "tid", "start_ns", "end_ns", "range", named=_by_name(calls["name"]))
+    is_first_time = (calls["api"].cast(pl.String) != SECOND_TIME).fill_null(value=True)
+    rows = rows.with_row_index("call").filter(_col("named").is_not_null() & is_first_time)
+    rows = rows.join(_copies(work), on="call", how="left", maintain_order="left")
+    is_pageable, is_on_device = (_col(name).fill_null(value=False) for name in ("is_pageable", "is_on_device"))
+    said = pl.when(_col("named") == _ASYNC).then(pl.when(is_pageable).then(pl.lit(COPY))).otherwise("named")
+    rows = rows.with_columns(why=pl.when((_col("named") != COPY) | ~is_on_device).then(said))
+    rows = _outermost(rows.filter(_col("why").is_not_null()))
+    fetched = nearest(ranges, ranges["name"].is_in(pl.Series(ITEM_OPS, dtype=pl.Categorical).implode()))
+    is_item = fetched.gather(rows["range"]).is_not_null() & rows["why"].is_in([SYNCHRONISE, COPY])
+    return rows.select(
+        "call",
+        "rank",
+        "pid",
+        "tid",
+        "start_ns",
+        "end_ns",
+        wait_ns=length(_col("start_ns"), _col("end_ns")),
+        why=pl.when(pl.lit(is_item)).then(pl.lit(ITEM)).otherwise("why").cast(WHY),
+        range="range",
+        busy_ns=_busy_ns(rows, work),
+    )
+
+
+_ASYNC = "asynchronous copy"
+
+
+def _by_name(names: pl.Series) -> pl.Series:
+    """For each call which of NAMES it is one of, or _ASYNC."""
+    known = names.unique().drop_nulls()
+    text = _col("name").cast(pl.String)
+    rules = {**NAMES, _ASYNC: ASYNC_COPIES}
+    said = pl.coalesce(
+        pl.when(text.str.contains(f"^({'|'.join(patterns)}){SUFFIX}$")).then(pl.lit(rule))
+        for rule, patterns in rules.items()
+    )
+    found = known.to_frame("name").select("name", named=said)
+    return names.to_frame("name").join(found, on="name", how="left", maintain_order="left")["named"]
+
+
+def _copies(work: pl.DataFrame) -> pl.DataFrame:
+    """For each call that copied: whether pageable memory had a part in it, and whether only devices' memory had."""
+    copied = work.filter(_col("kind") == "memcpy", _col("call").is_not_null())
+    sides = [_col(name).cast(pl.String) for name in ("copy_from", "copy_to")]
+    is_pageable, is_on_device = (
+        [(side == memory).fill_null(value=False) for side in sides] for memory in ("pageable", "device")
+    )
+    return copied.group_by("call").agg(
+        is_pageable=pl.any_horizontal(is_pageable).any(), is_on_device=pl.all_horizontal(is_on_device).all()
+    )
+
+
+def _outermost(rows: pl.DataFrame) -> pl.DataFrame:
+    """Without the calls that lie in another one of their thread. A call that did not return has none inside it."""
+    end = pl.when(_col("start_ns").is_not_null()).then(pl.max_horizontal("start_ns", "end_ns"))
+    in_order = rows.with_columns(until=end).sort("start_ns", "until", "call", descending=[False, True, False])
+    before = _col("until").cum_max().shift(1).over("rank", "pid", "tid")
+    is_inside = (before >= _col("until")) & (before > _col("start_ns"))
+    is_known = _col("pid").is_not_null() & _col("tid").is_not_null()
+    inside = in_order.filter(is_inside & is_known)
+    return rows.join(inside, on="call", how="anti", maintain_order="left")
+
+
+def _busy_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
+    busy = on_device(work.select("rank", "pid", "start_ns", "end_ns", "kind", "is_overhead"))
+    # If some work's process is not known, nobody knows for how long any process of its rank kept a device busy.
+    unclear = busy.filter(_col("pid").is_null())["rank"].unique()
+    spans = {process: union(some, ()) for process, some in busy.partition_by("rank", "pid", as_dict=True).items()}
+    found = [pl.DataFrame(schema={"call": pl.UInt32, "busy_ns": pl.Int64})]
+    asked = rows.select("call", "rank", "pid", "start_ns", "end_ns").filter(
+        _col("pid").is_not_null(), _col("rank").is_in(busy["rank"].unique().implode(), nulls_equal=True)
+    )
+    asked = asked.filter(~_col("rank").is_in(unclear.implode(), nulls_equal=True))
+    none = union(busy.clear(), ())
+    for process, some in asked.partition_by("rank", "pid", as_dict=True).items():
+        part = covered(spans.get(process, none), some["start_ns"], some["end_ns"])
+        found.append(some.select("call", busy_ns=part))
+    return rows.select("call").join(pl.concat(found), on="call", how="left", maintain_order="left")["busy_ns"]
