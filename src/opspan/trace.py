@@ -78,6 +78,19 @@ class Trace(Tables):
 
         return rows_of(self.analysed, by)
 
+    def waits(self, by: str = "op") -> pl.DataFrame:
+        """What the host waited for, by the op, module, phase, step, function, reason or call, as `opspan waits`."""
+        from opspan.views.waits import rows_of
+
+        return rows_of(self.analysed, by)
+
+    def memory_use(self, by: str = "op") -> pl.DataFrame:
+        """Who took memory, by op; the blocks that there were at the peak (block); or the peaks (device), as
+        `opspan memory`. The events themselves are `trace.memory`."""
+        from opspan.views.memory import rows_of
+
+        return rows_of(self.analysed, by)
+
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write the trace as the suffix of the name says, as `opspan export` does: a Chrome trace (.json, .json.gz), an
         analysis database (.sqlite), stacks for flame graphs (.stacks), ... Returns a

@@ -168,7 +168,7 @@ class TestDemo:
         rules = [number for number, line in enumerate(lines) if line.startswith("---")]
 
         assert len(rules) == 6
-        assert len(lines) < 40
+        assert len(lines) < 50
         assert max(map(len, lines[: rules[-1]])) <= 90
         assert lines[rules[0] + 1].split()[:4] == ["Name", "Self", "CPU", "%"]
         pairs = [line.split() for line in lines[rules[4] + 1 : rules[5]]]
@@ -204,8 +204,13 @@ class TestDemo:
         assert indent(lines[module + 1]) == indent(lines[module]) + 2
         assert any("AddmmBackward0  [backward]" in line and "forward on thread" in line for line in lines)
         assert len(lines) > 100
-        assert shown[-1].startswith(f"Wrote {folder} (")
-        assert shown[-1].endswith(str(folder / "ranges.txt"))
+        (wrote,) = (line for line in shown if line.startswith(f"Wrote {folder} ("))
+        assert wrote.endswith(str(folder / "ranges.txt"))
+
+    def test_it_ends_with_the_summary(self, demo: tuple[Path, list[str]]) -> None:
+        folder, shown = demo
+        summary = opspan("summary", "demo", cwd=folder.parent).stdout.splitlines()
+        assert shown[-len(summary) :] == summary
 
     def test_without_torch_it_says_what_to_install(self, tmp_path: Path) -> None:
         (tmp_path / "torch.py").write_text("raise ImportError('gone')")

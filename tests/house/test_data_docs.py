@@ -14,11 +14,14 @@ import polars as pl
 import pytest
 
 import opspan
+from builders import kineto
 from emit.running import opspan as command
 from house.tree import REPO
 from opspan.errors import MissingPackage
 from opspan.views.idle import BY as IDLE_BY
+from opspan.views.memory import BY as MEMORY_BY
 from opspan.views.table import BY, SCHEMA
+from opspan.views.waits import BY as WAITS_BY
 from views.sources import capture, nsys
 
 JSON, PYTHON = (REPO / "docs" / f"{name}.md" for name in ("json", "python"))
@@ -115,13 +118,36 @@ def test_the_example_has_the_names_of_a_real_one(sources: tuple[Path, Path]) -> 
     assert example["coverage"]["work_with_call"].keys() == real["coverage"]["work_with_call"].keys()
 
 
-@pytest.mark.parametrize(
-    ("verb", "ways"), [("steps", [()]), ("summary", [()]), ("idle", [(), *(("--by", by) for by in IDLE_BY)])]
-)
-def test_an_answer_has_the_columns_of_the_page(
-    verb: str, ways: list[tuple[str, ...]], sources: tuple[Path, Path]
-) -> None:
-    answers = [json.loads(command(verb, sources[0], *way, "--format", "json").stdout) for way in ways]
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace with work, a wait and memory."""
+    memory = {
+        "ph": "i",
+        "cat": "cpu_instant_event",
+        "name": "[memory]",
+        "pid": kineto.PID,
+        "tid": kineto.MAIN,
+        "s": "t",
+    }
+    taken = {"Device Type": 1, "Device Id": 0, "Addr": 64, "Bytes": 512, "Total Allocated": 512}
+    events = [
+        *kineto.events(),
+        kineto.call("cudaDeviceSynchronize", kineto.MAIN, 900, 50, 77),
+        {**memory, "tid": kineto.MAIN, "ts": 3, "args": taken},
+    ]
+    return kineto.write(tmp_path_factory.mktemp("waiting") / "run.json", kineto.document(events))
+
+
+def ways(by: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return [(), *(("--by", each) for each in by)]
+
+
+ANSWERS = {"steps": [()], "summary": [()], "idle": ways(IDLE_BY), "waits": ways(WAITS_BY), "memory": ways(MEMORY_BY)}
+
+
+@pytest.mark.parametrize("verb", ANSWERS)
+def test_an_answer_has_the_columns_of_the_page(verb: str, waiting: Path) -> None:
+    answers = [json.loads(command(verb, waiting, *way, "--format", "json").stdout) for way in ANSWERS[verb]]
     page = JSON.read_text().split("## Answers")[1]
     examples = map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))
     (example,) = (one for one in examples if one["answer"] == verb)

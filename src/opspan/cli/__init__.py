@@ -27,10 +27,12 @@ VERBS = {
     "exec": "opspan.cli.exec",
     "export": "opspan.cli.export",
     "idle": "opspan.cli.idle",
+    "memory": "opspan.cli.memory",
     "run": "opspan.cli.run",
     "steps": "opspan.cli.steps",
     "summary": "opspan.cli.summary",
     "table": "opspan.cli.table",
+    "waits": "opspan.cli.waits",
 }
 
 

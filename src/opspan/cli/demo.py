@@ -17,8 +17,9 @@ from opspan.cli.printing import show
 def command(wanted: Path | None) -> None:
     """Train a small model, record it, and show the result.
 
-    Prints a table of the model's ops, with backward beside forward, and commands to try next. Writes a folder with
-    the capture and with ranges.txt, in which all ranges are listed, indented by nesting. Needs torch and nothing else.
+    Prints a table of the model's ops, with backward beside forward, commands to try next, and what `opspan summary`
+    says of it. Writes a folder with the capture and with ranges.txt, in which all ranges are listed, indented by
+    nesting. Needs torch and nothing else.
 
     \b
     Example:
@@ -26,6 +27,7 @@ def command(wanted: Path | None) -> None:
     """
     from opspan.app import capturing, demo
     from opspan.text_columns import terminal
+    from opspan.views import summary
     from opspan.views.overview import overview
 
     with capturing.capture_folder(wanted) as folder:
@@ -33,6 +35,8 @@ def command(wanted: Path | None) -> None:
         text = demo.write_tree(trace, folder / "ranges.txt")
     show(f"{overview(trace.analysed, terminal())}\n{_next(folder)}")
     show(f"Wrote {folder} ({trace.ranges.height} ranges, {trace.issues.height} issues) and {text}\n")
+    lines = summary.answer(trace.analysed, [Path(os.path.relpath(folder))]).notes
+    show("\nIn short, as opspan summary has it:\n" + "".join(f"{line}\n" for line in lines))
 
 
 def _next(folder: Path) -> str:

@@ -6,18 +6,17 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.idle import WHY, gaps, parts
-from opspan.errors import UsageError
+from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, shares_of, texts, times
 
-BY = ("op", "module", "phase", "step", "function", "device", "gap")
+BY = (*of_ranges.OF_RANGES, "device", "gap")
 _TITLES = {"host": "Host", "launch": "Launch", "queued": "Queued", "unknown": "Unknown"}
 _TIMES = [f"{why}_ns" for why in WHY]
 _col = pl.col
 
 
 def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
-    if by not in BY:
-        raise UsageError(f"there is no answer by {by!r}; expected one of {', '.join(BY)}")
+    of_ranges.check(by, BY)
     trace = found.complete
     idle = gaps(trace)
     if by == "gap":
@@ -26,22 +25,13 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
     pieces = parts(trace, idle)
     pieces = pieces.with_columns(idle[name].gather(pieces["gap"]) for name in ("rank", "pid", "device_id"))
     if by != "device":
-        pieces = pieces.with_columns(_names(found, by).gather(pieces["range"]).alias(by))
+        pieces = pieces.with_columns(of_ranges.names(found, by).gather(pieces["range"]).alias(by))
     rows = pieces.group_by(key, maintain_order=True).agg(
         time_ns=_col("ns").sum(),
         gaps=_col("gap").n_unique(),
         **{f"{why}_ns": _col("ns").filter(_col("why") == why).sum() for why in WHY},
     )
     return rows.sort("time_ns", descending=True, maintain_order=True)
-
-
-def _names(found: Analysed, by: str) -> pl.Series:
-    """For each range the name of what the rows are by."""
-    trace = found.complete
-    if by == "function":
-        names = trace.functions["name"].cast(pl.String)
-        return names.gather(trace.ranges["function"])
-    return trace.ranges["name" if by == "op" else by].cast(pl.String)
 
 
 def _of_gaps(found: Analysed, idle: pl.DataFrame) -> pl.DataFrame:
@@ -64,16 +54,12 @@ def answer(found: Analysed, by: str) -> Answer:
         names = [Shown(titles[name], name, texts) for name in several]
         names += [Shown("In", "op", texts, is_name=True), Shown("Why", "why", texts)] if by == "gap" else []
     else:
-        names = [Shown(f"The host was in ({by})", by, _or_none, is_name=True)]
+        names = [of_ranges.shown("The host was in", by)]
     counted = [] if by == "gap" else [Shown("Gaps", "gaps", texts, 5)]
     shares = [Shown(_TITLES[why], f"{why}_ns", shares_of("time_ns"), rank) for rank, why in enumerate(whys, start=1)]
     return Answer(
         "idle", rows, (*names, Shown("Idle", "time_ns", times), *counted, *shares), tuple(_notes(found, rows))
     )
-
-
-def _or_none(rows: pl.DataFrame, column: str) -> list[str]:
-    return [text or "(in none)" for text in texts(rows, column)]
 
 
 def _notes(found: Analysed, rows: pl.DataFrame) -> list[str]:

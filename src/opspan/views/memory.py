@@ -1,0 +1,65 @@
+"""Who took memory, how much was in use at most, and what there was of it then: `opspan memory`."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.events.times import format_memory
+from opspan.views import of_ranges
+from opspan.views.answer import Answer, Shown, texts
+
+BY = ("op", "block", "device")
+_NONE = "No memory was recorded: opspan.record(memory=True), or --cuda-memory-usage=true of nsys, does"
+
+
+def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
+    of_ranges.check(by, BY)
+    if by == "op":
+        rows = found.memory_by_op.rename({"name": "op"}).with_columns(pl.col("op").cast(pl.String))
+        rows = rows.rename({name: f"{name}_bytes" for name in ("size_increase", "self_size_increase")})
+        return rows.sort("self_allocation_bytes", descending=True, maintain_order=True)
+    if by == "block":
+        rows = found.memory_at_peak.drop("alloc_row", "range").rename({"name": "op"})
+        return rows.with_columns(pl.col("op", "module", "phase").cast(pl.String))
+    return found.memory_peaks.drop("row")
+
+
+def answer(found: Analysed, by: str) -> Answer:
+    rows = rows_of(found, by)
+    device = Shown("Device", "device_id", _device)
+    shown: dict[str, tuple[Shown, ...]] = {
+        "op": (
+            of_ranges.shown("Taken in", "op"),
+            device,
+            Shown("Calls", "calls", texts, 6),
+            Shown("Self taken", "self_allocation_bytes", sizes),
+            Shown("Self kept", "self_size_increase_bytes", sizes, 1),
+            Shown("Self blocks", "self_allocation_count", texts, 3),
+            Shown("Taken", "allocation_bytes", sizes, 2),
+            Shown("Kept", "size_increase_bytes", sizes, 4),
+            Shown("Blocks", "allocation_count", texts, 5),
+        ),
+        "block": (
+            of_ranges.shown("Taken in", "op"),
+            device,
+            Shown("Module", "module", texts, 3, is_name=True),
+            Shown("Phase", "phase", texts, 2),
+            Shown("Size", "bytes", sizes),
+        ),
+        "device": (
+            Shown("Process", "pid", texts),
+            device,
+            Shown("At most", "allocated_bytes", sizes),
+            Shown("Reserved", "reserved_bytes", sizes),
+        ),
+    }
+    return Answer("memory", rows, shown[by], () if rows.height else (_NONE,))
+
+
+def sizes(rows: pl.DataFrame, column: str) -> list[str]:
+    return ["" if value is None else format_memory(value) for value in rows[column].to_list()]
+
+
+def _device(rows: pl.DataFrame, column: str) -> list[str]:
+    return [text or "host" for text in texts(rows, column)]

@@ -1,0 +1,34 @@
+"""What rows of an answer can be by, where what they are about belongs to ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.errors import UsageError
+from opspan.views.answer import Shown, texts
+
+OF_RANGES = ("op", "module", "phase", "step", "function")
+
+
+def check(by: str, known: Sequence[str]) -> None:
+    if by not in known:
+        raise UsageError(f"there is no answer by {by!r}; expected one of {', '.join(known)}")
+
+
+def names(found: Analysed, by: str) -> pl.Series:
+    """For each range the name of what the rows are by; null: it is in none."""
+    trace = found.complete
+    if by == "function":
+        return trace.functions["name"].cast(pl.String).gather(trace.ranges["function"])
+    return trace.ranges["name" if by == "op" else by].cast(pl.String).alias(by)
+
+
+def shown(title: str, by: str) -> Shown:
+    return Shown(f"{title} ({by})", by, _or_none, is_name=True)
+
+
+def _or_none(rows: pl.DataFrame, column: str) -> list[str]:
+    return [text or "(in none)" for text in texts(rows, column)]

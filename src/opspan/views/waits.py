@@ -1,0 +1,59 @@
+"""What the host waited for: `opspan waits`."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.waits import WHY
+from opspan.views import of_ranges
+from opspan.views.answer import Answer, Shown, shares_of, texts, times
+
+BY = (*of_ranges.OF_RANGES, "why", "call")
+REASONS = tuple(WHY.categories)
+_col = pl.col
+
+
+def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
+    of_ranges.check(by, BY)
+    trace = found.complete
+    rows = found.waits.with_columns(why=_col("why").cast(pl.String))
+    if by == "call":
+        op = of_ranges.names(found, "op").gather(rows["range"])
+        rows = rows.with_columns(trace.calls["name"].cast(pl.String).gather(rows["call"]).alias("call"), op.alias("op"))
+        rows = rows.select("rank", "pid", "tid", "start_ns", "call", "op", "why", "wait_ns", "busy_ns")
+        return rows.sort("wait_ns", descending=True, nulls_last=True, maintain_order=True)
+    if by != "why":
+        rows = rows.with_columns(of_ranges.names(found, by).gather(rows["range"]).alias(by))
+    sums = rows.group_by(by, maintain_order=True).agg(
+        count=pl.len(), wait_ns=_col("wait_ns").sum(), busy_ns=_col("busy_ns").sum(), **_by_reason(by)
+    )
+    return sums.sort("wait_ns", descending=True, maintain_order=True)
+
+
+def _by_reason(by: str) -> dict[str, pl.Expr]:
+    if by == "why":
+        return {}
+    return {_column(why): _col("wait_ns").filter(_col("why") == why).sum() for why in REASONS}
+
+
+def _column(why: str) -> str:
+    return f"{why.replace(' ', '_')}_ns"
+
+
+def answer(found: Analysed, by: str) -> Answer:
+    rows = rows_of(found, by)
+    if by == "call":
+        first = [Shown("Call", "call", texts, is_name=True), Shown("In", "op", texts, is_name=True)]
+        first.append(Shown("Why", "why", texts))
+    else:
+        first = [of_ranges.shown("The host was in", by) if by != "why" else Shown("Why", "why", texts)]
+    counted = [] if by == "call" else [Shown("Waits", "count", texts, 5)]
+    reasons = [why for why in REASONS if by not in ("why", "call") and rows[_column(why)].sum()]
+    shares = [
+        Shown(why.capitalize(), _column(why), shares_of("wait_ns"), rank) for rank, why in enumerate(reasons, start=1)
+    ]
+    busy = Shown("Device busy", "busy_ns", shares_of("wait_ns"), 1)
+    shown = (*first, Shown("Waited", "wait_ns", times), busy, *counted, *shares)
+    notes = [] if rows.height else ["No call of this trace is one in which the host waits"]
+    return Answer("waits", rows, shown, tuple(notes))
