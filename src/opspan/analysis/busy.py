@@ -36,13 +36,14 @@ PROCESS = ("rank", "pid")
 DEVICE = (*PROCESS, "device_id")
 # In the order in which a moment is given to them.
 KINDS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other")
+_GRID = ("grid_x", "grid_y", "grid_z")
 _OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
 # Whose calls drive a device.
 _APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
 
 
 def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
-    work = busy_with(trace)
+    work = busy_with(trace.work)
     times = _times(trace, steps)
     used = work.select(DEVICE).unique().join(times, on=PROCESS, nulls_equal=True)
     kind = {name: work.filter(_col("what") == name) for name in ("computing", "communicating", "copying", "filling")}
@@ -76,9 +77,12 @@ def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
-    work = busy_with(trace)
-    calls = trace.calls.filter(_col("api").cast(pl.String).str.contains(_APIS))
-    nested = trace.ranges.filter(~_col("is_async"), ~_col("is_mark").fill_null(value=False))
+    work = busy_with(trace.work)
+    calls = trace.calls.select(*PROCESS, "start_ns", "end_ns", "api")
+    apis = calls["api"].unique().cast(pl.String)
+    calls = calls.filter(_col("api").is_in(apis.filter(apis.str.contains(_APIS)).cast(pl.Categorical).implode()))
+    ranges = trace.ranges.select(*PROCESS, "start_ns", "end_ns", "kind", "phase", "is_async", "is_mark")
+    nested = ranges.filter(~_col("is_async"), ~_col("is_mark").fill_null(value=False))
     spans = {name: work.filter(_col("what") == name) for name in KINDS[:4]}
     spans["calling"] = calls
     spans["loading"] = nested.filter(_col("phase") == "data")
@@ -93,9 +97,9 @@ def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(other_ns=_col("time_ns") - known).drop("start_ns", "end_ns")
 
 
-def busy_with(trace: Tables) -> pl.DataFrame:
-    """The work that devices were busy with, and as `what` what it is."""
-    rows = on_device(trace.work)
+def busy_with(work: pl.DataFrame) -> pl.DataFrame:
+    """The work that devices were busy with, the columns that matter here, and as `what` what it is."""
+    rows = on_device(work.select(*DEVICE, "start_ns", "end_ns", "kind", "name", "is_overhead", *_GRID))
     names = rows.select(_col("name").unique()).with_columns(
         is_communication=is_communication(_col("name")), uses_tensor_cores=uses_tensor_cores(_col("name"))
     )

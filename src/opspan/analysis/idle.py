@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from opspan.analysis.busy import DEVICE, PROCESS, busy_with, whole_times
+from opspan.analysis.averages import on_device
+from opspan.analysis.busy import DEVICE, PROCESS, whole_times
 from opspan.analysis.nest import innermost
 from opspan.analysis.spans import length, union, within
 
@@ -35,7 +36,8 @@ _THREAD = (*PROCESS, "tid")
 
 
 def gaps(trace: Tables) -> pl.DataFrame:
-    work = busy_with(trace.replace(work=trace.work.with_row_index("row")))
+    columns = (*DEVICE, "start_ns", "end_ns", "kind", "is_overhead", "call")
+    work = on_device(trace.work.select(columns).with_row_index("row"))
     busy = union(work, DEVICE)
     whole = whole_times(trace).rename({"start_ns": "begin_ns", "end_ns": "close_ns"})
     ends = busy.select(DEVICE).unique().join(whole, on=PROCESS, nulls_equal=True)
@@ -51,7 +53,7 @@ def gaps(trace: Tables) -> pl.DataFrame:
     # The one that was launched first, of those that begin when the gap ends.
     calls = trace.calls.select("tid", call_ns="start_ns").with_row_index("call")
     first = work.filter(length() > 0).join(calls, on="call", how="left").sort("call_ns", "row", nulls_last=True)
-    first = first.select(*DEVICE, "call_ns", tid="tid_right", next="row", end_ns="start_ns")
+    first = first.select(*DEVICE, "call_ns", "tid", next="row", end_ns="start_ns")
     first = first.unique([*DEVICE, "end_ns"], keep="first", maintain_order=True)
     found = found.join(first, on=[*DEVICE, "end_ns"], how="left", nulls_equal=True, maintain_order="left")
     is_known = _col("call_ns").is_not_null() & (_col("call_ns") <= _col("end_ns"))
@@ -75,7 +77,8 @@ def gaps(trace: Tables) -> pl.DataFrame:
 def meanwhile(ranges: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     late = found.with_row_index("gap").filter(_col("host_ns") > 0)
     late = late.select("gap", *_THREAD, "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
-    whole = ranges.filter(~_col("is_mark").fill_null(value=False))
+    times = ranges.select(*_THREAD, "start_ns", "end_ns", "is_mark")
+    whole = times.filter(~_col("is_mark").fill_null(value=False))
     changes = pl.concat(whole.select(*_THREAD, time_ns=name) for name in ("start_ns", "end_ns")).drop_nulls("time_ns")
     inside = within(changes, "time_ns", late, _THREAD)
     pieces = pl.concat(

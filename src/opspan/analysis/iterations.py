@@ -34,9 +34,10 @@ COLUMNS = (*_PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
 
 
 def iterations(ranges: pl.DataFrame, names: pl.Series | None = None) -> pl.DataFrame:
-    whole = ranges.filter(
+    columns = (*_PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "is_async", "is_mark")
+    whole = ranges.select(columns).filter(
         ~_col("is_mark").fill_null(value=False), _col("start_ns").is_not_null(), _col("end_ns") >= _col("start_ns")
-    ).select(*_PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "is_async")
+    )
     if names is not None:
         found = [_numbered(_called(whole, names), "named")]
     else:

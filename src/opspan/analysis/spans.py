@@ -38,37 +38,57 @@ def bounded(number: pl.Expr) -> pl.Expr:
 
 
 def union(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    spans = rows.select(*by, "start_ns", "end_ns").filter(_col("end_ns") > _col("start_ns"))
-    spans = spans.sort(*by, "start_ns")
-    until = _col("end_ns").cum_max().shift(1)
-    group = spans.select(*by, until=until.over(by) if by else until)["until"]
-    is_first = spans["start_ns"] > group
-    number = is_first.fill_null(value=True).cum_sum().alias("number")
-    return (
-        spans.group_by(number, maintain_order=True)
-        .agg(*(_col(name).first() for name in (*by, "start_ns")), _col("end_ns").max())
-        .drop("number")
-    )
+    return pl.concat([_with_key(_union(some), by, key, rows) for key, some in _apart(rows, by).items()])
 
 
 def layers(spans: Mapping[str, pl.DataFrame], by: Sequence[str], cuts: pl.DataFrame | None = None) -> pl.DataFrame:
     """`cuts`: *by, time_ns; a stretch ends at each of them, too."""
-    changes = []
-    for number, rows in enumerate(spans.values()):
-        covered = union(rows, by)
-        for time, change in (("start_ns", 1), ("end_ns", -1)):
-            changes.append(covered.select(*by, time_ns=time, layer=pl.lit(number), change=pl.lit(change)))
+    apart = {name: _apart(rows, by) for name, rows in spans.items()}
+    cut: dict[tuple[object, ...], pl.DataFrame] = {}
     if cuts is not None:
-        changes.append(cuts.select(*by, "time_ns", layer=pl.lit(-1), change=pl.lit(0)).drop_nulls("time_ns"))
-    all_changes = pl.concat(changes).sort(*by, "time_ns")
-    # Every stretch that begins for a value of `by` ends for it: sums are back at 0 where the next value begins.
-    on = [
-        (pl.when(_col("layer") == number).then("change").otherwise(0).cum_sum() > 0).alias(name)
-        for number, name in enumerate(spans)
-    ]
-    times = (_col("time_ns").alias("start_ns"), _col("time_ns").shift(-1).alias("end_ns"))
-    found = all_changes.select(*by, *times, *on)
-    return found.filter(pl.any_horizontal(*spans), _col("end_ns") > _col("start_ns"))
+        cut = cuts.partition_by(by, as_dict=True) if by else {(): cuts}
+    like = next(iter(spans.values()))
+    found = []
+    for key in dict.fromkeys(key for one in apart.values() for key in one):
+        none = pl.DataFrame(schema={"start_ns": pl.Int64, "end_ns": pl.Int64})
+        each = {name: _union(one.get(key, none)) for name, one in apart.items()}
+        times = cut[key]["time_ns"].drop_nulls() if key in cut else pl.Series([], dtype=pl.Int64)
+        found.append(_with_key(_layers(each, times), by, key, like))
+    return pl.concat(found)
+
+
+def _apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.DataFrame]:
+    """By what tells them apart: the time of one device, say, is sorted and summed by itself. At least one is there."""
+    apart = rows.partition_by(by, as_dict=True) if by and rows.height else {(None,) * len(by): rows}
+    return {key: some.select("start_ns", "end_ns") for key, some in apart.items()}
+
+
+def _with_key(found: pl.DataFrame, by: Sequence[str], key: tuple[object, ...], like: pl.DataFrame) -> pl.DataFrame:
+    columns = (pl.lit(value, dtype=like.schema[name]).alias(name) for name, value in zip(by, key, strict=True))
+    return found.select(*columns, pl.all())
+
+
+def _union(spans: pl.DataFrame) -> pl.DataFrame:
+    spans = spans.filter(_END > _START).sort("start_ns")
+    is_first = (_END.cum_max().shift(1) < _START).fill_null(value=True)
+    # The last end of a stretch is that of all before the next one begins.
+    begins = spans.select("start_ns", until=_END.cum_max(), is_first=is_first)
+    is_last = begins["is_first"].shift(-1, fill_value=True)
+    return pl.DataFrame(
+        {"start_ns": begins["start_ns"].filter(begins["is_first"]), "end_ns": begins["until"].filter(is_last)}
+    )
+
+
+def _layers(spans: Mapping[str, pl.DataFrame], cuts: pl.Series) -> pl.DataFrame:
+    """Of one key; the spans of each layer do not touch."""
+    times = [covered[name] for covered in spans.values() for name in ("start_ns", "end_ns")]
+    all_times = pl.concat([*(time.rename("start_ns") for time in times), cuts.rename("start_ns")]).unique().sort()
+    on = []
+    for name, covered in spans.items():
+        begun, ended = (covered[edge].search_sorted(all_times, side="right") for edge in ("start_ns", "end_ns"))
+        on.append((begun > ended).alias(name))
+    found = pl.DataFrame([all_times, all_times.shift(-1).alias("end_ns"), *on])
+    return found.filter(pl.any_horizontal(*spans), _END.is_not_null())
 
 
 def within(rows: pl.DataFrame, time: str, spans: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:

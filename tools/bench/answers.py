@@ -1,0 +1,90 @@
+"""What the answers cost beside loading and attributing, of an nsys export with 3 million rows that made.py makes.
+
+    python tools/bench/answers.py                1 M ranges, 1 M calls, 1 M kernels (about 2 minutes)
+    python tools/bench/answers.py --rows 100000  so many of each
+    python tools/bench/answers.py --rounds 5     medians of so many processes
+
+Each round is a process that loads the file, has it analysed, and asks each question once: seconds, and the peak of its
+memory after loading and at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import made
+
+from emit import line
+
+
+def once(path: str) -> dict[str, float]:
+    import opspan
+    from opspan.analysis.busy import devices
+
+    times: dict[str, float] = {}
+
+    def timed(name: str, do: Callable[[], object]) -> None:
+        started = time.perf_counter()
+        do()
+        times[name] = time.perf_counter() - started
+
+    started = time.perf_counter()
+    trace = opspan.load(path)
+    complete = trace.analysed.complete
+    times["load and analyse"] = time.perf_counter() - started
+    times["MiB then"] = peak()
+    timed("steps", trace.steps)
+    timed("devices", lambda: devices(complete, trace.analysed.iterations))
+    timed("idle", trace.idle)
+    timed("waits", trace.waits)
+    timed("delays", lambda: trace.analysed.delays)
+    timed("queues", lambda: trace.analysed.queues)
+    timed("copies", lambda: trace.analysed.copies)
+    timed("memory", trace.memory_use)
+    times["MiB at the end"] = peak()
+    return times
+
+
+def peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(once(options.child)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.sqlite"
+        made.sqlite(path, made.Size(ranges=options.rows, calls=options.rows, work=options.rows))
+        command = [sys.executable, __file__, "--child", str(path)]
+        rounds = [
+            json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+            for _ in range(options.rounds)
+        ]
+    found = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+    loading = found.pop("load and analyse")
+    before, after = found.pop("MiB then"), found.pop("MiB at the end")
+    print(f"{3 * options.rows:,} rows: load and analyse {loading:.2f} s, peak {before:.0f} MiB")
+    for name, seconds in found.items():
+        print(f"  {name:<8} {seconds:6.2f} s  {seconds / loading:5.2f} x")
+    total = sum(found.values())
+    line("all together, of loading", f"{total:.2f} s, {total / loading:.2f} x", "<= 1 x", total <= loading)
+    line("peak at the end, of that after loading", f"{after / before:.2f} x", "<= 2 x", after <= 2 * before)
+
+
+if __name__ == "__main__":
+    main()
