@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opspan.cli.loading import Progress, load, part_of_trace, trace_files
+from opspan.cli.options import printing
 from opspan.cli.printing import show, show_data
 
 if TYPE_CHECKING:
@@ -47,21 +48,7 @@ def answering(
         hidden=not by,
         help="One row for each of these.",
     )
-    @click.option(
-        "--limit",
-        metavar="N",
-        type=click.IntRange(min=-1),
-        help="How many rows to print, -1 for all.  [default: 100 as text, all as json and csv]",
-    )
-    @click.option("--wide", is_flag=True, help="Print all columns and whole names, however wide the terminal is.")
-    @click.option(
-        "--format",
-        "form",
-        type=click.Choice(["text", "json", "csv"]),
-        default="text",
-        show_default=True,
-        help="Output format.",
-    )
+    @printing
     def command(
         files: tuple[Path, ...],
         between: tuple[str, str] | None,

@@ -37,3 +37,23 @@ def capture_folder(function: F) -> F:
         help="Folder to write the capture to, new or empty.  [default: a new folder opspan-capture-N]",
     )
     return option(function)
+
+
+def printing(function: F) -> F:
+    """--limit, --wide, --format: how much of an answer is printed, and as what."""
+    limit = click.option(
+        "--limit",
+        metavar="N",
+        type=click.IntRange(min=-1),
+        help="How many rows to print, -1 for all.  [default: 100 as text, all as json and csv]",
+    )
+    wide = click.option("--wide", is_flag=True, help="Print all columns and whole names, however wide the terminal is.")
+    form = click.option(
+        "--format",
+        "form",
+        type=click.Choice(["text", "json", "csv"]),
+        default="text",
+        show_default=True,
+        help="Output format.",
+    )
+    return limit(wide(form(function)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opspan.cli.loading import Progress, load, part_of_trace, trace_files
+from opspan.cli.options import printing
 from opspan.cli.printing import show, show_data
 from opspan.errors import UsageError
 from opspan.sources import SOURCES
@@ -60,12 +61,6 @@ Example:
     "or self CPU time where there is none]",
 )
 @click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(min=-1),
-    help="How many rows to print, -1 for all.  [default: 100 as text, all as json and csv]",
-)
-@click.option(
     "--metrics",
     metavar="REPORT",
     multiple=True,
@@ -73,15 +68,7 @@ Example:
     help="A file of `vtune -report ... -group-by task`: its metrics become columns of the table by name. Can be given "
     "several times.",
 )
-@click.option("--wide", is_flag=True, help="Print all columns and whole names, however wide the terminal is.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "csv"]),
-    default="text",
-    show_default=True,
-    help="Output format.",
-)
+@printing
 def command(
     files: tuple[Path, ...],
     between: tuple[str, str] | None,
