@@ -197,7 +197,7 @@ def opspan(
     has imported that. Not where the environment is what is tested: it may say how a process begins. Newlines stay as
     they are written there.
     """
-    if arguments[0] in ("table", "export") and env is None:
+    if arguments[0] in ("diff", "table", "export") and env is None:
         return forked("from opspan.cli import main; main()", *arguments, cwd=cwd, imported=READING)
     return run([sys.executable, "-m", "opspan", *arguments], env, cwd)
 

@@ -17,6 +17,7 @@ import opspan
 from builders import kineto
 from emit.running import opspan as command
 from house.tree import REPO
+from opspan.analysis.compare import BY as DIFF_BY
 from opspan.errors import MissingPackage
 from opspan.views.idle import BY as IDLE_BY
 from opspan.views.memory import BY as MEMORY_BY
@@ -142,12 +143,20 @@ def ways(by: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [(), *(("--by", each) for each in by)]
 
 
-ANSWERS = {"steps": [()], "summary": [()], "idle": ways(IDLE_BY), "waits": ways(WAITS_BY), "memory": ways(MEMORY_BY)}
+ANSWERS = {
+    "steps": [()],
+    "summary": [()],
+    "idle": ways(IDLE_BY),
+    "waits": ways(WAITS_BY),
+    "memory": ways(MEMORY_BY),
+    "diff": ways(DIFF_BY),
+}
 
 
 @pytest.mark.parametrize("verb", ANSWERS)
 def test_an_answer_has_the_columns_of_the_page(verb: str, waiting: Path) -> None:
-    answers = [json.loads(command(verb, waiting, *way, "--format", "json").stdout) for way in ANSWERS[verb]]
+    files = [waiting, waiting] if verb == "diff" else [waiting]
+    answers = [json.loads(command(verb, *files, *way, "--format", "json").stdout) for way in ANSWERS[verb]]
     page = JSON.read_text().split("## Answers")[1]
     examples = map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))
     (example,) = (one for one in examples if one["answer"] == verb)

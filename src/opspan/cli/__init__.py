@@ -23,6 +23,7 @@ from opspan.errors import OpspanError, UsageError
 # verb -> the module whose `command` it is
 VERBS = {
     "demo": "opspan.cli.demo",
+    "diff": "opspan.cli.diff",
     "doctor": "opspan.cli.doctor",
     "exec": "opspan.cli.exec",
     "export": "opspan.cli.export",

@@ -26,6 +26,8 @@ def _rows() -> int:
 
 
 trace_files = click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+# How many they are is for the verb to say: click would call the third one an unexpected extra argument.
+two_files = click.argument("files", metavar="A B", nargs=-1, required=True, type=click.Path(path_type=Path))
 
 
 class Progress:

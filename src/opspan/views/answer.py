@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -40,6 +40,7 @@ class Answer:
     rows: pl.DataFrame
     shown: tuple[Shown, ...]
     notes: tuple[str, ...] = ()
+    exit_code: int = 0
 
 
 def texts(rows: pl.DataFrame, column: str) -> list[str]:
@@ -80,7 +81,7 @@ def as_text(answer: Answer, limit: int, layout: Layout) -> str:
     return "".join(f"{line}\n" for line in (*lines, *notes, *answer.notes))
 
 
-def as_json(found: Analysed, answer: Answer, limit: int) -> str:
+def as_json(runs: Sequence[Analysed], answer: Answer, limit: int) -> str:
     document = {
         "schema": SCHEMA,
         "answer": answer.name,
@@ -88,7 +89,7 @@ def as_json(found: Analysed, answer: Answer, limit: int) -> str:
             {name: _finite(value) for name, value in row.items()} for row in limited(answer.rows, limit).to_dicts()
         ],
         "notes": list(answer.notes),
-        "issues": found.tables.issues.to_dicts(),
+        "issues": [issue for found in runs for issue in found.tables.issues.to_dicts()],
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 

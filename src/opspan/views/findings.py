@@ -16,9 +16,10 @@ _WORST_FIRST = pl.col("severity").to_physical()
 _MOST_ISSUES = 50
 
 
-def finding_lines(found: Analysed) -> list[str]:
-    """Sentences on the coverage, then a line for each of the worst issues."""
-    return [*coverage_lines(found.coverage), *issue_lines(found.tables)]
+def finding_lines(found: Analysed, run: str = "") -> list[str]:
+    """Sentences on the coverage, then a line for each of the worst issues. `run`: which it is, where there are two."""
+    lines = [*coverage_lines(found.coverage), *issue_lines(found.tables)]
+    return [f"{run}: {line}" if run else line for line in lines]
 
 
 def coverage_lines(found: Coverage) -> list[str]:

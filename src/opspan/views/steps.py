@@ -33,14 +33,19 @@ _NONE = (
 def rows_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
     """`step`: what the steps are called, if that is a name."""
     trace = found.complete
-    steps = found.iterations
-    if isinstance(step, str):
-        names = trace.ranges["name"].unique()
-        steps = iterations(trace.ranges, names.filter(numbers_of(names, step).is_not_null()).cast(pl.String))
+    steps = steps_of(found, step)
     key = ["rank", "pid", "step"]
     more = steps.select(*key, "start_ns", "end_ns", "how", "is_outlier")
     rows = breakdown(trace, steps).join(more, on=key, how="left", nulls_equal=True, maintain_order="left")
     return rows.select(*key, "start_ns", "end_ns", "time_ns", *(f"{kind}_ns" for kind in KINDS), "how", "is_outlier")
+
+
+def steps_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
+    if not isinstance(step, str):
+        return found.iterations
+    ranges = found.complete.ranges
+    names = ranges["name"].unique()
+    return iterations(ranges, names.filter(numbers_of(names, step).is_not_null()).cast(pl.String))
 
 
 def answer(found: Analysed, step: Steps | None = None) -> Answer:

@@ -1,0 +1,110 @@
+"""Two runs compared, and whether the second is slower: `opspan diff`."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.compare import BY, LEAST, Whole, compare, whole
+from opspan.events.times import format_time
+from opspan.printable import printable
+from opspan.tables.window import Steps
+from opspan.text_columns import cut
+from opspan.views.answer import Answer, Shown, marks, texts, times
+from opspan.views.steps import steps_of
+
+_TITLES = {"name": "Name", "sizes": "Sizes", "module": "Module", "phase": "Phase", "kind": "Kind"}
+_TIMES = {"device": "self time of devices", "cpu": "self time of CPUs"}
+_MOST = 3  # names in a sentence
+_NAME = 40  # characters
+_col = pl.col
+
+
+def answer(
+    before: Analysed, after: Analysed, by: str = "op", step: Steps | None = None, fail_over: float | None = None
+) -> Answer:
+    """`fail_over`: by which share a step, or the whole, may take longer before the exit code is 1."""
+    steps = (steps_of(before, step), steps_of(after, step))
+    rows = compare(before.complete, after.complete, by, steps)
+    of_step = whole(*steps)
+    taken = of_step or Whole(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()), None)
+    was, now = ("step_before_ns", "step_after_ns") if of_step else ("before_ns", "after_ns")
+    names = (Shown(_TITLES[key], key, _or_none if by != "shape" else texts, is_name=key != "kind") for key in BY[by])
+    shown = (
+        *names,
+        Shown("Before", was, times, 3),
+        Shown("After", now, times, 2),
+        Shown("Change", "change_ns", _signed),
+        Shown("Change %", "change", _percent),
+        *(Shown("Real", "is_real", marks, 1) for _ in range(int(bool(rows["is_real"].any())))),
+        *(Shown("State", "state", _state, 4) for _ in range(int((rows["state"] != "same").any()))),
+    )
+    notes = [
+        _total(rows, taken, is_step=of_step is not None),
+        *_names_said(rows, [key for key in BY[by] if key != "kind"]),
+    ]
+    code = 0
+    if fail_over is not None:
+        allowed = taken.before_ns * (1 + fail_over)
+        code = int(taken.after_ns > allowed and taken.is_real is not False)
+        notes.append(f"{'Failed' if code else 'Passed'}: B may take {100 * fail_over:.6g}% longer")
+    return Answer("diff", rows, shown, tuple(notes), code)
+
+
+def _total(rows: pl.DataFrame, taken: Whole, *, is_step: bool) -> str:
+    if not rows.height and not is_step:
+        return "There is nothing to compare in these traces"
+    what = (
+        "Time of a step" if is_step else f"There are no steps in both, so it is the whole {_TIMES[rows['time_of'][0]]}"
+    )
+    change = taken.after_ns - taken.before_ns
+    share = f", {100 * change / taken.before_ns:+.1f}%" if taken.before_ns else ""
+    said = {
+        True: "more than the noise of the steps",
+        False: "no more than the noise of the steps",
+        None: f"whether that is noise is not known: it takes {LEAST} steps in each run",
+    }[taken.is_real]
+    return f"{what}: {_time(taken.before_ns)} before, {_time(taken.after_ns)} after{share}; {said}"
+
+
+def _names_said(rows: pl.DataFrame, keys: list[str]) -> list[str]:
+    there = rows.filter(_col("state") == "same", _col("is_real").fill_null(value=True))
+    found = (
+        ("Grew most", there.filter(_col("change_ns") > 0), True),
+        ("Shrank most", there.filter(_col("change_ns") < 0), True),
+        ("Only in B", rows.filter(_col("state") == "new"), False),
+        ("Only in A", rows.filter(_col("state") == "gone"), False),
+    )
+    lines = []
+    for title, some, is_timed in found:
+        said = [
+            _said(names) + (f" by {_time(abs(ns))}" if is_timed else "")
+            for *names, ns in some.select(*keys, "change_ns").head(_MOST).iter_rows()
+        ]
+        more = f" and {some.height - _MOST:,} more" if some.height > _MOST and not is_timed else ""
+        lines += [f"{title}: {', '.join(said)}{more}"] if said else []
+    return lines
+
+
+def _or_none(rows: pl.DataFrame, column: str) -> list[str]:
+    return [text or "(in none)" for text in texts(rows, column)]
+
+
+def _signed(rows: pl.DataFrame, column: str) -> list[str]:
+    return [f"{'+' if ns > 0 else ''}{_time(ns)}" if ns else "" for ns in rows[column].to_list()]
+
+
+def _percent(rows: pl.DataFrame, column: str) -> list[str]:
+    return ["" if share is None else f"{100 * share:+.1f}%" for share in rows[column].to_list()]
+
+
+def _state(rows: pl.DataFrame, column: str) -> list[str]:
+    return ["" if state == "same" else state for state in rows[column].to_list()]
+
+
+def _time(ns: int) -> str:
+    return f"-{format_time(-ns / 1000)}" if ns < 0 else format_time(ns / 1000)
+
+
+def _said(names: list[str | None]) -> str:
+    return " ".join(cut(printable(name), _NAME, cut_end=False) for name in names if name) or "(in none)"
