@@ -91,6 +91,13 @@ class Trace(Tables):
 
         return rows_of(self.analysed, by)
 
+    def compare(self, other: Tables, by: str = "op") -> pl.DataFrame:
+        """What another run does differently, by op, shape, module, phase or kernel: the rows of `opspan diff`, which
+        docs/json.md describes, with this run as the first."""
+        from opspan.analysis.compare import compare
+
+        return compare(self.analysed.complete, Trace.of(other).analysed.complete, by)
+
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write the trace as the suffix of the name says, as `opspan export` does: a Chrome trace (.json, .json.gz), an
         analysis database (.sqlite), stacks for flame graphs (.stacks), ... Returns a

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import opspan as package
 from builders import kineto
 from emit.running import opspan
 from opspan.analysis.compare import BY
@@ -60,6 +61,13 @@ def test_the_op_that_is_slower_is_named_first_and_is_real(folder: Path) -> None:
         "Time of a step: 300.000us before, 320.000us after, +6.7%; more than the noise of the steps"
     )
     assert "Grew most: aten::mm by 20.000us" in found["notes"]
+
+
+def test_in_python_it_is_the_same_frame(folder: Path) -> None:
+    before, after = (package.load(folder / name) for name in ("before.json", "slower.json"))
+    for by in BY:
+        rows = document(folder / "before.json", folder / "slower.json", "--by", by)["rows"]
+        assert before.compare(after, by).to_dicts() == rows
 
 
 @pytest.mark.parametrize(
