@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opspan.analysis.spans import layers, union
+from opspan.analysis.spans import time_in, union
 
 KEYS = [None, 1, 2]
 MOMENTS = range(-2, 14)
@@ -39,21 +39,15 @@ def test_a_union_covers_the_same_moments_in_stretches_that_do_not_touch(given_ro
             assert any(start <= moment < end for start, end in stretches) == is_on(given_rows, key, moment)
 
 
-@given(rows, rows, st.lists(st.tuples(st.sampled_from(KEYS), times), max_size=4))
-def test_layers_say_what_is_on_at_each_moment(one: list[dict], other: list[dict], cuts: list[tuple]) -> None:
-    cut = pl.DataFrame(cuts, schema={"key": pl.Int64, "time_ns": pl.Int64}, orient="row")
-    found = layers({"one": frame(one), "other": frame(other)}, ["key"], cut)
-    assert found.columns == ["key", "start_ns", "end_ns", "one", "other"]
-    for key in KEYS:
-        for moment in MOMENTS:
-            at = [row[3:] for row in found.rows() if row[0] == key and row[1] <= moment < row[2]]
-            expected = (is_on(one, key, moment), is_on(other, key, moment))
-            assert at == ([expected] if any(expected) else [])
-    for key, time in cuts:
-        assert not any(row[0] == key and time is not None and row[1] < time < row[2] for row in found.rows())
+@given(rows, rows)
+def test_the_time_in_a_stretch_is_that_of_its_moments(given_rows: list[dict], spans: list[dict]) -> None:
+    known = [row for row in spans if None not in (row["start_ns"], row["end_ns"])]
+    found = time_in(frame(given_rows), frame(known), ["key"]).to_list()
+    assert found == [
+        sum(is_on(given_rows, row["key"], moment) for moment in range(row["start_ns"], row["end_ns"])) for row in known
+    ]
 
 
 def test_without_columns_to_tell_rows_apart_all_time_is_one() -> None:
     one = frame([{"key": 1, "start_ns": 0, "end_ns": 4}, {"key": 2, "start_ns": 3, "end_ns": 6}])
     assert union(one, []).rows() == [(0, 6)]
-    assert layers({"one": one}, []).rows() == [(0, 6, True)]

@@ -19,14 +19,13 @@ one, each has what it ran there itself. What runs belongs to the step in which i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import is_communication, uses_tensor_cores
-from opspan.analysis.spans import layers, length, within
+from opspan.analysis.spans import length, time_in, union, within
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -45,35 +44,29 @@ _APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
 def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     work = busy_with(trace.work)
     times = _times(trace, steps)
-    used = work.select(DEVICE).unique().join(times, on=PROCESS, nulls_equal=True)
-    kind = {name: work.filter(_col("what") == name) for name in ("computing", "communicating", "copying", "filling")}
-    spans = {
-        "busy": work,
-        "computing": kind["computing"],
-        "communicating": kind["communicating"],
-        "copying": pl.concat([kind["copying"], kind["filling"]]),
+    used = work.select(DEVICE).unique().join(times, on=PROCESS, nulls_equal=True).sort(*DEVICE, "start_ns")
+    computing, communicating = (work.filter(_col("what") == what) for what in ("computing", "communicating"))
+    copying = work.filter(_col("what").is_in(["copying", "filling"]))
+    kernels = pl.concat([computing, communicating])
+    sets = {
+        "busy_ns": work,
+        "kernel_ns": kernels,
+        "computing_ns": computing,
+        "communicating_ns": communicating,
+        "copying_ns": copying,
+        "known_ns": pl.concat([kernels, copying]),
     }
-    computing, communicating, copying = (_col(name) for name in ("computing", "communicating", "copying"))
-    found = _in_steps(
-        layers(spans, DEVICE, _cuts(used, DEVICE)),
-        used,
-        DEVICE,
-        {
-            "busy_ns": _col("busy"),
-            "kernel_ns": computing | communicating,
-            "computing_ns": computing,
-            "communicating_ns": communicating,
-            "copying_ns": copying,
-            "exposed_communicating_ns": communicating & ~computing,
-            "exposed_copying_ns": copying & ~computing & ~communicating,
-        },
+    found = used.with_columns(time_in(rows, used, DEVICE).alias(name) for name, rows in sets.items())
+    found = found.with_columns(
+        time_ns=length(),
+        exposed_communicating_ns=_col("kernel_ns") - _col("computing_ns"),
+        exposed_copying_ns=_col("known_ns") - _col("kernel_ns"),
     )
     found = found.with_columns(idle_ns=_col("time_ns") - _col("busy_ns"))
-    kernels = _one_by_one(pl.concat([kind["computing"], kind["communicating"]]), used, trace.devices)
-    key = [*DEVICE, "step", "start_ns"]
-    found = found.join(kernels, on=key, how="left", nulls_equal=True, maintain_order="left")
-    sums = ("work_ns", "tensor_core_ns")
-    return found.with_columns(_col(name).fill_null(0) for name in sums).drop("start_ns", "end_ns")
+    found = found.join(
+        _one_by_one(kernels, used, trace.devices), on=[*DEVICE, "step", "start_ns"], how="left", nulls_equal=True
+    )
+    return found.with_columns(_col("work_ns", "tensor_core_ns").fill_null(0)).drop("start_ns", "end_ns", "known_ns")
 
 
 def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
@@ -87,14 +80,17 @@ def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     spans["calling"] = calls
     spans["loading"] = nested.filter(_col("phase") == "data")
     spans["ops"] = nested.filter(_col("kind").is_in(_OPS))
-    times = _times(trace, steps)
-    shares, before = {}, pl.lit(value=False)
-    for name in spans:
-        shares[f"{name}_ns"] = _col(name) & ~before
-        before = before | _col(name)
-    found = _in_steps(layers(spans, PROCESS, _cuts(times, PROCESS)), times, PROCESS, shares)
-    known = pl.sum_horizontal(list(shares))
-    return found.with_columns(other_ns=_col("time_ns") - known).drop("start_ns", "end_ns")
+    found = _times(trace, steps)
+    # What all kinds up to one cover together, less what those before it do, is that kind's.
+    together, before = work.clear().select(*PROCESS, "start_ns", "end_ns"), pl.lit(0)
+    for name, rows in spans.items():
+        if rows.height:
+            together = union(pl.concat([together, union(rows, PROCESS)]), PROCESS)
+        found = found.with_columns(time_in(together, found, PROCESS).alias("together"))
+        found = found.with_columns((_col("together") - before).alias(f"{name}_ns"), before=_col("together"))
+        before = _col("before")
+    found = found.with_columns(time_ns=length())
+    return found.with_columns(other_ns=_col("time_ns") - before).drop("start_ns", "end_ns", "together", "before")
 
 
 def busy_with(work: pl.DataFrame) -> pl.DataFrame:
@@ -133,25 +129,6 @@ def whole_times(trace: Tables) -> pl.DataFrame:
     ]
     found = pl.concat(ends).group_by(PROCESS).agg(_col("start_ns").min(), _col("end_ns").max())
     return found.drop_nulls("start_ns").sort(PROCESS)
-
-
-def _cuts(times: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
-    return pl.concat([times.select(*by, time_ns="start_ns"), times.select(*by, time_ns="end_ns")])
-
-
-def _in_steps(
-    found: pl.DataFrame, times: pl.DataFrame, by: tuple[str, ...], shares: Mapping[str, pl.Expr]
-) -> pl.DataFrame:
-    """For each step the sums of the stretches in it, each share by what has to be on. Stretches end where steps do."""
-    stretches = found.select(*by, "start_ns", ns=length(), **shares)
-    numbered = times.with_row_index("number")
-    sums = (
-        _within(stretches, numbered, by)
-        .group_by("number")
-        .agg(_col("ns").filter(_col(name)).sum().alias(name) for name in shares)
-    )
-    rows = numbered.join(sums, on="number", how="left", maintain_order="left").drop("number")
-    return rows.with_columns(time_ns=length(), **{name: _col(name).fill_null(0) for name in shares})
 
 
 def _within(rows: pl.DataFrame, times: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:

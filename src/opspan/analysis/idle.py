@@ -25,7 +25,7 @@ import polars as pl
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import DEVICE, PROCESS, whole_times
 from opspan.analysis.nest import innermost
-from opspan.analysis.spans import length, union, within
+from opspan.analysis.spans import apart, length, union, within
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -50,12 +50,9 @@ def gaps(trace: Tables) -> pl.DataFrame:
     ).sort(*DEVICE, "start_ns", "end_ns")
     found = between.select(*DEVICE, start_ns="end_ns", end_ns=_col("start_ns").shift(-1).over(DEVICE))
     found = found.filter(length() > 0)
-    # The one that was launched first, of those that begin when the gap ends.
-    calls = trace.calls.select("tid", call_ns="start_ns").with_row_index("call")
-    first = work.filter(length() > 0).join(calls, on="call", how="left").sort("call_ns", "row", nulls_last=True)
-    first = first.select(*DEVICE, "call_ns", "tid", next="row", end_ns="start_ns")
-    first = first.unique([*DEVICE, "end_ns"], keep="first", maintain_order=True)
-    found = found.join(first, on=[*DEVICE, "end_ns"], how="left", nulls_equal=True, maintain_order="left")
+    calls = trace.calls.select("tid", call_ns="start_ns")
+    called = calls[work["call"]] if calls.height else calls.clear(work.height)
+    found = _with_next(found, work.select("row", *DEVICE, "start_ns", "end_ns").hstack(called))
     is_known = _col("call_ns").is_not_null() & (_col("call_ns") <= _col("end_ns"))
     is_late = is_known & (_col("call_ns") >= _col("start_ns"))
 
@@ -72,6 +69,22 @@ def gaps(trace: Tables) -> pl.DataFrame:
     why = pl.coalesce(pl.when(_col(f"{name}_ns") == most).then(pl.lit(name)) for name in WHY)
     times = [f"{name}_ns" for name in WHY]
     return found.with_columns(why=why).select(*DEVICE, "start_ns", "end_ns", "next", "tid", "why", *times)
+
+
+def _with_next(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """With the work that each gap ends with: of several that begin then, the one that was launched first."""
+    columns = ("row", "tid", "call_ns")
+    parts, gaps_of = [], apart(found, DEVICE)
+    for key, some in apart(work.filter(length() > 0), DEVICE).items():
+        if (mine := gaps_of.get(key)) is None:
+            continue
+        first = some.sort("start_ns", "call_ns", "row", nulls_last=True)
+        place = first["start_ns"].search_sorted(mine["end_ns"], side="left")
+        next_ = first.select(*columns, begins_ns="start_ns")[place.set(place == first.height, None)]
+        is_next = next_["begins_ns"] == mine["end_ns"]
+        parts.append(mine.hstack(next_.select(pl.when(is_next).then(_col(name)).alias(name) for name in columns)))
+    none = found.clear().hstack(work.clear().select(columns))
+    return pl.concat([none, *parts]).sort(*DEVICE, "start_ns").rename({"row": "next"})
 
 
 def meanwhile(ranges: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:

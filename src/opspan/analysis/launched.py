@@ -21,9 +21,10 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.spans import bounded, difference, length
+from opspan.analysis.spans import apart, bounded, difference, length
 
 _col = pl.col
+_QUEUE = {"time_ns": pl.Int64, "queued": pl.Int64}
 STREAM = ("rank", "pid", "device_id", "context_id", "stream_id")
 
 
@@ -44,16 +45,26 @@ def delays(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 def queues(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     rows = _with_calls(calls, work).drop_nulls(("start_ns", "called_ns"))
-    waiting = rows.group_by(*STREAM, "call").agg(_col("called_ns").first(), _col("start_ns").min())
+    if rows["call"].is_unique().all():  # no graphs: a call has one work
+        waiting = rows
+    else:
+        waiting = rows.group_by(*STREAM, "call").agg(_col("called_ns").first(), _col("start_ns").min())
+    found = [pl.DataFrame(schema={**{name: work.schema[name] for name in STREAM}, **_QUEUE})]
+    for key, some in apart(waiting, STREAM).items():
+        names = (pl.lit(value, dtype=work.schema[name]).alias(name) for name, value in zip(STREAM, key, strict=True))
+        found.append(_queue(some).select(*names, *_QUEUE))
+    return pl.concat(found).sort(STREAM, maintain_order=True)
+
+
+def _queue(waiting: pl.DataFrame) -> pl.DataFrame:
+    """Of one stream: how many have been called by each time, less how many have begun."""
+    called = waiting["called_ns"].sort()
     # Work that began before its call, by clocks that differ, has not been in the queue at all.
-    left = pl.max_horizontal("called_ns", "start_ns")
-    changes = pl.concat(
-        waiting.select(*STREAM, time_ns=time, change=pl.lit(change, dtype=pl.Int64))
-        for time, change in ((_col("called_ns"), 1), (left, -1))
-    )
-    changed = changes.group_by(*STREAM, "time_ns").agg(_col("change").sum()).filter(_col("change") != 0)
-    changed = changed.sort(*STREAM, "time_ns")
-    return changed.select(*STREAM, "time_ns", queued=_col("change").cum_sum().over(STREAM))
+    left = waiting.select(pl.max_horizontal("called_ns", "start_ns")).to_series().sort()
+    times = pl.concat([called, left.rename(called.name)]).unique().sort().alias("time_ns")
+    queued = called.search_sorted(times, side="right").cast(pl.Int64) - left.search_sorted(times, side="right")
+    changed = queued != queued.shift(1, fill_value=0)
+    return pl.DataFrame([times, queued.alias("queued")]).filter(changed)
 
 
 def _with_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:

@@ -1,21 +1,21 @@
-"""Stretches of time: how long they are, and as sets: what they cover together, and what is on at each moment.
+"""Stretches of time: how long they are, and what they cover together.
 
     difference(start, end) -> an expression: from the one time to the other, negative if `end` is earlier
     length(start, end)     -> the same, at least 0
     covered(spans, start_ns, end_ns) -> for each stretch, how much of it `spans` cover: stretches that do not overlap
     union(rows, by) -> *by, start_ns, end_ns: the same time, in stretches that do not touch, in order
     within(rows, time, spans, by) -> row, stretch: which rows of `rows` lie in which rows of `spans`
-    layers(spans, by) -> *by, start_ns, end_ns and a Boolean for each of `spans`: the time that any of them covers, in
-        stretches in which none of them changes
+    time_in(rows, spans, by) -> for each of `spans`, how much of it `rows` cover together
 
 What is longer than 292 years becomes the largest number; where a time is null, so is what is computed from it.
 Rows with no begin, no end or no length cover nothing. `by`: columns that tell one row of time from another (a device, a
-process); nulls are a value like any other. Sums over `layers` are what utilisation, overlap and breakdowns are.
+process); nulls are a value like any other. What several sets have in common is a difference of what they cover
+together: utilisation, overlaps and breakdowns are found without a look at each moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -38,29 +38,31 @@ def bounded(number: pl.Expr) -> pl.Expr:
 
 
 def union(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    return pl.concat([_with_key(_union(some), by, key, rows) for key, some in _apart(rows, by).items()])
+    return pl.concat([_with_key(_union(some), by, key, rows) for key, some in apart(rows, by).items()])
 
 
-def layers(spans: Mapping[str, pl.DataFrame], by: Sequence[str], cuts: pl.DataFrame | None = None) -> pl.DataFrame:
-    """`cuts`: *by, time_ns; a stretch ends at each of them, too."""
-    apart = {name: _apart(rows, by) for name, rows in spans.items()}
-    cut: dict[tuple[object, ...], pl.DataFrame] = {}
-    if cuts is not None:
-        cut = cuts.partition_by(by, as_dict=True) if by else {(): cuts}
-    like = next(iter(spans.values()))
-    found = []
-    for key in dict.fromkeys(key for one in apart.values() for key in one):
-        none = pl.DataFrame(schema={"start_ns": pl.Int64, "end_ns": pl.Int64})
-        each = {name: _union(one.get(key, none)) for name, one in apart.items()}
-        times = cut[key]["time_ns"].drop_nulls() if key in cut else pl.Series([], dtype=pl.Int64)
-        found.append(_with_key(_layers(each, times), by, key, like))
-    return pl.concat(found)
+def time_in(rows: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str]) -> pl.Series:
+    each = spans.select(*by, "start_ns", "end_ns").with_row_index("number").partition_by(by, as_dict=True)
+    parts = apart(rows, by)
+    found = [pl.DataFrame(schema={"number": pl.UInt32, "ns": pl.Int64})]
+    for key, some in each.items():
+        whole = _union(parts[key]) if key in parts else rows.clear().select("start_ns", "end_ns")
+        found.append(some.select("number", ns=covered(whole, some["start_ns"], some["end_ns"])))
+    return pl.concat(found).sort("number")["ns"]
 
 
-def _apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.DataFrame]:
+def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.DataFrame]:
     """By what tells them apart: the time of one device, say, is sorted and summed by itself. At least one is there."""
-    apart = rows.partition_by(by, as_dict=True) if by and rows.height else {(None,) * len(by): rows}
-    return {key: some.select("start_ns", "end_ns") for key, some in apart.items()}
+    if not rows.height:
+        return {(None,) * len(by): rows}
+    if all(_is_one(rows[name]) for name in by):
+        return {rows.select(by).row(0) if by else (): rows}
+    return rows.partition_by(by, as_dict=True)
+
+
+def _is_one(column: pl.Series) -> bool:
+    """All values are the same: most traces have one process and one device."""
+    return column.null_count() in (0, len(column)) and column.min() == column.max()
 
 
 def _with_key(found: pl.DataFrame, by: Sequence[str], key: tuple[object, ...], like: pl.DataFrame) -> pl.DataFrame:
@@ -69,7 +71,7 @@ def _with_key(found: pl.DataFrame, by: Sequence[str], key: tuple[object, ...], l
 
 
 def _union(spans: pl.DataFrame) -> pl.DataFrame:
-    spans = spans.filter(_END > _START).sort("start_ns")
+    spans = spans.select("start_ns", "end_ns").filter(_END > _START).sort("start_ns")
     is_first = (_END.cum_max().shift(1) < _START).fill_null(value=True)
     # The last end of a stretch is that of all before the next one begins.
     begins = spans.select("start_ns", until=_END.cum_max(), is_first=is_first)
@@ -77,18 +79,6 @@ def _union(spans: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(
         {"start_ns": begins["start_ns"].filter(begins["is_first"]), "end_ns": begins["until"].filter(is_last)}
     )
-
-
-def _layers(spans: Mapping[str, pl.DataFrame], cuts: pl.Series) -> pl.DataFrame:
-    """Of one key; the spans of each layer do not touch."""
-    times = [covered[name] for covered in spans.values() for name in ("start_ns", "end_ns")]
-    all_times = pl.concat([*(time.rename("start_ns") for time in times), cuts.rename("start_ns")]).unique().sort()
-    on = []
-    for name, covered in spans.items():
-        begun, ended = (covered[edge].search_sorted(all_times, side="right") for edge in ("start_ns", "end_ns"))
-        on.append((begun > ended).alias(name))
-    found = pl.DataFrame([all_times, all_times.shift(-1).alias("end_ns"), *on])
-    return found.filter(pl.any_horizontal(*spans), _END.is_not_null())
 
 
 def within(rows: pl.DataFrame, time: str, spans: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
