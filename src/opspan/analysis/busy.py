@@ -63,9 +63,9 @@ def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
         exposed_copying_ns=_col("known_ns") - _col("kernel_ns"),
     )
     found = found.with_columns(idle_ns=_col("time_ns") - _col("busy_ns"))
-    found = found.join(
-        _one_by_one(kernels, used, trace.devices), on=[*DEVICE, "step", "start_ns"], how="left", nulls_equal=True
-    )
+    sums = _one_by_one(kernels, used, trace.devices)
+    key = [*DEVICE, "step", "start_ns"]
+    found = found.join(sums, on=key, how="left", nulls_equal=True, maintain_order="left")
     return found.with_columns(_col("work_ns", "tensor_core_ns").fill_null(0)).drop("start_ns", "end_ns", "known_ns")
 
 
