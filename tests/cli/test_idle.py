@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import opspan as package
 from builders import kineto
+from cli.answers import rows
 from emit.running import opspan
 from opspan.analysis.busy import devices
 from opspan.analysis.idle import WHY
@@ -36,21 +35,14 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return kineto.write(tmp_path_factory.mktemp("idle") / "run.json", kineto.document(events))
 
 
-def rows(*arguments: str | Path) -> list[dict[str, Any]]:
-    done = opspan("idle", *arguments, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
-    return found
-
-
 def test_the_op_that_the_host_was_in_has_the_time(late: Path) -> None:
-    found = {row["op"]: (row["time_ns"] / US, row["host_ns"] / US, row["launch_ns"] / US) for row in rows(late)}
+    found = {row["op"]: (row["time_ns"] / US, row["host_ns"] / US, row["launch_ns"] / US) for row in rows("idle", late)}
     # 1 us before the first launch, 9 of that launch; 5 + 3 us between the ops are the turn's
     assert found == {"aten::slow": (20, 20, 0), "aten::first": (10, 1, 9), "turn": (8, 8, 0), "aten::second": (7, 2, 5)}
 
 
 def test_gaps_come_longest_first(late: Path) -> None:
-    assert [(row["time_ns"] / US, row["why"], row["op"]) for row in rows(late, "--by", "gap")] == [
+    assert [(row["time_ns"] / US, row["why"], row["op"]) for row in rows("idle", late, "--by", "gap")] == [
         (35, "host", "aten::slow"),
         (10, "launch", "aten::first"),
     ]
@@ -58,7 +50,7 @@ def test_gaps_come_longest_first(late: Path) -> None:
 
 @pytest.mark.parametrize("by", BY)
 def test_it_is_the_same_time_whatever_it_is_by(late: Path, by: str) -> None:
-    found = rows(late, "--by", by)
+    found = rows("idle", late, "--by", by)
     assert sum(row["time_ns"] for row in found) == 45 * US
     assert all(sum(row[f"{why}_ns"] for why in WHY) == row["time_ns"] for row in found)
     assert package.load(late).idle(by).to_dicts() == found
@@ -74,7 +66,7 @@ def test_as_text_it_says_what_kept_devices_waiting(late: Path) -> None:
 def test_where_nothing_ran_on_a_device_it_says_so(tmp_path: Path) -> None:
     path = kineto.write(tmp_path / "run.json", kineto.document([kineto.op("aten::mm", 1, 5, 9)]))
     done = opspan("idle", path)
-    assert (done.returncode, rows(path)) == (0, [])
+    assert (done.returncode, rows("idle", path)) == (0, [])
     assert "Nothing ran on a device in this trace" in done.stdout
 
 

@@ -8,12 +8,12 @@ import io
 import json
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import opspan as package
 from builders import kineto
+from cli.answers import rows
 from emit.running import opspan
 from opspan.analysis.busy import KINDS, devices
 
@@ -38,15 +38,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return kineto.write(tmp_path_factory.mktemp("steps") / "run.json", kineto.document(events))
 
 
-def rows(*arguments: str | Path) -> list[dict[str, Any]]:
-    done = opspan("steps", *arguments, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
-    return found
-
-
 def test_each_moment_is_given_to_what_it_went_to(trained: Path) -> None:
-    found = rows(trained)
+    found = rows("steps", trained)
     assert [row["step"] for row in found] == [f"ProfilerStep#{number}" for number in range(4)]
     shares = {kind: found[0][f"{kind}_ns"] / US for kind in KINDS}
     assert shares == {
@@ -73,19 +66,19 @@ def test_as_text_a_star_is_at_the_step_that_took_longer(trained: Path) -> None:
 def test_as_csv_and_as_frame_the_rows_are_the_same(trained: Path) -> None:
     done = opspan("steps", trained, "--format", "csv")
     assert [int(row["computing_ns"]) for row in csv.DictReader(io.StringIO(done.stdout))] == [40 * US] * 4
-    assert package.load(trained).steps().to_dicts() == rows(trained)
+    assert package.load(trained).steps().to_dicts() == rows("steps", trained)
 
 
 def test_steps_may_have_a_name_of_the_users(trained: Path) -> None:
-    found = rows(trained, "--step", "turn *")
+    found = rows("steps", trained, "--step", "turn *")
     assert [(row["step"], row["time_ns"], row["how"]) for row in found] == [
         (f"turn {number}", 90 * US, "named") for number in range(4)
     ]
 
 
 def test_some_steps_alone(trained: Path) -> None:
-    assert [row["step"] for row in rows(trained, "--step", "1-2")] == ["ProfilerStep#1", "ProfilerStep#2"]
-    assert len(rows(trained, "--limit", "2")) == 2
+    assert [row["step"] for row in rows("steps", trained, "--step", "1-2")] == ["ProfilerStep#1", "ProfilerStep#2"]
+    assert len(rows("steps", trained, "--limit", "2")) == 2
 
 
 def test_without_steps_it_says_so(tmp_path: Path) -> None:
@@ -93,7 +86,7 @@ def test_without_steps_it_says_so(tmp_path: Path) -> None:
     done = opspan("steps", path)
     assert done.returncode == 0
     assert "No steps were found" in done.stdout
-    assert [row["time_ns"] for row in rows(path)] == [9 * US]
+    assert [row["time_ns"] for row in rows("steps", path)] == [9 * US]
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"schemaVersion": 1, "traceEvents": []}'])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
 import opspan as package
 from builders import kineto
+from cli.answers import rows
 from emit.running import opspan
 from opspan.views import memory, waits
 
@@ -29,13 +28,6 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kineto.call("cudaDeviceSynchronize", kineto.MAIN, 60, 8, 3),
     ]
     return kineto.write(tmp_path_factory.mktemp("waits") / "run.json", kineto.document(events))
-
-
-def rows(*arguments: str | Path) -> list[dict[str, Any]]:
-    done = opspan(*arguments, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
-    return found
 
 
 def test_who_waited_for_what(waiting: Path) -> None:

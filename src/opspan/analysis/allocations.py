@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan.analysis.spans import DEVICE
+
 _col = pl.col
-PLACE = ("rank", "pid", "device_id")
 
 
 def in_order(events: pl.DataFrame) -> pl.DataFrame:
@@ -30,7 +31,7 @@ def in_order(events: pl.DataFrame) -> pl.DataFrame:
 def allocations(events: pl.DataFrame) -> pl.DataFrame:
     """`events`: the table memory."""
     is_apart = _col("address").is_null() | _col("time_ns").is_null()
-    same = (*PLACE, "address", "apart")
+    same = (*DEVICE, "address", "apart")
     rows = in_order(events).with_columns(pl.when(is_apart).then("row").alias("apart"))
     names = ("event", "row", "time_ns", "bytes")
     rows = rows.with_columns(
@@ -41,7 +42,7 @@ def allocations(events: pl.DataFrame) -> pl.DataFrame:
     next_is_free = is_alloc & (_col("next_event") == "free")
     blocks = rows.filter(is_alloc | ~_col("is_given_back"))
     return blocks.select(
-        *PLACE,
+        *DEVICE,
         "address",
         # Of both, the allocation knows the size better: some tools write none for a free.
         pl.when(next_is_free).then(pl.coalesce("bytes", "next_bytes")).otherwise("bytes").alias("bytes"),

@@ -17,11 +17,12 @@ from opspan.analysis.categories import categories
 from opspan.analysis.copies import copies
 from opspan.analysis.coverage import Coverage, coverage
 from opspan.analysis.functions import functions
+from opspan.analysis.idle import gaps, parts
 from opspan.analysis.iterations import iterations
 from opspan.analysis.launched import delays, queues
 from opspan.analysis.launches import launches
 from opspan.analysis.memory import memory
-from opspan.analysis.memory_use import at_peak, curve, operators, peaks
+from opspan.analysis.memory_use import at_peak, curve, highest, operators
 from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
@@ -82,7 +83,7 @@ class Analysed:
     @cached_property
     def memory_peaks(self) -> pl.DataFrame:
         """When each process used the most memory of each device, and how much."""
-        return peaks(self.tables.memory, self.tables.counters)
+        return highest(self.memory_curve)
 
     @cached_property
     def memory_by_op(self) -> pl.DataFrame:
@@ -93,6 +94,16 @@ class Analysed:
     def memory_at_peak(self) -> pl.DataFrame:
         """The blocks that there were at the peaks, and the ranges, modules and phases that took them."""
         return at_peak(self.complete.ranges, self.tables.memory)
+
+    @cached_property
+    def gaps(self) -> pl.DataFrame:
+        """A row for each stretch in which a device had nothing to do."""
+        return gaps(self.attributed)
+
+    @cached_property
+    def idle(self) -> pl.DataFrame:
+        """The time of the gaps, by the ranges that it belongs to."""
+        return parts(self.attributed, self.gaps)
 
     @cached_property
     def waits(self) -> pl.DataFrame:

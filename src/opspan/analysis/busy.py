@@ -25,14 +25,12 @@ import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import is_communication, uses_tensor_cores
-from opspan.analysis.spans import length, time_in, union, within
+from opspan.analysis.spans import DEVICE, PROCESS, length, time_in, union, within
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-PROCESS = ("rank", "pid")
-DEVICE = (*PROCESS, "device_id")
 # In the order in which a moment is given to them.
 KINDS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other")
 _GRID = ("grid_x", "grid_y", "grid_z")

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.iterations import iterations
-from opspan.analysis.spans import difference, length, within
+from opspan.analysis.iterations import DEVIATIONS, iterations
+from opspan.analysis.spans import PROCESS, difference, length, within
 from opspan.analysis.steps import PATTERN
 from opspan.analysis.sums import OF_RANGES, OF_WORK
 from opspan.errors import UsageError
@@ -40,13 +40,11 @@ if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-_PROCESS = ("rank", "pid")
 BY = {
     name: OF_RANGES[kind] for name, kind in (("op", "name"), *((kind, kind) for kind in ("shape", "module", "phase")))
 }
 BY["kernel"] = OF_WORK["kernel"]
 LEAST = 3  # steps of a process that show how much they differ by themselves
-_DEVIATIONS = 3 * 1.4826
 _SMALL = 0.01
 _NUMBER = pl.int_range(pl.len(), dtype=pl.UInt32)
 
@@ -101,7 +99,7 @@ def whole(one: pl.DataFrame, other: pl.DataFrame) -> Whole | None:
     if not (one.height and other.height):
         return None
     sides = [
-        _suffixed(_typical(steps.select(*_PROCESS, ns=length()), []), suffix)
+        _suffixed(_typical(steps.select(*PROCESS, ns=length()), []), suffix)
         for steps, suffix in ((one, "before"), (other, "after"))
     ]
     row = pl.concat(sides, how="horizontal").select(_is_real().alias("real"), "median_before", "median_after")
@@ -115,13 +113,13 @@ def _suffixed(frame: pl.DataFrame, suffix: str, keys: Sequence[str] = ()) -> pl.
 
 
 def _tell_noise(steps: pl.DataFrame) -> bool:
-    return steps.height > 0 and bool(steps.group_by(_PROCESS).len()["len"].min() >= LEAST)  # type: ignore[operator]
+    return steps.height > 0 and bool(steps.group_by(PROCESS).len()["len"].min() >= LEAST)  # type: ignore[operator]
 
 
 def _ranges(trace: Tables, keys: list[str], time: str) -> pl.DataFrame:
     ranges = trace.ranges.filter(~_col("is_mark").fill_null(value=False))
     ns = "self_device_ns" if time == "device" else "self_ns"
-    rows = ranges.select(*keys, *_PROCESS, "start_ns", ns=ns)
+    rows = ranges.select(*keys, *PROCESS, "start_ns", ns=ns)
     if "name" in keys:
         name = _col("name").cast(pl.String).str.replace(PATTERN, "ProfilerStep*")
         rows = rows.with_columns(name.cast(pl.Categorical))
@@ -132,19 +130,19 @@ def _kernels(trace: Tables) -> pl.DataFrame:
     """A kernel is of the step that launched it: it may run in the next one."""
     work = on_device(trace.work)
     launched = trace.calls["start_ns"].gather(work["call"])
-    return work.select(*BY["kernel"], *_PROCESS, ns=length(), start_ns=pl.coalesce(launched, "start_ns"))
+    return work.select(*BY["kernel"], *PROCESS, ns=length(), start_ns=pl.coalesce(launched, "start_ns"))
 
 
 def _sums(parts: pl.DataFrame, keys: list[str], steps: pl.DataFrame) -> pl.DataFrame:
     """keys, count, ns, and of what began in steps: step, median, deviation."""
     found = parts.group_by(keys).agg(count=pl.len().cast(pl.Int64), ns=_col("ns").sum())
-    pairs = within(parts, "start_ns", steps, _PROCESS)
-    placed = parts.select(*keys, *_PROCESS, "ns")[pairs["row"]].with_columns(pairs["stretch"])
-    of_steps = placed.group_by(*keys, *_PROCESS, "stretch").agg(_col("ns").sum())
+    pairs = within(parts, "start_ns", steps, PROCESS)
+    placed = parts.select(*keys, *PROCESS, "ns")[pairs["row"]].with_columns(pairs["stretch"])
+    of_steps = placed.group_by(*keys, *PROCESS, "stretch").agg(_col("ns").sum())
     # A step in which a name is not there is one in which it took no time.
-    every = of_steps.select(*keys, *_PROCESS).unique()
-    every = every.join(steps.select(*_PROCESS, stretch=_NUMBER), on=_PROCESS, nulls_equal=True)
-    every = every.join(of_steps, on=[*keys, *_PROCESS, "stretch"], how="left", nulls_equal=True)
+    every = of_steps.select(*keys, *PROCESS).unique()
+    every = every.join(steps.select(*PROCESS, stretch=_NUMBER), on=PROCESS, nulls_equal=True)
+    every = every.join(of_steps, on=[*keys, *PROCESS, "stretch"], how="left", nulls_equal=True)
     every = every.with_columns(_col("ns").fill_null(0))
     share = (_col("ns").sum() / max(steps.height, 1)).round().cast(pl.Int64)
     typical = every.group_by(keys).agg(step=share)
@@ -155,7 +153,7 @@ def _sums(parts: pl.DataFrame, keys: list[str], steps: pl.DataFrame) -> pl.DataF
 
 def _typical(times: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """The median of what each step took, and the usual deviation from it."""
-    median = _col("ns").median().over(*keys, *_PROCESS)
+    median = _col("ns").median().over(*keys, *PROCESS)
     off = times.with_columns(median=median).with_columns(off=(_col("ns") - _col("median")).abs())
     figures = (_col("median").mean(), _col("off").median().alias("deviation"))
     return off.group_by(keys).agg(figures) if keys else off.select(figures)
@@ -163,5 +161,5 @@ def _typical(times: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 
 def _is_real() -> pl.Expr:
     change = (_col("median_after") - _col("median_before")).abs()
-    noise = _DEVIATIONS * pl.max_horizontal("deviation_before", "deviation_after")
+    noise = DEVIATIONS * pl.max_horizontal("deviation_before", "deviation_after")
     return (change > noise) & (change > _SMALL * pl.max_horizontal("median_before", "median_after"))

@@ -22,7 +22,7 @@ DIRECTION = ("rank", "device_id", "peer_device_id", "copy_from", "copy_to")
 
 
 def copies(work: pl.DataFrame) -> pl.DataFrame:
-    took = length(_col("start_ns"), _col("end_ns"))
+    took = length()
     rows = on_device(work.select(*DIRECTION, "kind", "is_overhead", "bytes", ns=took)).filter(kind="memcpy")
     grouped = rows.filter(_col("bytes") > 0, _col("ns") > 0).group_by(DIRECTION)
     sums = grouped.agg(pl.len().cast(pl.Int64).alias("count"), _col("bytes", "ns").cast(pl.Int128).sum())

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.busy import DEVICE, PROCESS, whole_times
+from opspan.analysis.busy import whole_times
 from opspan.analysis.nest import innermost
-from opspan.analysis.spans import apart, length, union, within
+from opspan.analysis.spans import DEVICE, PROCESS, apart, length, union, within
 
 if TYPE_CHECKING:
     from opspan.tables import Tables

@@ -21,20 +21,20 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.spans import length
+from opspan.analysis.spans import PROCESS, length
 from opspan.analysis.steps import matching, torch_steps
 
 _col = pl.col
-_PROCESS = ("rank", "pid")
 _OPTIMIZER = r"^Optimizer\.step#"
 _OF_PROGRAM = ("user", "module", "step", "script")
 _LEAST = 3  # iterations that no name says
 _SHARE = 0.5
-COLUMNS = (*_PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
+DEVIATIONS = 3 * 1.4826  # median ones: what differs from the median by more is no noise
+COLUMNS = (*PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
 
 
 def iterations(ranges: pl.DataFrame, names: pl.Series | None = None) -> pl.DataFrame:
-    columns = (*_PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "is_async", "is_mark")
+    columns = (*PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "is_async", "is_mark")
     whole = ranges.select(columns).filter(
         ~_col("is_mark").fill_null(value=False), _col("start_ns").is_not_null(), _col("end_ns") >= _col("start_ns")
     )
@@ -45,8 +45,8 @@ def iterations(ranges: pl.DataFrame, names: pl.Series | None = None) -> pl.DataF
         found = [steps, _repeating(whole), _between_optimizers(whole)]
     rows = found[0]
     for more in found[1:]:
-        rows = pl.concat([rows, more.join(rows, on=_PROCESS, how="anti", nulls_equal=True)])
-    return _with_outliers(rows.sort(*_PROCESS, "start_ns", "end_ns")).select(COLUMNS)
+        rows = pl.concat([rows, more.join(rows, on=PROCESS, how="anti", nulls_equal=True)])
+    return _with_outliers(rows.sort(*PROCESS, "start_ns", "end_ns")).select(COLUMNS)
 
 
 def _called(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
@@ -56,39 +56,39 @@ def _called(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
 def _repeating(ranges: pl.DataFrame) -> pl.DataFrame:
     """The ranges of one thread's name that fill most of each process' time."""
     outside = ranges.filter(_col("depth") == 0, ~_col("is_async"), _col("kind").is_in(_OF_PROGRAM))
-    spans = ranges.group_by(_PROCESS).agg(span_ns=_col("end_ns").max() - _col("start_ns").min())
-    names = outside.group_by(*_PROCESS, "tid", "name").agg(count=pl.len(), ns=length().sum(), longest_ns=length().max())
-    names = names.join(spans, on=_PROCESS, nulls_equal=True)
+    spans = ranges.group_by(PROCESS).agg(span_ns=_col("end_ns").max() - _col("start_ns").min())
+    names = outside.group_by(*PROCESS, "tid", "name").agg(count=pl.len(), ns=length().sum(), longest_ns=length().max())
+    names = names.join(spans, on=PROCESS, nulls_equal=True)
     others, rest = _col("ns") - _col("longest_ns"), _col("span_ns") - _col("longest_ns")
     names = names.filter(_col("count") >= _LEAST, others >= _SHARE * rest)
-    best = names.sort("ns", "name", descending=[True, False]).unique(_PROCESS, keep="first", maintain_order=True)
-    return _numbered(outside.join(best, on=[*_PROCESS, "tid", "name"], how="semi", nulls_equal=True), "repeats")
+    best = names.sort("ns", "name", descending=[True, False]).unique(PROCESS, keep="first", maintain_order=True)
+    return _numbered(outside.join(best, on=[*PROCESS, "tid", "name"], how="semi", nulls_equal=True), "repeats")
 
 
 def _between_optimizers(ranges: pl.DataFrame) -> pl.DataFrame:
     optimizers = _called(ranges, matching(ranges, _OPTIMIZER))
     # With several optimizers an iteration ends with the last of those that are called as often as the first of all.
-    often = optimizers.group_by(*_PROCESS, "tid", "name").agg(count=pl.len(), last_ns=_col("end_ns").max())
-    last = often.sort("count", "last_ns", descending=True).unique(_PROCESS, keep="first", maintain_order=True)
-    ends = optimizers.join(last, on=[*_PROCESS, "tid", "name"], how="semi", nulls_equal=True)
-    begins = ranges.group_by(_PROCESS).agg(begin_ns=_col("start_ns").min())
-    ends = ends.sort(*_PROCESS, "end_ns").join(begins, on=_PROCESS, nulls_equal=True, maintain_order="left")
-    before = _col("end_ns").shift(1).over(_PROCESS)
-    many = ends.filter(pl.len().over(_PROCESS) >= _LEAST)
+    often = optimizers.group_by(*PROCESS, "tid", "name").agg(count=pl.len(), last_ns=_col("end_ns").max())
+    last = often.sort("count", "last_ns", descending=True).unique(PROCESS, keep="first", maintain_order=True)
+    ends = optimizers.join(last, on=[*PROCESS, "tid", "name"], how="semi", nulls_equal=True)
+    begins = ranges.group_by(PROCESS).agg(begin_ns=_col("start_ns").min())
+    ends = ends.sort(*PROCESS, "end_ns").join(begins, on=PROCESS, nulls_equal=True, maintain_order="left")
+    before = _col("end_ns").shift(1).over(PROCESS)
+    many = ends.filter(pl.len().over(PROCESS) >= _LEAST)
     return _numbered(many.with_columns(start_ns=pl.coalesce(before, "begin_ns")), "optimizer")
 
 
 def _numbered(rows: pl.DataFrame, how: str) -> pl.DataFrame:
-    rows = rows.sort(*_PROCESS, "start_ns", "end_ns")
-    group = (*_PROCESS, "name")
+    rows = rows.sort(*PROCESS, "start_ns", "end_ns")
+    group = (*PROCESS, "name")
     number = pl.int_range(pl.len()).over(group)
     name = _col("name").cast(pl.String)
     step = pl.when(pl.len().over(group) > 1).then(pl.format("{} #{}", name, number)).otherwise(name)
-    return rows.select(*_PROCESS, "start_ns", "end_ns", step=step, how=pl.lit(how))
+    return rows.select(*PROCESS, "start_ns", "end_ns", step=step, how=pl.lit(how))
 
 
 def _with_outliers(rows: pl.DataFrame) -> pl.DataFrame:
     ns = length()
-    median = ns.median().over(_PROCESS)
-    deviation = (ns - median).abs().median().over(_PROCESS)
-    return rows.with_columns(is_outlier=(ns > 1.1 * median) & (ns > median + 3 * 1.4826 * deviation))
+    median = ns.median().over(PROCESS)
+    deviation = (ns - median).abs().median().over(PROCESS)
+    return rows.with_columns(is_outlier=(ns > 1.1 * median) & (ns > median + DEVIATIONS * deviation))

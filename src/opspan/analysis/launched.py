@@ -30,7 +30,7 @@ STREAM = ("rank", "pid", "device_id", "context_id", "stream_id")
 
 def delays(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     rows = _with_calls(calls, work)
-    took = length(_col("start_ns"), _col("end_ns"))
+    took = length()
     all_took = bounded(pl.when(took.is_not_null().all()).then(took.cast(pl.Int128).sum())).over("call")
     first = _col("work").sort_by("start_ns", "work", nulls_last=True).first().over("call")
     return rows.select(

@@ -28,8 +28,9 @@ from __future__ import annotations
 import polars as pl
 
 from opspan import native
-from opspan.analysis.allocations import PLACE, allocations, in_order
+from opspan.analysis.allocations import allocations, in_order
 from opspan.analysis.nest import innermost
+from opspan.analysis.spans import DEVICE
 
 SUMS = ("size_increase", "allocation_count", "allocation_bytes")
 _COUNTED = ("event_count", "freed_bytes", "allocation_count", "allocation_bytes")
@@ -44,24 +45,25 @@ def curve(events: pl.DataFrame, counters: pl.DataFrame | None = None) -> pl.Data
 
 
 def peaks(events: pl.DataFrame, counters: pl.DataFrame | None = None) -> pl.DataFrame:
-    return _peaks(curve(events, counters))
+    return highest(curve(events, counters))
 
 
-def _peaks(found: pl.DataFrame) -> pl.DataFrame:
-    most = found.filter(_col("allocated_bytes") == _col("allocated_bytes").max().over(PLACE))
-    return most.unique(PLACE, keep="first", maintain_order=True).sort(PLACE)
+def highest(found: pl.DataFrame) -> pl.DataFrame:
+    """The peaks of a curve."""
+    most = found.filter(_col("allocated_bytes") == _col("allocated_bytes").max().over(DEVICE))
+    return most.unique(DEVICE, keep="first", maintain_order=True).sort(DEVICE)
 
 
 def _curve(events: pl.DataFrame, blocks: pl.DataFrame, counters: pl.DataFrame | None) -> pl.DataFrame:
-    rows = in_order(events).drop_nulls("time_ns").select(*PLACE, "row", "time_ns", "total_bytes")
+    rows = in_order(events).drop_nulls("time_ns").select(*DEVICE, "row", "time_ns", "total_bytes")
     rows = rows.join(_changes(blocks), on="row", how="left", maintain_order="left")
     rows = pl.concat([_begins(rows, blocks), rows], how="diagonal").sort("time_ns", maintain_order=True)
     if counters is None:
         rows = rows.with_columns(pl.lit(None, dtype=pl.Int64).alias("reserved_bytes"))
     else:
         rows = _with_reserved(rows, counters)
-    allocated = (_col("known") + _col("unpaired")).cum_sum().over(PLACE)
-    return rows.select(*PLACE, "time_ns", "row", allocated.alias("allocated_bytes"), "total_bytes", "reserved_bytes")
+    allocated = (_col("known") + _col("unpaired")).cum_sum().over(DEVICE)
+    return rows.select(*DEVICE, "time_ns", "row", allocated.alias("allocated_bytes"), "total_bytes", "reserved_bytes")
 
 
 def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
@@ -83,22 +85,22 @@ def _begins(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     """A row before the first of each place: the blocks that were freed later, and of what nobody can pair as much as
     must have been there, so that it never became less than nothing."""
     lowest = _col("unpaired").cum_sum().min()
-    first = rows.group_by(PLACE, maintain_order=True).agg(
+    first = rows.group_by(DEVICE, maintain_order=True).agg(
         _col("time_ns").first(), unpaired=-pl.min_horizontal(lowest, pl.lit(0))
     )
     was_there = _col("alloc_row").is_null() & _col("address").is_not_null() & _col("free_ns").is_not_null()
-    before = blocks.filter(was_there).group_by(PLACE).agg(known=_col("bytes").sum())
-    found = first.join(before, on=PLACE, how="left", nulls_equal=True, maintain_order="left")
+    before = blocks.filter(was_there).group_by(DEVICE).agg(known=_col("bytes").sum())
+    found = first.join(before, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")
     return found.with_columns(_col("known").fill_null(0))
 
 
 def _with_reserved(rows: pl.DataFrame, counters: pl.DataFrame) -> pl.DataFrame:
     is_reserved = (_col("name") == "reserved bytes") & (_col("domain") == "torch allocator")
     said = counters.filter(is_reserved, _col("time_ns").is_not_null())
-    said = said.select(*PLACE, "time_ns", reserved_bytes=_col("value").cast(pl.Int64, strict=False))
+    said = said.select(*DEVICE, "time_ns", reserved_bytes=_col("value").cast(pl.Int64, strict=False))
     # Of the same moment, what was reserved is said with the event, and holds after it.
     both = pl.concat([said.with_columns(is_said=True), rows], how="diagonal").sort("time_ns", maintain_order=True)
-    return both.with_columns(_col("reserved_bytes").forward_fill().over(PLACE)).filter(_col("is_said").is_null())
+    return both.with_columns(_col("reserved_bytes").forward_fill().over(DEVICE)).filter(_col("is_said").is_null())
 
 
 def operators(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -177,9 +179,9 @@ def at_peak(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     # Times may be the same; places in the order of events are not.
     order = pl.Series([None], dtype=pl.Int64).new_from_index(0, events.height)
     order = order.scatter(rows, pl.int_range(len(rows), eager=True))
-    tops = _peaks(_curve(events, blocks, None))
+    tops = highest(_curve(events, blocks, None))
     tops = tops.select(
-        *PLACE,
+        *DEVICE,
         order.gather(tops["row"]).fill_null(_BEFORE).alias("peak_at"),
         peak_ns="time_ns",
         peak_bytes="allocated_bytes",
@@ -189,13 +191,13 @@ def at_peak(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     known = known.with_columns(
         order.gather(known["alloc_row"]).fill_null(_BEFORE).alias("taken_at"),
         order.gather(gone).fill_null(_NEVER).alias("gone_at"),
-    ).join(tops, on=PLACE, how="left", nulls_equal=True, maintain_order="left")
+    ).join(tops, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")
     alive = known.filter(_col("taken_at") <= _col("peak_at"), _col("peak_at") < _col("gone_at"))
-    alive = alive.sort(*PLACE, "bytes", descending=[False, False, False, True], nulls_last=True, maintain_order=True)
+    alive = alive.sort(*DEVICE, "bytes", descending=[False, False, False, True], nulls_last=True, maintain_order=True)
     taken_in = innermost(ranges, alive.rename({"alloc_ns": "time_ns"}))
     said = [name for name in ("name", "module", "phase") if name in ranges.columns]
     return alive.select(
-        *PLACE,
+        *DEVICE,
         "peak_ns",
         "peak_bytes",
         "address",

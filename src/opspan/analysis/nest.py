@@ -31,10 +31,11 @@ _IS_APART = _col("is_async").fill_null(value=False) | (_col("end_tid") != _col("
 
 def thread_key(ranges: pl.DataFrame) -> tuple[pl.Expr, ...]:
     """THREAD_KEY for a call with one frame: without `rank` and `pid` where all rows have the same, to save memory."""
-    return tuple(column for column in THREAD_KEY if column.meta.output_name() == "tid" or not _is_one(ranges, column))
+    return tuple(column for column in THREAD_KEY if column.meta.output_name() == "tid" or not is_one(ranges, column))
 
 
-def _is_one(ranges: pl.DataFrame, column: pl.Expr) -> bool:
+def is_one(ranges: pl.DataFrame, column: pl.Expr) -> bool:
+    """All rows have the same value: most traces are of one process, and one device."""
     least, most, nulls = ranges.select(
         column.min().alias("least"), column.max().alias("most"), column.null_count().alias("nulls")
     ).row(0)

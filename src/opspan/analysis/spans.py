@@ -19,8 +19,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from opspan.analysis.nest import is_one
+
 _col = pl.col
 _START, _END = _col("start_ns"), _col("end_ns")
+PROCESS = ("rank", "pid")  # whose time it is, mostly
+DEVICE = (*PROCESS, "device_id")
 LEAST, MOST = -(2**63), 2**63 - 1
 
 
@@ -55,14 +59,9 @@ def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.
     """By what tells them apart: the time of one device, say, is sorted and summed by itself. At least one is there."""
     if not rows.height:
         return {(None,) * len(by): rows}
-    if all(_is_one(rows[name]) for name in by):
+    if all(is_one(rows, _col(name)) for name in by):
         return {rows.select(by).row(0) if by else (): rows}
     return rows.partition_by(by, as_dict=True)
-
-
-def _is_one(column: pl.Series) -> bool:
-    """All values are the same: most traces have one process and one device."""
-    return column.null_count() in (0, len(column)) and column.min() == column.max()
 
 
 def _with_key(found: pl.DataFrame, by: Sequence[str], key: tuple[object, ...], like: pl.DataFrame) -> pl.DataFrame:

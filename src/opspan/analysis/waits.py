@@ -18,7 +18,7 @@ import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.nest import nearest
-from opspan.analysis.spans import covered, length, union
+from opspan.analysis.spans import PROCESS, length, time_in
 
 _col = pl.col
 
@@ -88,7 +88,7 @@ def waits(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.D
         "tid",
         "start_ns",
         "end_ns",
-        wait_ns=length(_col("start_ns"), _col("end_ns")),
+        wait_ns=length(),
         why=pl.when(pl.lit(is_item)).then(pl.lit(ITEM)).otherwise("why").cast(WHY),
         range="range",
         busy_ns=_busy_ns(rows, work),
@@ -138,14 +138,9 @@ def _busy_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
     busy = on_device(work.select("rank", "pid", "start_ns", "end_ns", "kind", "is_overhead"))
     # If some work's process is not known, nobody knows for how long any process of its rank kept a device busy.
     unclear = busy.filter(_col("pid").is_null())["rank"].unique()
-    spans = {process: union(some, ()) for process, some in busy.partition_by("rank", "pid", as_dict=True).items()}
-    found = [pl.DataFrame(schema={"call": pl.UInt32, "busy_ns": pl.Int64})]
     asked = rows.select("call", "rank", "pid", "start_ns", "end_ns").filter(
         _col("pid").is_not_null(), _col("rank").is_in(busy["rank"].unique().implode(), nulls_equal=True)
     )
     asked = asked.filter(~_col("rank").is_in(unclear.implode(), nulls_equal=True))
-    none = union(busy.clear(), ())
-    for process, some in asked.partition_by("rank", "pid", as_dict=True).items():
-        part = covered(spans.get(process, none), some["start_ns"], some["end_ns"])
-        found.append(some.select("call", busy_ns=part))
-    return rows.select("call").join(pl.concat(found), on="call", how="left", maintain_order="left")["busy_ns"]
+    found = asked.select("call", busy_ns=time_in(busy, asked, PROCESS))
+    return rows.select("call").join(found, on="call", how="left", maintain_order="left")["busy_ns"]

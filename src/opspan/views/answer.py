@@ -15,7 +15,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.events.times import format_time
 from opspan.printable import printable
-from opspan.text_columns import Column, Layout, fitted
+from opspan.text_columns import Column, Layout, cut, fitted
 from opspan.views import spreadsheet
 
 SCHEMA = 1  # of the JSON; docs/json.md
@@ -47,8 +47,16 @@ def texts(rows: pl.DataFrame, column: str) -> list[str]:
     return ["" if value is None else printable(str(value)) for value in rows[column].to_list()]
 
 
+def time_text(ns: int) -> str:
+    return format_time(ns / 1000)
+
+
+def short_name(name: str, width: int) -> str:
+    return cut(printable(name), width, cut_end=False)
+
+
 def times(rows: pl.DataFrame, column: str) -> list[str]:
-    return ["" if value is None else format_time(value / 1000) for value in rows[column].to_list()]
+    return ["" if value is None else time_text(value) for value in rows[column].to_list()]
 
 
 def marks(rows: pl.DataFrame, column: str) -> list[str]:
@@ -76,8 +84,8 @@ def as_text(answer: Answer, limit: int, layout: Layout) -> str:
             Column(shown.title, shown.text(rows, shown.column), shown.rank, 16 if shown.is_name else None)
             for shown in answer.shown
         ]
-        lines, cut = fitted(columns, layout.width or _ALL)
-        notes += cut
+        lines, left_out = fitted(columns, layout.width or _ALL)
+        notes += left_out
     return "".join(f"{line}\n" for line in (*lines, *notes, *answer.notes))
 
 

@@ -6,11 +6,9 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.compare import BY, LEAST, Whole, compare, whole
-from opspan.events.times import format_time
-from opspan.printable import printable
 from opspan.tables.window import Steps
-from opspan.text_columns import cut
-from opspan.views.answer import Answer, Shown, marks, texts, times
+from opspan.views import of_ranges
+from opspan.views.answer import Answer, Shown, marks, short_name, texts, time_text, times
 from opspan.views.steps import steps_of
 
 _TITLES = {"name": "Name", "sizes": "Sizes", "module": "Module", "phase": "Phase", "kind": "Kind"}
@@ -29,7 +27,8 @@ def answer(
     of_step = whole(*steps)
     taken = of_step or Whole(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()), None)
     was, now = ("step_before_ns", "step_after_ns") if of_step else ("before_ns", "after_ns")
-    names = (Shown(_TITLES[key], key, _or_none if by != "shape" else texts, is_name=key != "kind") for key in BY[by])
+    cells = texts if by == "shape" else of_ranges.or_none
+    names = (Shown(_TITLES[key], key, cells, is_name=key != "kind") for key in BY[by])
     shown = (
         *names,
         Shown("Before", was, times, 3),
@@ -86,10 +85,6 @@ def _names_said(rows: pl.DataFrame, keys: list[str]) -> list[str]:
     return lines
 
 
-def _or_none(rows: pl.DataFrame, column: str) -> list[str]:
-    return [text or "(in none)" for text in texts(rows, column)]
-
-
 def _signed(rows: pl.DataFrame, column: str) -> list[str]:
     return [f"{'+' if ns > 0 else ''}{_time(ns)}" if ns else "" for ns in rows[column].to_list()]
 
@@ -103,8 +98,8 @@ def _state(rows: pl.DataFrame, column: str) -> list[str]:
 
 
 def _time(ns: int) -> str:
-    return f"-{format_time(-ns / 1000)}" if ns < 0 else format_time(ns / 1000)
+    return f"-{time_text(-ns)}" if ns < 0 else time_text(ns)
 
 
 def _said(names: list[str | None]) -> str:
-    return " ".join(cut(printable(name), _NAME, cut_end=False) for name in names if name) or "(in none)"
+    return " ".join(short_name(name, _NAME) for name in names if name) or "(in none)"

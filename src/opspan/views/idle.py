@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysed
-from opspan.analysis.idle import WHY, gaps, parts
+from opspan.analysis.idle import WHY
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, shares_of, texts, times
 
@@ -17,13 +17,11 @@ _col = pl.col
 
 def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
     of_ranges.check(by, BY)
-    trace = found.complete
-    idle = gaps(trace)
     if by == "gap":
-        return _of_gaps(found, idle)
+        return _of_gaps(found)
     key = ["rank", "pid", "device_id"] if by == "device" else [by]
-    pieces = parts(trace, idle)
-    pieces = pieces.with_columns(idle[name].gather(pieces["gap"]) for name in ("rank", "pid", "device_id"))
+    pieces = found.idle
+    pieces = pieces.with_columns(found.gaps[name].gather(pieces["gap"]) for name in ("rank", "pid", "device_id"))
     if by != "device":
         pieces = pieces.with_columns(of_ranges.names(found, by).gather(pieces["range"]).alias(by))
     rows = pieces.group_by(key, maintain_order=True).agg(
@@ -34,12 +32,12 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
     return rows.sort("time_ns", descending=True, maintain_order=True)
 
 
-def _of_gaps(found: Analysed, idle: pl.DataFrame) -> pl.DataFrame:
+def _of_gaps(found: Analysed) -> pl.DataFrame:
     """The longest first, each with the op that most of it was in."""
-    pieces = parts(found.complete, idle).sort("ns", descending=True, maintain_order=True)
+    pieces = found.idle.sort("ns", descending=True, maintain_order=True)
     most = pieces.unique("gap", keep="first", maintain_order=True)
-    most = most.select("gap", op=found.complete.ranges["name"].cast(pl.String).gather(most["range"]))
-    rows = idle.with_row_index("gap").join(most, on="gap", how="left", maintain_order="left")
+    most = most.select("gap", op=of_ranges.names(found, "op").gather(most["range"]))
+    rows = found.gaps.with_row_index("gap").join(most, on="gap", how="left", maintain_order="left")
     rows = rows.with_columns(time_ns=_col("end_ns") - _col("start_ns"))
     rows = rows.select("rank", "pid", "device_id", "start_ns", "end_ns", "time_ns", "why", "op", *_TIMES)
     return rows.sort("time_ns", descending=True, maintain_order=True)

@@ -27,8 +27,8 @@ def names(found: Analysed, by: str) -> pl.Series:
 
 
 def shown(title: str, by: str) -> Shown:
-    return Shown(f"{title} ({by})", by, _or_none, is_name=True)
+    return Shown(f"{title} ({by})", by, or_none, is_name=True)
 
 
-def _or_none(rows: pl.DataFrame, column: str) -> list[str]:
+def or_none(rows: pl.DataFrame, column: str) -> list[str]:
     return [text or "(in none)" for text in texts(rows, column)]

@@ -15,10 +15,8 @@ import polars as pl
 
 from opspan.analysis import Analysed, averages
 from opspan.analysis.busy import breakdown, devices
-from opspan.events.times import format_time
-from opspan.printable import printable
 from opspan.text_columns import cut
-from opspan.views.answer import Answer
+from opspan.views.answer import Answer, short_name, time_text
 from opspan.views.idle import rows_of as idle_rows
 
 _col = pl.col
@@ -75,12 +73,12 @@ def _tool(rank: Any) -> str:
 
 def _lines(found: Analysed, row: dict[str, Any], files: Sequence[Path]) -> list[str]:
     said = [
-        _short(row["tools"], 40),
+        short_name(row["tools"], 40),
         _count(row["ranks"], "rank") if row["ranks"] > 1 else "",
         _count(row["processes"], "process", "processes"),
         _count(row["devices"], "device") if row["devices"] else "no device",
         f"{row['ranges']:,} ranges",
-        _time(row["time_ns"]),
+        time_text(row["time_ns"]),
     ]
     lines = [" · ".join(part for part in said if part)]
     lines += _device(found, row) if row["devices"] else _host(row)
@@ -98,15 +96,17 @@ def _device(found: Analysed, row: dict[str, Any]) -> list[str]:
     busy = row["busy_ns"]
     names = (("computing", "computing"), ("communicating", "collectives"), ("copying", "copies"))
     parts = [f"{said} {row[f'{name}_ns'] / busy:.1%}" for name, said in names if busy and row[f"{name}_ns"]]
-    lines = [f"Device busy  {_time(busy)}: {', '.join(parts)}"]
+    lines = [f"Device busy  {time_text(busy)}: {', '.join(parts)}"]
     if row["idle_ns"]:
         rows = idle_rows(found)
         reasons = [(int(rows[f"{why}_ns"].sum()), said) for why, said in _WHY.items()]
         most, reason = max(reasons)
         op = rows.filter(_col("host_ns") > 0).sort("host_ns", descending=True)["op"].drop_nulls().to_list()
-        who = f", most in {_short(op[0])}" if op and reason == _WHY["host"] else ""
+        who = f", most in {short_name(op[0], _NAME)}" if op and reason == _WHY["host"] else ""
         share = row["idle_ns"] / row["device_time_ns"]
-        lines.append(f"Device idle  {_time(row['idle_ns'])} ({share:.1%}): {most / row['idle_ns']:.0%} {reason}{who}")
+        lines.append(
+            f"Device idle  {time_text(row['idle_ns'])} ({share:.1%}): {most / row['idle_ns']:.0%} {reason}{who}"
+        )
     return lines
 
 
@@ -122,7 +122,7 @@ def _host(row: dict[str, Any]) -> list[str]:
     total = sum(row[f"{name}_ns"] for name in ("calling", "loading", "ops", "other"))
     parts = (("ops", "ops of torch"), ("loading", "loading data"), ("other", "other"))
     said = [f"{words} {row[f'{name}_ns'] / total:.1%}" for name, words in parts if total and row[f"{name}_ns"]]
-    return [f"Host         {_time(total)}: {', '.join(said)}"] if said else []
+    return [f"Host         {time_text(total)}: {', '.join(said)}"] if said else []
 
 
 def _known(row: dict[str, Any]) -> list[str]:
@@ -136,7 +136,7 @@ def _steps(row: dict[str, Any]) -> list[str]:
     if not row["steps"]:
         return ["Steps        none: name them with prof.step() or a range, and say --step NAME"]
     outliers = f", {_count(row['outliers'], 'outlier')}" if row["outliers"] else ""
-    return [f"Steps        {row['steps']:,} ({_HOW[row['steps_are']]}), {_time(row['step_ns'])} each{outliers}"]
+    return [f"Steps        {row['steps']:,} ({_HOW[row['steps_are']]}), {time_text(row['step_ns'])} each{outliers}"]
 
 
 def _top(found: Analysed, by: str, title: str) -> list[str]:
@@ -149,7 +149,7 @@ def _top(found: Analysed, by: str, title: str) -> list[str]:
     rows = rows.filter(_col(time) > 0).sort(time, descending=True, maintain_order=True)
     line = f"{title:<13}"
     for name, ns in rows.select(_col(by).cast(pl.String), time).head(_TOP).iter_rows():
-        more = f"{_short(name.removeprefix('aten::'))} {_time(ns)}"
+        more = f"{short_name(name.removeprefix('aten::'), _NAME)} {time_text(ns)}"
         if len(line) + len(more) > _WIDTH - 2:
             break
         line += f"{more}  "
@@ -166,11 +166,3 @@ def _next(found: Analysed, row: dict[str, Any], files: Sequence[Path]) -> str:
 
 def _count(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
-
-
-def _time(ns: int) -> str:
-    return format_time(ns / 1000)
-
-
-def _short(name: str, width: int = _NAME) -> str:
-    return cut(printable(name), width, cut_end=False)
