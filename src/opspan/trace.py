@@ -91,6 +91,13 @@ class Trace(Tables):
 
         return rows_of(self.analysed, by)
 
+    def findings(self) -> pl.DataFrame:
+        """What is wrong with the run, the costliest first, with what to do: the rows of `opspan findings`. The rules
+        are in docs/findings.md."""
+        from opspan.views.findings import rows_of
+
+        return rows_of(self.analysed)
+
     def compare(self, other: Tables, by: str = "op") -> pl.DataFrame:
         """What another run does differently, by op, shape, module, phase or kernel: the rows of `opspan diff`, which
         docs/json.md describes, with this run as the first."""

@@ -19,7 +19,7 @@ import opspan as package
 from builders import kineto
 from emit.running import cpu_seconds, environment, on_terminal, opspan
 from opspan import analysis
-from opspan.views.findings import printable
+from opspan.views.footer import printable
 from opspan.views.table import BY
 from views.sources import HOSTILE, capture, nsys
 

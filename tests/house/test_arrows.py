@@ -34,7 +34,8 @@ ROOMS: dict[str, set[str]] = {
     "readers": READING | {"formats"},
     "analysis": READING,
     "events": READING | {"analysis"},
-    "views": READING | {"analysis", "events"},
+    "findings": READING | {"analysis"},
+    "views": READING | {"analysis", "events", "findings"},
     "trace": {"tables", "analysis", "events", "views"},
     "loading": GROUND | {"tables", "readers", "analysis", "events", "trace"},
     "emit": GROUND | {"libraries", "loading", "events", "trace"},  # the last three late, see below

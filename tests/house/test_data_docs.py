@@ -146,6 +146,7 @@ def ways(by: tuple[str, ...]) -> list[tuple[str, ...]]:
 ANSWERS = {
     "steps": [()],
     "summary": [()],
+    "findings": [()],
     "idle": ways(IDLE_BY),
     "waits": ways(WAITS_BY),
     "memory": ways(MEMORY_BY),

@@ -19,6 +19,7 @@ one, each has what it ran there itself. What runs belongs to the step in which i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -91,9 +92,9 @@ def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(other_ns=_col("time_ns") - before).drop("start_ns", "end_ns", "together", "before")
 
 
-def busy_with(work: pl.DataFrame) -> pl.DataFrame:
-    """The work that devices were busy with, the columns that matter here, and as `what` what it is."""
-    rows = on_device(work.select(*DEVICE, "start_ns", "end_ns", "kind", "name", "is_overhead", *_GRID))
+def busy_with(work: pl.DataFrame, more: Sequence[str] = ()) -> pl.DataFrame:
+    """The work that devices were busy with, the columns that matter here, those of `more`, and as `what` what it is."""
+    rows = on_device(work.select(*DEVICE, "start_ns", "end_ns", "kind", "name", "is_overhead", *_GRID, *more))
     names = rows.select(_col("name").unique()).with_columns(
         is_communication=is_communication(_col("name")), uses_tensor_cores=uses_tensor_cores(_col("name"))
     )

@@ -27,6 +27,7 @@ VERBS = {
     "doctor": "opspan.cli.doctor",
     "exec": "opspan.cli.exec",
     "export": "opspan.cli.export",
+    "findings": "opspan.cli.findings",
     "idle": "opspan.cli.idle",
     "memory": "opspan.cli.memory",
     "run": "opspan.cli.run",

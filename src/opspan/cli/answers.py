@@ -67,7 +67,7 @@ def answering(
         from opspan.tables.window import parsed_steps
         from opspan.text_columns import Layout, terminal
         from opspan.views import answer as answers
-        from opspan.views.findings import finding_lines
+        from opspan.views.footer import footer_lines
 
         steps = None if step is None else parsed_steps(step)
         if is_pair and len(files) != 2:
@@ -79,16 +79,16 @@ def answering(
             progress.step(f"looking at {sum(run.tables.ranges.height for run in runs):,} ranges")
             given = answer(runs[0], Asked(files, steps, by, runs[1] if is_pair else None, more))
             named = zip(runs, ("A", "B") if is_pair else ("",), strict=True)
-            findings = [] if is_whole else [line for run, title in named for line in finding_lines(run, title)]
+            below = [] if is_whole else [line for run, title in named for line in footer_lines(run, title)]
         if form == "json":
             show_data(answers.as_json(runs, given, -1 if limit is None else limit))
         elif form == "csv":
             show_data(answers.as_csv(given, -1 if limit is None else limit))
-            show("".join(f"{line}\n" for line in (*given.notes, *findings)), err=True)
+            show("".join(f"{line}\n" for line in (*given.notes, *below)), err=True)
         else:
             layout = Layout(whole_names=True) if wide else terminal()
             text = answers.as_text(given, answers.ROWS_OF_TEXT if limit is None else limit, layout)
-            show(text + "".join(f"{line}\n" for line in ("", *findings) if findings))
+            show(text + "".join(f"{line}\n" for line in ("", *below) if below))
         return given.exit_code
 
     command.params.extend(options)

@@ -34,7 +34,7 @@ Example:
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists (never an input file).")
 def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None, step: str | None, force: bool) -> None:
     from opspan.views import check_output, contents, export, missing
-    from opspan.views.findings import issue_lines
+    from opspan.views.footer import issue_lines
 
     check_output(out, list(files), overwrite=force)
     with Progress(len(files) + 1) as progress:

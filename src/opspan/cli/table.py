@@ -88,7 +88,7 @@ def command(
     from opspan.text_columns import Layout, terminal
     from opspan.views import missing
     from opspan.views import table as tables
-    from opspan.views.findings import finding_lines
+    from opspan.views.footer import footer_lines
 
     if metrics and by != "name":
         raise UsageError(f"--metrics adds columns to the table by name, and --by is {by}; expected --by name")
@@ -100,7 +100,7 @@ def command(
             found = Analysed(_with_reports(found.tables, metrics))
         progress.step(f"adding up {found.tables.ranges.height:,} ranges")
         table = tables.table_of(found, asked)
-        findings = finding_lines(found)
+        findings = footer_lines(found)
         not_there = missing.lines(found, by)
     if form != "text":
         show("".join(f"{note}\n" for note in table.notes), err=True)

@@ -41,6 +41,7 @@ class Answer:
     shown: tuple[Shown, ...]
     notes: tuple[str, ...] = ()
     exit_code: int = 0
+    blocks: Callable[[pl.DataFrame, int], list[str]] | None = None  # lines of rows that are no table, for a width
 
 
 def texts(rows: pl.DataFrame, column: str) -> list[str]:
@@ -79,7 +80,9 @@ def as_text(answer: Answer, limit: int, layout: Layout) -> str:
     if rows.height < answer.rows.height:
         notes.append(f"{answer.rows.height - rows.height:,} more rows: --limit -1 shows all")
     lines: list[str] = []
-    if rows.height and answer.shown:
+    if answer.blocks is not None:
+        lines = answer.blocks(rows, layout.width or 0)
+    elif rows.height and answer.shown:
         columns = [
             Column(shown.title, shown.text(rows, shown.column), shown.rank, 16 if shown.is_name else None)
             for shown in answer.shown
@@ -103,7 +106,19 @@ def as_json(runs: Sequence[Analysed], answer: Answer, limit: int) -> str:
 
 
 def as_csv(answer: Answer, limit: int) -> str:
-    return spreadsheet.as_csv(limited(answer.rows, limit))
+    rows = limited(answer.rows, limit)
+    return spreadsheet.as_csv(rows.with_columns(_flat(column) for column in rows.iter_columns()))
+
+
+def _flat(column: pl.Series) -> pl.Series:
+    """A list as one cell: of texts and numbers, with commas between them; of anything else, as JSON."""
+    if not isinstance(column.dtype, pl.List):
+        return column
+    if isinstance(column.dtype.inner, pl.Struct):
+        cells = [None if cell is None else json.dumps(cell.to_list()) for cell in column]
+    else:
+        cells = [None if cell is None else ", ".join(map(str, cell)) for cell in column]
+    return pl.Series(column.name, cells, dtype=pl.String)
 
 
 def limited(rows: pl.DataFrame, limit: int) -> pl.DataFrame:

@@ -1,60 +1,129 @@
-"""What is printed under every result: how much could be attributed, and what was skipped, repaired or odd."""
+"""What is wrong with a run, the costliest first, and what to do: `opspan findings`."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+import os
+import shlex
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import polars as pl
 
-from opspan.analysis import Analysed, Coverage
-from opspan.analysis.coverage import Share
+from opspan.analysis import Analysed
+from opspan.events.times import format_memory
+from opspan.findings import Finding, findings
 from opspan.printable import printable
-from opspan.tables import Tables
+from opspan.views.answer import Answer, time_text
 
-_WORST_FIRST = pl.col("severity").to_physical()
-_MOST_ISSUES = 50
-
-
-def finding_lines(found: Analysed, run: str = "") -> list[str]:
-    """Sentences on the coverage, then a line for each of the worst issues. `run`: which it is, where there are two."""
-    lines = [*coverage_lines(found.coverage), *issue_lines(found.tables)]
-    return [f"{run}: {line}" if run else line for line in lines]
-
-
-def coverage_lines(found: Coverage) -> list[str]:
-    return [f"Coverage: {line}" for line in found.lines()]
-
-
-def issue_lines(trace: Tables) -> list[str]:
-    lines = []
-    worst = trace.issues.sort(_WORST_FIRST, descending=True, maintain_order=True)
-    for issue in worst.head(_MOST_ISSUES).iter_rows(named=True):
-        where = f" [{issue['path']}]" if issue["path"] else ""
-        lines.append(f"Issue ({issue['severity']}): {issue['message']}. {issue['advice']}{where}")
-    if worst.height > _MOST_ISSUES:
-        lines.append(f"{worst.height - _MOST_ISSUES:,} more issues: `--format json` and trace.issues have all of them")
-    return [printable(line) for line in lines]
-
-
-def coverage_values(found: Coverage) -> dict[str, Any]:
-    """The figures of the coverage, for programs."""
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(found):
-        value = getattr(found, field.name)
-        if isinstance(value, Share):
-            value = {**dataclasses.asdict(value), "fraction": value.fraction}
-        values[field.name] = value
-    return {**values, "backward": found.backward, "linked": found.linked}
+_col = pl.col
+_TEXTS = pl.List(pl.String)
+_RANGE = pl.Struct({"rank": pl.Int32, "pid": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})
+SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "id": pl.String,
+    "title": pl.String,
+    "severity": pl.String,
+    "confidence": pl.String,
+    "at_stake_ns": pl.Int64,
+    "share": pl.Float64,
+    "sentence": pl.String,
+    "remedy": pl.String,
+    "command": pl.String,
+    "read": pl.String,
+    "ops": _TEXTS,
+    "modules": _TEXTS,
+    "steps": _TEXTS,
+    "ranks": pl.List(pl.Int32),
+    "ranges": pl.List(_RANGE),
+    "figures": pl.List(pl.Struct({"name": pl.String, "value": pl.Float64})),
+}
+_NONE = "Nothing was found: no rule of docs/findings.md says anything of this run"
+_WIDTH = 100  # if nothing says how wide a line may be
+_NAME = 60  # characters of a name in a sentence
 
 
-def printable_names(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """The frame, with the texts in these columns made printable. Each distinct text is handled once."""
-    changes = {}
-    for name in columns:
-        texts = frame.select(pl.col(name).unique().cast(pl.String)).to_series()
-        odd = texts.filter(texts.str.contains(r"[\pC\p{Zl}\p{Zp}]").fill_null(value=False)).to_list()
-        if odd:
-            changed = pl.col(name).cast(pl.String).replace(odd, [printable(text) for text in odd])
-            changes[name] = changed.cast(frame.schema[name])
-    return frame.with_columns(**changes) if changes else frame
+def rows_of(found: Analysed, files: Sequence[Path] = ()) -> pl.DataFrame:
+    return pl.DataFrame([_row(finding, files) for finding in findings(found)], schema=pl.Schema(SCHEMA))
+
+
+def answer(found: Analysed, files: Sequence[Path] = ()) -> Answer:
+    rows = rows_of(found, files)
+    return Answer("findings", rows, (), () if rows.height else (_NONE,), blocks=_blocks)
+
+
+def files_text(files: Sequence[Path]) -> str:
+    """The files as they would be typed; of several, the first."""
+    return " ".join(shlex.quote(os.fspath(path)) for path in files[:1]) + (" ..." if len(files) > 1 else "") or "FILE"
+
+
+def said(figures: Mapping[str, float], words: Mapping[str, str]) -> dict[str, str]:
+    """Figures as people read them, by the end of their names."""
+    return {name: _said(name, value) for name, value in figures.items()} | {
+        name: _short(word) for name, word in words.items()
+    }
+
+
+def _said(name: str, value: float) -> str:
+    if name == "ns" or name.endswith("_ns"):
+        return time_text(int(value))
+    if name.endswith("_share"):
+        return f"{value:.1%}"
+    if name.endswith("bytes"):
+        return format_memory(int(value))
+    return f"{value:,}"
+
+
+def _short(name: str) -> str:
+    text = printable(name)
+    return text if len(text) <= _NAME else f"{text[: _NAME - 3]}..."
+
+
+def _row(finding: Finding, files: Sequence[Path]) -> dict[str, object]:
+    rule, evidence = finding.rule, finding.evidence
+    return {
+        "id": rule.id,
+        "title": rule.title,
+        "severity": finding.severity,
+        "confidence": evidence.confidence,
+        "at_stake_ns": evidence.at_stake_ns,
+        "share": finding.share,
+        "sentence": rule.sentence.format(**said(evidence.figures, evidence.words)),
+        "remedy": rule.remedy,
+        "command": evidence.command or rule.command.replace("FILE", files_text(files)),
+        "read": rule.read,
+        "ops": list(evidence.ops),
+        "modules": list(evidence.modules),
+        "steps": list(evidence.steps),
+        "ranks": list(evidence.ranks),
+        "ranges": evidence.ranges.to_dicts(),
+        "figures": [{"name": name, "value": float(value)} for name, value in evidence.figures.items()],
+    }
+
+
+def _blocks(rows: pl.DataFrame, width: int) -> list[str]:
+    lines: list[str] = []
+    for number, row in enumerate(rows.iter_rows(named=True), start=1):
+        cost = "" if row["at_stake_ns"] is None else f"{time_text(row['at_stake_ns'])} at stake ({row['share']:.1%})"
+        head = ", ".join(part for part in (cost, row["severity"], row["confidence"]) if part)
+        sentence = f"{row['sentence'][:1].upper()}{row['sentence'][1:]}."
+        lines += ["", *_wrapped(f"{number:>2}. ", f"{row['title']} [{row['id']}]: {head}", width)]
+        lines += _wrapped("    ", sentence, width)
+        where = [f"{what}: {', '.join(map(_short, row[what]))}" for what in ("ops", "modules", "steps") if row[what]]
+        if len(row["ranks"]) > 1 or (row["ranks"] and row["ranks"] != [0]):
+            where.append(f"ranks: {', '.join(map(str, row['ranks']))}")
+        lines += _wrapped("    Where  ", "; ".join(where), width) if where else []
+        lines += _wrapped("    Do     ", row["remedy"], width)
+        lines.append(f"    Next   {row['command']}")
+        lines.append(f"    Read   {row['read']}")
+    return lines[1:]
+
+
+def _wrapped(first: str, text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        width or _WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

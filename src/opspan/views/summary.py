@@ -5,8 +5,6 @@ Every line is an answer of its own verb, in short: the figures are theirs.
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,8 @@ from opspan.analysis import Analysed, averages
 from opspan.analysis.busy import breakdown, devices
 from opspan.text_columns import cut
 from opspan.views.answer import Answer, short_name, time_text
+from opspan.views.findings import files_text
+from opspan.views.findings import rows_of as finding_rows
 from opspan.views.idle import rows_of as idle_rows
 
 _col = pl.col
@@ -32,11 +32,12 @@ _HOW = {
 
 
 def answer(found: Analysed, files: Sequence[Path] = ()) -> Answer:
-    row = _row(found)
-    return Answer("summary", pl.DataFrame([row]), (), tuple(_lines(found, row, files)))
+    costs = finding_rows(found).filter(_col("at_stake_ns").is_not_null())
+    row = _row(found, costs)
+    return Answer("summary", pl.DataFrame([row]), (), tuple(_lines(found, row, costs, files)))
 
 
-def _row(found: Analysed) -> dict[str, Any]:
+def _row(found: Analysed, costs: pl.DataFrame) -> dict[str, Any]:
     trace, steps = found.complete, found.iterations
     whole = devices(trace, steps.clear())
     times = breakdown(trace, steps.clear())
@@ -64,6 +65,8 @@ def _row(found: Analysed) -> dict[str, Any]:
         "steps_are": steps["how"][0] if steps.height else None,
         "step_ns": int(lengths.median() or 0) if steps.height else None,  # type: ignore[arg-type]
         "outliers": int(steps["is_outlier"].sum()),
+        "findings": costs.height,
+        "at_stake_ns": costs["at_stake_ns"].max(),
     }
 
 
@@ -71,7 +74,7 @@ def _tool(rank: Any) -> str:
     return " ".join(part for part in (rank.source, rank.tool_version) if part)
 
 
-def _lines(found: Analysed, row: dict[str, Any], files: Sequence[Path]) -> list[str]:
+def _lines(found: Analysed, row: dict[str, Any], costs: pl.DataFrame, files: Sequence[Path]) -> list[str]:
     said = [
         short_name(row["tools"], 40),
         _count(row["ranks"], "rank") if row["ranks"] > 1 else "",
@@ -85,6 +88,7 @@ def _lines(found: Analysed, row: dict[str, Any], files: Sequence[Path]) -> list[
     lines.append(f"Known        {' · '.join(_known(row))}")
     lines += _steps(row)
     lines += _top(found, "name", "Top ops") + _top(found, "module", "Top modules")
+    lines += _findings(costs)
     issues = found.tables.issues.filter(_col("severity") != "info")
     if issues.height:
         lines.append(f"Issues       {int(issues['count'].sum()):,}: opspan table FILE says which")
@@ -156,10 +160,22 @@ def _top(found: Analysed, by: str, title: str) -> list[str]:
     return [line.rstrip()] if rows.height else []
 
 
+def _findings(costs: pl.DataFrame) -> list[str]:
+    if not costs.height:
+        return []
+    line = f"Findings     {costs.height:,}:"
+    for number, (id_, share) in enumerate(costs.select("id", "share").iter_rows()):
+        more = f"{',' if number else ''} {id_} {share:.1%}"
+        if len(line) + len(more) > _WIDTH - 2:
+            return [f"{line}, ..."]
+        line += more
+    return [line]
+
+
 def _next(found: Analysed, row: dict[str, Any], files: Sequence[Path]) -> str:
-    name = " ".join(shlex.quote(os.fspath(path)) for path in files[:1]) + (" ..." if len(files) > 1 else "") or "FILE"
-    if row["idle_ns"] > row["device_time_ns"] / 4:
-        return f"opspan idle {name}"
+    name = files_text(files)
+    if row["findings"]:
+        return f"opspan findings {name}"
     by_module = found.complete.ranges["module"].count()
     return f"opspan table --by {'module' if by_module else 'shape' if row['sized'] else 'kernel'} {name}"
 

@@ -25,7 +25,7 @@ from opspan.tables.names import matching, names_of
 from opspan.tables.window import numbers_of
 from opspan.text_columns import Layout
 from opspan.views import contents, missing, spreadsheet, text_table
-from opspan.views.findings import coverage_values, printable_names
+from opspan.views.footer import coverage_values, printable_names
 from opspan.views.op_table import OF_EVENTS, TORCH, OpRows
 
 __all__ = ["BY", "ROWS_OF_TEXT", "SCHEMA", "Asked", "Table", "as_csv", "as_json", "as_text", "lean", "table_of"]

@@ -1,0 +1,28 @@
+"""What is wrong with a run, how much time that costs, and what to do: rules as data over the analyses.
+
+    findings(found) -> the findings of a run, the one with most time at stake first; those of no time last
+
+A rule is a line of data with a function that looks for it, in a file of its subject in rules/. Nothing is said without
+evidence: the figures that a finding rests on are part of it.
+"""
+
+from __future__ import annotations
+
+from opspan.analysis import Analysed
+from opspan.findings.rule import Evidence, Finding, Rule
+from opspan.findings.rules import RULES
+from opspan.findings.run import Run
+
+__all__ = ["RULES", "Evidence", "Finding", "Rule", "findings"]
+
+
+def findings(found: Analysed) -> list[Finding]:
+    run = Run(found)
+    if not run.total_ns:
+        return []
+    said = []
+    for rule in RULES:
+        for evidence in rule.look(run, rule.threshold):
+            ns = evidence.at_stake_ns
+            said.append(Finding(rule, evidence, None if ns is None else run.share(ns)))
+    return sorted(said, key=lambda finding: -(finding.evidence.at_stake_ns or 0))

@@ -1,0 +1,69 @@
+"""A rule, and what one says of a run: both are data; only `look` is code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import polars as pl
+
+from opspan.findings.run import Run
+
+# How sure a finding is of its cause: the trace says it; the figures fit and little else does; one of several causes.
+Confidence = Literal["certain", "likely", "possible"]
+Severity = Literal["high", "medium", "low", "info"]
+# From which share of the run's time on a finding is of a severity: a tenth is what people begin to rewrite for.
+SEVERITIES: tuple[tuple[float, Severity], ...] = ((0.1, "high"), (0.03, "medium"), (0.0, "low"))
+_RANGES = pl.Schema({"rank": pl.Int32, "pid": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})
+_MOST_RANGES = 10
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a rule found. `figures`: what it rests on; names end in what they are: _ns, _bytes, _share, or are counts.
+    `words`: names for the sentence. The first of the names (ops, ...) have most of the time."""
+
+    at_stake_ns: int | None  # of a process; None: it has no time, for the trace cannot answer
+    figures: Mapping[str, int | float] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
+    confidence: Confidence = "likely"
+    ops: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    ranges: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_RANGES))
+    command: str = ""  # instead of the rule's
+
+
+@dataclass(frozen=True)
+class Rule:
+    id: str
+    title: str  # in a few words
+    looks_at: str  # what is measured, in a sentence
+    threshold: float  # what `look` compares with: a share of the run's time unless `because` says otherwise
+    because: str  # why the threshold is what it is
+    sentence: str  # with the names of figures and words in braces
+    remedy: str
+    command: str  # where to look next; FILE stands for the files
+    read: str  # where to read on
+    look: Callable[[Run, float], Iterable[Evidence]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    rule: Rule
+    evidence: Evidence
+    share: float | None  # of the run's time that is at stake
+
+    @property
+    def severity(self) -> Severity:
+        share = self.share
+        return "info" if share is None else next(name for least, name in SEVERITIES if share >= least)
+
+
+def ranges_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """The longest of some rows with rank, pid, start_ns and end_ns, in order of time."""
+    longest = rows.select(_RANGES.names()).cast(_RANGES).with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
+    longest = longest.sort("ns", descending=True, maintain_order=True).head(_MOST_RANGES)
+    return longest.drop("ns").sort("start_ns")

@@ -1,0 +1,32 @@
+"""The rules, a file for each subject. docs/findings.md is made from them."""
+
+from __future__ import annotations
+
+from opspan.findings.rule import Rule
+from opspan.findings.rules import (
+    communication,
+    compiled,
+    copies,
+    data_loading,
+    kernels,
+    launches,
+    outliers,
+    recording,
+    tensor_cores,
+    training,
+    waits,
+)
+
+RULES: tuple[Rule, ...] = (
+    *data_loading.RULES,
+    *waits.RULES,
+    *launches.RULES,
+    *outliers.RULES,
+    *kernels.RULES,
+    *tensor_cores.RULES,
+    *communication.RULES,
+    *copies.RULES,
+    *training.RULES,
+    *compiled.RULES,
+    *recording.RULES,
+)

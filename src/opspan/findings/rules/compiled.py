@@ -1,0 +1,100 @@
+"""Programs under torch.compile: what is compiled again, and graphs that break."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.analysis.nest import nearest
+from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.run import Run, ranks_of, top
+
+_col = pl.col
+# Ranges in which torch compiles; names of several releases.
+_COMPILING = (
+    r"(^torch\._dynamo\.convert_frame|^_?compile\.compile_inner|convert_frame|compile_inner|^entire_frame_compile|"
+    r"^backend_compile|^entire_backward_compile|inductor_compile|compile_fx|^create_aot_dispatcher_function)"
+)
+_REGION = r"^Torch-Compiled Region: ([0-9]+)/([0-9]+)"
+
+
+def _again(run: Run, threshold: float) -> Iterator[Evidence]:
+    if not run.steps.height:
+        return  # all that was compiled may have been compiled for the first time
+    ranges = run.trace.ranges
+    says = _col("name").cast(pl.String).str.contains(_COMPILING)
+    names = ranges.select(_col("name").unique()).filter(says)["name"]
+    is_compiling = ranges["name"].is_in(names.implode()).fill_null(value=False)
+    if not is_compiling.any():
+        return
+    inside = nearest(ranges, is_compiling).gather(ranges["parent"]).is_not_null()
+    columns = ("rank", "pid", "name", "start_ns", "end_ns", "module")
+    rows = ranges.select(columns).filter(is_compiling & ~inside).drop_nulls("end_ns")
+    first = run.steps.group_by("rank", "pid").agg(until_ns=_col("end_ns").min())
+    rows = rows.join(first, on=["rank", "pid"], nulls_equal=True).filter(_col("start_ns") >= _col("until_ns"))
+    rows = rows.with_columns(ns=_col("end_ns") - _col("start_ns"))
+    at_stake = int(rows["ns"].sum())
+    if not at_stake or run.share(at_stake) < threshold:
+        return
+    yield Evidence(
+        at_stake,
+        {"ns": at_stake, "ns_share": run.share(at_stake), "times": rows.height},
+        confidence="certain",
+        ops=top(rows, "ns", "name"),
+        modules=top(rows, "ns", "module"),
+        ranks=ranks_of(rows),
+        ranges=ranges_of(rows),
+    )
+
+
+def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
+    names = run.ranges["name"].cast(pl.String)
+    rows = run.begun_in_usual(run.ranges.filter(names.str.contains(_REGION)))
+    lookups = run.begun_in_usual(run.ranges.filter(names == "TorchDynamo Cache Lookup"))
+    frames = {found[1] for name in rows["name"].unique() if (found := re.match(_REGION, str(name)))}
+    if len(frames) < threshold:
+        return
+    at_stake = int((lookups["end_ns"] - lookups["start_ns"]).sum())
+    if not at_stake:
+        return
+    yield Evidence(
+        at_stake,
+        {"frames": len(frames), "ns": at_stake, "ns_share": run.share(at_stake), "calls": rows.height},
+        confidence="possible",  # parts of a program that are compiled each for itself look the same
+        ops=tuple(rows["name"].cast(pl.String).unique().sort().head(3)),
+        ranks=ranks_of(rows),
+        ranges=ranges_of(lookups),
+    )
+
+
+_READ = "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html"
+
+RULES = (
+    Rule(
+        id="recompilation",
+        title="Compiling after the first step",
+        looks_at="time of ranges in which torch compiles, after the first step of their process",
+        threshold=0.01,
+        because="a hundredth of the time: programs whose sizes do not change compile in the first step",
+        sentence="torch compiled {times} times after the first step, for {ns} ({ns_share})",
+        remedy="TORCH_LOGS=recompiles says which guard failed; mark changing sizes with torch._dynamo.mark_dynamic, "
+        "pad inputs, do not pass changing Python numbers",
+        command="opspan steps FILE",
+        read=_READ,
+        look=_again,
+    ),
+    Rule(
+        id="graph-breaks",
+        title="A program that is compiled in many pieces",
+        looks_at="how many different frames have compiled regions; at stake is the time of looking for their code",
+        threshold=3,
+        because="pieces, not a share: one or two are a forward and a loss; with more, something breaks graphs",
+        sentence="{frames} frames are compiled each for itself, and were looked up for {ns} ({ns_share})",
+        remedy="TORCH_LOGS=graph_breaks says where and why; torch.compile(fullgraph=True) makes a break an error",
+        command="opspan table FILE",
+        read=_READ,
+        look=_breaks,
+    ),
+)

@@ -1,0 +1,102 @@
+"""Data that goes where it need not: there and back again, or to the host because a device has no kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.analysis.spans import DEVICE, PROCESS, time_in
+from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.run import Run, ranks_of, top
+
+_col = pl.col
+_HOST = ["pageable", "pinned", "host", "unknown host"]
+_LEAST = 4096  # bytes: smaller ones are values and sizes, of which many are alike
+
+
+def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
+    rows = run.kernels.filter(_col("kind") == "memcpy", _col("bytes") >= _LEAST)
+    rows = rows.with_columns(_col("copy_from", "copy_to").cast(pl.String))
+    down = rows.filter(_col("copy_from") == "device", _col("copy_to").is_in(_HOST)).sort("end_ns")
+    up = rows.filter(_col("copy_to") == "device", _col("copy_from").is_in(_HOST)).sort("start_ns")
+    back = up.join_asof(
+        down.select(*DEVICE, "bytes", "step", "end_ns", down_ns="start_ns"),
+        left_on="start_ns",
+        right_on="end_ns",
+        by=[*DEVICE, "bytes", "step"],
+        strategy="backward",
+        check_sortedness=False,
+        suffix="_down",
+    )
+    # What came down once goes up once: of several that follow one copy, the first.
+    back = back.drop_nulls("down_ns").unique([*DEVICE, "bytes", "down_ns"], keep="first", maintain_order=True)
+    trips = back.with_columns(start_ns="down_ns")
+    if not trips.height:
+        return
+    computing = run.kernels.filter(_col("what") == "computing")
+    whole = trips["end_ns"] - trips["start_ns"]
+    trips = trips.with_columns(lost_ns=(whole - time_in(computing, trips, DEVICE)).clip(0))
+    at_stake = min(run.per_process(trips, "lost_ns"), run.total_ns)
+    if run.share(at_stake) < threshold:
+        return
+    yield Evidence(
+        at_stake,
+        {"trips": trips.height, "bytes": int(trips["bytes"].sum()), "lost_ns": at_stake},
+        confidence="possible",  # the same size, not surely the same tensor
+        ops=top(trips, "lost_ns", "op"),
+        modules=top(trips, "lost_ns", "module"),
+        steps=top(trips, "lost_ns", "step"),
+        ranks=ranks_of(trips),
+        ranges=ranges_of(trips),
+    )
+
+
+def _fallbacks(run: Run, threshold: float) -> Iterator[Evidence]:
+    ranges = run.trace.ranges
+    moved = run.ranges.filter(_col("name").cast(pl.String) == "aten::_to_cpu")
+    ops = ranges.select(*PROCESS, "name", "start_ns", "end_ns", "module")[moved["parent"].drop_nulls().unique()]
+    ops = run.begun_in_usual(ops).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
+    at_stake = int(ops["ns"].sum())
+    if at_stake and run.share(at_stake) >= threshold:
+        names = top(ops, "ns", "name")
+        yield Evidence(
+            at_stake,
+            {"ns": at_stake, "ns_share": run.share(at_stake), "calls": ops.height},
+            {"op": names[0]},
+            confidence="certain",
+            ops=names,
+            modules=top(ops, "ns", "module"),
+            steps=top(ops, "ns", "step"),
+            ranks=ranks_of(ops),
+            ranges=ranges_of(ops),
+        )
+
+
+RULES = (
+    Rule(
+        id="there-and-back",
+        title="Data that is copied to the host and back",
+        looks_at="copies from a device to the host, and the next of the same size to the device, in one step; "
+        "at stake is the time from one to the other in which the device did not compute",
+        threshold=0.02,
+        because="a fiftieth of the time: less is lost among the steps' own differences",
+        sentence="{trips} times {bytes} in all went to the host and back, and the device did not compute for {lost_ns}",
+        remedy="Do on the device what the host does in between; no .cpu(), .numpy() or .tolist() in the loop",
+        command="opspan table FILE --by kernel",
+        read="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        look=_there_and_back,
+    ),
+    Rule(
+        id="cpu-fallback",
+        title="Ops that the device has no kernel for",
+        looks_at="ops that moved their inputs to the host (aten::_to_cpu) and ran there",
+        threshold=0.01,
+        because="a hundredth: each of them waits for the device and copies twice",
+        sentence="{calls} ops ran on the host for lack of kernels of the device: {ns} ({ns_share}), most in {op}",
+        remedy="Another op that the device has, a newer release of torch, or the op moved out of the loop",
+        command="opspan table FILE",
+        read="https://docs.pytorch.org/docs/stable/notes/mps.html",
+        look=_fallbacks,
+    ),
+)

@@ -1,0 +1,47 @@
+"""Waiting for the next batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.run import Run, ranks_of, top
+
+_col = pl.col
+
+
+def _look(run: Run, threshold: float) -> Iterator[Evidence]:
+    rows = run.in_usual(run.breakdown, "step")
+    loading_ns = int(rows["loading_ns"].sum())
+    if not loading_ns or run.share(loading_ns) < threshold:
+        return
+    loads = run.ranges.filter(_col("phase") == "data").with_columns(ns=_col("end_ns") - _col("start_ns"))
+    loads = run.begun_in_usual(loads)
+    yield Evidence(
+        loading_ns,
+        {"loading_ns": loading_ns, "loading_share": run.share(loading_ns), "steps": rows.height},
+        confidence="certain",
+        ops=top(loads, "self_ns", "name"),
+        steps=tuple(rows.sort("loading_ns", descending=True)["step"].drop_nulls().head(3)),
+        ranks=ranks_of(rows.filter(_col("loading_ns") > 0)),
+        ranges=ranges_of(loads),
+    )
+
+
+RULES = (
+    Rule(
+        id="data-loading",
+        title="Waiting for data",
+        looks_at="time of steps in which data was loaded and neither a device nor the driver was at work",
+        threshold=0.05,
+        because="the share at which the profiler's view in TensorBoard spoke of it",
+        sentence="{loading_share} of the steps' time went into waiting for data, while nothing ran on a device",
+        remedy="Load in the background: DataLoader(num_workers=..., pin_memory=True, persistent_workers=True), a "
+        "larger prefetch_factor, or less work per sample",
+        command="opspan steps FILE",
+        read="https://docs.pytorch.org/docs/stable/data.html",
+        look=_look,
+    ),
+)

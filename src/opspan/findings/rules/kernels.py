@@ -1,0 +1,89 @@
+"""What ran on devices: kernels that are too small for the device, and one that takes most of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.run import Run, ranks_of, top
+
+_col = pl.col
+_LESS = 0.1  # of the time of what dominates: what is at stake if it becomes quicker by a tenth
+
+
+def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
+    rows = run.kernels.filter(_col("what") == "computing", _col("blocks") > 0, _col("multiprocessors") > 0)
+    rows = rows.filter(_col("blocks") < _col("multiprocessors"))
+    rows = rows.with_columns(lost_ns=_col("ns") * (1 - _col("blocks") / _col("multiprocessors")))
+    at_stake = run.per_process(rows, "lost_ns")
+    if not at_stake or run.share(at_stake) < threshold:
+        return
+    yield Evidence(
+        at_stake,
+        {"lost_ns": at_stake, "kernels": rows.height, "ns": int(rows["ns"].sum()), "blocks": _median(rows, "blocks")}
+        | {"multiprocessors": _median(rows, "multiprocessors")},
+        {"kernel": top(rows, "lost_ns", "name")[0]},
+        confidence="possible",  # kernels that run at the same time may fill the rest
+        ops=top(rows, "lost_ns", "op"),
+        modules=top(rows, "lost_ns", "module"),
+        steps=top(rows, "lost_ns", "step"),
+        ranks=ranks_of(rows),
+        ranges=ranges_of(rows),
+    )
+
+
+def _median(rows: pl.DataFrame, column: str) -> int:
+    return int(rows[column].median() or 0)  # type: ignore[arg-type]  # a number
+
+
+def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
+    rows = run.kernels.filter(_col("what") == "computing")
+    names = rows.group_by("name").agg(_col("ns").sum(), count=pl.len()).sort("ns", "name", descending=[True, False])
+    total = int(names["ns"].sum())
+    if names.height < 2 or int(names["ns"][0]) < threshold * total:
+        return
+    chosen = rows.filter(_col("name") == names["name"][0])
+    at_stake = int(_LESS * run.per_process(chosen, "ns"))
+    yield Evidence(
+        at_stake,
+        {"ns": int(names["ns"][0]), "kernel_share": int(names["ns"][0]) / total, "count": int(names["count"][0])},
+        {"kernel": str(names["name"][0])},
+        confidence="certain",
+        ops=top(chosen, "ns", "op"),
+        modules=top(chosen, "ns", "module"),
+        ranks=ranks_of(chosen),
+        ranges=ranges_of(chosen),
+    )
+
+
+RULES = (
+    Rule(
+        id="few-blocks",
+        title="Kernels with fewer blocks than the device has multiprocessors",
+        looks_at="time of kernels, by the share of the device's multiprocessors that they have no block for",
+        threshold=0.1,
+        because="a tenth of the time: below that, larger batches change little",
+        sentence="{kernels} kernels leave part of the device empty: {lost_ns} of the whole device's time, most in "
+        "{kernel}; they have {blocks} blocks for {multiprocessors} multiprocessors",
+        remedy="Larger batches, fewer and larger ops (torch.compile, grouped GEMMs), or streams that run them at once",
+        command="opspan table FILE --by kernel",
+        read="https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/",
+        look=_few_blocks,
+    ),
+    Rule(
+        id="dominating-kernel",
+        title="One kernel takes most of the time",
+        looks_at="the share that the kernel with the most time has of the time of all kernels; at stake is a tenth of "
+        "its time",
+        threshold=0.5,
+        because="half of the time of kernels: nothing else is worth looking at before it",
+        sentence="{kernel} takes {kernel_share} of the time of all kernels ({ns}, {count} times)",
+        remedy="Look at its ops and sizes first: another algorithm, type or layout for them counts for more than "
+        "anything else",
+        command="opspan table FILE --by shape",
+        read="docs/analysis.md#sums",
+        look=_dominates,
+    ),
+)

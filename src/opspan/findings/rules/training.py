@@ -1,0 +1,113 @@
+"""What a training loop does: its optimizer, and a backward that takes far longer than its forward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.analysis.autograd import LINKED
+from opspan.analysis.nest import nearest
+from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.run import Run, ranks_of, top
+
+_col = pl.col
+_TWICE = 2  # what a backward may take of its forward's time: a gradient for the input and one for the weight
+
+
+def _loop(run: Run, threshold: float) -> Iterator[Evidence]:
+    if not run.has_devices or not run.has_loop_in_optimizer:
+        return  # on the host torch itself goes one by one
+    idle = run.idle.filter(_col("cause") == "optimizer")
+    at_stake = run.per_process(idle, "ns")
+    if not at_stake or run.share(at_stake) < threshold:
+        return
+    steps = run.ranges.filter(_col("name").cast(pl.String).str.starts_with("Optimizer.step#"))
+    kernels = run.kernels.filter(_col("phase") == "optimizer")
+    figures = {"idle_ns": at_stake, "idle_share": run.share(at_stake), "steps": steps.height, "kernels": kernels.height}
+    yield Evidence(
+        at_stake,
+        figures,
+        ops=top(idle, "ns", "op"),
+        steps=top(idle, "ns", "step"),
+        ranks=ranks_of(idle),
+        ranges=ranges_of(steps),
+    )
+
+
+def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
+    ranges = run.trace.ranges
+    is_linked = ranges["link"].cast(pl.String) == LINKED
+    if not is_linked.any():
+        return
+    # What computed, on devices or on the host, and the range that it belongs to: a collective is nobody's gradient.
+    if run.has_devices:
+        took = run.kernels.filter(_col("what") == "computing").select("range", "ns")
+    else:
+        took = run.begun_in_usual(run.ranges).select(range="row", ns="self_ns")
+    target = ranges["forward"].set(~is_linked.fill_null(value=False), None)
+    is_target = pl.Series([False]).new_from_index(0, ranges.height).scatter(target.drop_nulls().unique(), True)
+    backward_of = target.gather(nearest(ranges, target.is_not_null())).gather(took["range"])
+    forward_of = nearest(ranges, is_target).gather(took["range"])
+    name = ranges["name"].cast(pl.String)
+    took = took.with_columns(backward=name.gather(backward_of), forward=name.gather(forward_of))
+    sums = took.filter(_col("backward").is_null()).group_by(name="forward").agg(forward_ns=_col("ns").sum())
+    backward = took.group_by(name="backward").agg(backward_ns=_col("ns").sum())
+    sums = sums.drop_nulls("name").join(backward, on="name")
+    sums = sums.with_columns(more_ns=_col("backward_ns") - _TWICE * _col("forward_ns"))
+    least = _LEAST * run.total_ns
+    sums = sums.filter(
+        _col("backward_ns") > threshold * _col("forward_ns"), _col("forward_ns") >= least / 2, _col("more_ns") >= least
+    )
+    if not sums.height:
+        return
+    sums = sums.sort("more_ns", "name", descending=[True, False])
+    first = sums.row(0, named=True)
+    rows = run.ranges.filter(_col("name").cast(pl.String) == first["name"])
+    yield Evidence(
+        int(sums["more_ns"].sum()),
+        {
+            "forward_ns": first["forward_ns"],
+            "backward_ns": first["backward_ns"],
+            "times": round(first["backward_ns"] / first["forward_ns"], 1),
+            "ops": sums.height,
+        },
+        {"op": first["name"]},
+        ops=top(sums, "more_ns", "name"),
+        ranks=ranks_of(rows),
+        ranges=ranges_of(rows.drop_nulls("end_ns")),
+    )
+
+
+_LEAST = 0.02  # of the time: an op is not named whose backward takes less more than that, or whose forward half of it
+
+RULES = (
+    Rule(
+        id="optimizer-loop",
+        title="The optimizer steps one parameter after the other",
+        looks_at="idle time of devices until and in launches of the optimizer, where none of its ops takes many "
+        "parameters at once",
+        threshold=0.02,
+        because="a fiftieth of the time: less is lost among the steps' own differences",
+        sentence="devices were idle for {idle_ns} ({idle_share}) in the optimizer, which launched {kernels} kernels, a "
+        "few for each parameter",
+        remedy="torch.optim's fused=True, or foreach=True; for an optimizer of your own, torch._foreach_... or "
+        "torch.compile",
+        command="opspan idle FILE --by phase",
+        read="https://docs.pytorch.org/docs/stable/optim.html",
+        look=_loop,
+    ),
+    Rule(
+        id="heavy-backward",
+        title="A backward that takes far longer than its forward",
+        looks_at="ops whose backward takes more than three times their forward's time; at stake is what is above twice",
+        threshold=3,
+        because="twice is what two gradients cost; at three times something else happens: atomics, recomputing, copies",
+        sentence="the backward of {op} takes {times} times its forward ({backward_ns} for {forward_ns})",
+        remedy="Look at the kernels below it: gathers and embeddings that add in place, inputs that had to be made "
+        "contiguous, checkpoints that compute the forward again",
+        command="opspan table FILE",
+        read="docs/analysis.md#autograd",
+        look=_backward,
+    ),
+)

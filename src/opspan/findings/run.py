@@ -1,0 +1,200 @@
+"""What rules look at: the analyses of a trace, cut to the steps that are like the others.
+
+What a step took that is longer than the others (an outlier) is one finding, and no other rule counts it: without that,
+one pause of the machine would be idle time, launches, data loading and waits at once.
+
+Times are of processes: what is summed over the devices of a process is divided by how many there are, so that all times
+at stake compare with each other and with `total_ns`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.averages import on_device
+from opspan.analysis.busy import breakdown, busy_with, devices, whole_times
+from opspan.analysis.spans import DEVICE, PROCESS, length, within
+from opspan.tables import Tables
+
+_col = pl.col
+# Why a device had nothing to do, in the order in which a piece of time is given to one.
+CAUSES = ("data", "optimizer", "wait", "host", "launch", "queued", "unknown")
+_TOP = 3
+
+
+class Run:
+    def __init__(self, found: Analysed) -> None:
+        self.found = found
+
+    @cached_property
+    def trace(self) -> Tables:
+        return self.found.complete
+
+    @cached_property
+    def ranges(self) -> pl.DataFrame:
+        """Ranges, with their numbers as `row` and without marks, and of their columns those that rules need."""
+        columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "parent", "module", "phase", "sizes", "input_types")
+        rows = self.trace.ranges.select("rank", "pid", "tid", *columns, "is_mark").with_row_index("row")
+        return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
+
+    # -- steps
+
+    @cached_property
+    def steps(self) -> pl.DataFrame:
+        return self.found.iterations
+
+    @cached_property
+    def usual(self) -> pl.DataFrame:
+        """The steps without outliers."""
+        return self.steps.filter(~_col("is_outlier").fill_null(value=False))
+
+    @cached_property
+    def breakdown(self) -> pl.DataFrame:
+        """The time of each step; of processes that have none, all of it."""
+        return breakdown(self.trace, self.steps)
+
+    @cached_property
+    def devices(self) -> pl.DataFrame:
+        rows = devices(self.trace, self.steps)
+        return self.in_usual(rows, "step")
+
+    @cached_property
+    def total_ns(self) -> int:
+        """How long all steps of all processes took."""
+        return int(self.breakdown["time_ns"].sum())
+
+    def share(self, ns: float) -> float:
+        return ns / self.total_ns if self.total_ns else 0.0
+
+    def in_usual(self, rows: pl.DataFrame, step: str) -> pl.DataFrame:
+        """The rows of usual steps, and those of processes without steps. `step`: the column that names it."""
+        odd = self.steps.filter(_col("is_outlier").fill_null(value=False)).select(*PROCESS, _col("step").alias(step))
+        return rows.join(odd, on=[*PROCESS, step], how="anti", nulls_equal=True, maintain_order="left")
+
+    def begun_in_usual(self, rows: pl.DataFrame, is_late: bool = False) -> pl.DataFrame:
+        """The rows that begin in a usual step, with its name as `step`, and all of processes without steps, with null.
+        `is_late`: not in the first step of a process, which does what is done once."""
+        stretches = self.usual
+        if is_late:
+            first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
+            stretches = stretches.join(first, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
+        pairs = within(rows, "start_ns", stretches, PROCESS)
+        inside = rows[pairs["row"]].with_columns(stretches["step"].gather(pairs["stretch"]).alias("step"))
+        outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
+        return pl.concat([inside, outside.with_columns(step=pl.lit(None, dtype=inside.schema["step"]))])
+
+    # -- devices
+
+    @cached_property
+    def has_devices(self) -> bool:
+        return on_device(self.trace.work.select("kind", "is_overhead")).height > 0
+
+    @cached_property
+    def _of_process(self) -> pl.DataFrame:
+        """How many devices each process used."""
+        return (
+            on_device(self.trace.work.select(*DEVICE, "kind", "is_overhead"))
+            .group_by(PROCESS)
+            .agg(devices=_col("device_id").n_unique())
+        )
+
+    def per_process(self, rows: pl.DataFrame, column: str) -> int:
+        """The sum of a column that is summed over devices, as time of the processes."""
+        sums = rows.group_by(PROCESS).agg(_col(column).cast(pl.Int64).sum())
+        sums = sums.join(self._of_process, on=PROCESS, nulls_equal=True)
+        return int(sums.select((_col(column) / _col("devices")).sum()).item() or 0)
+
+    @cached_property
+    def kernels(self) -> pl.DataFrame:
+        """What ran in usual steps: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range
+        that it belongs to `range`, `op`, `module` and `phase`."""
+        more = ("range", "bytes", "copy_from", "copy_to", "context_id", "stream_id")
+        work = busy_with(self.trace.work, more).with_columns(ns=length()).filter(_col("ns") > 0)
+        size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
+        size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
+        work = work.join(size, on=["rank", "device_id"], how="left", nulls_equal=True, maintain_order="left")
+        blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
+        return self.begun_in_usual(self.named(work.with_columns(blocks=blocks)))
+
+    def named(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """With the names of the range whose number is in the column `range`."""
+        ranges = self.trace.ranges
+        names = {"op": "name", "module": "module", "phase": "phase"}
+        return rows.with_columns(
+            ranges[column].cast(pl.String).gather(rows["range"]).alias(name) for name, column in names.items()
+        )
+
+    # -- the host
+
+    @cached_property
+    def has_loop_in_optimizer(self) -> bool:
+        """Whether the optimizer steps one parameter after the other: ops of its step are known, and none takes many."""
+        ops = self.ranges.filter(_col("phase") == "optimizer", _col("kind") == "op")["name"].unique().cast(pl.String)
+        many = ops.str.contains("_foreach_|fused|multi_tensor")
+        return len(ops) > 0 and not many.any()
+
+    # -- idle time
+
+    @cached_property
+    def idle(self) -> pl.DataFrame:
+        """The pieces of the gaps of usual steps, each with its `cause`: gap, range, ns, rank, pid, device_id, wait (the
+        reason), start_ns and end_ns of the gap, op, module, phase, step."""
+        gaps = self._gaps
+        pieces = self.found.idle
+        columns = (*DEVICE, "start_ns", "end_ns", "wait", "wait_ns")
+        pieces = pieces.with_columns(gaps[name].gather(pieces["gap"]).alias(name) for name in columns)
+        pieces = self.begun_in_usual(self.named(pieces))
+        # Where no steps tell the loop from the start of a program, what was before the first work is start.
+        begins = whole_times(self.trace).join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
+        pieces = pieces.join(begins, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True, maintain_order="left")
+        cause = (
+            pl.when(_col("phase") == "data")
+            .then(pl.lit("data"))
+            .when((_col("phase") == "optimizer") & self.has_loop_in_optimizer)
+            .then(pl.lit("optimizer"))
+            .otherwise("why")
+        )
+        hosts = _col("why").is_in(["host", "launch"])
+        pieces = pieces.with_columns(cause=pl.when(hosts).then(cause).otherwise("why"))
+        # Had the host not waited, it would be ahead by as long as it waited, and no more: the rest is its own.
+        may_be = _col("cause").is_in(["host", "launch"]) & _col("wait").is_not_null()
+        ns = pl.when(may_be).then(_col("ns")).otherwise(0)
+        before = ns.cum_sum().over("gap") - ns
+        part = pl.when(may_be).then((_col("wait_ns") - before).clip(0, _col("ns"))).otherwise(0)
+        pieces = pieces.with_columns(waited_ns=part)
+        waited = pieces.with_columns(ns=_col("waited_ns"), cause=pl.lit("wait"))
+        rest = pieces.with_columns(ns=_col("ns") - _col("waited_ns"))
+        return pl.concat([rest, waited]).filter(_col("ns") > 0).drop("waited_ns", "wait_ns")
+
+    @cached_property
+    def _gaps(self) -> pl.DataFrame:
+        """The gaps, with why the thread that ended each had waited, and how long: the last wait that ends in the gap,
+        or lies around its begin. A wait lets a device run out of work, and what is launched after it comes late."""
+        gaps = self.found.gaps.with_row_index("gap")
+        waits = self.found.waits.select(*PROCESS, "tid", "wait_ns", began_ns="start_ns", until_ns="end_ns", wait="why")
+        waits = waits.drop_nulls(("began_ns", "until_ns")).sort("began_ns")
+        asked = gaps.select("gap", *PROCESS, "tid", "start_ns", "end_ns").drop_nulls(("tid", "end_ns")).sort("end_ns")
+        last = asked.join_asof(
+            waits,
+            left_on="end_ns",
+            right_on="began_ns",
+            by=[*PROCESS, "tid"],
+            strategy="backward",
+            check_sortedness=False,
+        )
+        last = last.filter(_col("until_ns") >= _col("start_ns"))
+        last = last.select("gap", _col("wait").cast(pl.String), "wait_ns")
+        return gaps.join(last, on="gap", how="left", maintain_order="left")
+
+
+def top(rows: pl.DataFrame, column: str, by: str) -> tuple[str, ...]:
+    """The names that have most of a column, the most first."""
+    sums = rows.filter(_col(column) > 0).group_by(by).agg(_col(column).sum()).drop_nulls(by)
+    return tuple(sums.sort(column, by, descending=[True, False]).head(_TOP)[by].cast(pl.String).to_list())
+
+
+def ranks_of(rows: pl.DataFrame) -> tuple[int, ...]:
+    return tuple(rows["rank"].unique().drop_nulls().sort().to_list())

@@ -1,0 +1,55 @@
+"""docs/findings.md, made from the rules."""
+
+from __future__ import annotations
+
+from opspan.findings import RULES, Rule
+from opspan.findings.rule import SEVERITIES
+
+HEAD = """\
+# Findings
+
+`opspan findings FILE` says what is wrong with a run, the costliest first; `opspan summary` names them in a line, and
+`opspan.load(FILE).findings()` gives them as a frame ([json.md](json.md#findings) has the columns).
+
+- **Time at stake** is how much shorter the run would be *at most* if the cause were gone. It is time of a process: of
+  what is summed over the devices of a process, the mean of its devices counts. Findings are not to be added up: the
+  same nanosecond may be an idle device for one and a late collective for another. But the idle time of devices is
+  given to one cause only: loading of data, an optimizer that goes parameter by parameter, a wait, the pace of
+  launching, a host that came late for another reason, or a queue. Of the idle time after a wait, it has no more than
+  it took itself: had the host not waited, it would be ahead by that much and no more.
+- **Steps** are those of `opspan steps`. What happened outside of them is not looked at; a run without steps is looked
+  at from its first work of a device on. What a step took that is an outlier is a finding of its own, and no other rule
+  counts it.
+- **Severity** goes by the share of the time of all steps that is at stake: {severities}. A finding of severity *info*
+  has no time at stake: the file cannot answer something, and the finding says how to record what is missing.
+- **Confidence** is that of the cause: *certain* if the trace says it, *likely* if the figures fit and little else does,
+  *possible* if it is one of several causes.
+- The figures that a finding rests on are in its `figures`, and the time ranges that show it in its `ranges`.
+
+## The rules
+"""
+
+
+def text() -> str:
+    said = ", ".join(f"*{name}* from {least:.0%} on" if least else f"*{name}* below" for least, name in SEVERITIES)
+    return HEAD.replace("{severities}", said) + "".join(map(_section, RULES))
+
+
+def _section(rule: Rule) -> str:
+    return f"""
+### {rule.id}: {rule.title}
+
+- **Looks at** {rule.looks_at}.
+- **Speaks from** {_number(rule.threshold)} on: {rule.because}.
+- **Says** "{rule.sentence}"
+- **What to do:** {rule.remedy}.
+- **Next:** `{rule.command}`; {_read(rule.read)}
+"""
+
+
+def _number(threshold: float) -> str:
+    return f"{threshold:g}" if threshold >= 1 else f"{threshold:.0%}"
+
+
+def _read(read: str) -> str:
+    return f"[read on]({read.removeprefix('docs/')})"
