@@ -1,0 +1,110 @@
+"""What is asked of a made training run (training.py), and the rows that it has: no source is named here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+MAIN, BACKWARD = 0, 90  # threads, beyond the process' number
+COMPUTE, COMMUNICATION = 7, 20  # streams
+MULTIPROCESSORS = 132
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of a run; with nothing said it is healthy: its device is busy for nine tenths of the time."""
+
+    ranks: int = 1
+    steps: int = 8
+    layers: int = 4
+    seed: int = 0
+    noise: float = 0.01  # usual deviation of each time, of the host's and of the device's
+    straggler: tuple[int, float] | None = None  # a rank, and how many times longer its device computes
+    stalls: Mapping[int, int] = field(default_factory=dict)  # step -> ns in which the host does nothing
+    slow_loader: int = 0  # ns that each batch takes longer
+    slower: Mapping[str, float] = field(default_factory=dict)  # op -> how many times longer its kernels take
+    item_per_step: bool = False  # the loss is fetched: the host waits for the device
+    pageable: bool = False  # batches lie in pageable memory: their copies block
+    round_trips: int = 0  # tensors a step that go to the host and come back
+    fallbacks: int = 0  # ops a step that run on the host in between
+    small_collectives: bool = False  # one for each parameter instead of a few buckets
+    exposed: bool = False  # collectives begin after the backward
+    launch_bound: bool = False  # kernels are shorter than their launches
+    fp32: bool = False  # without tensor cores
+    odd: bool = False  # sizes that are no multiples of 8
+    few_blocks: bool = False  # kernels leave most multiprocessors alone
+    loop_optimizer: bool = False  # an op for each parameter
+    recompiles: tuple[int, ...] = ()  # steps in which torch.compile compiles again
+    apart: Mapping[int, int] = field(default_factory=dict)  # rank -> ns that its clock is ahead
+    cut: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # rank -> the first and the last step in its file
+    no_device: bool = False
+    no_steps: bool = False
+    no_sizes: bool = False
+
+
+class Range(NamedTuple):
+    rank: int
+    tid: int
+    start: int
+    end: int
+    kind: str  # op, user, module
+    name: str
+    seq: int | None
+    is_backward: bool
+    sizes: str | None
+    types: str | None
+    number: int
+
+
+class Call(NamedTuple):
+    rank: int
+    tid: int
+    start: int
+    end: int
+    name: str
+    correlation: int
+
+
+class Work(NamedTuple):
+    rank: int
+    start: int
+    end: int
+    kind: str  # kernel, memcpy
+    name: str
+    stream: int
+    correlation: int
+    blocks: int
+    bytes: int
+    sides: tuple[str, str] | None  # of a copy: from, to
+    collective: int  # elements of one; 0: it is none
+
+
+class Run(NamedTuple):
+    plan: Plan
+    ranges: list[Range]
+    calls: list[Call]
+    work: list[Work]
+
+    def of(self, rank: int) -> Run:
+        return Run(self.plan, *([row for row in rows if row.rank == rank] for rows in self[1:]))  # type: ignore[misc]
+
+
+def pid_of(rank: int) -> int:
+    return 5000 + 100 * rank
+
+
+def collective_args(plan: Plan, elements: int) -> dict[str, Any]:
+    """What torch.profiler says of a collective beside its kernel."""
+    return {
+        "Collective name": "allreduce",
+        "In msg nelems": elements,
+        "Out msg nelems": elements,
+        "Group size": plan.ranks,
+        "dtype": "Float" if plan.fp32 else "BFloat16",
+        "In split size": "[]",
+        "Out split size": "[]",
+        "Process Group Name": "0",
+        "Process Group Description": "default_pg",
+        "Process Group Ranks": str(list(range(plan.ranks))),
+    }
