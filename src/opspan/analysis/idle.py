@@ -40,7 +40,8 @@ def gaps(trace: Tables) -> pl.DataFrame:
     work = on_device(trace.work.select(columns).with_row_index("row"))
     busy = union(work, DEVICE)
     whole = whole_times(trace).rename({"start_ns": "begin_ns", "end_ns": "close_ns"})
-    ends = busy.select(DEVICE).unique().join(whole, on=PROCESS, nulls_equal=True)
+    # A device whose work has no length, by a clock too coarse for it, was used as well: all of its time is idle.
+    ends = work.select(DEVICE).unique().join(whole, on=PROCESS, nulls_equal=True)
     between = pl.concat(
         [
             ends.select(*DEVICE, start_ns="begin_ns", end_ns="begin_ns"),
@@ -74,11 +75,9 @@ def gaps(trace: Tables) -> pl.DataFrame:
 def _with_next(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """With the work that each gap ends with: of several that begin then, the one that was launched first."""
     columns = ("row", "tid", "call_ns")
-    parts, gaps_of = [], apart(found, DEVICE)
-    for key, some in apart(work.filter(length() > 0), DEVICE).items():
-        if (mine := gaps_of.get(key)) is None:
-            continue
-        first = some.sort("start_ns", "call_ns", "row", nulls_last=True)
+    parts, work_of = [], apart(work.filter(length() > 0), DEVICE)
+    for key, mine in apart(found, DEVICE).items():
+        first = work_of.get(key, work.clear()).sort("start_ns", "call_ns", "row", nulls_last=True)
         place = first["start_ns"].search_sorted(mine["end_ns"], side="left")
         next_ = first.select(*columns, begins_ns="start_ns")[place.set(place == first.height, None)]
         is_next = next_["begins_ns"] == mine["end_ns"]
