@@ -10,6 +10,7 @@ from analysis.frames import ranges, table
 from opspan.analysis import nest, phases
 from opspan.analysis.busy import KINDS, breakdown, devices
 from opspan.analysis.iterations import iterations
+from opspan.analysis.kernels import uses_tensor_cores
 from opspan.tables import Metadata, Tables
 
 LAST = 24
@@ -126,3 +127,14 @@ def check_device(row: dict, work: list[dict], start: int, end: int) -> None:
     assert row["tensor_core_ns"] == sum(n for n, one in zip(ns, kernels, strict=True) if "16816" in one["name"])
     shares = [n * min(1, one["grid_x"] / 4) for n, one in zip(ns, kernels, strict=True) if one["grid_x"]]
     assert row["sm_ns"] == (sum(shares) if shares and row["device_id"] == 0 else None)
+
+
+def test_a_family_with_tensor_cores_has_kernels_without() -> None:
+    names = pl.Series(
+        "name",
+        [
+            "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_kernel__5x_cublas",
+            "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_aligna4_execute_kernel",
+        ],
+    )
+    assert pl.select(uses_tensor_cores(pl.lit(names))).to_series().to_list() == [True, False]

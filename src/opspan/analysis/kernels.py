@@ -28,6 +28,8 @@ TENSOR_CORES = (
     r"nvjet",
     r"flash_(fwd|bwd)|fmha|sdpa_sm[0-9]+_flash",
 )
+# Though their family has such kernels, these multiply with the ordinary units: sm80_xmma_gemm_f32f32_..._ffma_...
+NO_TENSOR_CORES = r"_ffma_"
 
 
 def is_communication(name: pl.Expr) -> pl.Expr:
@@ -35,7 +37,7 @@ def is_communication(name: pl.Expr) -> pl.Expr:
 
 
 def uses_tensor_cores(name: pl.Expr) -> pl.Expr:
-    return _any(name, TENSOR_CORES)
+    return _any(name, TENSOR_CORES) & ~_any(name, (NO_TENSOR_CORES,))
 
 
 def _any(name: pl.Expr, patterns: tuple[str, ...]) -> pl.Expr:
