@@ -225,7 +225,7 @@ class _Rank:
     def fallback(self) -> None:
         """An op that the device does not have: its input goes to the host, and its output comes back."""
         with self.op("aten::unique_dim"):
-            with self.op("aten::copy_"):
+            with self.op("aten::_to_cpu"), self.op("aten::copy_"):
                 self.copy(("Device", "Pageable"), COPY_NS, 4 << 20)
             self.pass_(FALLBACK_NS)
             with self.op("aten::copy_"):

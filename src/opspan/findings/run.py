@@ -17,11 +17,13 @@ from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import breakdown, busy_with, devices, whole_times
 from opspan.analysis.spans import DEVICE, PROCESS, length, within
+from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
 
 _col = pl.col
 # Why a device had nothing to do, in the order in which a piece of time is given to one.
-CAUSES = ("data", "optimizer", "wait", "host", "launch", "queued", "unknown")
+CAUSES = ("compile", "fallback", "data", "optimizer", "wait", "host", "launch", "queued", "unknown")
+DRAIN = ("synchronise", "blocking copy", "item")  # reasons of waits after which a device may have nothing left to do
 _TOP = 3
 
 
@@ -136,6 +138,15 @@ class Run:
         many = ops.str.contains("_foreach_|fused|multi_tensor")
         return len(ops) > 0 and not many.any()
 
+    @cached_property
+    def compiling(self) -> pl.DataFrame:
+        """The outermost ranges in which torch compiled."""
+        ranges = self.trace.ranges
+        inside = compiling(ranges)
+        is_outermost = inside & ~inside.gather(ranges["parent"]).fill_null(value=False)
+        columns = ("rank", "pid", "name", "start_ns", "end_ns", "module")
+        return ranges.select(columns).filter(is_outermost).drop_nulls(("start_ns", "end_ns"))
+
     # -- idle time
 
     @cached_property
@@ -144,14 +155,22 @@ class Run:
         reason), start_ns and end_ns of the gap, op, module, phase, step."""
         gaps = self._gaps
         pieces = self.found.idle
-        columns = (*DEVICE, "start_ns", "end_ns", "wait", "wait_ns")
+        columns = (*DEVICE, "start_ns", "end_ns", "wait", "waited", "wait_ns")
         pieces = pieces.with_columns(gaps[name].gather(pieces["gap"]).alias(name) for name in columns)
         pieces = self.begun_in_usual(self.named(pieces))
         # Where no steps tell the loop from the start of a program, what was before the first work is start.
         begins = whole_times(self.trace).join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
         pieces = pieces.join(begins, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True, maintain_order="left")
+        is_compiling, is_falling_back = (
+            pl.lit(inside.gather(pieces["range"]).fill_null(value=False))
+            for inside in (compiling(self.trace.ranges), falling_back(self.trace.ranges))
+        )
         cause = (
-            pl.when(_col("phase") == "data")
+            pl.when(is_compiling)
+            .then(pl.lit("compile"))
+            .when(is_falling_back)
+            .then(pl.lit("fallback"))
+            .when(_col("phase") == "data")
             .then(pl.lit("data"))
             .when((_col("phase") == "optimizer") & self.has_loop_in_optimizer)
             .then(pl.lit("optimizer"))
@@ -159,35 +178,39 @@ class Run:
         )
         hosts = _col("why").is_in(["host", "launch"])
         pieces = pieces.with_columns(cause=pl.when(hosts).then(cause).otherwise("why"))
-        # Had the host not waited, it would be ahead by as long as it waited, and no more: the rest is its own.
-        may_be = _col("cause").is_in(["host", "launch"]) & _col("wait").is_not_null()
-        ns = pl.when(may_be).then(_col("ns")).otherwise(0)
-        before = ns.cum_sum().over("gap") - ns
-        part = pl.when(may_be).then((_col("wait_ns") - before).clip(0, _col("ns"))).otherwise(0)
-        pieces = pieces.with_columns(waited_ns=part)
-        waited = pieces.with_columns(ns=_col("waited_ns"), cause=pl.lit("wait"))
-        rest = pieces.with_columns(ns=_col("ns") - _col("waited_ns"))
-        return pl.concat([rest, waited]).filter(_col("ns") > 0).drop("waited_ns", "wait_ns")
+        return _waited(pieces).drop("waited", "wait_ns")
 
     @cached_property
     def _gaps(self) -> pl.DataFrame:
-        """The gaps, with why the thread that ended each had waited, and how long: the last wait that ends in the gap,
-        or lies around its begin. A wait lets a device run out of work, and what is launched after it comes late."""
+        """The gaps, with the last wait that began before their end: its number, reason and length. A wait lets the host
+        lose its lead, and what it launches then comes late, until it is ahead again."""
         gaps = self.found.gaps.with_row_index("gap")
-        waits = self.found.waits.select(*PROCESS, "tid", "wait_ns", began_ns="start_ns", until_ns="end_ns", wait="why")
-        waits = waits.drop_nulls(("began_ns", "until_ns")).sort("began_ns")
-        asked = gaps.select("gap", *PROCESS, "tid", "start_ns", "end_ns").drop_nulls(("tid", "end_ns")).sort("end_ns")
+        waits = self.found.waits.select(*PROCESS, "tid", "wait_ns", began_ns="start_ns", wait="why")
+        waits = waits.with_columns(_col("wait").cast(pl.String)).with_row_index("waited")
+        # Threads that launch: that another one waits holds up nobody.
+        launching = self.found.gaps.select(*PROCESS, "tid").unique()
+        waits = waits.join(launching, on=[*PROCESS, "tid"], how="semi")
+        waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls("began_ns").sort("began_ns").drop("tid")
+        asked = gaps.select("gap", *PROCESS, "end_ns").drop_nulls("end_ns").sort("end_ns")
         last = asked.join_asof(
-            waits,
-            left_on="end_ns",
-            right_on="began_ns",
-            by=[*PROCESS, "tid"],
-            strategy="backward",
-            check_sortedness=False,
+            waits, left_on="end_ns", right_on="began_ns", by=PROCESS, strategy="backward", check_sortedness=False
         )
-        last = last.filter(_col("until_ns") >= _col("start_ns"))
-        last = last.select("gap", _col("wait").cast(pl.String), "wait_ns")
+        last = last.select("gap", "wait", "waited", "wait_ns")
         return gaps.join(last, on="gap", how="left", maintain_order="left")
+
+
+def _waited(pieces: pl.DataFrame) -> pl.DataFrame:
+    """With what is due to waits apart: had the host not waited, it would be ahead by as long as it waited, and no
+    more; the rest of the time until a launch is its own."""
+    may_be = _col("cause").is_in(["host", "launch"]) & _col("waited").is_not_null()
+    pieces = pieces.sort("start_ns", "gap", maintain_order=True)
+    ns = pl.when(may_be).then(_col("ns")).otherwise(0)
+    before = ns.cum_sum().over("waited", "device_id") - ns
+    lost = pl.when(may_be).then((_col("wait_ns") - before).clip(0, _col("ns"))).otherwise(0).fill_null(0)
+    pieces = pieces.with_columns(lost_ns=lost)
+    waited = pieces.with_columns(ns=_col("lost_ns"), cause=pl.lit("wait"))
+    rest = pieces.with_columns(ns=_col("ns") - _col("lost_ns"))
+    return pl.concat([rest, waited]).filter(_col("ns") > 0).drop("lost_ns")
 
 
 def top(rows: pl.DataFrame, column: str, by: str) -> tuple[str, ...]:

@@ -7,33 +7,20 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.nest import nearest
+from opspan.analysis.spans import PROCESS
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
-# Ranges in which torch compiles; names of several releases.
-_COMPILING = (
-    r"(^torch\._dynamo\.convert_frame|^_?compile\.compile_inner|convert_frame|compile_inner|^entire_frame_compile|"
-    r"^backend_compile|^entire_backward_compile|inductor_compile|compile_fx|^create_aot_dispatcher_function)"
-)
 _REGION = r"^Torch-Compiled Region: ([0-9]+)/([0-9]+)"
 
 
 def _again(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.steps.height:
         return  # all that was compiled may have been compiled for the first time
-    ranges = run.trace.ranges
-    says = _col("name").cast(pl.String).str.contains(_COMPILING)
-    names = ranges.select(_col("name").unique()).filter(says)["name"]
-    is_compiling = ranges["name"].is_in(names.implode()).fill_null(value=False)
-    if not is_compiling.any():
-        return
-    inside = nearest(ranges, is_compiling).gather(ranges["parent"]).is_not_null()
-    columns = ("rank", "pid", "name", "start_ns", "end_ns", "module")
-    rows = ranges.select(columns).filter(is_compiling & ~inside).drop_nulls("end_ns")
-    first = run.steps.group_by("rank", "pid").agg(until_ns=_col("end_ns").min())
-    rows = rows.join(first, on=["rank", "pid"], nulls_equal=True).filter(_col("start_ns") >= _col("until_ns"))
+    rows = run.compiling
+    first = run.steps.group_by(PROCESS).agg(until_ns=_col("end_ns").min())
+    rows = rows.join(first, on=PROCESS, nulls_equal=True).filter(_col("start_ns") >= _col("until_ns"))
     rows = rows.with_columns(ns=_col("end_ns") - _col("start_ns"))
     at_stake = int(rows["ns"].sum())
     if not at_stake or run.share(at_stake) < threshold:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, time_in
+from opspan.findings.marks import fallbacks, falling_back
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -17,7 +18,8 @@ _LEAST = 4096  # bytes: smaller ones are values and sizes, of which many are ali
 
 def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.kernels.filter(_col("kind") == "memcpy", _col("bytes") >= _LEAST)
-    rows = rows.with_columns(_col("copy_from", "copy_to").cast(pl.String))
+    is_fallback = falling_back(run.trace.ranges).gather(rows["range"]).fill_null(value=False)
+    rows = rows.filter(~is_fallback).with_columns(_col("copy_from", "copy_to").cast(pl.String))
     down = rows.filter(_col("copy_from") == "device", _col("copy_to").is_in(_HOST)).sort("end_ns")
     up = rows.filter(_col("copy_to") == "device", _col("copy_from").is_in(_HOST)).sort("start_ns")
     back = up.join_asof(
@@ -54,8 +56,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _fallbacks(run: Run, threshold: float) -> Iterator[Evidence]:
     ranges = run.trace.ranges
-    moved = run.ranges.filter(_col("name").cast(pl.String) == "aten::_to_cpu")
-    ops = ranges.select(*PROCESS, "name", "start_ns", "end_ns", "module")[moved["parent"].drop_nulls().unique()]
+    ops = ranges.select(*PROCESS, "name", "start_ns", "end_ns", "module").filter(fallbacks(ranges))
     ops = run.begun_in_usual(ops).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
     at_stake = int(ops["ns"].sum())
     if at_stake and run.share(at_stake) >= threshold:

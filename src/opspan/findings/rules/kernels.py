@@ -10,7 +10,6 @@ from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
-_LESS = 0.1  # of the time of what dominates: what is at stake if it becomes quicker by a tenth
 
 
 def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -45,9 +44,8 @@ def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
     if names.height < 2 or int(names["ns"][0]) < threshold * total:
         return
     chosen = rows.filter(_col("name") == names["name"][0])
-    at_stake = int(_LESS * run.per_process(chosen, "ns"))
     yield Evidence(
-        at_stake,
+        None,  # what it does may be what the program is for
         {"ns": int(names["ns"][0]), "kernel_share": int(names["ns"][0]) / total, "count": int(names["count"][0])},
         {"kernel": str(names["name"][0])},
         confidence="certain",
@@ -75,8 +73,7 @@ RULES = (
     Rule(
         id="dominating-kernel",
         title="One kernel takes most of the time",
-        looks_at="the share that the kernel with the most time has of the time of all kernels; at stake is a tenth of "
-        "its time",
+        looks_at="the share that the kernel with the most time has of the time of all kernels",
         threshold=0.5,
         because="half of the time of kernels: nothing else is worth looking at before it",
         sentence="{kernel} takes {kernel_share} of the time of all kernels ({ns}, {count} times)",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.busy import KINDS
-from opspan.analysis.spans import PROCESS, within
+from opspan.analysis.spans import PROCESS, time_in, within
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -35,6 +35,9 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         *[_col(name) - _col(f"{name}_usual").cast(pl.Int64) for name in columns],
         more_ns=_col("time_ns") - _col("time_ns_usual").cast(pl.Int64),
     )
+    # That a step compiled is another rule's finding.
+    known = time_in(run.compiling, odd.select(*PROCESS, "start_ns", "end_ns"), PROCESS)
+    odd = odd.with_columns(more_ns=(_col("more_ns") - known).clip(0)).filter(_col("more_ns") > 0)
     more_ns = int(odd["more_ns"].sum())
     if more_ns <= 0 or run.share(more_ns) < threshold or odd.height > _MOST * rows.height:
         return
