@@ -15,7 +15,8 @@ HEAD = """\
   what is summed over the devices of a process, the mean of its devices counts. Findings are not to be added up: the
   same nanosecond may be an idle device for one and a late collective for another. But the idle time of devices is
   given to one cause only: compiling, an op that the host runs for a device, loading of data, an optimizer that goes
-  parameter by parameter, a wait, the pace of launching, a host that came late for another reason, or a queue.
+  parameter by parameter, calls that take memory or load code, a wait, the pace of launching, a host that came late for
+  another reason, or a queue.
 - **Waits** let the host lose its lead, and what it launches then comes late until it is ahead again. Had it not waited,
   it would be ahead by as long as it waited, and no more: so much of the idle time that follows a wait is the wait's.
 - **Steps** are those of `opspan steps`. What happened outside of them is not looked at; a run without steps is looked

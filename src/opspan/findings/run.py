@@ -16,13 +16,15 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import breakdown, busy_with, devices, whole_times
-from opspan.analysis.spans import DEVICE, PROCESS, length, within
+from opspan.analysis.spans import DEVICE, PROCESS, length, time_in, within
 from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
 
 _col = pl.col
 # Why a device had nothing to do, in the order in which a piece of time is given to one.
-CAUSES = ("compile", "fallback", "data", "optimizer", "wait", "host", "launch", "queued", "unknown")
+CAUSES = ("compile", "fallback", "data", "optimizer", "held", "wait", "host", "launch", "queued", "unknown")
+_THREAD = (*PROCESS, "tid")
+HOLD = ("allocation", "free", "module loading")  # reasons of waits that hold up the host itself
 DRAIN = ("synchronise", "blocking copy", "item")  # reasons of waits after which a device may have nothing left to do
 _TOP = 3
 
@@ -155,7 +157,7 @@ class Run:
         reason), start_ns and end_ns of the gap, op, module, phase, step."""
         gaps = self._gaps
         pieces = self.found.idle
-        columns = (*DEVICE, "start_ns", "end_ns", "wait", "waited", "wait_ns")
+        columns = (*DEVICE, "start_ns", "end_ns", "wait", "waited", "wait_ns", "held_ns")
         pieces = pieces.with_columns(gaps[name].gather(pieces["gap"]).alias(name) for name in columns)
         pieces = self.begun_in_usual(self.named(pieces))
         # Where no steps tell the loop from the start of a program, what was before the first work is start.
@@ -178,18 +180,25 @@ class Run:
         )
         hosts = _col("why").is_in(["host", "launch"])
         pieces = pieces.with_columns(cause=pl.when(hosts).then(cause).otherwise("why"))
-        return _waited(pieces).drop("waited", "wait_ns")
+        pieces = _given(pieces, "held", "held_ns", ("gap",))
+        # Had the host not waited, it would be ahead by as long as it waited, and no more: the rest is its own.
+        pieces = _given(pieces, "wait", "wait_ns", ("waited", "device_id"))
+        return pieces.drop("waited", "wait_ns", "held_ns")
 
     @cached_property
     def _gaps(self) -> pl.DataFrame:
         """The gaps, with the last wait that began before their end: its number, reason and length. A wait lets the host
-        lose its lead, and what it launches then comes late, until it is ahead again."""
+        lose its lead, and what it launches then comes late, until it is ahead again. And with `held_ns`: for how long,
+        until it launched, the host was in calls that take memory or load code."""
         gaps = self.found.gaps.with_row_index("gap")
-        waits = self.found.waits.select(*PROCESS, "tid", "wait_ns", began_ns="start_ns", wait="why")
-        waits = waits.with_columns(_col("wait").cast(pl.String)).with_row_index("waited")
+        all_waits = self.found.waits.with_columns(_col("why").cast(pl.String))
+        held = all_waits.filter(_col("why").is_in(HOLD)).select(*_THREAD, "start_ns", "end_ns")
+        asked = gaps.select(*_THREAD, "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
+        gaps = gaps.with_columns(held_ns=time_in(held, asked, _THREAD))
+        waits = all_waits.select(*_THREAD, "wait_ns", began_ns="start_ns", wait="why").with_row_index("waited")
         # Threads that launch: that another one waits holds up nobody.
-        launching = self.found.gaps.select(*PROCESS, "tid").unique()
-        waits = waits.join(launching, on=[*PROCESS, "tid"], how="semi")
+        launching = self.found.gaps.select(_THREAD).unique()
+        waits = waits.join(launching, on=_THREAD, how="semi")
         waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls("began_ns").sort("began_ns").drop("tid")
         asked = gaps.select("gap", *PROCESS, "end_ns").drop_nulls("end_ns").sort("end_ns")
         last = asked.join_asof(
@@ -199,18 +208,17 @@ class Run:
         return gaps.join(last, on="gap", how="left", maintain_order="left")
 
 
-def _waited(pieces: pl.DataFrame) -> pl.DataFrame:
-    """With what is due to waits apart: had the host not waited, it would be ahead by as long as it waited, and no
-    more; the rest of the time until a launch is its own."""
-    may_be = _col("cause").is_in(["host", "launch"]) & _col("waited").is_not_null()
+def _given(pieces: pl.DataFrame, cause: str, amount: str, by: tuple[str, ...]) -> pl.DataFrame:
+    """With up to `amount`, for each of `by`, of the time until launches given to a cause: the earliest first."""
+    may_be = _col("cause").is_in(["host", "launch"]) & _col(amount).is_not_null()
     pieces = pieces.sort("start_ns", "gap", maintain_order=True)
     ns = pl.when(may_be).then(_col("ns")).otherwise(0)
-    before = ns.cum_sum().over("waited", "device_id") - ns
-    lost = pl.when(may_be).then((_col("wait_ns") - before).clip(0, _col("ns"))).otherwise(0).fill_null(0)
-    pieces = pieces.with_columns(lost_ns=lost)
-    waited = pieces.with_columns(ns=_col("lost_ns"), cause=pl.lit("wait"))
-    rest = pieces.with_columns(ns=_col("ns") - _col("lost_ns"))
-    return pl.concat([rest, waited]).filter(_col("ns") > 0).drop("lost_ns")
+    before = ns.cum_sum().over(by) - ns
+    part = pl.when(may_be).then((_col(amount) - before).clip(0, _col("ns"))).otherwise(0).fill_null(0)
+    pieces = pieces.with_columns(part_ns=part)
+    given = pieces.with_columns(ns=_col("part_ns"), cause=pl.lit(cause))
+    rest = pieces.with_columns(ns=_col("ns") - _col("part_ns"))
+    return pl.concat([rest, given]).filter(_col("ns") > 0).drop("part_ns")
 
 
 def top(rows: pl.DataFrame, column: str, by: str) -> tuple[str, ...]:
