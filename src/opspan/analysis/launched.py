@@ -21,10 +21,9 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.spans import apart, bounded, difference, length
+from opspan.analysis.spans import bounded, difference, length
 
 _col = pl.col
-_QUEUE = {"time_ns": pl.Int64, "queued": pl.Int64}
 STREAM = ("rank", "pid", "device_id", "context_id", "stream_id")
 
 
@@ -49,22 +48,25 @@ def queues(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
         waiting = rows
     else:
         waiting = rows.group_by(*STREAM, "call").agg(_col("called_ns").first(), _col("start_ns").min())
-    found = [pl.DataFrame(schema={**{name: work.schema[name] for name in STREAM}, **_QUEUE})]
-    for key, some in apart(waiting, STREAM).items():
-        names = (pl.lit(value, dtype=work.schema[name]).alias(name) for name, value in zip(STREAM, key, strict=True))
-        found.append(_queue(some).select(*names, *_QUEUE))
-    return pl.concat(found).sort(STREAM, maintain_order=True)
+    streams = waiting.select(STREAM).unique().sort(STREAM).with_row_index("stream")
+    waiting = waiting.join(streams, on=STREAM, nulls_equal=True).select("stream", "called_ns", "start_ns")
+    found = _queues(waiting).join(streams, on="stream", maintain_order="left")
+    return found.select(*STREAM, "time_ns", "queued")
 
 
-def _queue(waiting: pl.DataFrame) -> pl.DataFrame:
-    """Of one stream: how many have been called by each time, less how many have begun."""
-    called = waiting["called_ns"].sort()
+def _queues(waiting: pl.DataFrame) -> pl.DataFrame:
+    """How many have been called by each time, less how many have begun. All streams at once: there may be thousands."""
     # Work that began before its call, by clocks that differ, has not been in the queue at all.
-    left = waiting.select(pl.max_horizontal("called_ns", "start_ns")).to_series().sort()
-    times = pl.concat([called, left.rename(called.name)]).unique().sort().alias("time_ns")
-    queued = called.search_sorted(times, side="right").cast(pl.Int64) - left.search_sorted(times, side="right")
-    changed = queued != queued.shift(1, fill_value=0)
-    return pl.DataFrame([times, queued.alias("queued")]).filter(changed)
+    begun = pl.max_horizontal("called_ns", "start_ns")
+    each = ((_col("called_ns"), 1), (begun, -1))
+    changes = pl.concat(waiting.select("stream", time_ns=time, change=pl.lit(by, pl.Int64)) for time, by in each)
+    changes = changes.sort("stream", "time_ns")
+    # Each stream's changes add up to nothing: the sum over all of them begins anew with every stream.
+    changes = changes.with_columns(queued=_col("change").cum_sum())
+    is_last = _col("stream").ne_missing(_col("stream").shift(-1)) | _col("time_ns").ne_missing(
+        _col("time_ns").shift(-1)
+    )
+    return changes.filter(is_last).filter(_col("queued") != _col("queued").shift(1, fill_value=0))
 
 
 def _with_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
