@@ -3,6 +3,7 @@
     python tools/bench/answers.py                1 M ranges, 1 M calls, 1 M kernels (about 2 minutes)
     python tools/bench/answers.py --rows 100000  so many of each
     python tools/bench/answers.py --rounds 5     medians of so many processes
+    python tools/bench/answers.py --ranks 64     of a training of so many ranks instead, a file each
 
 Each round is a process that loads the file, has it analysed, and asks each question once: seconds, and the peak of its
 memory after loading and at the end.
@@ -26,7 +27,7 @@ import made
 from emit import line
 
 
-def once(path: str) -> dict[str, float]:
+def once(paths: list[str]) -> dict[str, float]:
     import opspan
     from opspan.analysis.busy import devices
 
@@ -38,7 +39,7 @@ def once(path: str) -> dict[str, float]:
         times[name] = time.perf_counter() - started
 
     started = time.perf_counter()
-    trace = opspan.load(path)
+    trace = opspan.load(*paths)
     complete = trace.analysed.complete
     times["load and analyse"] = time.perf_counter() - started
     times["MiB then"] = peak()
@@ -62,15 +63,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--ranks", type=int, default=0)
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         print(json.dumps(once(options.child)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run.sqlite"
-        made.sqlite(path, made.Size(ranges=options.rows, calls=options.rows, work=options.rows))
-        command = [sys.executable, __file__, "--child", str(path)]
+        if options.ranks:
+            paths = made.training(Path(folder), ranks=options.ranks, straggler=(options.ranks // 2, 1.5))
+        else:
+            size = made.Size(ranges=options.rows, calls=options.rows, work=options.rows)
+            paths = [made.sqlite(Path(folder) / "run.sqlite", size)]
+        command = [sys.executable, __file__, "--child", *map(str, paths)]
         rounds = [
             json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
             for _ in range(options.rounds)
@@ -78,7 +83,8 @@ def main() -> None:
     found = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
     loading = found.pop("load and analyse")
     before, after = found.pop("MiB then"), found.pop("MiB at the end")
-    print(f"{3 * options.rows:,} rows: load and analyse {loading:.2f} s, peak {before:.0f} MiB")
+    what = f"{options.ranks} ranks" if options.ranks else f"{3 * options.rows:,} rows"
+    print(f"{what}: load and analyse {loading:.2f} s, peak {before:.0f} MiB")
     for name, seconds in found.items():
         print(f"  {name:<8} {seconds:6.2f} s  {seconds / loading:5.2f} x")
     total = sum(found.values())

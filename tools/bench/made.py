@@ -2,20 +2,29 @@
 
     sqlite(path, Size(ranges=1_000_000, calls=1_000_000, work=1_000_000))
     parquet(path, size)                                                       the same as a folder
+    training(folder, ranks=64, straggler=(17, 1.5))                           a file a rank: a run with a known answer
 
 A step is LAYERS times the same few ops on one thread, then their backward on another, each op within the ops that call
 it: 24 ranges a layer. Calls and kernels are spread over the ranges evenly; each lies in its range, and a kernel starts
-a moment after its call. No file of a real tool is in here.
+a moment after its call. Those of `training` are the runs that tests look for planted things in:
+tests/builders/training_plan.py says what can be asked of them. No file of a real tool is in here.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from builders import training as model
+from builders import training_files
+from builders.training_plan import Plan
 
 PID, MAIN, AUTOGRAD = 4711, 4711, 4790
 LAYERS = 50
@@ -105,6 +114,10 @@ def sqlite(path: Path, size: Size) -> Path:
     connection.commit()
     connection.close()
     return path
+
+
+def training(folder: Path, **asked: Any) -> list[Path]:
+    return training_files.nsys_files(folder, model.run(Plan(**asked)))
 
 
 def _declared(dtype: type[pl.DataType]) -> str:
