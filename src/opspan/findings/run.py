@@ -127,9 +127,7 @@ class Run:
         """With the names of the range whose number is in the column `range`."""
         ranges = self.trace.ranges
         names = {"op": "name", "module": "module", "phase": "phase"}
-        return rows.with_columns(
-            ranges[column].cast(pl.String).gather(rows["range"]).alias(name) for name, column in names.items()
-        )
+        return rows.with_columns(ranges[column].gather(rows["range"]).alias(name) for name, column in names.items())
 
     # -- the host
 
@@ -149,6 +147,32 @@ class Run:
         columns = ("rank", "pid", "name", "start_ns", "end_ns", "module")
         return ranges.select(columns).filter(is_outermost).drop_nulls(("start_ns", "end_ns"))
 
+    @cached_property
+    def paces(self) -> pl.DataFrame:
+        """For each process: rank, pid, the median time from one launch to the next on its thread (apart_ns), that of
+        work (work_ns), how many launches there are and how many of them take longer than their work (short)."""
+        rows = self.found.delays.select("call", "work", "is_short")
+        calls, work = self.found.attributed.calls, self.found.attributed.work
+        rows = rows.with_columns(
+            [calls[name].gather(rows["call"]).alias(name) for name in _THREAD]
+            + [calls["start_ns"].gather(rows["call"]).alias("called_ns")]
+            + [(work["end_ns"] - work["start_ns"]).gather(rows["work"]).alias("ns")]
+        )
+        if not rows["call"].is_unique().all():
+            rows = rows.unique("call", keep="first", maintain_order=True)
+        launched = rows.sort("called_ns")
+        apart = _col("called_ns") - _col("called_ns").shift(1).over(_THREAD)
+        return (
+            launched.with_columns(apart_ns=apart)
+            .group_by(PROCESS)
+            .agg(
+                apart_ns=_col("apart_ns").median(),
+                work_ns=_col("ns").median(),
+                launches=pl.len(),
+                short=_col("is_short").sum(),
+            )
+        )
+
     # -- idle time
 
     @cached_property
@@ -156,13 +180,9 @@ class Run:
         """The pieces of the gaps of usual steps, each with its `cause`: gap, range, ns, rank, pid, device_id, wait (the
         reason), start_ns and end_ns of the gap, op, module, phase, step."""
         gaps = self._gaps
-        pieces = self.found.idle
-        columns = (*DEVICE, "start_ns", "end_ns", "wait", "waited", "wait_ns", "held_ns")
-        pieces = pieces.with_columns(gaps[name].gather(pieces["gap"]).alias(name) for name in columns)
-        pieces = self.begun_in_usual(self.named(pieces))
-        # Where no steps tell the loop from the start of a program, what was before the first work is start.
-        begins = whole_times(self.trace).join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
-        pieces = pieces.join(begins, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True, maintain_order="left")
+        pieces = self.found.idle.filter(gaps["is_usual"].gather(self.found.idle["gap"]))
+        columns = (*DEVICE, "start_ns", "end_ns", "wait", "waited", "wait_ns", "held_ns", "step")
+        pieces = self.named(pieces.with_columns(gaps[name].gather(pieces["gap"]) for name in columns))
         is_compiling, is_falling_back = (
             pl.lit(inside.gather(pieces["range"]).fill_null(value=False))
             for inside in (compiling(self.trace.ranges), falling_back(self.trace.ranges))
@@ -187,9 +207,9 @@ class Run:
 
     @cached_property
     def _gaps(self) -> pl.DataFrame:
-        """The gaps, with the last wait that began before their end: its number, reason and length. A wait lets the host
-        lose its lead, and what it launches then comes late, until it is ahead again. And with `held_ns`: for how long,
-        until it launched, the host was in calls that take memory or load code."""
+        """The gaps, with `is_usual` and `step`, and with the last wait that began before their end: its number, reason
+        and length. A wait lets the host lose its lead, and what it launches then comes late, until it is ahead again.
+        And with `held_ns`: for how long, until it launched, the host was in calls that take memory or load code."""
         gaps = self.found.gaps.with_row_index("gap")
         all_waits = self.found.waits.with_columns(_col("why").cast(pl.String))
         held = all_waits.filter(_col("why").is_in(HOLD)).select(*_THREAD, "start_ns", "end_ns")
@@ -205,20 +225,31 @@ class Run:
             waits, left_on="end_ns", right_on="began_ns", by=PROCESS, strategy="backward", check_sortedness=False
         )
         last = last.select("gap", "wait", "waited", "wait_ns")
-        return gaps.join(last, on="gap", how="left", maintain_order="left")
+        gaps = gaps.join(last, on="gap", how="left", maintain_order="left")
+        # Where no steps tell the loop from the start of a program, what was before the first work is start.
+        begins = whole_times(self.trace).join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
+        usual = self.begun_in_usual(gaps.select("gap", *PROCESS, "start_ns"))
+        usual = usual.join(begins, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
+        usual = usual.unique("gap").select("gap", _col("step").cast(pl.Categorical), is_usual=True)
+        gaps = gaps.join(usual, on="gap", how="left", maintain_order="left")
+        return gaps.with_columns(_col("is_usual").fill_null(value=False))
 
 
 def _given(pieces: pl.DataFrame, cause: str, amount: str, by: tuple[str, ...]) -> pl.DataFrame:
     """With up to `amount`, for each of `by`, of the time until launches given to a cause: the earliest first."""
-    may_be = _col("cause").is_in(["host", "launch"]) & _col(amount).is_not_null()
-    pieces = pieces.sort("start_ns", "gap", maintain_order=True)
-    ns = pl.when(may_be).then(_col("ns")).otherwise(0)
-    before = ns.cum_sum().over(by) - ns
-    part = pl.when(may_be).then((_col(amount) - before).clip(0, _col("ns"))).otherwise(0).fill_null(0)
-    pieces = pieces.with_columns(part_ns=part)
-    given = pieces.with_columns(ns=_col("part_ns"), cause=pl.lit(cause))
-    rest = pieces.with_columns(ns=_col("ns") - _col("part_ns"))
-    return pl.concat([rest, given]).filter(_col("ns") > 0).drop("part_ns")
+    may_be = _col("cause").is_in(["host", "launch"]) & (_col(amount) > 0)
+    some = pieces.filter(may_be).sort(*by, "start_ns", "gap", maintain_order=True)
+    if not some.height:
+        return pieces
+    whole = _col("ns").cum_sum() - _col("ns")
+    is_first = pl.any_horizontal(_col(name).ne_missing(_col(name).shift(1)) for name in by)
+    is_first |= pl.int_range(pl.len()) == 0
+    before = whole - pl.when(is_first).then(whole).forward_fill()
+    some = some.with_columns(part_ns=(_col(amount) - before).clip(0, _col("ns")))
+    given = some.with_columns(ns=_col("part_ns"), cause=pl.lit(cause))
+    rest = some.with_columns(ns=_col("ns") - _col("part_ns"))
+    parts = pl.concat([rest, given]).filter(_col("ns") > 0).drop("part_ns")
+    return pl.concat([pieces.filter(~may_be.fill_null(value=False)), parts])
 
 
 def top(rows: pl.DataFrame, column: str, by: str) -> tuple[str, ...]:

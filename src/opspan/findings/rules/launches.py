@@ -13,30 +13,6 @@ from opspan.findings.run import Run, ranks_of, top
 _col = pl.col
 
 
-def _paces(run: Run) -> pl.DataFrame:
-    """For each process: the median time from one launch to the next on its thread, and the median time of work."""
-    found = run.found
-    rows = found.delays.select("call", "work", "is_short")
-    calls, work = found.attributed.calls, found.attributed.work
-    rows = rows.with_columns(
-        [calls[name].gather(rows["call"]).alias(name) for name in (*PROCESS, "tid")]
-        + [calls["start_ns"].gather(rows["call"]).alias("called_ns")]
-        + [(work["end_ns"] - work["start_ns"]).gather(rows["work"]).alias("ns")]
-    )
-    launched = rows.unique("call", keep="first", maintain_order=True).sort("called_ns")
-    apart = _col("called_ns") - _col("called_ns").shift(1).over(*PROCESS, "tid")
-    return (
-        launched.with_columns(apart_ns=apart)
-        .group_by(PROCESS)
-        .agg(
-            apart_ns=_col("apart_ns").median(),
-            work_ns=_col("ns").median(),
-            launches=pl.len(),
-            short=_col("is_short").sum(),
-        )
-    )
-
-
 # A gap of so many usual times between two launches is no longer the pace of launching: the host did something else.
 _PACES = 10
 
@@ -45,7 +21,7 @@ def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The idle time until launches and in them: of processes that launch more slowly than their devices work, in gaps
     as long as launching takes; or all other. And the paces of these processes."""
     rows = run.idle.filter(_col("cause").is_in(["host", "launch"]))
-    paces = _paces(run).with_columns(is_bound=_col("apart_ns") > _col("work_ns"))
+    paces = run.paces.with_columns(is_bound=_col("apart_ns") > _col("work_ns"))
     rows = rows.join(paces.select(*PROCESS, "is_bound", "apart_ns"), on=PROCESS, how="left", nulls_equal=True)
     is_pace = _col("end_ns") - _col("start_ns") <= _PACES * _col("apart_ns")
     chosen = (_col("is_bound") & is_pace).fill_null(value=False)

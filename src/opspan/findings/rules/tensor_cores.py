@@ -31,9 +31,12 @@ _TWICE = 0.5  # of the time: what is at stake if these products become twice as 
 
 def _products(run: Run) -> pl.DataFrame:
     """Kernels that multiply for eligible ops: with `is_on_cores`, and `number`, single or half, as far as is known."""
-    rows = run.kernels.filter(_col("what") == "computing", _col("op").str.contains(ELIGIBLE))
-    rows = rows.with_columns(_col("name").cast(pl.String), _col("capability").cast(pl.String))
-    rows = rows.filter(_col("name").str.contains(_PRODUCT))
+    rows = run.kernels.filter(_col("what") == "computing")
+    for column, pattern in (("op", ELIGIBLE), ("name", _PRODUCT)):
+        names = rows[column].unique()
+        chosen = names.filter(names.cast(pl.String).str.contains(pattern).fill_null(value=False))
+        rows = rows.filter(_col(column).is_in(chosen.implode()))
+    rows = rows.with_columns(_col("name", "op", "capability").cast(pl.String))
     types = run.trace.ranges["input_types"].cast(pl.String).gather(rows["range"])
     rows = rows.with_columns(types.alias("types"), is_on_cores=uses_tensor_cores(_col("name")))
     by_type = (
