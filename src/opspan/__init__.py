@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from opspan import nvtx as nvtx
     from opspan import profiler as profiler
     from opspan import views as views
+    from opspan.analysis.costs import register_flops as register_flops
     from opspan.emit.annotate import annotate as annotate
     from opspan.emit.annotate import mark as mark
     from opspan.emit.annotate import record_function as record_function
@@ -68,6 +69,7 @@ _HOMES = {
     "profiler": "opspan.profiler",
     "record": "opspan.emit.record:record",
     "record_function": "opspan.emit.annotate:record_function",
+    "register_flops": "opspan.analysis.costs:register_flops",
     "schedule": "opspan.emit.schedule:schedule",
     "views": "opspan.views",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,6 +84,13 @@ class Trace(Tables):
         from opspan.views.waits import rows_of
 
         return rows_of(self.analysed, by)
+
+    def flops(self, by: str = "op", *, peak: Sequence[str] = ()) -> pl.DataFrame:
+        """Operations and bytes of ops, how fast that was and which bound it is near, by op, shape, module, phase, step
+        or run, as `opspan flops`. `peak`: what devices can do, each as that command's option --peak has it."""
+        from opspan.views.flops import rows_of
+
+        return rows_of(self.analysed, by, peak)
 
     def memory_use(self, by: str = "op") -> pl.DataFrame:
         """Who took memory, by op; the blocks that there were at the peak (block); or the peaks (device), as

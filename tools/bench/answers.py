@@ -51,6 +51,7 @@ def once(paths: list[str]) -> dict[str, float]:
     timed("queues", lambda: trace.analysed.queues)
     timed("copies", lambda: trace.analysed.copies)
     timed("memory", trace.memory_use)
+    timed("flops", trace.flops)
     times["MiB at the end"] = peak()
     return times
 

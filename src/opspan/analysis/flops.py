@@ -9,17 +9,19 @@ aten::conv2d has for the aten::convolution inside it. A multiplication and an ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
 import polars as pl
 
+from opspan.analysis.nest import nearest
 from opspan.inputs import values_of
 from opspan.labels import parse_sizes
 from opspan.tables.schema import NAME
 
-_col = pl.col
+# What formulas raise of sizes and values that an op cannot have had, or that are not in the trace.
+UNKNOWN = (ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivisionError, OverflowError)
 Sizes = Sequence[Any]  # of each argument: a list of integers; of a list of tensors, a list of these
 Formula = Callable[[Sizes, Sequence[Any]], "int | None"]
 
@@ -44,17 +46,17 @@ def _conv2d(sizes: Sizes, values: Sequence[Any]) -> int | None:
     """As torch.profiler has it: not of a padding that is a word ("same")."""
     batch, channels, height, width = sizes[0]
     out_channels, _, *kernel = sizes[1]
-    stride, padding, dilation = (_for_each(value, 2) for value in values[3:6])
-    out = _out_sizes((height, width), kernel, stride, padding, dilation)
+    stride, padding, dilation = (for_each(value, 2) for value in values[3:6])
+    out = out_sizes((height, width), kernel, stride, padding, dilation)
     return 2 * int(batch * channels * out_channels * prod(out) * prod(kernel)) // int(values[6])
 
 
-def _for_each(value: list[int], dimensions: int) -> list[int]:
+def for_each(value: list[int], dimensions: int) -> list[int]:
     """One number is for all dimensions."""
     return list(value) * dimensions if len(value) == 1 else list(value)
 
 
-def _out_sizes(
+def out_sizes(
     sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
 ) -> list[int]:
     return [
@@ -67,8 +69,8 @@ def _convolution(sizes: Sizes, values: Sequence[Any]) -> int | None:
     """input, weight, bias, stride, padding, dilation, transposed, ...: of any number of dimensions."""
     (batch, _, *inner), (_, _, *kernel) = sizes[0], sizes[1]
     stride, padding, dilation, transposed = values[3:7]
-    each = [_for_each(value, len(kernel)) for value in (stride, padding, dilation)]
-    out = inner if transposed else _out_sizes(inner, kernel, *each)
+    each = [for_each(value, len(kernel)) for value in (stride, padding, dilation)]
+    out = inner if transposed else out_sizes(inner, kernel, *each)
     return 2 * int(batch * prod(out) * prod(sizes[1]))
 
 
@@ -122,26 +124,38 @@ FURTHER: dict[str, Formula] = {
 
 def flops(ranges: pl.DataFrame) -> pl.Series:
     """`ranges` must be nested."""
-    chosen = ranges["name"].is_in(pl.Series([*TORCH, *FURTHER], dtype=NAME).implode()) & ranges["sizes"].is_not_null()
+    found = of_each(ranges, [*TORCH, *FURTHER], lambda *row: (_count(*row),), {"flops": pl.Int64})
+    rows = pl.DataFrame({"row": pl.int_range(ranges.height, dtype=pl.UInt32, eager=True)})
+    column = rows.join(found, on="row", how="left", maintain_order="left")["flops"]
+    is_further = ranges["name"].is_in(pl.Series([*FURTHER], dtype=NAME).implode()) & column.is_not_null()
+    if not is_further.any():
+        return column
+    # Those of FURTHER do not count in an op that has counted.
+    none = pl.Series([None], dtype=pl.Int64).new_from_index(0, ranges.height)
+    return column.zip_with(~(is_further & is_inside(ranges, column.is_not_null())), none)
+
+
+def of_each(
+    ranges: pl.DataFrame,
+    names: Collection[str],
+    find: Callable[[str, str, str | None, str | None], Sequence[Any]],
+    schema: Mapping[str, Any],
+) -> pl.DataFrame:
+    """row, and what `find` says of the name, sizes, inputs and types of each range of these names that has sizes. It is
+    asked once for all that are alike."""
+    chosen = ranges["name"].is_in(pl.Series([*names], dtype=NAME).implode()) & ranges["sizes"].is_not_null()
     some = ranges.select("name", "sizes", "inputs", "input_types").with_row_index("row").filter(chosen)
     distinct = some.drop("row").unique()
-    counts = pl.Series("flops", [_count(*row) for row in distinct.iter_rows()], dtype=pl.Int64)
-    found = some.join(distinct.with_columns(counts), on=distinct.columns, nulls_equal=True, maintain_order="left")
-    rows = pl.DataFrame({"row": pl.int_range(ranges.height, dtype=pl.UInt32, eager=True)})
-    column = rows.join(found.select("row", "flops"), on="row", how="left", maintain_order="left")["flops"]
-    is_further = ranges["name"].is_in(pl.Series([*FURTHER], dtype=NAME).implode()) & column.is_not_null()
-    return column if not is_further.any() else _outermost(column, is_further, ranges["parent"])
+    said = pl.DataFrame([find(*row) for row in distinct.iter_rows()], schema=schema, orient="row")
+    found = some.join(
+        pl.concat([distinct, said], how="horizontal"), on=distinct.columns, nulls_equal=True, maintain_order="left"
+    )
+    return found.select("row", *schema)
 
 
-def _outermost(counts: pl.Series, is_further: pl.Series, parent: pl.Series) -> pl.Series:
-    """Without those of FURTHER that lie in an op that has counted."""
-    counted, inside = counts.is_not_null(), pl.Series([False]).new_from_index(0, len(counts))
-    while True:
-        around = (counted | inside).gather(parent).fill_null(value=False)
-        if (around == inside).all():
-            break
-        inside = around
-    return counts.zip_with(~(is_further & inside), pl.Series([None], dtype=pl.Int64).new_from_index(0, len(counts)))
+def is_inside(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
+    """Which ranges lie in a marked one."""
+    return nearest(ranges, marked).gather(ranges["parent"]).is_not_null()
 
 
 def _count(name: str, sizes: str, inputs: str | None, types: str | None) -> int | None:
@@ -150,6 +164,6 @@ def _count(name: str, sizes: str, inputs: str | None, types: str | None) -> int 
         return None  # a nested tensor, say: it has no sizes that are known
     try:
         found = formula(parse_sizes(sizes), values_of(inputs))
-    except (ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivisionError, OverflowError):
-        return None  # sizes and values that this op cannot have had
+    except UNKNOWN:
+        return None
     return found if found is None or 0 <= found < 1 << 63 else None

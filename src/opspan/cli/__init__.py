@@ -28,6 +28,7 @@ VERBS = {
     "exec": "opspan.cli.exec",
     "export": "opspan.cli.export",
     "findings": "opspan.cli.findings",
+    "flops": "opspan.cli.flops",
     "idle": "opspan.cli.idle",
     "memory": "opspan.cli.memory",
     "run": "opspan.cli.run",

@@ -1,0 +1,132 @@
+"""Operations and bytes of the ops of a trace.
+
+    costs(ranges) -> Costs: `rows`, one for each range whose cost is known and that lies in no other such range
+        range        UInt32
+        flops        Int64    operations; a multiplication and an addition are two
+        bytes        Int64    that it read and wrote; null where that is not known
+        type         String   that it computed in: fp64, fp32, bf16, fp16, fp8, int8; null: another
+        is_product   Boolean  of matrices, a convolution or attention: what counts as the model's own work
+        is_assumed   Boolean  a type that the trace does not have was taken to be float32
+    and `failed`, a sentence for each formula of the user's that failed
+
+    register_flops(name, formula) -> a user's formula for an op
+
+docs/analysis.md, "costs", has the rules. Ranges must be nested.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from opspan.analysis.flops import is_inside, of_each
+from opspan.analysis.formulas import RULES
+from opspan.analysis.op_cost import Cost, Rule, cost
+from opspan.inputs import values_of
+from opspan.labels import parse_sizes
+from opspan.printable import printable
+
+Given = Callable[[Sequence[Any], Sequence[Any]], "int | tuple[int | None, int | None] | None"]
+_COLUMNS = {
+    "flops": pl.Int64,
+    "bytes": pl.Int64,
+    "type": pl.String,
+    "is_assumed": pl.Boolean,
+    "is_product": pl.Boolean,
+}
+_MOST = 1 << 63
+
+
+@dataclass(frozen=True)
+class Costs:
+    rows: pl.DataFrame
+    failed: tuple[str, ...] = ()
+
+
+class _Registered(NamedTuple):
+    formula: Given
+    is_product: bool
+
+
+_registered: dict[str, _Registered] = {}
+
+
+def register_flops(name: str, formula: Given | None, *, is_product: bool = True) -> None:
+    """A formula for the op of this name, instead of what opspan has; None takes it away again.
+
+    formula(sizes, inputs) is given the sizes of each argument (a list of integers; of a list of tensors, a list of
+    these; [] of what is no tensor) and their values (None for tensors; [] where the trace has none). It returns the
+    operations, or a pair of them and the bytes that the op reads and writes; None where it cannot tell. `is_product`:
+    whether they count as the model's own work, in the MFU. Registered ops count with all that runs inside them.
+    """
+    if formula is None:
+        _registered.pop(name, None)
+    else:
+        _registered[name] = _Registered(formula, is_product)
+
+
+def costs(ranges: pl.DataFrame) -> Costs:
+    failed: dict[str, str] = {}
+
+    def find(name: str, sizes: str, inputs: str | None, types: str | None) -> tuple[Any, ...]:
+        own = _registered.get(name)
+        if own is not None:
+            return (*_of_user(name, own.formula, sizes, inputs, types, failed), own.is_product)
+        rule = RULES[name]
+        return (*_of_rule(rule, sizes, inputs, types), rule.is_product)
+
+    found = of_each(ranges, {**RULES, **_registered}, find, _COLUMNS)
+    # Where there is nothing to compute, to know that says nothing.
+    found = found.filter(pl.col("flops").is_not_null() & ((pl.col("flops") > 0) | pl.col("bytes").is_not_null()))
+    marked = pl.Series([False]).new_from_index(0, ranges.height)
+    marked = marked.scatter(found["row"], values=True) if found.height else marked
+    found = found.filter(~is_inside(ranges, marked).gather(found["row"]))
+    columns = ("range", "flops", "bytes", "type", "is_product", "is_assumed")
+    return Costs(found.rename({"row": "range"}).select(columns), tuple(failed.values()))
+
+
+def _of_rule(rule: Rule, sizes: str, inputs: str | None, types: str | None) -> Cost:
+    if types is not None and types.startswith('[""'):
+        return Cost(None, None, None, is_assumed=False)  # a nested tensor, say: it has no sizes that are known
+    try:
+        return cost(rule, parse_sizes(sizes), values_of(inputs), _types(types))
+    except ValueError:
+        return Cost(None, None, None, is_assumed=False)
+
+
+def _of_user(
+    name: str, formula: Given, sizes: str, inputs: str | None, types: str | None, failed: dict[str, str]
+) -> Cost:
+    try:
+        parsed = parse_sizes(sizes)
+        said = formula(parsed, values_of(inputs))
+        flops, moved = said if isinstance(said, tuple) else (said, None)
+        for number in (flops, moved):
+            if number is not None and (
+                isinstance(number, bool) or not 0 <= int(number) < _MOST or int(number) != number
+            ):
+                raise ValueError(f"{number!r} is no count")
+    except Exception as error:  # noqa: BLE001  whatever a user's function may raise
+        said_wrong = f"The formula of {name} failed for {sizes}: {type(error).__name__}: {error}"
+        failed.setdefault(name, printable(said_wrong[:300]))
+        return Cost(None, None, None, is_assumed=False)
+    every = Rule(lambda *_: 0, range(len(parsed)), lambda *_: [])
+    known = cost(every, parsed, [], _types(types))
+    return Cost(_whole(flops), _whole(moved), known.type, known.is_assumed)
+
+
+def _whole(number: Any) -> int | None:
+    return None if number is None else int(number)
+
+
+def _types(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    found = json.loads(text)
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise ValueError("not a list of types")
+    return found

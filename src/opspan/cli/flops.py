@@ -1,0 +1,42 @@
+"""opspan flops: what ops cost, and how near that is to what the device can do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from opspan.cli.answers import Asked, answering
+
+if TYPE_CHECKING:
+    from opspan.analysis import Analysed
+    from opspan.views.answer import Answer
+
+_HELP = """Print the operations and bytes of ops, how fast they were, and which bound of the device they are near.
+
+They are computed from the sizes and types of inputs: the program has to be recorded with record_shapes=True. The rates
+are compared with the most that the device can do, where that is known; the MFU is what the products of matrices, the
+convolutions and attention would take at the least, of the time of the steps.
+
+\b
+Example:
+  opspan flops trace.json
+  opspan flops trace.json --by run --peak 'H100 SXM'
+  opspan flops capture --by module --peak bf16=312e12 --peak bandwidth=2.0e12
+"""
+_PEAK = click.Option(
+    ["--peak"],
+    multiple=True,
+    metavar="PEAK",
+    help="What a device can do, a second: TYPE=FLOPS (fp64, fp32, tf32, fp16, bf16, fp8, int8; dense), bandwidth=BYTES "
+    "or the name of one that opspan knows. May be given several times.",
+)
+
+
+def _answer(found: Analysed, asked: Asked) -> Answer:
+    from opspan.views.flops import answer
+
+    return answer(found, asked.by, asked.more["peak"])
+
+
+command = answering("flops", _HELP, _answer, by=("op", "shape", "module", "phase", "step", "run"), options=(_PEAK,))

@@ -1,0 +1,251 @@
+"""What ops cost: operations and bytes, how fast that was, and which bound of the device it is near: `opspan flops`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import polars as pl
+
+from opspan.analysis import Analysed, roofline
+from opspan.analysis.costs import Costs, costs
+from opspan.analysis.peaks import given
+from opspan.analysis.spans import PROCESS, bounded
+from opspan.printable import listed, printable
+from opspan.views import of_ranges
+from opspan.views.answer import Answer, Shown, texts, times
+
+BY = ("op", "shape", "module", "phase", "step", "run")
+LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
+_col = pl.col
+_MOST_NAMED = 5
+_COLUMNS = (
+    "count",
+    "flops",
+    "product_flops",
+    "bytes",
+    "type",
+    "is_assumed",
+    "time_ns",
+    "known_ns",
+    "flops_per_s",
+    "bytes_per_s",
+    "intensity",
+    "compute_share",
+    "memory_share",
+    "bound",
+)
+
+
+def rows_of(found: Analysed, by: str = "op", peak: Sequence[str] = ()) -> pl.DataFrame:
+    of_ranges.check(by, BY)
+    known = costs(found.attributed.ranges)
+    return _rows(found, by, roofline.parts(found.attributed, known.rows, given(peak)).rows)
+
+
+def answer(found: Analysed, by: str, peak: Sequence[str] = ()) -> Answer:
+    of_ranges.check(by, BY)
+    said = given(peak)
+    known = costs(found.attributed.ranges)
+    parts = roofline.parts(found.attributed, known.rows, said)
+    rows = _rows(found, by, parts.rows)
+    run = rows if by == "run" else _rows(found, "run", parts.rows)
+    notes = (*_of_use(found, run), *_of_peaks(found, parts), *_not_known(found, known, parts.rows))
+    return Answer("flops", rows, _shown(rows, by), notes)
+
+
+# --- rows
+
+
+def _rows(found: Analysed, by: str, parts: pl.DataFrame) -> pl.DataFrame:
+    if by in ("step", "run"):
+        return _of_steps(found, by, parts)
+    keys = ["op", "sizes"] if by == "shape" else [by]
+    names = of_ranges.names(found, "op" if by == "shape" else by).gather(parts["range"])
+    named = parts.with_columns(names.alias(keys[0]))
+    if by == "shape":
+        named = named.with_columns(sizes=found.attributed.ranges["sizes"].cast(pl.String).gather(parts["range"]))
+    rows = named.group_by(keys, maintain_order=True).agg(_sums())
+    return (
+        _rates(rows)
+        .select(*keys, *_COLUMNS)
+        .sort("time_ns", "flops", descending=True, nulls_last=True, maintain_order=True)
+    )
+
+
+def _of_steps(found: Analysed, by: str, parts: pl.DataFrame) -> pl.DataFrame:
+    trace = found.attributed
+    spans = roofline.spans_of(trace, found.iterations)
+    placed = roofline.in_spans(parts, trace.ranges, spans)
+    use = roofline.model_use(placed, spans, trace.work).filter(_col("devices") > 0)
+    if by == "run":
+        whole = use.select(wall_ns=bounded(_col("wall_ns").cast(pl.Int128).sum()), mfu=_mfu(is_sum=True))
+        rows = _rates(parts.select(_sums())) if parts.height else _rates(parts.group_by("range").agg(_sums()))
+        return pl.concat([rows.select(_COLUMNS), whole.head(rows.height)], how="horizontal")
+    rows = _rates(placed.group_by("span", maintain_order=True).agg(_sums())).select("span", *_COLUMNS)
+    names = spans.select(*PROCESS, "step", "start_ns").with_row_index("span")
+    rows = names.join(rows, on="span", how="left").sort("span")
+    rows = rows.join(use.select("span", "wall_ns", mfu=_mfu()), on="span", how="left", maintain_order="left")
+    return rows.drop("span")
+
+
+def _mfu(*, is_sum: bool = False) -> pl.Expr:
+    """What the products would take at the least, of the time that the devices had; null where no product ran."""
+    whole = _col("wall_ns").cast(pl.Float64) * _col("devices")
+    ideal, known = _col("ideal_ns"), _col("is_known")
+    if is_sum:
+        whole, ideal, known = whole.sum(), ideal.sum(), known.all()
+    return pl.when(known & (ideal > 0) & (whole > 0)).then(ideal / whole)
+
+
+def _sums() -> list[pl.Expr]:
+    is_known, ran = _col("flops").is_not_null(), _col("time_ns") > 0
+    product = _col("is_product").fill_null(value=False)
+    own = _col("type").filter(product | (is_known & ~product.any()))
+    sums = {
+        "flops": (_col("flops"), is_known),
+        "product_flops": (_col("flops"), product),
+        "bytes": (_col("bytes"), is_known),
+        "time_ns": (_col("time_ns"), pl.lit(value=True)),
+        "known_ns": (_col("time_ns"), is_known),
+        "ran_flops": (_col("flops"), ran),
+        "ran_bytes": (_col("bytes"), ran),
+        "ran_ns": (_col("time_ns"), is_known & ran),
+        "moved_flops": (_col("flops"), ran & _col("bytes").is_not_null()),
+        "moved_ns": (_col("time_ns"), ran & _col("bytes").is_not_null()),
+        "compute_ns": (_col("compute_ns"), ran),
+        "memory_ns": (_col("memory_ns"), ran),
+        "rated_ns": (_col("time_ns"), ran & _col("compute_ns").is_not_null()),
+        "banded_ns": (_col("time_ns"), ran & _col("memory_ns").is_not_null()),
+    }
+    whole = ("compute_ns", "memory_ns")
+    return [
+        pl.len().cast(pl.Int64).alias("count"),
+        own.unique().implode().alias("types"),
+        pl.when(is_known.any()).then(_col("is_assumed").any()).alias("is_assumed"),
+        is_known.any().alias("is_known"),
+        _col("bytes").is_not_null().any().alias("has_bytes"),
+        *(
+            (of.filter(which).sum() if name in whole else bounded(of.cast(pl.Int128).filter(which).sum())).alias(name)
+            for name, (of, which) in sums.items()
+        ),
+    ]
+
+
+def _rates(rows: pl.DataFrame) -> pl.DataFrame:
+    def share(part: str, of: str) -> pl.Expr:
+        return pl.when(_col(of) > 0).then(_col(part) / _col(of))
+
+    rows = rows.with_columns(
+        *(pl.when("is_known").then(name).alias(name) for name in ("flops", "product_flops")),
+        pl.when("has_bytes").then("bytes").alias("bytes"),
+        type=pl.when(_col("types").list.len() == 1).then(_col("types").list.first()),
+        flops_per_s=share("ran_flops", "ran_ns") * 1e9,
+        bytes_per_s=share("ran_bytes", "moved_ns") * 1e9,
+        intensity=share("moved_flops", "ran_bytes"),
+        compute_share=share("compute_ns", "rated_ns"),
+        memory_share=share("memory_ns", "banded_ns"),
+    )
+    compute, memory = _col("compute_share"), _col("memory_share")
+    is_known = compute.is_not_null() & memory.is_not_null()
+    near = pl.when(compute > memory).then(pl.lit("compute")).otherwise(pl.lit("memory"))
+    bound = pl.when(pl.max_horizontal(compute, memory) < LITTLE).then(pl.lit("neither")).otherwise(near)
+    return rows.with_columns(bound=pl.when(is_known).then(bound))
+
+
+# --- what people see
+
+
+def _shown(rows: pl.DataFrame, by: str) -> tuple[Shown, ...]:
+    if by == "step":
+        several = [name for name in PROCESS if rows[name].n_unique() > 1]
+        titles = {"rank": "Rank", "pid": "Process"}
+        names = [*(Shown(titles[name], name, texts) for name in several), Shown("Step", "step", texts, is_name=True)]
+    elif by == "run":
+        names = []
+    else:
+        names = [of_ranges.shown("Cost of", "op" if by == "shape" else by)]
+        names += [Shown("Sizes", "sizes", texts, 6, is_name=True)] if by == "shape" else []
+    use = [Shown("MFU", "mfu", _percent)] if by in ("step", "run") and rows["mfu"].count() else []
+    bound = [Shown("Compute", "compute_share", _percent, 1), Shown("Memory", "memory_share", _percent, 1)]
+    bound.append(Shown("Bound", "bound", texts, 1))
+    return (
+        *names,
+        Shown("Time", "time_ns", times),
+        *use,
+        Shown("Ops", "count", texts, 5),
+        Shown("FLOP", "flops", _in("")),
+        Shown("FLOP/s", "flops_per_s", _in(""), 2),
+        Shown("Bytes", "bytes", _in("B")),
+        Shown("Bytes/s", "bytes_per_s", _in("B"), 3),
+        Shown("Type", "type", texts, 4),
+        *(bound if rows["compute_share"].count() or rows["memory_share"].count() else ()),
+    )
+
+
+def _percent(rows: pl.DataFrame, column: str) -> list[str]:
+    return ["" if value is None else f"{100 * value:.1f}%" for value in rows[column].to_list()]
+
+
+def _in(unit: str) -> Callable[[pl.DataFrame, str], list[str]]:
+    def cells(rows: pl.DataFrame, column: str) -> list[str]:
+        return ["" if value is None else _short(value, unit) for value in rows[column].to_list()]
+
+    return cells
+
+
+def _short(value: float, unit: str) -> str:
+    """Three digits and a prefix: 1.23 T."""
+    for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if value >= 0.9995 * 10**power:
+            return f"{value / 10**power:.3g} {prefix}{unit}" if value < 999.5 * 10**power else f"{value:.3g} {unit}"
+    return f"{value:.3g} {unit}".rstrip()
+
+
+def _of_use(found: Analysed, run: pl.DataFrame) -> list[str]:
+    if not run.height or run["mfu"][0] is None:
+        return []
+    steps = found.iterations.height
+    of = f"{steps} step{'' if steps == 1 else 's'}" if steps else "the whole run, for no steps were found"
+    return [f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices in the time of {of}"]
+
+
+def _of_peaks(found: Analysed, parts: roofline.Parts) -> list[str]:
+    known = {(peaks.name, peaks.source): None for peaks in parts.peaks.values() if peaks is not None}
+    notes = [f"Peaks are those of {name} ({source})" for name, source in known]
+    if len(known) and all(parts.peaks.values()):
+        return notes
+    devices = found.tables.devices
+    names = [printable(str(name)) for name in devices["name"].drop_nulls().unique(maintain_order=True)]
+    said = f" ({listed(names)})" if names else ""
+    how = "say --peak bf16=989e12 --peak bandwidth=3.35e12, or --peak 'H100 SXM'"
+    return [*notes, f"The peaks of a device are not known{said}, so no share of them is: {how}"]
+
+
+def _not_known(found: Analysed, known: Costs, parts: pl.DataFrame) -> list[str]:
+    notes = list(known.failed)
+    sized = found.attributed.ranges["sizes"].count()
+    if not sized:
+        return [*notes, "No op of this trace has sizes, so no cost is known: record_shapes=True records them"]
+    assumed = int(known.rows["is_assumed"].sum())
+    if assumed:
+        said = f"of {assumed:,} of {known.rows.height:,} ops with a cost"
+        notes.append(f"float32 was assumed where the trace has no types: {said}")
+    total = int(parts["time_ns"].sum())
+    if not total:
+        return notes
+    missing = parts.filter(_col("flops").is_null())
+    lost = int(missing.filter(_col("range").is_null())["time_ns"].sum())
+    if lost:
+        notes.append(f"{_share(lost, total)} of the device time belongs to no range")
+    ops = missing.filter(_col("range").is_not_null())
+    ops = ops.select("time_ns", op=found.attributed.ranges["name"].cast(pl.String).gather(ops["range"]))
+    most = ops.group_by("op").agg(_col("time_ns").sum()).sort("time_ns", "op", descending=[True, False])
+    if most.height:
+        parts_said = [f"{printable(str(op))} {_share(ns, total)}" for op, ns in most.head(_MOST_NAMED).iter_rows()]
+        all_said = _share(int(most["time_ns"].sum()), total)
+        notes.append(f"Nothing is known of the cost of {all_said} of the time: {', '.join(parts_said)}")
+    return notes
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}%"
