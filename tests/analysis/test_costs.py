@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import opspan
 from analysis.frames import nested_rows
 from analysis.frames import ranges as made
 from analysis.test_flops import ranges
@@ -122,7 +120,8 @@ def program():
     image = functional.conv2d(random(2, 4, 8, 8), random(6, 2, 3, 3), random(6), groups=2)
     image = functional.conv_transpose2d(image, random(6, 2, 2, 2), random(2), stride=2, output_padding=1)
     image = functional.max_pool2d(functional.group_norm(image, 2, random(2), random(2)), 2)
-    out = z.sum(0, keepdim=True).mean() + image.sum((2, 3)).amax(1).sum() + torch.where(z > 0, z, -z).exp().mean(1).sum()
+    out = z.sum(0, keepdim=True).mean() + image.sum((2, 3)).amax(1).sum()
+    out = out + torch.where(z > 0, z, -z).exp().mean(1).sum()
     out = out + functional.embedding(torch.tensor([1, 2, 1]), random(5, 4)).sum()
     out = out + torch.var(z, 1).sum() + torch.cumsum(z, 1).sum() + torch.linalg.vector_norm(z, dim=0).sum()
     out.backward()
@@ -174,9 +173,141 @@ def test_the_same_operations_as_torchs_counter() -> None:
 @pytest.mark.slow
 def test_bytes_are_those_of_the_tensors() -> None:
     for dtype, (ours, theirs) in printed(BYTES).items():
-        print(
-            dtype,
-            {op: (ours[op], theirs.get(op)) for op in ours if ours[op] != theirs.get(op)},
-            set(theirs) - set(ours),
-        )
-        assert False
+        item = {"torch.float32": 4, "torch.float64": 8}[dtype]
+        # Torch shows the convolution that is inside, and of what is written in place no output.
+        ours["aten::convolution"] += ours.pop("aten::conv2d")
+        theirs["aten::_foreach_mul_"] *= 2
+        ours["aten::_foreach_mul_"] *= item // 4  # of lists the trace has no types
+        # Not all of a table is read, nor are inputs of which a backward needs no more than the shape.
+        theirs["aten::embedding"] -= (5 - 3) * 4 * item
+        theirs["aten::max_pool2d_with_indices_backward"] -= 2 * 2 * 13 * 13 * item
+        theirs["aten::native_layer_norm_backward"] -= 5 * item
+        # The gradients are added in place or not, as autograd likes; a number is a tensor of a double.
+        ours["aten::add"] += ours.pop("aten::add_")
+        theirs["aten::add"] += theirs.pop("aten::add_") + 8
+        theirs["aten::where"] -= 2 * item  # of a number, which is none here
+        both = ours.keys() & theirs.keys()
+        assert {op: ours[op] for op in both} == {op: theirs[op] for op in both}, dtype
+        assert ours.keys() - both == {"aten::copy_", "aten::fill_", "aten::zero_"}  # inside ops that make tensors
+        assert len(both) > 30
+
+
+def ops_with_costs(rows: list[dict], named: list[int]) -> list[dict]:
+    sizes = ["[[2, 3], [3, 4]]", "[[2, 3]]", None, "[[2, 0], [0, 3]]"]
+    names = ["aten::mm", "aten::relu", "aten::linear", "aten::mm"]
+    return [row | {"name": names[name], "sizes": sizes[name]} for row, name in zip(rows, named, strict=True)]
+
+
+@given(nested_rows(), st.data())
+def test_a_cost_counts_in_the_outermost_op_that_has_one(rows: list[dict], data: st.DataObject) -> None:
+    named = data.draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows)))
+    found = nest(made(*ops_with_costs(rows, named)))
+    parents = found["parent"].to_list()
+    expected = []
+    for row, name in enumerate(named):
+        around, above = [], parents[row]
+        while above is not None:
+            around.append(named[above])
+            above = parents[above]
+        # What has no sizes, or none of any use, has no cost and hides none.
+        if name < 2 and not any(other < 2 for other in around):
+            expected.append((row, (48, 6)[name]))
+    assert sorted(costs(found).rows.select("range", "flops").iter_rows()) == expected
+
+
+def one(name: str, sizes: str | None, inputs: str | None = None, types: str | None = None) -> tuple[Any, ...] | None:
+    frame = ranges((name, sizes, inputs, None)).with_columns(
+        input_types=pl.Series([types], dtype=pl.Categorical), parent=pl.lit(None, dtype=pl.UInt32)
+    )
+    rows = costs(frame).rows.drop("range").rows()
+    return rows[0] if rows else None
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "inputs", "types", "expected"),
+    [
+        # flops, bytes, type, is it a product, was a type assumed
+        ("aten::mm", "[[2, 3], [3, 4]]", None, '["c10::Half", "c10::Half"]', (48, 2 * 26, "fp16", True, False)),
+        ("aten::mm", "[[2, 3], [3, 4]]", None, None, (48, 4 * 26, "fp32", True, True)),
+        ("aten::mul", "[[4, 1], [3]]", None, '["float", "c10::BFloat16"]', (12, 16 + 6 + 48, "fp32", False, False)),
+        ("aten::mul", "[[4], []]", None, '["c10::Half", "double"]', (4, 8 + 8 + 8, "fp16", False, False)),
+        ("aten::gt", "[[4], []]", None, '["float", "Scalar"]', (4, 16 + 4, "fp32", False, False)),
+        ("aten::copy_", "[[4], [4], []]", None, '["c10::Half", "float", "Scalar"]', (0, 24, "fp32", False, False)),
+        ("aten::fill_", "[[4], []]", None, '["c10::Half", "Scalar"]', (0, 8, "fp32", False, False)),
+        ("aten::sum", "[[2, 3], []]", None, '["float", ""]', (6, 24 + 4, "fp32", False, False)),
+        ("aten::sum", "[[2, 3], [], []]", "[null, [0], false]", '["int", "ScalarList", ""]', (6, 48, None, False, False)),
+        # along which dimensions is not in the trace: then the bytes are not known
+        ("aten::sum", "[[2, 3], [], [], []]", None, '["float", "", "", ""]', (6, None, "fp32", False, False)),
+        ("aten::cat", "[[[2, 3], [1, 3]], []]", None, '["TensorList", "Scalar"]', (0, 72, "fp32", False, True)),
+        ("aten::cat", "[[], []]", None, '["TensorList", "Scalar"]', None),
+        ("aten::_fused_adamw_", "[[[3]], [[3]], [[3]], [[3]], []]", None, None, (45, 4 * 3 * 7, "fp32", False, True)),
+        (
+            "aten::index_select",
+            "[[5, 4], [], [3]]",
+            "[null, 1, null]",
+            '["float", "Scalar", "long"]',
+            (0, 24 + 2 * 60, "fp32", False, False),
+        ),
+        (
+            "aten::_scaled_mm",
+            "[[2, 3], [3, 4], [1], [1], [], [], [], []]",
+            "[null, null, null, null, null, null, 15, false]",
+            '["c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "float", "float", "", "", "Scalar", "Scalar"]',
+            (48, 6 + 12 + 8 + 16, "fp8", True, False),
+        ),
+        ("aten::dot", "[[2], [2]]", None, '["c10::complex<float>", "c10::complex<float>"]', (4, 40, None, True, False)),
+        ("aten::mm", "[[2, 3], [3, 4]]", None, '["Unheard", "Unheard"]', (48, None, None, True, False)),
+        ("aten::mul", "[[4, 2], [3]]", None, None, None),
+        ("aten::mm", "[[2, 3], [3, 4]]", None, '["", "float"]', None),
+        ("aten::mm", "[[2, 3], [3, 4]]", None, "nonsense", None),
+        ("aten::mm", "nonsense", None, None, None),
+        ("somebody::else", "[[2, 3]]", None, None, None),
+    ],
+)  # fmt: skip
+def test_costs_by_hand(
+    name: str, sizes: str, inputs: str | None, types: str | None, expected: tuple[Any, ...] | None
+) -> None:
+    assert one(name, sizes, inputs, types) == expected
+
+
+def test_a_users_formula_is_asked_once_for_what_is_alike_and_counts_with_what_is_inside() -> None:
+    asked = []
+
+    def formula(sizes: Any, inputs: Any) -> tuple[int, int]:
+        asked.append((sizes, inputs))
+        return 7, 9
+
+    frame = ranges(
+        ("mylib::op", "[[2]]", "[null, 3]", None),
+        ("aten::relu", "[[2]]", None, 0),
+        ("mylib::op", "[[2]]", "[null, 3]", None),
+    )
+    register_flops("mylib::op", formula, is_product=False)
+    try:
+        assert costs(frame).rows.rows() == [(row, 7, 9, "fp32", False, True) for row in (0, 2)]
+    finally:
+        register_flops("mylib::op", None)
+    assert asked == [([[2]], [None, 3])]
+    assert costs(frame).rows["range"].to_list() == [1]
+
+
+@pytest.mark.parametrize("said", [-1, 2.5, True, "many", (1, -1), 1 << 63, ZeroDivisionError("by\x1b[2J zero")])
+def test_a_users_formula_that_fails_is_said_and_nothing_is_known(said: Any) -> None:
+    def formula(*_: Any) -> Any:
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    register_flops("mylib::op", formula)
+    try:
+        found = costs(ranges(("mylib::op", "[[2]]", None, None), ("aten::relu", "[[2]]", None, 0)))
+    finally:
+        register_flops("mylib::op", None)
+    assert found.rows["range"].to_list() == [1]
+    assert len(found.failed) == 1
+    assert found.failed[0].startswith("The formula of mylib::op failed for [[2]]")
+    assert "\x1b" not in found.failed[0]
+
+
+def test_without_rows() -> None:
+    assert costs(ranges()).rows.height == 0

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from opspan.analysis.flops import FURTHER, TORCH, Formula, Sizes, for_each, out_sizes
-from opspan.analysis.op_cost import Rule, Values, Writes, Written, elements
+from opspan.analysis.op_cost import MEAN, SUM, Rule, Values, Writes, Written, elements
 
 # How torch numbers types where one is an argument of an op.
 _NUMBERED = {5: "c10::Half", 6: "float", 7: "double", 15: "c10::BFloat16"}
@@ -91,7 +91,7 @@ def _convolution_gradients(sizes: Sizes, values: Values) -> list[Written]:
 
 def _attention_out(sizes: Sizes, _: Values) -> list[Written]:
     queries = prod(sizes[0][:-1])
-    return [(queries * sizes[2][-1], None), (queries, "float")]
+    return [(queries * sizes[2][-1], None), (queries, MEAN)]
 
 
 def _likes(*arguments: int) -> Writes:
@@ -106,7 +106,7 @@ def _layer_norm_out(many: int) -> Writes:
         own = values[1] if len(values) > 1 and values[1] else sizes[2]
         if not own or sizes[0][-len(own) :] != list(own):
             raise ValueError("no such norm")
-        return [(prod(sizes[0]), None), (many * prod(sizes[0][: -len(own)]), "float")]
+        return [(prod(sizes[0]), None), (many * prod(sizes[0][: -len(own)]), MEAN)]
 
     return writes
 
@@ -117,11 +117,11 @@ def _with_weights(at: int, weight: int) -> Writes:
 
 
 def _batch_norm_out(sizes: Sizes, values: Values) -> list[Written]:
-    return [(prod(sizes[0]), None), (2 * sizes[0][1] if values[5] else 0, "float")]
+    return [(prod(sizes[0]), None), (2 * sizes[0][1] if values[5] else 0, MEAN)]
 
 
 def _group_norm_out(sizes: Sizes, values: Values) -> list[Written]:
-    return [(prod(sizes[0]), None), (2 * values[3] * values[6], None)]
+    return [(prod(sizes[0]), None), (2 * values[3] * values[6], MEAN)]
 
 
 def _softmax_out(sizes: Sizes, values: Values) -> list[Written]:
@@ -285,13 +285,13 @@ RULES: dict[str, Rule] = {
     "aten::_log_softmax": Rule(_each(5), (0,), _softmax_out),
     "aten::_softmax_backward_data": Rule(_each(4), (0, 1), _like(0)),
     "aten::_log_softmax_backward_data": Rule(_each(4), (0, 1), _like(0)),
-    **_reductions("sum mean", Rule(_each(1), (0,), _reduced(1, 2, 3))),
+    **_reductions("sum mean", Rule(_each(1), (0,), _reduced(1, 2, 3, SUM))),
     **_reductions("amax amin", Rule(_each(1), (0,), _reduced(1, 2, 2))),
     **_reductions("any all", Rule(_each(1), (0,), _reduced(1, 2, 2, "bool"))),
     **_reductions("argmax argmin", Rule(_each(1), (0,), _reduced(1, 2, 2, "long"))),
     **_reductions("linalg_vector_norm", Rule(_each(2), (0,), _reduced(2, 3, 3))),
     **_reductions("var std", Rule(_each(4), (0,), _reduced(1, 3, 3))),
-    **_reductions("cumsum cumprod", Rule(_each(1), (0,), _like(0))),
+    **_reductions("cumsum cumprod", Rule(_each(1), (0,), _like(0, type_=SUM))),
     "aten::max_pool2d_with_indices": Rule(
         lambda sizes, values: prod(_pooled(sizes, values)), (0,), _pool_out(None, "long")
     ),

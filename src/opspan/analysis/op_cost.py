@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from opspan.analysis.flops import UNKNOWN, Formula, Sizes
 
 ASSUMED = "float"
+# As a type of what is written: that of a sum, which of whole numbers is long; that of a mean, which is float at least.
+SUM, MEAN = "sum", "mean"
 FLOATS = {"double": "fp64", "float": "fp32", "c10::BFloat16": "bf16", "c10::Half": "fp16"}
 _BYTES = {
     "bool": 1,
@@ -116,6 +118,10 @@ def _moved(rule: Rule, sizes: Sizes, values: Values, given: list[int], own: str,
     read = sum(elements(sizes[at], types.is_list(at)) * _bytes(types.of(at)) for at in given)
     written = 0
     for many, type_ in rule.writes(sizes, values):
+        if type_ == SUM:
+            type_ = own if _strength(own)[0] else "long"
+        elif type_ == MEAN:
+            type_ = max(own, "float", key=_strength)
         written += many * _bytes(own if type_ is None else types.of(type_) if isinstance(type_, int) else type_)
     return int(read + written)
 
