@@ -235,7 +235,7 @@ def one(name: str, sizes: str | None, inputs: str | None = None, types: str | No
         ("aten::copy_", "[[4], [4], []]", None, '["c10::Half", "float", "Scalar"]', (0, 24, "fp32", False, False)),
         ("aten::fill_", "[[4], []]", None, '["c10::Half", "Scalar"]', (0, 8, "fp32", False, False)),
         ("aten::sum", "[[2, 3], []]", None, '["float", ""]', (6, 24 + 4, "fp32", False, False)),
-        ("aten::sum", "[[2, 3], [], []]", "[null, [0], false]", '["int", "ScalarList", ""]', (6, 48, None, False, False)),
+        ("aten::sum", "[[2, 3], [], []]", "[null, [0], false]", '["int", "", ""]', (6, 48, None, False, False)),
         # along which dimensions is not in the trace: then the bytes are not known
         ("aten::sum", "[[2, 3], [], [], []]", None, '["float", "", "", ""]', (6, None, "fp32", False, False)),
         ("aten::cat", "[[[2, 3], [1, 3]], []]", None, '["TensorList", "Scalar"]', (0, 72, "fp32", False, True)),

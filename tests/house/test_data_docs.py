@@ -19,6 +19,7 @@ from emit.running import opspan as command
 from house.tree import REPO
 from opspan.analysis.compare import BY as DIFF_BY
 from opspan.errors import MissingPackage
+from opspan.views.flops import BY as FLOPS_BY
 from opspan.views.idle import BY as IDLE_BY
 from opspan.views.memory import BY as MEMORY_BY
 from opspan.views.table import BY, SCHEMA
@@ -150,6 +151,7 @@ ANSWERS = {
     "idle": ways(IDLE_BY),
     "waits": ways(WAITS_BY),
     "memory": ways(MEMORY_BY),
+    "flops": ways(FLOPS_BY),
     "diff": ways(DIFF_BY),
 }
 

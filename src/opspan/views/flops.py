@@ -60,11 +60,10 @@ def _rows(found: Analysed, by: str, parts: pl.DataFrame) -> pl.DataFrame:
     if by in ("step", "run"):
         return _of_steps(found, by, parts)
     keys = ["op", "sizes"] if by == "shape" else [by]
-    names = of_ranges.names(found, "op" if by == "shape" else by).gather(parts["range"])
-    named = parts.with_columns(names.alias(keys[0]))
-    if by == "shape":
-        named = named.with_columns(sizes=found.attributed.ranges["sizes"].cast(pl.String).gather(parts["range"]))
-    rows = named.group_by(keys, maintain_order=True).agg(_sums())
+    ranges = found.attributed.ranges if keys[0] == "op" else found.complete.ranges
+    columns = {key: ranges["name" if key == "op" else key].gather(parts["range"]) for key in keys}
+    rows = parts.with_columns(**columns).group_by(keys, maintain_order=True).agg(_sums())
+    rows = rows.with_columns(_col(keys).cast(pl.String))
     return (
         _rates(rows)
         .select(*keys, *_COLUMNS)
