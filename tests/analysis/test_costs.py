@@ -7,15 +7,18 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.frames import nested_rows
+from analysis.frames import nested_rows, range_rows, table
 from analysis.frames import ranges as made
 from analysis.test_flops import ranges
 from emit.running import forked
 from opspan.analysis import nest
 from opspan.analysis.costs import costs, register_flops
+from opspan.tables import Metadata
+from opspan.trace import Trace
+from opspan.views.flops import BY
 
 COUNTED = """
 import json
@@ -213,6 +216,31 @@ def test_a_cost_counts_in_the_outermost_op_that_has_one(rows: list[dict], data: 
         if name < 2 and not any(other < 2 for other in around):
             expected.append((row, (48, 6)[name]))
     assert sorted(costs(found).rows.select("range", "flops").iter_rows()) == expected
+
+
+@settings(max_examples=20)  # each is a whole analysis
+@given(range_rows(), st.booleans(), st.data())
+def test_whatever_the_trace_holds_there_is_an_answer(rows: list[dict], has_work: bool, data: st.DataObject) -> None:
+    named = data.draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows)))
+    given_ = made(*ops_with_costs(rows, named))
+    work = [
+        {"start_ns": at, "end_ns": 2 * at, "named_range_id": at, "device_id": at % 3, "name": "gemm"}
+        for at in range(-1, 9)
+    ]
+    work = table("work", work if has_work else [], rank=0, pid=1, kind="kernel")
+    trace = Trace((Metadata(source="test", paths=()),), ranges=given_, work=work)
+    found = {by: trace.flops(by, peak=["H100 SXM"]) for by in BY}
+    # A row has at most 292 years.
+    sums = {
+        by: (rows["flops"].sum(), min(sum(rows["time_ns"].to_list()), 2**63 - 1))
+        for by, rows in found.items()
+        if by != "step"
+    }
+    assert len(set(sums.values())) == 1
+    if has_work:
+        # None begins before the trace; of those that are left each has its time, in a range or in none.
+        assert sums["op"][1] == sum(range(9))
+    assert all((rows["known_ns"] <= rows["time_ns"]).all() for rows in found.values())
 
 
 def one(name: str, sizes: str | None, inputs: str | None = None, types: str | None = None) -> tuple[Any, ...] | None:

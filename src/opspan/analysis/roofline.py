@@ -127,8 +127,7 @@ def spans_of(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
 
 def in_spans(rows: pl.DataFrame, ranges: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """The rows whose ranges begin in a span, with `span`, its number."""
-    begun = ranges.select(*PROCESS, "start_ns")[rows["range"].fill_null(0)] if ranges.height else ranges.clear()
-    begun = begun.select(*PROCESS, start_ns=pl.when(rows["range"].is_not_null()).then("start_ns"))
+    begun = pl.DataFrame({name: ranges[name].gather(rows["range"]) for name in (*PROCESS, "start_ns")})
     pairs = within(begun, "start_ns", spans, PROCESS)
     return rows[pairs["row"]].with_columns(span=pairs["stretch"])
 
