@@ -106,6 +106,13 @@ class Trace(Tables):
 
         return rows_of(self.analysed)
 
+    def comm(self, by: str = "kind") -> pl.DataFrame:
+        """The collectives, by kind, group, rank, size, op, module, phase, step, function or call (each one), as
+        `opspan comm`: how long, how much, how fast, and who of the ranks that were loaded together waited for whom."""
+        from opspan.views.comm import rows_of
+
+        return rows_of(self.analysed, by)
+
     def compare(self, other: Tables, by: str = "op") -> pl.DataFrame:
         """What another run does differently, by op, shape, module, phase or kernel: the rows of `opspan diff`, which
         docs/json.md describes, with this run as the first."""

@@ -19,6 +19,7 @@ from emit.running import opspan as command
 from house.tree import REPO
 from opspan.analysis.compare import BY as DIFF_BY
 from opspan.errors import MissingPackage
+from opspan.views.comm import BY as COMM_BY
 from opspan.views.flops import BY as FLOPS_BY
 from opspan.views.idle import BY as IDLE_BY
 from opspan.views.memory import BY as MEMORY_BY
@@ -135,6 +136,7 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
     events = [
         *kineto.events(),
         kineto.call("cudaDeviceSynchronize", kineto.MAIN, 900, 50, 77),
+        kineto.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1700, 20, 93),
         {**memory, "tid": kineto.MAIN, "ts": 3, "args": taken},
     ]
     return kineto.write(tmp_path_factory.mktemp("waiting") / "run.json", kineto.document(events))
@@ -152,6 +154,7 @@ ANSWERS = {
     "waits": ways(WAITS_BY),
     "memory": ways(MEMORY_BY),
     "flops": ways(FLOPS_BY),
+    "comm": ways(COMM_BY),
     "diff": ways(DIFF_BY),
 }
 

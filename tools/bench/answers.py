@@ -52,6 +52,7 @@ def once(paths: list[str]) -> dict[str, float]:
     timed("copies", lambda: trace.analysed.copies)
     timed("memory", trace.memory_use)
     timed("flops", trace.flops)
+    timed("comm", trace.comm)
     times["MiB at the end"] = peak()
     return times
 

@@ -14,6 +14,7 @@ from opspan.analysis.allocations import allocations
 from opspan.analysis.autograd import autograd
 from opspan.analysis.averages import device_time
 from opspan.analysis.categories import categories
+from opspan.analysis.collectives import collectives
 from opspan.analysis.copies import copies
 from opspan.analysis.coverage import Coverage, coverage
 from opspan.analysis.functions import functions
@@ -26,6 +27,7 @@ from opspan.analysis.memory_use import at_peak, curve, highest, operators
 from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
+from opspan.analysis.over_ranks import matched
 from opspan.analysis.phases import phases
 from opspan.analysis.steps import steps
 from opspan.analysis.waits import waits
@@ -125,6 +127,12 @@ class Analysed:
     def copies(self) -> pl.DataFrame:
         """How much was copied, and how fast, by direction."""
         return copies(self.tables.work)
+
+    @cached_property
+    def collectives(self) -> pl.DataFrame:
+        """A row for each collective of each rank, with those of other ranks that it matched."""
+        rows = collectives(self.attributed)
+        return rows.hstack(matched(rows))
 
     def with_memory(self) -> Analysed:
         """The same, with the memory that each range allocated and freed."""

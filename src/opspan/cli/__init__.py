@@ -22,6 +22,7 @@ from opspan.errors import OpspanError, UsageError
 
 # verb -> the module whose `command` it is
 VERBS = {
+    "comm": "opspan.cli.comm",
     "demo": "opspan.cli.demo",
     "diff": "opspan.cli.diff",
     "doctor": "opspan.cli.doctor",

@@ -1,0 +1,152 @@
+"""What names and payloads say of a collective: its kind, how the library does it, the type of its elements. As data.
+
+Names of kernels (NCCL, RCCL, what servers of language models bring along), of torch's ops and records (c10d, nccl:,
+gloo:), of ranges of NCCL and MPI, and the collective's name in torch's payload: the same words say the kind in all.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import Any
+
+import polars as pl
+
+_col = pl.col
+# The first that fits, in names without regard to case.
+KINDS = {
+    "reduce_scatter": r"reduce_?scatter",
+    "all_reduce": r"all_?reduce|cross_device_reduce",
+    "all_gather": r"all_?gather",
+    "all_to_all": r"all_?to_?all",
+    "broadcast": r"broadcast|bcast",
+    "barrier": r"barrier",
+    "send_recv": r"send_?recv",
+    "send": r"send",
+    "recv": r"recv|receive",
+    "gather": r"gather",
+    "scatter": r"scatter",
+    "reduce": r"reduce",
+}
+# Bus bandwidth is algorithm bandwidth times this, for a group of n, as NCCL's tests have it.
+BOTH_WAYS = ("all_reduce",)  # 2 (n - 1) / n
+ALL_BUT_OWN = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")  # (n - 1) / n
+WHOLE = ("broadcast", "reduce", "send", "recv")  # 1
+# Nobody is done with one of these before all have begun it.
+TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+
+# Ranges that a collective is done in: the range ends when it is done.
+DONE_IN = r"^((gloo|mpi|ucc):|MPI_[^I])"
+# Ranges that start one, and may end long before it is done.
+STARTED_IN = (
+    r"^((nccl|xccl|oneccl):|record_param_comms$|(_?c10d(_functional)?|symm_mem|vllm|sglang|_C_custom_ar)::"
+    r"|nccl[A-Z]|MPI_I)"
+)
+# Of these only what is known to be one, for the words are in other names of theirs, too: ncclGroupEnd, MPI_Waitall.
+_NO_COLLECTIVE = (
+    r"(?i)wait|group(start|end)|comm(init|count|destroy|split|abort|finalize|_)|_init|redop|memalloc|sendrecv_replace"
+)
+_LIBRARY = r"(?i)^(nccl|rccl)"
+_ALGORITHM = (
+    r"(?i)(?:_|Gather|Reduce|Scatter|Broadcast)"
+    r"(RING|TREE|COLLNET_DIRECT|COLLNET_CHAIN|NVLS_TREE|NVLS|PAT)(?:_|LL|Kernel|$)"
+)
+_PROTOCOL = r"(?i)(?:_|Ring|Tree)(LL128|LL|SIMPLE)(?:_|Kernel|$)"
+_ELEMENT = r"_(bf16|f16|f32|f64|f8e4m3|f8e5m2|[iu](?:8|32|64)|u?int(?:8|32|64)_t|half|float|double)(?:_|$)"
+
+# Bytes of an element, under the names of NCCL's kernels, of torch's payloads and of torch's input types.
+ELEMENT_BYTES = {
+    **dict.fromkeys(("i8", "u8", "int8_t", "uint8_t", "char", "byte", "bool", "f8e4m3", "f8e5m2"), 1),
+    **dict.fromkeys(("signed char", "unsigned char", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"), 1),
+    **dict.fromkeys(("f16", "bf16", "half", "bfloat16", "short", "short int"), 2),
+    **dict.fromkeys(("f32", "i32", "u32", "int32_t", "uint32_t", "float", "int"), 4),
+    **dict.fromkeys(("f64", "i64", "u64", "int64_t", "uint64_t", "double", "long", "long int"), 8),
+    **dict.fromkeys(("complexfloat", "complex<float>"), 8),
+    **dict.fromkeys(("complexdouble", "complex<double>"), 16),
+}
+
+
+def kinds(names: pl.Series) -> pl.Series:
+    """Of each name; null: no word of a collective is in it."""
+    text = _col("name").cast(pl.String)
+    each = names.unique().drop_nulls().alias("name").to_frame().with_columns(found=_kind(text))
+    return names.alias("name").to_frame().join(each, on="name", how="left", maintain_order="left")["found"]
+
+
+def _kind(text: pl.Expr) -> pl.Expr:
+    text = text.str.to_lowercase()
+    return pl.coalesce(pl.when(text.str.contains(words)).then(pl.lit(said)) for said, words in KINDS.items())
+
+
+def ranges_named(names: pl.Series) -> pl.DataFrame:
+    """Of names of ranges those of collectives: name, said_kind, is_done (it ends when the collective does)."""
+    text = _col("name").cast(pl.String)
+    is_done = text.str.contains(DONE_IN)
+    fits = (is_done | text.str.contains(STARTED_IN)) & ~text.str.contains(_NO_COLLECTIVE)
+    # What record_param_comms is a record of is in its payload.
+    found = names.unique().drop_nulls().alias("name").to_frame().filter(fits)
+    found = found.select("name", _kind(text).alias("said_kind"), is_done.alias("is_done"))
+    return found.filter(_col("said_kind").is_not_null() | (text == "record_param_comms"))
+
+
+def kernels_named(names: pl.Series) -> pl.DataFrame:
+    """name, and what it says: own_kind, algorithm, protocol, own_element."""
+    text = _col("name").cast(pl.String)
+    is_library = text.str.contains(_LIBRARY)
+
+    def said(pattern: str) -> pl.Expr:
+        return pl.when(is_library).then(text.str.extract(pattern).str.to_lowercase())
+
+    return (
+        names.unique()
+        .alias("name")
+        .to_frame()
+        .select(
+            "name",
+            own_kind=_kind(text),
+            algorithm=said(_ALGORITHM),
+            protocol=said(_PROTOCOL),
+            own_element=said(_ELEMENT),
+        )
+    )
+
+
+def element_bytes(name: pl.Expr) -> pl.Expr:
+    plain = name.cast(pl.String).str.to_lowercase().str.strip_prefix("c10::")
+    return plain.replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
+
+
+def bus_factor(kind: pl.Expr, size: pl.Expr) -> pl.Expr:
+    others = pl.when(size > 0).then((size - 1) / size)
+    return (
+        pl.when(kind.is_in(BOTH_WAYS))
+        .then(2 * others)
+        .when(kind.is_in(ALL_BUT_OWN))
+        .then(others)
+        .when(kind.is_in(WHOLE))
+        .then(1.0)
+    )
+
+
+def input_bytes(sizes: str | None, types: str | None) -> tuple[int, int, str] | None:
+    """Of the inputs of a range: how many tensors, their bytes and the type of their elements; None: not known."""
+    try:
+        shapes, names = json.loads(sizes or "[]"), json.loads(types or "[]")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(shapes, list) or not isinstance(names, list) or len(shapes) != len(names):
+        return None
+    tensors = [(shape, name) for shape, name in zip(shapes, names, strict=True) if _is_tensor(shape, name)]
+    if not tensors or any(name == "TensorList" for name in names):
+        return None
+    elements = {str(name).lower().removeprefix("c10::") for _, name in tensors}
+    if len(elements) != 1 or (one := elements.pop()) not in ELEMENT_BYTES:
+        return None
+    total = sum(prod(shape) for shape, _ in tensors) * ELEMENT_BYTES[one]
+    return (len(tensors), total, one) if total < 2**63 else None
+
+
+def _is_tensor(shape: Any, name: Any) -> bool:
+    is_shape = isinstance(shape, list) and all(isinstance(size, int) and size >= 0 for size in shape)
+    return is_shape and bool(name) and name not in ("Scalar", "ScalarList", "TensorList", "")

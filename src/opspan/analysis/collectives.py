@@ -1,0 +1,307 @@
+"""The collectives of a trace, each once, whatever showed it: a kernel, a range that it was done in, torch's record.
+
+    collectives(trace) -> a row for each collective on each device, or in each process where no device had a part
+        rank, pid, device_id, stream_id, tid, start_ns, end_ns, name    the kernel, or the range
+        time_ns     Int64   how long it took; null: not known, for only its start is in the trace
+        kind        String  all_reduce, all_gather, ... (collective_names.py); null: nothing says
+        bytes       Int64   as NCCL's tests count: of all_gather what all have together, of reduce_scatter what is given
+        element, algorithm, protocol    String, as far as they are told
+        group, group_size, members, seq the group's name, how many and which ranks it has; the number that torch counts
+        own_rank, source, target        ranks in the program: whose row it is; of a send and a receive from whom to whom
+        work        UInt32  row of the kernel, of several the first; null: a range
+        range       UInt32  the range that started it
+
+Kernels that one range started on one stream are one collective, from the first begin to the last end. docs/analysis.md,
+"communication", says what counts. `trace`: attributed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from opspan.analysis.averages import on_device
+from opspan.analysis.collective_names import element_bytes, input_bytes, kernels_named, kinds, ranges_named
+from opspan.analysis.kernels import is_communication
+from opspan.analysis.nest import nearest
+from opspan.analysis.spans import PROCESS, length
+
+if TYPE_CHECKING:
+    from opspan.tables import Tables
+
+_col = pl.col
+SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "rank": pl.Int32,
+    "pid": pl.Int64,
+    "device_id": pl.Int32,
+    "stream_id": pl.Int64,
+    "tid": pl.Int64,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "name": pl.String,
+    "time_ns": pl.Int64,
+    "kind": pl.String,
+    "bytes": pl.Int64,
+    "element": pl.String,
+    "algorithm": pl.String,
+    "protocol": pl.String,
+    "group": pl.String,
+    "group_size": pl.Int64,
+    "members": pl.String,
+    "seq": pl.Int64,
+    "own_rank": pl.Int64,
+    "source": pl.Int64,
+    "target": pl.Int64,
+    "work": pl.UInt32,
+    "range": pl.UInt32,
+}
+_MOST = 2**50  # elements or bytes of one collective: what is more is a damaged number
+
+
+def _text(key: str) -> pl.Expr:
+    return _col("payload_json").str.extract(f'"{re.escape(key)}": ?"([^"]+)"')
+
+
+def _number(key: str) -> pl.Expr:
+    found = _col("payload_json").str.extract(f'"{re.escape(key)}": ?"?(-?[0-9]{{1,19}})').cast(pl.Int64, strict=False)
+    return pl.when(found < _MOST).then(found)
+
+
+# What torch says of a collective, in its record and with the kernels, and NCCL in its own ranges.
+FIELDS = {
+    "collective": _text("Collective name"),
+    "element": _text("dtype"),
+    "in_elements": _number("In msg nelems"),
+    "out_elements": _number("Out msg nelems"),
+    "group": pl.coalesce(_text("Process Group Name"), _number("Process Group ID").cast(pl.String)),
+    "members": _text("Process Group Ranks"),
+    "group_size": _number("Group size"),
+    "seq": _number("Seq"),
+    "own_rank": _number("Rank"),
+    "source": _number("Src Rank"),
+    "target": _number("Dst Rank"),
+}
+_COMMUNICATOR = _col("payload_json").str.extract('"NCCL communicator ID": ?"?([^",}]+)')
+_MESSAGE = _number("Message size [bytes]")
+_OF_KERNELS = ("start_ns", "end_ns", "name", "device_id", "stream_id", "range", "call", "graph_node_id", "payload_json")
+
+
+def collectives(trace: Tables) -> pl.DataFrame:
+    said, root_of = _said(trace.ranges)
+    told = _told(said)
+    kernels = _kernels(trace.work, root_of, said, told)
+    rows = pl.concat([kernels, _in_ranges(told, kernels)], how="diagonal")
+    rows = _with_groups(rows, trace)
+    rows = rows.with_columns(bytes=_bytes(), time_ns=pl.when("is_timed", length() > 0).then(length()))
+    return rows.select(_col(name).cast(dtype) for name, dtype in SCHEMA.items())
+
+
+def _said(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """The ranges that are about collectives, each with its `root`, the outermost of those that are about the same; and
+    for every range the root that it is in."""
+    names = ranges_named(ranges["name"])
+    is_named = ranges["name"].is_in(names["name"].implode()).fill_null(value=False)
+    columns = (*PROCESS, "tid", "name", "start_ns", "end_ns", "sizes", "input_types", "payload_json", "overlaps")
+    rows = ranges.select(*columns).with_row_index("range").filter(is_named)
+    rows = rows.join(names, on="name", how="left", maintain_order="left")
+    if not rows.height:
+        nothing = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height)
+        return rows.with_columns(_col("range").alias("root")), nothing
+    around = nearest(ranges, is_named).gather(ranges["parent"])
+    root_of = nearest(ranges, is_named & around.is_null())
+    rows = rows.with_columns(root_of.gather(rows["range"]).alias("root"))
+    return _with_overlapping(rows), root_of
+
+
+def _with_overlapping(rows: pl.DataFrame) -> pl.DataFrame:
+    """A range that began in another one and ended after it (work that goes on after torch's op) is about the same."""
+    is_root, at = _col("range") == _col("root"), (*PROCESS, "tid")
+    overlap = _col("overlaps").fill_null(value=False)
+    later = rows.filter(is_root, overlap).select("root", *at, "start_ns").sort("start_ns")
+    if not later.height:
+        return rows
+    whole = rows.filter(is_root, ~overlap).select(*at, "start_ns", first="root", until="end_ns").sort("start_ns")
+    pairs = later.join_asof(whole, on="start_ns", by=at, strategy="backward", check_sortedness=False)
+    pairs = pairs.filter(_col("start_ns") < _col("until")).select("root", "first")
+    rows = rows.join(pairs, on="root", how="left", maintain_order="left")
+    return rows.with_columns(root=pl.coalesce("first", "root")).drop("first")
+
+
+def _told(said: pl.DataFrame) -> pl.DataFrame:
+    """A row for each root: all that the ranges about it say."""
+    rows = said.with_columns(**FIELDS, communicator=_COMMUNICATOR, message=_MESSAGE)
+    is_library = _col("name").cast(pl.String).str.contains("^nccl[A-Z]")
+    rows = rows.with_columns(_inputs(rows).alias("inputs"), is_library=is_library)
+    rows = rows.with_columns(
+        torch_kind=kinds(rows["collective"]),
+        sent=pl.when(is_library & (_col("said_kind") == "send")).then("message"),
+    )
+    # Torch's records of waiting, and of setting up groups.
+    is_other = _col("collective").is_not_null() & _col("torch_kind").is_null()
+    rows = rows.with_columns(is_other=is_other).sort("range")
+    done = ("is_done", "start_ns", "end_ns", "tid", "name")
+
+    def first(name: str) -> pl.Expr:
+        return _col(name).drop_nulls().first()
+
+    found = rows.group_by("root", maintain_order=True).agg(
+        _col(PROCESS).first(),
+        *(first(name) for name in FIELDS if name != "collective"),
+        *(_col(name).sort_by(~_col("is_done"), "range").first() for name in done),
+        kind=pl.coalesce(first("torch_kind"), first("said_kind")),
+        communicator=first("communicator"),
+        message=first("message"),
+        sent=pl.when(_col("sent").is_not_null().any()).then(_col("sent").sum()),
+        inputs=first("inputs"),
+        is_other=(_col("is_other") | (_col("said_kind").is_null() & _col("collective").is_null())).all(),
+    )
+    return found.with_columns(_col("name").cast(pl.String), inputs_element=_col("inputs").struct.field("element"))
+
+
+def _inputs(rows: pl.DataFrame) -> pl.Series:
+    """Bytes of the inputs of ranges that have the tensors alone: those of backends; of other ops one tensor."""
+    dtype = pl.Struct({"bytes": pl.Int64, "element": pl.String})
+    key = ("sizes", "input_types", "is_backend")
+    is_backend = _col("name").cast(pl.String).str.contains("^(nccl|xccl|gloo|mpi|ucc):")
+    is_op = _col("name").cast(pl.String).str.contains("^(symm_mem|vllm|sglang|_C_custom_ar)::")
+    is_asked = is_backend | (is_op & (_col("said_kind") == "all_reduce"))
+    asked = rows.select(_col("sizes", "input_types").cast(pl.String), is_asked=is_asked, is_backend=is_backend)
+    found = asked.filter("is_asked").select(key).unique()
+    values: list[dict[str, Any] | None] = []
+    for sizes, types, is_whole in found.iter_rows():
+        known = input_bytes(sizes, types)
+        fits = known is not None and (is_whole or known[0] == 1)
+        values.append({"bytes": known[1], "element": known[2]} if known and fits else None)
+    found = found.with_columns(pl.Series("inputs", values, dtype=dtype), is_asked=pl.lit(value=True))
+    on = ["is_asked", *key]
+    return asked.join(found, on=on, how="left", nulls_equal=True, maintain_order="left")["inputs"]
+
+
+def _kernels(work: pl.DataFrame, root_of: pl.Series, said: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
+    names = work["name"].unique().to_frame().filter(is_communication(_col("name")))["name"]
+    rows = work.select(*PROCESS, *_OF_KERNELS, "kind", "is_overhead").with_row_index("work")
+    rows = on_device(rows.filter(work["name"].is_in(names.implode()), _col("kind").is_in(["kernel", "graph"])))
+    rows = rows.join(kernels_named(rows["name"]), on="name", how="left", maintain_order="left").drop("kind")
+    moved = said.select(_col("range").alias("in_root"), "root")  # a root that lies in another one
+    rows = rows.with_columns(root_of.gather(rows["range"]).alias("in_root"))
+    rows = rows.join(moved, on="in_root", how="left", maintain_order="left")
+    # A range that started several kinds of kernels is about none of them.
+    several = _col("own_kind").n_unique().over("root") > 1
+    rows = rows.with_columns(root=pl.when(~several).then("root"), **FIELDS)
+    rows = _one_of_each(rows)
+    own = [_col(name).alias(f"own_{name}") for name in FIELDS if name not in ("collective", "own_rank")]
+    rows = rows.with_columns(*own, own_number=_col("own_rank")).drop(*FIELDS)
+    says = told.drop(*PROCESS, "start_ns", "end_ns", "tid", "name", "is_done", "is_other")
+    rows = rows.join(says, on="root", how="left", maintain_order="left")
+    fields = [name for name in FIELDS if name not in ("collective", "own_rank", "element")]
+    return rows.with_columns(
+        *(pl.coalesce(f"own_{name}", name).alias(name) for name in fields),
+        own_rank=pl.coalesce("own_number", "own_rank"),
+        told_element=pl.coalesce("own_element", "element"),
+        element=pl.coalesce("own_element", "element", "inputs_element", "name_element"),
+        kind=pl.coalesce("payload_kind", "kind", "own_kind"),
+        name=_col("name").cast(pl.String),
+        is_timed=pl.lit(value=True),
+    )
+
+
+def _one_of_each(rows: pl.DataFrame) -> pl.DataFrame:
+    """What one range started on one stream is one; of a graph, what one launch of it did."""
+    rows = rows.with_columns(
+        name_element="own_element",
+        payload_kind=kinds(rows["collective"]),
+        alone=pl.when(_col("root").is_null()).then("work"),
+        launch=pl.when(_col("graph_node_id").is_not_null()).then("call"),
+    )
+    key = (*PROCESS, "device_id", "stream_id", "root", "alone", "launch")
+    if rows.select(key).is_unique().all():
+        return rows.drop("alone", "launch", "own_element")
+    rest = [name for name in rows.columns if name not in (*key, "end_ns", "start_ns", "own_element")]
+    rows = rows.sort("start_ns", "work", nulls_last=True)
+    found = rows.group_by(key, maintain_order=True).agg(
+        _col(rest).first(),
+        _col("start_ns").min(),
+        end_ns=pl.when(~_col("end_ns").has_nulls()).then(_col("end_ns").max()),
+    )
+    return found.drop("alone", "launch")
+
+
+def _in_ranges(told: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
+    """Those that no device had a part in: done on the host, or only started as far as this trace knows."""
+    rows = told.filter(~_col("is_other"), _col("kind").is_not_null())
+    rows = rows.join(kernels.select("root").unique(), on="root", how="anti")
+    is_done = _col("is_done").fill_null(value=False)
+    done, started = rows.filter(is_done), rows.filter(~is_done)
+    started = started.join(kernels.select(PROCESS).unique(), on=PROCESS, how="anti", nulls_equal=True)
+    started = started.join(done.select(*PROCESS, "kind").unique(), on=[*PROCESS, "kind"], how="anti", nulls_equal=True)
+    return pl.concat([done, started]).select(
+        pl.exclude("element"),
+        told_element="element",
+        element=pl.coalesce("element", "inputs_element"),
+        is_timed=_col("is_done").fill_null(value=False),
+        range="root",
+    )
+
+
+def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
+    """Groups that are told elsewhere: sizes of NCCL's communicators, and of a run that has one group that group."""
+    if (inits := _communicators(trace.ranges)).height:
+        rows = rows.join(inits, on="communicator", how="left", maintain_order="left")
+    else:
+        rows = rows.with_columns(communicator_size=pl.lit(None, dtype=pl.Int64))
+    only = [_only_group(number, rank.options) for number, rank in enumerate(trace.ranks)]
+    schema = {"rank": pl.Int32, "only": pl.String, "only_size": pl.Int64, "only_members": pl.String, "told": pl.Int64}
+    rows = rows.join(pl.DataFrame(only, schema=schema, orient="row"), on="rank", how="left", maintain_order="left")
+    is_told = pl.any_horizontal(_col("group", "communicator").is_not_null())
+    found = pl.when(is_told)
+    return rows.with_columns(
+        group=pl.coalesce("group", "communicator", "only"),
+        group_size=pl.coalesce("group_size", "communicator_size", found.then(None).otherwise(_col("only_size"))),
+        members=pl.coalesce("members", found.then(None).otherwise(_col("only_members"))),
+        own_rank=pl.coalesce("own_rank", "told"),
+    )
+
+
+def _communicators(ranges: pl.DataFrame) -> pl.DataFrame:
+    names = ranges["name"].unique().drop_nulls()
+    inits = names.filter(names.cast(pl.String).str.contains("^ncclCommInitRank"))
+    rows = ranges.select("name", "payload_json").filter(_col("name").is_in(inits.implode()))
+    rows = rows.select(communicator=_COMMUNICATOR, communicator_size=_number("No. of ranks")).drop_nulls()
+    return rows.unique("communicator", keep="any") if rows.height else rows
+
+
+def _only_group(number: int, options: Any) -> tuple[int, str | None, int | None, str | None, int | None]:
+    """Of the file of this number the name, size and members of its only group, and which rank it is."""
+    said = options.get("distributedInfo")
+    if not isinstance(said, dict):
+        return number, None, None, None, None
+    rank = said.get("rank") if type(said.get("rank")) is int else None
+    groups = said.get("pg_config")
+    if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):
+        return number, None, None, None, rank
+    one = groups[0]
+    size = one.get("pg_size") if type(one.get("pg_size")) is int else None
+    members = one.get("ranks") if isinstance(one.get("ranks"), list) else None
+    return number, str(one.get("pg_name", "0")), size, str(members) if members else None, rank
+
+
+def _bytes() -> pl.Expr:
+    size = element_bytes(_col("told_element"))
+    given, got = (pl.when(_col(name) > 0).then(_col(name) * size) for name in ("in_elements", "out_elements"))
+    inputs, message, sent = _col("inputs").struct.field("bytes"), _col("message"), _col("sent")
+    of_all = pl.when(_col("group_size").is_between(1, 2**12)).then("group_size")
+    ways = {
+        "all_gather": (got, given * of_all, message * of_all, inputs * of_all),
+        "reduce_scatter": (given, got * of_all, message * of_all, inputs),
+        "all_to_all": (given, got, sent, message * of_all, inputs),
+        "gather": (given * of_all, message * of_all, inputs * of_all),
+        "scatter": (got * of_all, message * of_all),
+        "barrier": (pl.lit(None, dtype=pl.Int64),),
+        "send_recv": (sent,),
+    }
+    found = pl.coalesce(pl.max_horizontal(given, got), message, inputs)
+    for name, sources in ways.items():
+        found = pl.when(_col("kind") == name).then(pl.coalesce(sources)).otherwise(found)
+    return found

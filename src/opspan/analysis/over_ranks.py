@@ -1,0 +1,232 @@
+"""Collectives matched over ranks: which rows are one collective, how long it took, and who waited for whom.
+
+    matched(rows) -> a row for each of `rows`, in order
+        number       Int64    of its group, kind and place, from 0: which of them it is there; null: no begin
+        match        Int64    the same for all rows that are one collective; null: matched with no other
+        ranks        Int64    how many rows it is
+        transfer_ns  Int64    the shortest of their times: who comes last waits for nobody
+        waiting_ns   Int64    the rest of the row's own time
+        is_last      Boolean  it is the one of the shortest time: it came last; of several the one that began last
+        unmatched    String   why not: `alone`, no other place has its group; `peers unknown`: a send or a receive;
+                              `groups unknown`, and more than one; `counts differ`, and nothing says which is which; `at
+                              other times`: of one group they cannot be; `unknown`: begin or kind
+
+`rows`: what `collectives` gives. A place is a device of a process, or a process. Rows of one group are matched by the
+number that torch counts by; else, of the kinds that all places have, each place's n-th of a kind and size is that of
+every other place, if all have as many; else, as files may be cut at different times, the kinds and sizes of one place
+are laid along those of the place that has the most, where the longest stretch of both agrees. Where several stretches
+do, the clocks decide, or nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opspan.analysis.collective_names import TOGETHER
+from opspan.analysis.spans import DEVICE
+
+_col = pl.col
+_SIDES = ("send", "recv", "send_recv")
+# Kinds of which all ranks have the same size.
+_EQUAL = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+_MOST_SHIFTS = 4096
+_MOST_APART = 0.1
+_NEARER = 3  # as many times nearer in time is one stretch than any other, to be the one
+_Numbers = npt.NDArray[np.int64]
+
+
+def matched(rows: pl.DataFrame) -> pl.DataFrame:
+    keyed = _keyed(rows)
+    found = pl.concat([_by_seq(keyed), *_by_order(keyed)]) if keyed.height else _none(keyed)
+    keyed = keyed.join(found, on="row", how="left", maintain_order="left")
+    keyed = keyed.with_columns(match=pl.when(pl.len().over("match") > 1).then("match"))
+    keyed = keyed.with_columns(is_apart=_is_apart())
+    keyed = keyed.with_columns(match=pl.when(~_col("is_apart")).then("match"))
+    return (
+        _with_times(keyed)
+        .with_columns(unmatched=pl.when(_col("match").is_null()).then(_why()))
+        .select("number", "match", "ranks", "transfer_ns", "waiting_ns", "is_last", "unmatched")
+    )
+
+
+def _keyed(rows: pl.DataFrame) -> pl.DataFrame:
+    """With the place, the key of what can match at all, and the signature of what must agree."""
+    is_side = _col("kind").is_in(_SIDES)
+    rows = rows.with_row_index("row").with_columns(
+        place=pl.struct(DEVICE).rank("dense").cast(pl.Int64),
+        source=pl.when(_col("kind") == "send").then(pl.coalesce("source", "own_rank")).otherwise("source"),
+        target=pl.when(_col("kind") == "recv").then(pl.coalesce("target", "own_rank")).otherwise("target"),
+        is_side=is_side.fill_null(value=False),
+    )
+    is_known = _col("start_ns").is_not_null() & _col("kind").is_not_null()
+    is_pair = (_col("source") != _col("target")).fill_null(value=False)
+    # Groups that are not told are told apart by streams: a program makes them in one order on all of its ranks.
+    stream = _col("stream_id").rank("dense").over("place", _col("group").is_null())
+    key = pl.struct(
+        "group",
+        "members",
+        "is_side",
+        stream=pl.when(_col("group").is_null()).then(stream.fill_null(0)),
+        source=pl.when("is_side").then("source"),
+        target=pl.when("is_side").then("target"),
+    )
+    what = pl.when("is_side").then(pl.lit("send and recv")).otherwise("kind")
+    size = pl.when(_col("kind").is_in(_EQUAL)).then("bytes").fill_null(-1)
+    # Where places use different numbers of streams for them, they are in different groups, and nobody knows in which.
+    streams = stream.max().over("place", _col("group").is_null())
+    is_one_group = _col("group").is_not_null() | (
+        streams.max().over(_col("group").is_null()) == streams.min().over(_col("group").is_null())
+    ).fill_null(value=True)
+    rows = rows.with_columns(
+        can=is_known & (~_col("is_side") | is_pair) & is_one_group,
+        is_one_group=is_one_group,
+        key=key.rank("dense").cast(pl.Int64),
+        what=what.rank("dense").fill_null(0).cast(pl.Int64),
+        size=size,
+    )
+    rows = rows.sort("start_ns", "row", nulls_last=True)
+    nth = pl.int_range(pl.len(), dtype=pl.Int64).over("key", "kind", "place")
+    return rows.with_columns(number=pl.when(_col("start_ns").is_not_null()).then(nth)).sort("row")
+
+
+def _is_apart() -> pl.Expr:
+    """Of groups that nobody told: whether more than one collective in ten is over on one device before it begins on
+    another of the same file, so that they are of several groups."""
+    at = ("match", "rank")
+    is_over = _col("end_ns").min().over(at) < _col("start_ns").max().over(at)
+    can_tell = _col("group").is_null() & _col("kind").is_in(TOGETHER) & _col("match").is_not_null()
+    share = (is_over & can_tell).mean().over("key")
+    return (share > _MOST_APART).fill_null(value=False) & _col("group").is_null()
+
+
+def _none(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.select("row", match=pl.lit(None, dtype=pl.Int64)).clear()
+
+
+def _by_seq(rows: pl.DataFrame) -> pl.DataFrame:
+    """By the number that torch counts by, in groups of which every row has one."""
+    same = pl.struct("key", "what", "seq").rank("dense").cast(pl.Int64)
+    return rows.filter("can").filter(_is_counted()).select("row", match=same * 2)
+
+
+def _is_counted() -> pl.Expr:
+    is_once = pl.struct("key", "place", "seq").is_unique()
+    return (_col("seq").is_not_null() & is_once).all().over("key")
+
+
+def _by_order(rows: pl.DataFrame) -> list[pl.DataFrame]:
+    rest = rows.filter("can").filter(~_is_counted()).filter(_col("place").n_unique().over("key") > 1)
+    if not rest.height:
+        return []
+    # What a place has none of, it may not have recorded: that need not agree.
+    everywhere = _col("place").n_unique().over("key", "what") == _col("place").n_unique().over("key")
+    rest = rest.filter(everywhere)
+    one = ("key", "what", "size")
+    counts = rest.group_by(*one, "place").len().group_by(one).agg(places=pl.len(), is_equal=_col("len").n_unique() == 1)
+    places = rest.group_by("key").agg(of=_col("place").n_unique())
+    equal = (
+        counts.join(places, on="key")
+        .group_by("key")
+        .agg(is_equal=(_col("is_equal") & (_col("places") == _col("of"))).all())
+    )
+    rest = rest.join(equal, on="key", maintain_order="left")
+    nth = pl.int_range(pl.len(), dtype=pl.Int64).over(*one, "place", order_by=["start_ns", "row"])
+    alike = rest.filter("is_equal").with_columns(nth=nth)
+    found = [alike.select("row", match=pl.struct(*one, "nth").rank("dense").cast(pl.Int64) * 2 + 1)]
+    base = 2 * rows.height + 2
+    for (key,), some in rest.filter(~_col("is_equal")).partition_by("key", as_dict=True).items():
+        found.append(_laid(some, base + 2 * int(str(key)) * rows.height))
+    return found
+
+
+def _laid(rows: pl.DataFrame, base: int) -> pl.DataFrame:
+    """Each place of one key along the place that has the most."""
+    parts = {place: some.sort("start_ns", "row") for (place,), some in rows.partition_by("place", as_dict=True).items()}
+    longest = max(parts.values(), key=lambda some: (some.height, -int(some["place"][0])))
+    found = [longest.select("row", match=pl.int_range(pl.len(), dtype=pl.Int64) + base)]
+    for some in parts.values():
+        if some is longest:
+            continue
+        shift = offset(_columns(longest), _columns(some))
+        if shift is not None:
+            at = pl.int_range(pl.len(), dtype=pl.Int64) + shift
+            laid = some.select("row", match=pl.when(at.is_between(0, longest.height - 1)).then(at + base))
+            found.append(laid.drop_nulls("match"))
+    return pl.concat(found)
+
+
+def _columns(rows: pl.DataFrame) -> tuple[_Numbers, _Numbers, _Numbers]:
+    ends = rows.select(pl.coalesce("end_ns", "start_ns")).to_series()
+    return rows["what"].to_numpy(), rows["size"].to_numpy(), ends.to_numpy()
+
+
+def offset(long: Any, short: Any) -> int | None:
+    """Where the first of `short` lies in `long` (each: what, size, end), if that is known. It may lie before it."""
+    (what, size, end), (other_what, other_size, other_end) = long, short
+    many, few = len(what), len(other_what)
+    least = (few + 1) // 2
+    # The longest overlap first: all of `short` inside `long`, then ever more of it before its begin or after its end.
+    inside = range(many - few + 1)
+    beyond = [shift for out in range(1, few - least + 1) for shift in (-out, many - few + out)]
+    agreeing: list[int] = []
+    overlap = 0
+    for shift in [*inside, *beyond][:_MOST_SHIFTS]:
+        begin, until = max(0, -shift), min(few, many - shift)
+        if agreeing and until - begin < overlap:
+            break
+        mine, its = slice(begin, until), slice(begin + shift, until + shift)
+        if _agree(what[its], size[its], other_what[mine], other_size[mine]):
+            agreeing.append(shift)
+            overlap = until - begin
+    if len(agreeing) < 2:
+        return agreeing[0] if agreeing else None
+    apart = sorted((_apart(end, other_end, shift), shift) for shift in agreeing)
+    return apart[0][1] if apart[0][0] * _NEARER < apart[1][0] else None
+
+
+def _agree(what: _Numbers, size: _Numbers, other_what: _Numbers, other_size: _Numbers) -> bool:
+    if not np.array_equal(what[:64], other_what[:64]) or not np.array_equal(what, other_what):
+        return False
+    return bool(((size == other_size) | (size < 0) | (other_size < 0)).all())
+
+
+def _apart(end: _Numbers, other_end: _Numbers, shift: int) -> float:
+    """How far apart the ends usually are: of a collective all ranks are done at about the same time."""
+    begin, until = max(0, -shift), min(len(other_end), len(end) - shift)
+    return float(np.median(np.abs(end[begin + shift : until + shift].astype(float) - other_end[begin:until])))
+
+
+def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
+    is_matched = _col("match").is_not_null()
+    # Who began last, of those that took the shortest time; of these the last row.
+    shortest = _col("time_ns").min().over("match")
+    is_shortest = (_col("time_ns") == shortest).fill_null(value=False)
+    rows = rows.with_columns(is_shortest=is_shortest, order=pl.struct("start_ns", "row").rank("ordinal"))
+    last = pl.when("is_shortest").then("order").max().over("match")
+    is_known = is_matched & shortest.is_not_null()
+    return rows.with_columns(
+        ranks=pl.when(is_matched).then(pl.len().over("match")).cast(pl.Int64),
+        transfer_ns=pl.when(is_matched).then(shortest),
+        waiting_ns=pl.when(is_matched).then(_col("time_ns") - shortest),
+        is_last=pl.when(is_known).then(_col("is_shortest") & (_col("order") == last)),
+    )
+
+
+def _why() -> pl.Expr:
+    return (
+        pl.when(_col("start_ns").is_null() | _col("kind").is_null())
+        .then(pl.lit("unknown"))
+        .when(~_col("is_one_group"))
+        .then(pl.lit("groups unknown"))
+        .when(~_col("can"))
+        .then(pl.lit("peers unknown"))
+        .when(_col("place").filter(_col("can")).n_unique().over("key") == 1)
+        .then(pl.lit("alone"))
+        .when("is_apart")
+        .then(pl.lit("at other times"))
+        .otherwise(pl.lit("counts differ"))
+    )

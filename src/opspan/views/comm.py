@@ -1,0 +1,206 @@
+"""Communication over ranks: which collectives, how much they moved how fast, and who waited for whom: `opspan comm`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.busy import devices
+from opspan.analysis.collective_names import bus_factor
+from opspan.analysis.spans import DEVICE
+from opspan.printable import listed
+from opspan.views import of_ranges
+from opspan.views.answer import Answer, Shown, shares_of, texts, times
+from opspan.views.memory import sizes
+
+BY = ("kind", "group", "rank", "size", *of_ranges.OF_RANGES, "call")
+_col = pl.col
+_KEYS = {"kind": ("kind",), "group": ("group", "group_size", "members"), "size": ("kind", "bytes_each"), "rank": DEVICE}
+_TITLES = {"kind": "Collective", "group": "Group", "size": "Collective", "call": "Collective"}
+_LOAD = ("span_ns", "computing_ns", "communicating_ns", "exposed_ns")
+_CALL = (
+    "rank pid device_id stream_id start_ns end_ns name kind bytes element algorithm protocol group group_size members "
+    "seq number match ranks time_ns transfer_ns waiting_ns is_last unmatched algorithm_bytes_per_s bus_bytes_per_s "
+    "bandwidth_of op"
+).split()
+_WHY = {
+    "alone": "no other rank is here that has their group",
+    "peers unknown": "nothing says who sent to whom",
+    "groups unknown": "groups are not told, and there is more than one, for ranks use different numbers of streams",
+    "counts differ": "ranks have different numbers of them, and nothing says which belong together",
+    "at other times": "they were over on one device before they began on another: there are more groups than are told",
+    "unknown": "it is not known when they began, or what they are",
+}
+
+
+def rows_of(found: Analysed, by: str = "kind") -> pl.DataFrame:
+    of_ranges.check(by, BY)
+    rows = _with_rates(found.collectives)
+    if by == "call":
+        op = of_ranges.names(found, "op").gather(rows["range"])
+        each = rows.with_columns(op.alias("op"), bandwidth_of=_bandwidth_of().over("row"), **_rates(over="row"))
+        return each.select(_CALL).sort("start_ns", "rank", nulls_last=True, maintain_order=True)
+    if by in of_ranges.OF_RANGES:
+        rows = rows.with_columns(of_ranges.names(found, by).gather(rows["range"]).alias(by))
+    key = list(_KEYS.get(by, (by,)))
+    sums = (
+        rows.with_columns(bytes_each="bytes")
+        .group_by(key, maintain_order=True)
+        .agg(
+            count=pl.len().cast(pl.Int64),
+            matched=_col("match").count().cast(pl.Int64),
+            bytes=_sum("bytes"),
+            time_ns=_sum("time_ns"),
+            transfer_ns=_sum("transfer_ns"),
+            waiting_ns=_sum("waiting_ns"),
+            last=pl.when(_col("is_last").is_not_null().any()).then(_col("is_last").sum().cast(pl.Int64)),
+            **_rates(),
+            bandwidth_of=_bandwidth_of(),
+        )
+    )
+    if by == "rank":
+        return _with_load(found, sums)
+    return sums.drop("last").sort("time_ns", descending=True, nulls_last=True, maintain_order=True)
+
+
+def _sum(name: str) -> pl.Expr:
+    """null where none is known: a time that nobody knows is no time of zero."""
+    return pl.when(_col(name).is_not_null().any()).then(_col(name).sum())
+
+
+def _with_rates(rows: pl.DataFrame) -> pl.DataFrame:
+    took = pl.coalesce("transfer_ns", "time_ns")
+    factor = bus_factor(_col("kind"), _col("group_size"))
+    is_known = (_col("bytes") > 0) & (took > 0)
+    is_on_bus = is_known & factor.is_not_null()
+    return rows.with_row_index("row").with_columns(
+        moved=pl.when(is_known).then(_col("bytes").cast(pl.Float64)),
+        moved_ns=pl.when(is_known).then(took),
+        on_bus=pl.when(is_on_bus).then(_col("bytes") * factor),
+        on_bus_ns=pl.when(is_on_bus).then(took),
+        is_by_transfer=pl.when(is_known).then(_col("transfer_ns").is_not_null()),
+    )
+
+
+def _rates(over: str | None = None) -> dict[str, pl.Expr]:
+    def rate(moved: str, ns: str) -> pl.Expr:
+        total, took = (_col(name) if over else _col(name).sum() for name in (moved, ns))
+        return pl.when(took > 0).then(total / took * 1e9)
+
+    return {"algorithm_bytes_per_s": rate("moved", "moved_ns"), "bus_bytes_per_s": rate("on_bus", "on_bus_ns")}
+
+
+def _bandwidth_of() -> pl.Expr:
+    """By which time it is: the transfer's, the collective's own, or of some the one and of some the other."""
+    by_transfer = _col("is_by_transfer")
+    return (
+        pl.when(by_transfer.is_null().all())
+        .then(None)
+        .when(by_transfer.all())
+        .then(pl.lit("transfer"))
+        .when(~by_transfer.any())
+        .then(pl.lit("own"))
+        .otherwise(pl.lit("both"))
+    )
+
+
+def _with_load(found: Analysed, sums: pl.DataFrame) -> pl.DataFrame:
+    """With what each device did all the time. One that had no part in any collective has a row, too."""
+    trace = found.complete
+    load = devices(trace, found.iterations.clear()).select(
+        *DEVICE,
+        span_ns="time_ns",
+        computing_ns="computing_ns",
+        communicating_ns="communicating_ns",
+        exposed_ns="exposed_communicating_ns",
+    )
+    if not sums.height:
+        return sums.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LOAD)
+    rows = sums.join(load, on=DEVICE, how="full", coalesce=True, nulls_equal=True).with_columns(
+        _col("count", "matched").fill_null(0)
+    )
+    return rows.sort(DEVICE, nulls_last=True)
+
+
+def answer(found: Analysed, by: str) -> Answer:
+    rows = rows_of(found, by)
+    several = [name for name in DEVICE if rows.height and name in rows.columns and rows[name].n_unique() > 1]
+    places = {"rank": "Rank", "pid": "Process", "device_id": "Device"}
+    first = [Shown(places[name], name, texts) for name in (several or ["rank"])] if by in ("rank", "call") else []
+    if by in of_ranges.OF_RANGES:
+        first.append(of_ranges.shown("Started in", by))
+    elif by != "rank":
+        first.append(Shown(_TITLES[by], "group" if by == "group" else "kind", of_ranges.or_none, is_name=by == "group"))
+    if by == "group":
+        first.append(Shown("Ranks", "group_size", texts))
+    size = Shown("Size", "bytes_each" if by == "size" else "bytes", sizes, 3)
+    counted = [] if by == "call" else [Shown("Calls", "count", texts)]
+    shown = [*first, *counted, size, Shown("Time", "time_ns", times)]
+    if rows["transfer_ns"].count():
+        shown.append(Shown("Transfer", "transfer_ns", times, 2))
+        shown.append(Shown("Waiting", "waiting_ns", shares_of("time_ns"), 1))
+    if by == "rank":
+        shown += [Shown("Last", "last", texts, 1), Shown("Computing", "computing_ns", shares_of("span_ns"), 1)]
+        shown.append(Shown("Exposed", "exposed_ns", shares_of("span_ns"), 1))
+    for title, name in (("Algorithm", "algorithm_bytes_per_s"), ("Bus", "bus_bytes_per_s")):
+        if rows[name].count():
+            shown.append(Shown(title, name, rates, 4))
+    return Answer("comm", rows, tuple(shown), tuple(_notes(found.collectives)))
+
+
+def rates(rows: pl.DataFrame, column: str) -> list[str]:
+    return ["" if value is None else f"{value / 1e9:,.3f} GB/s" for value in rows[column].to_list()]
+
+
+def _notes(rows: pl.DataFrame) -> Iterator[str]:
+    if not rows.height:
+        yield "No collective was found in this trace: no kernel, range or record of one"
+        return
+    unknown = rows["time_ns"].null_count()
+    if unknown:
+        yield (
+            f"Warning: how long {unknown:,} of {rows.height:,} collectives took is not known, for only their start is "
+            "in the trace, or their end is not"
+        )
+    is_one = rows.select(DEVICE).n_unique() == 1
+    if is_one:
+        yield (
+            "All are of one rank, so what of their time was waiting for others is not known: load the files of all "
+            "ranks together"
+        )
+    else:
+        yield from _unmatched(rows)
+    yield from _missing(rows, "" if is_one else "; the transfer may be shorter, and who is last may be another")
+    if rows.filter(_col("group").is_null(), _col("match").is_not_null()).height:
+        yield "Groups are not told for all: without one, collectives of a stream are taken to be of all ranks here"
+
+
+def _unmatched(rows: pl.DataFrame) -> Iterator[str]:
+    reasons = rows.filter(_col("match").is_null()).group_by("unmatched").len().sort("len", "unmatched", descending=True)
+    for why, count in reasons.iter_rows():
+        yield f"Warning: {count:,} of {rows.height:,} collectives matched on no other rank: {_WHY[why]}"
+
+
+def _missing(rows: pl.DataFrame, so: str) -> Iterator[str]:
+    """Groups of which not all ranks are here."""
+    groups = rows.filter(_col("group_size").is_not_null(), ~_col("kind").is_in(["send", "recv"]))
+    here = groups.group_by("group", "members", maintain_order=True).agg(
+        _col("group_size").max(), places=pl.struct(DEVICE).n_unique(), ranks=_col("own_rank").unique()
+    )
+    for name, members, size, places, ranks in here.filter(_col("places") < _col("group_size")).head(5).iter_rows():
+        gone = _others(members, ranks)
+        said = f": {'rank' if len(gone) == 1 else 'ranks'} {listed(gone, 8)} missing" if gone else ""
+        yield f"Of group {name or '(no name)'} {places} of {size} ranks are here{said}{so}"
+
+
+def _others(members: str | None, here: list[int | None]) -> list[str]:
+    try:
+        every = json.loads(members or "[]")
+    except ValueError:
+        return []
+    if None in here or not isinstance(every, list):
+        return []
+    return [str(rank) for rank in every if rank not in here]
