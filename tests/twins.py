@@ -354,3 +354,28 @@ def copies(work: list[Row]) -> dict[tuple, tuple]:
         direction: (count, min(LAST, moved), min(LAST, took), float(moved) / float(took) * 1e9)
         for direction, (count, moved, took) in found.items()
     }
+
+
+# --- repeating
+
+
+def check_turns(codes: list[int], begins: list[int], period: int) -> None:
+    """What must hold of turns that were found, by the rules of docs/analysis.md."""
+    edges = [*begins, begins[-1] + period]
+    assert edges == sorted(set(edges))
+    assert edges[-1] <= len(codes)
+    turns = [codes[begin:end] for begin, end in itertools.pairwise(edges)]
+
+    def alike(one: list[int], other: list[int]) -> bool:
+        same = sum(a == b for a, b in zip(one, other, strict=False))
+        return len(one) == len(other) == period and 10 * same >= 9 * period
+
+    # The turn before the first is not among those that were found, nor is that behind the last: regular turns only
+    # by one of them are at the ends.
+    around = [codes[max(0, edges[0] - period) : edges[0]], *turns, codes[edges[-1] : edges[-1] + period]]
+    regular = [alike(one, around[number]) or alike(one, around[number + 2]) for number, one in enumerate(turns)]
+    assert sum(regular) >= 3
+    assert 4 * sum(regular) >= 3 * len(turns)
+    assert regular[0]
+    assert regular[-1]
+    assert any(len(set(turn)) > 1 for turn in turns)

@@ -2,7 +2,8 @@
 
     OpspanError
     |-- UsageError              the call or the command line makes no sense
-    |   `-- NoSuchColumn        a table has no such column to sort by (an AttributeError, as in torch)
+    |   |-- NoSuchColumn        a table has no such column to sort by (an AttributeError, as in torch)
+    |   `-- NoNumberedSteps     steps were asked for by number, and the trace has no ranges ProfilerStep#N
     |-- ReadError               a file could not be read
     |   |-- NotReadable         missing, no permission, not the kind of path expected
     |   |-- NotATrace           readable, but nothing that opspan reads
@@ -42,6 +43,10 @@ class UsageError(OpspanError):
 
 class NoSuchColumn(UsageError, AttributeError):
     """A table has no such column to sort by; torch raises AttributeError here, so this is one too."""
+
+
+class NoNumberedSteps(UsageError):
+    """Steps were asked for by number, and the trace has no ranges ProfilerStep#N. Others may be found by analysis."""
 
 
 class ReadError(OpspanError):

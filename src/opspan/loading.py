@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from opspan.analysis.narrowed import Part
     from opspan.events import EventList, FunctionEvent
     from opspan.tables import Tables
     from opspan.tables.window import Window
@@ -39,18 +40,24 @@ def load(
     `source` names the reader instead. `strict` makes an issue that is more than worth knowing a StrictError; without
     it, `trace.issues` lists them. `between` (nanoseconds since the trace began) and `step` (the number of a
     ProfilerStep, the first and the last, or what the ranges are called that are steps: "step", "epoch *") read what
-    overlaps that part alone.
+    overlaps that part alone. Without ranges ProfilerStep#N the number is that of a step as `trace.steps()` finds them.
     """
     if not paths:
         raise UsageError("nothing to load; expected the path of at least one trace")
-    from opspan.analysis import side_by_side
+    from opspan.analysis import Analysed, side_by_side
+    from opspan.analysis.narrowed import steps_of_all
+    from opspan.tables import Tables
     from opspan.tables.window import window_of
     from opspan.trace import Trace
 
     steps = (step, step) if isinstance(step, int) else step
     window = window_of(between, steps)
-    tables = side_by_side([_read(path, source, window) for path in map(Path, paths)])
-    return Trace.of(tables.check() if strict else tables)
+    parts, iterations = zip(*(_read(path, source, window) for path in map(Path, paths)), strict=True)
+    tables = side_by_side(parts)
+    trace = Trace.of(tables.check() if strict else tables)
+    if (found := steps_of_all(parts, iterations)) is not None:
+        trace.analysed = Analysed(Tables(trace.ranks, **trace.frames), iterations=found)
+    return trace
 
 
 def load_nsys(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
@@ -112,15 +119,16 @@ def load_recording(file: Path) -> Trace:
     return Trace.of(_with_devices(read_recording(file), capture_files.device_files(file)))
 
 
-def _read(path: Path, source: str | None, window: Window | None) -> Tables:
+def _read(path: Path, source: str | None, window: Window | None) -> Part:
+    from opspan.analysis.narrowed import narrowed
     from opspan.readers import read_file
     from opspan.tables.window import cut
 
     devices = capture_files.device_files(path) if source in (None, "capture") else []
     if not devices:
-        return read_file(path, source, window)
+        return narrowed(lambda window: read_file(path, source, window), window)
     whole = _with_devices(read_file(path, source), devices)
-    return whole if window is None else cut(whole, window)
+    return narrowed(lambda window: whole if window is None else cut(whole, window), window)
 
 
 def _with_devices(host: Tables, files: Sequence[Path]) -> Tables:

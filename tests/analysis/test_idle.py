@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import opspan
 import twins
 from analysis.frames import nested_rows, ranges, table
 from opspan.analysis import launches, nest
 from opspan.analysis.busy import devices
-from opspan.analysis.idle import WHY, gaps, meanwhile
+from opspan.analysis.functions import functions
+from opspan.analysis.idle import WHY, gaps, in_functions, meanwhile, parts
 from opspan.analysis.iterations import iterations
 from opspan.tables import Metadata, Tables
 
@@ -132,3 +136,49 @@ def test_the_hosts_part_goes_to_the_innermost_range_of_each_moment(marked: list[
             point = {"rank": 0, "pid": 1, "tid": gap["tid"], "time_ns": moment}
             expected[number, twins.innermost(rows, [point])[0]] += 1
     assert got == expected
+
+
+@given(nested_rows(), nested_rows(), calls_and_work)
+def test_functions_are_those_that_the_host_was_in_at_each_moment(
+    marked: list[dict], called: list[dict], launched: list[dict]
+) -> None:
+    trace = trace_of(marked, launched)
+    columns = ("rank", "pid", "tid", "start_ns", "end_ns")
+    calls = table("functions", [{name: row[name] for name in columns} for row in called])
+    of_ranges = functions(trace.ranges.with_columns(forward=pl.lit(None, dtype=pl.UInt32)), calls)
+    trace = Tables(trace.ranks, **{**trace.frames, "ranges": of_ranges, "functions": calls})
+    found = gaps(trace)
+    pieces = in_functions(trace, found)
+    assert (
+        pieces.group_by("gap", "why")
+        .agg(pl.col("ns").sum())
+        .sort("gap", "why")
+        .equals(parts(trace, found).group_by("gap", "why").agg(pl.col("ns").sum()).sort("gap", "why"))
+    )
+    rows, last = trace.ranges.to_dicts(), max([0, *(row["end_ns"] or 0 for row in [*marked, *called])])
+    begins = [row["start_ns"] for row in [*marked, *called] if row["start_ns"] is not None]
+    last = max([last, *begins])
+    opened = [row | {"is_async": False, "end_ns": last if row["end_ns"] is None else row["end_ns"]} for row in called]
+    got: Counter = Counter()
+    for row in pieces.filter(pl.col("why") == "host").to_dicts():
+        got[row["gap"], row["function"]] += row["ns"]
+    expected: Counter = Counter()
+    for number, gap in enumerate(found.to_dicts()):
+        for moment in range(gap["start_ns"], gap["start_ns"] + gap["host_ns"]):
+            point = {"rank": 0, "pid": 1, "tid": gap["tid"], "time_ns": moment}
+            around, function = twins.innermost(rows, [point])[0], twins.innermost(opened, [point])[0]
+            if around is not None and (function is None or opened[function]["start_ns"] <= rows[around]["start_ns"]):
+                function = rows[around]["function"]
+            expected[number, function] += 1
+    assert got == expected
+
+
+@pytest.mark.parametrize("name", ["b200_eager", "vllm_graph_execution"])
+def test_real_files_name_functions_outside_of_ranges_too(name: str, traces_dir: Path) -> None:
+    """Where a function was open on the thread that launched, for all of the host's time in no op."""
+    trace = opspan.load(traces_dir / "kineto" / f"{name}.json.gz")
+    by_op, by_function = trace.idle("op"), trace.idle("function")
+    assert by_op["time_ns"].sum() == by_function["time_ns"].sum()
+    # The gaps at the end, of which nobody knows anything, and what no function was around.
+    nobodys = by_function.filter(pl.col("function").is_null())
+    assert int(nobodys["host_ns"].sum()) < 0.03 * int(by_function["host_ns"].sum())

@@ -24,13 +24,15 @@ back exactly.
 ## A part of a trace, and memory
 
 `opspan.load(path, between=(start_ns, end_ns))`, `opspan.load(path, step=7)` or `step=(7, 9)`, and `step="train step*"`,
-on the command line `--between 1.5s 2s`, `--step 7-9` and `--step 'train step*'`, give a part of a trace.
+on the command line `--between 1.5s 2s`, `--step 7`, `--steps 7:9` and `--step 'train step*'`, give a part of a trace.
 
 - Times count from where the trace begins: a capture from when it was opened (of a folder the first of its files), any
   other source from the first time of a range, call or work.
 - Steps are the ranges `ProfilerStep#N`, by their numbers; or, by name, all ranges that are called so (`*` stands for
   any text, `?` for any letter). The part goes from the begin of the first to the end of the last, whichever process ran
-  them.
+  them; `2:5` and `2-5` are both steps 2 to 5, the last included.
+- Without any `ProfilerStep#N` a number is that of an iteration which opspan finds itself, as `opspan steps` lists them:
+  each process counts from 0. They can be found in the whole trace only, so it is read as a whole, and then cut.
 - Ranges, calls, work, functions and memory that overlap the part are kept whole, with their true times; of marks,
   counters, samples and relations those that lie in it. What refers to a row that was left out (a parent, a launch)
   refers to nothing.

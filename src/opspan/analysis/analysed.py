@@ -41,9 +41,14 @@ T = TypeVar("T", bound="Tables")
 
 
 class Analysed:
-    def __init__(self, tables: Tables, attributed: Tables | None = None) -> None:
-        """`attributed`: what `attribute` gives for these tables, if the caller has it already."""
+    def __init__(
+        self, tables: Tables, attributed: Tables | None = None, iterations: pl.DataFrame | None = None
+    ) -> None:
+        """`attributed`: what `attribute` gives for these tables, if the caller has it already; `iterations`: those that
+        were found in a trace of which the tables are a part."""
         self.tables = tables.without_analysis()
+        if iterations is not None:
+            self.iterations = iterations
         if attributed is not None:
             self.attributed = attributed
 
@@ -64,8 +69,8 @@ class Analysed:
 
     @cached_property
     def iterations(self) -> pl.DataFrame:
-        """The iterations of the run, as far as ranges tell them."""
-        return iterations(self.attributed.ranges)
+        """The iterations of the run, as far as ranges tell them, or the order of kernels."""
+        return iterations(self.attributed.ranges, work=self.attributed.work)
 
     @cached_property
     def allocations(self) -> pl.DataFrame:

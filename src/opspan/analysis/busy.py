@@ -44,18 +44,22 @@ def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     work = busy_with(trace.work)
     times = _times(trace, steps)
     used = work.select(DEVICE).unique().join(times, on=PROCESS, nulls_equal=True).sort(*DEVICE, "start_ns")
-    computing, communicating = (work.filter(_col("what") == what) for what in ("computing", "communicating"))
-    copying = work.filter(_col("what").is_in(["copying", "filling"]))
-    kernels = pl.concat([computing, communicating])
+    kernels = _those(work, "computing", "communicating")
+    spans = work.select(*DEVICE, "start_ns", "end_ns", "what")
     sets = {
-        "busy_ns": work,
-        "kernel_ns": kernels,
-        "computing_ns": computing,
-        "communicating_ns": communicating,
-        "copying_ns": copying,
-        "known_ns": pl.concat([kernels, copying]),
+        "busy_ns": spans,
+        "known_ns": _those(spans, "computing", "communicating", "copying", "filling"),
+        "kernel_ns": _those(spans, "computing", "communicating"),
+        "computing_ns": _those(spans, "computing"),
+        "communicating_ns": _those(spans, "communicating"),
+        "copying_ns": _those(spans, "copying", "filling"),
     }
-    found = used.with_columns(time_in(rows, used, DEVICE).alias(name) for name, rows in sets.items())
+    # The first four are each a part of the one before: one with as many rows is the same.
+    covered: dict[str, pl.Series] = {}
+    for (name, rows), before in zip(sets.items(), ("", *sets), strict=False):
+        is_same = 0 < len(covered) < 4 and rows.height == sets[before].height
+        covered[name] = covered[before] if is_same else time_in(rows, used, DEVICE)
+    found = used.with_columns(ns.alias(name) for name, ns in covered.items())
     found = found.with_columns(
         time_ns=length(),
         exposed_communicating_ns=_col("kernel_ns") - _col("computing_ns"),
@@ -68,28 +72,34 @@ def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(_col("work_ns", "tensor_core_ns").fill_null(0)).drop("start_ns", "end_ns", "known_ns")
 
 
+def _those(work: pl.DataFrame, *kinds: str) -> pl.DataFrame:
+    is_one = work.select(_col("what").is_in(kinds).fill_null(value=False)).to_series()
+    return work if is_one.all() else work.filter(is_one)
+
+
 def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
-    work = busy_with(trace.work)
+    work = busy_with(trace.work).select(*PROCESS, "start_ns", "end_ns", "what")
     calls = trace.calls.select(*PROCESS, "start_ns", "end_ns", "api")
     apis = calls["api"].unique().cast(pl.String)
     calls = calls.filter(_col("api").is_in(apis.filter(apis.str.contains(_APIS)).cast(pl.Categorical).implode()))
     ranges = trace.ranges.select(*PROCESS, "start_ns", "end_ns", "kind", "phase", "is_async", "is_mark")
     nested = ranges.filter(~_col("is_async"), ~_col("is_mark").fill_null(value=False))
-    spans = {name: work.filter(_col("what") == name) for name in KINDS[:4]}
+    spans = {name: _those(work, name) for name in KINDS[:4]}
     spans["calling"] = calls
     spans["loading"] = nested.filter(_col("phase") == "data")
     spans["ops"] = nested.filter(_col("kind").is_in(_OPS))
-    found = _times(trace, steps)
+    found = _times(trace, steps).with_columns(together=pl.lit(0, dtype=pl.Int64))
     # What all kinds up to one cover together, less what those before it do, is that kind's.
-    together, before = work.clear().select(*PROCESS, "start_ns", "end_ns"), pl.lit(0)
+    together = work.clear().select(*PROCESS, "start_ns", "end_ns")
     for name, rows in spans.items():
+        before = found["together"]
         if rows.height:
-            together = union(pl.concat([together, union(rows, PROCESS)]), PROCESS)
-        found = found.with_columns(time_in(together, found, PROCESS).alias("together"))
-        found = found.with_columns((_col("together") - before).alias(f"{name}_ns"), before=_col("together"))
-        before = _col("before")
+            more = union(rows, PROCESS)
+            together = union(pl.concat([together, more]), PROCESS) if together.height else more
+            found = found.with_columns(time_in(together, found, PROCESS).alias("together"))
+        found = found.with_columns((_col("together") - before).alias(f"{name}_ns"))
     found = found.with_columns(time_ns=length())
-    return found.with_columns(other_ns=_col("time_ns") - before).drop("start_ns", "end_ns", "together", "before")
+    return found.with_columns(other_ns=_col("time_ns") - _col("together")).drop("start_ns", "end_ns", "together")
 
 
 def busy_with(work: pl.DataFrame, more: Sequence[str] = ()) -> pl.DataFrame:
@@ -122,8 +132,12 @@ def _times(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
 
 def whole_times(trace: Tables) -> pl.DataFrame:
     """For each process the first and the last time of its ranges, calls and work."""
+    end = pl.coalesce("end_ns", "start_ns")
+    # Each frame for itself: a row a process is put together, not every row.
     ends = [
-        frame.select(*PROCESS, "start_ns", end_ns=pl.coalesce("end_ns", "start_ns"))
+        frame.select(*PROCESS, "start_ns", end_ns=end)
+        .group_by(PROCESS)
+        .agg(_col("start_ns").min(), _col("end_ns").max())
         for frame in (trace.ranges, trace.calls, trace.work)
     ]
     found = pl.concat(ends).group_by(PROCESS).agg(_col("start_ns").min(), _col("end_ns").max())

@@ -24,10 +24,15 @@ _DEEPEST = 100  # a path grows with every module; only a damaged file has deeper
 def functions(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     if not calls.height:
         return ranges.with_columns(pl.lit(None, dtype=pl.UInt32).alias("function"))
-    end_ns = trace_end_ns(ranges, calls)
-    spans = calls.with_columns(_col("end_ns").fill_null(end_ns), is_async=pl.lit(value=False))
-    function = innermost(spans, ranges.rename({"start_ns": "time_ns"}))
+    function = innermost(spans_of(calls, ranges), ranges.rename({"start_ns": "time_ns"}))
     return ranges.with_columns(handed_on(ranges, function).alias("function"))
+
+
+def spans_of(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+    """The calls as `innermost` takes them; what did not return ends with the trace."""
+    end_ns = trace_end_ns(ranges, calls)
+    times = calls.select("rank", "pid", "tid", "start_ns", "end_ns", is_async=pl.lit(value=False))
+    return times.with_columns(_col("end_ns").fill_null(end_ns))
 
 
 def parents(calls: pl.DataFrame) -> pl.Series:

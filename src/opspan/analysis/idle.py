@@ -10,6 +10,8 @@
 
     parts(trace, gaps) -> gap, range, why, ns: all of each gap: host_ns as `meanwhile` has it, the rest by the range of
         what came next
+    in_functions(trace, gaps) -> gap, function, why, ns: the same by functions, rows of the table functions: the one
+        that the host was in, in a range or outside of all
 
 A gap is a stretch of the process' whole time in which nothing of it ran on a device that it used: those of a device add
 up to its idle time. `next`: row of the work that ended it, null at the end; `tid`: the thread that launched that;
@@ -24,6 +26,7 @@ import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import whole_times
+from opspan.analysis.functions import spans_of
 from opspan.analysis.nest import innermost
 from opspan.analysis.spans import DEVICE, PROCESS, apart, length, union, within
 
@@ -77,7 +80,9 @@ def _with_next(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     columns = ("row", "tid", "call_ns")
     parts, work_of = [], apart(work.filter(length() > 0), DEVICE)
     for key, mine in apart(found, DEVICE).items():
-        first = work_of.get(key, work.clear()).sort("start_ns", "call_ns", "row", nulls_last=True)
+        some = work_of.get(key, work.clear())
+        ends = some.filter(_col("start_ns").is_in(mine["end_ns"].implode()))
+        first = ends.sort("start_ns", "call_ns", "row", nulls_last=True)
         place = first["start_ns"].search_sorted(mine["end_ns"], side="left")
         next_ = first.select(*columns, begins_ns="start_ns")[place.set(place == first.height, None)]
         is_next = next_["begins_ns"] == mine["end_ns"]
@@ -87,30 +92,63 @@ def _with_next(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def meanwhile(ranges: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    pieces = _pieces(_late(found), _times(ranges))
+    pieces = pieces.with_columns(range=innermost(ranges, pieces))
+    return pieces.group_by("gap", "range", maintain_order=True).agg(_col("ns").sum())
+
+
+def _late(found: pl.DataFrame) -> pl.DataFrame:
+    """The host's part of each gap."""
     late = found.with_row_index("gap").filter(_col("host_ns") > 0)
-    late = late.select("gap", *_THREAD, "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
-    times = ranges.select(*_THREAD, "start_ns", "end_ns", "is_mark")
-    whole = times.filter(~_col("is_mark").fill_null(value=False))
-    changes = pl.concat(whole.select(*_THREAD, time_ns=name) for name in ("start_ns", "end_ns")).drop_nulls("time_ns")
-    inside = within(changes, "time_ns", late, _THREAD)
-    pieces = pl.concat(
-        [
-            late.select("gap", *_THREAD, time_ns="start_ns"),
-            changes[inside["row"]].select(late["gap"].gather(inside["stretch"]), *_THREAD, "time_ns"),
-        ]
-    ).unique(["gap", "time_ns"])
-    pieces = pieces.join(late.select("gap", "end_ns"), on="gap").sort("gap", "time_ns")
-    until = pl.coalesce(_col("time_ns").shift(-1).over("gap"), "end_ns")
-    pieces = pieces.with_columns(range=innermost(ranges, pieces), ns=until - _col("time_ns"))
-    return pieces.filter(_col("ns") > 0).group_by("gap", "range", maintain_order=True).agg(_col("ns").sum())
+    return late.select("gap", *_THREAD, "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
+
+
+def _times(ranges: pl.DataFrame) -> pl.DataFrame:
+    rows = ranges.select(*_THREAD, "start_ns", "end_ns", "is_mark")
+    return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
+
+
+def _pieces(late: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
+    """The stretches of `late`, cut where any of `times` begins or ends on the same thread."""
+    late = late.with_row_index("stretch")
+    cuts = [late.select("stretch", time_ns="start_ns")]
+    for name in ("start_ns", "end_ns"):  # each for itself: they are in order, or nearly so
+        inside = within(times, name, late, _THREAD)
+        cuts.append(inside.select("stretch", time_ns=times[name].gather(inside["row"])))
+    pieces = pl.concat(cuts).sort("stretch", "time_ns")
+    whose = late.select("gap", *_THREAD, "end_ns")[pieces["stretch"]]
+    is_last = pieces["stretch"] != pieces["stretch"].shift(-1)
+    until = pieces["time_ns"].shift(-1).zip_with(~is_last.fill_null(value=True), whose["end_ns"])
+    pieces = whose.select("gap", *_THREAD).with_columns(pieces["time_ns"], ns=until - pieces["time_ns"])
+    return pieces.filter(_col("ns") > 0)
 
 
 def parts(trace: Tables, found: pl.DataFrame) -> pl.DataFrame:
     host = meanwhile(trace.ranges, found).select("gap", "range", pl.lit("host").alias("why"), "ns")
     launched_in = trace.work["range"].gather(found["next"])
-    numbered = found.with_columns(launched_in.alias("range")).with_row_index("gap")
-    rest = [
-        numbered.filter(_col(f"{why}_ns") > 0).select("gap", "range", pl.lit(why).alias("why"), ns=f"{why}_ns")
+    return pl.concat([host, *_rest(found, launched_in.alias("range"))])
+
+
+def _rest(found: pl.DataFrame, whose: pl.Series) -> list[pl.DataFrame]:
+    """What of each gap is not the host's, by `whose` it is."""
+    numbered = found.with_columns(whose).with_row_index("gap")
+    return [
+        numbered.filter(_col(f"{why}_ns") > 0).select("gap", whose.name, pl.lit(why).alias("why"), ns=f"{why}_ns")
         for why in WHY[1:]
     ]
-    return pl.concat([host, *rest])
+
+
+def in_functions(trace: Tables, found: pl.DataFrame) -> pl.DataFrame:
+    ranges, functions = trace.ranges, spans_of(trace.functions, trace.ranges)
+    times = pl.concat([_times(ranges), functions.select(*_THREAD, "start_ns", "end_ns")])
+    pieces = _pieces(_late(found), times)
+    range_, function = innermost(ranges, pieces), innermost(functions, pieces)
+    # A range may be around functions as well: the host was in what began last.
+    is_inside = functions["start_ns"].gather(function) > ranges["start_ns"].gather(range_)
+    function = function.zip_with(is_inside | range_.is_null(), ranges["function"].gather(range_))
+    host = pieces.select("gap", function.alias("function"), pl.lit("host").alias("why"), "ns")
+    launched_in = ranges["function"].gather(trace.work["range"].gather(found["next"]))
+    if trace.calls.height:
+        launches = trace.calls.select(*_THREAD, time_ns="start_ns")[trace.work["call"].gather(found["next"])]
+        launched_in = launched_in.zip_with(launched_in.is_not_null(), innermost(functions, launches))
+    return pl.concat([host, *_rest(found, launched_in.alias("function"))])

@@ -1,6 +1,6 @@
 """The iterations of a run, a row each, whoever named them.
 
-    iterations(ranges, names=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier
+    iterations(ranges, names=None, work=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier
 
 They are, for each process, the first of these that there is:
 
@@ -11,6 +11,7 @@ They are, for each process, the first of these that there is:
                 others, and takes half of the time of its process, each without the longest of them, which may be no
                 iteration but what came before: of several such names, the one that takes most
     optimizer   what lies between the ends of the ranges Optimizer.step#...
+    kernels     where the same kernels come in the same order again and again, if `work` is given (`repeating`)
 
 `step` is the name of the range, with a number behind it where all have the same. An iteration is an outlier that takes
 longer than the median by a tenth and by three times the usual deviation (1.4826 times the median one).
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan.analysis.repeating import repeating
 from opspan.analysis.spans import PROCESS, length
 from opspan.analysis.steps import matching, torch_steps
 
@@ -33,7 +35,7 @@ DEVIATIONS = 3 * 1.4826  # median ones: what differs from the median by more is 
 COLUMNS = (*PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
 
 
-def iterations(ranges: pl.DataFrame, names: pl.Series | None = None) -> pl.DataFrame:
+def iterations(ranges: pl.DataFrame, names: pl.Series | None = None, work: pl.DataFrame | None = None) -> pl.DataFrame:
     columns = (*PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "is_async", "is_mark")
     whole = ranges.select(columns).filter(
         ~_col("is_mark").fill_null(value=False), _col("start_ns").is_not_null(), _col("end_ns") >= _col("start_ns")
@@ -46,6 +48,12 @@ def iterations(ranges: pl.DataFrame, names: pl.Series | None = None) -> pl.DataF
     rows = found[0]
     for more in found[1:]:
         rows = pl.concat([rows, more.join(rows, on=PROCESS, how="anti", nulls_equal=True)])
+    if work is not None and names is None:
+        silent = (
+            work.join(rows, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left") if rows.height else work
+        )
+        named = repeating(silent).with_columns(name=pl.lit("iteration"))
+        rows = pl.concat([rows, _numbered(named, "kernels")])
     return _with_outliers(rows.sort(*PROCESS, "start_ns", "end_ns")).select(COLUMNS)
 
 

@@ -30,8 +30,11 @@ STREAM = ("rank", "pid", "device_id", "context_id", "stream_id")
 def delays(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     rows = _with_calls(calls, work)
     took = length()
-    all_took = bounded(pl.when(took.is_not_null().all()).then(took.cast(pl.Int128).sum())).over("call")
-    first = _col("work").sort_by("start_ns", "work", nulls_last=True).first().over("call")
+    if rows["call"].is_unique().all():  # no graphs: a call has one work
+        all_took, first = took, _col("work")
+    else:
+        all_took = bounded(pl.when(took.is_not_null().all()).then(took.cast(pl.Int128).sum())).over("call")
+        first = _col("work").sort_by("start_ns", "work", nulls_last=True).first().over("call")
     return rows.select(
         "work",
         "call",
@@ -44,23 +47,28 @@ def delays(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 def queues(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     rows = _with_calls(calls, work).drop_nulls(("start_ns", "called_ns"))
-    if rows["call"].is_unique().all():  # no graphs: a call has one work
+    if rows["call"].is_unique().all():
         waiting = rows
     else:
         waiting = rows.group_by(*STREAM, "call").agg(_col("called_ns").first(), _col("start_ns").min())
     streams = waiting.select(STREAM).unique().sort(STREAM).with_row_index("stream")
-    waiting = waiting.join(streams, on=STREAM, nulls_equal=True).select("stream", "called_ns", "start_ns")
-    found = _queues(waiting).join(streams, on="stream", maintain_order="left")
+    if streams.height > 1:
+        waiting = waiting.join(streams, on=STREAM, nulls_equal=True)
+    else:
+        waiting = waiting.with_columns(stream=pl.lit(0, dtype=pl.UInt32))
+    found = _queues(waiting.select("stream", "called_ns", "start_ns"), is_one=streams.height < 2).join(
+        streams, on="stream", maintain_order="left"
+    )
     return found.select(*STREAM, "time_ns", "queued")
 
 
-def _queues(waiting: pl.DataFrame) -> pl.DataFrame:
+def _queues(waiting: pl.DataFrame, *, is_one: bool) -> pl.DataFrame:
     """How many have been called by each time, less how many have begun. All streams at once: there may be thousands."""
     # Work that began before its call, by clocks that differ, has not been in the queue at all.
     begun = pl.max_horizontal("called_ns", "start_ns")
     each = ((_col("called_ns"), 1), (begun, -1))
     changes = pl.concat(waiting.select("stream", time_ns=time, change=pl.lit(by, pl.Int64)) for time, by in each)
-    changes = changes.sort("stream", "time_ns")
+    changes = changes.sort("time_ns") if is_one else changes.sort("stream", "time_ns")
     # Each stream's changes add up to nothing: the sum over all of them begins anew with every stream.
     changes = changes.with_columns(queued=_col("change").cum_sum())
     is_last = _col("stream").ne_missing(_col("stream").shift(-1)) | _col("time_ns").ne_missing(

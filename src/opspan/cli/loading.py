@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -108,9 +109,12 @@ def part_of_trace(function: F) -> F:
     )
     step = click.option(
         "--step",
-        metavar="N|A-B|NAME",
-        help="Read only what overlaps these steps: N or A-B are the numbers of ranges ProfilerStep#N; with NAME, all "
-        "ranges of that name are the steps (* stands for any text).",
+        "--steps",
+        "step",
+        metavar="N|A:B|NAME",
+        help="Read only what overlaps these steps: N, or all from A to B, both included (A-B is the same), are the "
+        "numbers of ranges ProfilerStep#N, or, where there are none, of the steps as `opspan steps` numbers them; with "
+        "NAME, all ranges of that name are the steps (* stands for any text).",
     )
     return between(step(function))
 
@@ -124,16 +128,18 @@ def load(
 ) -> Analysed:
     """The files side by side, a step of the progress each. `kept`: what is needed of a trace."""
     from opspan.analysis import Analysed, side_by_side
+    from opspan.analysis.narrowed import narrowed, steps_of_all
     from opspan.readers import read_file
     from opspan.tables.window import parsed_steps, parsed_time_ns, window_of
 
     times = None if between is None else (parsed_time_ns(between[0]), parsed_time_ns(between[1]))
     steps = None if step is None else parsed_steps(step)
     window = window_of(times, steps)
-    traces = []
+    traces, iterations = [], []
     for file in files:
         progress.step(f"reading {file.name!r}")
-        trace = read_file(file, window=window)
+        trace, found = narrowed(partial(read_file, file, None), window)
         traces.append(trace if kept is None else kept(trace))
         del trace  # a large one is not kept whole beside what is kept of it
-    return Analysed(side_by_side(traces))
+        iterations.append(found)
+    return Analysed(side_by_side(traces), iterations=steps_of_all(traces, iterations))

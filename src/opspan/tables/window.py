@@ -1,6 +1,7 @@
 """A part of a trace: a stretch of time, or some steps. What overlaps it is kept whole, with its true times.
 
-Steps are torch's ProfilerStep#N by their numbers, or the ranges of a name: `step`, or a pattern, `epoch *`.
+Steps are torch's ProfilerStep#N by their numbers, or the ranges of a name: `step`, or a pattern, `epoch *`. Whoever
+has found other steps by analysis gives `cut` the stretch of time that they take.
 
 Times of a window are relative to the begin of the trace: of a capture, when it was opened; of anything else, the first
 time of a range, a call or work.
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from opspan.errors import UsageError
+from opspan.errors import NoNumberedSteps, UsageError
 from opspan.printable import LONGEST_LINE, listed
 from opspan.tables.issues import Issues
 from opspan.tables.names import matching
@@ -122,29 +123,24 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
                 f"no range is called {steps!r}, and no name matches it as a pattern; `opspan table FILE` lists them. "
                 "Or choose steps ProfilerStep#N by number (--step 7), or a time span (--between)"
             )
-        have = (
-            f"has steps {min(numbers.to_list())} to {max(numbers.to_list())}"
-            if len(numbers)
-            else "has no ranges ProfilerStep#N; if your steps have other names, give one: --step 'train step*'"
-        )
+        if not len(numbers):
+            raise NoNumberedSteps(
+                f"there is no {_said(steps)}: the trace has no ranges ProfilerStep#N, and nothing in it repeats as "
+                "steps do; if your steps have names, give one: --step 'train step*', or choose a time span (--between)"
+            )
         raise UsageError(
-            f"there is no {_said(steps)}: the trace {have}; choose other steps, or a time span (--between)"
+            f"there is no {_said(steps)}: the trace has steps {min(numbers.to_list())} to {max(numbers.to_list())}; "
+            "choose other steps, or a time span (--between)"
         )
     begins, closes = starts.filter(asked).to_list(), ends.filter(asked).fill_null(FOREVER).to_list()
     return Stretch(min(begins), max(closes))
 
 
-def cut(trace: Tables, window: Window) -> Tables:
-    """The rows of a trace that overlap the window; what refers to others refers to nothing."""
-    if window.between is not None:
-        begin = _begin_ns(trace)
-        stretch = Stretch(begin + window.between[0], begin + window.between[1])
-    else:
-        wanted = window.steps or (0, 0)
-        ranges = trace.ranges.filter(~pl.col("is_mark").fill_null(value=False))
-        steps = ranges.select(numbers_of(ranges["name"], wanted).alias("step"), "start_ns", "end_ns")
-        steps = steps.drop_nulls(["step", "start_ns"])
-        stretch = of_steps(wanted, steps["step"], steps["start_ns"], steps["end_ns"])
+def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables:
+    """The rows of a trace that overlap the window; what refers to others refers to nothing. `stretch`: where it is, if
+    that is known."""
+    if stretch is None:
+        stretch = _stretch(trace, window)
     frames, left_out = {}, 0
     for name, (start, end) in _TIMES.items():
         frame = getattr(trace, name)
@@ -163,6 +159,17 @@ def cut(trace: Tables, window: Window) -> Tables:
     return Tables(tuple(ranks), **{**trace.frames, **frames, "issues": pl.concat([trace.issues, issues.frame()])})
 
 
+def _stretch(trace: Tables, window: Window) -> Stretch:
+    if window.between is not None:
+        begin = _begin_ns(trace)
+        return Stretch(begin + window.between[0], begin + window.between[1])
+    wanted = window.steps or (0, 0)
+    ranges = trace.ranges.filter(~pl.col("is_mark").fill_null(value=False))
+    steps = ranges.select(numbers_of(ranges["name"], wanted).alias("step"), "start_ns", "end_ns")
+    steps = steps.drop_nulls(["step", "start_ns"])
+    return of_steps(wanted, steps["step"], steps["start_ns"], steps["end_ns"])
+
+
 def without_strangers(frame: pl.DataFrame) -> pl.DataFrame:
     """No parents that are not in the frame."""
     if not frame["parent_id"].count():
@@ -176,12 +183,12 @@ def _begin_ns(trace: Tables) -> int:
 
 
 def parsed_steps(text: str) -> Steps:
-    """ "7" or "7-9"; anything else is a name, or a pattern of names."""
-    found = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", text.strip())
+    """ "7", "7-9" or "7:9", the last included; anything else is a name, or a pattern of names."""
+    found = re.fullmatch(r"([0-9]{1,18})(?:[-:]([0-9]{1,18}))?", text.strip())
     if found is not None:
         return int(found[1]), int(found[2] or found[1])
     if not text.strip():
-        raise UsageError(f"{text!r} is not a step; expected a number such as 7, two numbers such as 7-9, or a name")
+        raise UsageError(f"{text!r} is not a step; expected a number such as 7, two numbers such as 7:9, or a name")
     return text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysed
-from opspan.analysis.idle import WHY
+from opspan.analysis.idle import WHY, in_functions
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, shares_of, texts, times
 
@@ -20,9 +20,13 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
     if by == "gap":
         return _of_gaps(found)
     key = ["rank", "pid", "device_id"] if by == "device" else [by]
-    pieces = found.idle
+    pieces = found.idle if by != "function" else in_functions(found.attributed, found.gaps)
     pieces = pieces.with_columns(found.gaps[name].gather(pieces["gap"]) for name in ("rank", "pid", "device_id"))
-    if by != "device":
+    if by == "function":
+        pieces = pieces.with_columns(
+            found.tables.functions["name"].cast(pl.String).gather(pieces["function"]).alias(by)
+        )
+    elif by != "device":
         pieces = pieces.with_columns(of_ranges.names(found, by).gather(pieces["range"]).alias(by))
     rows = pieces.group_by(key, maintain_order=True).agg(
         time_ns=_col("ns").sum(),

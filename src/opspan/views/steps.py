@@ -23,6 +23,8 @@ _TITLES = {
 _HOW = {
     "repeats": "Steps are the ranges {} that repeat; say --step NAME for others",
     "optimizer": "Steps are what lies between two calls of Optimizer.step",
+    "kernels": "Steps are the same kernels in the same order, for no range says what a step is: if layers repeat and "
+    "steps do not, they are layers. Say --step NAME for ranges",
 }
 _NONE = (
     "No steps were found, so each process is one row: name them with `prof.step()` or a range around each, and say "

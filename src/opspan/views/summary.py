@@ -28,6 +28,7 @@ _HOW = {
     "step": "ProfilerStep",
     "repeats": "found by repetition",
     "optimizer": "found by the optimizer",
+    "kernels": "found by repeating kernels",
 }
 
 

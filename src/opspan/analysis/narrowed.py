@@ -1,0 +1,44 @@
+"""A part of a trace by the numbers of steps that no range has: they are found in all of it, and then it is cut.
+
+narrowed(read, window) -> what `read(window)` gives, and None; or, where that has no numbered steps, the part of
+    what `read(None)` gives, and the steps in it
+steps_of_all(parts, found) -> the steps of parts that are put side by side, None where any part has none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import polars as pl
+
+from opspan.analysis.analysed import Analysed
+from opspan.analysis.spans import PROCESS
+from opspan.errors import NoNumberedSteps
+from opspan.tables import Tables
+from opspan.tables.window import Window, cut, of_steps
+
+Part = tuple[Tables, pl.DataFrame | None]
+
+
+def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> Part:
+    try:
+        return read(window), None
+    except NoNumberedSteps:
+        if window is None or not isinstance(window.steps, tuple):
+            raise
+    whole = read(None)
+    found = Analysed(whole).iterations
+    # As `opspan steps` numbers them: in order, each process from 0.
+    numbers = found.select(number=pl.int_range(pl.len()).over(PROCESS))["number"]
+    stretch = of_steps(window.steps, numbers, found["start_ns"], found["end_ns"])
+    return cut(whole, window, stretch), found.filter(numbers.is_between(*window.steps))
+
+
+def steps_of_all(parts: Sequence[Tables], found: Sequence[pl.DataFrame | None]) -> pl.DataFrame | None:
+    frames, ranks = [], 0
+    for part, steps in zip(parts, found, strict=True):
+        if steps is None:
+            return None
+        frames.append(steps.with_columns(pl.col("rank") + ranks))
+        ranks += len(part.ranks)
+    return pl.concat(frames)

@@ -1,0 +1,223 @@
+"""The iterations of a run that says nothing of itself: its kernels come in the same order again and again.
+
+    repeating(work) -> rank, pid, start_ns, end_ns: for each process the iterations of the device that was busy longest,
+        of those on which anything repeats
+    period(codes, lengths) -> where turns begin, and how many kernels a regular one has; None: nothing repeats
+
+What is looked at is the order of kernels (and whole graphs) on the stream that was busy longest. A *marker* is a
+kernel, or a few in a row, that mostly comes again after the same number of kernels, the *period*; from one to the next
+is a *turn*. Turns are *regular* that are as long as the period and have the same kernels in the same places, nine in
+ten of them, as the turn before or behind. docs/analysis.md, "iterations", says when turns are iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opspan.analysis.averages import on_device
+from opspan.analysis.nest import is_one
+from opspan.analysis.spans import DEVICE, PROCESS, apart, length, union
+
+_col = pl.col
+_STREAM = ("context_id", "stream_id")
+_LEAST = 3  # regular turns
+_REGULAR = 0.75  # of all turns from the first regular one to the last, and of their kernels
+_SAME = 0.9  # of the kernels of a regular turn
+_SHARE = 0.5  # of the time in which the device was busy
+_UNEXPLAINED = (
+    1 / 200
+)  # of the kernels: so many may come in between before a longer period is thought to be the true one
+_WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # kernels of a marker
+# A period is looked for in so many kernels in the middle of the run, and then followed through all of it.
+_LOOKED_AT = 2**18
+_PERIODS = 16  # that are tried for markers of one width: those that most kernels speak for
+
+_TOLD_BY = 8  # kernels: that many tell a place in a turn
+_ODD, _ODDER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+
+Codes = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+_SCHEMA = {"start_ns": pl.Int64, "end_ns": pl.Int64}
+
+
+def repeating(work: pl.DataFrame) -> pl.DataFrame:
+    columns = (*DEVICE, *_STREAM, "start_ns", "end_ns", "kind", "is_overhead", "name", "full_name")
+    ran = _those(on_device(work.select(columns)), _col("end_ns") > _col("start_ns"))
+    parts = [pl.DataFrame(schema={**{name: work.schema[name] for name in PROCESS}, **_SCHEMA})]
+    for key, some in apart(ran, PROCESS).items():
+        names = (pl.lit(value, dtype=work.schema[name]).alias(name) for name, value in zip(PROCESS, key, strict=True))
+        parts.append(_of_process(some).select(*names, "start_ns", "end_ns"))
+    return pl.concat(parts)
+
+
+def _those(rows: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
+    are_meant = rows.select(condition.fill_null(value=False)).to_series()
+    return rows if are_meant.all() else rows.filter(are_meant)
+
+
+def _of_process(ran: pl.DataFrame) -> pl.DataFrame:
+    for number in range(ran["device_id"].n_unique()):
+        found = _of_device(_busiest(ran, ("device_id",), number))
+        if found.height:
+            return found
+    return pl.DataFrame(schema=_SCHEMA)
+
+
+def _busiest(ran: pl.DataFrame, by: tuple[str, ...], number: int = 0) -> pl.DataFrame:
+    """The rows of what ran longest; of what ran longest but for NUMBER others."""
+    if number == 0 and all(is_one(ran, _col(name)) for name in by):
+        return ran
+    each = ran.group_by(by).agg(ns=length().sum()).sort("ns", *by, descending=[True] + [False] * len(by))
+    if each.height < 2:
+        return ran
+    return ran.join(each[number], on=by, how="semi", nulls_equal=True, maintain_order="left")
+
+
+def _of_device(ran: pl.DataFrame) -> pl.DataFrame:
+    kernels = _those(ran, _col("kind").is_in(["kernel", "graph"]))
+    order = _busiest(kernels, _STREAM).select("kind", "name", "full_name", "start_ns", "end_ns")
+    if not order["start_ns"].is_sorted():
+        order = order.sort("start_ns", "end_ns", maintain_order=True)
+    codes = order.select(_col("kind", "name", "full_name").to_physical()).hash_rows().to_numpy()
+    starts, ends = order["start_ns"].to_numpy(), order["end_ns"].to_numpy()
+    found = period(codes, ends - starts, starts - np.maximum.accumulate(np.append(starts[:1], ends[:-1])))
+    if found is None:
+        return pl.DataFrame(schema=_SCHEMA)
+    begins, kernels_of_turn = found
+    first, last = int(starts[begins[0]]), int(ends[begins[-1] : begins[-1] + kernels_of_turn].max())
+    turns = pl.DataFrame({"start_ns": starts[begins], "end_ns": np.append(starts[begins[1:]], last)}, schema=_SCHEMA)
+    # Turns touch, so what runs in them is what runs from the begin of the first to the end of the last.
+    busy = union(ran, ())
+    inside = busy.select(_col("start_ns").clip(lower_bound=first), _col("end_ns").clip(upper_bound=last))
+    is_most = inside.select(length().sum()).item() >= _SHARE * busy.select(length().sum()).item()
+    return turns if is_most else turns.clear()
+
+
+@dataclass(frozen=True)
+class _Turns:
+    begins: Numbers  # of those from the first regular one to the last
+    is_regular: Flags
+    period: int
+    unexplained: float  # share of the kernels
+
+    @property
+    def part(self) -> slice:
+        """All of their kernels."""
+        return slice(self.begins[0], self.begins[-1] + self.period)
+
+    def is_better(self, other: _Turns) -> bool:
+        """Of two that explain nearly everything the shorter period, else the longer one."""
+        explains, others = (some.unexplained <= _UNEXPLAINED for some in (self, other))
+        if explains != others:
+            return explains
+        return (self.period < other.period) if explains else (self.period > other.period)
+
+
+def period(codes: Codes, lengths: Numbers, pauses: Numbers | None = None) -> tuple[Numbers, int] | None:
+    """`codes`: a number for the name of each kernel, in order; `lengths`: how long each took; `pauses`: for how long
+    nothing ran before it. The last turn has as many kernels as the regular ones."""
+    if len(codes) < 2 * _LEAST:
+        return None
+    begin = max(0, (len(codes) - _LOOKED_AT) // 2)
+    some, times = codes[begin : begin + _LOOKED_AT], lengths[begin : begin + _LOOKED_AT].astype(np.float64)
+    best: tuple[_Turns, int] | None = None
+    for width, markers in _markers(some):
+        for at in _places(markers):
+            turns = _turns(some, at, int(np.median(np.diff(at))))
+            takes_most = turns is not None and times[turns.part].sum() >= _SHARE * times.sum()
+            if turns is not None and takes_most and (best is None or turns.is_better(best[0])):
+                best = turns, width
+        if best is not None and best[0].unexplained <= _UNEXPLAINED:
+            break
+    if best is None:
+        return None
+    turns, width = best
+    if len(some) < len(codes):
+        where = turns.begins[0] + begin
+        markers = next(markers for wide, markers in _markers(codes) if wide == width)
+        whole = _turns(codes, np.flatnonzero(markers == markers[where]), turns.period)
+        if whole is None:
+            return None
+        turns = whole
+    if pauses is not None:
+        turns = _from_the_longest_pause(codes, turns, pauses)
+    return turns.begins, turns.period
+
+
+def _markers(codes: Codes) -> Iterator[tuple[int, Codes]]:
+    """For each width a number for the kernels that follow each place, it being the first."""
+    markers = codes
+    for width in _WIDTHS:
+        if width > 1:
+            if len(codes) < width:
+                return
+            one, other = markers[: len(markers) - width // 2], markers[width // 2 :]
+            mixed = (one ^ (one >> np.uint64(29))) * _ODD + other * _ODDER
+            markers = mixed ^ (mixed >> np.uint64(32))
+        yield width, markers
+
+
+def _places(markers: Codes) -> Iterator[Numbers]:
+    """The places of the marker that keeps a period most often, for each period that any of them has."""
+    rows = pl.DataFrame({"marker": markers}).with_row_index("at").sort("marker", maintain_order=True)
+    rows = rows.with_columns(_col("at").cast(pl.Int64))
+    gaps = rows.with_columns(gap=_col("at").diff()).filter(_col("marker") == _col("marker").shift(1))
+    each = gaps.group_by("marker", maintain_order=True).agg(
+        period=_col("gap").median(),
+        often=(_col("gap") == _col("gap").median()).sum(),
+        times=pl.len(),
+        first=_col("at").first(),
+    )
+    each = each.filter(_col("period") > 1, _col("often") >= _LEAST - 1, _col("often") * 2 >= _col("times"))
+    each = each.sort("often", "first", descending=[True, False])
+    best = each.unique("period", keep="first", maintain_order=True).with_columns(kernels=_col("often") * _col("period"))
+    for marker in best.sort("kernels", "period", descending=True)["marker"].head(_PERIODS):
+        yield np.flatnonzero(markers == np.uint64(marker))
+
+
+def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:
+    """The turns that begin `at` these places, if they may be iterations."""
+    edges = np.append(at, at[-1] + period) if at[-1] + period <= len(codes) else at
+    gaps = np.diff(edges)
+    as_long = gaps == period
+    # How many kernels of a turn are again in the same places of the next one.
+    agree = np.concatenate([[0], np.cumsum(codes[:-period] == codes[period:])])
+    pairs = np.flatnonzero(as_long[:-1] & as_long[1:])
+    again = np.zeros(len(gaps) + 1, dtype=np.int64)
+    again[pairs + 1] = agree[edges[pairs] + period] - agree[edges[pairs]]
+    same = np.maximum(again[:-1], again[1:])
+    is_regular = same >= _SAME * period
+    regular = np.flatnonzero(is_regular)
+    if len(regular) < _LEAST:
+        return None
+    part = slice(regular[0], regular[-1] + 1)
+    begin = edges[regular[0]]
+    if len(regular) < _REGULAR * len(gaps[part]) or (codes[begin : begin + period] == codes[begin]).all():
+        return None
+    strange = np.where(is_regular, period - same, np.where(as_long, period, np.abs(gaps - period)))[part]
+    unexplained = float(strange.sum() / gaps[part].sum())
+    return _Turns(edges[part], is_regular[part], period, unexplained) if unexplained <= 1 - _REGULAR else None
+
+
+def _from_the_longest_pause(codes: Codes, turns: _Turns, pauses: Numbers) -> _Turns:
+    """The same turns, from the place at which the device usually paused longest."""
+    regular = turns.begins[turns.is_regular]
+    some = regular[: max(_LEAST, _LOOKED_AT // turns.period)]
+    later = int(np.median(pauses[some[:, None] + np.arange(turns.period)], axis=0).argmax())
+    after = np.append(turns.begins[1:], turns.begins[-1] + turns.period)
+    # In a turn with a kernel more or less that may be before the place or behind it.
+    ahead, back = turns.begins + later, np.maximum(turns.begins, after - (turns.period - later))
+    few = np.arange(min(_TOLD_BY, turns.period - later))
+    places = ahead[:, None] + few
+    is_ahead = (codes[np.minimum(places, len(codes) - 1)] == codes[regular[0] + later + few]).all(axis=1)
+    at = np.where(turns.is_regular | (is_ahead & (ahead < after)), ahead, back)
+    at = at[np.append(True, np.diff(at) > 0)]
+    before = at[0] - turns.period
+    found = _turns(codes, np.append(before, at) if before >= 0 else at, turns.period)
+    return found or turns
