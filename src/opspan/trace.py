@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,6 +91,13 @@ class Trace(Tables):
         from opspan.views.flops import rows_of
 
         return rows_of(self.analysed, by, peak)
+
+    def path(self, by: str = "op", what_if: Mapping[str, float] | None = None) -> pl.DataFrame:
+        """The critical path, by the op, kind, module, phase or step, as `opspan path`. `what_if`: factors by name of an
+        op or kind; the rows are then steps, with what each would take if these took that much of their time."""
+        from opspan.views.path import rows_of
+
+        return rows_of(self.analysed, by, what_if)
 
     def memory_use(self, by: str = "op") -> pl.DataFrame:
         """Who took memory, by op; the blocks that there were at the peak (block); or the peaks (device), as

@@ -23,6 +23,7 @@ from opspan.views.comm import BY as COMM_BY
 from opspan.views.flops import BY as FLOPS_BY
 from opspan.views.idle import BY as IDLE_BY
 from opspan.views.memory import BY as MEMORY_BY
+from opspan.views.path import BY as PATH_BY
 from opspan.views.table import BY, SCHEMA
 from opspan.views.waits import BY as WAITS_BY
 from views.sources import capture, nsys
@@ -152,6 +153,7 @@ ANSWERS = {
     "findings": [()],
     "idle": ways(IDLE_BY),
     "waits": ways(WAITS_BY),
+    "path": [*ways(PATH_BY), ("--what-if", "computing=0.5")],
     "memory": ways(MEMORY_BY),
     "flops": ways(FLOPS_BY),
     "comm": ways(COMM_BY),

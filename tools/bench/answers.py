@@ -47,6 +47,8 @@ def once(paths: list[str]) -> dict[str, float]:
     timed("devices", lambda: devices(complete, trace.analysed.iterations))
     timed("idle", trace.idle)
     timed("waits", trace.waits)
+    timed("path", trace.path)
+    timed("what if", lambda: trace.path(what_if={"aten::mm": 0.5, "launch": 0.5}))
     timed("delays", lambda: trace.analysed.delays)
     timed("queues", lambda: trace.analysed.queues)
     timed("copies", lambda: trace.analysed.copies)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from opspan.analysis.allocations import allocations
 from opspan.analysis.autograd import autograd
 from opspan.analysis.averages import device_time
+from opspan.analysis.busy import step_times
 from opspan.analysis.categories import categories
 from opspan.analysis.collectives import collectives
 from opspan.analysis.copies import copies
@@ -28,6 +29,8 @@ from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
 from opspan.analysis.over_ranks import matched
+from opspan.analysis.path import path
+from opspan.analysis.path_graph import Graph, graph
 from opspan.analysis.phases import phases
 from opspan.analysis.steps import steps
 from opspan.analysis.waits import waits
@@ -117,6 +120,17 @@ class Analysed:
         """A row for each call that made the host wait."""
         found = self.attributed
         return waits(found.ranges, found.calls, found.work)
+
+    @cached_property
+    def path_graph(self) -> Graph:
+        """What waited for what."""
+        return graph(self.attributed, self.iterations, self.waits)
+
+    @cached_property
+    def path(self) -> pl.DataFrame:
+        """The critical path of each step, in pieces."""
+        found = self.attributed
+        return path(found, step_times(found, self.iterations), self.waits, self.path_graph)
 
     @cached_property
     def delays(self) -> pl.DataFrame:

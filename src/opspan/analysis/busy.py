@@ -19,7 +19,6 @@ one, each has what it ran there itself. What runs belongs to the step in which i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -37,12 +36,12 @@ KINDS = ("computing", "copying", "filling", "communicating", "calling", "loading
 _GRID = ("grid_x", "grid_y", "grid_z")
 _OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
 # Whose calls drive a device.
-_APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
+APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
 
 
 def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     work = busy_with(trace.work)
-    times = _times(trace, steps)
+    times = step_times(trace, steps)
     used = work.select(DEVICE).unique().join(times, on=PROCESS, nulls_equal=True).sort(*DEVICE, "start_ns")
     kernels = _those(work, "computing", "communicating")
     spans = work.select(*DEVICE, "start_ns", "end_ns", "what")
@@ -81,14 +80,14 @@ def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     work = busy_with(trace.work).select(*PROCESS, "start_ns", "end_ns", "what")
     calls = trace.calls.select(*PROCESS, "start_ns", "end_ns", "api")
     apis = calls["api"].unique().cast(pl.String)
-    calls = calls.filter(_col("api").is_in(apis.filter(apis.str.contains(_APIS)).cast(pl.Categorical).implode()))
+    calls = calls.filter(_col("api").is_in(apis.filter(apis.str.contains(APIS)).cast(pl.Categorical).implode()))
     ranges = trace.ranges.select(*PROCESS, "start_ns", "end_ns", "kind", "phase", "is_async", "is_mark")
     nested = ranges.filter(~_col("is_async"), ~_col("is_mark").fill_null(value=False))
     spans = {name: _those(work, name) for name in KINDS[:4]}
     spans["calling"] = calls
     spans["loading"] = nested.filter(_col("phase") == "data")
     spans["ops"] = nested.filter(_col("kind").is_in(_OPS))
-    found = _times(trace, steps).with_columns(together=pl.lit(0, dtype=pl.Int64))
+    found = step_times(trace, steps).with_columns(together=pl.lit(0, dtype=pl.Int64))
     # What all kinds up to one cover together, less what those before it do, is that kind's.
     together = work.clear().select(*PROCESS, "start_ns", "end_ns")
     for name, rows in spans.items():
@@ -102,8 +101,8 @@ def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(other_ns=_col("time_ns") - _col("together")).drop("start_ns", "end_ns", "together")
 
 
-def busy_with(work: pl.DataFrame, more: Sequence[str] = ()) -> pl.DataFrame:
-    """The work that devices were busy with, the columns that matter here, those of `more`, and as `what` what it is."""
+def busy_with(work: pl.DataFrame, *more: str) -> pl.DataFrame:
+    """The work that devices were busy with, the columns that matter here and `more`, and as `what` what it is."""
     rows = on_device(work.select(*DEVICE, "start_ns", "end_ns", "kind", "name", "is_overhead", *_GRID, *more))
     names = rows.select(_col("name").unique()).with_columns(
         is_communication=is_communication(_col("name")), uses_tensor_cores=uses_tensor_cores(_col("name"))
@@ -122,7 +121,7 @@ def busy_with(work: pl.DataFrame, more: Sequence[str] = ()) -> pl.DataFrame:
     return rows.with_columns(what=what)
 
 
-def _times(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
+def step_times(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     """The steps, and the whole time of processes that have none: rank, pid, step, start_ns, end_ns."""
     columns = (*PROCESS, "step", "start_ns", "end_ns")
     whole = whole_times(trace).join(steps, on=PROCESS, how="anti", nulls_equal=True)

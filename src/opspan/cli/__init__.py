@@ -32,6 +32,7 @@ VERBS = {
     "flops": "opspan.cli.flops",
     "idle": "opspan.cli.idle",
     "memory": "opspan.cli.memory",
+    "path": "opspan.cli.path",
     "run": "opspan.cli.run",
     "steps": "opspan.cli.steps",
     "summary": "opspan.cli.summary",

@@ -116,7 +116,7 @@ class Run:
         """What ran in usual steps: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range
         that it belongs to `range`, `op`, `module` and `phase`."""
         more = ("range", "bytes", "copy_from", "copy_to", "context_id", "stream_id")
-        work = busy_with(self.trace.work, more).with_columns(ns=length()).filter(_col("ns") > 0)
+        work = busy_with(self.trace.work, *more).with_columns(ns=length()).filter(_col("ns") > 0)
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
         work = work.join(size, on=["rank", "device_id"], how="left", nulls_equal=True, maintain_order="left")

@@ -1,0 +1,291 @@
+"""What waited for what: the graph that `path` walks back and `what_if` walks forward. docs/analysis.md, "path".
+
+    graph(trace, steps, waits) -> Graph
+
+Work waits for the call that launched it, for what ran on its stream before it, for events and for the nodes of its
+graph. A thread waits for itself; at a *join* also for something else: for work that a call waits for, or for another
+thread. All else that a thread does follows from where it is, so that a thread takes no room here but its joins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import polars as pl
+
+from opspan.analysis.busy import APIS, busy_with, whole_times
+from opspan.analysis.launched import STREAM
+from opspan.analysis.path_threads import FOR_THREAD, FOR_WORK, JOINS, NONE, at_or_before, handovers, main_threads
+from opspan.analysis.spans import PROCESS
+from opspan.analysis.waits import COPY, ITEM, SYNCHRONISE
+
+if TYPE_CHECKING:
+    from opspan.tables import Tables
+
+_col = pl.col
+_WAITS_FOR_WORK = (SYNCHRONISE, COPY, ITEM)
+_ON_STREAM = ("process", "device_id", "stream_id")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Rows of arrays of one frame belong together; a number that is NONE refers to nothing."""
+
+    processes: pl.DataFrame  # process, rank, pid, start_ns, end_ns, main: its main thread; main_ns: when that was done
+    #   join: its last one; last, last_ns: the work that ended later than that
+    threads: pl.DataFrame  # thread, process, rank, pid, tid
+    work: pl.DataFrame  # in order of start_ns: process, row, range, start_ns, end_ns, what, and
+    #   launch_ns, thread: from when on it was launched, and by whom; join: the thread's last one until then
+    #   before: the work that it waited for longest
+    edges: pl.DataFrame  # work, before: all work that work waited for
+    joins: pl.DataFrame  # in order of thread, time and what they are for: thread, process, time_ns, what, and
+    #   target_ns: when that was done; work: or the work that did it; other, entry: or the thread, and its last join
+    #   own_ns: from when on the thread itself had nothing else to do; is_last: the target was later than that
+
+
+def graph(trace: Tables, steps: pl.DataFrame, waits: pl.DataFrame) -> Graph:
+    processes = whole_times(trace).with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"))
+    processes = processes.with_row_index("process").cast({"process": pl.Int64})
+    calls = _numbered(trace.calls.select(*PROCESS, "tid", "start_ns", "end_ns", "api", "range"), processes)
+    calls = calls.with_row_index("call").filter(_col("process") != NONE, _col("start_ns").is_not_null())
+    calls = calls.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"))
+    ranges = trace.ranges.select(*PROCESS, "tid", "start_ns", "end_ns", "kind", "depth", "is_async", "is_mark")
+    is_nested = ~_col("is_async") & ~_col("is_mark").fill_null(value=False) & _col("tid").is_not_null()
+    ranges = ranges.filter(is_nested, _col("start_ns").is_not_null(), _col("end_ns") >= _col("start_ns"))
+    ranges = _numbered(ranges, processes)
+    threads = pl.concat([frame.select("process", *PROCESS, "tid").unique() for frame in (ranges, calls)]).unique()
+    threads = threads.drop_nulls("tid").sort("process", "tid").with_row_index("thread").cast({"thread": pl.Int64})
+    ranges, calls = (_on_threads(frame, threads) for frame in (ranges, calls))
+    main = main_threads(processes, threads, ranges, calls, steps)
+    processes = processes.join(main, on="process", how="left", maintain_order="left")
+    processes = processes.with_columns(_col("main").fill_null(NONE))
+    done = pl.concat([frame.select("thread", "end_ns") for frame in (ranges, calls)]).group_by("thread").max()
+
+    work = _work(trace, processes)
+    edges = _edges(trace, work, calls)
+    launched = _launches(work, calls, processes)
+    driving = calls.filter(_col("api").cast(pl.String).str.contains(APIS).fill_null(value=False))
+    launching = pl.Series(work["call"].drop_nulls().unique())
+    given = handovers(processes, threads, ranges, driving, launching)
+    joins = _joins(_waited(trace, waits, calls, work), given)
+    work = work.with_columns(
+        launch_ns=launched["launch_ns"],
+        thread=launched["thread"],
+        join=at_or_before(launched.select("thread", time_ns="launch_ns"), joins, "thread"),
+        before=_latest(work, edges),
+    )
+    return Graph(_with_ends(processes, work, joins, done), threads, work, edges, _with_entries(joins))
+
+
+def _with_ends(processes: pl.DataFrame, work: pl.DataFrame, joins: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
+    """With what each process ends with: its main thread, or the work that ended later than that."""
+    ended = work.select("process", last=pl.int_range(pl.len(), dtype=pl.Int64), last_ns="end_ns")
+    ended = ended.sort("last_ns", "last").unique("process", keep="last", maintain_order=True)
+    done = done.rename({"thread": "main", "end_ns": "main_ns"})
+    found = processes.join(ended, on="process", how="left", maintain_order="left")
+    found = found.join(done, on="main", how="left", maintain_order="left")
+    is_later = (_col("last_ns") > _col("main_ns")) | _col("main_ns").is_null()
+    join = at_or_before(found.select(thread="main", time_ns="end_ns"), joins, "thread")
+    return found.with_columns(last=pl.when(is_later).then("last").fill_null(NONE), join=join)
+
+
+def _numbered(frame: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
+    """With the number of the process of each row."""
+    numbers = processes.select("process", *PROCESS)
+    if numbers.height == 1:
+        return frame.with_columns(process=pl.lit(numbers["process"][0], dtype=pl.Int64))
+    found = frame.join(numbers, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
+    return found.with_columns(_col("process").fill_null(NONE))
+
+
+def _on_threads(frame: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    numbers = threads.select("process", "tid", "thread")
+    found = frame.join(numbers, on=["process", "tid"], how="left", maintain_order="left")
+    return found.with_columns(_col("thread").fill_null(NONE))
+
+
+def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
+    """What ran on devices for some time, in order."""
+    columns = ("call", "range", "context_id", "stream_id")
+    rows = busy_with(trace.work.with_row_index("row"), "row", *columns)
+    rows = rows.filter(_col("end_ns") > _col("start_ns"))
+    rows = _numbered(rows, processes).sort("start_ns", "end_ns", "row")
+    rows = rows.select("process", "row", "range", "call", *STREAM[2:], "start_ns", "end_ns", "what")
+    key = ["process", *STREAM[2:]]
+    streams = rows.select(key).unique().with_row_index("stream")
+    return rows.join(streams, on=key, how="left", nulls_equal=True, maintain_order="left")
+
+
+def _launches(work: pl.DataFrame, calls: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
+    """For each work since when it was launched, and by which thread: null and NONE if that is not known."""
+    called = calls.select("call", "thread", called_ns="start_ns", returned_ns="end_ns")
+    found = work.select("call", "process", "start_ns").join(called, on="call", how="left", maintain_order="left")
+    found = found.join(processes.select("process", "main"), on="process", how="left", maintain_order="left")
+    returned = pl.when(_col("returned_ns") <= _col("start_ns")).then("returned_ns")
+    called_ns = pl.when(_col("called_ns") <= _col("start_ns")).then("called_ns")
+    thread = pl.when(_col("thread") == NONE).then("main").otherwise("thread")
+    found = found.select(thread=thread, launch_ns=pl.coalesce(returned, called_ns))
+    return found.with_columns(thread=pl.when(_col("launch_ns").is_not_null()).then("thread").fill_null(NONE))
+
+
+def _before(asked: pl.DataFrame, work: pl.DataFrame, by: tuple[str, ...]) -> pl.Series:
+    """For each row of `asked` the number of the work that ended last until `until_ns`, of those alike in `by`."""
+    ended = work.select(*by, "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns", "before")
+    return _last(asked, "until_ns", ended, "end_ns", "before", by)
+
+
+def _last(
+    asked: pl.DataFrame,
+    at: str,
+    known: pl.DataFrame,
+    time: str,
+    value: str,
+    by: tuple[str, ...],
+    strategy: Literal["backward", "forward"] = "backward",
+) -> pl.Series:
+    """For each row of `asked` a value of the nearest of `known`, which is in order of `time`. Null: there is none."""
+    if not asked.height or not known.height:
+        return pl.Series(value, [None] * asked.height, dtype=known.schema[value])
+    if len(by) == 1:
+        asked_by, known_by = asked.with_columns(key=by[0]), known.with_columns(key=by[0])
+    else:
+        keys = pl.concat([asked.select(by), known.select(by)]).unique().with_row_index("key")
+        asked_by, known_by = (
+            frame.join(keys, on=list(by), how="left", nulls_equal=True, maintain_order="left")
+            for frame in (asked, known)
+        )
+    some = asked_by.select("key", at).with_row_index("place").drop_nulls(at).sort(at)
+    found = some.join_asof(
+        known_by.select("key", time, value),
+        left_on=at,
+        right_on=time,
+        by="key",
+        strategy=strategy,
+        check_sortedness=False,
+    )
+    places = asked.select(place=pl.int_range(pl.len(), dtype=pl.UInt32))
+    return places.join(found.select("place", value), on="place", how="left", maintain_order="left")[value]
+
+
+def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    asked = work.with_row_index("work").with_columns(_col("work").cast(pl.Int64), until_ns="start_ns")
+    in_order = _before(asked, work, ("stream",))
+    found = [asked.select("work", in_order.alias("before"))]
+    several = asked.filter(_col("call").is_not_null() & _col("call").is_duplicated())
+    if several.height:  # the nodes of a graph, on whatever stream
+        found.append(several.select("work", _before(several, work, ("process", "call")).alias("before")))
+    found.append(_by_events(trace, asked, work, calls))
+    every = pl.concat(found).drop_nulls("before").unique().sort("work", "before")
+    ends, starts = work["end_ns"].gather(every["before"]), work["start_ns"].gather(every["work"])
+    return every.filter(ends <= starts)
+
+
+def _by_events(trace: Tables, asked: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Between streams: what the first work after a wait for an event waits for. Where the source does not say which
+    event that is, it is the work of the process that ended last before."""
+    none = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
+    sync = _sync_rows(trace, work).filter(_col("name").str.contains(r"(?i)stream.wait"))
+    if not sync.height:
+        return none
+    sync = sync.join(calls.select("call", "process", called_ns="start_ns"), on="call")
+    launched = asked.join(calls.select("call", launched_ns="start_ns"), on="call", maintain_order="left")
+    launched = launched.sort("launched_ns", "work")
+    known = launched.select(*_ON_STREAM, "launched_ns", "work", before="work")
+    first = _last(sync, "called_ns", known, "launched_ns", "work", _ON_STREAM, strategy="forward")
+    sync = sync.with_columns(work=first)
+    sync = sync.drop_nulls("work")
+    recorded = calls.select(record="call", recorded_ns="start_ns", of_process="process").join(
+        trace.calls.select("correlation_id").with_row_index("record"), on="record"
+    )
+    said = sync.filter(_col("record_id") > 0, _col("wait_on") >= 0).join(
+        recorded, left_on=["process", "record_id"], right_on=["of_process", "correlation_id"], maintain_order="left"
+    )
+    on = said.select("process", "device_id", "recorded_ns", stream_id="wait_on")
+    said = said.select("work", before=_last(on, "recorded_ns", known, "launched_ns", "before", _ON_STREAM))
+    unsaid = sync.filter(_col("record_id").is_null())
+    until = unsaid.select("process", until_ns=work["start_ns"].gather(unsaid["work"]))
+    guessed = unsaid.select("work", _before(until, work, ("process",)).alias("before"))
+    return pl.concat([said, guessed])
+
+
+def _sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
+    """What the tool says of waits: the call, the stream that waits, and which stream and record it waits for."""
+    rows = trace.work.select(*PROCESS, "call", "kind", "device_id", "stream_id", "name", "payload_json")
+    rows = rows.filter((_col("kind") == "sync") & _col("call").is_not_null())
+    # Tools say of a wait that it was on device 0, whichever it was: a process that used one device used that.
+    used = trace.work.select(*PROCESS, "device_id").filter(trace.work["kind"] == "kernel").unique()
+    used = used.group_by(PROCESS).agg(only=pl.when(pl.len() == 1).then(_col("device_id").first()))
+    rows = rows.join(used, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
+    rows = rows.with_columns(device_id=pl.coalesce("only", "device_id"))
+    said = {
+        name: _col("payload_json").str.extract(rf'"{key}"\s*:\s*(-?[0-9]{{1,18}})').cast(pl.Int64, strict=False)
+        for name, key in (("wait_on", "wait_on_stream"), ("record_id", "wait_on_cuda_event_record_corr_id"))
+    }
+    return rows.select("call", "device_id", "stream_id", name=_col("name").cast(pl.String).fill_null(""), **said)
+
+
+def _latest(work: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
+    """For each work the one that it waited for longest."""
+    ends = edges.with_columns(work["end_ns"].gather(edges["before"]).alias("end_ns")).sort("work", "end_ns", "before")
+    last = ends.unique("work", keep="last", maintain_order=True).select("work", "before")
+    every = pl.DataFrame({"work": pl.int_range(work.height, dtype=pl.Int64, eager=True)})
+    return every.join(last, on="work", how="left", maintain_order="left")["before"].fill_null(NONE)
+
+
+def _waited(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """The joins at the ends of calls that wait for work."""
+    rows = waits.select("call", _col("why").cast(pl.String)).filter(_col("why").is_in(_WAITS_FOR_WORK))
+    rows = rows.join(calls.select("call", "process", "thread", "start_ns", "end_ns"), on="call", maintain_order="left")
+    rows = rows.filter(_col("end_ns") > _col("start_ns"), _col("thread") != NONE).with_columns(until_ns="end_ns")
+    if not rows.height:
+        return pl.DataFrame(schema=JOINS)
+    copies = _before(rows, work, ("process", "call"))
+    sync = _sync_rows(trace, work).unique("call", keep="first", maintain_order=True)
+    rows = rows.join(sync, on="call", how="left", maintain_order="left")
+    is_of_stream = _col("name").str.contains(r"(?i)^stream.sync").fill_null(value=False)
+    is_of_event = _col("name").str.contains(r"(?i)^event.sync").fill_null(value=False) & (_col("wait_on") >= 0)
+    rows = rows.with_columns(
+        stream_id=pl.when(is_of_event.fill_null(value=False)).then("wait_on").otherwise("stream_id"),
+        has_stream=is_of_stream | is_of_event.fill_null(value=False),
+    )
+    of_stream = _before(rows, work, _ON_STREAM)
+    of_process = _before(rows, work, ("process",))
+    target = rows.select(
+        pl.coalesce(copies, pl.when(_col("has_stream")).then(of_stream).otherwise(of_process)).alias("work")
+    )["work"]
+    ended = work["end_ns"].gather(target)
+    return (
+        rows.select(
+            "thread",
+            "process",
+            time_ns="end_ns",
+            what=pl.lit(FOR_WORK, dtype=pl.Int64),
+            target_ns=ended,
+            work=target,
+            other=pl.lit(NONE, dtype=pl.Int64),
+            own_ns="start_ns",
+        )
+        .drop_nulls("work")
+        .select(*JOINS)
+    )
+
+
+def _joins(*parts: pl.DataFrame) -> pl.DataFrame:
+    rows = pl.concat(parts).sort("thread", "time_ns", "what", "target_ns", "work", "other")
+    return rows.with_columns(is_last=_col("target_ns") > _col("own_ns"))
+
+
+def _with_entries(joins: pl.DataFrame) -> pl.DataFrame:
+    """With, for a join with a thread, that thread's last join until then. A thread that ended what it was given at the
+    moment when it was given something else is asked for the former."""
+    asked = joins.select(thread="other", time_ns="target_ns")
+    any_of = at_or_before(asked, joins, "thread")
+    numbered = joins.with_row_index("number").cast({"number": pl.Int64})
+    waits = numbered.filter(_col("what") == FOR_WORK)
+    done = at_or_before(asked, waits, "thread")
+    done = pl.select(done=pl.when(done != NONE).then(waits["number"].gather(done.set(done == NONE, None)))).to_series()
+    earlier = at_or_before(asked, joins, "thread", strict=True)
+    of_thread = pl.max_horizontal(pl.lit(done).fill_null(NONE), pl.lit(earlier))
+    entry = pl.select(pl.when(pl.lit(joins["what"]) == FOR_THREAD).then(of_thread).otherwise(pl.lit(any_of)))
+    return joins.with_columns(entry=entry.to_series().cast(pl.Int64))

@@ -1,0 +1,146 @@
+"""Threads of the host that give each other work: which one is the main one, and when it waits for another.
+
+    main_threads(processes, threads, ranges, calls, steps) -> process, main
+    handovers(processes, threads, ranges, calls, launching) -> joins, as path_graph has them
+
+A thread that is not the main one and had nothing to do until then was given its work by the main one. The main thread
+waits for it while it does nothing itself, if what the other does is autograd's or launches work.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from opspan.analysis.spans import PROCESS, length
+
+_col = pl.col
+NONE: Final = -1  # number of a row: there is none
+_AUTOGRAD = ("backward", "engine")
+# What a join is for, in the order in which those of one moment are computed.
+FOR_WORK: Final = 0
+FOR_THREAD: Final = 1  # another thread did what this one waited for
+BEGUN: Final = 2  # the thread was given something to do
+JOINS = dict.fromkeys("thread process time_ns what target_ns work other own_ns".split(), pl.Int64)
+
+
+def at_or_before(asked: pl.DataFrame, known: pl.DataFrame, by: str, *, strict: bool = False) -> pl.Series:
+    """For each row of `asked` the last row of `known` of the same `by`, by time_ns; NONE: there is none. `known` is in
+    order of `by` and time."""
+    number = known.select(by, "time_ns", found=pl.int_range(pl.len(), dtype=pl.Int64)).sort("time_ns", "found")
+    some = asked.select(by, "time_ns").with_row_index("place").drop_nulls("time_ns").sort("time_ns")
+    found = some.join_asof(
+        number, on="time_ns", by=by, allow_exact_matches=not strict, check_sortedness=False
+    ).drop_nulls("found")
+    every = np.full(asked.height, NONE, dtype=np.int64)
+    every[found["place"].to_numpy()] = found["found"].to_numpy()
+    return pl.Series("found", every)
+
+
+def main_threads(
+    processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame, steps: pl.DataFrame
+) -> pl.DataFrame:
+    """The thread that most steps end on; or the one that has the number of its process; or the one that was in ranges
+    for longest, backward aside; or the one with the most calls."""
+    if threads.height == processes.height and threads["process"].is_unique().all():
+        return threads.select("process", main="thread")
+    ends = steps.select(*PROCESS, "end_ns").join(processes.select("process", *PROCESS), on=PROCESS, nulls_equal=True)
+    on_steps = ranges.join(ends.select("process", "end_ns").unique(), on=["process", "end_ns"], how="semi")
+    outside = ranges.filter(_col("depth") == 0, ~_col("kind").cast(pl.String).is_in(_AUTOGRAD).fill_null(value=False))
+    known = [
+        on_steps.group_by("thread").agg(steps=pl.len()),
+        outside.group_by("thread").agg(ns=length().cast(pl.Int128).sum()),
+        calls.group_by("thread").agg(calls=pl.len()),
+    ]
+    found = threads
+    for more in known:
+        found = found.join(more, on="thread", how="left", maintain_order="left")
+    found = found.with_columns(_col("steps", "ns", "calls").fill_null(0), is_named=_col("tid") == _col("pid"))
+    found = found.sort(
+        "process", "steps", "is_named", "ns", "calls", "thread", descending=[False] + [True] * 4 + [False]
+    )
+    return found.unique("process", keep="first", maintain_order=True).select("process", main="thread")
+
+
+def handovers(
+    processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame, launching: pl.Series
+) -> pl.DataFrame:
+    none = pl.DataFrame(schema=JOINS)
+    main = processes["main"]
+    others = threads.filter(~_col("thread").is_in(main.implode()))
+    if not others.height:
+        return none
+    is_other = _col("thread").is_in(others["thread"].implode())
+    is_autograd = _col("kind").cast(pl.String).is_in(_AUTOGRAD).fill_null(value=False)
+    items = pl.concat(
+        [
+            ranges.filter(is_other, _col("depth") == 0).select(
+                "process", "thread", "start_ns", "end_ns", is_waited_for=is_autograd
+            ),
+            calls.filter(is_other, _col("range").is_null()).select(
+                "process", "thread", "start_ns", "end_ns", is_waited_for=_col("call").is_in(launching.implode())
+            ),
+        ]
+    ).sort("thread", "start_ns", "end_ns")
+    parts = [none]
+    for process, thread in processes.select("process", "main").iter_rows():
+        mine = items.filter(_col("process") == process)
+        if mine.height and thread != NONE:
+            times = [
+                np.sort(frame.filter(_col("thread") == thread)[name].to_numpy(), kind="stable")
+                for frame in (ranges, calls)
+                for name in ("start_ns", "end_ns")
+            ]
+            parts.append(_of_process(mine, times, process, thread))
+    return pl.concat(parts)
+
+
+def _of_process(items: pl.DataFrame, times: list[np.ndarray], process: int, main: int) -> pl.DataFrame:
+    """`times`: at which the main thread did something."""
+    starts = items["start_ns"].to_numpy()
+    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    since, until = np.full(starts.size, least), np.full(starts.size, most)
+    for some in times:
+        place = np.searchsorted(some, starts, side="right")
+        has_before, has_after = place > 0, place < some.size
+        since[has_before] = np.maximum(since[has_before], some[place[has_before] - 1])
+        until[has_after] = np.minimum(until[has_after], some[place[has_after]])
+    ended = _col("end_ns").cum_max().shift(1).over("thread")
+    marked = items.with_columns(since=since, until=until, ended=ended)
+    stretches = marked.group_by("thread", "since", maintain_order=True).agg(
+        _col("start_ns").min(), _col("end_ns").max(), _col("until", "ended").first(), _col("is_waited_for").any()
+    )
+    begun = stretches.filter(_col("ended").is_null() | (_col("ended") < _col("start_ns")))
+    waited = stretches.filter(
+        _col("is_waited_for"),
+        _col("since") > least,
+        _col("until") < most,
+        _col("end_ns") <= _col("until"),
+        _col("end_ns") > _col("start_ns"),
+    )
+    number = {"process": pl.lit(process, dtype=pl.Int64), "work": pl.lit(NONE, dtype=pl.Int64)}
+    to_main, what = pl.lit(main, dtype=pl.Int64), {name: pl.lit(name, dtype=pl.Int64) for name in (FOR_THREAD, BEGUN)}
+    return pl.concat(
+        [
+            waited.select(
+                **number,
+                thread=to_main,
+                time_ns="until",
+                what=what[FOR_THREAD],
+                target_ns="end_ns",
+                other="thread",
+                own_ns="since",
+            ),
+            begun.select(
+                **number,
+                thread="thread",
+                time_ns="start_ns",
+                what=what[BEGUN],
+                target_ns="start_ns",
+                other=to_main,
+                own_ns=pl.coalesce("ended", pl.lit(least, dtype=pl.Int64)),
+            ),
+        ]
+    ).select(*JOINS)

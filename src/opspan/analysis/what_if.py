@@ -1,0 +1,275 @@
+"""How long steps would take if ops, or kinds of time, took a part of their time: the graph of `path`, walked forward.
+
+    what_if(trace, times, waits, found, factors) -> number, before_ns, after_ns: a row for each of `times`
+
+`factors`: by name of an op, or one of path.KINDS. docs/analysis.md, "path", has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opspan.analysis.nest import innermost, nearest
+from opspan.analysis.path import KINDS, OF_HOST, OF_WORK, bound_by, driving, on_devices, walk
+from opspan.analysis.path_threads import FOR_WORK, NONE, at_or_before
+from opspan.analysis.spans import LEAST, MOST, PROCESS, length
+
+if TYPE_CHECKING:
+    from opspan.analysis.path_graph import Graph
+    from opspan.tables import Tables
+
+_col = pl.col
+_THREAD = (*PROCESS, "tid")
+Ints = npt.NDArray[np.int64]
+_LONGEST = 2**53  # ns, of a step: 104 days. Of more it is not known exactly what part of it is
+
+
+def what_if(
+    trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, found: Graph, factors: Mapping[str, float]
+) -> pl.DataFrame:
+    of_kind = {kind: factors.get(kind, 1.0) for kind in KINDS}
+    of_op = {name: factor for name, factor in factors.items() if name not in KINDS}
+    host = _Host.of(trace, waits, found, of_kind, of_op)
+    replayed = _replay(_weights(trace, found, of_kind, of_op), host, found)
+    numbers = found.processes.select("process", *PROCESS)
+    rows = times.with_row_index("number").join(numbers, on=PROCESS, nulls_equal=True, maintain_order="left")
+    ends = [_moved(rows.select("process", time_ns=name), found, host, replayed) for name in ("start_ns", "end_ns")]
+    rows = rows.select("number", before_ns=length(), after_ns=pl.lit(ends[1] - ends[0]))
+    return rows.with_columns(pl.when(_col("before_ns") <= _LONGEST).then("after_ns").alias("after_ns"))
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Of each work what it would take, and what its delay would."""
+
+    took: npt.NDArray[np.float64]  # factors
+    delayed: npt.NDArray[np.float64]
+    unknown: float
+
+
+@dataclass(frozen=True)
+class _Replayed:
+    start: list[int]  # of each work
+    shift: list[int]  # of each join: how much later its thread is then than its clock says; the last: of none
+    end: list[int]  # of each process
+    weights: _Weights
+
+
+def _fitting(times: list[int]) -> pl.Series:
+    return pl.Series([min(max(time, LEAST), MOST) for time in times], dtype=pl.Int64)
+
+
+def _scaled(ns: Ints, factor: npt.NDArray[np.float64] | float) -> Ints:
+    """Exactly the same where the factor is 1."""
+    scaled = np.rint(np.clip(ns * np.asarray(factor), -(2.0**62), 2.0**62)).astype(np.int64)
+    return np.where(np.equal(factor, 1.0), ns, scaled)
+
+
+def _weights(trace: Tables, found: Graph, of_kind: dict[str, float], of_op: dict[str, float]) -> _Weights:
+    work = found.work
+    kinds = {kind: of_kind[kind] for kind in OF_WORK}
+    took = work["what"].replace_strict(kinds, default=1.0, return_dtype=pl.Float64).to_numpy().copy()
+    if of_op:
+        named = _named(trace.ranges, of_op)
+        of_range = _factors(trace.ranges, nearest(trace.ranges, named).gather(work["range"]), of_op)
+        took *= of_range
+    bound = bound_by(work)
+    delayed = np.where(bound == NONE, of_kind["launch"], of_kind["queued"])
+    delayed[work["launch_ns"].is_null().to_numpy()] = of_kind["unknown"]
+    return _Weights(took, delayed, of_kind["unknown"])
+
+
+def _named(ranges: pl.DataFrame, of_op: Mapping[str, float]) -> pl.Series:
+    return ranges["name"].is_in(pl.Series(list(of_op), dtype=pl.Categorical).implode()).fill_null(value=False)
+
+
+def _factors(ranges: pl.DataFrame, rows: pl.Series, of_op: Mapping[str, float]) -> npt.NDArray[np.float64]:
+    names = ranges["name"].gather(rows).cast(pl.String)
+    return names.replace_strict(dict(of_op), default=1.0, return_dtype=pl.Float64).fill_null(1.0).to_numpy()
+
+
+class _Host:
+    """The clock of each thread, if nothing made it wait: it goes slower, or faster, where a factor says so."""
+
+    def __init__(self, cuts: pl.DataFrame) -> None:
+        self.cuts = cuts  # thread, time_ns, factor: from then on; saved: until then
+
+    @classmethod
+    def of(
+        cls, trace: Tables, waits: pl.DataFrame, found: Graph, of_kind: dict[str, float], of_op: dict[str, float]
+    ) -> _Host:
+        is_range = ~trace.ranges["is_mark"].fill_null(value=False)
+        named = trace.ranges.filter(_named(trace.ranges, of_op) & is_range) if of_op else trace.ranges.clear()
+        parts = [named.select(*_THREAD, "start_ns", "end_ns")]
+        has_kinds = any(of_kind[kind] != 1 for kind in OF_HOST)
+        calls, waiting = (
+            frame.select(*_THREAD, "start_ns", "end_ns", is_async=pl.lit(False))
+            for frame in (driving(trace.calls), waits)
+        )
+        if has_kinds:
+            whole = found.processes.join(found.threads.select("thread", "process", "tid"), on="process")
+            parts += [whole.select(*_THREAD, "start_ns", "end_ns")]
+            parts += [frame.drop("is_async") for frame in (calls, waiting)]
+        times = pl.concat(part.select(*_THREAD, time_ns=name) for part in parts for name in ("start_ns", "end_ns"))
+        cuts = times.drop_nulls("time_ns").unique().join(found.threads, on=_THREAD, nulls_equal=True)
+        cuts = cuts.sort("thread", "time_ns")
+        factor = _factors(named, innermost(named, cuts), of_op) if of_op else np.ones(cuts.height)
+        if has_kinds:
+            in_wait, in_call = (innermost(frame, cuts).is_not_null().to_numpy() for frame in (waiting, calls))
+            of_call = np.where(in_call, of_kind["call"], of_kind["host"])
+            factor = factor * np.where(in_wait, of_kind["wait"], of_call)
+        cuts = cuts.select("thread", "time_ns", factor=factor)
+        length = cuts.select((_col("time_ns").shift(-1) - _col("time_ns")).over("thread").fill_null(0)).to_series()
+        saved = length.to_numpy() - _scaled(length.to_numpy(), factor)
+        until = pl.lit(pl.Series("saved", saved, dtype=pl.Int64))
+        cuts = cuts.with_columns(saved=until)
+        return cls(cuts.with_columns(saved=(_col("saved").cum_sum() - _col("saved")).over("thread")))
+
+    def clock(self, thread: pl.Series, time_ns: pl.Series) -> Ints:
+        at = time_ns.fill_null(0).to_numpy()
+        if not self.cuts.height:
+            return at
+        place = at_or_before(pl.DataFrame({"thread": thread, "time_ns": time_ns}), self.cuts, "thread").to_numpy()
+        since = at - self.cuts["time_ns"].to_numpy()[place]
+        factor = self.cuts["factor"].to_numpy()[place]
+        saved = self.cuts["saved"].to_numpy()[place] + (since - _scaled(since, factor))
+        return np.where(place == NONE, at, at - saved)
+
+
+def _replay(weights: _Weights, host: _Host, found: Graph) -> _Replayed:
+    work, joins = found.work, found.joins
+    start_ns, bound = work["start_ns"].to_numpy(), bound_by(work)
+    took = _scaled((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took).tolist()
+    begun = found.processes["start_ns"].gather(work["process"])
+    ends = work["end_ns"].gather(pl.Series(bound).set(pl.Series(bound) == NONE, None))
+    since = ends.zip_with(ends.is_not_null(), work["launch_ns"]).fill_null(strategy="zero")
+    no_cause = (work["launch_ns"].is_null() & pl.Series(bound == NONE)).to_numpy()
+    since_ns = np.where(no_cause, begun.to_numpy(), since.to_numpy())
+    delay = _scaled(start_ns - since_ns, weights.delayed).tolist()
+    launch = host.clock(work["thread"], work["launch_ns"]).tolist()
+    is_launched = work["launch_ns"].is_not_null().to_list()
+    entered, before, process_begun = work["join"].to_list(), bound.tolist(), begun.to_list()
+    others: dict[int, list[int]] = {}
+    for node, other in found.edges.filter(_col("before") != pl.Series(bound).gather(found.edges["work"])).iter_rows():
+        others.setdefault(node, []).append(other)
+
+    joined = host.clock(joins["thread"], joins["time_ns"])
+    own_known = joins["own_ns"] != np.iinfo(np.int64).min
+    own = host.clock(joins["thread"], joins["own_ns"].set(~own_known, None)).tolist()
+    own_entry = at_or_before(joins.select("thread", time_ns="own_ns"), joins, "thread").to_list()
+    done = host.clock(joins["thread"], joins["target_ns"])
+    begins = joins["what"].to_numpy() == 2
+    lag = np.where(begins, 0, joined - done).tolist()
+    target = host.clock(joins["other"], joins["target_ns"]).tolist()
+    clock, has_own, is_last = joined.tolist(), own_known.to_list(), joins["is_last"].to_list()
+    what, of_work, entry, thread = (joins[name].to_list() for name in ("what", "work", "entry", "thread"))
+
+    start, end = [0] * work.height, [0] * work.height
+    at, shift = [0] * joins.height, [0] * (joins.height + 1)  # the last is that of NONE: nothing shifted yet
+    for node, is_join in _in_order(found).iter_rows():
+        if is_join:
+            by = end[of_work[node]] if what[node] == FOR_WORK else shift[entry[node]] + target[node]
+            # What did not bind might have taken less than it did: nothing.
+            if is_last[node]:
+                time = by + lag[node]
+                if has_own[node]:
+                    time = max(time, shift[own_entry[node]] + own[node])
+            else:
+                time = max(by, shift[own_entry[node]] + clock[node])
+            if node and thread[node - 1] == thread[node]:
+                time = max(time, at[node - 1])
+            at[node], shift[node] = time, time - clock[node]
+            continue
+        begin = before[node]
+        if begin != NONE:
+            time = end[begin] + delay[node]
+            if is_launched[node]:
+                time = max(time, shift[entered[node]] + launch[node])
+        elif is_launched[node]:
+            time = shift[entered[node]] + launch[node] + delay[node]
+        else:
+            time = process_begun[node] + delay[node]
+        for other in others.get(node, ()):
+            time = max(time, end[other])
+        start[node], end[node] = time, time + took[node]
+    return _Replayed(start, shift, _ends(found, host, end, shift, weights.unknown), weights)
+
+
+def _in_order(found: Graph) -> pl.DataFrame:
+    """Work and joins, each after all that it waited for: at one moment joins, by what they are for, then work."""
+    joins = found.joins.select("time_ns", "what", is_join=pl.lit(value=True)).with_row_index("node")
+    work = found.work.select(time_ns="start_ns", what=pl.lit(3, dtype=pl.Int64), is_join=pl.lit(value=False))
+    every = pl.concat([joins, work.with_row_index("node").select(joins.columns)])
+    return every.sort("time_ns", "what", "node").select("node", "is_join")
+
+
+def _ends(found: Graph, host: _Host, end: list[int], shift: list[int], unknown: float) -> list[int]:
+    """When each process is done: its main thread, and all of its work."""
+    processes = found.processes
+    work = pl.DataFrame({"process": found.work["process"], "end": _fitting(end)})
+    last = processes.join(work.group_by("process").max(), on="process", how="left", maintain_order="left")
+    join = at_or_before(processes.select(thread="main", time_ns="main_ns"), found.joins, "thread").to_list()
+    clock = host.clock(processes["main"], processes["main_ns"]).tolist()
+    found_ends = []
+    rows = processes.select("end_ns", "main_ns", "last_ns").iter_rows()
+    for place, (end_ns, main_ns, last_ns) in enumerate(rows):
+        measured = [ns for ns in (main_ns, last_ns) if ns is not None]
+        then = [] if main_ns is None else [shift[join[place]] + clock[place]]
+        then += [] if last_ns is None else [last["end"][place]]
+        after = end_ns - max(measured) if measured else 0
+        after = after if unknown == 1 else round(after * unknown)
+        found_ends.append(max(then) + after if measured else end_ns)
+    return found_ends
+
+
+def _moved(asked: pl.DataFrame, found: Graph, host: _Host, replayed: _Replayed) -> pl.Series:
+    """When each of these moments of the path would be."""
+    walked = walk(found)
+    none = pl.lit(NONE, dtype=pl.Int64)
+    known = ("process", "start_ns", "end_ns", "kind", "thread", "node")
+    stretches = walked.stretches.with_columns(kind=pl.lit("host"), node=none)
+    path = pl.concat([on_devices(found, walked).select(known), stretches.select(known)])
+    path = path.filter(_col("end_ns") > _col("start_ns")).sort("process", "start_ns")
+    at = asked["time_ns"].to_numpy()
+    begins = path.select("process", time_ns="start_ns")
+    place = at_or_before(asked.select("process", "time_ns"), begins, "process", strict=True)
+    on = path[place.set(place == NONE, None).cast(pl.UInt32)].with_columns(time_ns=asked["time_ns"])
+    node = on["node"].fill_null(NONE).to_numpy()
+    start = _fitting([*replayed.start, 0]).to_numpy()[node]
+    start_ns = np.append(found.work["start_ns"].to_numpy(), 0)[node]
+    took, delayed = (np.append(some, 1.0)[node] for some in (replayed.weights.took, replayed.weights.delayed))
+    working = start + _scaled(at - start_ns, took)
+    waiting = start - _scaled(start_ns - at, delayed)
+
+    joins = found.joins
+    join = at_or_before(on.select(_col("thread").fill_null(NONE), "time_ns"), joins, "thread").to_numpy()
+    clock = host.clock(on["thread"].fill_null(NONE), on["time_ns"])
+    shift = _fitting(replayed.shift).to_numpy()
+    hosting = shift[join] + clock
+    if joins.height:
+        next_ = np.minimum(join + 1, joins.height - 1)
+        after = joins[next_]
+        is_tail = (after["thread"] == on["thread"]) & after["is_last"] & (after["target_ns"] <= on["time_ns"])
+        is_tail &= after["time_ns"] >= on["time_ns"]
+        tail = shift[next_] + clock  # its own clock goes on as it did when the join was done
+        hosting = np.where(is_tail.fill_null(value=False).to_numpy(), tail, hosting)
+
+    processes = asked.select("process").join(
+        found.processes.with_columns(end=_fitting(replayed.end)), on="process", maintain_order="left"
+    )
+    begun = processes["start_ns"].to_numpy()
+    kind = on["kind"]
+    moved = np.where(kind.is_in(OF_WORK).to_numpy(), working, waiting)
+    moved = np.where((kind == "host").to_numpy(), hosting, moved)
+    is_unknown = ((kind == "host") & (on["thread"] == NONE)).fill_null(value=False).to_numpy()
+    moved = np.where(is_unknown, begun + _scaled(at - begun, replayed.weights.unknown), moved)
+    moved = np.where((place == NONE).to_numpy(), at, moved)
+    done = processes.select(pl.max_horizontal("main_ns", "last_ns")).to_series().fill_null(2**63 - 1).to_numpy()
+    last = processes["end"].to_numpy() - _scaled(processes["end_ns"].to_numpy() - at, replayed.weights.unknown)
+    return pl.Series("time_ns", np.where(at >= done, last, moved), dtype=pl.Int64)

@@ -1,0 +1,128 @@
+"""What a run could not do without: its critical path, and what it would take if a part were faster: `opspan path`."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.busy import step_times
+from opspan.analysis.path import KINDS
+from opspan.analysis.spans import length
+from opspan.analysis.what_if import what_if
+from opspan.errors import UsageError
+from opspan.printable import printable
+from opspan.views import of_ranges
+from opspan.views.answer import Answer, Shown, shares_of, texts, time_text, times
+
+BY = ("op", "kind", "module", "phase", "step")
+_STEP = ("rank", "pid", "step")
+_TITLES = {
+    "computing": "Computing",
+    "communicating": "Comm",
+    "copying": "Copies",
+    "filling": "Fills",
+    "launch": "Launch",
+    "queued": "Queued",
+    "host": "Host",
+    "call": "API calls",
+    "wait": "Waits",
+    "unknown": "Unknown",
+}
+_col = pl.col
+
+
+def rows_of(found: Analysed, by: str = "op", factors: Mapping[str, float] | None = None) -> pl.DataFrame:
+    """`factors`: by name of an op or kind of time; with them the rows are steps, and what each would take."""
+    of_ranges.check(by, BY)
+    steps = step_times(found.complete, found.iterations)
+    if factors:
+        _check(found, factors)
+        rows = what_if(found.attributed, steps, found.waits, found.path_graph, factors)
+        rows = steps.select(_STEP).hstack(rows.select(time_ns="before_ns", after_ns="after_ns"))
+        return rows.with_columns(change_ns=_col("after_ns") - _col("time_ns"))
+    pieces = found.path.with_columns(time_ns=length())
+    if by == "step":
+        key = [*_STEP]
+        pieces = pieces.with_columns(steps["step"].gather(pieces["number"]))
+        sums = pieces.group_by("number").agg(_sums(by)).sort("number")
+        numbered = steps.select(_STEP).with_row_index("number").join(sums, on="number", how="left")
+        return numbered.sort("number").drop("number").with_columns(pl.exclude(_STEP).fill_null(0))
+    if by != "kind":
+        pieces = pieces.with_columns(of_ranges.names(found, by).gather(pieces["range"]).alias(by))
+    key = [by]
+    sums = pieces.group_by(key, maintain_order=True).agg(_sums(by))
+    whole = sums["time_ns"].sum()
+    share = pl.when(pl.lit(whole) > 0).then(_col("time_ns") / whole)
+    rows = sums.with_columns(share=share).select(*key, "time_ns", "share", pl.exclude(*key, "time_ns", "share"))
+    return rows.sort("time_ns", descending=True, maintain_order=True)
+
+
+def _sums(by: str) -> list[pl.Expr]:
+    kinds = () if by == "kind" else KINDS
+    of_kinds = [_col("time_ns").filter(_col("kind") == kind).sum().alias(f"{kind}_ns") for kind in kinds]
+    return [_col("time_ns").sum(), pl.len().cast(pl.Int64).alias("pieces"), *of_kinds]
+
+
+def _check(found: Analysed, factors: Mapping[str, float]) -> None:
+    known = [*KINDS, *found.complete.ranges["name"].unique().drop_nulls().cast(pl.String)]
+    for name, factor in factors.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            meant = f"; did you mean {printable(close[0])!r}?" if close else ""
+            raise UsageError(f"no op of this trace is called {printable(name)!r}, nor is a kind of time{meant}")
+        if not (math.isfinite(factor) and factor >= 0):
+            raise UsageError(f"{printable(name)} cannot take {factor} times as long: expected a number, 0 or more")
+
+
+def factors_of(said: tuple[str, ...]) -> dict[str, float]:
+    """NAME=FACTOR each."""
+    factors: dict[str, float] = {}
+    for text in said:
+        name, is_there, number = text.rpartition("=")
+        try:
+            factor = float(number)
+        except ValueError:
+            factor = math.nan
+        if not (name and is_there and math.isfinite(factor) and factor >= 0):
+            raise UsageError(f"--what-if {printable(text)!r}: expected NAME=FACTOR, such as 'aten::mm=0.5'")
+        if name in factors:
+            raise UsageError(f"--what-if says twice what {printable(name)!r} would take")
+        factors[name] = factor
+    return factors
+
+
+def answer(found: Analysed, by: str, factors: Mapping[str, float] | None = None) -> Answer:
+    rows = rows_of(found, by, factors)
+    steps = [name for name in ("rank", "pid") if rows.height and name in rows.columns and rows[name].n_unique() > 1]
+    names = [Shown({"rank": "Rank", "pid": "Process"}[name], name, texts) for name in steps]
+    step = Shown("Step", "step", texts, is_name=True)
+    if factors:
+        shown = (*names, step, Shown("Time", "time_ns", times), Shown("Would take", "after_ns", times))
+        return Answer("path", rows, (*shown, Shown("Of it", "after_ns", shares_of("time_ns"))), tuple(_said(rows)))
+    kinds = [kind for kind in KINDS if by != "kind" and rows[f"{kind}_ns"].sum()]
+    first = [*names, step] if by == "step" else [of_ranges.shown("Path", by)]
+    share = [] if by == "step" else [Shown("Share", "share", _percent)]
+    shares = [Shown(_TITLES[kind], f"{kind}_ns", shares_of("time_ns"), rank) for rank, kind in enumerate(kinds, 1)]
+    counted = Shown("Pieces", "pieces", texts, 5)
+    notes = [] if rows.height else ["There is nothing in this trace: no ranges, no calls, no work"]
+    return Answer("path", rows, (*first, Shown("Time", "time_ns", times), *share, counted, *shares), tuple(notes))
+
+
+def _percent(rows: pl.DataFrame, column: str) -> list[str]:
+    return ["" if value is None else f"{100 * value:.1f}%" for value in rows[column].to_list()]
+
+
+def _said(rows: pl.DataFrame) -> list[str]:
+    before, after = int(rows["time_ns"].sum()), int(rows["after_ns"].sum())
+    if not before or rows["after_ns"].null_count():
+        return []
+    change = f"{100 * (after - before) / before:+.1f}%"
+    if rows.height == 1:
+        return [f"It would take {time_text(after)} instead of {time_text(before)}: {change}"]
+    medians = [time_text(rows.select(_col(name).median().cast(pl.Int64)).item()) for name in ("after_ns", "time_ns")]
+    every = f"all {rows.height} together {time_text(after)} instead of {time_text(before)}: {change}"
+    return [f"A step would take {medians[0]} instead of {medians[1]} (median), {every}"]
