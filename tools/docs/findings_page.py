@@ -19,9 +19,11 @@ HEAD = """\
   another reason, or a queue.
 - **Waits** let the host lose its lead, and what it launches then comes late until it is ahead again. Had it not waited,
   it would be ahead by as long as it waited, and no more: so much of the idle time that follows a wait is the wait's.
-- **Steps** are those of `opspan steps`. What happened outside of them is not looked at; a run without steps is looked
+- **Steps** are those of `opspan steps`, unless only kernels that repeat tell them: these may be layers, and a part of
+  the run. What happened outside of them is not looked at; a run without steps is looked
   at from its first work of a device on. What a step took that is an outlier is a finding of its own, and no other rule
-  counts it.
+  counts it, but that of compiling. Idle time that begins in one step and ends in another, or after the last, is cut
+  there: each part is its step's.
 - **Severity** goes by the share of the time of all steps that is at stake: {severities}. A finding of severity *info*
   has no time at stake: the file cannot answer something, and the finding says how to record what is missing.
 - **Confidence** is that of the cause: *certain* if the trace says it, *likely* if the figures fit and little else does,

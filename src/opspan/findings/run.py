@@ -17,6 +17,7 @@ from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import breakdown, busy_with, devices, whole_times
 from opspan.analysis.spans import DEVICE, PROCESS, length, time_in, within
+from opspan.findings.cuts import cut_at
 from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
 
@@ -48,7 +49,8 @@ class Run:
 
     @cached_property
     def steps(self) -> pl.DataFrame:
-        return self.found.iterations
+        """Those that ranges tell. Kernels that repeat may be layers as well, and a part of the run only."""
+        return self.found.iterations.filter(_col("how") != "kernels")
 
     @cached_property
     def usual(self) -> pl.DataFrame:
@@ -78,14 +80,14 @@ class Run:
         odd = self.steps.filter(_col("is_outlier").fill_null(value=False)).select(*PROCESS, _col("step").alias(step))
         return rows.join(odd, on=[*PROCESS, step], how="anti", nulls_equal=True, maintain_order="left")
 
-    def begun_in_usual(self, rows: pl.DataFrame, is_late: bool = False) -> pl.DataFrame:
-        """The rows that begin in a usual step, with its name as `step`, and all of processes without steps, with null.
-        `is_late`: not in the first step of a process, which does what is done once."""
+    def begun_in_usual(self, rows: pl.DataFrame, time: str = "start_ns", is_late: bool = False) -> pl.DataFrame:
+        """The rows whose `time` is in a usual step, with its name as `step`, and all of processes without steps, with
+        null. `is_late`: not in the first step of a process, which does what is done once."""
         stretches = self.usual
         if is_late:
             first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
             stretches = stretches.join(first, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
-        pairs = within(rows, "start_ns", stretches, PROCESS)
+        pairs = within(rows, time, stretches, PROCESS)
         inside = rows[pairs["row"]].with_columns(stretches["step"].gather(pairs["stretch"]).alias("step"))
         outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         return pl.concat([inside, outside.with_columns(step=pl.lit(None, dtype=inside.schema["step"]))])
@@ -115,7 +117,7 @@ class Run:
     def kernels(self) -> pl.DataFrame:
         """What ran in usual steps: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range
         that it belongs to `range`, `op`, `module` and `phase`."""
-        more = ("range", "bytes", "copy_from", "copy_to", "context_id", "stream_id")
+        more = ("full_name", "range", "bytes", "copy_from", "copy_to", "context_id", "stream_id")
         work = busy_with(self.trace.work, *more).with_columns(ns=length()).filter(_col("ns") > 0)
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
@@ -173,16 +175,35 @@ class Run:
             )
         )
 
+    # -- collectives
+
+    @cached_property
+    def collectives(self) -> pl.DataFrame:
+        """Those of usual steps that devices ran, with exposed_ns, in which nothing computed, and what of it was spent
+        in waiting for another rank, late_ns."""
+        rows = self.begun_in_usual(self.found.collectives.filter(_col("work").is_not_null()))
+        rows = rows.drop_nulls(("start_ns", "end_ns"))
+        computing = busy_with(self.trace.work).filter(_col("what") == "computing")
+        hidden = time_in(computing, rows.select(*DEVICE, "start_ns", "end_ns"), DEVICE)
+        rows = rows.with_columns(exposed_ns=(length() - hidden).clip(0))
+        # A collective waits before it transfers: what computing hides is hidden there as likely as anywhere.
+        late = _col("exposed_ns") * (_col("waiting_ns") / length())
+        return rows.with_columns(late_ns=pl.when(length() > 0).then(late).fill_null(0).fill_nan(0).cast(pl.Int64))
+
     # -- idle time
 
     @cached_property
     def idle(self) -> pl.DataFrame:
-        """The pieces of the gaps of usual steps, each with its `cause`: gap, range, ns, rank, pid, device_id, wait (the
-        reason), start_ns and end_ns of the gap, op, module, phase, step."""
+        """The pieces of the gaps that lie in usual steps, each with its `cause`: gap, range, ns, rank, pid, device_id,
+        wait (the reason), start_ns and end_ns of the gap, op, module, phase, step."""
         gaps = self._gaps
-        pieces = self.found.idle.filter(gaps["is_usual"].gather(self.found.idle["gap"]))
-        columns = (*DEVICE, "start_ns", "end_ns", "wait", "waited", "wait_ns", "held_ns", "step")
-        pieces = self.named(pieces.with_columns(gaps[name].gather(pieces["gap"]) for name in columns))
+        pieces = cut_at(self.steps, self.found.attributed, self.found.gaps, self.found.idle)
+        columns = (*DEVICE, "start_ns", "end_ns", "wait", "waited", "wait_ns", "held_ns", "is_start")
+        pieces = pieces.with_columns(gaps[name].gather(pieces["gap"]) for name in columns)
+        pieces = pieces.filter(~_col("is_start")).with_row_index("piece")
+        usual = self.begun_in_usual(pieces.select("piece", *PROCESS, "at_ns"), "at_ns")
+        pieces = pieces[usual["piece"]].with_columns(usual["step"].cast(pl.Categorical))
+        pieces = self.named(pieces.drop("piece"))
         is_compiling, is_falling_back = (
             pl.lit(inside.gather(pieces["range"]).fill_null(value=False))
             for inside in (compiling(self.trace.ranges), falling_back(self.trace.ranges))
@@ -203,13 +224,14 @@ class Run:
         pieces = _given(pieces, "held", "held_ns", ("gap",))
         # Had the host not waited, it would be ahead by as long as it waited, and no more: the rest is its own.
         pieces = _given(pieces, "wait", "wait_ns", ("waited", "device_id"))
-        return pieces.drop("waited", "wait_ns", "held_ns")
+        return pieces.drop("waited", "wait_ns", "held_ns", "at_ns")
 
     @cached_property
     def _gaps(self) -> pl.DataFrame:
-        """The gaps, with `is_usual` and `step`, and with the last wait that began before their end: its number, reason
-        and length. A wait lets the host lose its lead, and what it launches then comes late, until it is ahead again.
-        And with `held_ns`: for how long, until it launched, the host was in calls that take memory or load code."""
+        """The gaps, with `is_start` (of a program without steps), and with the last wait that began before their end:
+        its number, reason and length. A wait lets the host lose its lead, and what it launches then comes late, until
+        it is ahead again. And with `held_ns`: for how long, until it launched, the host was in calls that take memory
+        or load code."""
         gaps = self.found.gaps.with_row_index("gap")
         all_waits = self.found.waits.with_columns(_col("why").cast(pl.String))
         held = all_waits.filter(_col("why").is_in(HOLD)).select(*_THREAD, "start_ns", "end_ns")
@@ -228,17 +250,15 @@ class Run:
         gaps = gaps.join(last, on="gap", how="left", maintain_order="left")
         # Where no steps tell the loop from the start of a program, what was before the first work is start.
         begins = whole_times(self.trace).join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
-        usual = self.begun_in_usual(gaps.select("gap", *PROCESS, "start_ns"))
-        usual = usual.join(begins, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
-        usual = usual.unique("gap").select("gap", _col("step").cast(pl.Categorical), is_usual=True)
-        gaps = gaps.join(usual, on="gap", how="left", maintain_order="left")
-        return gaps.with_columns(_col("is_usual").fill_null(value=False))
+        begins = begins.select(*PROCESS, "start_ns", is_start=True)
+        gaps = gaps.join(begins, on=[*PROCESS, "start_ns"], how="left", nulls_equal=True, maintain_order="left")
+        return gaps.with_columns(_col("is_start").fill_null(value=False))
 
 
 def _given(pieces: pl.DataFrame, cause: str, amount: str, by: tuple[str, ...]) -> pl.DataFrame:
     """With up to `amount`, for each of `by`, of the time until launches given to a cause: the earliest first."""
     may_be = _col("cause").is_in(["host", "launch"]) & (_col(amount) > 0)
-    some = pieces.filter(may_be).sort(*by, "start_ns", "gap", maintain_order=True)
+    some = pieces.filter(may_be).sort(*by, "at_ns", "gap", maintain_order=True)
     if not some.height:
         return pieces
     whole = _col("ns").cum_sum() - _col("ns")

@@ -6,29 +6,115 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from opspan.analysis.spans import PROCESS, length
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
+_MOST_OF = 0.5  # of the waiting: who causes more than all others together is a straggler
+# Below these a collective takes as long as its latency: some ten microseconds, in which a link carries a megabyte.
+_SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
+_MANY = 10  # in a step
 
 
 def _exposed(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.devices
-    at_stake = run.per_process(rows, "exposed_communicating_ns")
+    rows, collectives = run.devices, run.collectives
+    exposed_ns = run.per_process(rows, "exposed_communicating_ns")
+    late_ns = run.per_process(collectives, "late_ns") if exposed_ns else 0
+    at_stake = max(exposed_ns - late_ns, 0)
     if not at_stake or run.share(at_stake) < threshold:
         return
-    collectives = run.kernels.filter(_col("what") == "communicating")
-    figures = {"exposed_ns": at_stake, "exposed_share": run.share(at_stake)}
-    figures |= {"communicating_ns": run.per_process(rows, "communicating_ns"), "collectives": collectives.height}
+    kernels = run.kernels.filter(_col("what") == "communicating")
+    figures = {"exposed_ns": at_stake, "exposed_share": run.share(at_stake), "waiting_ns": late_ns}
+    figures |= {"communicating_ns": run.per_process(rows, "communicating_ns"), "collectives": kernels.height}
     yield Evidence(
         at_stake,
         figures,
         confidence="certain",
-        ops=top(collectives, "ns", "op") or top(collectives, "ns", "name"),
-        modules=top(collectives, "ns", "module"),
+        ops=top(kernels, "ns", "op") or top(kernels, "ns", "name"),
+        modules=top(kernels, "ns", "module"),
         steps=top(rows, "exposed_communicating_ns", "step"),
         ranks=ranks_of(rows.filter(_col("exposed_communicating_ns") > 0)),
-        ranges=ranges_of(collectives),
+        ranges=ranges_of(kernels),
+    )
+
+
+def _lateness(run: Run) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """For each process that came last, what the others waited for it, the most first; and the rows that waited."""
+    rows = run.collectives.filter(_col("match").is_not_null())
+    waited = rows.group_by("match").agg(_col("late_ns").sum())
+    last = rows.filter(_col("is_last")).select(*PROCESS, "match").join(waited, on="match")
+    caused = last.group_by(PROCESS).agg(_col("late_ns").sum(), times=pl.len())
+    return caused.sort("late_ns", "rank", "pid", descending=[True, False, False]), rows.filter(_col("late_ns") > 0)
+
+
+def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
+    caused, rows = _lateness(run)
+    all_ns = int(caused["late_ns"].sum())
+    if not all_ns or int(caused["late_ns"][0]) <= _MOST_OF * all_ns:
+        return
+    yield from _late(run, threshold, caused, rows, caused.head(1))
+
+
+def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
+    caused, rows = _lateness(run)
+    all_ns = int(caused["late_ns"].sum())
+    if not all_ns or int(caused["late_ns"][0]) > _MOST_OF * all_ns:
+        return
+    yield from _late(run, threshold, caused, rows, caused)
+
+
+def _late(
+    run: Run, threshold: float, caused: pl.DataFrame, rows: pl.DataFrame, who: pl.DataFrame
+) -> Iterator[Evidence]:
+    if who.height < caused.height:  # what others waited for it
+        last = (
+            rows.select("match")
+            .unique()
+            .join(run.collectives.filter(_col("is_last")).select("match", *PROCESS), on="match")
+        )
+        of_it = last.join(who.select(PROCESS), on=PROCESS, how="semi", nulls_equal=True)
+        rows = rows.join(of_it, on="match", how="semi")
+    at_stake = run.per_process(rows, "late_ns")
+    if not at_stake or run.share(at_stake) < threshold:
+        return
+    first = who.row(0, named=True)
+    names = pl.Series(run.trace.ranges["name"]).gather(rows["range"]).cast(pl.String)
+    yield Evidence(
+        at_stake,
+        {
+            "waiting_ns": at_stake,
+            "waiting_share": run.share(at_stake),
+            "collectives": rows["match"].n_unique(),
+            "times": int(first["times"]),
+        },
+        {"rank": str(first["rank"]), "process": str(first["pid"])},
+        ops=top(rows.with_columns(op=names), "late_ns", "op"),
+        steps=top(rows, "late_ns", "step"),
+        ranks=ranks_of(who.filter(_col("late_ns") > 0)),
+        ranges=ranges_of(rows),
+    )
+
+
+def _small(run: Run, threshold: float) -> Iterator[Evidence]:
+    rows = run.collectives.with_columns(ns=pl.coalesce("transfer_ns", length()))
+    # Where its size is not known, its time tells.
+    is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
+    rows = rows.filter(is_small, _col("ns") > 0)
+    at_stake = run.per_process(rows, "ns")
+    per_step = rows.height / max(run.usual.height, 1)
+    if not at_stake or run.share(at_stake) < threshold or per_step < _MANY:
+        return
+    names = pl.Series(run.trace.ranges["name"]).gather(rows["range"]).cast(pl.String)
+    figures = {"collectives": rows.height, "ns": at_stake, "ns_share": run.share(at_stake)}
+    figures |= {"each_ns": int(rows["ns"].median() or 0), "per_step": round(per_step)}  # type: ignore[arg-type]
+    yield Evidence(
+        at_stake,
+        figures,
+        ops=top(rows.with_columns(op=names), "ns", "op"),
+        steps=top(rows, "ns", "step"),
+        ranks=ranks_of(rows),
+        ranges=ranges_of(rows),
     )
 
 
@@ -63,15 +149,61 @@ RULES = (
     Rule(
         id="exposed-communication",
         title="Communication that no computing hides",
-        looks_at="time in which a collective ran on a device and nothing computed",
+        looks_at="time in which a collective ran on a device and nothing computed, less what it waited for "
+        "another rank",
         threshold=0.1,
         because="the share at which the profiler's view in TensorBoard spoke of it",
-        sentence="collectives ran for {communicating_ns}, {exposed_ns} of it ({exposed_share}) while nothing computed",
+        sentence="collectives ran for {communicating_ns}, {exposed_ns} of it ({exposed_share}) while nothing computed and "
+        "no other rank was late",
         remedy="Overlap gradients with backward (DDP's buckets, FSDP's prefetch), accumulate gradients over several "
         "batches, send bfloat16, or make the batch larger",
         command="opspan comm FILE",
         read=_READ,
         look=_exposed,
+    ),
+    Rule(
+        id="straggler",
+        title="One rank is late, and the others wait",
+        looks_at="time of collectives, while nothing computed, in which a rank waited for the last to come: where more "
+        "than half of it is for one process; the last is the one whose part takes least",
+        threshold=0.03,
+        because="what ranks differ by when all is well, in the steps of a usual run, is less",
+        sentence="the other ranks waited {waiting_ns} ({waiting_share}) for rank {rank} (process {process}), which "
+        "came last to {times} of their collectives",
+        remedy="Compare that rank with another (opspan diff): its data, its device's clock and temperature, its "
+        "neighbours on the machine",
+        command="opspan comm FILE --by rank",
+        read="docs/analysis.md#communication",
+        look=_straggler,
+    ),
+    Rule(
+        id="uneven-ranks",
+        title="Ranks wait for each other in turn",
+        looks_at="time of collectives, while nothing computed, in which a rank waited for the last to come: where no "
+        "process has more than half of it",
+        threshold=0.05,
+        because="some waiting is in every run, as no two steps are alike",
+        sentence="ranks waited {waiting_ns} ({waiting_share}) for each other in {collectives} collectives, now for one "
+        "and now for another",
+        remedy="Give ranks batches of the same cost: samples of similar length together, packed sequences, the same "
+        "number of experts' tokens",
+        command="opspan comm FILE --by rank",
+        read="docs/analysis.md#communication",
+        look=_uneven,
+    ),
+    Rule(
+        id="small-collectives",
+        title="Many small collectives",
+        looks_at="time of collectives of less than a megabyte (of less than 30 us, where the size is not known), of "
+        "which a step has ten or more",
+        threshold=0.02,
+        because="a fiftieth of the time: less is lost among the steps' own differences",
+        sentence="{collectives} small collectives took {ns} ({ns_share}): {per_step} a step, {each_ns} each, which is "
+        "mostly latency",
+        remedy="Put them together: larger buckets (DDP's bucket_cap_mb), one flat tensor, coalesced calls",
+        command="opspan comm FILE --by size",
+        read=_READ,
+        look=_small,
     ),
     Rule(
         id="gloo-on-devices",

@@ -64,7 +64,7 @@ def _fallbacks(run: Run, threshold: float) -> Iterator[Evidence]:
         yield Evidence(
             at_stake,
             {"ns": at_stake, "ns_share": run.share(at_stake), "calls": ops.height},
-            {"op": names[0]},
+            {"op": next(iter(names), "one without a name")},
             confidence="certain",
             ops=names,
             modules=top(ops, "ns", "module"),

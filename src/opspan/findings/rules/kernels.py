@@ -23,7 +23,7 @@ def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
         at_stake,
         {"lost_ns": at_stake, "kernels": rows.height, "ns": int(rows["ns"].sum()), "blocks": _median(rows, "blocks")}
         | {"multiprocessors": _median(rows, "multiprocessors")},
-        {"kernel": top(rows, "lost_ns", "name")[0]},
+        {"kernel": next(iter(top(rows, "lost_ns", "name")), "one without a name")},
         confidence="possible",  # kernels that run at the same time may fill the rest
         ops=top(rows, "lost_ns", "op"),
         modules=top(rows, "lost_ns", "module"),
@@ -39,15 +39,17 @@ def _median(rows: pl.DataFrame, column: str) -> int:
 
 def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.kernels.filter(_col("what") == "computing")
-    names = rows.group_by("name").agg(_col("ns").sum(), count=pl.len()).sort("ns", "name", descending=[True, False])
+    # Of a template what it is made for is part of the name: elementwise kernels are not all one.
+    rows = rows.with_columns(kernel=pl.coalesce("full_name", "name"))
+    names = rows.group_by("kernel").agg(_col("ns").sum(), count=pl.len()).sort("ns", "kernel", descending=[True, False])
     total = int(names["ns"].sum())
-    if names.height < 2 or int(names["ns"][0]) < threshold * total:
+    if names.height < 2 or names["kernel"][0] is None or int(names["ns"][0]) < threshold * total:
         return
-    chosen = rows.filter(_col("name") == names["name"][0])
+    chosen = rows.filter(_col("kernel") == names["kernel"][0])
     yield Evidence(
         None,  # what it does may be what the program is for
         {"ns": int(names["ns"][0]), "kernel_share": int(names["ns"][0]) / total, "count": int(names["count"][0])},
-        {"kernel": str(names["name"][0])},
+        {"kernel": str(names["kernel"][0])},
         confidence="certain",
         ops=top(chosen, "ns", "op"),
         modules=top(chosen, "ns", "module"),

@@ -1,0 +1,140 @@
+"""Data, steps that take longer, backward, compiling."""
+
+from __future__ import annotations
+
+import pytest
+
+from findings.made import FIRST, STEP, Case, Made, check_fires, check_silent, each
+
+
+def loading(length: int, busy: int = 900) -> Made:
+    return Made().work("gemm", 0, busy).range("enumerate(DataLoader)#_SingleProcess.__next__", 900, length, kind="user")
+
+
+def slow(longer: int, steps: int = 10) -> Made:
+    """Step 4 is longer, and the host is in aten::slow meanwhile, but for the last 100."""
+    made = Made(steps, {4: longer}).work("gemm", 0, 1000)
+    return made.range("aten::slow", 1000, longer - 100, [4]) if longer > 100 else made
+
+
+def backward(length: int) -> Made:
+    """A forward of 100 on the device and its backward, on a thread of its own."""
+    made = Made().range("aten::embedding", 0, 50, seq=1).launch(5, "gather", 60, 100)
+    made.range("EmbeddingBackward0", 50, 50, kind="backward", seq=1, forward_tid=1, tid=2)
+    return made.launch(55, "scatter", 160, length, tid=2)
+
+
+def compiling(length: int, step: int = 3) -> Made:
+    made = Made().work("gemm", 0, 1000)
+    # 500 in the first step, which is as it should be, and what compiles inside of what compiles counts once.
+    made.range("entire_frame_compile", 100, 500, [0], kind="user")
+    return made.range("entire_frame_compile", 100, length, [step], kind="user").range(
+        "backend_compile", 110, 20, [step]
+    )
+
+
+def regions(*names: str) -> Made:
+    made = Made().work("gemm", 0, 1000)
+    for number, name in enumerate(names):
+        made.range("TorchDynamo Cache Lookup", 100 * number, 10, kind="user")
+        made.range(f"Torch-Compiled Region: {name}", 100 * number + 10, 80, kind="user")
+    return made
+
+
+CASES = [
+    Case(
+        "data-loading",
+        lambda: loading(50),
+        500,
+        0.05,
+        {"loading_ns": 500, "loading_share": 0.05, "steps": 10},
+        {"4.9%": lambda: loading(49), "a kernel ran meanwhile": lambda: loading(50, 1000)},
+        ops=("enumerate(DataLoader)#_SingleProcess.__next__",),
+        steps=FIRST,
+        ranges=each(900, 50),
+    ),
+    Case(
+        "step-outliers",
+        lambda: slow(1000),
+        1000,
+        1000 / 11_000,
+        {"more_ns": 1000, "steps": 1, "usual_ns": 1000, "ops_ns": 900, "other_ns": 100},
+        {
+            "by a tenth": lambda: slow(100),
+            "0.9% of the run": lambda: slow(900, 100),
+            "a third of the steps": lambda: Made(9, {1: 2000, 4: 2000, 7: 2000}).work("gemm", 0, 1000),
+        },
+        ops=("aten::slow",),
+        steps=("ProfilerStep#4",),
+        ranges=[(4000, 6000)],
+        words={"which": "ProfilerStep#4", "most": "ops on the host"},
+    ),
+    Case(
+        "heavy-backward",
+        lambda: backward(800),
+        10 * (800 - 2 * 100),
+        0.6,
+        {"forward_ns": 1000, "backward_ns": 8000, "times": 8.0, "ops": 1},
+        {"three times": lambda: backward(300), "no forward": lambda: Made().work("scatter", 160, 800)},
+        ops=("aten::embedding",),
+        ranges=each(0, 50),
+        words={"op": "aten::embedding"},
+    ),
+    Case(
+        "recompilation",
+        lambda: compiling(100),
+        100,
+        0.01,
+        {"ns": 100, "ns_share": 0.01, "times": 1},
+        {
+            "0.99%": lambda: compiling(99),
+            "in the first step": lambda: compiling(100, 0),
+            "without steps": lambda: Made(0).work("gemm", 0, 1000, [0]).range("entire_frame_compile", 100, 500, [0]),
+            "after the last step": lambda: compiling(99).range("entire_frame_compile", 10_000, 5000, [0]),
+        },
+        ops=("entire_frame_compile",),
+        ranges=[(3100, 3200)],
+    ),
+    Case(
+        "graph-breaks",
+        lambda: regions("0/0", "1/0", "2/0"),
+        300,
+        0.03,
+        {"frames": 3, "ns": 300, "ns_share": 0.03, "calls": 30},
+        {
+            "two frames": lambda: regions("0/0", "1/0"),
+            "one that is compiled again": lambda: regions("0/0", "0/1", "0/2"),
+        },
+        ops=tuple(f"Torch-Compiled Region: {number}/0" for number in range(3)),
+        # Thirty of 10 each: the first ten.
+        ranges=[
+            (1000 * step + 100 * number, 1000 * step + 100 * number + 10) for step in range(4) for number in range(3)
+        ][:10],
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_it_fires(case: Case) -> None:
+    check_fires(case)
+
+
+@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
+def test_it_is_silent(case: Case, why: str) -> None:
+    check_silent(case, why)
+
+
+def test_a_pause_is_an_outlier_and_counts_for_no_other_rule() -> None:
+    # In step 4 all is wrong: data, waits, allocations, collectives, idle time.
+    made = Made(longer={4: 9000}).work("gemm", 0, 1000, [step for step in range(10) if step != 4])
+    made.range("enumerate(DataLoader)#x", 0, 2000, [4], kind="user").call("cudaMalloc", 2000, 1000, [4])
+    made.work("ncclDevKernel_AllReduce", 3000, 1000, [4]).call("cudaDeviceSynchronize", 3000, 1000, [4])
+    made.launch(9000, "late", 9100, 100, [4]).work("Buffer Flush", 5000, 1000, [4], kind="other", is_overhead=True)
+    found = {name: one.evidence.at_stake_ns for name, one in made.findings().items() if one.share is not None}
+    assert found == {"step-outliers": 9 * STEP}
+
+
+def test_what_an_outlier_compiled_is_recompilation() -> None:
+    made = Made(longer={4: 9000}).work("gemm", 0, 1000).range("entire_frame_compile", 1000, 8000, [4], kind="user")
+    found = {name: one.evidence.at_stake_ns for name, one in made.findings().items() if one.share is not None}
+    assert found == {"recompilation": 8000, "step-outliers": 1000}

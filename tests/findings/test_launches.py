@@ -1,0 +1,153 @@
+"""Devices that had nothing to do for another reason than a wait: launching, a late host, a queue, the optimizer."""
+
+from __future__ import annotations
+
+import pytest
+
+from findings.made import FIRST, STEP, Case, Made, check_fires, check_silent, each
+
+
+def paced(length: int, late: int) -> Made:
+    """A launch every 100, whose work begins `late` after it and takes `length`: ten in each step."""
+    made = Made()
+    for number in range(10):
+        made.launch(100 * number, "small", 100 * number + late, length)
+    return made
+
+
+def logging(length: int = 100, kind: str = "user") -> Made:
+    """Seven launches in 70 and as many kernels after 20; then the host logs, until it launches in the next step."""
+    made = Made().range("log", 750, 200, kind=kind)
+    for number in range(7):
+        made.launch(10 * number, "long", 20 + length * number, length)
+    return made
+
+
+def queued(until: int) -> Made:
+    return Made().work("first", 0, 400).launch(100, "second", until, 1000 - until)
+
+
+def optimizer(op: str = "aten::add_", until: int = 620) -> Made:
+    """The device has nothing to do from 500 on, in the optimizer, whose op launches 10 before the work begins."""
+    made = Made().work("backward", 0, 500).range("Optimizer.step#SGD.step", 450, 500, kind="user")
+    return made.range(op, until - 20, 40).launch(until - 10, "add", until, 1000 - until)
+
+
+def data_parallel(length: int = 100, name: str = "DataParallel.forward") -> Made:
+    return logging(length, "op").range(name, 100, 700, kind="user")
+
+
+CASES = [
+    Case(
+        "launch-bound",
+        lambda: paced(20, 40),
+        # From 0 to 40, then from the end of each kernel to the next, 80, of which there are 99.
+        40 + 99 * 80,
+        0.796,
+        {"idle_ns": 7960, "idle_share": 0.796, "apart_ns": 100, "work_ns": 20, "short_share": 0.0},
+        {
+            "idle for 5 of 100": lambda: paced(95, 5),
+            "work is longer than the pace": lambda: logging(),
+            # Nothing launches quickly; but a gap of 850 is no pace of launches that are 10 apart.
+            "gaps are longer": lambda: (
+                Made().launch(0, "a", 20, 5).launch(10, "b", 25, 5).launch(20, "c", 30, 5).launch(30, "d", 40, 500)
+            ),
+        },
+        ops=FIRST,
+        steps=FIRST,
+        # All gaps are equally long but the first: the first ten of 80.
+        ranges=[(60 + 100 * number, 140 + 100 * number) for number in range(10)],
+    ),
+    Case(
+        "late-host",
+        logging,
+        # From 0 to 20, then from 720 to 1020 nine times; what follows the last kernel nobody launched.
+        20 + 9 * 300,
+        0.272,
+        {"idle_ns": 2720, "idle_share": 0.272},
+        {
+            "idle for 5.5%": lambda: logging(135),
+            "launched long before": lambda: queued(600),
+            "the end of the run": lambda: Made().work("first", 0, 1000, range(5)),
+        },
+        # log has 200 of nine gaps; of the steps' own the first has 20 + 100, the others 100 and the last 20.
+        ops=("log", "ProfilerStep#0", "ProfilerStep#1"),
+        # The part of a gap that lies in the next step is the next step's.
+        steps=("ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"),
+        ranges=each(720, 300, range(9)) and [(0, 20), *each(720, 300, range(9))],
+        words={"where": "log"},
+    ),
+    Case(
+        "queued",
+        lambda: queued(520),
+        1200,
+        0.12,
+        {"idle_ns": 1200, "idle_share": 0.12},
+        {
+            "idle for 9.9%": lambda: queued(499),
+            "launched late": lambda: Made().work("a", 0, 400).launch(450, "b", 900, 100),
+        },
+        ops=FIRST,
+        steps=FIRST,
+        ranges=each(400, 120),
+    ),
+    Case(
+        "optimizer-loop",
+        optimizer,
+        1200,
+        0.12,
+        {"idle_ns": 1200, "idle_share": 0.12, "steps": 10, "kernels": 10},
+        {
+            "it takes many at once": lambda: optimizer("aten::_foreach_add_"),
+            "it is fused": lambda: optimizer("aten::_fused_adamw_"),
+            "idle for 1.9%": lambda: optimizer(until=519),
+            "on the host": lambda: Made().range("Optimizer.step#SGD.step", 450, 500).range("aten::add_", 600, 40),
+        },
+        # 500 to 600 in the range around it, 600 to 620 in the op
+        ops=("Optimizer.step#SGD.step", "aten::add_"),
+        steps=FIRST,
+        ranges=each(450, 500),
+    ),
+    Case(
+        "data-parallel",
+        data_parallel,
+        2720,  # as late-host
+        0.272,
+        {"calls": 10, "idle_ns": 2720, "idle_share": 0.272},
+        {
+            "distributed": lambda: data_parallel(name="DistributedDataParallel.forward"),
+            # 20, and from 993 to 1020 nine times: 2.6%
+            "idle for 2.6%": lambda: data_parallel(139),
+            "on the host": lambda: Made().range("DataParallel.forward", 100, 700),
+        },
+        ranges=each(100, 700),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_it_fires(case: Case) -> None:
+    check_fires(case)
+
+
+@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
+def test_it_is_silent(case: Case, why: str) -> None:
+    check_silent(case, why)
+
+
+def test_the_pause_of_an_outlier_is_no_idle_time_of_the_step_before() -> None:
+    # Kernels until 900 of each step; step 4 takes 9000 longer, and nothing is launched in it before 9000.
+    made = Made(longer={4: 9000}).work("kernel", 0, 900, [0, 1, 2, 3, 5, 6, 7, 8, 9])
+    found = made.launch(9000, "late", 9100, 900, [4]).findings()
+    assert found["step-outliers"].evidence.at_stake_ns == 9 * STEP
+    # Of the gap that ends with it 100 are step 3's, which is 0.5% of 19,000.
+    assert "late-host" not in found
+
+
+def test_what_is_idle_after_the_last_step_is_not_looked_at() -> None:
+    # Steps end at 10,000; a kernel 40,000 later was launched when it was to begin.
+    made = Made().work("kernel", 0, 950).work("kernel", 950, 50, range(9)).launch(0, "late", 0, 0, [])
+    made.range("evaluate", 10 * STEP, 50_000, [0], kind="user").launch(49_980, "late", 50_000, 10, [0])
+    found = made.findings()
+    assert "late-host" not in found
+    assert not any((finding.evidence.at_stake_ns or 0) > 10 * STEP for finding in found.values())

@@ -1,0 +1,110 @@
+"""All rules together: each has its cases, the order of what they say, how severe it is, and runs that say nothing."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from findings import test_devices, test_host, test_launches, test_recording, test_waits
+from findings.made import Case, Made
+from opspan.analysis import Analysed
+from opspan.findings import RULES, Evidence, Finding, findings
+from opspan.findings.rule import SEVERITIES
+from opspan.tables import Metadata, Tables
+from opspan.views.findings import SCHEMA, rows_of
+
+CASES: list[Case] = [
+    case for subject in (test_waits, test_launches, test_devices, test_host, test_recording) for case in subject.CASES
+]
+
+
+def test_each_rule_has_a_run_of_which_it_speaks_and_one_of_which_it_does_not() -> None:
+    assert sorted(case.id for case in CASES) == sorted(rule.id for rule in RULES)
+    assert all(case.silent for case in CASES)
+
+
+def test_rules_are_complete() -> None:
+    assert len({rule.id for rule in RULES}) == len(RULES)
+    for rule in RULES:
+        for text in (rule.title, rule.looks_at, rule.because, rule.sentence, rule.remedy, rule.command, rule.read):
+            assert text
+            assert text == text.strip()
+            assert not text.endswith(".") or text.endswith("...")
+        assert rule.threshold > 0
+        assert rule.command.startswith("opspan ")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_what_it_says_can_be_read(case: Case) -> None:
+    rows = rows_of(case.fires().analysed())
+    assert dict(rows.schema) == {
+        name: dtype if isinstance(dtype, pl.DataType) else dtype() for name, dtype in SCHEMA.items()
+    }
+    (row,) = rows.filter(pl.col("id") == case.id).to_dicts()
+    # All that the sentence names is there, and said as people read it.
+    assert not set("{}\n") & set(row["sentence"])
+    assert {figure["name"]: figure["value"] for figure in row["figures"]} == case.figures
+    assert (row["severity"] == "info") == (row["at_stake_ns"] is None) == (row["share"] is None)
+    if row["ranks"]:
+        assert row["ranks"] == [0]
+    for time in row["ranges"]:
+        assert time["start_ns"] <= time["end_ns"]
+
+
+def several() -> Made:
+    """Data for 500, collectives for 2000, and idle time before a late host for 1000, of 10,000."""
+    made = Made().work("gemm", 0, 600).work("ncclDevKernel_AllReduce", 600, 200)
+    return made.range("enumerate(DataLoader)#x", 800, 50, kind="user").launch(950, "late", 950, 50)
+
+
+def test_what_costs_most_comes_first_and_what_costs_nothing_last() -> None:
+    said = findings(several().analysed())
+    costs = [finding.evidence.at_stake_ns for finding in said]
+    known = [cost for cost in costs if cost is not None]
+    assert len(known) >= 3
+    assert costs == sorted(known, reverse=True) + [None] * (len(costs) - len(known))
+    assert said[0].rule.id == "exposed-communication"
+
+
+@pytest.mark.parametrize(
+    ("share", "severity"),
+    [(None, "info"), (0.0, "low"), (0.0299, "low"), (0.03, "medium"), (0.0999, "medium"), (0.1, "high"), (3.0, "high")],
+)
+def test_severity_goes_by_the_share(share: float | None, severity: str) -> None:
+    assert Finding(RULES[0], Evidence(None if share is None else 1), share).severity == severity
+    assert [least for least, _ in SEVERITIES] == sorted((least for least, _ in SEVERITIES), reverse=True)
+
+
+@pytest.mark.parametrize("ranks", [(), (Metadata(source="kineto"),)])
+def test_of_nothing_nothing_is_said(ranks: tuple[Metadata, ...]) -> None:
+    assert findings(Analysed(Tables(ranks))) == []
+
+
+def test_ranges_without_times_say_nothing() -> None:
+    made = Made(steps=0).range("aten::mm", 0, 0, [0], start_ns=None, end_ns=None)
+    assert findings(made.analysed()) == []
+
+
+def test_a_run_without_steps_is_looked_at_from_its_first_work_on() -> None:
+    # 5000 of start, then 100 of work and 1000 of idle time after a late launch.
+    made = Made(steps=0).range("main", 0, 7100, [0], kind="user").launch(5000, "a", 5000, 100, [0])
+    found = made.launch(6100, "b", 6100, 1000, [0]).findings()
+    assert found["launch-bound"].evidence.at_stake_ns == 1000
+    assert found["no-steps"].evidence.figures == {"time_ns": 7100}
+
+
+def test_a_healthy_run_has_nothing_that_costs() -> None:
+    made = Made().range("aten::mm", 0, 900, sizes="[[8, 8]]").launch(0, "gemm", 0, 500).launch(20, "relu", 500, 500)
+    assert not [name for name, finding in made.findings().items() if finding.share is not None]
+
+
+def test_two_processes_of_a_rank_are_apart() -> None:
+    made = several()
+    for rows in made.rows.values():
+        rows.extend([row | {"pid": 2} for row in rows])
+    one, two = several().findings(), made.findings()
+    assert list(one) == list(two)
+    for name, finding in one.items():
+        if finding.share is not None:
+            assert two[name].evidence.at_stake_ns == 2 * (finding.evidence.at_stake_ns or 0)
+            assert two[name].share == finding.share

@@ -1,0 +1,135 @@
+"""Calls that the host waits in: devices that run dry after them, and what they take themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from findings.made import FIRST, Case, Made, check_fires, check_silent, each
+
+
+def waited(call: str = "cudaStreamSynchronize", until: int = 410, then: int = 500, op: str = "aten::nonzero") -> Made:
+    """A kernel until 400 whose end the host waits for from 110 on, and one launched `then`, 20 before it runs."""
+    made = Made().work("first", 0, 400).range(op, 100, until + 5 - 100).call(call, 110, until - 110)
+    return made.launch(then, "second", then + 20, 1000 - then - 20)
+
+
+def copied(to: str, then: int = 500) -> Made:
+    made = Made().work("first", 0, 390).range("aten::copy_", 100, 315 if then > 415 else 310)
+    made.call("cudaMemcpyAsync", 110, 300 if then > 415 else 295, correlation_id=9)
+    made.work("copy", 390, 10, kind="memcpy", correlation_id=9, copy_from="device", copy_to=to, bytes=4)
+    return made.launch(then, "second", then + 12, 1000 - then - 12)
+
+
+def taken(call: str, length: int, steps: Any = None) -> Made:
+    return Made().work("first", 0, 1000).range("aten::empty", 90, 900, steps).call(call, 100, length, steps)
+
+
+# The device runs dry at 400 and gets work at 520: 120 of each of 10 steps, all of it less than the wait took (300).
+DRAINED = {"idle_ns": 1200, "idle_share": 0.12, "waits": 10, "wait_ns": 3000}
+# 30 in each of the 9 steps after the first.
+HELD_UP = {"wait_ns": 270, "wait_share": 0.027, "calls": 9}
+
+CASES = [
+    Case(
+        "item",
+        lambda: waited(op="aten::item"),
+        1200,
+        0.12,
+        DRAINED,
+        {
+            # 400 to 419
+            "idle for 1.9%": lambda: (
+                Made()
+                .work("first", 0, 400)
+                .range("aten::item", 100, 310)
+                .call("cudaStreamSynchronize", 110, 295)
+                .launch(406, "second", 419, 581)
+            ),
+            "in no item": waited,
+            "work was there": lambda: waited(op="aten::item").work("other", 300, 300, stream_id=9),
+        },
+        ops=("aten::item",),
+        steps=FIRST,
+        ranges=each(110, 300),
+    ),
+    Case(
+        "synchronise",
+        waited,
+        1200,
+        0.12,
+        DRAINED,
+        {
+            "does not wait": lambda: waited("cudaStreamQuery"),
+            "of another thread": lambda: waited("cudaStreamQuery").call("cudaStreamSynchronize", 110, 300, tid=2),
+            "of a short wait": lambda: (
+                Made().work("first", 0, 400).call("cudaStreamSynchronize", 390, 19).launch(500, "second", 520, 480)
+            ),
+        },
+        ops=("aten::nonzero",),
+        steps=FIRST,
+        ranges=each(110, 300),
+    ),
+    Case(
+        "blocking-copies",
+        lambda: copied("pageable"),
+        1120,  # 400 to 512
+        0.112,
+        {"idle_ns": 1120, "idle_share": 0.112, "waits": 10, "wait_ns": 3000},
+        {"to pinned memory": lambda: copied("pinned"), "idle for 1.8%": lambda: copied("pageable", 406)},
+        ops=("aten::copy_",),
+        steps=FIRST,
+        ranges=each(110, 300),
+    ),
+    Case(
+        "allocation",
+        lambda: taken("cudaMalloc", 30),
+        270,
+        0.027,
+        HELD_UP,
+        {
+            "198 of 10,000": lambda: taken("cudaMalloc", 22),
+            "in the first step": lambda: taken("cudaMalloc", 500, [0]),
+            "from the pool": lambda: taken("cudaMallocAsync", 30),
+            "without steps": lambda: Made(steps=0).work("first", 0, 1000, [0]).call("cudaMalloc", 100, 300, [0]),
+        },
+        ops=("aten::empty",),
+        steps=tuple(f"ProfilerStep#{step}" for step in (1, 2, 3)),
+        ranges=each(100, 30, range(1, 10)),
+        words={"names": "cudaMalloc"},
+    ),
+    Case(
+        "module-loading",
+        lambda: taken("cuModuleLoadData", 30),
+        270,
+        0.027,
+        HELD_UP,
+        {
+            "198 of 10,000": lambda: taken("cuModuleLoadData", 22),
+            "in the first step": lambda: taken("cuModuleLoadData", 500, [0]),
+        },
+        ops=("aten::empty",),
+        steps=tuple(f"ProfilerStep#{step}" for step in (1, 2, 3)),
+        ranges=each(100, 30, range(1, 10)),
+        words={"names": "cuModuleLoadData"},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_it_fires(case: Case) -> None:
+    check_fires(case)
+
+
+@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
+def test_it_is_silent(case: Case, why: str) -> None:
+    check_silent(case, why)
+
+
+def test_a_wait_has_no_more_of_the_idle_time_than_it_took() -> None:
+    # 400 to 520, of which the wait, 370 to 410, has 40; the rest is the host's: 80 in each step.
+    made = Made().work("first", 0, 400).call("cudaDeviceSynchronize", 370, 40).launch(500, "second", 520, 480)
+    found = made.findings()
+    assert found["synchronise"].evidence.at_stake_ns == 400
+    assert "late-host" not in found  # 800 of 10,000
