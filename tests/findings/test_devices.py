@@ -135,7 +135,7 @@ CASES = [
         lambda: hidden(700, 300),
         2000,  # from 800 to 1000
         0.2,
-        {"exposed_ns": 2000, "exposed_share": 0.2, "communicating_ns": 3000, "collectives": 10},
+        {"exposed_ns": 2000, "exposed_share": 0.2, "waiting_ns": 0, "communicating_ns": 3000, "collectives": 10},
         {"9.9%": lambda: hidden(700, 199), "hidden": lambda: hidden(300, 500)},
         ops=("ncclDevKernel_AllReduce",),
         steps=FIRST,

@@ -138,3 +138,14 @@ def test_what_an_outlier_compiled_is_recompilation() -> None:
     made = Made(longer={4: 9000}).work("gemm", 0, 1000).range("entire_frame_compile", 1000, 8000, [4], kind="user")
     found = {name: one.evidence.at_stake_ns for name, one in made.findings().items() if one.share is not None}
     assert found == {"recompilation": 8000, "step-outliers": 1000}
+
+
+def test_no_more_is_at_stake_than_all_time() -> None:
+    # Four threads compile all the time after the first step, and one lookup ends before it begins.
+    made = regions("0/0", "1/0", "2/0").range("TorchDynamo Cache Lookup", 500, -400, kind="user")
+    for tid in range(2, 6):
+        made.range("entire_frame_compile", 0, 1000, range(1, 10), kind="user", tid=tid)
+    found = made.findings()
+    assert found["recompilation"].evidence.figures["ns"] == 4 * 9 * STEP
+    assert (found["recompilation"].evidence.at_stake_ns, found["recompilation"].share) == (10 * STEP, 1.0)
+    assert found["graph-breaks"].evidence.at_stake_ns == 300

@@ -8,6 +8,8 @@ evidence: the figures that a finding rests on are part of it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opspan.analysis import Analysed
 from opspan.findings.rule import Evidence, Finding, Rule
 from opspan.findings.rules import RULES
@@ -18,11 +20,14 @@ __all__ = ["RULES", "Evidence", "Finding", "Rule", "findings"]
 
 def findings(found: Analysed) -> list[Finding]:
     run = Run(found)
-    if not run.total_ns:
+    if run.total_ns <= 0:
         return []
     said = []
     for rule in RULES:
         for evidence in rule.look(run, rule.threshold):
             ns = evidence.at_stake_ns
+            if ns is not None:  # what several threads did at once may take longer than the run; it can save no more
+                ns = min(max(ns, 0), run.total_ns)
+                evidence = replace(evidence, at_stake_ns=ns)
             said.append(Finding(rule, evidence, None if ns is None else run.share(ns)))
     return sorted(said, key=lambda finding: -(finding.evidence.at_stake_ns or 0))

@@ -153,8 +153,8 @@ RULES = (
         "another rank",
         threshold=0.1,
         because="the share at which the profiler's view in TensorBoard spoke of it",
-        sentence="collectives ran for {communicating_ns}, {exposed_ns} of it ({exposed_share}) while nothing computed and "
-        "no other rank was late",
+        sentence="collectives ran for {communicating_ns}, {exposed_ns} of it ({exposed_share}) while nothing computed "
+        "and no other rank was late",
         remedy="Overlap gradients with backward (DDP's buckets, FSDP's prefetch), accumulate gradients over several "
         "batches, send bfloat16, or make the batch larger",
         command="opspan comm FILE",

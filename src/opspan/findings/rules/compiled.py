@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import PROCESS, within
+from opspan.analysis.spans import PROCESS, length, within
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -23,7 +23,7 @@ def _again(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.compiling[in_step]
     first = run.steps.group_by(PROCESS).agg(until_ns=_col("end_ns").min())
     rows = rows.join(first, on=PROCESS, nulls_equal=True).filter(_col("start_ns") >= _col("until_ns"))
-    rows = rows.with_columns(ns=_col("end_ns") - _col("start_ns"))
+    rows = rows.with_columns(ns=length())
     at_stake = int(rows["ns"].sum())
     if not at_stake or run.share(at_stake) < threshold:
         return
@@ -45,7 +45,7 @@ def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
     frames = {found[1] for name in rows["name"].unique() if (found := re.match(_REGION, str(name)))}
     if len(frames) < threshold:
         return
-    at_stake = int((lookups["end_ns"] - lookups["start_ns"]).sum())
+    at_stake = int(lookups.select(length().sum()).item() or 0)
     if not at_stake:
         return
     yield Evidence(

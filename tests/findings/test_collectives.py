@@ -1,0 +1,104 @@
+"""Collectives over ranks: who comes late, and what is small."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pytest
+
+from findings.made import FIRST, Case, Made, check_fires, check_silent, each
+
+KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def two(late: dict[int, Iterable[int]], hidden: bool = False, late_by: int = 200) -> Made:
+    """Two ranks compute until 500 and are done with a collective at 800; `late`: rank -> the steps that it comes late
+    to. Of 20,000 in all, the other waits for 200 each time."""
+    made = Made(ranks=(0, 1))
+    for rank in (0, 1):
+        made.ranks = (rank,)
+        for step in range(10):
+            begin = 500 + late_by * (step in late.get(rank, ()))
+            made.work("gemm", 0, 1000 if hidden else begin, [step], stream_id=1)
+            made.work(KERNEL, begin, 800 - begin, [step], stream_id=2)
+    made.ranks = (0, 1)
+    return made
+
+
+def small(count: int, **more: str) -> Made:
+    made = Made().work("gemm", 0, 1000, stream_id=1)
+    for number in range(count):
+        made.work(KERNEL, 50 * number, 20, stream_id=2, **more)
+    return made
+
+
+def told(elements: int) -> str:
+    return json.dumps({"Collective name": "allreduce", "In msg nelems": elements, "dtype": "Float"})
+
+
+ALWAYS, EVEN, ODD = range(10), range(0, 10, 2), range(1, 10, 2)
+CASES = [
+    Case(
+        "straggler",
+        lambda: two({1: ALWAYS}),
+        2000,
+        0.1,
+        {"waiting_ns": 2000, "waiting_share": 0.1, "collectives": 10, "times": 10},
+        {
+            "nobody is late": lambda: two({}),
+            "both are, in turn": lambda: two({0: EVEN, 1: ODD}),
+            "computing hides it": lambda: two({1: ALWAYS}, hidden=True),
+            "2.95%": lambda: two({1: ALWAYS}, late_by=59),
+        },
+        steps=FIRST,
+        ranges=each(500, 300),
+        words={"rank": "1", "process": "1"},
+    ),
+    Case(
+        "uneven-ranks",
+        lambda: two({0: EVEN, 1: ODD}),
+        2000,
+        0.1,
+        {"waiting_ns": 2000, "waiting_share": 0.1, "collectives": 10, "times": 5},
+        {
+            "one is late": lambda: two({1: ALWAYS}),
+            "computing hides it": lambda: two({0: EVEN, 1: ODD}, hidden=True),
+            "4.95%": lambda: two({0: EVEN, 1: ODD}, late_by=99),
+        },
+        steps=FIRST,
+        ranges=each(500, 300),
+        words={"rank": "0", "process": "1"},
+    ),
+    Case(
+        "small-collectives",
+        lambda: small(10),
+        2000,
+        0.2,
+        {"collectives": 100, "ns": 2000, "ns_share": 0.2, "each_ns": 20, "per_step": 10},
+        {"nine a step": lambda: small(9), "a megabyte each": lambda: small(10, payload_json=told(1 << 18))},
+        steps=FIRST,
+        ranges=[(50 * number, 50 * number + 20) for number in range(10)],
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_it_fires(case: Case) -> None:
+    check_fires(case)
+
+
+@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
+def test_it_is_silent(case: Case, why: str) -> None:
+    check_silent(case, why)
+
+
+def test_a_straggler_is_named_and_what_others_waited_is_no_communication() -> None:
+    found = two({1: ALWAYS}).findings()
+    assert found["straggler"].evidence.ranks == (1,)
+    # 300 of the one and 100 of the other in each step, less the 200 that the one waited.
+    assert found["exposed-communication"].evidence.at_stake_ns == 2000
+
+
+def test_what_is_told_to_be_small_is_small() -> None:
+    assert small(10, payload_json=told((1 << 18) - 1)).findings()["small-collectives"].evidence.at_stake_ns == 2000
