@@ -356,6 +356,15 @@ def copies(work: list[Row]) -> dict[tuple, tuple]:
     }
 
 
+def longest_common(a: list[int], b: list[int]) -> int:
+    """How long the longest sequence is that is in both, with anything in between."""
+    if not (a and b):
+        return 0
+    if a[0] == b[0]:
+        return 1 + longest_common(a[1:], b[1:])
+    return max(longest_common(a[1:], b), longest_common(a, b[1:]))
+
+
 # --- repeating
 
 

@@ -121,11 +121,26 @@ class Trace(Tables):
         return rows_of(self.analysed, by)
 
     def compare(self, other: Tables, by: str = "op") -> pl.DataFrame:
-        """What another run does differently, by op, shape, module, phase or kernel: the rows of `opspan diff`, which
-        docs/json.md describes, with this run as the first."""
+        """What another run does differently, by op, shape, module, phase, kernel or place: the rows of `opspan diff`,
+        which docs/json.md describes, with this run as the first."""
         from opspan.analysis.compare import compare
 
         return compare(self.analysed.complete, Trace.of(other).analysed.complete, by)
+
+    def compare_to_baseline(self, path: str | os.PathLike[str], by: str = "op") -> pl.DataFrame:
+        """What this run does differently from the one that the baseline was saved of, which is the first here."""
+        from opspan.analysis.compare import compared
+        from opspan.analysis.figures import figures
+        from opspan.views import baseline
+
+        return compared(baseline.load(path, by), figures(self.analysed.complete, by))
+
+    def save_baseline(self, path: str | os.PathLike[str]) -> list[str]:
+        """Write what of this run is compared to a small file, as `opspan diff --save-baseline`; an earlier baseline is
+        replaced, and nothing else. Returns a sentence for each thing that was too large for it."""
+        from opspan.views import baseline
+
+        return baseline.save(self.analysed, Path(path))
 
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write the trace as the suffix of the name says, as `opspan export` does: a Chrome trace (.json, .json.gz), an

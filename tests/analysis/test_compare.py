@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from analysis.frames import nested_rows, ranges, table
 from opspan.analysis import Analysed, averages
 from opspan.analysis.compare import BY, compare, whole
+from opspan.analysis.figures import Lasted, lasted
 from opspan.analysis.iterations import iterations
 from opspan.errors import UsageError
 from opspan.tables import Metadata, Tables
@@ -142,9 +143,9 @@ def test_a_kernel_is_of_the_step_that_launched_it() -> None:
 
 
 def test_how_long_a_step_took_is_the_median_of_its_run() -> None:
-    def steps(*lengths: int) -> pl.DataFrame:
+    def steps(*lengths: int) -> Lasted:
         rows = [(f"ProfilerStep#{n}", 1000 * n, 1000 * n + ns) for n, ns in enumerate(lengths)]
-        return iterations(run(rows).ranges)
+        return lasted(iterations(run(rows).ranges))
 
     assert whole(steps(100, 101, 500), steps(120, 121, 122)) == (101, 121, True)
     assert whole(steps(100, 101, 99), steps(102, 90, 103)) == (100, 102, False)
@@ -175,7 +176,8 @@ def test_a_run_has_not_changed_from_itself(one: Tables, by: str) -> None:
     assert set(rows["state"]) <= {"same"}
 
 
-@given(runs(), runs(), st.sampled_from(list(BY)))
+# By place: of several longest sequences in common it may find another one the other way round.
+@given(runs(), runs(), st.sampled_from([by for by in BY if by != "place"]))
 def test_the_other_way_round_every_change_is_the_opposite(one: Tables, other: Tables, by: str) -> None:
     there, back = (
         {tuple(row[key] for key in BY[by]): row for row in compare(*pair, by).to_dicts()}
@@ -192,8 +194,11 @@ def test_the_other_way_round_every_change_is_the_opposite(one: Tables, other: Ta
 def test_no_time_is_lost(one: Tables, other: Tables, by: str) -> None:
     rows = compare(one, other, by)
     for trace, side in ((one, "before"), (other, "after")):
-        sums = averages(trace.ranges, trace.work, "name" if by == "op" else by)
+        sums = averages(trace.ranges, trace.work, "name" if by in ("op", "place") else by)
         time = "self_cpu_ns" if rows["time_of"].to_list()[:1] == ["cpu"] else "self_device_ns"
         time = "device_ns" if by == "kernel" else time
         assert rows[f"{side}_ns"].sum() == sums[time].sum()
         assert rows[f"count_{side}"].sum() == sums["count"].sum()
+        time = rows[f"step_{side}_ns" if rows[f"step_{side}_ns"].count() else f"{side}_ns"]
+        shares = [ns / time.sum() for ns in time] if time.sum() else []
+        assert rows[f"share_{side}"].drop_nulls().to_list() == pytest.approx(shares)

@@ -113,8 +113,18 @@ def test_what_is_new_and_what_is_gone_is_said(folder: Path) -> None:
     done = opspan("diff", folder / "before.json", folder / "other.json")
     assert "Only in B: aten::gelu\nOnly in A: aten::relu\n" in done.stdout
     lines = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line.startswith(" ")}
-    assert lines["aten::gelu"] == ["aten::gelu", "0.000us", "149.000us", "+149.000us", "*", "new"]
-    assert lines["aten::relu"] == ["aten::relu", "149.000us", "0.000us", "-149.000us", "-100.0%", "*", "gone"]
+    assert lines["aten::gelu"] == ["aten::gelu", "0.000us", "149.000us", "+149.000us", "0.0%", "49.7%", "*", "new"]
+    assert lines["aten::relu"] == [
+        "aten::relu",
+        "149.000us",
+        "0.000us",
+        "-149.000us",
+        "-100.0%",
+        "49.7%",
+        "0.0%",
+        "*",
+        "gone",
+    ]
 
 
 def test_as_csv_the_rows_are_the_same_and_some_are_enough(folder: Path) -> None:
@@ -159,7 +169,9 @@ def test_a_real_pair_has_the_times_of_each(by: str, traces_dir: Path) -> None:
     assert changes == sorted(changes, reverse=True)
     assert changes[0] > 0
     for path, side in zip(pair, ("before", "after"), strict=True):
-        table = opspan("table", path, "--by", "name" if by == "op" else by, "--limit", "-1", "--format", "json")
+        table = opspan(
+            "table", path, "--by", "name" if by in ("op", "place") else by, "--limit", "-1", "--format", "json"
+        )
         time = "device_ns" if by == "kernel" else "self_device_ns"
         assert sum(row[f"{side}_ns"] for row in rows) == sum(row[time] for row in json.loads(table.stdout)["rows"])
 

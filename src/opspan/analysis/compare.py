@@ -2,19 +2,24 @@
 
     compare(one, other, by="op", steps=None) -> a row for each name, the largest change first
         name; name, sizes; module; phase; kind, name   String  by op, shape, module, phase, kernel
+        name, module                  String   by place; with them
+        place_before, place_after     Int64    the number among those of that name and module in a step; null: not there
         state                         String   same, new (only in the second run), gone (only in the first)
         time_of                       String   device or cpu: which time the others are
         count_before, count_after     Int64    how many there were in the whole run
         before_ns, after_ns           Int64    self time in the whole run; by kernel all of its time
         step_before_ns, step_after_ns Int64    of what began in a step, divided by the number of steps; null where a
                                                run has no steps
+        share_before, share_after     Float64  that as a share of all rows, of a step where there are steps, else of the
+                                               run; null where all took no time
         change_ns                     Int64    after less before: of a step where there are steps, else of the run
         change                        Float64  that as a share of before; null where there was nothing before
         is_real                       Boolean  the change is more than the noise; null: there are too few steps to know
-    whole(steps, other_steps) -> Whole, the same of the step itself: the median of how long one took
+    compared(figures(one), figures(other)) -> the same, of what was kept of two runs (figures.py)
+    whole(lasted(steps), lasted(other_steps)) -> Whole, the same of the step itself: the median of how long one took
 
 `one` and `other` are complete (`Analysed.complete`); `steps`: what `iterations` gives for each. The time is of devices
-where the ranges of either run have any, else of CPUs. ProfilerStep#N are one name, for their numbers say nothing.
+where the ranges of either run have any, else of CPUs.
 
 A change is real if the medians over the steps differ by more than three times the usual deviation (1.4826 times the
 median one) of the run that has more, and by more than a hundredth of the larger one: among steps that are all alike a
@@ -24,29 +29,23 @@ known where each process has three steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from opspan.analysis.averages import on_device
-from opspan.analysis.iterations import DEVIATIONS, iterations
-from opspan.analysis.spans import PROCESS, difference, length, within
-from opspan.analysis.steps import PATTERN
-from opspan.analysis.sums import OF_RANGES, OF_WORK
-from opspan.errors import UsageError
+from opspan.analysis.figures import KEYS, Figures, Lasted, figures
+from opspan.analysis.iterations import DEVIATIONS
+from opspan.analysis.places import partners
+from opspan.analysis.spans import difference
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-BY = {
-    name: OF_RANGES[kind] for name, kind in (("op", "name"), *((kind, kind) for kind in ("shape", "module", "phase")))
-}
-BY["kernel"] = OF_WORK["kernel"]
-LEAST = 3  # steps of a process that show how much they differ by themselves
+# What the rows are by -> the columns that tell them apart.
+BY = KEYS | {"place": ("name", "module", "place_before", "place_after")}
 _SMALL = 0.01
-_NUMBER = pl.int_range(pl.len(), dtype=pl.UInt32)
+_NUMBERS = ("count", "ns", "step", "median", "deviation")
 
 
 class Whole(NamedTuple):
@@ -58,22 +57,25 @@ class Whole(NamedTuple):
 def compare(
     one: Tables, other: Tables, by: str = "op", steps: tuple[pl.DataFrame, pl.DataFrame] | None = None
 ) -> pl.DataFrame:
-    if by not in BY:
-        raise UsageError(f"cannot compare by {by!r}; expected one of {', '.join(BY)}")
-    keys = list(BY[by])
-    runs = (one, other)
-    of_runs = steps or (iterations(one.ranges), iterations(other.ranges))
-    time = "device" if by == "kernel" or any(run.ranges["self_device_ns"].sum() for run in runs) else "cpu"
-    before, after = (
-        _suffixed(_sums(_kernels(run) if by == "kernel" else _ranges(run, keys, time), keys, of_run), suffix, keys)
-        for run, of_run, suffix in zip(runs, of_runs, ("before", "after"), strict=True)
-    )
-    rows = before.join(after, on=keys, how="full", coalesce=True, nulls_equal=True)
+    of_one, of_other = steps or (None, None)
+    return compared(figures(one, by, of_one), figures(other, by, of_other))
+
+
+def compared(one: Figures, other: Figures) -> pl.DataFrame:
+    by, keys = one.by, BY[one.by]
+    time = "device" if "device" in (one.time, other.time) else "cpu"
+    before, after = (_suffixed(_of_time(side, time), suffix) for side, suffix in ((one, "before"), (other, "after")))
+    joined = list(KEYS[by])
+    if by == "place":
+        joined = ["name", "module", "slot"]
+        before, after = _slots(one, other, before, after)
+    rows = before.join(after, on=joined, how="full", coalesce=True, nulls_equal=True)
     is_new, is_gone = _col("count_before").is_null(), _col("count_after").is_null()
     state = pl.when(is_new).then(pl.lit("new")).when(is_gone).then(pl.lit("gone")).otherwise(pl.lit("same"))
     rows = rows.with_columns(state=state, time_of=pl.lit(time))
-    rows = rows.with_columns(pl.exclude(*keys, "state", "time_of").fill_null(0))
-    has_steps, is_known = all(run.height for run in of_runs), all(map(_tell_noise, of_runs))
+    rows = rows.with_columns(pl.exclude(*joined, *keys, "state", "time_of").fill_null(0))
+    has_steps = one.steps.number > 0 and other.steps.number > 0
+    is_known = one.steps.tell_noise and other.steps.tell_noise
     nothing = pl.lit(None, dtype=pl.Int64)
     rows = rows.select(
         *keys,
@@ -88,75 +90,57 @@ def compare(
         is_real=_is_real() if is_known else pl.lit(None, dtype=pl.Boolean),
     )
     was, now = ("step_before_ns", "step_after_ns") if has_steps else ("before_ns", "after_ns")
+    rows = rows.with_columns(share_before=_share(was), share_after=_share(now))
     rows = rows.with_columns(change_ns=difference(_col(was), _col(now)))
     rows = rows.with_columns(change=pl.when(_col(was) != 0).then(_col("change_ns") / _col(was)))
     rows = rows.select(pl.exclude("is_real"), "is_real")
     return rows.sort(_col("change_ns").abs(), "change_ns", *keys, descending=[True, True, *(False for _ in keys)])
 
 
-def whole(one: pl.DataFrame, other: pl.DataFrame) -> Whole | None:
+def whole(one: Lasted, other: Lasted) -> Whole | None:
     """How long a step took, by the steps of two runs. None where either has none."""
-    if not (one.height and other.height):
+    if not (one.number and other.number):
         return None
-    sides = [
-        _suffixed(_typical(steps.select(*PROCESS, ns=length()), []), suffix)
-        for steps, suffix in ((one, "before"), (other, "after"))
-    ]
-    row = pl.concat(sides, how="horizontal").select(_is_real().alias("real"), "median_before", "median_after")
-    real, before, after = row.row(0)
-    is_known = _tell_noise(one) and _tell_noise(other)
-    return Whole(round(before), round(after), bool(real) if is_known else None)
+    pair = {"before": one, "after": other}
+    row = pl.DataFrame({f"{what}_{when}": [getattr(of, what)] for when, of in pair.items() for what in Lasted._fields})
+    is_known = one.tell_noise and other.tell_noise
+    real = bool(row.select(_is_real()).item()) if is_known else None
+    return Whole(round(one.median), round(other.median), real)
 
 
-def _suffixed(frame: pl.DataFrame, suffix: str, keys: Sequence[str] = ()) -> pl.DataFrame:
-    return frame.rename({name: f"{name}_{suffix}" for name in frame.columns if name not in keys})
+def have_places(one: Figures, other: Figures) -> bool:
+    """A place in a step is none in a run without steps."""
+    return (one.steps.number > 0) == (other.steps.number > 0)
 
 
-def _tell_noise(steps: pl.DataFrame) -> bool:
-    return steps.height > 0 and bool(steps.group_by(PROCESS).len()["len"].min() >= LEAST)  # type: ignore[operator]
+def _of_time(side: Figures, time: str) -> pl.DataFrame:
+    """A run that has no time of devices has none of each name."""
+    if side.time == time:
+        return side.rows
+    return side.rows.with_columns(_col(name) * 0 for name in ("ns", "step", "median", "deviation"))
 
 
-def _ranges(trace: Tables, keys: list[str], time: str) -> pl.DataFrame:
-    ranges = trace.ranges.filter(~_col("is_mark").fill_null(value=False))
-    ns = "self_device_ns" if time == "device" else "self_ns"
-    rows = ranges.select(*keys, *PROCESS, "start_ns", ns=ns)
-    if "name" in keys:
-        name = _col("name").cast(pl.String).str.replace(PATTERN, "ProfilerStep*")
-        rows = rows.with_columns(name.cast(pl.Categorical))
-    return rows
+def _suffixed(frame: pl.DataFrame, suffix: str) -> pl.DataFrame:
+    return frame.rename({name: f"{name}_{suffix}" for name in _NUMBERS})
 
 
-def _kernels(trace: Tables) -> pl.DataFrame:
-    """A kernel is of the step that launched it: it may run in the next one."""
-    work = on_device(trace.work)
-    launched = trace.calls["start_ns"].gather(work["call"])
-    return work.select(*BY["kernel"], *PROCESS, ns=length(), start_ns=pl.coalesce(launched, "start_ns"))
+def _slots(
+    one: Figures, other: Figures, before: pl.DataFrame, after: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """With a column that is the same for places that are the same. 0: outside of steps; below: in one run only."""
+    place = _col("place")
+    if have_places(one, other):
+        slot, found = place.fill_null(0), pl.coalesce(partners(one.rows, other.rows), -place, 0)
+    else:
+        slot, found = 2 * place.fill_null(0), -2 * place.fill_null(0) - 1
+    sides = (before.with_columns(slot=slot), after.with_columns(slot=found))
+    one_side, other_side = (side.drop("position") for side in sides)
+    return one_side.rename({"place": "place_before"}), other_side.rename({"place": "place_after"})
 
 
-def _sums(parts: pl.DataFrame, keys: list[str], steps: pl.DataFrame) -> pl.DataFrame:
-    """keys, count, ns, and of what began in steps: step, median, deviation."""
-    found = parts.group_by(keys).agg(count=pl.len().cast(pl.Int64), ns=_col("ns").sum())
-    pairs = within(parts, "start_ns", steps, PROCESS)
-    placed = parts.select(*keys, *PROCESS, "ns")[pairs["row"]].with_columns(pairs["stretch"])
-    of_steps = placed.group_by(*keys, *PROCESS, "stretch").agg(_col("ns").sum())
-    # A step in which a name is not there is one in which it took no time.
-    every = of_steps.select(*keys, *PROCESS).unique()
-    every = every.join(steps.select(*PROCESS, stretch=_NUMBER), on=PROCESS, nulls_equal=True)
-    every = every.join(of_steps, on=[*keys, *PROCESS, "stretch"], how="left", nulls_equal=True)
-    every = every.with_columns(_col("ns").fill_null(0))
-    share = (_col("ns").sum() / max(steps.height, 1)).round().cast(pl.Int64)
-    typical = every.group_by(keys).agg(step=share)
-    typical = typical.join(_typical(every, keys), on=keys, how="left", nulls_equal=True)
-    found = found.join(typical, on=keys, how="left", nulls_equal=True)
-    return found.with_columns(_col(name).cast(pl.String) for name in keys)
-
-
-def _typical(times: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """The median of what each step took, and the usual deviation from it."""
-    median = _col("ns").median().over(*keys, *PROCESS)
-    off = times.with_columns(median=median).with_columns(off=(_col("ns") - _col("median")).abs())
-    figures = (_col("median").mean(), _col("off").median().alias("deviation"))
-    return off.group_by(keys).agg(figures) if keys else off.select(figures)
+def _share(column: str) -> pl.Expr:
+    whole = _col(column).cast(pl.Float64).sum()
+    return pl.when(whole > 0).then(_col(column) / whole)
 
 
 def _is_real() -> pl.Expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ import click
 from opspan.cli.loading import Progress, load, part_of_trace, trace_files, two_files
 from opspan.cli.options import printing
 from opspan.cli.printing import show, show_data
-from opspan.errors import UsageError
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysed
@@ -20,13 +19,17 @@ if TYPE_CHECKING:
     from opspan.views.answer import Answer
 
 
+# Of the files and the verb's own options: the files of each run.
+Sides = Callable[[tuple[Path, ...], Mapping[str, Any]], Sequence[tuple[Path, ...]]]
+
+
 @dataclass(frozen=True)
 class Asked:
     files: tuple[Path, ...]
     step: Steps | None  # what was given as --step
     by: str  # "": there is no choice
-    other: Analysed | None = None  # the second run, of a verb that compares two
-    more: Mapping[str, Any] = field(default_factory=dict)  # the verb's own options
+    other: Analysed  # the second run, of a verb that compares two; else the same
+    more: Mapping[str, Any]  # the verb's own options
 
 
 def answering(
@@ -36,14 +39,15 @@ def answering(
     by: Sequence[str] = (),
     *,
     is_whole: bool = False,
-    is_pair: bool = False,
+    sides: Sides | None = None,
     options: Sequence[click.Option] = (),
 ) -> click.Command:
     """A verb that prints what `answer` says of the traces. `by`: what its rows can be by, the default first.
-    `is_whole`: nothing is to be said below it; `is_pair`: its two files are two runs; `options`: more of its own."""
+    `is_whole`: nothing is to be said below it; `sides`: which files are which run, of a verb that compares; `options`:
+    more of its own."""
 
     @click.command(name, help=text)
-    @(two_files if is_pair else trace_files)
+    @(two_files if sides else trace_files)
     @part_of_trace
     @click.option(
         "--by",
@@ -70,15 +74,16 @@ def answering(
         from opspan.views.footer import footer_lines
 
         steps = None if step is None else parsed_steps(step)
-        if is_pair and len(files) != 2:
-            said = "1 file" if len(files) == 1 else f"{len(files)} files"
-            raise UsageError(f"opspan {name} compares two files, A with B, and got {said}")
+        several = sides(files, more) if sides else [files]
+        titles = ("A", "B") if len(several) > 1 else ("",)
         with Progress(len(files) + 1) as progress:
-            sides = [files[:1], files[1:]] if is_pair else [files]
-            runs = [load(side, progress, between, step) for side in sides]
-            progress.step(f"looking at {sum(run.tables.ranges.height for run in runs):,} ranges")
-            given = answer(runs[0], Asked(files, steps, by, runs[1] if is_pair else None, more))
-            named = zip(runs, ("A", "B") if is_pair else ("",), strict=True)
+            # A verb that compares takes the steps from the whole run.
+            part = None if sides else step
+            loaded = {side: load(side, progress, between, part) for side in dict.fromkeys(several)}
+            runs = [loaded[side] for side in several]
+            progress.step(f"looking at {sum(run.tables.ranges.height for run in loaded.values()):,} ranges")
+            given = answer(runs[0], Asked(files, steps, by, runs[-1], more))
+            named = zip(runs, titles, strict=True)
             below = [] if is_whole else [line for run, title in named for line in footer_lines(run, title)]
         if form == "json":
             show_data(answers.as_json(runs, given, -1 if limit is None else limit))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,13 +23,24 @@ have steps they are of a step, and how much the steps of a run differ from each 
 that are more than that.
 
 With --fail-over the exit code is 1 if a step of B takes longer by more than that and, where it is known, by more than
-the noise; without steps, if all of B does. So it can guard a program in CI.
+the noise; without steps, if all of B does. So it can guard a program in CI, and that need not keep a trace: with
+--save-baseline, what is compared of A goes to a small file, and --baseline takes it in place of A.
+
+By place, the ranges of a step are compared one by one: the third aten::mm of a module with the third. Where one of the
+runs does more or less, what comes after it keeps its partner.
+
+Two parts of one run are compared with --with-step or --with-process, which say what B is where that differs from A.
+With --step, what began in these steps is compared, also what a device did for them later: all of the trace is read.
 
 \b
 Example:
   opspan diff before.json after.json
   opspan diff before.sqlite after.sqlite --by kernel --limit 10
   opspan diff before.json after.json --fail-over 5% --format json
+  opspan diff good.json --save-baseline baseline.json
+  opspan diff new.json --baseline baseline.json --fail-over 5%
+  opspan diff run.json --step 3 --with-step 7 --by place
+  opspan diff run.sqlite --process 4100 --with-process 4101
 """
 
 
@@ -39,21 +52,69 @@ def _share(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -
     return float(text[:-1]) / 100
 
 
+def _sides(files: tuple[Path, ...], more: Mapping[str, Any]) -> Sequence[tuple[Path, ...]]:
+    """One run where the other is a baseline; the same one twice where both are parts of it."""
+    named = [name for name in ("baseline", "save_baseline") if more[name]]
+    is_part = more["with_step"] is not None or more["with_process"] is not None
+    if len(named) > 1:
+        raise UsageError("both --baseline and --save-baseline were given; expected one of them")
+    said = "1 file" if len(files) == 1 else f"{len(files)} files"
+    if named:
+        option = f"--{named[0].replace('_', '-')}"
+        if len(files) != 1:
+            raise UsageError(f"opspan diff takes one file with {option}, and got {said}")
+        if is_part:
+            raise UsageError(f"with {option} only one trace is read: choose its part with --step and --process")
+        return [files]
+    if len(files) != 2 and not (is_part and len(files) == 1):
+        raise UsageError(f"opspan diff compares two files, A with B, and got {said}")
+    return [files[:1], files[-1:]]
+
+
 def _answer(found: Analysed, asked: Asked) -> Answer:
-    from opspan.views.diff import answer
+    from opspan.tables.window import parsed_steps
+    from opspan.views import baseline
+    from opspan.views.diff import answer, figures_of, saved
 
-    if asked.other is None:
-        raise UsageError("opspan diff compares two files, A with B")
-    return answer(found, asked.other, asked.by, asked.step, asked.more["fail_over"])
+    more, process = asked.more, asked.more["process"]
+    if path := more["save_baseline"]:
+        return saved(path, baseline.save(found, path, asked.step, process))
+    of_file = figures_of(found, asked.by, asked.step, process)
+    if path := more["baseline"]:
+        return answer(baseline.load(path, asked.by), of_file, more["fail_over"])
+    step = asked.step if more["with_step"] is None else parsed_steps(more["with_step"])
+    process = process if more["with_process"] is None else more["with_process"]
+    return answer(of_file, figures_of(asked.other, asked.by, step, process), more["fail_over"])
 
 
-_FAIL_OVER = click.Option(
-    ["--fail-over"],
-    metavar="N%",
-    callback=_share,
-    help="Exit with 1 if B takes longer than A by more than this.",
+_PATH = click.Path(path_type=Path)
+_OPTIONS = (
+    click.Option(
+        ["--fail-over"],
+        metavar="N%",
+        callback=_share,
+        help="Exit with 1 if B takes longer than A by more than this.",
+    ),
+    click.Option(
+        ["--baseline"], metavar="FILE", type=_PATH, help="Compare with this baseline: the one FILE is B, and this is A."
+    ),
+    click.Option(
+        ["--save-baseline"],
+        metavar="FILE",
+        type=_PATH,
+        help="Write what is compared of A to this file, and compare nothing. Replaces an earlier baseline.",
+    ),
+    click.Option(
+        ["--with-step"], metavar="N|A-B|NAME", help="The same as --step, for B where that differs. B may be A's file."
+    ),
+    click.Option(["--process"], metavar="PID", type=int, help="Compare only what is of this process."),
+    click.Option(
+        ["--with-process"],
+        metavar="PID",
+        type=int,
+        help="The same as --process, for B where that differs. B may be A's file.",
+    ),
 )
+_BY = ("op", "shape", "module", "phase", "kernel", "place")
 
-command = answering(
-    "diff", _HELP, _answer, by=("op", "shape", "module", "phase", "kernel"), is_pair=True, options=[_FAIL_OVER]
-)
+command = answering("diff", _HELP, _answer, by=_BY, sides=_sides, options=_OPTIONS)

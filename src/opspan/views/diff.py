@@ -2,45 +2,68 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 
 from opspan.analysis import Analysed
-from opspan.analysis.compare import BY, LEAST, Whole, compare, whole
-from opspan.tables.window import Steps
+from opspan.analysis.compare import BY, Whole, compared, have_places, whole
+from opspan.analysis.figures import LEAST, Figures, figures
+from opspan.analysis.places import is_too_long
+from opspan.printable import printable
+from opspan.tables.window import Steps, numbers_of, of_steps
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, marks, short_name, texts, time_text, times
 from opspan.views.steps import steps_of
 
 _TITLES = {"name": "Name", "sizes": "Sizes", "module": "Module", "phase": "Phase", "kind": "Kind"}
+_TITLES |= {"place_before": "No. before", "place_after": "No. after"}
+_NO_NAMES = ("kind", "place_before", "place_after")
 _TIMES = {"device": "self time of devices", "cpu": "self time of CPUs"}
 _MOST = 3  # names in a sentence
 _NAME = 40  # characters
 _col = pl.col
 
 
-def answer(
-    before: Analysed, after: Analysed, by: str = "op", step: Steps | None = None, fail_over: float | None = None
-) -> Answer:
+def figures_of(found: Analysed, by: str = "op", step: Steps | None = None, process: int | None = None) -> Figures:
+    """What of a run is compared. `step`: the numbers, or the name, of the steps that count; `process`: the one that
+    does. The run is there as a whole: what a step launched may run after its end."""
+    steps = steps_of(found, step)
+    if step is not None:
+        one = pl.lit(0, dtype=pl.Int64) if isinstance(step, str) else numbers_of(steps["step"], step)
+        steps = steps.with_columns(number=one).drop_nulls("number")
+        of_steps(step, steps["number"], steps["start_ns"], steps["end_ns"])  # an error where there are none
+        steps = steps.filter(_col("number").is_between(*step)) if isinstance(step, tuple) else steps
+    return figures(found.complete, by, steps, process, is_part=step is not None)
+
+
+def answer(before: Figures, after: Figures, fail_over: float | None = None) -> Answer:
     """`fail_over`: by which share a step, or the whole, may take longer before the exit code is 1."""
-    steps = (steps_of(before, step), steps_of(after, step))
-    rows = compare(before.complete, after.complete, by, steps)
-    of_step = whole(*steps)
+    by = before.by
+    rows = compared(before, after)
+    of_step = whole(before.steps, after.steps)
     taken = of_step or Whole(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()), None)
     was, now = ("step_before_ns", "step_after_ns") if of_step else ("before_ns", "after_ns")
     cells = texts if by == "shape" else of_ranges.or_none
-    names = (Shown(_TITLES[key], key, cells, is_name=key != "kind") for key in BY[by])
+    names = (
+        Shown(_TITLES[key], key, texts if key in _NO_NAMES else cells, is_name=key not in _NO_NAMES)
+        for key in _shown_keys(rows, by)
+    )
     shown = (
         *names,
         Shown("Before", was, times, 3),
         Shown("After", now, times, 2),
         Shown("Change", "change_ns", _signed),
         Shown("Change %", "change", _percent),
+        Shown("Share before", "share_before", _share, 6),
+        Shown("Share after", "share_after", _share, 5),
         *(Shown("Real", "is_real", marks, 1) for _ in range(int(bool(rows["is_real"].any())))),
         *(Shown("State", "state", _state, 4) for _ in range(int((rows["state"] != "same").any()))),
     )
     notes = [
         _total(rows, taken, is_step=of_step is not None),
-        *_names_said(rows, [key for key in BY[by] if key != "kind"]),
+        *_names_said(rows, by),
+        *(_of_places(before, after) if by == "place" else ()),
     ]
     code = 0
     if fail_over is not None:
@@ -48,6 +71,27 @@ def answer(
         code = int(taken.after_ns > allowed and taken.is_real is not False)
         notes.append(f"{'Failed' if code else 'Passed'}: B may take {100 * fail_over:.6g}% longer")
     return Answer("diff", rows, shown, tuple(notes), code)
+
+
+def saved(path: Path, left_out: list[str]) -> Answer:
+    """What is said of a baseline that was written."""
+    return Answer("diff", pl.DataFrame(), (), (f"Wrote {printable(str(path))}", *left_out))
+
+
+def _shown_keys(rows: pl.DataFrame, by: str) -> list[str]:
+    """A module is no column for people where nothing has one."""
+    return [key for key in BY[by] if not (by == "place" and key == "module" and not rows["module"].count())]
+
+
+def _of_places(before: Figures, after: Figures) -> list[str]:
+    if not have_places(before, after):
+        return ["Only one of the runs has steps, so nothing in it is at the same place as in the other"]
+    if is_too_long(before.rows, after.rows):
+        return [
+            "Steps are too long, and differ in too much, to find what is new in between: the n-th of a name and module "
+            "is compared with the n-th"
+        ]
+    return []
 
 
 def _total(rows: pl.DataFrame, taken: Whole, *, is_step: bool) -> str:
@@ -66,7 +110,10 @@ def _total(rows: pl.DataFrame, taken: Whole, *, is_step: bool) -> str:
     return f"{what}: {_time(taken.before_ns)} before, {_time(taken.after_ns)} after{share}; {said}"
 
 
-def _names_said(rows: pl.DataFrame, keys: list[str]) -> list[str]:
+def _names_said(rows: pl.DataFrame, by: str) -> list[str]:
+    names = [_col(key) for key in BY[by] if key not in _NO_NAMES]
+    if by == "place":
+        names.append(pl.format("#{}", pl.coalesce("place_before", "place_after")).alias("place"))
     there = rows.filter(_col("state") == "same", _col("is_real").fill_null(value=True))
     found = (
         ("Grew most", there.filter(_col("change_ns") > 0), True),
@@ -78,7 +125,7 @@ def _names_said(rows: pl.DataFrame, keys: list[str]) -> list[str]:
     for title, some, is_timed in found:
         said = [
             _said(names) + (f" by {_time(abs(ns))}" if is_timed else "")
-            for *names, ns in some.select(*keys, "change_ns").head(_MOST).iter_rows()
+            for *names, ns in some.select(*names, "change_ns").head(_MOST).iter_rows()
         ]
         more = f" and {some.height - _MOST:,} more" if some.height > _MOST and not is_timed else ""
         lines += [f"{title}: {', '.join(said)}{more}"] if said else []
@@ -91,6 +138,10 @@ def _signed(rows: pl.DataFrame, column: str) -> list[str]:
 
 def _percent(rows: pl.DataFrame, column: str) -> list[str]:
     return ["" if share is None else f"{100 * share:+.1f}%" for share in rows[column].to_list()]
+
+
+def _share(rows: pl.DataFrame, column: str) -> list[str]:
+    return ["" if share is None else f"{100 * share:.1f}%" for share in rows[column].to_list()]
 
 
 def _state(rows: pl.DataFrame, column: str) -> list[str]:

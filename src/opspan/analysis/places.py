@@ -1,0 +1,138 @@
+"""Places in a step: which range is the third aten::mm of its module, and which range of another run's step that is.
+
+    placed(parts, steps) -> parts with
+        place      Int64  the number among the ranges of its name and module in its step, by their begins, from 1; null:
+                          outside of steps. Without steps, among those of its process
+        position   Int64  in the typical step, thread after thread, of the first range at that place; null: not in it
+    partners(one, other) -> Int64, for each row of `other` the place in `one` that it is the same as; null: it is new
+    is_too_long(one, other) -> the steps are longer than what partners aligns
+
+The typical step is the first that has as many ranges as the middle one of all steps has. The typical steps of two runs
+are aligned by the longest sequence of names and modules that they have in common, so what comes after something new
+keeps its partner. What that leaves alone on both sides is the same if name, module and place are. In steps that are too
+long for it, all is aligned by these.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opspan.analysis.spans import PROCESS, within
+
+_col = pl.col
+_NAME = ("name", "module")
+_PLACE = (*_NAME, "place")
+MOST = 25_000_000  # pairs of ranges that are looked at: two bytes each
+_NONE = pl.lit(None, dtype=pl.Int64)
+
+Numbers = npt.NDArray[np.int64]
+
+
+def placed(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    parts = parts.with_row_index("row")
+    if steps.height:
+        # Of steps that overlap, it is in the one that began last.
+        begins = steps.select("start_ns", stretch=pl.int_range(pl.len(), dtype=pl.UInt32))
+        pairs = within(parts, "start_ns", steps, PROCESS).join(begins, on="stretch", maintain_order="left")
+        inside = pairs.sort("start_ns", "stretch").unique("row", keep="last").select("row", "stretch")
+        parts = parts.join(inside, on="row", how="left", maintain_order="left")
+    else:
+        process = pl.struct(PROCESS).rank("dense").cast(pl.UInt32)
+        parts = parts.with_columns(stretch=process if parts.height else pl.lit(None, dtype=pl.UInt32))
+    order = parts.select("row", "stretch", *_NAME, "start_ns").drop_nulls("stretch").sort("start_ns", "row")
+    number = _col("row").cum_count().over("stretch", *_NAME).cast(pl.Int64)
+    parts = parts.join(order.select("row", place=number), on="row", how="left", maintain_order="left")
+    typical = _typical(parts)
+    return parts.join(typical, on="row", how="left", maintain_order="left").drop("row", "stretch")
+
+
+def _typical(parts: pl.DataFrame) -> pl.DataFrame:
+    """row, position"""
+    inside = parts.select("row", "stretch", "tid", "start_ns").drop_nulls("stretch")
+    counts = inside.group_by("stretch").len().sort("len", "stretch")
+    if not counts.height:
+        return inside.select("row", position=_NONE)
+    middle = counts["len"][(counts.height - 1) // 2]
+    step = counts.filter(_col("len") == middle)["stretch"][0]
+    rows = inside.filter(_col("stretch") == step).with_columns(begin=_col("start_ns").min().over("tid"))
+    rows = rows.sort("begin", "tid", "start_ns", "row")
+    return rows.select("row", position=pl.int_range(pl.len(), dtype=pl.Int64))
+
+
+def partners(one: pl.DataFrame, other: pl.DataFrame) -> pl.Series:
+    other = other.select(*_PLACE, "position").with_row_index("row")
+    before, after, common = _aligned(one, other)
+    pairs = pl.DataFrame({"row": after["row"].gather(common[1]), "partner": before["place"].gather(common[0])})
+    found = other.join(pairs, on="row", how="left", maintain_order="left")
+    taken = found.drop_nulls("partner").select(*_NAME, place="partner")
+    free = one.select(_PLACE).join(taken, on=_PLACE, how="anti", nulls_equal=True)
+    same = found.filter(_col("partner").is_null()).join(free, on=_PLACE, how="semi", nulls_equal=True)
+    found = found.join(same.select("row", alike="place"), on="row", how="left", maintain_order="left")
+    return found.select(partner=pl.coalesce("partner", "alike"))["partner"]
+
+
+def is_too_long(one: pl.DataFrame, other: pl.DataFrame) -> bool:
+    before, after = _sequences(one, other)
+    start, end = _alike(before["token"].to_numpy(), after["token"].to_numpy())
+    return _pairs(before.height - start - end, after.height - start - end) > MOST
+
+
+def _aligned(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, tuple[Numbers, Numbers]]:
+    """The typical steps, and which rows of the one are which rows of the other."""
+    before, after = _sequences(one, other)
+    a, b = before["token"].to_numpy(), after["token"].to_numpy()
+    start, end = _alike(a, b)
+    height, width = len(a) - start - end, len(b) - start - end
+    nothing = np.array([], dtype=np.int64)
+    if _pairs(height, width) > MOST:
+        return before, after, (nothing, nothing)
+    of_a, of_b = _longest(a[start : start + height], b[start : start + width])
+    first, last = np.arange(start), np.arange(end)
+    rows = (
+        np.concatenate([first, of_a + start, last + start + height]),
+        np.concatenate([first, of_b + start, last + start + width]),
+    )
+    return before, after, rows
+
+
+def _sequences(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The typical steps in their order, with a number, token, for each name and module."""
+    sides = [frame.drop_nulls("position").sort("position") for frame in (one, other)]
+    names = pl.concat([side.select(_NAME) for side in sides]).unique(maintain_order=True).with_row_index("token")
+    before, after = (side.join(names, on=_NAME, how="left", nulls_equal=True, maintain_order="left") for side in sides)
+    return before, after
+
+
+def _pairs(height: int, width: int) -> int:
+    return (height + 1) * (width + 1) if height and width else 0
+
+
+def _alike(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[int, int]:
+    """How many are the same at the begin, and of the rest at the end."""
+    shorter = min(len(a), len(b))
+    differs = np.flatnonzero(a[:shorter] != b[:shorter])
+    start = int(differs[0]) if len(differs) else shorter
+    differs = np.flatnonzero(a[start:][::-1][: shorter - start] != b[start:][::-1][: shorter - start])
+    return start, int(differs[0]) if len(differs) else shorter - start
+
+
+def _longest(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[Numbers, Numbers]:
+    """The longest common subsequence; of several, one whose members come early."""
+    long = np.zeros((len(a) + 1, len(b) + 1), dtype=np.uint16)  # of the first so many of both
+    for row, token in enumerate(a):
+        best = np.maximum(long[row, 1:], long[row, :-1] + (b == token))
+        np.maximum.accumulate(best, out=long[row + 1, 1:])
+    of_a, of_b = [], []
+    row, column = len(a), len(b)
+    while row and column:
+        if long[row - 1, column] == long[row, column]:
+            row -= 1
+        elif long[row, column - 1] == long[row, column]:
+            column -= 1
+        else:
+            row, column = row - 1, column - 1
+            of_a.append(row)
+            of_b.append(column)
+    return np.array(of_a[::-1], dtype=np.int64), np.array(of_b[::-1], dtype=np.int64)

@@ -1,0 +1,187 @@
+"""A baseline: what of a run is compared, in a small file that is kept in place of its trace.
+
+    {
+     "opspan_baseline": 1,
+     "opspan": "0.1.0", "tools": "nsys 2026.2.1.210",             what wrote it, and what the trace was of
+     "steps": {"number": 8, "least": 8, "median": 12345.0, "deviation": 67.0},
+     "op": {"time": "device", "columns": ["name", "count", "ns", "step", "median", "deviation"], "rows": [
+      ["aten::mm", 96, 9120000, 1140000, 1139000.0, 5100.0]
+     ]},
+     "shape": ...
+    }
+
+The columns are those of analysis/figures.py, so a comparison with the file is the one with the trace, to the last
+digit. A line is a row, in order of the names: what changes in a repository is what changed in the run. The file is
+foreign: each value is looked at before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from opspan import private_files
+from opspan.analysis import Analysed
+from opspan.analysis.figures import KEYS, Figures, Lasted
+from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge, TooNew, UsageError, WriteError
+from opspan.files import open_file
+from opspan.printable import as_utf8
+from opspan.tables.window import Steps
+from opspan.views.diff import figures_of
+
+SCHEMA = 1
+_MARK = "opspan_baseline"
+MOST_ROWS = 50_000  # of one kind; more are no small file
+MOST_BYTES = 1 << 28
+_WHOLE, _REAL = pl.Int64, pl.Float64
+_NUMBERS = {"count": _WHOLE, "ns": _WHOLE, "step": _WHOLE, "median": _REAL, "deviation": _REAL}
+_MOST_NS = 2**63 - 1
+Columns = dict[str, Any]  # name -> type
+
+
+def save(found: Analysed, path: Path, step: Steps | None = None, process: int | None = None) -> list[str]:
+    """Returns a sentence for each kind of figures that are too many for a baseline. Replaces an earlier one only."""
+    every = {by: figures_of(found, by, step, process) for by in KEYS}
+    large = [by for by, one in every.items() if one.rows.height > MOST_ROWS]
+    tools = dict.fromkeys(" ".join(filter(None, (rank.source, rank.tool_version))) for rank in found.tables.ranks)
+    head = {
+        _MARK: SCHEMA,
+        "opspan": version("opspan"),
+        "tools": as_utf8(", ".join(tools)),
+        "steps": every["op"].steps._asdict(),
+    }
+    parts = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
+    parts += [f'"{by}": {_text(one)}' for by, one in every.items() if by not in large]
+    exists = path.exists() or path.is_symlink()
+    if exists and not _is_baseline(path):
+        raise WriteError(f"{path} exists and is no baseline. Nothing was written: choose another name")
+    try:
+        with private_files.unfinished(path, overwrite=exists) as unfinished:
+            unfinished.write_text("{\n " + ",\n ".join(parts) + "\n}\n", encoding="utf-8")
+    except OSError as error:
+        raise WriteError(f"cannot write {path}: {error.strerror or error}") from error
+    return [f"It has nothing by {by}: {every[by].rows.height:,} rows are too many for a baseline" for by in large]
+
+
+def load(path: str | os.PathLike[str], by: str = "op") -> Figures:
+    """The figures of a baseline, as `figures` gives them for its trace."""
+    path = Path(path)
+    if by not in KEYS:
+        raise UsageError(f"cannot compare by {by!r}; expected one of {', '.join(KEYS)}")
+    document = _document(path)
+    number = document[_MARK]
+    if type(number) is not int or number < 1:
+        raise _damaged(path, f"its version is {json.dumps(number)[:40]}")
+    if number > SCHEMA:
+        raise TooNew(f"{path} is a baseline of version {number}, and this opspan knows {SCHEMA}: update opspan")
+    if by not in document:
+        raise UsageError(f"{path} has no figures by {by}, which were too many to keep; compare the traces themselves")
+    try:
+        return Figures(by, *_read(document, by))
+    except (KeyError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise _damaged(path, str(error)) from error
+
+
+def _text(one: Figures) -> str:
+    rows = one.rows.select(list(_columns(one.by))).sort(KEYS[one.by])
+    lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in rows.iter_rows())
+    return f'{{"time": {json.dumps(one.time)}, "columns": {json.dumps(rows.columns)}, "rows": [\n{lines}\n ]}}'
+
+
+def _columns(by: str) -> Columns:
+    """Those of the rows, with their types."""
+    names = {name: _WHOLE if name == "place" else pl.String for name in KEYS[by]}
+    return names | ({"position": _WHOLE} if by == "place" else {}) | _NUMBERS
+
+
+def _is_baseline(path: Path) -> bool:
+    try:
+        _document(path)
+    except ReadError:
+        return False
+    return True
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        with open_file(path) as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise NotReadable(f"cannot read the baseline {path}: {error.strerror or error}") from error
+    if len(content) > MOST_BYTES:
+        raise TooLarge(f"{path} has more than {MOST_BYTES:,} bytes: it is no baseline that opspan wrote")
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        if f'"{_MARK}"'.encode() in content[:100]:
+            raise _damaged(path, str(error)) from error
+        document = None
+    if not isinstance(document, dict) or _MARK not in document:
+        raise NotATrace(f"{path} is no baseline; `opspan diff FILE --save-baseline {path.name}` writes one")
+    return document
+
+
+def _damaged(path: Path, why: str) -> NotATrace:
+    return NotATrace(f"{path} is a baseline that is damaged: {why}; write it anew with --save-baseline")
+
+
+def _read(document: dict[str, Any], by: str) -> tuple[str, pl.DataFrame, Lasted]:
+    given, steps = _checked(document[by], dict, by), _checked(document["steps"], dict, "steps")
+    columns = _columns(by)
+    time = given["time"]
+    if time not in ("device", "cpu") or (by == "kernel" and time != "device"):
+        raise ValueError("its times are of nothing that is known")
+    if given["columns"] != list(columns):
+        raise ValueError(f"the columns by {by} are other ones")
+    rows = _checked(given["rows"], list, "rows")
+    if len(rows) > MOST_ROWS:
+        raise ValueError(f"there are {len(rows):,} rows by {by}")
+    if not all(type(row) is list and len(row) == len(columns) for row in rows):
+        raise ValueError(f"a row by {by} has not {len(columns)} values")
+    values = {}
+    for name, cells in zip(columns, zip(*rows, strict=True) if rows else [()] * len(columns), strict=True):
+        is_good = _CHECKS[columns[name]]
+        if not all(cell is None or is_good(cell) for cell in cells):
+            raise ValueError(f"{name} by {by} has a value of the wrong type")
+        values[name] = list(cells)
+    if None in values["count"] or None in values["ns"]:
+        raise ValueError(f"a row by {by} has no count or no time")
+    frame = pl.DataFrame(values, schema=columns)
+    if frame.select(KEYS[by]).is_duplicated().any() or ("position" in values and _repeats(frame["position"])):
+        raise ValueError(f"two rows by {by} are of the same")
+    lasted = Lasted(**steps)
+    if not (all(_is_whole(number) for number in lasted[:2]) and all(_is_real(number) for number in lasted[2:])):
+        raise ValueError("steps have a value of the wrong type")
+    return time, frame, lasted
+
+
+def _repeats(numbers: pl.Series) -> bool:
+    return bool(numbers.drop_nulls().is_duplicated().any())
+
+
+def _checked(value: Any, kind: type, name: str) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{name} is no {'list' if kind is list else 'object'}")
+    return value
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MOST_NS
+
+
+def _is_real(value: Any) -> bool:
+    return type(value) is float and math.isfinite(value) and value >= 0
+
+
+_CHECKS: dict[Any, Callable[[Any], bool]] = {
+    _WHOLE: _is_whole,
+    _REAL: _is_real,
+    pl.String: lambda value: type(value) is str and as_utf8(value) == value,
+}
