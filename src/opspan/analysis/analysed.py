@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from opspan.analysis.allocations import allocations
 from opspan.analysis.autograd import autograd
 from opspan.analysis.averages import device_time
-from opspan.analysis.busy import step_times
+from opspan.analysis.busy import breakdown, devices, step_times
 from opspan.analysis.categories import categories
 from opspan.analysis.collectives import collectives
 from opspan.analysis.copies import copies
@@ -74,6 +74,26 @@ class Analysed:
     def iterations(self) -> pl.DataFrame:
         """The iterations of the run, as far as ranges tell them, or the order of kernels."""
         return iterations(self.attributed.ranges, work=self.attributed.work)
+
+    @cached_property
+    def breakdown(self) -> pl.DataFrame:
+        """Where the time of each iteration went."""
+        return breakdown(self.complete, self.iterations)
+
+    @cached_property
+    def whole_breakdown(self) -> pl.DataFrame:
+        """Where the whole time of each process went."""
+        return breakdown(self.complete, self.iterations.clear()) if self.iterations.height else self.breakdown
+
+    @cached_property
+    def devices(self) -> pl.DataFrame:
+        """What devices did in each iteration."""
+        return devices(self.complete, self.iterations)
+
+    @cached_property
+    def whole_devices(self) -> pl.DataFrame:
+        """What devices did in the whole time of each process."""
+        return devices(self.complete, self.iterations.clear()) if self.iterations.height else self.devices
 
     @cached_property
     def allocations(self) -> pl.DataFrame:

@@ -60,12 +60,17 @@ class Run:
     @cached_property
     def breakdown(self) -> pl.DataFrame:
         """The time of each step; of processes that have none, all of it."""
-        return breakdown(self.trace, self.steps)
+        if not self.steps.height:
+            return self.found.whole_breakdown
+        is_all = self.steps.height == self.found.iterations.height
+        return self.found.breakdown if is_all else breakdown(self.trace, self.steps)
 
     @cached_property
     def devices(self) -> pl.DataFrame:
-        rows = devices(self.trace, self.steps)
-        return self.in_usual(rows, "step")
+        if not self.steps.height:
+            return self.found.whole_devices
+        is_all = self.steps.height == self.found.iterations.height
+        return self.in_usual(self.found.devices if is_all else devices(self.trace, self.steps), "step")
 
     @cached_property
     def total_ns(self) -> int:
@@ -183,6 +188,9 @@ class Run:
         in waiting for another rank, late_ns."""
         rows = self.begun_in_usual(self.found.collectives.filter(_col("work").is_not_null()))
         rows = rows.drop_nulls(("start_ns", "end_ns"))
+        if not rows.height:
+            nothing = pl.lit(0, dtype=pl.Int64)
+            return rows.with_columns(exposed_ns=nothing, late_ns=nothing)
         computing = busy_with(self.trace.work).filter(_col("what") == "computing")
         hidden = time_in(computing, rows.select(*DEVICE, "start_ns", "end_ns"), DEVICE)
         rows = rows.with_columns(exposed_ns=(length() - hidden).clip(0))

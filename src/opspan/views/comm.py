@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis import Analysed
-from opspan.analysis.busy import devices
 from opspan.analysis.collective_names import bus_factor
 from opspan.analysis.spans import DEVICE
 from opspan.printable import listed
@@ -109,8 +108,7 @@ def _bandwidth_of() -> pl.Expr:
 
 def _with_load(found: Analysed, sums: pl.DataFrame) -> pl.DataFrame:
     """With what each device did all the time. One that had no part in any collective has a row, too."""
-    trace = found.complete
-    load = devices(trace, found.iterations.clear()).select(
+    load = found.whole_devices.select(
         *DEVICE,
         span_ns="time_ns",
         computing_ns="computing_ns",

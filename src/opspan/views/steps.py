@@ -34,11 +34,11 @@ _NONE = (
 
 def rows_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
     """`step`: what the steps are called, if that is a name."""
-    trace = found.complete
     steps = steps_of(found, step)
     key = ["rank", "pid", "step"]
     more = steps.select(*key, "start_ns", "end_ns", "how", "is_outlier")
-    rows = breakdown(trace, steps).join(more, on=key, how="left", nulls_equal=True, maintain_order="left")
+    parts = breakdown(found.complete, steps) if isinstance(step, str) else found.breakdown
+    rows = parts.join(more, on=key, how="left", nulls_equal=True, maintain_order="left")
     return rows.select(*key, "start_ns", "end_ns", "time_ns", *(f"{kind}_ns" for kind in KINDS), "how", "is_outlier")
 
 

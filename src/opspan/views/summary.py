@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis import Analysed, averages
-from opspan.analysis.busy import breakdown, devices
 from opspan.text_columns import cut
 from opspan.views.answer import Answer, short_name, time_text
 from opspan.views.findings import files_text
@@ -40,8 +39,8 @@ def answer(found: Analysed, files: Sequence[Path] = ()) -> Answer:
 
 def _row(found: Analysed, costs: pl.DataFrame) -> dict[str, Any]:
     trace, steps = found.complete, found.iterations
-    whole = devices(trace, steps.clear())
-    times = breakdown(trace, steps.clear())
+    whole = found.whole_devices
+    times = found.whole_breakdown
     ops = trace.ranges.filter(_col("kind") == "op")
     lengths = steps["end_ns"] - steps["start_ns"]
     row: dict[str, Any] = {

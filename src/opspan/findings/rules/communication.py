@@ -18,9 +18,9 @@ _MANY = 10  # in a step
 
 
 def _exposed(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows, collectives = run.devices, run.collectives
+    rows = run.devices
     exposed_ns = run.per_process(rows, "exposed_communicating_ns")
-    late_ns = run.per_process(collectives, "late_ns") if exposed_ns else 0
+    late_ns = run.per_process(run.collectives, "late_ns") if exposed_ns else 0
     at_stake = max(exposed_ns - late_ns, 0)
     if not at_stake or run.share(at_stake) < threshold:
         return
