@@ -25,6 +25,7 @@ import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import is_communication, uses_tensor_cores
+from opspan.analysis.nest import is_one
 from opspan.analysis.spans import DEVICE, PROCESS, length, time_in, union, within
 
 if TYPE_CHECKING:
@@ -131,16 +132,18 @@ def step_times(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
 
 def whole_times(trace: Tables) -> pl.DataFrame:
     """For each process the first and the last time of its ranges, calls and work."""
-    end = pl.coalesce("end_ns", "start_ns")
-    # Each frame for itself: a row a process is put together, not every row.
     ends = [
-        frame.select(*PROCESS, "start_ns", end_ns=end)
-        .group_by(PROCESS)
-        .agg(_col("start_ns").min(), _col("end_ns").max())
+        _ends(frame.select(*PROCESS, "start_ns", end_ns=pl.coalesce("end_ns", "start_ns")))
         for frame in (trace.ranges, trace.calls, trace.work)
     ]
-    found = pl.concat(ends).group_by(PROCESS).agg(_col("start_ns").min(), _col("end_ns").max())
-    return found.drop_nulls("start_ns").sort(PROCESS)
+    return _ends(pl.concat(ends)).drop_nulls("start_ns").sort(PROCESS)
+
+
+def _ends(rows: pl.DataFrame) -> pl.DataFrame:
+    times = (_col("start_ns").min(), _col("end_ns").max())
+    if rows.height and all(is_one(rows, _col(name)) for name in PROCESS):  # nothing to group
+        return rows.select(*(_col(name).first() for name in PROCESS), *times)
+    return rows.group_by(PROCESS).agg(times)
 
 
 def _within(rows: pl.DataFrame, times: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:

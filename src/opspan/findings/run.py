@@ -16,7 +16,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import breakdown, busy_with, devices, whole_times
-from opspan.analysis.spans import DEVICE, PROCESS, length, time_in, within
+from opspan.analysis.spans import DEVICE, PROCESS, apart, length, time_in, within
 from opspan.findings.cuts import cut_at
 from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
@@ -160,25 +160,20 @@ class Run:
         work (work_ns), how many launches there are and how many of them take longer than their work (short)."""
         rows = self.found.delays.select("call", "work", "is_short")
         calls, work = self.found.attributed.calls, self.found.attributed.work
+        if not rows["call"].is_unique().all():
+            rows = rows.unique("call", keep="first", maintain_order=True)
         rows = rows.with_columns(
             [calls[name].gather(rows["call"]).alias(name) for name in _THREAD]
             + [calls["start_ns"].gather(rows["call"]).alias("called_ns")]
             + [(work["end_ns"] - work["start_ns"]).gather(rows["work"]).alias("ns")]
         )
-        if not rows["call"].is_unique().all():
-            rows = rows.unique("call", keep="first", maintain_order=True)
-        launched = rows.sort("called_ns")
-        apart = _col("called_ns") - _col("called_ns").shift(1).over(_THREAD)
-        return (
-            launched.with_columns(apart_ns=apart)
-            .group_by(PROCESS)
-            .agg(
-                apart_ns=_col("apart_ns").median(),
-                work_ns=_col("ns").median(),
-                launches=pl.len(),
-                short=_col("is_short").sum(),
-            )
-        )
+        between = [
+            some.select(*PROCESS, apart_ns=_col("called_ns").sort().diff())
+            for some in apart(rows.select(*_THREAD, "called_ns"), _THREAD).values()
+        ]
+        paces = pl.concat(between).group_by(PROCESS).agg(_col("apart_ns").median())
+        sums = rows.group_by(PROCESS).agg(work_ns=_col("ns").median(), launches=pl.len(), short=_col("is_short").sum())
+        return sums.join(paces, on=PROCESS, nulls_equal=True)
 
     # -- collectives
 
