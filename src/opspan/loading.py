@@ -52,7 +52,7 @@ def load(
 
     steps = (step, step) if isinstance(step, int) else step
     window = window_of(between, steps)
-    parts, iterations = zip(*(_read(path, source, window) for path in map(Path, paths)), strict=True)
+    parts, iterations = zip(*(read(path, source, window) for path in map(Path, paths)), strict=True)
     tables = side_by_side(parts)
     trace = Trace.of(tables.check() if strict else tables)
     if (found := steps_of_all(parts, iterations)) is not None:
@@ -119,7 +119,9 @@ def load_recording(file: Path) -> Trace:
     return Trace.of(_with_devices(read_recording(file), capture_files.device_files(file)))
 
 
-def _read(path: Path, source: str | None, window: Window | None) -> Part:
+def read(path: Path, source: str | None, window: Window | None) -> Part:
+    """One trace, with what of it was recorded on devices, which lies in files beside a capture; and its steps, as far
+    as the window needed them."""
     from opspan.analysis.narrowed import narrowed
     from opspan.readers import read_file
     from opspan.tables.window import cut

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import opspan
 from builders import kineto
 from builders.capture import Capture
+from emit.running import opspan as command
 from opspan.analysis.device_part import TOLERANCE_NS, causal
 from opspan.loading import load_recording
 from opspan.tables import Issues
@@ -125,6 +126,13 @@ def test_what_a_user_sees(tmp_path: Path) -> None:
     assert "Self CUDA" in trace.events().table() or "Self Device" in trace.events().table()
     steps = opspan.load(two_halves(tmp_path), step=7)
     assert steps.work.height == trace.work.height
+
+
+def test_the_command_line_sees_it_too(tmp_path: Path) -> None:
+    capture = two_halves(tmp_path)
+    done = command("table", capture, "--by", "kernel", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert sum(row["count"] for row in json.loads(done.stdout)["rows"]) == opspan.load(capture).work.height > 0
 
 
 def test_a_broken_device_part_leaves_the_hosts(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ ROOMS: dict[str, set[str]] = {
         "errors",
         "opspan",
     },
-    "cli": READING | {"formats", "readers", "analysis", "events", "views", "trace", "app"},
+    "cli": READING | {"formats", "readers", "analysis", "events", "views", "trace", "loading", "app"},
     "opspan": {"late_names"},  # it names modules and imports none before they are asked for
     "__main__": {"cli"},
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -128,8 +127,8 @@ def load(
 ) -> Analysed:
     """The files side by side, a step of the progress each. `kept`: what is needed of a trace."""
     from opspan.analysis import Analysed, side_by_side
-    from opspan.analysis.narrowed import narrowed, steps_of_all
-    from opspan.readers import read_file
+    from opspan.analysis.narrowed import steps_of_all
+    from opspan.loading import read
     from opspan.tables.window import parsed_steps, parsed_time_ns, window_of
 
     times = None if between is None else (parsed_time_ns(between[0]), parsed_time_ns(between[1]))
@@ -138,7 +137,7 @@ def load(
     traces, iterations = [], []
     for file in files:
         progress.step(f"reading {file.name!r}")
-        trace, found = narrowed(partial(read_file, file, None), window)
+        trace, found = read(file, None, window)
         traces.append(trace if kept is None else kept(trace))
         del trace  # a large one is not kept whole beside what is kept of it
         iterations.append(found)
