@@ -125,8 +125,10 @@ def check_device(row: dict, work: list[dict], start: int, end: int) -> None:
     ns = [one["end_ns"] - one["start_ns"] for one in kernels]
     assert row["work_ns"] == sum(ns)
     assert row["tensor_core_ns"] == sum(n for n, one in zip(ns, kernels, strict=True) if "16816" in one["name"])
-    shares = [n * min(1, one["grid_x"] / 4) for n, one in zip(ns, kernels, strict=True) if one["grid_x"]]
-    assert row["sm_ns"] == (sum(shares) if shares and row["device_id"] == 0 else None)
+    shaped = [one for one in work if one["kind"] == "kernel" and not one["is_overhead"] and one["grid_x"]]
+    shaped = [one for one in shaped if one["end_ns"] > one["start_ns"] and row["device_id"] == 0]
+    blocks = [sum(one["grid_x"] for one in shaped if on([one], moment)) for moment in range(start, end)]
+    assert row["sm_ns"] == (sum(min(1, count / 4) for count in blocks) if shaped else None)
 
 
 def test_a_family_with_tensor_cores_has_kernels_without() -> None:

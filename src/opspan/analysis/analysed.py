@@ -2,6 +2,8 @@
 
 Code that needs more than the tables themselves (events, views, findings) takes an Analysed: so nobody has to look at
 the columns to see which part of the analysis was done already.
+
+What needs numpy is imported when it is asked for: a table needs none, and should come quickly.
 """
 
 from __future__ import annotations
@@ -28,9 +30,6 @@ from opspan.analysis.memory_use import at_peak, curve, highest, operators
 from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
-from opspan.analysis.over_ranks import matched
-from opspan.analysis.path import path
-from opspan.analysis.path_graph import Graph, graph
 from opspan.analysis.phases import phases
 from opspan.analysis.steps import steps
 from opspan.analysis.waits import waits
@@ -38,6 +37,7 @@ from opspan.analysis.waits import waits
 if TYPE_CHECKING:
     import polars as pl
 
+    from opspan.analysis.path_graph import Graph
     from opspan.tables import Tables
 
 T = TypeVar("T", bound="Tables")
@@ -144,11 +144,15 @@ class Analysed:
     @cached_property
     def path_graph(self) -> Graph:
         """What waited for what."""
+        from opspan.analysis.path_graph import graph
+
         return graph(self.attributed, self.iterations, self.waits)
 
     @cached_property
     def path(self) -> pl.DataFrame:
         """The critical path of each step, in pieces."""
+        from opspan.analysis.path import path
+
         found = self.attributed
         return path(found, step_times(found, self.iterations), self.waits, self.path_graph)
 
@@ -170,6 +174,8 @@ class Analysed:
     @cached_property
     def collectives(self) -> pl.DataFrame:
         """A row for each collective of each rank, with those of other ranks that it matched."""
+        from opspan.analysis.over_ranks import matched
+
         rows = collectives(self.attributed)
         return rows.hstack(matched(rows))
 

@@ -8,7 +8,14 @@
         exposed_communicating_ns      in which a collective ran and nothing computed
         exposed_copying_ns            in which a copy ran, and nothing computed or communicated
         work_ns, tensor_core_ns       kernels, each whole in the step that it begins in; of these, for tensor cores
-        sm_ns                         the same kernels, each by the share of the multiprocessors that it has blocks for
+        sm_ns                         the time by the share of the multiprocessors that the kernels of each moment have
+                                      blocks for, which is at most all of them
+        occupancy_ns, with_occupancy_ns  kernels of which the occupancy is known, each by it; these kernels themselves
+    use(devices) -> rank, pid, step, and for all devices of a process together
+        utilisation                   share of the time in which a kernel ran
+        sm_efficiency                 sm_ns as a share of the time
+        occupancy                     mean of the kernels' occupancy, each weighted by its time
+        tensor_core_share             share of the kernels' time that is of kernels for tensor cores
     breakdown(trace, steps) -> rank, pid, step, time_ns, and KINDS as columns <kind>_ns: each moment of a step is of the
         first kind that is on, and they add up to time_ns
 
@@ -26,7 +33,8 @@ import polars as pl
 from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import is_communication, uses_tensor_cores
 from opspan.analysis.nest import is_one
-from opspan.analysis.spans import DEVICE, PROCESS, length, time_in, union, within
+from opspan.analysis.occupancy import SHAPE, blocks_per_sm, occupancy
+from opspan.analysis.spans import DEVICE, PROCESS, apart, length, time_in, union, within
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -34,7 +42,6 @@ if TYPE_CHECKING:
 _col = pl.col
 # In the order in which a moment is given to them.
 KINDS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other")
-_GRID = ("grid_x", "grid_y", "grid_z")
 _OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
 # Whose calls drive a device.
 APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
@@ -65,8 +72,9 @@ def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
         exposed_communicating_ns=_col("kernel_ns") - _col("computing_ns"),
         exposed_copying_ns=_col("known_ns") - _col("kernel_ns"),
     )
-    found = found.with_columns(idle_ns=_col("time_ns") - _col("busy_ns"))
-    sums = _one_by_one(kernels, used, trace.devices)
+    kernels = _with_shape(kernels, trace)
+    found = found.with_columns(idle_ns=_col("time_ns") - _col("busy_ns"), sm_ns=_sm_ns(kernels, used))
+    sums = _one_by_one(kernels, used)
     key = [*DEVICE, "step", "start_ns"]
     found = found.join(sums, on=key, how="left", nulls_equal=True, maintain_order="left")
     return found.with_columns(_col("work_ns", "tensor_core_ns").fill_null(0)).drop("start_ns", "end_ns", "known_ns")
@@ -75,6 +83,22 @@ def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
 def _those(work: pl.DataFrame, *kinds: str) -> pl.DataFrame:
     is_one = work.select(_col("what").is_in(kinds).fill_null(value=False)).to_series()
     return work if is_one.all() else work.filter(is_one)
+
+
+def use(devices: pl.DataFrame) -> pl.DataFrame:
+    """Null where nothing is known, or nothing ran. Devices of which no efficiency is known are not in its mean."""
+    time, work = _col("time_ns").cast(pl.Float64), _col("work_ns")
+    parts = {
+        "utilisation": (_col("kernel_ns"), time),
+        "sm_efficiency": (_col("sm_ns"), time.filter(_col("sm_ns").is_not_null())),
+        "occupancy": (_col("occupancy_ns"), _col("with_occupancy_ns")),
+        "tensor_core_share": (_col("tensor_core_ns"), work),
+    }
+    shares = (
+        pl.when(of.sum() > 0).then(part.sum() / of.sum().cast(pl.Float64)).alias(name)
+        for name, (part, of) in parts.items()
+    )
+    return devices.group_by(*PROCESS, "step", maintain_order=True).agg(*shares)
 
 
 def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
@@ -103,8 +127,10 @@ def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def busy_with(work: pl.DataFrame, *more: str) -> pl.DataFrame:
-    """The work that devices were busy with, the columns that matter here and `more`, and as `what` what it is."""
-    rows = on_device(work.select(*DEVICE, "start_ns", "end_ns", "kind", "name", "is_overhead", *_GRID, *more))
+    """The work that devices were busy with, its row as `work`, the columns that matter here and `more`, and as `what`
+    what it is."""
+    columns = (*DEVICE, "start_ns", "end_ns", "kind", "name", "is_overhead", *more)
+    rows = on_device(work.select(columns).with_row_index("work"))
     names = rows.select(_col("name").unique()).with_columns(
         is_communication=is_communication(_col("name")), uses_tensor_cores=uses_tensor_cores(_col("name"))
     )
@@ -152,24 +178,57 @@ def _within(rows: pl.DataFrame, times: pl.DataFrame, by: tuple[str, ...]) -> pl.
     return rows[found["row"]].with_columns(times["number"].gather(found["stretch"]))
 
 
-def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+def _with_shape(kernels: pl.DataFrame, trace: Tables) -> pl.DataFrame:
+    """With the share of the multiprocessors that each has blocks for, and with its occupancy."""
+    shapes = trace.work.select("rank", "device_id", *SHAPE)[kernels["work"]]
+    blocks = blocks_per_sm(shapes, trace.devices).clip(upper_bound=1.0).alias("sm_share")
+    return kernels.with_columns(blocks, occupancy(shapes, trace.devices)).filter(length() > 0)
+
+
+def _sm_ns(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.Series:
+    """For each device and step the integral of the shares of its kernels, at each moment 1 at most."""
+    asked = used.select(*DEVICE, "start_ns", "end_ns").with_row_index("number").partition_by(DEVICE, as_dict=True)
+    found = [pl.DataFrame(schema={"number": pl.UInt32, "sm_ns": pl.Float64})]
+    for key, some in apart(kernels.filter(_col("sm_share").is_not_null()), DEVICE).items():
+        if not some.height or key not in asked:
+            continue
+        begins = some.select(time_ns="start_ns", change="sm_share")
+        ends = some.select(time_ns="end_ns", change=-_col("sm_share"))
+        at = pl.concat([begins, ends]).sort("time_ns").select("time_ns", share=_col("change").cum_sum())
+        at = at.unique("time_ns", keep="last", maintain_order=True).with_columns(_col("share").clip(0.0, 1.0))
+        lasted = (_col("time_ns") - _col("time_ns").shift(1)).cast(pl.Float64)
+        before = (_col("share").shift(1) * lasted).fill_null(0.0).cum_sum()
+        at = at.with_columns(before=before)
+        steps = asked[key]
+        until_end, until_start = (_until(at, steps[name]) for name in ("end_ns", "start_ns"))
+        found.append(pl.DataFrame([steps["number"], (until_end - until_start).alias("sm_ns")]))
+    rows = pl.int_range(used.height, dtype=pl.UInt32, eager=True).alias("number").to_frame()
+    return rows.join(pl.concat(found), on="number", how="left", maintain_order="left")["sm_ns"]
+
+
+def _until(at: pl.DataFrame, times: pl.Series) -> pl.Series:
+    """The integral up to each time. `at`: from each of its times on, the share; and the integral before."""
+    place = at["time_ns"].search_sorted(times, side="right").cast(pl.Int64) - 1
+    is_before = place < 0
+    row = at[place.clip(lower_bound=0)]
+    return (row["before"] + row["share"] * (times - row["time_ns"]).cast(pl.Float64)).zip_with(
+        ~is_before, pl.zeros(len(times), dtype=pl.Float64, eager=True)
+    )
+
+
+def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:
     """Sums over kernels, each whole in the step that it begins in."""
     steps = used.with_row_index("number")
-    size = known.select("rank", "device_id", "multiprocessors").unique(["rank", "device_id"])
-    whole = kernels.join(size, on=["rank", "device_id"], how="left", nulls_equal=True)
-    blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
-    share = (blocks / _col("multiprocessors")).clip(upper_bound=1.0)
-    is_known = (_col("multiprocessors") > 0) & (blocks > 0)
-    stretches = whole.filter(length() > 0).select(
-        *DEVICE, "start_ns", "uses_tensor_cores", ns=length(), sm_ns=pl.when(is_known).then(length() * share)
-    )
+    stretches = kernels.select(*DEVICE, "start_ns", "uses_tensor_cores", "occupancy", ns=length())
+    known = _col("occupancy").is_not_null()
     sums = (
         _within(stretches, steps, DEVICE)
         .group_by("number")
         .agg(
             work_ns=_col("ns").sum(),
             tensor_core_ns=_col("ns").filter(_col("uses_tensor_cores")).sum(),
-            sm_ns=pl.when(_col("sm_ns").is_not_null().any()).then(_col("sm_ns").sum()),
+            occupancy_ns=pl.when(known.any()).then((_col("occupancy") * _col("ns")).sum()),
+            with_occupancy_ns=pl.when(known.any()).then(_col("ns").filter(known).sum()),
         )
     )
     return steps.join(sums, on="number", how="left").select(*DEVICE, "step", "start_ns", *sums.columns[1:])

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.repeating import repeating
 from opspan.analysis.spans import PROCESS, length
 from opspan.analysis.steps import matching, torch_steps
 
@@ -49,6 +48,8 @@ def iterations(ranges: pl.DataFrame, names: pl.Series | None = None, work: pl.Da
     for more in found[1:]:
         rows = pl.concat([rows, more.join(rows, on=PROCESS, how="anti", nulls_equal=True)])
     if work is not None and names is None:
+        from opspan.analysis.repeating import repeating  # late: it needs numpy, and a table does not
+
         silent = (
             work.join(rows, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left") if rows.height else work
         )

@@ -122,7 +122,18 @@ class Run:
     def kernels(self) -> pl.DataFrame:
         """What ran in usual steps: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range
         that it belongs to `range`, `op`, `module` and `phase`."""
-        more = ("full_name", "range", "bytes", "copy_from", "copy_to", "context_id", "stream_id")
+        more = (
+            "grid_x",
+            "grid_y",
+            "grid_z",
+            "full_name",
+            "range",
+            "bytes",
+            "copy_from",
+            "copy_to",
+            "context_id",
+            "stream_id",
+        )
         work = busy_with(self.trace.work, *more).with_columns(ns=length()).filter(_col("ns") > 0)
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysed
-from opspan.analysis.busy import KINDS, breakdown
+from opspan.analysis.busy import KINDS, breakdown, devices, use
 from opspan.analysis.iterations import iterations
 from opspan.tables.window import Steps, numbers_of
 from opspan.views.answer import Answer, Shown, marks, shares_of, texts, times
@@ -37,9 +37,13 @@ def rows_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
     steps = steps_of(found, step)
     key = ["rank", "pid", "step"]
     more = steps.select(*key, "start_ns", "end_ns", "how", "is_outlier")
-    parts = breakdown(found.complete, steps) if isinstance(step, str) else found.breakdown
-    rows = parts.join(more, on=key, how="left", nulls_equal=True, maintain_order="left")
-    return rows.select(*key, "start_ns", "end_ns", "time_ns", *(f"{kind}_ns" for kind in KINDS), "how", "is_outlier")
+    is_own = isinstance(step, str)
+    rows = breakdown(found.complete, steps) if is_own else found.breakdown
+    used = use(devices(found.complete, steps) if is_own else found.devices)
+    for frame in (more, used):
+        rows = rows.join(frame, on=key, how="left", nulls_equal=True, maintain_order="left")
+    kinds = (f"{kind}_ns" for kind in KINDS)
+    return rows.select(*key, "start_ns", "end_ns", "time_ns", *kinds, *used.columns[3:], "how", "is_outlier")
 
 
 def steps_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:

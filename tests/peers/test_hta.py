@@ -1,15 +1,11 @@
 """HolisticTraceAnalysis says of opspan's Chrome traces what it says of torch.profiler's own.
 
-It is no dependency: HTA_PYTHON may name an interpreter that has it, where it is not installed beside opspan.
+docs/analysis.md, "Compared with other tools", has what opspan's own figures are beside these.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +13,9 @@ import pytest
 
 import opspan
 from emit.running import told
-from tiers import RELEASE
+from peers.environments import figures_of, python_of
 
-pytestmark = RELEASE
-PYTHON = os.environ.get("HTA_PYTHON", sys.executable)
+pytestmark = pytest.mark.slow
 WITH_DEVICE = (
     "alexnet_sync_events",
     "b200_eager",
@@ -75,18 +70,12 @@ print("null")
 
 @pytest.fixture(scope="module", autouse=True)
 def has_hta() -> None:
-    if subprocess.run([PYTHON, "-c", "import hta"], stderr=subprocess.DEVNULL).returncode:
-        pytest.skip(f"{PYTHON} has no HolisticTraceAnalysis")
+    python_of("hta")
 
 
 def both(theirs: Path, ours: Path) -> list[dict[str, Any]]:
     # In whole microseconds, as it is without this, it takes spans of one for any of the others.
-    environment = {**os.environ, "HTA_DISABLE_NS_ROUNDING": "1"}
-    command = [PYTHON, Path(__file__).with_name("hta_figures.py"), theirs, ours]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    return figures_of("hta", theirs, ours, HTA_DISABLE_NS_ROUNDING="1")
 
 
 def test_a_run_that_both_watched(tmp_path: Path) -> None:

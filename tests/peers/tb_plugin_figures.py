@@ -1,0 +1,137 @@
+"""What the TensorBoard plugin of torch.profiler says of traces, as JSON; for test_tb_plugin.py.
+
+python tb_plugin_figures.py trace.json.gz ...       the files as they are
+python tb_plugin_figures.py --old trace.json.gz ... with names of events that it knows, as old torch wrote them
+
+Times are in microseconds from the first event on: those since 1970 have more digits than its numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import logging
+import sys
+import warnings
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+CALLS = ("_runtime", "_driver", "hip")  # the last: opspan of what torch, too, calls cuda_runtime
+OF_COSTS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other", "time")
+
+
+def read(path: Path, old: bool) -> dict[str, Any]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt") as file:
+        document = json.load(file, parse_float=Decimal, strict=False)
+    if isinstance(document, list):  # the oldest form, which the plugin itself does not read any more
+        document = {"traceEvents": document}
+    events = [event for event in document["traceEvents"] if event.get("ph") != "M" and event.get("name") != "Record"]
+    spans = [event for event in events if event.get("ph") == "X"]
+    zero = min(Decimal(event["ts"]) for event in spans)
+    for event in events:
+        event["ts"] = float(Decimal(event["ts"]) - zero)
+        if "dur" in event:
+            event["dur"] = float(event["dur"])
+        if old and str(event.get("cat")).endswith(CALLS):
+            event["cat"] = "Runtime"
+        if old and "External id" not in event.get("args", {}):  # opspan exports it with all else that torch wrote
+            kept = {key.lower(): value for key, value in json.loads(event.get("args", {}).get("Data", "{}")).items()}
+            event.get("args", {}).update({"External id": kept["external id"]} if "external id" in kept else {})
+        if old and event.get("cat") == "user_annotation" and str(event["name"]).startswith("enumerate(DataLoader)#"):
+            event["cat"] = "Operator"
+    found: dict[str, Any] = json.loads(json.dumps({**document, "traceEvents": events}, default=float))
+    return found
+
+
+def figures(path: Path, old: bool) -> dict[str, Any]:
+    from torch_tb_profiler.profiler import data, event_parser
+    from torch_tb_profiler.profiler.module_op import aggegate_module_view
+
+    parsers = []
+
+    class Kept(event_parser.EventParser):  # type: ignore[misc]  # its steps are not kept
+        def __init__(self) -> None:
+            super().__init__()
+            parsers.append(self)
+
+    data.EventParser = Kept
+    document = read(path, old)
+    profile = data.RunProfileData.from_json("worker", None, document)
+    (parser,) = parsers
+    gpus = profile.gpu_metrics_parser
+    kernels = [event for event in profile.events if event.type == "Kernel"]
+    known = kernels or [event for event in profile.events if event.type == "Operator"]
+    found: dict[str, Any] = {
+        "first_us": min(event.ts for event in known),
+        "steps": [[name, *times] for name, times in zip(profile.steps_names, parser.steps, strict=True)],
+        "costs": [dict(zip(OF_COSTS, costs.costs, strict=True)) for costs in profile.steps_costs],
+        "costs_by_kernel_names": by_kernel_names(parser, profile.events),
+        "overlap": [vars(costs) for costs in profile.comm_overlap_costs],
+        "gpus": {
+            gpu: {
+                "utilisation": gpus.gpu_utilization[gpu],
+                "sm_efficiency": gpus.avg_approximated_sm_efficiency_per_device[gpu],
+                "occupancy": gpus.avg_occupancy_per_device[gpu],
+                "tensor_cores": profile.tc_ratio[gpu],
+            }
+            for gpu in gpus.gpu_ids
+        },
+        "operators": {op.name: operator(op) for op in profile.op_list_groupby_name},
+        "kernels": {} if profile.kernel_stat is None else json.loads(profile.kernel_stat.to_json(orient="index")),
+        "modules": modules(aggegate_module_view(profile.tid2tree, profile.events) or []),
+    }
+    if profile.memory_snapshot:
+        found["memory"] = profile.memory_snapshot.get_memory_statistics(profile.tid2tree)
+        peaks = profile.memory_snapshot.get_peak_memory()
+        found["peaks"] = [[int(kind), device, peak] for (kind, device), peak in peaks.items() if kind is not None]
+    return found
+
+
+def by_kernel_names(parser: Any, events: list[Any]) -> list[dict[str, float]]:
+    """Its costs of steps, with collectives told by the names of kernels instead of those of ops around them."""
+    from torch_tb_profiler.profiler.event_parser import ProfileRole
+    from torch_tb_profiler.profiler.overall_parser import OverallParser
+    from torch_tb_profiler.profiler.range_utils import merge_ranges
+
+    roles = [list(ranges) for ranges in parser.role_ranges]
+    kernels = [(event.ts, event.ts + event.duration, event.name) for event in events if event.type == "Kernel"]
+    ops = [event for event in events if event.type == "Operator" and not event.name.startswith("enumerate(DataL")]
+    for role, wanted in ((ProfileRole.Kernel, False), (ProfileRole.Communication, True)):
+        chosen = [(start, end) for start, end, name in kernels if ("nccl" in name.lower()) == wanted]
+        roles[role] = merge_ranges(chosen)
+    roles[ProfileRole.CpuOp] = merge_ranges([(event.ts, event.ts + event.duration) for event in ops])
+    overall = OverallParser()
+    overall.aggregate(parser.steps, roles)
+    return [dict(zip(OF_COSTS, costs.costs, strict=True)) for costs in overall.steps_costs]
+
+
+def operator(op: Any) -> dict[str, Any]:
+    names = "calls host_duration self_host_duration device_duration self_device_duration tc_eligible tc_self_duration"
+    return {name: getattr(op, name) for name in [*names.split(), "tc_total_duration"]}
+
+
+def modules(stats: list[Any]) -> dict[str, dict[str, Any]]:
+    """Flat, by name and number: nn.Module's own count."""
+    found = {}
+    for one in stats:
+        kept = {key: value for key, value in one._asdict().items() if key not in ("name", "id", "children")}
+        found[f"{one.name}_{one.id}" if not one.name.endswith(f"_{one.id}") else one.name] = kept
+        found.update(modules(one.children))
+    return found
+
+
+def main(*words: str) -> None:
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    sys.setrecursionlimit(20_000)
+    paths = [Path(word) for word in words if word != "--old"]
+    with contextlib.redirect_stdout(sys.stderr):
+        found = [figures(path, "--old" in words) for path in paths]
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
