@@ -79,6 +79,13 @@ class Trace(Tables):
 
         return rows_of(self.analysed, by)
 
+    def launches(self, by: str = "op") -> pl.DataFrame:
+        """How launches keep up with devices, by the op, module, phase, step, function, kernel or stream, or copies by
+        their direction (copy), as `opspan launches`."""
+        from opspan.views.launches import rows_of
+
+        return rows_of(self.analysed, by)
+
     def waits(self, by: str = "op") -> pl.DataFrame:
         """What the host waited for, by the op, module, phase, step, function, reason or call, as `opspan waits`."""
         from opspan.views.waits import rows_of

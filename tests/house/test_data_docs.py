@@ -22,6 +22,7 @@ from opspan.errors import MissingPackage
 from opspan.views.comm import BY as COMM_BY
 from opspan.views.flops import BY as FLOPS_BY
 from opspan.views.idle import BY as IDLE_BY
+from opspan.views.launches import BY as LAUNCHES_BY
 from opspan.views.memory import BY as MEMORY_BY
 from opspan.views.path import BY as PATH_BY
 from opspan.views.table import BY, SCHEMA
@@ -152,6 +153,7 @@ ANSWERS = {
     "summary": [()],
     "findings": [()],
     "idle": ways(IDLE_BY),
+    "launches": ways(LAUNCHES_BY),
     "waits": ways(WAITS_BY),
     "path": [*ways(PATH_BY), ("--what-if", "computing=0.5")],
     "memory": ways(MEMORY_BY),

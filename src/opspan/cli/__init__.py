@@ -31,6 +31,7 @@ VERBS = {
     "findings": "opspan.cli.findings",
     "flops": "opspan.cli.flops",
     "idle": "opspan.cli.idle",
+    "launches": "opspan.cli.launches",
     "memory": "opspan.cli.memory",
     "path": "opspan.cli.path",
     "run": "opspan.cli.run",
