@@ -16,7 +16,7 @@ from analysis.frames import ranges, table
 from opspan.analysis import launches, nest
 from opspan.analysis.analysed import Analysed
 from opspan.analysis.busy import step_times
-from opspan.analysis.path import KINDS
+from opspan.analysis.path_cuts import KINDS
 from opspan.analysis.what_if import what_if
 from opspan.errors import UsageError
 from opspan.tables import Metadata, Tables
@@ -102,7 +102,7 @@ def longest(calls: list[dict], work: list[dict], marked: list[dict], by: dict[st
 
     def last_by(time: int, some: list[dict]) -> dict | None:
         done = [one for one in some if one["end_ns"] <= time]
-        return max(done, key=lambda one: (one["end_ns"], ran.index(one)), default=None)
+        return max(done, key=lambda one: (one["end_ns"], one["start_ns"], ran.index(one)), default=None)
 
     points = sorted({begin, *(one[name] for one in [*calls, *marked] for name in ("start_ns", "end_ns"))})
 

@@ -4,8 +4,8 @@
     walk(found)               -> the path of each process, over its whole time: see Walk
 
 A row is a piece of the path; those of a step follow each other without a gap and add up to its time. `number`: row of
-`times`; `kind`: one of KINDS; `range`: row of the range that the piece belongs to, `work`: row of the work that it
-is, or that it is the delay of. `found`: what path_graph.graph gives for `trace`, which must be attributed.
+`times`; `kind`: one of path_cuts.KINDS; `range`: row of the range that the piece belongs to, `work`: row of the work
+that it is, or that it is the delay of. `found`: what path_graph.graph gives for `trace`, which must be attributed.
 """
 
 from __future__ import annotations
@@ -17,26 +17,21 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opspan.analysis.busy import APIS
-from opspan.analysis.nest import innermost
+from opspan.analysis.nest import is_one
+from opspan.analysis.path_cuts import KIND, cut
 from opspan.analysis.path_threads import FOR_WORK, NONE
-from opspan.analysis.spans import PROCESS, within
+from opspan.analysis.spans import PROCESS
 
 if TYPE_CHECKING:
     from opspan.analysis.path_graph import Graph
     from opspan.tables import Tables
 
 _col = pl.col
-_THREAD = (*PROCESS, "tid")
-OF_WORK = ("computing", "communicating", "copying", "filling")
-DELAYS = ("launch", "queued")
-OF_HOST = ("host", "call", "wait")
-KINDS = (*OF_WORK, *DELAYS, *OF_HOST, "unknown")
-PIECES = {
+STRETCHES: dict[str, pl.DataType | type[pl.DataType]] = {
     "process": pl.Int64,
     "start_ns": pl.Int64,
     "end_ns": pl.Int64,
-    "kind": pl.String,
+    "kind": KIND,
     "range": pl.UInt32,
     "work": pl.UInt32,
     "thread": pl.Int64,
@@ -54,39 +49,42 @@ class Walk:
 
 def path(trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, found: Graph) -> pl.DataFrame:
     """`times`: as busy.step_times gives them; `waits`: as waits.waits does."""
-    return by_step(pieces(trace, waits, found), times, found)
-
-
-def by_step(whole: pl.DataFrame, times: pl.DataFrame, found: Graph) -> pl.DataFrame:
-    """What of the path lies in each step."""
     numbers = found.processes.select("process", *PROCESS)
     steps = times.with_row_index("number").join(numbers, on=PROCESS, nulls_equal=True, maintain_order="left")
-    parts = [pl.DataFrame(schema={**PIECES, "number": pl.UInt32})]
-    asked = steps.partition_by("process", as_dict=True)
-    for key, some in whole.partition_by("process", as_dict=True).items():
-        if (mine := asked.get(key)) is None:
-            continue
-        first = some["end_ns"].search_sorted(mine["start_ns"], side="right")
-        past = some["start_ns"].search_sorted(mine["end_ns"], side="left")
-        places = mine.select("number", begin="start_ns", close="end_ns", place=pl.int_ranges(first, past)).explode(
-            "place"
-        )
-        places = places.drop_nulls("place")
-        cut = some[places["place"]].with_columns(
-            pl.max_horizontal("start_ns", places["begin"]).alias("start_ns"),
-            pl.min_horizontal("end_ns", places["close"]).alias("end_ns"),
-            places["number"],
-        )
-        parts.append(cut.filter(_col("end_ns") > _col("start_ns")).select(parts[0].columns))
-    rows = pl.concat(parts).join(numbers, on="process", how="left", maintain_order="left")
-    return rows.select(*PROCESS, "number", "start_ns", "end_ns", "kind", "range", "work").sort("number", "start_ns")
+    at = pl.concat([steps.select("process", time_ns=name) for name in ("start_ns", "end_ns")])
+    stretches = on_path(found, walk(found))
+    whole, counts = cut(stretches, trace, waits, found, at)
+    first = np.searchsorted(stretches["process"].to_numpy(), np.arange(found.processes.height + 1))
+    return _by_step(whole, np.append(0, np.cumsum(counts))[first], steps)
 
 
-def pieces(trace: Tables, waits: pl.DataFrame, found: Graph) -> pl.DataFrame:
-    """The path of each process, in order: PIECES. `node`: row of Graph.work."""
-    walked = walk(found)
-    rows = pl.concat([on_devices(found, walked), _on_hosts(trace, waits, found, walked)])
-    return rows.filter(_col("end_ns") > _col("start_ns")).sort("process", "start_ns")
+def _by_step(whole: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.DataFrame) -> pl.DataFrame:
+    """What of the path lies in each step, where it is cut. `bounds`: of each process its first piece; and how many."""
+    start, end = (whole[name].to_numpy() for name in ("start_ns", "end_ns"))
+    none = np.zeros(0, dtype=np.int64)
+    firsts, counts, numbers = [none], [none], [none]
+    for (key,), mine in steps.drop_nulls("process").partition_by("process", as_dict=True).items():
+        since, until = bounds[key : key + 2].tolist()
+        first = np.searchsorted(end[since:until], mine["start_ns"].to_numpy(), side="right")
+        past = np.searchsorted(start[since:until], mine["end_ns"].to_numpy(), side="left")
+        firsts.append(since + first)
+        counts.append(np.maximum(past - first, 0))
+        numbers.append(mine["number"].cast(pl.Int64).to_numpy())
+    first, count, number = np.concatenate(firsts), np.concatenate(counts), np.concatenate(numbers)
+    in_order = np.argsort(number, kind="stable")
+    first, count, number = first[in_order], count[in_order], number[in_order]
+    if (first[1:] == first[:-1] + count[:-1]).all():  # each step follows the one before it: nothing to copy
+        rows = whole.slice(int(first[0]) if first.size else 0, int(count.sum()))
+    else:
+        rows = whole[np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)]
+    rows = rows.with_columns(number=np.repeat(number.astype(np.uint32), count))
+    known = steps.drop_nulls("process").sort("number")
+    if known.height and all(is_one(known, _col(name)) for name in PROCESS):
+        rows = rows.with_columns(pl.lit(known[name][0], dtype=known.schema[name]).alias(name) for name in PROCESS)
+    else:
+        of_step = pl.Series(np.repeat(np.arange(count.size, dtype=np.uint32), count))
+        rows = rows.with_columns(known[name].gather(of_step) for name in PROCESS)
+    return rows.select(*PROCESS, "number", "start_ns", "end_ns", "kind", "range", "work")
 
 
 def walk(found: Graph) -> Walk:
@@ -142,17 +140,17 @@ def _last_that_bound(joins: pl.DataFrame) -> npt.NDArray[np.int64]:
     return found.to_series().to_numpy()
 
 
-def on_devices(found: Graph, walked: Walk) -> pl.DataFrame:
+def _on_devices(found: Graph, walked: Walk) -> pl.DataFrame:
     work = found.work
     rows = work[walked.work].with_columns(node=walked.work, bound=bound_by(work)[walked.work])
     ends = work["end_ns"].gather(rows["bound"].set(rows["bound"] == NONE, None))
     rows = rows.with_columns(
         since=pl.coalesce(ends, "launch_ns"),
         delay=pl.when(_col("launch_ns").is_null())
-        .then(pl.lit("unknown"))
+        .then(pl.lit("unknown", dtype=KIND))
         .when(_col("bound") == NONE)
-        .then(pl.lit("launch"))
-        .otherwise(pl.lit("queued")),
+        .then(pl.lit("launch", dtype=KIND))
+        .otherwise(pl.lit("queued", dtype=KIND)),
     )
     same: dict[str, str | pl.Expr] = {
         "range": "range",
@@ -160,48 +158,17 @@ def on_devices(found: Graph, walked: Walk) -> pl.DataFrame:
         "thread": pl.lit(NONE, dtype=pl.Int64),
         "node": "node",
     }
-    ran = rows.select("process", "start_ns", "end_ns", kind="what", **same)
+    ran = rows.select("process", "start_ns", "end_ns", kind=_col("what").cast(KIND), **same)
     delayed = rows.select("process", start_ns="since", end_ns="start_ns", kind="delay", **same)
     rows = pl.concat([ran, delayed.drop_nulls("start_ns")])
-    return rows.select(_col(name).cast(dtype) for name, dtype in PIECES.items())
+    return rows.select(_col(name).cast(dtype) for name, dtype in STRETCHES.items())
 
 
-def _on_hosts(trace: Tables, waits: pl.DataFrame, found: Graph, walked: Walk) -> pl.DataFrame:
-    late = walked.stretches.filter(_col("end_ns") > _col("start_ns"))
-    late = late.join(found.threads.select("thread", *_THREAD), on="thread", how="left", maintain_order="left")
-    unknown = late.filter(_col("thread") == NONE).with_columns(kind=pl.lit("unknown"))
-    late = late.filter(_col("thread") != NONE).with_row_index("stretch")
-    ranges = trace.ranges.select(*_THREAD, "start_ns", "end_ns", "is_mark", "is_async")
-    calls = driving(trace.calls).with_columns(is_async=pl.lit(False))
-    waiting = waits.select(*_THREAD, "start_ns", "end_ns", is_async=pl.lit(False))
-    whole = (ranges.filter(~_col("is_mark").fill_null(value=False)), calls, waiting)
-    changes = pl.concat(frame.select(*_THREAD, time_ns=name) for frame in whole for name in ("start_ns", "end_ns"))
-    changes = changes.drop_nulls("time_ns")
-    inside = within(changes, "time_ns", late, _THREAD)
-    begins = late.select(time_ns="start_ns", stretch="stretch")
-    between = pl.DataFrame({"time_ns": changes["time_ns"].gather(inside["row"]), "stretch": inside["stretch"]})
-    cuts = pl.concat([begins, between]).sort("stretch", "time_ns")
-    following = _col("stretch").shift(-1) == _col("stretch")
-    ends = late["end_ns"].gather(cuts["stretch"])
-    cuts = cuts.with_columns(until=pl.when(following).then(_col("time_ns").shift(-1)).otherwise(ends))
-    cuts = cuts.filter(_col("until") > _col("time_ns"))
-    cuts = cuts.with_columns(late[name].gather(cuts["stretch"]) for name in ("process", "thread", *_THREAD))
-    cuts = cuts.with_columns(range=innermost(ranges, cuts), call=innermost(calls, cuts), wait=innermost(waiting, cuts))
-    kind = (
-        pl.when(_col("wait").is_not_null())
-        .then(pl.lit("wait"))
-        .when(_col("call").is_not_null())
-        .then(pl.lit("call"))
-        .otherwise(pl.lit("host"))
-    )
-    none = {"work": pl.lit(None, dtype=pl.UInt32), "node": pl.lit(NONE, dtype=pl.Int64)}
-    known = cuts.select("process", "range", "thread", start_ns="time_ns", end_ns="until", kind=kind, **none)
-    unknown = unknown.with_columns(pl.lit(None, dtype=pl.UInt32).alias("range"), **none)
-    return pl.concat([known.select(*PIECES), unknown.select(*PIECES)])
-
-
-def driving(calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls into the libraries of devices."""
-    apis = calls["api"].unique().cast(pl.String)
-    names = apis.filter(apis.str.contains(APIS)).cast(pl.Categorical)
-    return calls.select(*_THREAD, "start_ns", "end_ns", "api").filter(_col("api").is_in(names.implode()))
+def on_path(found: Graph, walked: Walk) -> pl.DataFrame:
+    """The path of each process, in order: STRETCHES. `node`: row of Graph.work."""
+    none = {name: pl.lit(None, dtype=pl.UInt32) for name in ("range", "work")}
+    is_known = _col("thread") != NONE
+    kind = pl.when(is_known).then(pl.lit("host", dtype=KIND)).otherwise(pl.lit("unknown", dtype=KIND))
+    hosts = walked.stretches.with_columns(kind=kind, node=pl.lit(NONE, dtype=pl.Int64), **none)
+    rows = pl.concat([_on_devices(found, walked), hosts.select(*STRETCHES)])
+    return rows.filter(_col("end_ns") > _col("start_ns")).sort("process", "start_ns")

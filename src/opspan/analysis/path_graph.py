@@ -12,12 +12,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import polars as pl
 
-from opspan.analysis.busy import APIS, busy_with, whole_times
+from opspan.analysis.busy import busy_with, whole_times
 from opspan.analysis.launched import STREAM
-from opspan.analysis.path_threads import FOR_THREAD, FOR_WORK, JOINS, NONE, at_or_before, handovers, main_threads
-from opspan.analysis.spans import PROCESS
+from opspan.analysis.nest import is_one
+from opspan.analysis.path_threads import (
+    FOR_THREAD,
+    FOR_WORK,
+    JOINS,
+    NONE,
+    at_or_before,
+    handovers,
+    is_driving,
+    main_threads,
+    thread_numbers,
+)
+from opspan.analysis.spans import PROCESS, apart
 from opspan.analysis.waits import COPY, ITEM, SYNCHRONISE
 
 if TYPE_CHECKING:
@@ -47,41 +59,46 @@ class Graph:
 def graph(trace: Tables, steps: pl.DataFrame, waits: pl.DataFrame) -> Graph:
     processes = whole_times(trace).with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"))
     processes = processes.with_row_index("process").cast({"process": pl.Int64})
-    calls = _numbered(trace.calls.select(*PROCESS, "tid", "start_ns", "end_ns", "api", "range"), processes)
-    calls = calls.with_row_index("call").filter(_col("process") != NONE, _col("start_ns").is_not_null())
+    calls = trace.calls.select(*PROCESS, "tid", "start_ns", "end_ns", "api", "range").with_row_index("call")
+    calls = _numbered(_those(calls, _col("start_ns").is_not_null()), processes)
     calls = calls.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"))
     ranges = trace.ranges.select(*PROCESS, "tid", "start_ns", "end_ns", "kind", "depth", "is_async", "is_mark")
     is_nested = ~_col("is_async") & ~_col("is_mark").fill_null(value=False) & _col("tid").is_not_null()
-    ranges = ranges.filter(is_nested, _col("start_ns").is_not_null(), _col("end_ns") >= _col("start_ns"))
+    ranges = _those(ranges, is_nested & _col("start_ns").is_not_null() & (_col("end_ns") >= _col("start_ns")))
     ranges = _numbered(ranges, processes)
-    threads = pl.concat([frame.select("process", *PROCESS, "tid").unique() for frame in (ranges, calls)]).unique()
-    threads = threads.drop_nulls("tid").sort("process", "tid").with_row_index("thread").cast({"thread": pl.Int64})
-    ranges, calls = (_on_threads(frame, threads) for frame in (ranges, calls))
+    threads = _threads(processes, ranges, calls)
+    ranges, calls = (
+        frame.with_columns(thread=thread_numbers(frame, threads, ("process", "tid"))) for frame in (ranges, calls)
+    )
     main = main_threads(processes, threads, ranges, calls, steps)
     processes = processes.join(main, on="process", how="left", maintain_order="left")
     processes = processes.with_columns(_col("main").fill_null(NONE))
     done = pl.concat([frame.select("thread", "end_ns") for frame in (ranges, calls)]).group_by("thread").max()
 
     work = _work(trace, processes)
-    edges = _edges(trace, work, calls)
-    launched = _launches(work, calls, processes)
-    driving = calls.filter(_col("api").cast(pl.String).str.contains(APIS).fill_null(value=False))
-    launching = pl.Series(work["call"].drop_nulls().unique())
-    given = handovers(processes, threads, ranges, driving, launching)
+    edges, before = _edges(trace, work, calls)
+    place = _places(calls, trace.calls.height)
+    launched = _launches(work, calls, place, processes)
+    has_work = np.zeros(trace.calls.height, dtype=bool)
+    has_work[work["call"].drop_nulls().to_numpy()] = True
+    driving = _those(calls.with_columns(has_work=has_work[calls["call"].to_numpy()]), is_driving(calls["api"]))
+    given = handovers(processes, threads, ranges, driving)
     joins = _joins(_waited(trace, waits, calls, work), given)
     work = work.with_columns(
         launch_ns=launched["launch_ns"],
         thread=launched["thread"],
         join=at_or_before(launched.select("thread", time_ns="launch_ns"), joins, "thread"),
-        before=_latest(work, edges),
+        before=before,
     )
     return Graph(_with_ends(processes, work, joins, done), threads, work, edges, _with_entries(joins))
 
 
 def _with_ends(processes: pl.DataFrame, work: pl.DataFrame, joins: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
     """With what each process ends with: its main thread, or the work that ended later than that."""
-    ended = work.select("process", last=pl.int_range(pl.len(), dtype=pl.Int64), last_ns="end_ns")
-    ended = ended.sort("last_ns", "last").unique("process", keep="last", maintain_order=True)
+    every = work.select("process", last=pl.int_range(pl.len(), dtype=pl.Int64), last_ns="end_ns")
+    ended = pl.concat(
+        some.filter(_col("last_ns") == _col("last_ns").max()).tail(1) for some in apart(every, ("process",)).values()
+    )
     done = done.rename({"thread": "main", "end_ns": "main_ns"})
     found = processes.join(ended, on="process", how="left", maintain_order="left")
     found = found.join(done, on="main", how="left", maintain_order="left")
@@ -99,29 +116,52 @@ def _numbered(frame: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(_col("process").fill_null(NONE))
 
 
-def _on_threads(frame: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    numbers = threads.select("process", "tid", "thread")
-    found = frame.join(numbers, on=["process", "tid"], how="left", maintain_order="left")
-    return found.with_columns(_col("thread").fill_null(NONE))
+def _those(rows: pl.DataFrame, flags: pl.Expr | pl.Series) -> pl.DataFrame:
+    """A filter that copies nothing where all rows are wanted."""
+    found = flags if isinstance(flags, pl.Series) else rows.select(flags.fill_null(value=False)).to_series()
+    return rows if found.all() else rows.filter(found)
+
+
+def _threads(processes: pl.DataFrame, *frames: pl.DataFrame) -> pl.DataFrame:
+    key = ["tid"] if processes.height == 1 else ["process", "tid"]
+    found = pl.concat([frame.select(key).unique() for frame in frames]).unique().drop_nulls("tid")
+    numbers = processes.select("process", *PROCESS)
+    found = found.join(numbers, how="cross") if len(key) == 1 else found.join(numbers, on="process")
+    found = found.select("process", *PROCESS, "tid").sort("process", "tid")
+    return found.with_row_index("thread").cast({"thread": pl.Int64})
+
+
+def _places(calls: pl.DataFrame, height: int) -> pl.Series:
+    """Of each row of the table its place in `calls`."""
+    if calls.height == height:
+        return calls["call"]
+    every = pl.Series([None], dtype=pl.UInt32).new_from_index(0, height)
+    return every.scatter(calls["call"], pl.int_range(calls.height, dtype=pl.UInt32, eager=True))
 
 
 def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
     """What ran on devices for some time, in order."""
     columns = ("call", "range", "context_id", "stream_id")
     rows = busy_with(trace.work.with_row_index("row"), "row", *columns)
-    rows = rows.filter(_col("end_ns") > _col("start_ns"))
-    rows = _numbered(rows, processes).sort("start_ns", "end_ns", "row")
+    rows = _those(rows, _col("end_ns") > _col("start_ns"))
+    rows = _numbered(rows, processes)
+    start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+    is_after = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
+    rows = rows if is_after.all() else rows.sort("start_ns", "end_ns", "row")
     rows = rows.select("process", "row", "range", "call", *STREAM[2:], "start_ns", "end_ns", "what")
-    key = ["process", *STREAM[2:]]
+    key = [name for name in ("process", *STREAM[2:]) if not is_one(rows, _col(name))]
+    if not key:
+        return rows.with_columns(stream=pl.lit(0, dtype=pl.UInt32))
     streams = rows.select(key).unique().with_row_index("stream")
     return rows.join(streams, on=key, how="left", nulls_equal=True, maintain_order="left")
 
 
-def _launches(work: pl.DataFrame, calls: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
+def _launches(work: pl.DataFrame, calls: pl.DataFrame, place: pl.Series, processes: pl.DataFrame) -> pl.DataFrame:
     """For each work since when it was launched, and by which thread: null and NONE if that is not known."""
-    called = calls.select("call", "thread", called_ns="start_ns", returned_ns="end_ns")
-    found = work.select("call", "process", "start_ns").join(called, on="call", how="left", maintain_order="left")
-    found = found.join(processes.select("process", "main"), on="process", how="left", maintain_order="left")
+    called = calls.select("thread", called_ns="start_ns", returned_ns="end_ns")
+    found = called[place.gather(work["call"])] if calls.height else called.clear(work.height)
+    main = processes["main"].gather(work["process"]) if work.height else work["process"]
+    found = found.with_columns(work["start_ns"], main.alias("main"))
     returned = pl.when(_col("returned_ns") <= _col("start_ns")).then("returned_ns")
     called_ns = pl.when(_col("called_ns") <= _col("start_ns")).then("called_ns")
     thread = pl.when(_col("thread") == NONE).then("main").otherwise("thread")
@@ -168,17 +208,39 @@ def _last(
     return places.join(found.select("place", value), on="place", how="left", maintain_order="left")[value]
 
 
-def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """All that work waited for; and of each the one that it waited for longest."""
     asked = work.with_row_index("work").with_columns(_col("work").cast(pl.Int64), until_ns="start_ns")
-    in_order = _before(asked, work, ("stream",))
-    found = [asked.select("work", in_order.alias("before"))]
-    several = asked.filter(_col("call").is_not_null() & _col("call").is_duplicated())
-    if several.height:  # the nodes of a graph, on whatever stream
+    in_order = _on_streams(asked)
+    edges = asked.select("work", before=in_order.set(in_order == NONE, None)).drop_nulls("before")
+    found = [_by_events(trace, asked, work, calls)]
+    called = work["call"].drop_nulls()
+    if called.len() and int((counts := np.bincount(called.to_numpy())).max()) > 1:
+        # The nodes of a graph, on whatever stream.
+        rows = pl.Series(np.flatnonzero(counts > 1), dtype=pl.UInt32)
+        several = asked.filter(_col("call").is_in(rows.implode()))
         found.append(several.select("work", _before(several, work, ("process", "call")).alias("before")))
-    found.append(_by_events(trace, asked, work, calls))
-    every = pl.concat(found).drop_nulls("before").unique().sort("work", "before")
-    ends, starts = work["end_ns"].gather(every["before"]), work["start_ns"].gather(every["work"])
-    return every.filter(ends <= starts)
+    more = pl.concat(found).drop_nulls("before")
+    more = more.filter(work["end_ns"].gather(more["before"]) <= work["start_ns"].gather(more["work"]))
+    if not more.height:
+        return edges, in_order
+    edges = pl.concat([edges, more]).unique().sort("work", "before")
+    return edges, _latest(work, edges)
+
+
+def _on_streams(work: pl.DataFrame) -> pl.Series:
+    """For each work the one that ended last before it, on its stream."""
+    streams, start, end = (work[name].to_numpy() for name in ("stream", "start_ns", "end_ns"))
+    before = np.full(work.height, NONE, dtype=np.int64)
+    every = np.arange(work.height)
+    if streams.size and streams.max():
+        every = np.argsort(streams.astype(np.uint16) if streams.max() < 1 << 16 else streams, kind="stable")
+    bounds = np.flatnonzero(np.diff(streams[every])) + 1
+    for mine in np.split(every, bounds):
+        ended = mine[np.argsort(end[mine], kind="stable")]
+        count = np.searchsorted(end[ended], start[mine], side="right")
+        before[mine] = np.where(count > 0, ended[count - 1], NONE)
+    return pl.Series("before", before)
 
 
 def _by_events(trace: Tables, asked: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -214,8 +276,14 @@ def _sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
     rows = trace.work.select(*PROCESS, "call", "kind", "device_id", "stream_id", "name", "payload_json")
     rows = rows.filter((_col("kind") == "sync") & _col("call").is_not_null())
     # Tools say of a wait that it was on device 0, whichever it was: a process that used one device used that.
-    used = trace.work.select(*PROCESS, "device_id").filter(trace.work["kind"] == "kernel").unique()
-    used = used.group_by(PROCESS).agg(only=pl.when(pl.len() == 1).then(_col("device_id").first()))
+    used = trace.work.select(*PROCESS, "device_id", "kind") if rows.height else rows
+    used = (
+        used.filter(_col("kind") == "kernel")
+        .select(*PROCESS, "device_id")
+        .unique()
+        .group_by(PROCESS)
+        .agg(only=pl.when(pl.len() == 1).then(_col("device_id").first()))
+    )
     rows = rows.join(used, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     rows = rows.with_columns(device_id=pl.coalesce("only", "device_id"))
     said = {

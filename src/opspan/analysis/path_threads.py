@@ -1,7 +1,7 @@
 """Threads of the host that give each other work: which one is the main one, and when it waits for another.
 
     main_threads(processes, threads, ranges, calls, steps) -> process, main
-    handovers(processes, threads, ranges, calls, launching) -> joins, as path_graph has them
+    handovers(processes, threads, ranges, calls) -> joins, as path_graph has them
 
 A thread that is not the main one and had nothing to do until then was given its work by the main one. The main thread
 waits for it while it does nothing itself, if what the other does is autograd's or launches work.
@@ -12,12 +12,16 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
+from opspan.analysis.busy import APIS
+from opspan.analysis.nest import is_one
 from opspan.analysis.spans import PROCESS, length
 
 _col = pl.col
 NONE: Final = -1  # number of a row: there is none
+THREAD: Final = (*PROCESS, "tid")
 _AUTOGRAD = ("backward", "engine")
 # What a join is for, in the order in which those of one moment are computed.
 FOR_WORK: Final = 0
@@ -39,6 +43,37 @@ def at_or_before(asked: pl.DataFrame, known: pl.DataFrame, by: str, *, strict: b
     return pl.Series("found", every)
 
 
+def driving(calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls into the libraries of devices."""
+    return calls.select(*THREAD, "start_ns", "end_ns", "api").filter(is_driving(calls["api"]))
+
+
+def is_driving(api: pl.Series) -> pl.Series:
+    apis = api.unique().cast(pl.String)
+    return api.is_in(apis.filter(apis.str.contains(APIS)).cast(pl.Categorical).implode()).fill_null(value=False)
+
+
+def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...] = THREAD) -> npt.NDArray[np.int64]:
+    """For each row the number of its thread; NONE: it has none. `threads`: those of path_graph.Graph."""
+    key = [name for name in by if not is_same(rows, threads, name)]
+    if not key:
+        return np.zeros(rows.height, dtype=np.int64)
+    if key == ["tid"] and not rows["tid"].null_count() and threads.height:
+        in_order = threads.sort("tid")
+        place = np.searchsorted(in_order["tid"].to_numpy(), rows["tid"].to_numpy())
+        place = np.minimum(place, threads.height - 1)
+        is_there = in_order["tid"].to_numpy()[place] == rows["tid"].to_numpy()
+        return np.where(is_there, in_order["thread"].to_numpy()[place], NONE)
+    found = rows.select(key).join(threads, on=key, how="left", nulls_equal=True, maintain_order="left")
+    return found["thread"].fill_null(NONE).to_numpy()
+
+
+def is_same(rows: pl.DataFrame, others: pl.DataFrame, name: str) -> bool:
+    """All rows of both have the same value."""
+    both = (is_one(frame, _col(name)) for frame in (rows, others))
+    return all(both) and bool(rows[name][0] == others[name][0])
+
+
 def main_threads(
     processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame, steps: pl.DataFrame
 ) -> pl.DataFrame:
@@ -47,7 +82,9 @@ def main_threads(
     if threads.height == processes.height and threads["process"].is_unique().all():
         return threads.select("process", main="thread")
     ends = steps.select(*PROCESS, "end_ns").join(processes.select("process", *PROCESS), on=PROCESS, nulls_equal=True)
-    on_steps = ranges.join(ends.select("process", "end_ns").unique(), on=["process", "end_ns"], how="semi")
+    on_steps = ranges.filter(_col("end_ns").is_in(ends["end_ns"].unique().implode())).join(
+        ends.select("process", "end_ns").unique(), on=["process", "end_ns"], how="semi"
+    )
     outside = ranges.filter(_col("depth") == 0, ~_col("kind").cast(pl.String).is_in(_AUTOGRAD).fill_null(value=False))
     known = [
         on_steps.group_by("thread").agg(steps=pl.len()),
@@ -65,8 +102,9 @@ def main_threads(
 
 
 def handovers(
-    processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame, launching: pl.Series
+    processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame
 ) -> pl.DataFrame:
+    """`calls`: with has_work: which of them launched work."""
     none = pl.DataFrame(schema=JOINS)
     main = processes["main"]
     others = threads.filter(~_col("thread").is_in(main.implode()))
@@ -80,7 +118,7 @@ def handovers(
                 "process", "thread", "start_ns", "end_ns", is_waited_for=is_autograd
             ),
             calls.filter(is_other, _col("range").is_null()).select(
-                "process", "thread", "start_ns", "end_ns", is_waited_for=_col("call").is_in(launching.implode())
+                "process", "thread", "start_ns", "end_ns", is_waited_for="has_work"
             ),
         ]
     ).sort("thread", "start_ns", "end_ns")

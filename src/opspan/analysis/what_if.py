@@ -2,11 +2,12 @@
 
     what_if(trace, times, waits, found, factors) -> number, before_ns, after_ns: a row for each of `times`
 
-`factors`: by name of an op, or one of path.KINDS. docs/analysis.md, "path", has the rules.
+`factors`: by name of an op, or one of path_cuts.KINDS. docs/analysis.md, "path", has the rules.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,8 +17,9 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.nest import innermost, nearest
-from opspan.analysis.path import KINDS, OF_HOST, OF_WORK, bound_by, driving, on_devices, walk
-from opspan.analysis.path_threads import FOR_WORK, NONE, at_or_before
+from opspan.analysis.path import bound_by, on_path, walk
+from opspan.analysis.path_cuts import KINDS, OF_HOST, OF_WORK
+from opspan.analysis.path_threads import FOR_WORK, NONE, at_or_before, driving
 from opspan.analysis.spans import LEAST, MOST, PROCESS, length
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
 Ints = npt.NDArray[np.int64]
+_SEVERAL = -2  # numbers of work, where there is room for one
 _LONGEST = 2**53  # ns, of a step: 104 days. Of more it is not known exactly what part of it is
 
 
@@ -39,7 +42,10 @@ def what_if(
     replayed = _replay(_weights(trace, found, of_kind, of_op), host, found)
     numbers = found.processes.select("process", *PROCESS)
     rows = times.with_row_index("number").join(numbers, on=PROCESS, nulls_equal=True, maintain_order="left")
-    ends = [_moved(rows.select("process", time_ns=name), found, host, replayed) for name in ("start_ns", "end_ns")]
+    path = on_path(found, walk(found))
+    ends = [
+        _moved(rows.select("process", time_ns=name), path, found, host, replayed) for name in ("start_ns", "end_ns")
+    ]
     rows = rows.select("number", before_ns=length(), after_ns=pl.lit(ends[1] - ends[0]))
     return rows.with_columns(pl.when(_col("before_ns") <= _LONGEST).then("after_ns").alias("after_ns"))
 
@@ -55,13 +61,18 @@ class _Weights:
 
 @dataclass(frozen=True)
 class _Replayed:
-    start: list[int]  # of each work
+    end: list[int]  # of each work
+    took: list[int]
     shift: list[int]  # of each join: how much later its thread is then than its clock says; the last: of none
-    end: list[int]  # of each process
+    ends: list[int]  # of each process
     weights: _Weights
 
 
 def _fitting(times: list[int]) -> pl.Series:
+    try:
+        return pl.Series(np.array(times, dtype=np.int64))
+    except OverflowError:
+        pass
     return pl.Series([min(max(time, LEAST), MOST) for time in times], dtype=pl.Int64)
 
 
@@ -152,12 +163,13 @@ def _replay(weights: _Weights, host: _Host, found: Graph) -> _Replayed:
     no_cause = (work["launch_ns"].is_null() & pl.Series(bound == NONE)).to_numpy()
     since_ns = np.where(no_cause, begun.to_numpy(), since.to_numpy())
     delay = _scaled(start_ns - since_ns, weights.delayed).tolist()
-    launch = host.clock(work["thread"], work["launch_ns"]).tolist()
-    is_launched = work["launch_ns"].is_not_null().to_list()
-    entered, before, process_begun = work["join"].to_list(), bound.tolist(), begun.to_list()
-    others: dict[int, list[int]] = {}
-    for node, other in found.edges.filter(_col("before") != pl.Series(bound).gather(found.edges["work"])).iter_rows():
-        others.setdefault(node, []).append(other)
+    launch = host.clock(work["thread"], work["launch_ns"])
+    is_launched = work["launch_ns"].is_not_null().to_numpy()
+    since = np.where(is_launched, launch, begun.to_numpy()).tolist()
+    is_alone = (~is_launched & (bound != NONE)).tolist()  # nothing is known of its launch
+    entered = np.where(is_launched, work["join"].to_numpy(), NONE).tolist()
+    other, others = _others(found, bound)
+    nodes = zip(range(work.height), bound.tolist(), delay, entered, since, is_alone, other, took, strict=True)
 
     joined = host.clock(joins["thread"], joins["time_ns"])
     own_known = joins["own_ns"] != np.iinfo(np.int64).min
@@ -170,43 +182,54 @@ def _replay(weights: _Weights, host: _Host, found: Graph) -> _Replayed:
     clock, has_own, is_last = joined.tolist(), own_known.to_list(), joins["is_last"].to_list()
     what, of_work, entry, thread = (joins[name].to_list() for name in ("what", "work", "entry", "thread"))
 
-    start, end = [0] * work.height, [0] * work.height
+    end = [0] * work.height
     at, shift = [0] * joins.height, [0] * (joins.height + 1)  # the last is that of NONE: nothing shifted yet
-    for node, is_join in _in_order(found).iter_rows():
-        if is_join:
-            by = end[of_work[node]] if what[node] == FOR_WORK else shift[entry[node]] + target[node]
-            # What did not bind might have taken less than it did: nothing.
-            if is_last[node]:
-                time = by + lag[node]
-                if has_own[node]:
-                    time = max(time, shift[own_entry[node]] + own[node])
+
+    def run(count: int) -> None:
+        """The next so many of the work."""
+        for node, before, delayed, join, launched, is_alone, one, ns in itertools.islice(nodes, count):
+            time = shift[join] + launched
+            if before == NONE:
+                time += delayed
+            elif is_alone:
+                time = end[before] + delayed
             else:
-                time = max(by, shift[own_entry[node]] + clock[node])
-            if node and thread[node - 1] == thread[node]:
-                time = max(time, at[node - 1])
-            at[node], shift[node] = time, time - clock[node]
-            continue
-        begin = before[node]
-        if begin != NONE:
-            time = end[begin] + delay[node]
-            if is_launched[node]:
-                time = max(time, shift[entered[node]] + launch[node])
-        elif is_launched[node]:
-            time = shift[entered[node]] + launch[node] + delay[node]
+                time = max(time, end[before] + delayed)
+            if one != NONE:
+                then = end[one] if one >= 0 else max(end[some] for some in others[node])
+                time = max(time, then)
+            end[node] = time + ns
+
+    # Each after all that it waited for: at one moment joins, by what they are for, then work.
+    in_order = joins.select("time_ns", "what", node=pl.int_range(pl.len(), dtype=pl.Int64))
+    in_order = in_order.sort("time_ns", "what", "node")
+    until = np.searchsorted(start_ns, in_order["time_ns"].to_numpy(), side="left")
+    for node, count in zip(in_order["node"].to_list(), np.diff(until, prepend=0).tolist(), strict=True):
+        run(count)
+        by = end[of_work[node]] if what[node] == FOR_WORK else shift[entry[node]] + target[node]
+        # What did not bind might have taken less than it did: nothing.
+        if is_last[node]:
+            time = by + lag[node]
+            if has_own[node]:
+                time = max(time, shift[own_entry[node]] + own[node])
         else:
-            time = process_begun[node] + delay[node]
-        for other in others.get(node, ()):
-            time = max(time, end[other])
-        start[node], end[node] = time, time + took[node]
-    return _Replayed(start, shift, _ends(found, host, end, shift, weights.unknown), weights)
+            time = max(by, shift[own_entry[node]] + clock[node])
+        if node and thread[node - 1] == thread[node]:
+            time = max(time, at[node - 1])
+        at[node], shift[node] = time, time - clock[node]
+    run(work.height)
+    return _Replayed(end, took, shift, _ends(found, host, end, shift, weights.unknown), weights)
 
 
-def _in_order(found: Graph) -> pl.DataFrame:
-    """Work and joins, each after all that it waited for: at one moment joins, by what they are for, then work."""
-    joins = found.joins.select("time_ns", "what", is_join=pl.lit(value=True)).with_row_index("node")
-    work = found.work.select(time_ns="start_ns", what=pl.lit(3, dtype=pl.Int64), is_join=pl.lit(value=False))
-    every = pl.concat([joins, work.with_row_index("node").select(joins.columns)])
-    return every.sort("time_ns", "what", "node").select("node", "is_join")
+def _others(found: Graph, bound: Ints) -> tuple[list[int], dict[int, list[int]]]:
+    """What each work waited for besides that by which it is bound: NONE, that, or _SEVERAL, which are in the second."""
+    edges = found.edges.filter(_col("before") != pl.Series(bound).gather(found.edges["work"]))
+    other = np.full(bound.size, NONE, dtype=np.int64)
+    other[edges["work"].to_numpy()] = edges["before"].to_numpy()
+    several = edges.filter(_col("work").is_duplicated())
+    other[several["work"].to_numpy()] = _SEVERAL
+    of_work = several.group_by("work").agg("before")
+    return other.tolist(), dict(of_work.iter_rows())
 
 
 def _ends(found: Graph, host: _Host, end: list[int], shift: list[int], unknown: float) -> list[int]:
@@ -228,20 +251,15 @@ def _ends(found: Graph, host: _Host, end: list[int], shift: list[int], unknown: 
     return found_ends
 
 
-def _moved(asked: pl.DataFrame, found: Graph, host: _Host, replayed: _Replayed) -> pl.Series:
+def _moved(asked: pl.DataFrame, path: pl.DataFrame, found: Graph, host: _Host, replayed: _Replayed) -> pl.Series:
     """When each of these moments of the path would be."""
-    walked = walk(found)
-    none = pl.lit(NONE, dtype=pl.Int64)
-    known = ("process", "start_ns", "end_ns", "kind", "thread", "node")
-    stretches = walked.stretches.with_columns(kind=pl.lit("host"), node=none)
-    path = pl.concat([on_devices(found, walked).select(known), stretches.select(known)])
-    path = path.filter(_col("end_ns") > _col("start_ns")).sort("process", "start_ns")
     at = asked["time_ns"].to_numpy()
     begins = path.select("process", time_ns="start_ns")
     place = at_or_before(asked.select("process", "time_ns"), begins, "process", strict=True)
     on = path[place.set(place == NONE, None).cast(pl.UInt32)].with_columns(time_ns=asked["time_ns"])
     node = on["node"].fill_null(NONE).to_numpy()
-    start = _fitting([*replayed.start, 0]).to_numpy()[node]
+    starts = [0 if one == NONE else replayed.end[one] - replayed.took[one] for one in node.tolist()]
+    start = _fitting(starts).to_numpy()
     start_ns = np.append(found.work["start_ns"].to_numpy(), 0)[node]
     took, delayed = (np.append(some, 1.0)[node] for some in (replayed.weights.took, replayed.weights.delayed))
     working = start + _scaled(at - start_ns, took)
@@ -261,13 +279,13 @@ def _moved(asked: pl.DataFrame, found: Graph, host: _Host, replayed: _Replayed) 
         hosting = np.where(is_tail.fill_null(value=False).to_numpy(), tail, hosting)
 
     processes = asked.select("process").join(
-        found.processes.with_columns(end=_fitting(replayed.end)), on="process", maintain_order="left"
+        found.processes.with_columns(end=_fitting(replayed.ends)), on="process", maintain_order="left"
     )
     begun = processes["start_ns"].to_numpy()
     kind = on["kind"]
     moved = np.where(kind.is_in(OF_WORK).to_numpy(), working, waiting)
     moved = np.where((kind == "host").to_numpy(), hosting, moved)
-    is_unknown = ((kind == "host") & (on["thread"] == NONE)).fill_null(value=False).to_numpy()
+    is_unknown = ((kind == "unknown") & (on["node"] == NONE)).fill_null(value=False).to_numpy()
     moved = np.where(is_unknown, begun + _scaled(at - begun, replayed.weights.unknown), moved)
     moved = np.where((place == NONE).to_numpy(), at, moved)
     done = processes.select(pl.max_horizontal("main_ns", "last_ns")).to_series().fill_null(2**63 - 1).to_numpy()

@@ -10,8 +10,8 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.busy import step_times
-from opspan.analysis.path import KINDS
-from opspan.analysis.spans import length
+from opspan.analysis.path_cuts import KINDS
+from opspan.analysis.spans import MOST
 from opspan.analysis.what_if import what_if
 from opspan.errors import UsageError
 from opspan.printable import printable
@@ -44,27 +44,27 @@ def rows_of(found: Analysed, by: str = "op", factors: Mapping[str, float] | None
         rows = what_if(found.attributed, steps, found.waits, found.path_graph, factors)
         rows = steps.select(_STEP).hstack(rows.select(time_ns="before_ns", after_ns="after_ns"))
         return rows.with_columns(change_ns=_col("after_ns") - _col("time_ns"))
-    pieces = found.path.with_columns(time_ns=length())
+    pieces = found.path
     if by == "step":
-        key = [*_STEP]
-        pieces = pieces.with_columns(steps["step"].gather(pieces["number"]))
-        sums = pieces.group_by("number").agg(_sums(by)).sort("number")
+        sums = _summed(pieces, pieces["number"], "number").sort("number")
         numbered = steps.select(_STEP).with_row_index("number").join(sums, on="number", how="left")
         return numbered.sort("number").drop("number").with_columns(pl.exclude(_STEP).fill_null(0))
-    if by != "kind":
-        pieces = pieces.with_columns(of_ranges.names(found, by).gather(pieces["range"]).alias(by))
-    key = [by]
-    sums = pieces.group_by(key, maintain_order=True).agg(_sums(by))
-    whole = sums["time_ns"].sum()
+    names = pieces["kind"] if by == "kind" else of_ranges.names(found, by).cast(pl.Categorical).gather(pieces["range"])
+    rows = _summed(pieces, names, by).with_columns(_col(by).cast(pl.String))
+    whole = rows["time_ns"].sum()
     share = pl.when(pl.lit(whole) > 0).then(_col("time_ns") / whole)
-    rows = sums.with_columns(share=share).select(*key, "time_ns", "share", pl.exclude(*key, "time_ns", "share"))
+    rows = rows.with_columns(share=share).select(by, "time_ns", "share", pl.exclude(by, "time_ns", "share"))
     return rows.sort("time_ns", descending=True, maintain_order=True)
 
 
-def _sums(by: str) -> list[pl.Expr]:
+def _summed(pieces: pl.DataFrame, key: pl.Series, by: str) -> pl.DataFrame:
+    """Sums of the path by `key`, one for each piece, in the order in which they come."""
+    ns = _col("end_ns") - _col("start_ns")  # never negative, but for what is longer than there are numbers
+    each = pieces.select(key.alias("key"), "kind", time_ns=pl.when(ns < 0).then(MOST).otherwise(ns))
+    sums = each.group_by("key", "kind", maintain_order=True).agg(_col("time_ns").sum(), pieces=pl.len().cast(pl.Int64))
     kinds = () if by == "kind" else KINDS
     of_kinds = [_col("time_ns").filter(_col("kind") == kind).sum().alias(f"{kind}_ns") for kind in kinds]
-    return [_col("time_ns").sum(), pl.len().cast(pl.Int64).alias("pieces"), *of_kinds]
+    return sums.group_by(_col("key").alias(by), maintain_order=True).agg(_col("time_ns", "pieces").sum(), *of_kinds)
 
 
 def _check(found: Analysed, factors: Mapping[str, float]) -> None:
