@@ -58,7 +58,7 @@ def test_the_command_says_the_same(made: Path, by: str) -> None:
     asked = ("--by", by, "--fail-over", "5%", "--format", "json")
     from_file = opspan("diff", after, "--baseline", made / "base.json", *asked)
     of_both = opspan("diff", before, after, *asked)
-    assert from_file.returncode == of_both.returncode == 0
+    assert from_file.returncode == of_both.returncode == 1
     for key in ("rows", "notes"):
         assert json.loads(from_file.stdout)[key] == json.loads(of_both.stdout)[key]
 
@@ -68,11 +68,14 @@ def test_what_was_made_slower_is_the_only_change(made: Path) -> None:
     assert set(rows.filter("is_real")["name"]) == {"aten::mm"}
 
 
-@pytest.mark.parametrize(("times", "code"), [(1.0, 0), (1.02, 0), (1.2, 1)])
-def test_the_exit_code_says_whether_steps_take_longer(times: float, code: int, tmp_path: Path) -> None:
+# With an item the host waits for the device in each step, without one it only runs ahead.
+@pytest.mark.parametrize("item", [True, False])
+@pytest.mark.parametrize(("times", "code"), [(1.0, 0), (1.02, 0), (1.2, 1), (2.0, 1)])
+def test_the_exit_code_says_whether_steps_take_longer(times: float, code: int, item: bool, tmp_path: Path) -> None:
     for name, slower in (("good", {}), ("new", {"aten::mm": times})):
         (tmp_path / name).mkdir()
-        kineto_files(tmp_path / name, run(Plan(noise=0.003, item_per_step=True, seed=len(slower), slower=slower)))
+        plan = Plan(steps=5, noise=0.003, item_per_step=item, seed=len(slower), slower=slower)
+        kineto_files(tmp_path / name, run(plan))
     base = tmp_path / "base.json"
     assert opspan("diff", tmp_path / "good" / "rank00.json", "--save-baseline", base).returncode == 0
     done = opspan("diff", tmp_path / "new" / "rank00.json", "--baseline", base, "--fail-over", "5%")
@@ -148,7 +151,8 @@ DAMAGED = {
     "a list": (lambda _: "[1]", "is no baseline"),
     "a trace": (lambda _: '{"traceEvents": []}', "is no baseline"),
     "deep": (lambda _: "[" * 100_000, "is no baseline"),
-    "newer": (changed(lambda document: document.update(opspan_baseline=2)), "version 2, and this opspan knows 1"),
+    "newer": (changed(lambda document: document.update(opspan_baseline=3)), "version 3, and this opspan knows 2"),
+    "older": (changed(lambda document: document.update(opspan_baseline=1)), "version 1, in which steps were only as"),
     "version of text": (changed(lambda document: document.update(opspan_baseline="1")), 'its version is "1"'),
     "true as version": (changed(lambda document: document.update(opspan_baseline=True)), "its version is true"),
     "without steps": (changed(lambda document: document.pop("steps")), "damaged"),

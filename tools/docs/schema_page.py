@@ -36,6 +36,10 @@ on the command line `--between 1.5s 2s`, `--step 7`, `--steps 7:9` and `--step '
 - Ranges, calls, work, functions and memory that overlap the part are kept whole, with their true times; of marks,
   counters, samples and relations those that lie in it. What refers to a row that was left out (a parent, a launch)
   refers to nothing.
+- Of steps, work of devices is also kept if a call that is kept launched it, however late it ran, and if the tool says
+  that it belongs to a range that began in them. So ops have all the device time that they launched. What other steps
+  launched and what ran after the part is not there: a device may look idle where it was busy with that. A time
+  (`between`) has only what ran in it, and so have iterations that opspan finds by kernels, as they are a device's time.
 - `trace.metadata.options["window"]` says which part it is; the issue `outside_window` says how many rows were left out.
 
 Of opspan's captures only the part is held in memory: what lies outside is read and forgotten, but for the ends of

@@ -4,11 +4,12 @@
         .time    device or cpu: which time the others are. Of devices where ranges have any
         .rows    *KEYS[by], count, ns, and of what began in a step: step (ns, divided by the number of steps), median
                  and deviation (over the steps of a process; several processes count as their mean)
-        .steps   how many there were, how long they took, and whether they tell the noise
+        .steps   how many there were, how long they took until what they launched was done (`until_done`), and whether
+                 they tell the noise
     lasted(steps) -> Lasted, the last of these
 
-`run` is complete (`Analysed.complete`); `steps`: what `iterations` gives; `process`: its pid, if only that one counts;
-`is_part`: what did not begin in a step does not count.
+`run` is complete (`Analysed.complete`); `steps`: what `until_done` gives, or `iterations`; `process`: its pid, if only
+that one counts; `is_part`: what did not begin in a step does not count.
 ProfilerStep#N are one name, for their numbers say nothing. Rules: docs/analysis.md, compare.
 """
 
@@ -21,10 +22,11 @@ import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.iterations import iterations
-from opspan.analysis.places import placed
+from opspan.analysis.places import numbered, placed
 from opspan.analysis.spans import PROCESS, length, within
 from opspan.analysis.steps import PATTERN
 from opspan.analysis.sums import OF_RANGES, OF_WORK
+from opspan.analysis.until_done import until_done
 from opspan.errors import UsageError
 from opspan.printable import listed
 
@@ -42,8 +44,8 @@ _NUMBER = pl.int_range(pl.len(), dtype=pl.UInt32)
 
 
 class Lasted(NamedTuple):
-    """How many steps there are, and how many the process has that has fewest; how long one took: the median, and the
-    usual deviation from it."""
+    """How many steps there are, and how many the process has that has fewest; how long one took until it was done: the
+    median, and the usual deviation from it."""
 
     number: int
     least: int
@@ -73,7 +75,10 @@ def figures(
     if by not in KEYS:
         raise UsageError(f"cannot compare by {by!r}; expected one of {', '.join(KEYS)}")
     keys = list(KEYS[by])
-    steps = _of_process(iterations(run.ranges) if steps is None else steps, process)
+    steps = iterations(run.ranges) if steps is None else steps
+    if "took_ns" not in steps.columns:
+        steps = until_done(steps, run.calls, run.work)
+    steps = _of_process(steps, process)
     time = "device" if by == "kernel" or _of_process(run.ranges, process)["self_device_ns"].sum() else "cpu"
     parts = _of_process(_kernels(run) if by == "kernel" else _ranges(run, keys, time), process)
     if process is not None and not (parts.height or steps.height):
@@ -89,7 +94,7 @@ def lasted(steps: pl.DataFrame) -> Lasted:
     if not steps.height:
         return Lasted(0, 0, 0.0, 0.0)
     least = steps.group_by(PROCESS).len().sort("len")["len"][0]
-    median, deviation = _typical(steps.select(*PROCESS, ns=length()), []).row(0)
+    median, deviation = _typical(steps.select(*PROCESS, ns="took_ns"), []).row(0)
     return Lasted(steps.height, least, median, deviation)
 
 
@@ -122,25 +127,50 @@ def _kernels(trace: Tables) -> pl.DataFrame:
 
 def _sums(parts: pl.DataFrame, keys: list[str], steps: pl.DataFrame) -> pl.DataFrame:
     more = ("position",) if "position" in parts.columns else ()  # each of a place's is the same, or null
-    found = parts.group_by(keys).agg(
+    names, which = numbered(parts, keys)
+    parts = parts.select(*more, *PROCESS, "start_ns", "ns", key=which)
+    found = parts.group_by("key").agg(
         *(_col(name).max() for name in more), count=pl.len().cast(pl.Int64), ns=_col("ns").sum()
     )
-    pairs = within(parts, "start_ns", steps, PROCESS)
-    placed = parts.select(*keys, *PROCESS, "ns")[pairs["row"]].with_columns(pairs["stretch"])
-    of_steps = placed.group_by(*keys, *PROCESS, "stretch").agg(_col("ns").sum())
-    # A step in which a name is not there is one in which it took no time.
-    every = of_steps.select(*keys, *PROCESS).unique()
-    every = every.join(steps.select(*PROCESS, stretch=_NUMBER), on=PROCESS, nulls_equal=True)
-    every = every.join(of_steps, on=[*keys, *PROCESS, "stretch"], how="left", nulls_equal=True)
-    every = every.with_columns(_col("ns").fill_null(0))
+    times = _in_steps(parts, steps)
     share = (_col("ns").sum() / max(steps.height, 1)).round().cast(pl.Int64)
-    typical = every.group_by(keys).agg(step=share)
-    typical = typical.join(_typical(every, keys), on=keys, how="left", nulls_equal=True)
-    found = found.join(typical, on=keys, how="left", nulls_equal=True)
+    medians = times.group_by("group").agg(median=_col("ns").median())["median"]  # sorted as the groups are
+    times = times.with_columns(median=medians.gather(times["group"]))
+    typical = times.group_by("key").agg(
+        step=share, median=_col("median").mean(), deviation=(_col("ns") - _col("median")).abs().median()
+    )
+    found = found.join(typical, on="key", how="left").join(names.with_row_index("key"), on="key")
     texts = (key for key in keys if key != "place")
     return found.with_columns(_col(name).cast(pl.String) for name in texts).select(
         *keys, *more, "count", "ns", "step", "median", "deviation"
     )
+
+
+def _in_steps(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """key, group, ns: for each key of a process, which are a group, what it took in each step of the process. A step in
+    which it is not there is one in which it took no time. In order of the keys."""
+    pairs = within(parts, "start_ns", steps, PROCESS)
+    inside = pl.DataFrame(
+        {name: parts[name].gather(pairs["row"]) for name in ("key", "ns")} | {"stretch": pairs["stretch"]}
+    )
+    code = _col("key").cast(pl.UInt64) * 2**32 + _col("stretch")
+    sums = inside.group_by(code.alias("code")).agg(_col("ns").sum())
+    sums = sums.select(
+        "ns", key=(_col("code") // 2**32).cast(pl.UInt32), stretch=(_col("code") % 2**32).cast(pl.UInt32)
+    )
+    # Where each step is among those of its process, and how many that has.
+    of = steps.select(process=pl.struct(PROCESS).rank("dense").cast(pl.UInt32))
+    of = of.with_columns(nth=pl.int_range(pl.len()).over("process"), many=pl.len().cast(pl.Int64).over("process"))
+    sums = sums.with_columns(of[name].gather(sums["stretch"]) for name in of.columns)
+    groups = sums.select("key", "process", "many").unique().sort("key", "process").with_row_index("group")
+    groups = groups.with_columns(first=_col("many").cum_sum() - _col("many"))
+    sums = sums.join(groups.select("key", "process", "group", "first"), on=["key", "process"])
+    times = (
+        groups.select("key", "group", _col("many")).select(pl.exclude("many").repeat_by("many")).explode("key", "group")
+    )
+    ns = pl.Series("ns", [0], dtype=pl.Int64).new_from_index(0, times.height)
+    times = times.with_columns(ns.scatter(sums.select(_col("first") + _col("nth")).to_series(), sums["ns"]))
+    return times.with_columns(_col("key", "group").set_sorted())
 
 
 def _typical(times: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

@@ -1,5 +1,6 @@
 """Places in a step: which range is the third aten::mm of its module, and which range of another run's step that is.
 
+    numbered(rows, keys) -> the values of these columns that there are, and for each row which of them it has
     placed(parts, steps) -> parts with
         place      Int64  the number among the ranges of its name and module in its step, by their begins, from 1; null:
                           outside of steps. Without steps, among those of its process
@@ -15,6 +16,8 @@ long for it, all is aligned by these.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -25,35 +28,62 @@ _col = pl.col
 _NAME = ("name", "module")
 _PLACE = (*_NAME, "place")
 MOST = 25_000_000  # pairs of ranges that are looked at: two bytes each
-_NONE = pl.lit(None, dtype=pl.Int64)
 
+ROW = pl.int_range(pl.len(), dtype=pl.UInt32)
 Numbers = npt.NDArray[np.int64]
 
 
+def numbered(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.Series]:
+    """One number instead of several columns: what is grouped by it is hashed once."""
+    groups = rows.select(keys).with_columns(ROW.alias("row")).group_by(keys).agg("row")
+    which = groups.select(number=ROW, row="row").explode("row").drop_nulls("row")
+    return groups.select(keys), _put(which["row"], which["number"], rows.height)
+
+
 def placed(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    parts = parts.with_row_index("row")
     if steps.height:
-        # Of steps that overlap, it is in the one that began last.
-        begins = steps.select("start_ns", stretch=pl.int_range(pl.len(), dtype=pl.UInt32))
-        pairs = within(parts, "start_ns", steps, PROCESS).join(begins, on="stretch", maintain_order="left")
-        inside = pairs.sort("start_ns", "stretch").unique("row", keep="last").select("row", "stretch")
-        parts = parts.join(inside, on="row", how="left", maintain_order="left")
+        stretch = _steps_of(parts, steps)
+    elif parts.height:
+        stretch = parts.select(pl.struct(PROCESS).rank("dense").cast(pl.UInt32)).to_series()
     else:
-        process = pl.struct(PROCESS).rank("dense").cast(pl.UInt32)
-        parts = parts.with_columns(stretch=process if parts.height else pl.lit(None, dtype=pl.UInt32))
-    order = parts.select("row", "stretch", *_NAME, "start_ns").drop_nulls("stretch").sort("start_ns", "row")
-    number = _col("row").cum_count().over("stretch", *_NAME).cast(pl.Int64)
-    parts = parts.join(order.select("row", place=number), on="row", how="left", maintain_order="left")
-    typical = _typical(parts)
-    return parts.join(typical, on="row", how="left", maintain_order="left").drop("row", "stretch")
+        stretch = pl.Series([], dtype=pl.UInt32)
+    rows = parts.select("tid", "start_ns", stretch=stretch, name=numbered(parts, _NAME)[1], row=ROW)
+    inside = rows.drop_nulls("stretch")
+    # In order of time, and at one time in that of the rows.
+    order = inside if inside["start_ns"].is_sorted() else inside.sort("start_ns", maintain_order=True)
+    order = order.select("row", key=_col("stretch").cast(pl.UInt64) * 2**32 + _col("name"))
+    order = order.sort("key", maintain_order=True).with_columns(at=pl.int_range(pl.len(), dtype=pl.Int64))
+    is_first = _col("key").ne_missing(_col("key").shift(1))
+    number = order.select("row", place=1 + _col("at") - pl.when(is_first).then("at").forward_fill())
+    typical = _typical(inside)
+    return parts.with_columns(
+        place=_put(number["row"], number["place"], parts.height),
+        position=_put(typical["row"], typical["position"], parts.height),
+    )
 
 
-def _typical(parts: pl.DataFrame) -> pl.DataFrame:
+def _steps_of(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
+    """For each row the number of its step: of steps that overlap, the one that began last."""
+    pairs = within(parts, "start_ns", steps, PROCESS)
+    order = steps.sort(*PROCESS, "start_ns")
+    if order.select((_col("start_ns") < _col("end_ns").shift(1).over(PROCESS)).any()).item():
+        begins = steps.select("start_ns", stretch=ROW)
+        pairs = pairs.join(begins, on="stretch", maintain_order="left").sort("start_ns", "stretch")
+        pairs = pairs.unique("row", keep="last")
+    return _put(pairs["row"], pairs["stretch"], parts.height)
+
+
+def _put(rows: pl.Series, values: pl.Series, height: int) -> pl.Series:
+    """A column of that height with these values in these rows, each of them once, and null elsewhere."""
+    found = pl.Series([None], dtype=values.dtype).new_from_index(0, height)
+    return found.scatter(rows, values) if len(rows) else found
+
+
+def _typical(inside: pl.DataFrame) -> pl.DataFrame:
     """row, position"""
-    inside = parts.select("row", "stretch", "tid", "start_ns").drop_nulls("stretch")
     counts = inside.group_by("stretch").len().sort("len", "stretch")
     if not counts.height:
-        return inside.select("row", position=_NONE)
+        return inside.select("row", position=pl.lit(None, dtype=pl.Int64))
     middle = counts["len"][(counts.height - 1) // 2]
     step = counts.filter(_col("len") == middle)["stretch"][0]
     rows = inside.filter(_col("stretch") == step).with_columns(begin=_col("start_ns").min().over("tid"))

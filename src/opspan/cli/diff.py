@@ -23,8 +23,9 @@ have steps they are of a step, and how much the steps of a run differ from each 
 that are more than that.
 
 With --fail-over the exit code is 1 if a step of B takes longer by more than that and, where it is known, by more than
-the noise; without steps, if all of B does. So it can guard a program in CI, and that need not keep a trace: with
---save-baseline, what is compared of A goes to a small file, and --baseline takes it in place of A.
+the noise; without steps, if all of B does. A step takes until all that it launched is done. So it can guard a program
+in CI, and that need not keep a trace: with --save-baseline, what is compared of A goes to a small file, and --baseline
+takes it in place of A.
 
 By place, the ranges of a step are compared one by one: the third aten::mm of a module with the third. Where one of the
 runs does more or less, what comes after it keeps its partner.

@@ -111,9 +111,9 @@ def part_of_trace(function: F) -> F:
         "--steps",
         "step",
         metavar="N|A:B|NAME",
-        help="Read only what overlaps these steps: N, or all from A to B, both included (A-B is the same), are the "
-        "numbers of ranges ProfilerStep#N, or, where there are none, of the steps as `opspan steps` numbers them; with "
-        "NAME, all ranges of that name are the steps (* stands for any text).",
+        help="Read only what overlaps these steps, and what they launched: N, or all from A to B, both included (A-B "
+        "is the same), are the numbers of ranges ProfilerStep#N, or, where there are none, of the steps as `opspan "
+        "steps` numbers them; with NAME, all ranges of that name are the steps (* stands for any text).",
     )
     return between(step(function))
 

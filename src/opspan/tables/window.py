@@ -1,4 +1,5 @@
-"""A part of a trace: a stretch of time, or some steps. What overlaps it is kept whole, with its true times.
+"""A part of a trace: a stretch of time, or some steps. What overlaps it is kept whole, with its true times; of steps,
+so is work of devices that ran later, but was launched by what is kept.
 
 Steps are torch's ProfilerStep#N by their numbers, or the ranges of a name: `step`, or a pattern, `epoch *`. Whoever
 has found other steps by analysis gives `cut` the stretch of time that they take.
@@ -37,7 +38,8 @@ _TIMES = {
     "samples": ("time_ns", None),
     "counters": ("time_ns", None),
 }
-FOREVER = 2**63 - 1
+_CALL = ("rank", "pid", "correlation_id")  # what a call and its work have in common
+FOREVER, _EARLIEST = 2**63 - 1, -(2**63)
 Steps = tuple[int, int] | str  # numbers of the first and the last, or what steps are called
 
 
@@ -136,12 +138,14 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
     return Stretch(min(begins), max(closes))
 
 
-def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables:
-    """The rows of a trace that overlap the window; what refers to others refers to nothing. `stretch`: where it is, if
-    that is known."""
+def cut(trace: Tables, window: Window, stretch: Stretch | None = None, *, is_of_device: bool = False) -> Tables:
+    """The rows of a trace that overlap the window, and for steps what they launched; what refers to others refers to
+    nothing. `stretch`: where it is, if that is known; `is_of_device`: it is a device's time, and has only what ran in
+    it."""
     if stretch is None:
         stretch = _stretch(trace, window)
-    frames, left_out = {}, 0
+    frames: dict[str, pl.DataFrame] = {}
+    left_out = 0
     for name, (start, end) in _TIMES.items():
         frame = getattr(trace, name)
         until = pl.lit(None, dtype=pl.Int64) if end is None else pl.col(end)
@@ -149,7 +153,10 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
             until = pl.coalesce(until, pl.col(start))
         elif name == "ranges":
             until = pl.when(pl.col("is_mark")).then(pl.col(start)).otherwise(until)
-        frames[name] = frame.filter(stretch.overlap(pl.col(start), until))
+        is_kept = frame.select(stretch.overlap(pl.col(start), until)).to_series()
+        if name == "work" and window.steps is not None and not is_of_device:
+            is_kept |= _launched(trace, frames["ranges"], frames["calls"], stretch)
+        frames[name] = frame.filter(is_kept)
         left_out += frame.height - frames[name].height
     for name in ("ranges", "functions"):
         frames[name] = without_strangers(frames[name])
@@ -157,6 +164,23 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
     stretch.note(issues, left_out)
     ranks = [replace(rank, options={**rank.options, **options_of(window)}) for rank in trace.ranks]
     return Tables(tuple(ranks), **{**trace.frames, **frames, "issues": pl.concat([trace.issues, issues.frame()])})
+
+
+def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch: Stretch) -> pl.Series:
+    """Which work was launched by these calls, or belongs to one of these ranges that began in the stretch, where the
+    tool names the range."""
+    work = trace.work.select(*_CALL, "start_ns", row=pl.int_range(pl.len(), dtype=pl.UInt32))
+    # Where a number was used again, the work is of the last call that began no later than it, else of the first.
+    maybe = work.join(calls, on=_CALL, how="semi", nulls_equal=True).drop_nulls("correlation_id")
+    of_calls = trace.calls.select(*_CALL, "id", called_ns="start_ns")
+    pairs = maybe.join(of_calls, on=_CALL, nulls_equal=True)
+    pairs = pairs.with_columns(pl.col("called_ns", "start_ns").fill_null(_EARLIEST)).sort("called_ns", "id")
+    is_before = pl.col("called_ns") <= pl.col("start_ns")
+    its = pl.coalesce(pl.col("id").filter(is_before).last(), pl.col("id").first())
+    found = pairs.group_by("row").agg(its).filter(pl.col("id").is_in(calls["id"].implode()))
+    begun = ranges["id"].filter(ranges["start_ns"].is_between(stretch.start_ns, stretch.end_ns, closed="left"))
+    is_named = trace.work["named_range_id"].is_in(begun.implode()).fill_null(value=False)
+    return is_named.scatter(found["row"], True) if found.height else is_named
 
 
 def _stretch(trace: Tables, window: Window) -> Stretch:

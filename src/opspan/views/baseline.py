@@ -1,7 +1,7 @@
 """A baseline: what of a run is compared, in a small file that is kept in place of its trace.
 
     {
-     "opspan_baseline": 1,
+     "opspan_baseline": 2,
      "opspan": "0.1.0", "tools": "nsys 2026.2.1.210",             what wrote it, and what the trace was of
      "steps": {"number": 8, "least": 8, "median": 12345.0, "deviation": 67.0},
      "op": {"time": "device", "columns": ["name", "count", "ns", "step", "median", "deviation"], "rows": [
@@ -36,7 +36,7 @@ from opspan.printable import as_utf8
 from opspan.tables.window import Steps
 from opspan.views.diff import figures_of
 
-SCHEMA = 1
+SCHEMA = 2  # in 1 steps were as long as their ranges
 _MARK = "opspan_baseline"
 MOST_ROWS = 50_000  # of one kind; more are no small file
 MOST_BYTES = 1 << 28
@@ -81,6 +81,11 @@ def load(path: str | os.PathLike[str], by: str = "op") -> Figures:
         raise _damaged(path, f"its version is {json.dumps(number)[:40]}")
     if number > SCHEMA:
         raise TooNew(f"{path} is a baseline of version {number}, and this opspan knows {SCHEMA}: update opspan")
+    if number < SCHEMA:
+        raise NotATrace(
+            f"{path} is a baseline of version {number}, in which steps were only as long as the host took; write it "
+            "anew with --save-baseline"
+        )
     if by not in document:
         raise UsageError(f"{path} has no figures by {by}, which were too many to keep; compare the traces themselves")
     try:

@@ -10,6 +10,7 @@ from opspan.analysis import Analysed
 from opspan.analysis.compare import BY, Whole, compared, have_places, whole
 from opspan.analysis.figures import LEAST, Figures, figures
 from opspan.analysis.places import is_too_long
+from opspan.analysis.until_done import until_done
 from opspan.printable import printable
 from opspan.tables.window import Steps, numbers_of, of_steps
 from opspan.views import of_ranges
@@ -28,7 +29,7 @@ _col = pl.col
 def figures_of(found: Analysed, by: str = "op", step: Steps | None = None, process: int | None = None) -> Figures:
     """What of a run is compared. `step`: the numbers, or the name, of the steps that count; `process`: the one that
     does. The run is there as a whole: what a step launched may run after its end."""
-    steps = steps_of(found, step)
+    steps = until_done(steps_of(found, step), found.complete.calls, found.complete.work)
     if step is not None:
         one = pl.lit(0, dtype=pl.Int64) if isinstance(step, str) else numbers_of(steps["step"], step)
         steps = steps.with_columns(number=one).drop_nulls("number")
@@ -61,7 +62,7 @@ def answer(before: Figures, after: Figures, fail_over: float | None = None) -> A
         *(Shown("State", "state", _state, 4) for _ in range(int((rows["state"] != "same").any()))),
     )
     notes = [
-        _total(rows, taken, is_step=of_step is not None),
+        _total(rows, taken, is_step=of_step is not None, has_device="device" in (before.time, after.time)),
         *_names_said(rows, by),
         *(_of_places(before, after) if by == "place" else ()),
     ]
@@ -94,12 +95,13 @@ def _of_places(before: Figures, after: Figures) -> list[str]:
     return []
 
 
-def _total(rows: pl.DataFrame, taken: Whole, *, is_step: bool) -> str:
+def _total(rows: pl.DataFrame, taken: Whole, *, is_step: bool, has_device: bool) -> str:
     if not rows.height and not is_step:
         return "There is nothing to compare in these traces"
-    what = (
-        "Time of a step" if is_step else f"There are no steps in both, so it is the whole {_TIMES[rows['time_of'][0]]}"
-    )
+    if is_step:
+        what = "Time of a step, until all that it launched was done" if has_device else "Time of a step"
+    else:
+        what = f"There are no steps in both, so it is the whole {_TIMES[rows['time_of'][0]]}"
     change = taken.after_ns - taken.before_ns
     share = f", {100 * change / taken.before_ns:+.1f}%" if taken.before_ns else ""
     said = {

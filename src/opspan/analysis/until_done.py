@@ -1,0 +1,46 @@
+"""How long each step took until what it launched was done: a host that runs ahead of its device does not show it.
+
+    until_done(steps, calls, work) -> steps + took_ns, in the order of the steps
+
+A step is done at its end, or when the last work of a device that was launched in it ended, whichever is later. It took
+from when the step before was done, or from its own begin if that is later, until then; at least nothing. The step
+before is the one of the process that ended last before this one began. So the times of steps that follow each other
+add up to the time in which any of them was not done, and each is the host's where nothing waits for a device.
+Work without a call was launched when it began. Iterations that the order of kernels shows are the device's own already:
+how long they are is how long they took.
+Work must be attributed (`launches`) first.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.averages import on_device
+from opspan.analysis.spans import PROCESS, length, within
+
+_col = pl.col
+_NUMBER = pl.int_range(pl.len(), dtype=pl.UInt32)
+
+
+def until_done(steps: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    rows = steps.select(*PROCESS, "start_ns", "end_ns", "how", number=_NUMBER, key=pl.struct(PROCESS).rank("dense"))
+    rows = rows.join(_last_ends(steps, calls, work), on="number", how="left", maintain_order="left")
+    rows = rows.with_columns(done_ns=pl.max_horizontal("end_ns", "last_ns"))
+    before = rows.filter(length() > 0).group_by("key", "end_ns").agg(before_ns=_col("done_ns").max())
+    rows = rows.sort("start_ns").join_asof(
+        before.sort("end_ns"), left_on="start_ns", right_on="end_ns", by="key", check_sortedness=False
+    )
+    took = length(pl.max_horizontal("start_ns", "before_ns"), _col("done_ns"))
+    of_device = _col("how") == "kernels"
+    return steps.with_columns(rows.sort("number").select(took_ns=pl.when(of_device).then(length()).otherwise(took)))
+
+
+def _last_ends(steps: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """number, last_ns: when the last work that was launched in a step ended."""
+    columns = (*PROCESS, "start_ns", "end_ns", "call", "kind", "is_overhead")
+    rows = on_device(work.select(columns)).filter(_col("end_ns") >= _col("start_ns"))
+    launched = calls["start_ns"].gather(rows["call"]).alias("called_ns")
+    rows = rows.with_columns(launched).with_columns(start_ns=pl.coalesce("called_ns", "start_ns"))
+    pairs = within(rows, "start_ns", steps, PROCESS)
+    ends = pl.DataFrame({"number": pairs["stretch"], "end_ns": rows["end_ns"].gather(pairs["row"])})
+    return ends.group_by("number").agg(last_ns=_col("end_ns").max())
