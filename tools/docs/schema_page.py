@@ -37,8 +37,9 @@ on the command line `--between 1.5s 2s`, `--step 7`, `--steps 7:9` and `--step '
   counters, samples and relations those that lie in it. What refers to a row that was left out (a parent, a launch)
   refers to nothing.
 - Of steps, work of devices is also kept if a call that is kept launched it, however late it ran, and if the tool says
-  that it belongs to a range that began in them. So ops have all the device time that they launched. What other steps
-  launched and what ran after the part is not there: a device may look idle where it was busy with that. A time
+  that it belongs to a range that began in them. So ops have all the device time that they launched. Where time went
+  (steps, idle time, use of devices) is looked at between the begin and the end of the part only, where all that ran
+  is there: `trace.metadata.options["window_ns"]` has the two. A time
   (`between`) has only what ran in it, and so have iterations that opspan finds by kernels, as they are a device's time.
 - `trace.metadata.options["window"]` says which part it is; the issue `outside_window` says how many rows were left out.
 

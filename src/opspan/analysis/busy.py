@@ -34,7 +34,8 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import is_communication, uses_tensor_cores
 from opspan.analysis.nest import is_one
 from opspan.analysis.occupancy import SHAPE, blocks_per_sm, occupancy
-from opspan.analysis.spans import DEVICE, PROCESS, apart, length, time_in, union, within
+from opspan.analysis.spans import DEVICE, LEAST, MOST, PROCESS, apart, length, time_in, union, within
+from opspan.tables.window import stretches
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -153,7 +154,23 @@ def step_times(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     columns = (*PROCESS, "step", "start_ns", "end_ns")
     whole = whole_times(trace).join(steps, on=PROCESS, how="anti", nulls_equal=True)
     whole = whole.with_columns(step=pl.lit(None, dtype=pl.String)).select(columns)
-    return pl.concat([steps.select(columns), whole]).sort(*PROCESS, "start_ns")
+    return within_part(pl.concat([steps.select(columns), whole]), trace).sort(*PROCESS, "start_ns")
+
+
+def within_part(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
+    """Stretches of time cut to the part of the trace that was read: of what lies around it only ranges are there, whose
+    whole times they keep."""
+    parts = stretches(trace)
+    if not parts:
+        return rows
+    bounds = [(rank, max(part.start_ns, LEAST), min(part.end_ns, MOST)) for rank, part in parts.items()]
+    bounds_of = pl.DataFrame(
+        bounds, {"rank": rows.schema["rank"], "from_ns": pl.Int64, "to_ns": pl.Int64}, orient="row"
+    )
+    rows = rows.join(bounds_of, on="rank", how="left", maintain_order="left")
+    start, end = pl.max_horizontal("start_ns", "from_ns"), pl.min_horizontal("end_ns", "to_ns")
+    is_inside = (start <= end).fill_null(value=True)
+    return rows.with_columns(start_ns=start, end_ns=end).filter(is_inside).drop("from_ns", "to_ns")
 
 
 def whole_times(trace: Tables) -> pl.DataFrame:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.busy import whole_times
+from opspan.analysis.busy import whole_times, within_part
 from opspan.analysis.functions import spans_of
 from opspan.analysis.nest import innermost
 from opspan.analysis.spans import DEVICE, PROCESS, apart, length, union, within
@@ -41,8 +41,8 @@ _THREAD = (*PROCESS, "tid")
 def gaps(trace: Tables) -> pl.DataFrame:
     columns = (*DEVICE, "start_ns", "end_ns", "kind", "is_overhead", "call")
     work = on_device(trace.work.select(columns).with_row_index("row"))
-    busy = union(work, DEVICE)
-    whole = whole_times(trace).rename({"start_ns": "begin_ns", "end_ns": "close_ns"})
+    busy = within_part(union(work, DEVICE), trace)
+    whole = within_part(whole_times(trace), trace).rename({"start_ns": "begin_ns", "end_ns": "close_ns"})
     # A device whose work has no length, by a clock too coarse for it, was used as well: all of its time is idle.
     ends = work.select(DEVICE).unique().join(whole, on=PROCESS, nulls_equal=True)
     between = pl.concat(

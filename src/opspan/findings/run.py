@@ -15,7 +15,7 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
-from opspan.analysis.busy import breakdown, busy_with, devices, whole_times
+from opspan.analysis.busy import breakdown, busy_with, devices, whole_times, within_part
 from opspan.analysis.spans import DEVICE, PROCESS, apart, length, time_in, within
 from opspan.findings.cuts import cut_at
 from opspan.findings.marks import compiling, falling_back
@@ -263,7 +263,9 @@ class Run:
         last = last.select("gap", "wait", "waited", "wait_ns")
         gaps = gaps.join(last, on="gap", how="left", maintain_order="left")
         # Where no steps tell the loop from the start of a program, what was before the first work is start.
-        begins = whole_times(self.trace).join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
+        begins = within_part(whole_times(self.trace), self.trace).join(
+            self.steps, on=PROCESS, how="anti", nulls_equal=True
+        )
         begins = begins.select(*PROCESS, "start_ns", is_start=True)
         gaps = gaps.join(begins, on=[*PROCESS, "start_ns"], how="left", nulls_equal=True, maintain_order="left")
         return gaps.with_columns(_col("is_start").fill_null(value=False))

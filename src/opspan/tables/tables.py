@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 # Two clocks of one machine with zeros this close are one clock: its UTC reading was merely adjusted in between.
+# In a rank's options: the begin and the end of the part of the trace that was read, in ns.
+STRETCH = "window_ns"
 SAME_CLOCK_NS = 60_000_000_000
 
 
@@ -192,6 +194,8 @@ def _on_clock_of(first: Metadata, metadata: Metadata, shift_ns: int | None) -> M
     if not shift_ns:
         return metadata
     options = {**metadata.options, "shifted_ns": shift_ns}
+    if STRETCH in options:
+        options[STRETCH] = [time + shift_ns for time in options[STRETCH]]
     return dataclasses.replace(metadata, clock=first.clock, origin_utc_ns=first.origin_utc_ns, options=options)
 
 

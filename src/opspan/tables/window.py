@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -20,7 +20,7 @@ from opspan.errors import NoNumberedSteps, UsageError
 from opspan.printable import LONGEST_LINE, listed
 from opspan.tables.issues import Issues
 from opspan.tables.names import matching
-from opspan.tables.tables import Tables
+from opspan.tables.tables import STRETCH, Tables
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,9 +92,17 @@ def window_of(between: tuple[int, int] | None, steps: Steps | None) -> Window | 
     return None if between is None and steps is None else Window(between, steps)
 
 
-def options_of(window: Window | None) -> dict[str, str]:
+def options_of(window: Window | None, stretch: Stretch | None) -> dict[str, Any]:
     """What the metadata of a trace say of the part that was read."""
-    return {} if window is None else {"window": str(window)}
+    if window is None or stretch is None:
+        return {}
+    return {"window": str(window), STRETCH: [stretch.start_ns, stretch.end_ns]}
+
+
+def stretches(trace: Tables) -> dict[int, Stretch]:
+    """Of which ranks a part was read, and which."""
+    found = {number: rank.options.get(STRETCH) for number, rank in enumerate(trace.ranks)}
+    return {number: Stretch(*ends) for number, ends in found.items() if ends is not None}
 
 
 def _said(steps: Steps) -> str:
@@ -162,7 +170,7 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None, *, is_of_
         frames[name] = without_strangers(frames[name])
     issues = Issues(listed(trace.metadata.paths, longest=LONGEST_LINE))
     stretch.note(issues, left_out)
-    ranks = [replace(rank, options={**rank.options, **options_of(window)}) for rank in trace.ranks]
+    ranks = [replace(rank, options={**rank.options, **options_of(window, stretch)}) for rank in trace.ranks]
     return Tables(tuple(ranks), **{**trace.frames, **frames, "issues": pl.concat([trace.issues, issues.frame()])})
 
 

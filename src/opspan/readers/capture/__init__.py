@@ -21,6 +21,7 @@ from opspan.readers.capture.runs import note_folder
 from opspan.readers.capture.tables import note_capture, read_counters, read_memory, read_process, read_threads
 from opspan.readers.capture.twice import told_once
 from opspan.tables import Issues, Metadata, Tables, side_by_side
+from opspan.tables.tables import STRETCH
 from opspan.tables.window import Stretch, Window, options_of, without_strangers
 
 RECORDED_BY = {1: "record", 2: "collectors"}
@@ -108,7 +109,7 @@ def _common(folder: Path, parts: Sequence[Metadata]) -> Metadata:
         options={
             "recorded_by": ", ".join(recorded_by),
             "files": len(parts),
-            **{name: first.options[name] for name in ("window",) if name in first.options},
+            **{name: first.options[name] for name in ("window", STRETCH) if name in first.options},
         },
     )
 
@@ -129,7 +130,7 @@ def _read_one(path: Path, stretch: Stretch | None, window: Window | None) -> tup
         ranges = without_strangers(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
         stretch.note(issues, file.left_out + read - ranges.height)
     trace = Tables(
-        (_metadata(file, window),),
+        (_metadata(file, window, stretch),),
         ranges=ranges,
         **tables,
         threads=read_threads(file),
@@ -139,7 +140,7 @@ def _read_one(path: Path, stretch: Stretch | None, window: Window | None) -> tup
     return trace, file.header
 
 
-def _metadata(file: CaptureFile, window: Window | None) -> Metadata:
+def _metadata(file: CaptureFile, window: Window | None, stretch: Stretch | None) -> Metadata:
     header = file.header
     return Metadata(
         source="capture",
@@ -151,6 +152,6 @@ def _metadata(file: CaptureFile, window: Window | None) -> Metadata:
         options={
             "recorded_by": RECORDED_BY.get(header.producer, "unknown"),
             "forked": header.forked,
-            **options_of(window),
+            **options_of(window, stretch),
         },
     )
