@@ -22,10 +22,13 @@ def python_of(name: str) -> Path:
     return folder / "bin" / "python"
 
 
-def figures_of(name: str, *arguments: str | Path, **environment: str) -> list[dict[str, Any]]:
-    """What the tool says of each file. It does not see opspan, and reads files that are not its own: give it time."""
+def figures_of(name: str, *arguments: str | Path, program: str = "", **environment: str) -> list[dict[str, Any]]:
+    """What the tool says of each file. It does not see opspan, and reads files that are not its own: give it time.
+
+    `program`: that of the programs here which asks it, where that is not called like the tool.
+    """
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    command = [python_of(name), "-I", HERE / f"{name}_figures.py", *arguments]
+    command = [python_of(name), "-I", HERE / f"{program or name}_figures.py", *arguments]
     done = subprocess.run(command, env={**kept, **environment}, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)

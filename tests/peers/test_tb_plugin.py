@@ -17,7 +17,10 @@ import pytest
 import opspan
 from opspan.analysis import Analysed, averages
 from opspan.analysis.busy import breakdown, devices
+from opspan.analysis.functions import MODULE, parents, spans_of
+from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.occupancy import occupancy
+from opspan.analysis.spans import length
 from peers.environments import figures_of, python_of
 
 pytestmark = pytest.mark.slow
@@ -201,6 +204,71 @@ def without_annotations(trace: opspan.Trace, path: Path) -> Any:
     dropped = text.is_in(list(names[True] - names[False])) & ~text.str.contains(COLLECTIVES) & (_col("kind") == "user")
     tables = trace.analysed.tables
     return Analysed(tables.replace(ranges=tables.ranges.filter(~dropped))).attributed
+
+
+def test_modules(both: Any) -> None:
+    """What modules call: ops, and other modules. It does not look for their backward."""
+    file, theirs, trace, path = both
+    if path.name == EXPORT:  # torch's numbers of modules are not in it
+        assert not theirs["modules"]
+        return
+    ours, expected = modules_of(without_annotations(trace, path)), theirs["modules"]
+    assert ours.keys() == expected.keys()
+    for name, said in expected.items():
+        mine = ours[name]
+        assert [mine["count"], mine["ops"]] == [said["occurences"], said["operators"]]
+        assert mine["ns"] / US == pytest.approx(said["host_duration"], abs=0.1)
+        # A call that is in no op is to it the outermost module's, whatever it was called in, and when.
+        if mine["is_outer"] and file == "b200_eager":
+            assert mine["device_ns"] / US <= said["device_duration"] + 0.1
+        elif mine["is_outer"] or not mine["called_inside"]:
+            assert mine["device_ns"] / US == pytest.approx(said["device_duration"], abs=0.1)
+        if not mine["is_outer"] and not mine["called"]:
+            assert mine["self_ns"] / US == pytest.approx(said["self_host_duration"], abs=0.1)
+            assert mine["self_device_ns"] / US == pytest.approx(said["self_device_duration"], abs=0.1)
+
+
+def modules_of(found: Any) -> dict[str, dict[str, int]]:
+    """Calls of modules, by name. What is right inside one is in no other module there, nor in an op inside it."""
+    functions, ranges = found.functions, found.ranges
+    text = functions["name"].cast(pl.String)
+    is_module = text.str.starts_with(MODULE).fill_null(value=False)
+    module_at = nearest(pl.DataFrame({"parent": parents(functions)}), is_module)
+    rows = functions.select(ns=length(), name=text.str.strip_prefix(MODULE), above=module_at.gather(parents(functions)))
+    rows = rows.with_columns(start_ns=functions["start_ns"], module=pl.int_range(pl.len(), dtype=pl.UInt32))
+    zeros = dict.fromkeys(("count", "ops", "called", "called_inside", "device_ns", "self_device_ns"), 0)
+    one = {row["module"]: {**zeros, **row, "self_ns": row["ns"]} for row in rows.filter(is_module).to_dicts()}
+
+    where = ("rank", "pid", "tid", "start_ns")
+    launched = found.work.group_by("call").agg(device_ns=length().sum())
+    calls = found.calls.select(*where, ns=length(), around="range").with_row_index("call")
+    calls = calls.join(launched, on="call", how="left", maintain_order="left")
+    ops = ranges.select(*where, "device_ns", ns=length(), around="parent")
+    for inside, what in ((ops, "ops"), (calls, "called")):
+        times = inside.rename({"start_ns": "time_ns"})
+        module = module_at.gather(innermost(spans_of(functions, ranges), times))
+        around_ns = ranges["start_ns"].gather(inside["around"])
+        is_right_inside = around_ns.is_null() | (around_ns < functions["start_ns"].gather(module))
+        inside = inside.select(_col("device_ns").fill_null(0), "ns", module=module).filter(is_right_inside)
+        for device_ns, ns, number in inside.drop_nulls("module").iter_rows():
+            one[number][what] += 1
+            one[number]["self_ns"] -= ns
+            one[number]["self_device_ns"] += device_ns
+
+    by_name: dict[str, dict[str, int]] = {}
+    for row in sorted(one.values(), key=lambda row: -row["start_ns"]):  # what is inside comes before what is around
+        row["device_ns"] += row["self_device_ns"]
+        row["called_inside"] += row["called"]
+        if row["above"] is not None:
+            above = one[row["above"]]
+            above["self_ns"] -= row["ns"]
+            above["device_ns"] += row["device_ns"]
+            above["called_inside"] += row["called_inside"]
+        sums = by_name.setdefault(row["name"], {"is_outer": 0})
+        for key in (*zeros, "ns", "self_ns"):
+            sums[key] = sums.get(key, 0) + (1 if key == "count" else row[key])
+        sums["is_outer"] |= row["above"] is None
+    return by_name
 
 
 def twice_in_a_row(ranges: pl.DataFrame) -> pl.Series:
