@@ -130,17 +130,18 @@ class Trace(Tables):
     def compare(self, other: Tables, by: str = "op") -> pl.DataFrame:
         """What another run does differently, by op, shape, module, phase, kernel or place: the rows of `opspan diff`,
         which docs/json.md describes, with this run as the first."""
-        from opspan.analysis.compare import compare
+        from opspan.analysis.compare import compared
+        from opspan.views.diff import figures_of
 
-        return compare(self.analysed.complete, Trace.of(other).analysed.complete, by)
+        return compared(figures_of(self.analysed, by), figures_of(Trace.of(other).analysed, by))
 
     def compare_to_baseline(self, path: str | os.PathLike[str], by: str = "op") -> pl.DataFrame:
         """What this run does differently from the one that the baseline was saved of, which is the first here."""
         from opspan.analysis.compare import compared
-        from opspan.analysis.figures import figures
         from opspan.views import baseline
+        from opspan.views.diff import figures_of
 
-        return compared(baseline.load(path, by), figures(self.analysed.complete, by))
+        return compared(baseline.load(path, by), figures_of(self.analysed, by))
 
     def save_baseline(self, path: str | os.PathLike[str]) -> list[str]:
         """Write what of this run is compared to a small file, as `opspan diff --save-baseline`; an earlier baseline is
