@@ -16,7 +16,7 @@ from analysis.frames import nested_rows, ranges, table
 from opspan.analysis import launches, nest
 from opspan.analysis.busy import devices
 from opspan.analysis.functions import functions
-from opspan.analysis.idle import WHY, gaps, in_functions, meanwhile, parts
+from opspan.analysis.idle import WHY, gaps, gaps_of_streams, in_functions, meanwhile, parts
 from opspan.analysis.iterations import iterations
 from opspan.tables import Metadata, Tables
 
@@ -51,6 +51,7 @@ def trace_of(marked: list[dict], launched: list[dict]) -> Tables:
             "start_ns": one["begin"],
             "end_ns": one["begin"] + one["length"],
             "device_id": one["device_id"],
+            "stream_id": one.get("stream_id"),
             "kind": "kernel",
             "correlation_id": number,
         }
@@ -182,3 +183,17 @@ def test_real_files_name_functions_outside_of_ranges_too(name: str, traces_dir: 
     # The gaps at the end, of which nobody knows anything, and what no function was around.
     nobodys = by_function.filter(pl.col("function").is_null())
     assert int(nobodys["host_ns"].sum()) < 0.03 * int(by_function["host_ns"].sum())
+
+
+@given(nested_rows(), calls_and_work)
+def test_gaps_of_streams_are_those_of_devices_of_one_stream_each(marked: list[dict], launched: list[dict]) -> None:
+    trace = trace_of(marked, launched)
+    number = pl.col("device_id") * 10 + pl.col("stream_id").cast(pl.Int32)
+    alone = gaps(trace.replace(work=trace.work.with_columns(device_id=number)))
+    times = ["start_ns", "end_ns", "next", "tid", "why", *(f"{why}_ns" for why in WHY)]
+    found = gaps_of_streams(trace)
+    assert found.select(number, *times).sort("device_id", "start_ns").rows() == alone.select("device_id", *times).rows()
+    # While one is idle, whatever keeps the device busy is another.
+    busy = [(row["device_id"], row["start_ns"], row["end_ns"]) for row in trace.work.iter_rows(named=True)]
+    for device, start, end, ns in found.select("device_id", "start_ns", "end_ns", "elsewhere_ns").iter_rows():
+        assert ns == sum(any(d == device and s <= at < e for d, s, e in busy) for at in range(start, end))

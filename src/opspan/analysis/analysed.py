@@ -21,7 +21,7 @@ from opspan.analysis.collectives import collectives
 from opspan.analysis.copies import copies
 from opspan.analysis.coverage import Coverage, coverage
 from opspan.analysis.functions import functions
-from opspan.analysis.idle import gaps, parts
+from opspan.analysis.idle import gaps, gaps_of_streams, parts
 from opspan.analysis.iterations import iterations
 from opspan.analysis.launched import delays, queues
 from opspan.analysis.launches import launches
@@ -129,6 +129,11 @@ class Analysed:
     def gaps(self) -> pl.DataFrame:
         """A row for each stretch in which a device had nothing to do."""
         return gaps(self.attributed)
+
+    @cached_property
+    def stream_gaps(self) -> pl.DataFrame:
+        """A row for each stretch in which a stream had nothing to do."""
+        return gaps_of_streams(self.attributed)
 
     @cached_property
     def idle(self) -> pl.DataFrame:

@@ -5,6 +5,8 @@
         launch_ns    from then on
         queued_ns    the launch had begun before the gap did: it waited for another stream or rank, or on the device
         unknown_ns   the call is not in the trace, or nothing came any more
+    gaps_of_streams(trace) -> the same for each stream: rank, pid, device_id, context_id, stream_id, ..., and
+        elsewhere_ns  for how long of it another stream of the device was busy
     meanwhile(ranges, gaps) -> gap, range, ns: the time host_ns of each gap, by the innermost range that the launching
         thread was in; null: in none
 
@@ -27,8 +29,9 @@ import polars as pl
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import whole_times, within_part
 from opspan.analysis.functions import spans_of
+from opspan.analysis.launched import STREAM
 from opspan.analysis.nest import innermost
-from opspan.analysis.spans import DEVICE, PROCESS, apart, length, union, within
+from opspan.analysis.spans import DEVICE, PROCESS, apart, length, time_in, union, within
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 _col = pl.col
 WHY = ("host", "launch", "queued", "unknown")
 _THREAD = (*PROCESS, "tid")
+_GAP = ("start_ns", "end_ns", "next", "tid", "why", *(f"{name}_ns" for name in WHY))
 
 
 def gaps(trace: Tables) -> pl.DataFrame:
@@ -57,6 +61,39 @@ def gaps(trace: Tables) -> pl.DataFrame:
     calls = trace.calls.select("tid", call_ns="start_ns")
     called = calls[work["call"]] if calls.height else calls.clear(work.height)
     found = _with_next(found, work.select("row", *DEVICE, "start_ns", "end_ns").hstack(called))
+    return _with_reasons(found).select(*DEVICE, *_GAP)
+
+
+def gaps_of_streams(trace: Tables) -> pl.DataFrame:
+    """All streams at once: there may be thousands."""
+    columns = (*STREAM, "start_ns", "end_ns", "kind", "is_overhead", "call")
+    work = on_device(trace.work.select(columns).with_row_index("row")).drop_nulls(("start_ns", "end_ns"))
+    streams = work.select(STREAM).unique().sort(STREAM).with_row_index("stream")
+    times = within_part(whole_times(trace), trace).rename({"start_ns": "begin_ns", "end_ns": "close_ns"})
+    streams = streams.join(times, on=PROCESS, nulls_equal=True, maintain_order="left")
+    work = work.join(streams.select(*STREAM, "stream"), on=STREAM, nulls_equal=True)
+    calls = trace.calls.select("tid", call_ns="start_ns")
+    work = work.hstack(calls[work["call"]] if calls.height else calls.clear(work.height))
+    ran = work.filter(length() > 0).select("stream", "start_ns", "end_ns", "row", "tid", "call_ns")
+    edges = [pl.lit(None, dtype=ran.schema[name]).alias(name) for name in ("row", "tid", "call_ns")]
+    begins = streams.select("stream", start_ns="begin_ns", end_ns="begin_ns").with_columns(edges)
+    closes = streams.select("stream", start_ns="close_ns", end_ns="close_ns").with_columns(edges)
+    bounds = streams.select("stream", "begin_ns", "close_ns")
+    ran = ran.join(bounds, on="stream", maintain_order="left").filter(
+        _col("end_ns") > _col("begin_ns"), _col("start_ns") < _col("close_ns")
+    )
+    rows = pl.concat([begins, ran.drop("begin_ns", "close_ns"), closes])
+    # Of several that begin together, that which was launched first is what ended the gap.
+    rows = rows.sort("stream", "start_ns", "call_ns", "row", nulls_last=True)
+    until = _col("end_ns").cum_max().over("stream").shift(1)
+    is_same = _col("stream") == _col("stream").shift(1)
+    found = rows.with_columns(end_ns=_col("start_ns"), start_ns=pl.when(is_same).then(until), next="row")
+    found = found.filter(_col("start_ns") < _col("end_ns")).join(streams, on="stream", maintain_order="left")
+    elsewhere = time_in(work.select(*DEVICE, "start_ns", "end_ns"), found, DEVICE).alias("elsewhere_ns")
+    return _with_reasons(found).select(*STREAM, *_GAP).with_columns(elsewhere)
+
+
+def _with_reasons(found: pl.DataFrame) -> pl.DataFrame:
     is_known = _col("call_ns").is_not_null() & (_col("call_ns") <= _col("end_ns"))
     is_late = is_known & (_col("call_ns") >= _col("start_ns"))
 
@@ -71,8 +108,7 @@ def gaps(trace: Tables) -> pl.DataFrame:
     )
     most = pl.max_horizontal(f"{name}_ns" for name in WHY)
     why = pl.coalesce(pl.when(_col(f"{name}_ns") == most).then(pl.lit(name)) for name in WHY)
-    times = [f"{name}_ns" for name in WHY]
-    return found.with_columns(why=why).select(*DEVICE, "start_ns", "end_ns", "next", "tid", "why", *times)
+    return found.with_columns(why=why)
 
 
 def _with_next(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:

@@ -15,7 +15,7 @@ _HELP = """Print when devices had nothing to do, and what the host was in meanwh
 A gap lasts from the end of what ran on a device to the begin of what runs there next. Its time is the host's until it
 launches that, then the launch's; it is queued where the launch had begun before the gap did: that waited for another
 stream or rank, or for the device itself. The host's part belongs to the op (module, phase, ...) that its thread was in
-at each moment.
+at each moment. By stream, each stream has gaps of its own, and it is said how long others of its device were busy.
 
 \b
 Example:
@@ -31,4 +31,4 @@ def _answer(found: Analysed, asked: Asked) -> Answer:
     return answer(found, asked.by)
 
 
-command = answering("idle", _HELP, _answer, by=("op", "module", "phase", "step", "function", "device", "gap"))
+command = answering("idle", _HELP, _answer, by=("op", "module", "phase", "step", "function", "device", "stream", "gap"))

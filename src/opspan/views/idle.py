@@ -6,10 +6,11 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.idle import WHY, in_functions
+from opspan.analysis.launched import STREAM
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, shares_of, texts, times
 
-BY = (*of_ranges.OF_RANGES, "device", "gap")
+BY = (*of_ranges.OF_RANGES, "device", "stream", "gap")
 _TITLES = {"host": "Host", "launch": "Launch", "queued": "Queued", "unknown": "Unknown"}
 _TIMES = [f"{why}_ns" for why in WHY]
 _col = pl.col
@@ -19,6 +20,15 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
     of_ranges.check(by, BY)
     if by == "gap":
         return _of_gaps(found)
+    if by == "stream":
+        sums = (_col(name).sum() for name in (*_TIMES, "elsewhere_ns"))
+        lasted = (_col("end_ns") - _col("start_ns")).sum()
+        rows = (
+            found.stream_gaps.group_by(STREAM, maintain_order=True)
+            .agg(time_ns=lasted, gaps=pl.len())
+            .join(found.stream_gaps.group_by(STREAM).agg(*sums), on=STREAM, nulls_equal=True, maintain_order="left")
+        )
+        return rows.sort("time_ns", descending=True, maintain_order=True)
     key = ["rank", "pid", "device_id"] if by == "device" else [by]
     pieces = found.idle if by != "function" else in_functions(found.attributed, found.gaps)
     pieces = pieces.with_columns(found.gaps[name].gather(pieces["gap"]) for name in ("rank", "pid", "device_id"))
@@ -50,21 +60,27 @@ def _of_gaps(found: Analysed) -> pl.DataFrame:
 def answer(found: Analysed, by: str) -> Answer:
     rows = rows_of(found, by)
     whys = [why for why in WHY if rows[f"{why}_ns"].sum()]
-    if by in ("gap", "device"):
-        several = [name for name in ("rank", "pid", "device_id") if rows[name].n_unique() > 1 or by == "device"]
-        titles = {"rank": "Rank", "pid": "Process", "device_id": "Device"}
+    if by in ("gap", "device", "stream"):
+        keys = STREAM if by == "stream" else STREAM[:3]
+        always = {"device": keys, "stream": ("device_id", "stream_id")}.get(by, ())
+        several = [name for name in keys if rows[name].n_unique() > 1 or name in always]
+        titles = dict(zip(STREAM, ("Rank", "Process", "Device", "Context", "Stream"), strict=True))
         names = [Shown(titles[name], name, texts) for name in several]
         names += [Shown("In", "op", texts, is_name=True), Shown("Why", "why", texts)] if by == "gap" else []
     else:
         names = [of_ranges.shown("The host was in", by)]
     counted = [] if by == "gap" else [Shown("Gaps", "gaps", texts, 5)]
+    elsewhere = [Shown("Others busy", "elsewhere_ns", shares_of("time_ns"), 1)] if by == "stream" else []
     shares = [Shown(_TITLES[why], f"{why}_ns", shares_of("time_ns"), rank) for rank, why in enumerate(whys, start=1)]
     return Answer(
-        "idle", rows, (*names, Shown("Idle", "time_ns", times), *counted, *shares), tuple(_notes(found, rows))
+        "idle",
+        rows,
+        (*names, Shown("Idle", "time_ns", times), *elsewhere, *counted, *shares),
+        tuple(_notes(found, rows, by)),
     )
 
 
-def _notes(found: Analysed, rows: pl.DataFrame) -> list[str]:
+def _notes(found: Analysed, rows: pl.DataFrame, by: str) -> list[str]:
     if not found.tables.work.height:
         return ["Nothing ran on a device in this trace, so none was idle"]
     total = int(rows["time_ns"].sum()) / 1e6
@@ -78,4 +94,8 @@ def _notes(found: Analysed, rows: pl.DataFrame) -> list[str]:
         )
         if rows[f"{why}_ns"].sum()
     ]
-    return [f"Devices were idle for {total:.3f} ms: {', '.join(parts_said)}"] if parts_said else []
+    return (
+        [f"{'Streams' if by == 'stream' else 'Devices'} were idle for {total:.3f} ms: {', '.join(parts_said)}"]
+        if parts_said
+        else []
+    )
