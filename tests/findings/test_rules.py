@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+
 import polars as pl
 import pytest
 
 from findings import test_collectives, test_devices, test_host, test_launches, test_recording, test_waits
 from findings.made import Case, Made
 from opspan.analysis import Analysed
-from opspan.findings import RULES, Evidence, Finding, findings
+from opspan.cli import VERBS
+from opspan.findings import RULES, Evidence, Finding, Rule, findings
 from opspan.findings.rule import SEVERITIES
 from opspan.tables import Metadata, Tables
 from opspan.views.findings import SCHEMA, rows_of
@@ -34,6 +38,15 @@ def test_rules_are_complete() -> None:
             assert not text.endswith(".") or text.endswith("...")
         assert rule.threshold > 0
         assert rule.command.startswith("opspan ")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_the_next_command_is_one(rule: Rule, tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.touch()
+    _, verb, *arguments = rule.command.replace("FILE", str(file)).split()
+    command = import_module(VERBS[verb]).command
+    assert command.make_context(verb, arguments).params["files"] == (file,)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

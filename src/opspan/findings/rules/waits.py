@@ -71,7 +71,7 @@ RULES = (
     Rule(
         id="item",
         title="Values fetched inside a step",
-        looks_at="time in which a device had nothing to do after `.item()` had waited for it, until the next launch",
+        looks_at="idle time of devices after `.item()` had waited for one, no more of it than the wait took",
         threshold=0.02,
         because=_SMALL,
         sentence="devices were idle for {idle_ns} ({idle_share}) because the host fetched {waits} values and waited",
@@ -84,7 +84,7 @@ RULES = (
     Rule(
         id="blocking-copies",
         title="Copies that the host waits for",
-        looks_at="time in which a device had nothing to do after the host had waited for a copy, until the next launch",
+        looks_at="idle time of devices after the host had waited for a copy, no more of it than the wait took",
         threshold=0.02,
         because=_SMALL,
         sentence="devices were idle for {idle_ns} ({idle_share}) after {waits} copies that the host had to wait for",
@@ -97,8 +97,7 @@ RULES = (
     Rule(
         id="synchronise",
         title="Synchronising inside a step",
-        looks_at="time in which a device had nothing to do after a call had waited for it to finish, until the next "
-        "launch",
+        looks_at="idle time of devices after a call had waited for one to finish, no more of it than the wait took",
         threshold=0.02,
         because=_SMALL,
         sentence="devices were idle for {idle_ns} ({idle_share}) because the host waited for them {waits} times",
@@ -117,7 +116,7 @@ RULES = (
         sentence="{calls} calls ({names}) held up the host for {wait_ns} ({wait_share}) after the first step",
         remedy="Keep sizes the same from step to step, do not call torch.cuda.empty_cache() in the loop, or set "
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-        command="opspan waits FILE --by reason",
+        command="opspan waits FILE --by why",
         read=_MEMORY,
         look=_held_up("allocation", "free"),
     ),
@@ -129,7 +128,7 @@ RULES = (
         because=_SMALL,
         sentence="{calls} calls ({names}) loaded kernels for {wait_ns} ({wait_share}) after the first step",
         remedy="Warm up with every size that will come, or set CUDA_MODULE_LOADING=EAGER; record after the warm-up",
-        command="opspan waits FILE --by reason",
+        command="opspan waits FILE --by why",
         read="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#lazy-loading",
         look=_held_up("module loading"),
     ),
