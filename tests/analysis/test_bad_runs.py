@@ -105,7 +105,15 @@ def check(trace: opspan.Trace) -> None:
     parts = trace.steps()
     assert (parts.select(pl.sum_horizontal(f"{kind}_ns" for kind in KINDS)).to_series() == parts["time_ns"]).all()
     not_negative(parts.drop("start_ns", "end_ns"))
+    streams = trace.idle("stream")
+    assert (streams["time_ns"] >= streams["elsewhere_ns"]).all()
+    of_devices = trace.idle("device").select("rank", "pid", "device_id", device_ns="time_ns")
+    streams = streams.join(of_devices, on=["rank", "pid", "device_id"], how="left", nulls_equal=True)
+    alone = streams["time_ns"] - streams["elsewhere_ns"]
+    assert (alone == streams["device_ns"].fill_null(0)).all()
     for by in IDLE_BY:
+        if by == "stream":  # each has its own gaps
+            continue
         idle = trace.idle(by)
         assert idle["time_ns"].sum() == whole["idle_ns"].sum()
         not_negative(idle.drop("start_ns", "end_ns", strict=False))
