@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypedDict
 
 import polars as pl
 
-from opspan.findings.run import Run
+from opspan.findings.run import Run, ranks_of, top
 
 # How sure a finding is of its cause: the trace says it; the figures fit and little else does; one of several causes.
 Confidence = Literal["certain", "likely", "possible"]
@@ -67,3 +67,22 @@ def ranges_of(rows: pl.DataFrame) -> pl.DataFrame:
     longest = rows.select(_RANGES.names()).cast(_RANGES).with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
     longest = longest.sort("ns", descending=True, maintain_order=True).head(_MOST_RANGES)
     return longest.drop("ns").sort("start_ns")
+
+
+class Where(TypedDict):
+    ops: tuple[str, ...]
+    modules: tuple[str, ...]
+    steps: tuple[str, ...]
+    ranks: tuple[int, ...]
+    ranges: pl.DataFrame
+
+
+def where(rows: pl.DataFrame, column: str) -> Where:
+    """Where rows lie: who has most of a column, by op, module and step; the ranks, and the longest of the rows."""
+    return {
+        "ops": top(rows, column, "op"),
+        "modules": top(rows, column, "module"),
+        "steps": top(rows, column, "step"),
+        "ranks": ranks_of(rows),
+        "ranges": ranges_of(rows),
+    }

@@ -41,8 +41,8 @@ class Run:
     @cached_property
     def ranges(self) -> pl.DataFrame:
         """Ranges, with their numbers as `row` and without marks, and of their columns those that rules need."""
-        columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "parent", "module", "phase", "sizes", "input_types")
-        rows = self.trace.ranges.select("rank", "pid", "tid", *columns, "is_mark").with_row_index("row")
+        columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
+        rows = self.trace.ranges.select("rank", "pid", *columns, "is_mark").with_row_index("row")
         return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
 
     # -- steps
@@ -70,7 +70,7 @@ class Run:
         if not self.steps.height:
             return self.found.whole_devices
         is_all = self.steps.height == self.found.iterations.height
-        return self.in_usual(self.found.devices if is_all else devices(self.trace, self.steps), "step")
+        return self.in_usual(self.found.devices if is_all else devices(self.trace, self.steps))
 
     @cached_property
     def total_ns(self) -> int:
@@ -80,10 +80,14 @@ class Run:
     def share(self, ns: float) -> float:
         return ns / self.total_ns if self.total_ns else 0.0
 
-    def in_usual(self, rows: pl.DataFrame, step: str) -> pl.DataFrame:
-        """The rows of usual steps, and those of processes without steps. `step`: the column that names it."""
-        odd = self.steps.filter(_col("is_outlier").fill_null(value=False)).select(*PROCESS, _col("step").alias(step))
-        return rows.join(odd, on=[*PROCESS, step], how="anti", nulls_equal=True, maintain_order="left")
+    def matters(self, ns: float, threshold: float) -> bool:
+        """Whether it is at least such a share of the run's time, and more than nothing."""
+        return ns > 0 and self.share(ns) >= threshold
+
+    def in_usual(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows of usual steps, and those of processes without steps, by the column `step`."""
+        odd = self.steps.filter(_col("is_outlier").fill_null(value=False)).select(*PROCESS, "step")
+        return rows.join(odd, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
 
     def begun_in_usual(self, rows: pl.DataFrame, time: str = "start_ns", is_late: bool = False) -> pl.DataFrame:
         """The rows whose `time` is in a usual step, with its name as `step`, and all of processes without steps, with
@@ -122,24 +126,18 @@ class Run:
     def kernels(self) -> pl.DataFrame:
         """What ran in usual steps: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range
         that it belongs to `range`, `op`, `module` and `phase`."""
-        more = (
-            "grid_x",
-            "grid_y",
-            "grid_z",
-            "full_name",
-            "range",
-            "bytes",
-            "copy_from",
-            "copy_to",
-            "context_id",
-            "stream_id",
-        )
+        more = ("grid_x", "grid_y", "grid_z", "full_name", "range", "bytes", "copy_from", "copy_to")
         work = busy_with(self.trace.work, *more).with_columns(ns=length()).filter(_col("ns") > 0)
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
         work = work.join(size, on=["rank", "device_id"], how="left", nulls_equal=True, maintain_order="left")
         blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
         return self.begun_in_usual(self.named(work.with_columns(blocks=blocks)))
+
+    @cached_property
+    def computing(self) -> pl.DataFrame:
+        """Of the kernels those that are no collectives."""
+        return self.kernels.filter(_col("what") == "computing")
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the names of the range whose number is in the column `range`."""
@@ -157,10 +155,18 @@ class Run:
         return len(ops) > 0 and not many.any()
 
     @cached_property
+    def _is_compiling(self) -> pl.Series:
+        return compiling(self.trace.ranges)
+
+    @cached_property
+    def is_falling_back(self) -> pl.Series:
+        """For each range whether the host runs it, or what it lies in, for a device that has no kernel for it."""
+        return falling_back(self.trace.ranges)
+
+    @cached_property
     def compiling(self) -> pl.DataFrame:
         """The outermost ranges in which torch compiled."""
-        ranges = self.trace.ranges
-        inside = compiling(ranges)
+        ranges, inside = self.trace.ranges, self._is_compiling
         is_outermost = inside & ~inside.gather(ranges["parent"]).fill_null(value=False)
         columns = ("rank", "pid", "name", "start_ns", "end_ns", "module")
         return ranges.select(columns).filter(is_outermost).drop_nulls(("start_ns", "end_ns"))
@@ -191,8 +197,8 @@ class Run:
     @cached_property
     def collectives(self) -> pl.DataFrame:
         """Those of usual steps that devices ran, with exposed_ns, in which nothing computed, and what of it was spent
-        in waiting for another rank, late_ns."""
-        rows = self.begun_in_usual(self.found.collectives.filter(_col("work").is_not_null()))
+        in waiting for another rank, late_ns; and the names of the range that started each."""
+        rows = self.named(self.begun_in_usual(self.found.collectives.filter(_col("work").is_not_null())))
         rows = rows.drop_nulls(("start_ns", "end_ns"))
         if not rows.height:
             nothing = pl.lit(0, dtype=pl.Int64)
@@ -220,7 +226,7 @@ class Run:
         pieces = self.named(pieces.drop("piece"))
         is_compiling, is_falling_back = (
             pl.lit(inside.gather(pieces["range"]).fill_null(value=False))
-            for inside in (compiling(self.trace.ranges), falling_back(self.trace.ranges))
+            for inside in (self._is_compiling, self.is_falling_back)
         )
         cause = (
             pl.when(is_compiling)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from opspan.analysis import Analysed
-from opspan.events.times import format_time
+from opspan.events.times import format_memory, format_time
 from opspan.printable import printable
 from opspan.text_columns import Column, Layout, cut, fitted
 from opspan.views import spreadsheet
@@ -58,6 +58,14 @@ def short_name(name: str, width: int) -> str:
 
 def times(rows: pl.DataFrame, column: str) -> list[str]:
     return ["" if value is None else time_text(value) for value in rows[column].to_list()]
+
+
+def sizes(rows: pl.DataFrame, column: str) -> list[str]:
+    return ["" if value is None else format_memory(value) for value in rows[column].to_list()]
+
+
+def rates(rows: pl.DataFrame, column: str) -> list[str]:
+    return ["" if value is None else f"{value / 1e9:,.3f} GB/s" for value in rows[column].to_list()]
 
 
 def marks(rows: pl.DataFrame, column: str) -> list[str]:

@@ -12,8 +12,7 @@ from opspan.analysis.collective_names import bus_factor
 from opspan.analysis.spans import DEVICE
 from opspan.printable import listed
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, shares_of, texts, times
-from opspan.views.memory import sizes
+from opspan.views.answer import Answer, Shown, rates, shares_of, sizes, texts, times
 
 BY = ("kind", "group", "rank", "size", *of_ranges.OF_RANGES, "call")
 _col = pl.col
@@ -147,10 +146,6 @@ def answer(found: Analysed, by: str) -> Answer:
         if rows[name].count():
             shown.append(Shown(title, name, rates, 4))
     return Answer("comm", rows, tuple(shown), tuple(_notes(found.collectives)))
-
-
-def rates(rows: pl.DataFrame, column: str) -> list[str]:
-    return ["" if value is None else f"{value / 1e9:,.3f} GB/s" for value in rows[column].to_list()]
 
 
 def _notes(rows: pl.DataFrame) -> Iterator[str]:

@@ -21,12 +21,10 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
     if by == "gap":
         return _of_gaps(found)
     if by == "stream":
-        sums = (_col(name).sum() for name in (*_TIMES, "elsewhere_ns"))
-        lasted = (_col("end_ns") - _col("start_ns")).sum()
-        rows = (
-            found.stream_gaps.group_by(STREAM, maintain_order=True)
-            .agg(time_ns=lasted, gaps=pl.len())
-            .join(found.stream_gaps.group_by(STREAM).agg(*sums), on=STREAM, nulls_equal=True, maintain_order="left")
+        rows = found.stream_gaps.group_by(STREAM, maintain_order=True).agg(
+            time_ns=(_col("end_ns") - _col("start_ns")).sum(),
+            gaps=pl.len(),
+            **{name: _col(name).sum() for name in (*_TIMES, "elsewhere_ns")},
         )
         return rows.sort("time_ns", descending=True, maintain_order=True)
     key = ["rank", "pid", "device_id"] if by == "device" else [by]

@@ -7,9 +7,8 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.launched import STREAM
 from opspan.analysis.spans import difference, length
-from opspan.events.times import format_memory
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, shares_of, texts, times
+from opspan.views.answer import Answer, Shown, rates, shares_of, sizes, texts, times
 
 BY = (*of_ranges.OF_RANGES, "kernel", "stream", "copy")
 FULL = 1000  # about so many launches fit a stream's queue: the next waits
@@ -98,9 +97,9 @@ def _of_copies(rows: pl.DataFrame) -> tuple[Shown, ...]:
         *(Shown(titles[name], name, texts) for name in several),
         *(Shown(title, name, texts) for name, title in _SIDES.items()),
         Shown("Copies", "count", texts, 1),
-        Shown("Bytes", "bytes", _bytes),
+        Shown("Bytes", "bytes", sizes),
         Shown("Time", "ns", times),
-        Shown("Speed", "bytes_per_s", _rates),
+        Shown("Speed", "bytes_per_s", rates),
     )
 
 
@@ -128,11 +127,3 @@ def _times(rows: pl.DataFrame, column: str) -> list[str]:
 
 def _rounded(rows: pl.DataFrame, column: str) -> list[str]:
     return ["" if value is None else f"{value:,.1f}" for value in rows[column].to_list()]
-
-
-def _bytes(rows: pl.DataFrame, column: str) -> list[str]:
-    return ["" if value is None else format_memory(value) for value in rows[column].to_list()]
-
-
-def _rates(rows: pl.DataFrame, column: str) -> list[str]:
-    return ["" if value is None else f"{value / 1e9:,.3f} GB/s" for value in rows[column].to_list()]

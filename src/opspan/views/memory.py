@@ -5,9 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysed
-from opspan.events.times import format_memory
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, texts
+from opspan.views.answer import Answer, Shown, sizes, texts
 
 BY = ("op", "block", "device")
 _NONE = "No memory was recorded: opspan.record(memory=True), or --cuda-memory-usage=true of nsys, does"
@@ -55,10 +54,6 @@ def answer(found: Analysed, by: str) -> Answer:
         ),
     }
     return Answer("memory", rows, shown[by], () if rows.height else (_NONE,))
-
-
-def sizes(rows: pl.DataFrame, column: str) -> list[str]:
-    return ["" if value is None else format_memory(value) for value in rows[column].to_list()]
 
 
 def _device(rows: pl.DataFrame, column: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import polars as pl
 
@@ -22,7 +22,7 @@ def _exposed(run: Run, threshold: float) -> Iterator[Evidence]:
     exposed_ns = run.per_process(rows, "exposed_communicating_ns")
     late_ns = run.per_process(run.collectives, "late_ns") if exposed_ns else 0
     at_stake = max(exposed_ns - late_ns, 0)
-    if not at_stake or run.share(at_stake) < threshold:
+    if not run.matters(at_stake, threshold):
         return
     kernels = run.kernels.filter(_col("what") == "communicating")
     figures = {"exposed_ns": at_stake, "exposed_share": run.share(at_stake), "waiting_ns": late_ns}
@@ -39,61 +39,38 @@ def _exposed(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
-def _lateness(run: Run) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """For each process that came last, what the others waited for it, the most first; and the rows that waited."""
-    rows = run.collectives.filter(_col("match").is_not_null())
-    waited = rows.group_by("match").agg(_col("late_ns").sum())
-    last = rows.filter(_col("is_last")).select(*PROCESS, "match").join(waited, on="match")
-    caused = last.group_by(PROCESS).agg(_col("late_ns").sum(), times=pl.len())
-    return caused.sort("late_ns", "rank", "pid", descending=[True, False, False]), rows.filter(_col("late_ns") > 0)
+def _late(*, is_one: bool) -> Callable[[Run, float], Iterator[Evidence]]:
+    """What ranks waited for others in collectives: for one process most of it, or for several."""
 
-
-def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
-    caused, rows = _lateness(run)
-    all_ns = int(caused["late_ns"].sum())
-    if not all_ns or int(caused["late_ns"][0]) <= _MOST_OF * all_ns:
-        return
-    yield from _late(run, threshold, caused, rows, caused.head(1))
-
-
-def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
-    caused, rows = _lateness(run)
-    all_ns = int(caused["late_ns"].sum())
-    if not all_ns or int(caused["late_ns"][0]) > _MOST_OF * all_ns:
-        return
-    yield from _late(run, threshold, caused, rows, caused)
-
-
-def _late(
-    run: Run, threshold: float, caused: pl.DataFrame, rows: pl.DataFrame, who: pl.DataFrame
-) -> Iterator[Evidence]:
-    if who.height < caused.height:  # what others waited for it
-        last = (
-            rows.select("match")
-            .unique()
-            .join(run.collectives.filter(_col("is_last")).select("match", *PROCESS), on="match")
+    def look(run: Run, threshold: float) -> Iterator[Evidence]:
+        rows = run.collectives.filter(_col("match").is_not_null())
+        waited = rows.group_by("match").agg(_col("late_ns").sum())
+        last = rows.filter(_col("is_last")).select(*PROCESS, "match").join(waited, on="match")
+        who = last.group_by(PROCESS).agg(_col("late_ns").sum(), times=pl.len())
+        who = who.sort("late_ns", "rank", "pid", descending=[True, False, False])
+        all_ns = int(who["late_ns"].sum())
+        if not all_ns or (int(who["late_ns"][0]) > _MOST_OF * all_ns) != is_one:
+            return
+        who = who.head(1) if is_one else who
+        of_them = last.join(who, on=PROCESS, how="semi", nulls_equal=True)
+        rows = rows.filter(_col("late_ns") > 0).join(of_them, on="match", how="semi", maintain_order="left")
+        at_stake = run.per_process(rows, "late_ns")
+        if not run.matters(at_stake, threshold):
+            return
+        first = who.row(0, named=True)
+        figures = {"waiting_ns": at_stake, "waiting_share": run.share(at_stake)}
+        figures |= {"collectives": rows["match"].n_unique(), "times": int(first["times"])}
+        yield Evidence(
+            at_stake,
+            figures,
+            {"rank": str(first["rank"]), "process": str(first["pid"])},
+            ops=top(rows, "late_ns", "op"),
+            steps=top(rows, "late_ns", "step"),
+            ranks=ranks_of(who.filter(_col("late_ns") > 0)),
+            ranges=ranges_of(rows),
         )
-        of_it = last.join(who.select(PROCESS), on=PROCESS, how="semi", nulls_equal=True)
-        rows = rows.join(of_it, on="match", how="semi")
-    at_stake = run.per_process(rows, "late_ns")
-    if not at_stake or run.share(at_stake) < threshold:
-        return
-    first = who.row(0, named=True)
-    names = pl.Series(run.trace.ranges["name"]).gather(rows["range"]).cast(pl.String)
-    yield Evidence(
-        at_stake,
-        {
-            "waiting_ns": at_stake,
-            "waiting_share": run.share(at_stake),
-            "collectives": rows["match"].n_unique(),
-            "times": int(first["times"]),
-        },
-        {"rank": str(first["rank"]), "process": str(first["pid"])},
-        ops=top(rows.with_columns(op=names), "late_ns", "op"),
-        steps=top(rows, "late_ns", "step"),
-        ranks=ranks_of(who.filter(_col("late_ns") > 0)),
-        ranges=ranges_of(rows),
-    )
+
+    return look
 
 
 def _small(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -103,15 +80,14 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.filter(is_small, _col("ns") > 0)
     at_stake = run.per_process(rows, "ns")
     per_step = rows.height / max(run.usual.height, 1)
-    if not at_stake or run.share(at_stake) < threshold or per_step < _MANY:
+    if not run.matters(at_stake, threshold) or per_step < _MANY:
         return
-    names = pl.Series(run.trace.ranges["name"]).gather(rows["range"]).cast(pl.String)
     figures = {"collectives": rows.height, "ns": at_stake, "ns_share": run.share(at_stake)}
     figures |= {"each_ns": int(rows["ns"].median() or 0), "per_step": round(per_step)}  # type: ignore[arg-type]
     yield Evidence(
         at_stake,
         figures,
-        ops=top(rows.with_columns(op=names), "ns", "op"),
+        ops=top(rows, "ns", "op"),
         steps=top(rows, "ns", "step"),
         ranks=ranks_of(rows),
         ranges=ranges_of(rows),
@@ -124,7 +100,7 @@ def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.ranges.filter(_col("name").cast(pl.String).str.starts_with("gloo:"))
     rows = run.begun_in_usual(rows.with_columns(ns=_col("end_ns") - _col("start_ns"))).filter(_col("ns") > 0)
     at_stake = int(rows["ns"].sum())
-    if at_stake and run.share(at_stake) >= threshold:
+    if run.matters(at_stake, threshold):
         yield Evidence(
             at_stake,
             {"ns": at_stake, "ns_share": run.share(at_stake), "collectives": rows.height},
@@ -138,7 +114,7 @@ def _data_parallel(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.ranges.filter(_col("name").cast(pl.String) == "DataParallel.forward")
     spread = run.idle.filter(_col("cause").is_in(["host", "launch", "queued"])) if run.has_devices else None
     at_stake = 0 if spread is None else run.per_process(spread, "ns")
-    if rows.height and at_stake and run.share(at_stake) >= threshold:
+    if rows.height and run.matters(at_stake, threshold):
         figures = {"calls": rows.height, "idle_ns": at_stake, "idle_share": run.share(at_stake)}
         yield Evidence(at_stake, figures, ranks=ranks_of(rows), ranges=ranges_of(rows))
 
@@ -174,7 +150,7 @@ RULES = (
         "neighbours on the machine",
         command="opspan comm FILE --by rank",
         read="docs/analysis.md#communication",
-        look=_straggler,
+        look=_late(is_one=True),
     ),
     Rule(
         id="uneven-ranks",
@@ -189,7 +165,7 @@ RULES = (
         "number of experts' tokens",
         command="opspan comm FILE --by rank",
         read="docs/analysis.md#communication",
-        look=_uneven,
+        look=_late(is_one=False),
     ),
     Rule(
         id="small-collectives",

@@ -25,7 +25,7 @@ def _again(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.join(first, on=PROCESS, nulls_equal=True).filter(_col("start_ns") >= _col("until_ns"))
     rows = rows.with_columns(ns=length())
     at_stake = int(rows["ns"].sum())
-    if not at_stake or run.share(at_stake) < threshold:
+    if not run.matters(at_stake, threshold):
         return
     yield Evidence(
         at_stake,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, time_in
-from opspan.findings.marks import fallbacks, falling_back
-from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.marks import fallbacks
+from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
@@ -18,7 +18,7 @@ _LEAST = 4096  # bytes: smaller ones are values and sizes, of which many are ali
 
 def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.kernels.filter(_col("kind") == "memcpy", _col("bytes") >= _LEAST)
-    is_fallback = falling_back(run.trace.ranges).gather(rows["range"]).fill_null(value=False)
+    is_fallback = run.is_falling_back.gather(rows["range"]).fill_null(value=False)
     rows = rows.filter(~is_fallback).with_columns(_col("copy_from", "copy_to").cast(pl.String))
     down = rows.filter(_col("copy_from") == "device", _col("copy_to").is_in(_HOST)).sort("end_ns")
     up = rows.filter(_col("copy_to") == "device", _col("copy_from").is_in(_HOST)).sort("start_ns")
@@ -36,21 +36,17 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     trips = back.with_columns(start_ns="down_ns")
     if not trips.height:
         return
-    computing = run.kernels.filter(_col("what") == "computing")
+    computing = run.computing
     whole = trips["end_ns"] - trips["start_ns"]
     trips = trips.with_columns(lost_ns=(whole - time_in(computing, trips, DEVICE)).clip(0))
     at_stake = min(run.per_process(trips, "lost_ns"), run.total_ns)
-    if run.share(at_stake) < threshold:
+    if not run.matters(at_stake, threshold):
         return
     yield Evidence(
         at_stake,
         {"trips": trips.height, "bytes": int(trips["bytes"].sum()), "lost_ns": at_stake},
         confidence="possible",  # the same size, not surely the same tensor
-        ops=top(trips, "lost_ns", "op"),
-        modules=top(trips, "lost_ns", "module"),
-        steps=top(trips, "lost_ns", "step"),
-        ranks=ranks_of(trips),
-        ranges=ranges_of(trips),
+        **where(trips, "lost_ns"),
     )
 
 
@@ -59,7 +55,7 @@ def _fallbacks(run: Run, threshold: float) -> Iterator[Evidence]:
     ops = ranges.select(*PROCESS, "name", "start_ns", "end_ns", "module").filter(fallbacks(ranges))
     ops = run.begun_in_usual(ops).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
     at_stake = int(ops["ns"].sum())
-    if at_stake and run.share(at_stake) >= threshold:
+    if run.matters(at_stake, threshold):
         names = top(ops, "ns", "name")
         yield Evidence(
             at_stake,

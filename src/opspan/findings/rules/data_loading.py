@@ -13,9 +13,9 @@ _col = pl.col
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.in_usual(run.breakdown, "step")
+    rows = run.in_usual(run.breakdown)
     loading_ns = int(rows["loading_ns"].sum())
-    if not loading_ns or run.share(loading_ns) < threshold:
+    if not run.matters(loading_ns, threshold):
         return
     loads = run.ranges.filter(_col("phase") == "data").with_columns(ns=_col("end_ns") - _col("start_ns"))
     loads = run.begun_in_usual(loads)

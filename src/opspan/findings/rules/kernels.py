@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
 
 
 def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.kernels.filter(_col("what") == "computing", _col("blocks") > 0, _col("multiprocessors") > 0)
+    rows = run.computing.filter(_col("blocks") > 0, _col("multiprocessors") > 0)
     rows = rows.filter(_col("blocks") < _col("multiprocessors"))
     rows = rows.with_columns(lost_ns=_col("ns") * (1 - _col("blocks") / _col("multiprocessors")))
     at_stake = run.per_process(rows, "lost_ns")
-    if not at_stake or run.share(at_stake) < threshold:
+    if not run.matters(at_stake, threshold):
         return
     yield Evidence(
         at_stake,
@@ -25,11 +25,7 @@ def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
         | {"multiprocessors": _median(rows, "multiprocessors")},
         {"kernel": next(iter(top(rows, "lost_ns", "name")), "one without a name")},
         confidence="possible",  # kernels that run at the same time may fill the rest
-        ops=top(rows, "lost_ns", "op"),
-        modules=top(rows, "lost_ns", "module"),
-        steps=top(rows, "lost_ns", "step"),
-        ranks=ranks_of(rows),
-        ranges=ranges_of(rows),
+        **where(rows, "lost_ns"),
     )
 
 
@@ -38,7 +34,7 @@ def _median(rows: pl.DataFrame, column: str) -> int:
 
 
 def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.kernels.filter(_col("what") == "computing")
+    rows = run.computing
     # Of a template what it is made for is part of the name: elementwise kernels are not all one.
     rows = rows.with_columns(kernel=pl.coalesce("full_name", "name"))
     names = rows.group_by("kernel").agg(_col("ns").sum(), count=pl.len()).sort("ns", "kernel", descending=[True, False])

@@ -32,7 +32,7 @@ def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _bound(run: Run, threshold: float) -> Iterator[Evidence]:
     rows, paces = _pieces(run, is_bound=True)
     at_stake = run.per_process(rows, "ns")
-    if not at_stake or run.share(at_stake) < threshold:
+    if not run.matters(at_stake, threshold):
         return
     figures = {
         "idle_ns": at_stake,
@@ -47,7 +47,7 @@ def _bound(run: Run, threshold: float) -> Iterator[Evidence]:
 def _late(run: Run, threshold: float) -> Iterator[Evidence]:
     rows, _ = _pieces(run, is_bound=False)
     at_stake = run.per_process(rows, "ns")
-    if at_stake and run.share(at_stake) >= threshold:
+    if run.matters(at_stake, threshold):
         names = top(rows, "ns", "op")
         outside = int(rows.filter(_col("op").is_null())["ns"].sum()) > int(rows["ns"].sum()) / 2
         where = "no range" if outside or not names else names[0]
@@ -58,7 +58,7 @@ def _late(run: Run, threshold: float) -> Iterator[Evidence]:
 def _queued(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.idle.filter(_col("cause") == "queued")
     at_stake = run.per_process(rows, "ns")
-    if at_stake and run.share(at_stake) >= threshold:
+    if run.matters(at_stake, threshold):
         yield _evidence(rows, at_stake, {"idle_ns": at_stake, "idle_share": run.share(at_stake)})
 
 

@@ -39,7 +39,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     known = time_in(run.compiling, odd.select(*PROCESS, "start_ns", "end_ns"), PROCESS)
     odd = odd.with_columns(more_ns=(_col("more_ns") - known).clip(0)).filter(_col("more_ns") > 0)
     more_ns = int(odd["more_ns"].sum())
-    if more_ns <= 0 or run.share(more_ns) < threshold or odd.height > _MOST * rows.height:
+    if not run.matters(more_ns, threshold) or odd.height > _MOST * rows.height:
         return
     odd = odd.sort("more_ns", descending=True)
     grown = {kind: int(odd[f"{kind}_ns"].sum()) for kind in KINDS}

@@ -25,7 +25,7 @@ def _overhead(run: Run, threshold: float) -> Iterator[Evidence]:
     if not rows.height:
         return
     at_stake = int(union(rows, PROCESS).select(length().sum()).item())
-    if run.share(at_stake) < threshold:
+    if not run.matters(at_stake, threshold):
         return
     rows = rows.with_columns(ns=length())
     yield Evidence(

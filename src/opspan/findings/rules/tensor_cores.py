@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from opspan.analysis.kernels import uses_tensor_cores
-from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
 from opspan.labels import parse_sizes
 
@@ -31,7 +31,7 @@ _TWICE = 0.5  # of the time: what is at stake if these products become twice as 
 
 def _products(run: Run) -> pl.DataFrame:
     """Kernels that multiply for eligible ops: with `is_on_cores`, and `number`, single or half, as far as is known."""
-    rows = run.kernels.filter(_col("what") == "computing")
+    rows = run.computing
     for column, pattern in (("op", ELIGIBLE), ("name", _PRODUCT)):
         names = rows[column].unique()
         chosen = names.filter(names.cast(pl.String).str.contains(pattern).fill_null(value=False))
@@ -73,17 +73,13 @@ def _half(run: Run, threshold: float) -> Iterator[Evidence]:
 def _unused(run: Run, rows: pl.DataFrame, threshold: float) -> Iterator[Evidence]:
     ns = run.per_process(rows, "ns")
     at_stake = int(_TWICE * ns)
-    if not at_stake or run.share(at_stake) < threshold:
+    if not run.matters(at_stake, threshold):
         return
     yield Evidence(
         at_stake,
         {"ns": ns, "ns_share": run.share(ns), "kernels": rows.height},
         {"kernel": top(rows, "ns", "name")[0]},
-        ops=top(rows, "ns", "op"),
-        modules=top(rows, "ns", "module"),
-        steps=top(rows, "ns", "step"),
-        ranks=ranks_of(rows),
-        ranges=ranges_of(rows),
+        **where(rows, "ns"),
     )
 
 
@@ -99,7 +95,7 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.join(distinct, on=["op", "sizes"], how="semi")
     ns = run.per_process(rows, "ns")
     at_stake = int(_TWICE * ns)
-    if not at_stake or run.share(at_stake) < threshold:
+    if not run.matters(at_stake, threshold):
         return
     yield Evidence(
         at_stake,

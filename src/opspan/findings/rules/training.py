@@ -20,7 +20,7 @@ def _loop(run: Run, threshold: float) -> Iterator[Evidence]:
         return  # on the host torch itself goes one by one
     idle = run.idle.filter(_col("cause") == "optimizer")
     at_stake = run.per_process(idle, "ns")
-    if not at_stake or run.share(at_stake) < threshold:
+    if not run.matters(at_stake, threshold):
         return
     steps = run.ranges.filter(_col("name").cast(pl.String).str.starts_with("Optimizer.step#"))
     kernels = run.kernels.filter(_col("phase") == "optimizer")
@@ -42,7 +42,7 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     # What computed, on devices or on the host, and the range that it belongs to: a collective is nobody's gradient.
     if run.has_devices:
-        took = run.kernels.filter(_col("what") == "computing").select("range", "ns")
+        took = run.computing.select("range", "ns")
     else:
         took = run.begun_in_usual(run.ranges).select(range="row", ns="self_ns")
     target = ranges["forward"].set(~is_linked.fill_null(value=False), None)

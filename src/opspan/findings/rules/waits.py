@@ -18,7 +18,7 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         idle = run.idle.filter(_col("cause") == "wait", _col("wait").is_in(reasons))
         at_stake = run.per_process(idle, "ns")
-        if not at_stake or run.share(at_stake) < threshold:
+        if not run.matters(at_stake, threshold):
             return
         waits = run.named(run.begun_in_usual(run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))))
         figures = {"idle_ns": at_stake, "idle_share": run.share(at_stake), "waits": waits.height}
@@ -45,7 +45,7 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         waits = run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))
         waits = run.named(run.begun_in_usual(waits, is_late=True))
         at_stake = int(waits["wait_ns"].sum())
-        if not at_stake or run.share(at_stake) < threshold:
+        if not run.matters(at_stake, threshold):
             return
         names = run.trace.calls["name"].cast(pl.String).gather(waits["call"])
         yield Evidence(
