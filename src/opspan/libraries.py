@@ -1,4 +1,5 @@
-"""opspan's own shared libraries: where they lie, and whether one is whole. Who opens them: `native` and emit's `sinks`.
+"""What was built beside the package: opspan's shared libraries and the program of its page, where they lie, and whether
+a library is whole. Who opens them: `native`, emit's `sinks`, views.page.
 
 To be asked before one is opened: the loader maps what the file's head promises, and a program that touches what a cut
 file does not have is killed by SIGBUS. No error of Python's comes of that.
@@ -26,6 +27,7 @@ OBSERVER_SOURCES = (
     "stack.h",
     "words.h",
 )
+PAGE = ("page.js", "page.css", "LICENSES.txt")  # of src/page, where npm was when opspan was built
 
 _HEAD = struct.Struct("<40xQ6xHHHH")  # of a 64-bit ELF: where the sections are, then sizes and counts
 _PHDR = struct.Struct("<I4xQ16xQ")  # type, offset in the file, and (after two addresses) bytes in the file
@@ -60,6 +62,11 @@ def columns() -> Path:
 
 def observer_sources() -> Path:
     return folder() / "observer"
+
+
+def page(name: str) -> Path:
+    """One of PAGE."""
+    return folder() / "page" / name
 
 
 def check_whole(path: Path) -> None:

@@ -38,6 +38,7 @@ OUTPUTS = (
     ),
     Output("stacks", (".stacks",), "Python functions and ranges as stacks, with CPU time in ns, for flame graphs"),
     Output("device_stacks", (".device.stacks",), "the same with the kernels below them, and device time"),
+    Output("page", (".html",), "the page that `opspan report` writes"),
     Output("json_table", (".table.json",), "what `opspan table --format json` prints"),
 )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from opspan.analysis import Coverage
     from opspan.events import EventList
     from opspan.tables import Issues
+    from opspan.views.page.report import Report
     from opspan.views.table import Table
 
 
@@ -157,6 +158,20 @@ class Trace(Tables):
         from opspan.views import export
 
         return export(self.analysed, Path(path), overwrite=overwrite)
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        against: Tables | None = None,
+        overwrite: bool = False,
+    ) -> Report:
+        """All that opspan finds, as one page that opens anywhere: written to `path`, as `opspan report` does, and shown
+        where a notebook shows what this returns. `against`: a run to compare this one to."""
+        from opspan.views.page.report import report
+
+        other = None if against is None else Trace.of(against).analysed
+        return report(self.analysed, None if path is None else Path(path), other, overwrite=overwrite)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the trace to a folder of Parquet files; `opspan.load` reads it back exactly."""

@@ -35,7 +35,7 @@ ROOMS: dict[str, set[str]] = {
     "analysis": READING,
     "events": READING | {"analysis"},
     "findings": READING | {"analysis"},
-    "views": READING | {"analysis", "events", "findings"},
+    "views": READING | {"libraries", "analysis", "events", "findings"},
     "trace": {"tables", "analysis", "events", "views"},
     "loading": GROUND | {"tables", "readers", "analysis", "events", "trace"},
     "emit": GROUND | {"libraries", "loading", "events", "trace"},  # the last three late, see below

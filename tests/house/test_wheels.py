@@ -19,7 +19,7 @@ import pytest
 
 from house.test_dependencies import project, tomllib
 from house.tree import REPO, files
-from opspan.libraries import COLLECTORS, COLUMNS, OBSERVER_SOURCES, SINKS
+from opspan.libraries import COLLECTORS, COLUMNS, OBSERVER_SOURCES, PAGE, SINKS
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="tools/wheels needs Python 3.11")
 
@@ -89,6 +89,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path, str
     package = {path.relative_to(REPO / "src").as_posix() for path in files("src/opspan")}
     compiled = {f"opspan/lib/{name}" for name in (SINKS, COLLECTORS, COLUMNS)}
     compiled |= {f"opspan/lib/observer/{name}" for name in OBSERVER_SOURCES}
+    compiled |= {f"opspan/lib/page/{name}" for name in PAGE}
     assert {name for name in names if ".dist-info/" not in name} == package | compiled
     assert "opspan/py.typed" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
@@ -130,7 +131,9 @@ def sdist_of(path: Path, *, without: str = "", also: str = "") -> Path:
 
 
 def wheel_of(path: Path, **changed: bytes | None) -> Path:
-    entries: dict[str, bytes | None] = {f"opspan/{file.relative_to(REPO / 'src/opspan')}": b"" for file in files("src")}
+    package = [file.relative_to(REPO / "src") for file in files("src/opspan")]
+    entries: dict[str, bytes | None] = {file.as_posix(): b"" for file in package}
+    entries |= {f"opspan/lib/page/{name}": b"page" for name in PAGE}
     entries |= {f"opspan/lib/{name}": b"library" for name in (SINKS, COLLECTORS, COLUMNS)}
     entries |= {f"opspan/lib/observer/{name}": b"source" for name in OBSERVER_SOURCES}
     entries |= {f"opspan-1.dist-info/{name}": b"" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt")}

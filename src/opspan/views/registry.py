@@ -42,15 +42,22 @@ def _ends_with(out: Path, suffix: str) -> bool:
     return out.name.lower().endswith(suffix) and len(out.name) > len(suffix)
 
 
-def export(found: Analysed, out: Path, *, overwrite: bool = False, name: str | None = None) -> list[str]:
+def export(
+    found: Analysed,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    name: str | None = None,
+    write: Callable[[Analysed, Path], list[str]] | None = None,
+) -> list[str]:
     """Write the trace to `out` as its suffix says, or as the output of that name. Returns a sentence for each thing
-    that the format cannot hold."""
-    output = output_for(out) if name is None else next(one for one in outputs.OUTPUTS if one.name == name)
+    that the format cannot hold. `write`: what writes it, if that was told more than the trace."""
+    output = output_for(out) if name is None else _named(name)
     sources = [Path(path) for rank in found.tables.ranks for path in rank.paths]
     _check(out, sources, output, overwrite=overwrite)
     try:
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:
-            left_out = _write_of(output)(found, unfinished)
+            left_out = (write or _write_of(output))(found, unfinished)
     except FileExistsError as error:  # somebody else has made it since it was checked
         raise WriteError(_exists(out)) from error
     except (OSError, PolarsError, sqlite3.Error) as error:
@@ -65,6 +72,15 @@ def check_output(out: Path, sources: list[Path], *, overwrite: bool) -> None:
     """Raises WriteError where `out` must not be written. A file that the trace was read from is never replaced, not
     even with `overwrite`."""
     _check(out, sources, output_for(out), overwrite=overwrite)
+
+
+def check_named(name: str, out: Path, sources: list[Path], *, overwrite: bool) -> None:
+    """The same of an output by its name, whatever the file is called."""
+    _check(out, sources, _named(name), overwrite=overwrite)
+
+
+def _named(name: str) -> Output:
+    return next(one for one in outputs.OUTPUTS if one.name == name)
 
 
 def _check(out: Path, sources: list[Path], output: Output, *, overwrite: bool) -> None:

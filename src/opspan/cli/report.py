@@ -1,0 +1,77 @@
+"""opspan report: all that opspan finds as one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from opspan.cli.loading import Progress, load, part_of_trace, trace_files
+from opspan.cli.printing import show
+from opspan.errors import UsageError
+
+_HELP = """Write a page with all that opspan finds: overview, findings, ops, modules, kernels, timeline, memory, ranks.
+
+The page is one file. It opens in any browser, without a server, and makes no request. Several FILEs are read as the
+ranks of one run. With --against the page compares the run to another, which was there before.
+
+\b
+Example:
+  opspan report report.sqlite -o report.html
+  opspan report rank0.json rank1.json -o run.html
+  opspan report after.json --against before.json -o compared.html
+"""
+
+
+@click.command("report", help=_HELP)
+@trace_files
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    metavar="OUT",
+    type=click.Path(path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="The file to write.",
+)
+@click.option(
+    "--against",
+    "other",
+    metavar="B",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A run to compare to; once for each rank.",
+)
+@click.option(
+    "--editor",
+    metavar="ADDRESS",
+    default=None,
+    help="How a line of source is opened: an address with {file} and {line} in it. Default: vscode://file/{file}:{line}",
+)
+@part_of_trace
+@click.option("--force", is_flag=True, help="Overwrite OUT if it exists (never an input file).")
+def command(
+    files: tuple[Path, ...],
+    out: Path,
+    other: tuple[Path, ...],
+    editor: str | None,
+    between: tuple[str, str] | None,
+    step: str | None,
+    force: bool,
+) -> None:
+    from opspan.views.page.report import check, write
+    from opspan.views.page.section import EDITOR, Subject
+
+    if editor is not None and not ("{file}" in editor and "://" in editor):
+        raise UsageError(
+            f"--editor is an address with {{file}} and {{line}} in it, such as {EDITOR}, and not {editor!r}"
+        )
+    check(out, [*files, *other], overwrite=force)
+    with Progress(len(files) + len(other) + 1) as progress:
+        found = load(files, progress, between, step)
+        compared = load(other, progress) if other else None
+        progress.step(f"writing {out.name!r}")
+        write(Subject(found, files, compared, other, editor or EDITOR), out, overwrite=force)
+    size = out.stat().st_size
+    show(f"Wrote {out} ({size / 1e6:.1f} MB, {found.tables.ranges.height:,} ranges): open it in a browser\n")

@@ -1,0 +1,19 @@
+"""The report: all that opspan found as one page that opens anywhere. A file a section; docs/page.md has the parts.
+
+What is worked out is worked out in analysis and findings; what is drawn is drawn by the page's own program (src/page).
+Here each section says what of it is shown, as JSON.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opspan.analysis import Analysed
+
+
+def write(found: Analysed, out: Path) -> list[str]:
+    """The page as `opspan export` writes it, with nothing to compare to."""
+    from opspan.views.page.report import page_of
+
+    out.write_text(page_of(found), encoding="utf-8")
+    return []

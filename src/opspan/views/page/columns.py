@@ -1,0 +1,62 @@
+"""Frames as the tables of a page: columns with a title and a unit, values by column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from opspan.printable import printable, shortened
+
+MOST_ROWS = 2_000
+LONGEST_TEXT = 1_000  # characters; a page is no place for names of 10 kB
+
+
+@dataclass(frozen=True)
+class Column:
+    """`unit` is one of those in src/page/format.ts; `bar`: a cell shows its share of the column's sum."""
+
+    name: str
+    title: str
+    unit: str
+    help: str = ""
+    bar: bool = False
+
+
+def table(rows: pl.DataFrame, columns: Sequence[Column], notes: Sequence[str] = ()) -> dict[str, Any]:
+    """What src/page/table.ts shows: the first rows, and a sentence on the others. Columns that `rows` does not have are
+    left out."""
+    there = [column for column in columns if column.name in rows.columns]
+    shown = rows.head(MOST_ROWS)
+    more = rows.height - shown.height
+    said = [f"{more:,} more rows are not in this page: the command line shows all"] if more else []
+    return {
+        "columns": [_head(column, rows) for column in there],
+        "values": [values(shown[column.name]) for column in there],
+        "notes": [*said, *notes],
+    }
+
+
+def _head(column: Column, rows: pl.DataFrame) -> dict[str, Any]:
+    head: dict[str, Any] = {"name": column.name, "title": column.title, "unit": column.unit}
+    if column.help:
+        head["help"] = column.help
+    if column.bar:
+        head["of"] = rows[column.name].sum()
+    return head
+
+
+def values(column: pl.Series) -> list[Any]:
+    """As JSON has them: texts that show all they hold, no number that is none."""
+    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
+        return [None if value is None else text(value) for value in column.cast(pl.String).to_list()]
+    if column.dtype.is_float():
+        column = column.fill_nan(None)
+        return column.set(column.is_infinite(), None).to_list()
+    return column.to_list()
+
+
+def text(value: str) -> str:
+    return shortened(printable(value), LONGEST_TEXT)

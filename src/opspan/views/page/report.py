@@ -1,0 +1,54 @@
+"""The page as a file, and as what a notebook shows."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+from opspan.analysis import Analysed
+from opspan.views.page.document import document
+from opspan.views.page.section import Subject
+from opspan.views.registry import check_named, export
+
+_INLINE = '<iframe srcdoc="{page}" style="width: 100%; height: 42rem; border: 0" title="opspan report"></iframe>'
+
+
+class Report:
+    """A page. A notebook shows it in a frame of its own."""
+
+    def __init__(self, page: str) -> None:
+        self.html = page
+
+    def _repr_html_(self) -> str:
+        return _INLINE.format(page=html.escape(self.html))
+
+
+def check(out: Path, sources: list[Path], *, overwrite: bool) -> None:
+    """A WriteError where the page must not be written."""
+    check_named("page", out, sources, overwrite=overwrite)
+
+
+def write(subject: Subject, out: Path, *, overwrite: bool) -> str:
+    """Write the page to `out`, whole or not at all, and return it."""
+    page = document(subject)
+
+    def put(_: Analysed, path: Path) -> list[str]:
+        path.write_text(page, encoding="utf-8")
+        return []
+
+    check(out, [*subject.files, *subject.other_files], overwrite=overwrite)
+    export(subject.found, out, overwrite=overwrite, name="page", write=put)
+    return page
+
+
+def report(found: Analysed, out: Path | None, other: Analysed | None, *, overwrite: bool) -> Report:
+    subject = Subject(found, _files(found), other, () if other is None else _files(other))
+    return Report(document(subject) if out is None else write(subject, out, overwrite=overwrite))
+
+
+def page_of(found: Analysed) -> str:
+    return document(Subject(found, _files(found)))
+
+
+def _files(found: Analysed) -> tuple[Path, ...]:
+    return tuple(Path(path) for rank in found.tables.ranks for path in rank.paths)

@@ -1,0 +1,15 @@
+"""The sections of a page, in order: each is the module of its name here, and of its name in src/page/sections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from opspan.views.page.section import Section, Subject
+
+NAMES = ("overview", "operators")
+
+
+def section(name: str, subject: Subject) -> Section:
+    made: Callable[[Subject], Section] = import_module(f"opspan.views.page.{name}").section
+    return made(subject)

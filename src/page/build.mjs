@@ -1,0 +1,40 @@
+// Bundles the page: node build.mjs OUT writes page.js, page.css and LICENSES.txt into the folder OUT.
+// The libraries are those of package-lock.json, put there by `npm ci`.
+import { build } from "esbuild";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join, sep } from "node:path";
+
+const out = process.argv[2] ?? "built";
+const result = await build({
+  entryPoints: { page: "report.ts" },
+  outdir: out,
+  bundle: true,
+  minify: true,
+  charset: "utf8",
+  format: "iife",
+  target: ["chrome110", "firefox113", "safari16.4"], // the first that have DecompressionStream
+  legalComments: "none", // LICENSES.txt has them
+  loader: { ".css": "css" },
+  metafile: true,
+  logLevel: "warning",
+});
+
+// The licence of each package of which anything is in the bundle.
+const packages = new Set(
+  Object.keys(result.metafile.inputs)
+    .filter((path) => path.includes("node_modules"))
+    .map(root),
+);
+const licences = [...packages].sort().map((folder) => {
+  const { name, version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  const file = readdirSync(folder).find((path) => /^licen[cs]e/i.test(path));
+  if (!file) throw new Error(`${name} ${version} has no file with its licence`);
+  return `${name} ${version} (${license})\n\n${readFileSync(join(folder, file), "utf8").trim()}\n`;
+});
+writeFileSync(join(out, "LICENSES.txt"), licences.join(`\n${"-".repeat(80)}\n\n`));
+
+function root(path) {
+  const parts = dirname(path).split(/[/\\]/);
+  const at = parts.lastIndexOf("node_modules");
+  return parts.slice(0, at + (parts[at + 1].startsWith("@") ? 3 : 2)).join(sep);
+}

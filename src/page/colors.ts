@@ -1,0 +1,37 @@
+// The same colour for the same thing in every section: of kinds of time, and of anything else by its name.
+//
+// The palette is Okabe and Ito's, which people who see few colours can tell apart, with a darker or lighter form where a
+// scheme needs more contrast.
+
+import { isDark } from "./scheme.ts";
+
+const KINDS: Record<string, [light: string, dark: string]> = {
+  computing: ["#0072b2", "#4aa3dc"],
+  kernel: ["#0072b2", "#4aa3dc"],
+  communicating: ["#d55e00", "#f08a3c"],
+  overlapping: ["#a0527f", "#d88bb5"],
+  copying: ["#009e73", "#3cc79c"],
+  filling: ["#6b8e23", "#a5c14e"],
+  calling: ["#e69f00", "#f0b93c"],
+  loading: ["#b8a800", "#f0e442"],
+  ops: ["#56b4e9", "#8fcdf2"],
+  forward: ["#56b4e9", "#8fcdf2"],
+  backward: ["#cc79a7", "#dd9dc0"],
+  optimizer: ["#009e73", "#3cc79c"],
+  module: ["#8c6bb1", "#b296d2"],
+  step: ["#7f8a99", "#8b97a8"],
+  function: ["#8a9a5b", "#b3c486"],
+  waiting: ["#c44e52", "#e88a8d"],
+  idle: ["#d9dce1", "#3a404b"],
+  other: ["#9aa3af", "#6b7482"],
+};
+const ANY = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#b8a800"];
+
+/** The colour of a kind of time, or of any other name: the same name has the same colour everywhere. */
+export function color(name: string): string {
+  const kind = KINDS[name];
+  if (kind) return kind[isDark() ? 1 : 0];
+  let hash = 7;
+  for (let at = 0; at < name.length; at++) hash = (hash * 31 + name.charCodeAt(at)) >>> 0;
+  return ANY[hash % ANY.length]!;
+}

@@ -1,0 +1,50 @@
+// Values as people read them, as opspan's tables on a terminal have them.
+
+export type Unit = "name" | "text" | "count" | "ns" | "bytes" | "share" | "number" | "flops" | "rate" | "flag";
+
+export const isNumber = (unit: Unit): boolean => unit !== "name" && unit !== "text" && unit !== "flag";
+
+export function formatted(value: unknown, unit: Unit): string {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "boolean") return value ? "yes" : "";
+  if (typeof value !== "number") return String(value);
+  switch (unit) {
+    case "ns":
+      return time(value);
+    case "bytes":
+      return bytes(value);
+    case "share":
+      return `${(value * 100).toFixed(1)}%`;
+    case "count":
+      return Math.round(value).toLocaleString("en");
+    case "flops":
+      return scaled(value, "FLOP", 1000);
+    case "rate":
+      return `${scaled(value, "B", 1000)}/s`;
+    default:
+      return value.toLocaleString("en", { maximumFractionDigits: 3 });
+  }
+}
+
+export function time(ns: number): string {
+  const size = Math.abs(ns);
+  if (size >= 1e9) return `${(ns / 1e9).toFixed(3)} s`;
+  if (size >= 1e6) return `${(ns / 1e6).toFixed(3)} ms`;
+  if (size >= 1e3) return `${(ns / 1e3).toFixed(3)} µs`;
+  return `${Math.round(ns)} ns`;
+}
+
+export function bytes(count: number): string {
+  return scaled(count, "B", 1024);
+}
+
+function scaled(value: number, unit: string, base: number): string {
+  const prefixes = base === 1024 ? ["", "Ki", "Mi", "Gi", "Ti"] : ["", "k", "M", "G", "T", "P", "E"];
+  let step = 0;
+  let rest = value;
+  while (Math.abs(rest) >= base && step < prefixes.length - 1) {
+    rest /= base;
+    step += 1;
+  }
+  return `${step ? rest.toFixed(2) : rest.toLocaleString("en", { maximumFractionDigits: 2 })} ${prefixes[step]}${unit}`;
+}

@@ -1,0 +1,133 @@
+// The frame around the sections: heading, navigation, the section that the address names, light or dark.
+import { html, nothing, render } from "lit-html";
+import type { Parts } from "./parts.ts";
+import { switchScheme } from "./scheme.ts";
+import { sections } from "./sections/all.ts";
+
+/** What opspan writes of each section; `why` and `command` are said where there is nothing to show. */
+export interface SectionHead {
+  name: string;
+  title: string;
+  why: string;
+  command: string;
+}
+
+export interface Head {
+  title: string; // of what is shown
+  about: string; // a line: tool, ranks, devices, time
+  editor: string; // how an address of a line of source is made; {file} and {line} stand in it
+  sections: SectionHead[];
+}
+
+/** A section draws itself once into its element; `follow` is called when the address that led to it says more. */
+export interface Section {
+  draw(root: HTMLElement, data: never, page: Page): Follower | void;
+}
+export type Follower = (asked: URLSearchParams) => void;
+
+export interface Page {
+  head: Head;
+  /** The address of a place in the page, such as `address("timeline", {name: "aten::mm"})`. */
+  address(section: string, asked?: Record<string, string>): string;
+}
+
+interface Shown {
+  element: HTMLElement;
+  drawn?: Promise<Follower | void>;
+}
+
+export function showPage(root: HTMLElement, head: Head, parts: Parts): void {
+  const shown = new Map<string, Shown>();
+  const page: Page = {
+    head,
+    address: (section, asked = {}) => {
+      const query = new URLSearchParams(asked).toString();
+      return `#${section}${query ? `?${query}` : ""}`;
+    },
+  };
+
+  render(frame(head), root);
+  for (const section of head.sections) {
+    shown.set(section.name, { element: root.querySelector<HTMLElement>(`#section-${section.name}`)! });
+  }
+
+  function drawn(section: SectionHead): Promise<Follower | void> {
+    const here = shown.get(section.name)!;
+    here.drawn ??= draw(section, here.element.querySelector<HTMLElement>(".content")!);
+    return here.drawn;
+  }
+
+  async function draw(section: SectionHead, content: HTMLElement): Promise<Follower | void> {
+    if (section.why) {
+      content.replaceChildren();
+      render(empty(section), content);
+      return;
+    }
+    try {
+      const data = (await parts.read(section.name)) as never;
+      content.replaceChildren();
+      return sections[section.name]!.draw(content, data, page);
+    } catch (error) {
+      content.replaceChildren();
+      render(html`<p class="empty">This part cannot be shown: ${String(error)}</p>`, content);
+      throw error;
+    }
+  }
+
+  async function open(): Promise<void> {
+    const [name, query = ""] = location.hash.slice(1).split("?", 2) as [string, string?];
+    const section = head.sections.find((one) => one.name === name) ?? head.sections[0]!;
+    for (const one of head.sections) {
+      const isOpen = one === section;
+      shown.get(one.name)!.element.hidden = !isOpen;
+      const link = root.querySelector(`nav a[href="#${one.name}"]`)!;
+      if (isOpen) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    const follow = await drawn(section);
+    if (follow && query) follow(new URLSearchParams(query));
+  }
+
+  addEventListener("hashchange", () => void open());
+  // Printing shows all sections, so they are drawn before anybody can print.
+  void open().then(() =>
+    whenIdle(() => {
+      for (const section of head.sections) void drawn(section);
+    }),
+  );
+}
+
+function whenIdle(call: () => void): void {
+  if ("requestIdleCallback" in window) requestIdleCallback(call, { timeout: 2000 });
+  else setTimeout(call, 200);
+}
+
+const frame = (head: Head) => html`
+  <div class="page">
+    <header>
+      <h1>${head.title}</h1>
+      <span class="quiet">${head.about}</span>
+      <button class="scheme" @click=${switchScheme}>Light / dark</button>
+    </header>
+    <nav aria-label="Sections">
+      ${head.sections.map((section) => html`<a href="#${section.name}">${section.title}</a>`)}
+    </nav>
+    <main>
+      ${head.sections.map(
+        (section) => html`
+          <section id="section-${section.name}" aria-labelledby="title-${section.name}" hidden>
+            <h2 id="title-${section.name}">${section.title}</h2>
+            <div class="content"><p class="unpacking quiet">Unpacking ...</p></div>
+          </section>
+        `,
+      )}
+    </main>
+  </div>
+`;
+
+const empty = (section: SectionHead) => html`
+  <div class="empty">
+    <p>${section.why}</p>
+    ${section.command ? html`<p>What fills it: <code>${section.command}</code></p>` : nothing}
+  </div>
+`;

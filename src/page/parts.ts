@@ -1,0 +1,27 @@
+// Where a section's data comes from: out of the page itself, or from a server (parts of a page in TensorBoard).
+
+export interface Parts {
+  read(name: string): Promise<unknown>;
+}
+
+/** Each part stands in the page as <script type="text/plain" id="part-NAME">: JSON, deflated, in base 64. */
+export class EmbeddedParts implements Parts {
+  async read(name: string): Promise<unknown> {
+    const text = document.getElementById(`part-${name}`)?.textContent;
+    if (!text) throw new Error(`this page has no part ${name}`);
+    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const inflated = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Response(inflated).json();
+  }
+}
+
+/** Each part is a file of JSON below an address. */
+export class FetchedParts implements Parts {
+  constructor(private readonly address: (name: string) => string) {}
+
+  async read(name: string): Promise<unknown> {
+    const answer = await fetch(this.address(name));
+    if (!answer.ok) throw new Error((await answer.text()) || `${answer.status} ${answer.statusText}`);
+    return answer.json();
+  }
+}

@@ -1,0 +1,7 @@
+// The page as one file: all that it shows stands in it.
+import { EmbeddedParts } from "./parts.ts";
+import { type Head, showPage } from "./page.ts";
+import "./page.css";
+
+const head = JSON.parse(document.getElementById("head")!.textContent!) as Head;
+showPage(document.getElementById("page")!, head, new EmbeddedParts());

@@ -1,0 +1,21 @@
+// Light or dark: what the reader chose here, else what the machine prefers.
+const changed: (() => void)[] = [];
+
+export function isDark(): boolean {
+  const chosen = document.documentElement.dataset.scheme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/** Called when light becomes dark or back: for what has colours that no style sheet changes. */
+export function onScheme(call: () => void): void {
+  changed.push(call);
+}
+
+export function switchScheme(): void {
+  document.documentElement.dataset.scheme = isDark() ? "light" : "dark";
+  for (const call of changed) call();
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const call of changed) call();
+});

@@ -1,0 +1,6 @@
+// The sections there are, by the name that opspan writes.
+import type { Section } from "../page.ts";
+import * as operators from "./operators.ts";
+import * as overview from "./overview.ts";
+
+export const sections: Record<string, Section> = { overview, operators };
