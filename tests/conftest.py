@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from emit.running import built_observer
+from opspan import libraries
+from page.browser import CHROMIUM, Browser, started
 
 # How long an example takes says how busy the machine is, and nothing of what is tested.
 settings.register_profile("untimed", deadline=None)
@@ -36,6 +39,18 @@ def observer(shared_folder: Path) -> Path:
     """A copy of the observer that programs find in the cache."""
     pytest.importorskip("torch")
     return built_observer(shared_folder)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A real one, for the page and TensorBoard's tab."""
+    pytest.importorskip("playwright")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here: `apt install chromium`")
+    if not libraries.page("page.js").is_file():
+        pytest.skip("this build has no page: there was no npm")
+    with started(tmp_path_factory.mktemp("screenshots")) as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")

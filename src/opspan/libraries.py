@@ -27,7 +27,13 @@ OBSERVER_SOURCES = (
     "stack.h",
     "words.h",
 )
-PAGE = ("page.js", "page.css", "LICENSES.txt")  # of src/page, where npm was when opspan was built
+PAGE = (
+    "page.js",
+    "page.css",
+    "tensorboard.js",
+    "tensorboard.css",
+    "LICENSES.txt",
+)  # of src/page, where npm was when opspan was built
 
 _HEAD = struct.Struct("<40xQ6xHHHH")  # of a 64-bit ELF: where the sections are, then sizes and counts
 _PHDR = struct.Struct("<I4xQ16xQ")  # type, offset in the file, and (after two addresses) bytes in the file

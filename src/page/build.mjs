@@ -1,23 +1,23 @@
-// Bundles the page: node build.mjs OUT writes page.js, page.css and LICENSES.txt into the folder OUT.
+// Bundles the page: node build.mjs OUT writes page.js and .css, tensorboard.js and .css, and LICENSES.txt into OUT.
 // The libraries are those of package-lock.json, put there by `npm ci`.
 import { build } from "esbuild";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, sep } from "node:path";
 
 const out = process.argv[2] ?? "built";
-const result = await build({
-  entryPoints: { page: "report.ts" },
+const shared = {
   outdir: out,
   bundle: true,
   minify: true,
   charset: "utf8",
-  format: "iife",
   target: ["chrome110", "firefox113", "safari16.4"], // the first that have DecompressionStream
   legalComments: "none", // LICENSES.txt has them
   loader: { ".css": "css" },
   metafile: true,
   logLevel: "warning",
-});
+};
+const result = await build({ ...shared, entryPoints: { page: "report.ts" }, format: "iife" });
+await build({ ...shared, entryPoints: ["tensorboard.ts"], format: "esm" }); // which imports it as a module
 
 // The licence of each package of which anything is in the bundle.
 const packages = new Set(

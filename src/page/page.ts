@@ -36,7 +36,9 @@ interface Shown {
   drawn?: Promise<Follower | void>;
 }
 
-export function showPage(root: HTMLElement, head: Head, parts: Parts): void {
+/** Shows it in `root`; what is returned ends it, before another page is shown there. */
+export function showPage(root: HTMLElement, head: Head, parts: Parts): () => void {
+  const ended = new AbortController();
   const shown = new Map<string, Shown>();
   const page: Page = {
     head,
@@ -88,13 +90,27 @@ export function showPage(root: HTMLElement, head: Head, parts: Parts): void {
     if (follow && query) follow(new URLSearchParams(query));
   }
 
-  addEventListener("hashchange", () => void open());
+  addEventListener("hashchange", () => void open(), { signal: ended.signal });
+  // A page in a frame may have another base for its addresses, as TensorBoard's have: then a link would leave the page.
+  root.addEventListener("click", stay, { signal: ended.signal });
   // Printing shows all sections, so they are drawn before anybody can print.
   void open().then(() =>
     whenIdle(() => {
+      if (ended.signal.aborted) return;
       for (const section of head.sections) void drawn(section);
     }),
   );
+  return () => {
+    ended.abort();
+    root.replaceChildren();
+  };
+}
+
+function stay(event: MouseEvent): void {
+  const address = (event.target as Element).closest?.("a")?.getAttribute("href");
+  if (!address?.startsWith("#") || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  location.hash = address;
 }
 
 function whenIdle(call: () => void): void {

@@ -57,6 +57,7 @@ ROOMS: dict[str, set[str]] = {
         "opspan",
     },
     "cli": READING | {"formats", "readers", "analysis", "events", "views", "trace", "loading", "app"},
+    "tensorboard": READING | {"libraries", "readers", "analysis", "views", "loading"},
     "opspan": {"late_names"},  # it names modules and imports none before they are asked for
     "__main__": {"cli"},
 }

@@ -35,7 +35,8 @@ def strings() -> set[str]:
 
 
 def test_everything_imported_is_declared() -> None:
-    declared = names(project()["dependencies"]) | names(project()["optional-dependencies"]["torch"])
+    extras = project()["optional-dependencies"]
+    declared = names(project()["dependencies"]) | names(extras["torch"]) | names(extras["tensorboard"])
     assert third_party() <= declared
 
 

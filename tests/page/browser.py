@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = (1280, 390)
@@ -65,15 +66,30 @@ class Browser:
 
     @contextmanager
     def open(self, page: Path, *, width: int = 1280, height: int = 900, scheme: str = "light") -> Iterator[Opened]:
+        address = page.resolve().as_uri()
+        with self.at(address, width=width, height=height, scheme=scheme) as opened:
+            opened.at.locator(".page").wait_for()
+            yield opened
+            assert {url.partition("#")[0] for url in opened.requests} == {address}
+
+    @contextmanager
+    def at(
+        self,
+        address: str,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        scheme: str = "light",
+        complains: tuple[str, ...] = (),
+    ) -> Iterator[Opened]:
+        """A page on a server. `complains`: what may be on its console all the same."""
         context = self._chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         try:
             opened = Opened(context.new_page(), self._folder)
-            address = page.resolve().as_uri()
             opened.at.goto(address)
-            opened.at.locator(".page").wait_for()
             yield opened
-            assert opened.complaints == []
-            assert [url for url in opened.requests if url.partition("#")[0] != address and ":" in url[:6]] == []
+            assert [said for said in opened.complaints if not any(part in said for part in complains)] == []
+            assert {urlsplit(url).netloc for url in opened.requests} == {urlsplit(address).netloc}
         finally:
             context.close()
 

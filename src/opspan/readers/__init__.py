@@ -3,6 +3,6 @@
 `read_file` reads any of them; opspan/sources.py lists them.
 """
 
-from opspan.readers.registry import read_file, sniffed, source_for
+from opspan.readers.registry import read_file, sniffed, source_for, trace_source
 
-__all__ = ["read_file", "sniffed", "source_for"]
+__all__ = ["read_file", "sniffed", "source_for", "trace_source"]

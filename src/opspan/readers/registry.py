@@ -122,17 +122,20 @@ def _head(path: Path) -> bytes:
         raise NotReadable(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _is_trace(path: Path) -> bool:
-    """Whether a reader knows the content, as that of a trace."""
+def trace_source(path: Path) -> Source | None:
+    """The source whose reader knows the content as that of a trace, if there is one. Nothing is read but the head."""
     try:
-        head = _head(path)
-        source = _source_of(path, head)
-        if source is None:
-            return False
-        is_report = getattr(reader_of(source), "is_report", None)
-        return is_report is None or not is_report(path, head)
+        with boundary(path):
+            head = _head(path)
+            source = _source_of(path, head)
+            is_report = None if source is None else getattr(reader_of(source), "is_report", None)
+            return None if is_report is not None and is_report(path, head) else source
     except ReadError:
-        return False
+        return None
+
+
+def _is_trace(path: Path) -> bool:
+    return trace_source(path) is not None
 
 
 def _not_a_trace(path: Path, head: bytes) -> str:

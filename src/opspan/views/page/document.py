@@ -40,16 +40,18 @@ _POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; s
 _FAST = 6  # of zlib: 9 takes three times as long for 2 % less
 
 
-def document(subject: Subject) -> str:
+def page_parts(subject: Subject) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The head of a page and the data of its sections, as JSON has them: for whoever serves them one by one."""
     sections = {name: section(name, subject) for name in NAMES}
+    data = {name: one.data for name, one in sections.items() if one.data is not None}
+    return head_of(subject, sections), data
+
+
+def document(subject: Subject) -> str:
+    head, data = page_parts(subject)
     program = asset("page.js").replace("</script", "<\\/script")
     hashed = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
-    head = head_of(subject, sections)
-    parts = [
-        f'<script type="text/plain" id="part-{name}">{_packed(one.data)}</script>'
-        for name, one in sections.items()
-        if one.data is not None
-    ]
+    parts = [f'<script type="text/plain" id="part-{name}">{_packed(one)}</script>' for name, one in data.items()]
     return _DOCUMENT.format(
         policy=_POLICY.format(hash=hashed),
         title=html.escape(head["title"]),

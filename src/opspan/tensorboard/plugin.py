@@ -1,0 +1,162 @@
+"""What TensorBoard asks for. It loads this by the entry point tensorboard_plugins of opspan."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tensorboard.backend import http_util
+from tensorboard.plugins import base_plugin
+from werkzeug import wrappers
+
+from opspan import libraries
+from opspan.printable import printable
+from opspan.tensorboard.pages import Failed, Pages, Waiting
+from opspan.tensorboard.runs import Run, Span, Worker, runs_in
+
+if TYPE_CHECKING:
+    from werkzeug.wrappers import Request, Response
+
+T = TypeVar("T", Run, Span, Worker)
+
+_PATIENCE_S = 10.0  # that a question for the runs waits for the folder to be looked through
+
+
+class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no types
+    plugin_name = "opspan"
+
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
+        self._folders = _folders(context)
+        self._runs: list[Run] = []
+        self._said = ""
+        self._looking: threading.Thread | None = None
+        self._pages = Pages()
+        self._look()  # so that is_active knows early
+
+    def is_active(self) -> bool:
+        """Never looks itself: TensorBoard asks before it shows anything at all."""
+        self._look()
+        return bool(self._runs)
+
+    def frontend_metadata(self) -> Any:
+        return base_plugin.FrontendMetadata(es_module_path="/tensorboard.js", tab_name="opspan", disable_reload=True)
+
+    def get_plugin_apps(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "/tensorboard.js": _asset("tensorboard.js", "text/javascript"),
+            "/page.css": _asset("tensorboard.css", "text/css"),
+            "/runs": wrappers.Request.application(self._serve_runs),
+            "/head": wrappers.Request.application(self._serve_head),
+            "/part": wrappers.Request.application(self._serve_part),
+        }
+
+    # --- what lies in the log folder
+
+    def _look(self) -> threading.Thread:
+        """Looks through the folder beside whatever else goes on, one at a time."""
+        looking = self._looking
+        if looking is None or not looking.is_alive():
+            looking = self._looking = threading.Thread(target=self._find_runs, daemon=True)
+            looking.start()
+        return looking
+
+    def _find_runs(self) -> None:
+        found: list[Run] = []
+        said = []
+        for folder in self._folders:
+            try:
+                found += runs_in(folder)
+            except OSError as error:
+                said.append(f"{folder}: {error.strerror}")
+        where = ", ".join(map(str, self._folders)) or "the log folder, which is not on this machine"
+        said.append(f"There are no traces in {where}. opspan.profiler.tensorboard_trace_handler writes some")
+        self._runs, self._said = found, printable("; ".join(said))
+
+    def _serve_runs(self, request: Request) -> Response:
+        looking = self._look()
+        looking.join(_PATIENCE_S)
+        said = "Still looking for traces" if looking.is_alive() else self._said
+        runs = [
+            {
+                "name": run.name,
+                "spans": [
+                    {
+                        "name": span.name,
+                        "workers": [
+                            {"name": worker.name, "files": [printable(path.name) for path in worker.files]}
+                            for worker in span.workers
+                        ],
+                    }
+                    for span in run.spans
+                ],
+            }
+            for run in self._runs
+        ]
+        return _respond(request, json.dumps({"runs": runs, "said": said}), "application/json")
+
+    # --- a page
+
+    def _serve_head(self, request: Request) -> Response:
+        return self._serve(request, lambda *files: _respond(request, self._pages.head(*files), "application/json"))
+
+    def _serve_part(self, request: Request) -> Response:
+        name = request.args.get("name", "")
+
+        def part(*files: tuple[Path, ...]) -> Response:
+            return _respond(request, self._pages.part(name, *files), "application/json", content_encoding="gzip")
+
+        return self._serve(request, part)
+
+    def _serve(self, request: Request, respond: Callable[..., Response]) -> Response:
+        """What is asked for is a name in the list of runs, and never a path."""
+        asked = {name: request.args.get(name, "") for name in ("run", "span", "worker", "against")}
+        try:
+            files = _worker(self._runs, asked["run"], asked["span"], asked["worker"]).files
+            others = _worker(self._runs, asked["against"]).files if asked["against"] else ()
+            return respond(files, others)
+        except KeyError as error:
+            return _respond(request, f"There is no {error.args[0]!r} any more", "text/plain", code=404)
+        except Waiting as waiting:
+            return _respond(request, printable(str(waiting)), "text/plain", code=202)
+        except Failed as failed:
+            return _respond(request, printable(str(failed)), "text/plain", code=422)
+
+
+def _folders(context: Any) -> list[Path]:
+    """Those of --logdir or --logdir_spec (name:folder,...) that are on this machine."""
+    flags = context.flags
+    spec = getattr(flags, "logdir_spec", "") if flags is not None else ""
+    named = [part.partition(":")[2] or part for part in spec.split(",") if part] if spec else [context.logdir or ""]
+    return [Path(name).expanduser() for name in named if name and "://" not in name]
+
+
+def _worker(runs: Iterable[Run], run: str, span: str = "", worker: str = "") -> Worker:
+    """By their names; of a run alone, what is shown of it first. KeyError with the name that is not there."""
+    return _by_name(_by_name(_by_name(runs, run).spans, span).workers, worker)
+
+
+def _by_name(of: Iterable[T], name: str) -> T:
+    for one in of:
+        if one.name == name or not name:
+            return one
+    raise KeyError(name)
+
+
+def _asset(name: str, kind: str) -> Callable[..., Any]:
+    @wrappers.Request.application
+    def serve(request: Request) -> Response:
+        try:
+            return _respond(request, libraries.page(name).read_bytes(), kind)
+        except FileNotFoundError:
+            return _respond(request, "This opspan was built where no npm was, and has no page", "text/plain", code=404)
+
+    return serve
+
+
+def _respond(request: Request, content: str | bytes, kind: str, **more: Any) -> Response:
+    answer: Response = http_util.Respond(request, content, kind, **more)
+    return answer

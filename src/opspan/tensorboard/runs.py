@@ -1,0 +1,95 @@
+"""Which traces lie in a log folder: a run is a folder, a span a cycle of the profiler's schedule, a worker a file.
+
+log/resnet/worker0.1700000000000000000.pt.trace.json   what tensorboard_trace_handler writes
+log/resnet/report.nsys-rep                             whatever else opspan reads, told by its content
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opspan.printable import as_utf8, printable
+from opspan.readers import trace_source
+
+MOST_FILES = 10_000  # that are looked at; a log folder may be a home folder by mistake
+TOGETHER = "all together"  # the workers of a span as the ranks of one run
+_HANDLED = re.compile(r"(?P<worker>.+?)(?:\.(?P<time>\d+))?\.pt\.trace\.json(?:\.gz)?")
+_EVENTS = ".tfevents."  # TensorBoard's own files
+
+
+@dataclass(frozen=True)
+class Worker:
+    name: str
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Span:
+    name: str
+    workers: tuple[Worker, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    name: str
+    spans: tuple[Span, ...]
+
+
+def runs_in(folder: Path) -> list[Run]:
+    """By name. OSError where the folder cannot be read."""
+    folder.stat()
+    found: dict[Path, list[Path]] = {}
+    for path in _traces(folder):
+        found.setdefault(path.parent, []).append(path)
+    runs = ((as_utf8(_name(place, folder)), paths) for place, paths in found.items())
+    return [Run(printable(name), tuple(_spans(sorted(paths)))) for name, paths in sorted(runs)]
+
+
+def _name(place: Path, folder: Path) -> str:
+    return "." if place == folder else str(place.relative_to(folder))
+
+
+def _traces(folder: Path) -> Iterator[Path]:
+    looked_at = 0
+    for place, folders, files in os.walk(folder):
+        within = []
+        for name in sorted(folders):
+            path = Path(place, name)
+            source = trace_source(path)
+            # A folder of captures is looked into: each of them is a worker.
+            if source is not None and not source.is_folder_of_traces:
+                yield path
+            else:
+                within.append(name)
+        folders[:] = within  # os.walk goes on with these
+        for name in sorted(files):
+            looked_at += 1
+            if looked_at > MOST_FILES:
+                return
+            path = Path(place, name)
+            # What the handler named is listed even if its content is damaged: whoever opens it is told.
+            if _EVENTS not in name and (_HANDLED.fullmatch(name) or trace_source(path) is not None):
+                yield path
+
+
+def _spans(paths: list[Path]) -> Iterator[Span]:
+    """The first files of all workers, the second files of all, and so on. Files that no handler wrote have one span."""
+    by_worker: dict[str, list[tuple[int, Path]]] = {}
+    for path in paths:
+        handled = _HANDLED.fullmatch(path.name)
+        worker = handled["worker"] if handled and handled["time"] else path.name
+        by_worker.setdefault(worker, []).append((int(handled["time"] or 0) if handled else 0, path))
+    files = {worker: [path for _, path in sorted(timed)] for worker, timed in by_worker.items()}
+    for number in range(max(map(len, files.values()))):
+        workers = [
+            Worker(printable(as_utf8(worker)), (spans[number],))
+            for worker, spans in files.items()
+            if number < len(spans)
+        ]
+        together = [Worker(TOGETHER, tuple(worker.files[0] for worker in workers))] if len(workers) > 1 else []
+        are_ranks = all(_HANDLED.fullmatch(worker.files[0].name) for worker in workers)
+        yield Span(f"{number + 1}", tuple([*together, *workers] if are_ranks else [*workers, *together]))

@@ -1,0 +1,49 @@
+"""Makes one page's parts, in a process of its own: a large trace takes neither TensorBoard's time nor its memory, and
+one that ends this process does not end TensorBoard.
+
+    python -m opspan.tensorboard.work FOLDER FILE... [--against FILE...]
+
+writes FOLDER/head.json, and FOLDER/NAME.json.gz for each section. Exit code 2: the last line of stderr says why not.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from opspan.errors import OpspanError
+from opspan.loading import load
+from opspan.printable import printable
+from opspan.views.page.document import page_parts
+from opspan.views.page.section import Subject
+
+HEAD = "head.json"
+
+
+def part_file(name: str) -> str:
+    return f"{name}.json.gz"
+
+
+def main(arguments: Sequence[str]) -> int:
+    folder, *names = arguments
+    at = names.index("--against") if "--against" in names else len(names)
+    files, others = ([Path(name) for name in part] for part in (names[:at], names[at + 1 :]))
+    try:
+        found = load(*files).analysed
+        other = load(*others).analysed if others else None
+        head, data = page_parts(Subject(found, tuple(files), other, tuple(others)))
+    except OpspanError as error:
+        print(printable(str(error)), file=sys.stderr)  # noqa: T201  # it is this program's answer
+        return 2
+    for name, part in data.items():
+        text = json.dumps(part, allow_nan=False, separators=(",", ":"))
+        Path(folder, part_file(name)).write_bytes(gzip.compress(text.encode(), 6))
+    Path(folder, HEAD).write_text(json.dumps(head, allow_nan=False), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
