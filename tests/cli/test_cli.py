@@ -207,10 +207,13 @@ class TestDemo:
         (wrote,) = (line for line in shown if line.startswith(f"Wrote {folder} ("))
         assert wrote.endswith(str(folder / "ranges.txt"))
 
-    def test_it_ends_with_the_summary(self, demo: tuple[Path, list[str]]) -> None:
+    def test_it_ends_with_the_summary_and_a_page(self, demo: tuple[Path, list[str]]) -> None:
         folder, shown = demo
         summary = opspan("summary", "demo", cwd=folder.parent).stdout.splitlines()
-        assert shown[-len(summary) :] == summary
+        assert shown[-len(summary) - 2 : -2] == summary
+        page = folder / "report.html"
+        assert shown[-2:] == ["", f"All of it as a page: open {page.as_uri()} in a browser"]
+        assert "opspan: demo" in page.read_text(encoding="utf-8")
 
     def test_without_torch_it_says_what_to_install(self, tmp_path: Path) -> None:
         (tmp_path / "torch.py").write_text("raise ImportError('gone')")

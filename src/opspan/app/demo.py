@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opspan import private_files
+from opspan.emit.annotate import annotate
 from opspan.emit.record import record
 from opspan.errors import TorchUnsupported, WriteError
 
@@ -38,11 +39,12 @@ def train(folder: Path) -> Trace:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     inputs, targets = torch.randn(4, 8), torch.tensor([0, 1, 2, 1])
     with record(record_shapes=True, modules=True, path=folder) as recording:
-        for _ in range(STEPS):
-            loss = torch.nn.functional.cross_entropy(model(inputs), targets)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+        for step in range(STEPS):
+            with annotate(f"ProfilerStep#{step}"):
+                loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
     return recording.trace
 
 

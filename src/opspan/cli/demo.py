@@ -18,14 +18,15 @@ def command(wanted: Path | None) -> None:
     """Train a small model, record it, and show the result.
 
     Prints a table of the model's ops, with backward beside forward, commands to try next, and what `opspan summary`
-    says of it. Writes a folder with the capture and with ranges.txt, in which all ranges are listed, indented by
-    nesting. Needs torch and nothing else.
+    says of it. Writes a folder with the capture, with ranges.txt, in which all ranges are listed, indented by nesting,
+    and with the page that `opspan report` makes. Needs torch and nothing else.
 
     \b
     Example:
       opspan demo -o demo
     """
     from opspan.app import capturing, demo
+    from opspan.errors import MissingPackage
     from opspan.text_columns import terminal
     from opspan.views import summary
     from opspan.views.overview import overview
@@ -37,6 +38,13 @@ def command(wanted: Path | None) -> None:
     show(f"Wrote {folder} ({trace.ranges.height} ranges, {trace.issues.height} issues) and {text}\n")
     lines = summary.answer(trace.analysed, [Path(os.path.relpath(folder))]).notes
     show("\nIn short, as opspan summary has it:\n" + "".join(f"{line}\n" for line in lines))
+    page = folder / "report.html"
+    try:
+        trace.report(page)
+    except MissingPackage as missing:
+        show(f"\nNo report was written: {missing}\n")
+    else:
+        show(f"\nAll of it as a page: open {page.resolve().as_uri()} in a browser\n")
 
 
 def _next(folder: Path) -> str:

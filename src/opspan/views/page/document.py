@@ -13,7 +13,7 @@ import zlib
 from typing import Any
 
 from opspan import libraries
-from opspan.errors import OpspanError
+from opspan.errors import MissingPackage
 from opspan.printable import printable
 from opspan.views.page.section import Section, Subject
 from opspan.views.page.sections import NAMES, section
@@ -91,6 +91,6 @@ def asset(name: str) -> str:
     try:
         return libraries.page(name).read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise OpspanError(
+        raise MissingPackage(
             "this opspan was built where no npm was, and has no page: install a wheel, or build it again with npm"
         ) from error
