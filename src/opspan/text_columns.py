@@ -6,8 +6,10 @@ aten::convolu...backward 41.20%  1.204ms          3
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +17,7 @@ GAP = "  "  # as in torch's table
 _DOTS = "..."
 _NARROWEST = 8  # texts are cut down to this where nothing else is left to give
 _UNKNOWN_TERMINAL = 80
+_COMMAND = re.compile(r"`[^`]*`")
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,13 @@ class Layout:
 
     width: int | None = None
     whole_names: bool = False
+
+    def lines(self, sentences: Iterable[str]) -> list[str]:
+        """Sentences within that width: what is longer goes on below, indented."""
+        if self.width is None:
+            return list(sentences)
+        texts = (text for sentence in sentences for text in sentence.split("\n"))
+        return [line for text in texts for line in wrapped("", text, self.width, "  ") or [""]]
 
 
 @dataclass(frozen=True)
@@ -118,6 +128,23 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
     return [widths[number] for number in range(len(columns))]
 
 
+def wrapped(first: str, text: str, width: int, rest: str | None = None) -> list[str]:
+    """Lines of words, the first one after `first`, the others after `rest`, or as far from the left. A word that is too
+    long, and a command between backticks, stays in one piece: it is to be copied."""
+    kept = _COMMAND.sub(lambda command: command[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(
+        kept,
+        width,
+        initial_indent=first,
+        subsequent_indent=" " * len(first) if rest is None else rest,
+        expand_tabs=False,  # what a terminal obeys is escaped later, if it is still there
+        replace_whitespace=False,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return [line.replace("\0", " ") for line in lines]
+
+
 def width_of(text: str) -> int:
     """The columns that it takes on a terminal: two a character of Chinese, Japanese and Korean."""
     if text.isascii():
@@ -127,15 +154,15 @@ def width_of(text: str) -> int:
     return cell_len(text)
 
 
-def cut(text: str, width: int, cut_end: bool) -> str:
+def cut(text: str, width: int, cut_end: bool, dots: str = _DOTS) -> str:
     """No wider than that: dots stand at its end, else in its middle."""
     if width_of(text) <= width:
         return text
-    if width <= len(_DOTS):
+    if width <= len(dots):
         return _start(text, width)
-    kept = width - len(_DOTS)
+    kept = width - len(dots)
     end = 0 if cut_end else kept // 2
-    return _start(text, kept - end) + _DOTS + _start(text[::-1], end)[::-1]
+    return _start(text, kept - end) + dots + _start(text[::-1], end)[::-1]
 
 
 def _start(text: str, width: int) -> str:

@@ -39,6 +39,13 @@ class Trace(Tables):
         """The trace and its analysis: `trace.analysed.complete.ranges` has all columns of docs/analysis.md."""
         return Analysed(Tables(self.ranks, **self.frames))  # not of self: a circle keeps what nobody needs any more
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        from opspan.html_columns import or_why_not
+        from opspan.views.notebook import trace_html
+
+        return or_why_not(lambda: trace_html(self.analysed), "The trace")
+
     @property
     def coverage(self) -> Coverage:
         """How much could be attributed, in figures."""

@@ -209,7 +209,7 @@ class TestDemo:
 
     def test_it_ends_with_the_summary_and_a_page(self, demo: tuple[Path, list[str]]) -> None:
         folder, shown = demo
-        summary = opspan("summary", "demo", cwd=folder.parent).stdout.splitlines()
+        summary = opspan("summary", "demo", cwd=folder.parent, env={"COLUMNS": "90"}).stdout.splitlines()
         assert shown[-len(summary) - 2 : -2] == summary
         page = folder / "report.html"
         assert shown[-2:] == ["", f"All of it as a page: open {page.as_uri()} in a browser"]

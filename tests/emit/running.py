@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
 import json
 import os
@@ -11,9 +12,11 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -170,9 +173,14 @@ def _with_imported(modules: tuple[str, ...]) -> _Imported:
     return _Imported(modules)
 
 
-def on_terminal(command: list[str | Path], stream: str, env: Mapping[str, str | None] | None = None) -> str:
-    """What a program that must not fail writes to `stream` ("stdout" or "stderr") where that is a terminal."""
+def on_terminal(
+    command: list[str | Path], stream: str, env: Mapping[str, str | None] | None = None, columns: int | None = None
+) -> str:
+    """What a program that must not fail writes to `stream` ("stdout" or "stderr") where that is a terminal, of so many
+    columns if that is said."""
     leader, follower = pty.openpty()
+    if columns is not None:
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 25, columns, 0, 0))
     files = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: follower}
     with subprocess.Popen([str(part) for part in command], env=environment(env), **files) as process:
         os.close(follower)

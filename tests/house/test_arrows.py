@@ -12,7 +12,7 @@ from opspan.sources import SOURCES
 # Room -> the rooms of ours it may import, late imports and those for type checkers too. A new room is a new line here
 # and in docs/architecture.md.
 GROUND = {"errors", "files", "json_columns", "labels", "native", "printable", "private_files", "sources"}
-GROUND |= {"capture_files", "inputs", "outputs", "text_columns"}
+GROUND |= {"capture_files", "inputs", "outputs", "text_columns", "html_columns"}
 READING = GROUND | {"arrow_sqlite", "tables"}
 ROOMS: dict[str, set[str]] = {
     "printable": set(),
@@ -24,6 +24,7 @@ ROOMS: dict[str, set[str]] = {
     "sources": set(),
     "outputs": set(),
     "text_columns": set(),
+    "html_columns": {"printable", "text_columns"},
     "files": {"private_files"},
     "arrow_sqlite": set(),
     "libraries": {"opspan"},  # its __path__, where they lie
@@ -36,7 +37,7 @@ ROOMS: dict[str, set[str]] = {
     "events": READING | {"analysis"},
     "findings": READING | {"analysis"},
     "views": READING | {"libraries", "analysis", "events", "findings"},
-    "trace": {"tables", "analysis", "events", "views"},
+    "trace": {"tables", "analysis", "events", "views", "html_columns"},
     "loading": GROUND | {"tables", "readers", "analysis", "events", "trace"},
     "emit": GROUND | {"libraries", "loading", "events", "trace"},  # the last three late, see below
     "app": READING | {"libraries", "readers", "analysis", "events", "views", "trace", "emit"},

@@ -12,6 +12,10 @@ HEAD = """\
 A command exits with 0 if all went well, with 1 where its help says so, and with 2 for bad use or bad input. With 2 it
 prints one line to stderr: what was found, what was expected, what to do. `opspan run` and `opspan exec` exit with the
 exit code of the program that they run.
+
+On a terminal what is printed is as wide as that is (or as $COLUMNS says): on a narrow one the columns that matter
+least are left out, which a line says, and names are cut; on a wide one there is more of both. What goes into a file or
+a pipe has all columns, and what `--format json` and `csv` print is the same everywhere.
 """
 
 

@@ -93,7 +93,7 @@ def answering(
         else:
             layout = Layout(whole_names=True) if wide else terminal()
             text = answers.as_text(given, answers.ROWS_OF_TEXT if limit is None else limit, layout)
-            show(text + "".join(f"{line}\n" for line in ("", *below) if below))
+            show(text + "".join(f"{line}\n" for line in ("", *layout.lines(below)) if below))
         return given.exit_code
 
     command.params.extend(options)

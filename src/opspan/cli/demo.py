@@ -29,6 +29,7 @@ def command(wanted: Path | None) -> None:
     from opspan.errors import MissingPackage
     from opspan.text_columns import terminal
     from opspan.views import summary
+    from opspan.views.answer import as_text
     from opspan.views.overview import overview
 
     with capturing.capture_folder(wanted) as folder:
@@ -36,8 +37,8 @@ def command(wanted: Path | None) -> None:
         text = demo.write_tree(trace, folder / "ranges.txt")
     show(f"{overview(trace.analysed, terminal())}\n{_next(folder)}")
     show(f"Wrote {folder} ({trace.ranges.height} ranges, {trace.issues.height} issues) and {text}\n")
-    lines = summary.answer(trace.analysed, [Path(os.path.relpath(folder))]).notes
-    show("\nIn short, as opspan summary has it:\n" + "".join(f"{line}\n" for line in lines))
+    short = as_text(summary.answer(trace.analysed, [Path(os.path.relpath(folder))]), 1, terminal())
+    show(f"\nIn short, as opspan summary has it:\n{short}")
     page = folder / "report.html"
     try:
         trace.report(page)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 _HELP = """Print on one screen what a trace is, where its time went, and what to type next.
 
+On a terminal that is wider than 80 columns (or with $COLUMNS) names are longer and there are more of them; on a
+narrower one lines go on below. --wide prints whole names.
+
 \b
 Example:
   opspan summary report.sqlite

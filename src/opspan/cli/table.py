@@ -102,6 +102,7 @@ def command(
         table = tables.table_of(found, asked)
         findings = footer_lines(found)
         not_there = missing.lines(found, by)
+    layout = Layout(whole_names=True) if wide or form != "text" else terminal()
     if form != "text":
         show("".join(f"{note}\n" for note in table.notes), err=True)
     if form == "json":
@@ -110,10 +111,9 @@ def command(
         show_data(tables.as_csv(table, -1 if limit is None else limit))
         show("".join(f"{line}\n" for line in findings), err=True)
     else:
-        layout = Layout(whole_names=True) if wide else terminal()
         text = tables.as_text(table, tables.ROWS_OF_TEXT if limit is None else limit, layout)
-        show(text + "".join(f"{line}\n" for line in ("", *findings) if findings))
-    show("".join(f"{line}\n" for line in not_there), err=True)
+        show(text + "".join(f"{line}\n" for line in ("", *layout.lines(findings)) if findings))
+    show("".join(f"{line}\n" for line in layout.lines(not_there)), err=True)
 
 
 def _with_reports(trace: Tables, reports: tuple[Path, ...]) -> Tables:

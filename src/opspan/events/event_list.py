@@ -12,9 +12,21 @@ from collections.abc import Callable, Iterable, Iterator, MutableSequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
+from opspan import html_columns
 from opspan.events import export, tree
 from opspan.events.event import FunctionEvent, FunctionEventAvg
-from opspan.events.table import Options, facts_of, render, shown, sort_attribute, sort_value
+from opspan.events.table import (
+    Facts,
+    Options,
+    facts_of,
+    filled,
+    render,
+    shown,
+    sort_attribute,
+    sort_value,
+    totals_of,
+)
+from opspan.printable import printable_lines
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -26,6 +38,8 @@ else:
     from typing import TypeVar
 
     Event = TypeVar("Event")
+
+_STACK = 5  # functions that a notebook shows of a stack by which events were summed
 
 
 class EventList(MutableSequence[Event]):
@@ -137,6 +151,39 @@ class EventList(MutableSequence[Event]):
     def __str__(self) -> str:
         return self.table()
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first events, or averages, and how many more there are."""
+        return html_columns.or_why_not(self._as_html, "The list")
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same for IPython in a terminal, which notebooks ask for as well: repr() has all events in it."""
+        printer.text(html_columns.or_why_not(self._as_text, "The list", say=str))
+
+    def _as_text(self) -> str:
+        table = printable_lines(self.table(row_limit=html_columns.ROWS))
+        return "".join([table, *self._more()]) if len(self) else "[]"
+
+    def _as_html(self) -> str:
+        is_average = self._columns is None and any(isinstance(event, FunctionEventAvg) for event in self._objects[:1])
+        said = f"{len(self):,} {'averages' if is_average else 'events'}"
+        if len(self) == 0:
+            return html_columns.sentence(said)
+        options = Options(
+            row_limit=html_columns.ROWS,
+            max_src_column_width=None,
+            max_name_column_width=None,
+            max_shapes_column_width=None,
+            profile_memory=self._profile_memory,
+            with_flops=self._with_flops,
+            stack_limit=_STACK if is_average else 1,
+        )
+        events, facts = self._to_show(None, options)
+        below = (*totals_of(facts, None), *self._more())
+        return html_columns.table(filled(events, facts, options), said, below)
+
+    def _more(self) -> list[str]:
+        return html_columns.more(len(self), ".table() has 100 of them, .table(row_limit=-1) all")
+
     # --- torch's own methods
 
     def _build_tree(self) -> None:
@@ -177,15 +224,19 @@ class EventList(MutableSequence[Event]):
             profile_memory=self._profile_memory,
             with_flops=self._with_flops,
         )
+        events, facts = self._to_show(sort_by, options)
+        return render(events, facts, options)
+
+    def _to_show(self, sort_by: str | None, options: Options) -> tuple[Iterable[Any], Facts]:
+        """The events that a table has lines of, and what is known of all of them."""
         attribute = None if sort_by is None else sort_attribute(sort_by)
         columns = self._in_columns()
         if columns is not None and columns.sorts_by(attribute):
-            return render(columns.shown(attribute, options), columns.facts(), options)
+            return columns.shown(attribute, options), columns.facts()
         events: Iterable[Any] = self
         if attribute is not None:
             events = sorted(self, key=lambda event: sort_value(event, attribute, sort_by or ""), reverse=True)
-        facts = facts_of(list(self)) if columns is None else columns.facts()
-        return render(shown(events, options), facts, options)
+        return shown(events, options), facts_of(list(self)) if columns is None else columns.facts()
 
     def key_averages(
         self,

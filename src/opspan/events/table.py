@@ -35,6 +35,7 @@ SORTABLE = (
     "flops",
     "key",
 )
+_TEXTS = ("Name", "Overload Name", "Input Shapes", "Source Location")  # which may be cut; the others are numbers
 FLOPS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
 
 
@@ -69,6 +70,7 @@ class Options:
     time_unit: str | None = None
     profile_memory: bool = False
     with_flops: bool = False
+    stack_limit: int | None = None  # functions of a stack that are shown; None: all
 
 
 def sort_attribute(sort_by: str) -> str:
@@ -133,8 +135,6 @@ def shown(events: Iterable[Any], options: Options) -> Iterator[Any]:
 
 def render(events: Iterable[Any], facts: Facts, options: Options, further: Sequence[Column] = ()) -> str:
     """The table of the events that are shown. `further`: columns after torch's, with a cell for each event."""
-    if facts.has_device_time and not facts.use_device:
-        raise RuntimeError("use_device is None, but there is device performance data.")
     columns = filled(events, facts, options, further)
     widths = [width for _, width, _ in _kinds_of_columns(facts, options)]
     widths += [max(len(text) for text in (column.title, *column.cells)) for column in further]
@@ -149,6 +149,8 @@ def render(events: Iterable[Any], facts: Facts, options: Options, further: Seque
 def filled(events: Iterable[Any], facts: Facts, options: Options, further: Sequence[Column] = ()) -> list[Column]:
     """The columns with their cells, one for each line. An event with a stack has several lines; further columns use the
     first."""
+    if facts.has_device_time and not facts.use_device:
+        raise RuntimeError("use_device is None, but there is device performance data.")
     kinds = _kinds_of_columns(facts, options)
     lines: list[list[str]] = []
     first = []
@@ -158,10 +160,12 @@ def filled(events: Iterable[Any], facts: Facts, options: Options, further: Seque
         if facts.longest_stack_entry is not None:
             # The rest of the stack goes into the last column, whichever that is, with an empty line after it.
             empty = [""] * (len(kinds) - 1)
-            rest = [_end_of_path(entry, _stack_width(facts, options)) for entry in (event.stack or ())[1:]]
+            stack = (event.stack or ())[1 : options.stack_limit]
+            rest = [_end_of_path(entry, _stack_width(facts, options)) for entry in stack]
             lines += [[*empty, entry] for entry in [*rest, ""]]
     columns = [
-        Column(title, [line[number] for line in lines], align=align) for number, (title, _, align) in enumerate(kinds)
+        Column(title, [line[number] for line in lines], align=align, least=0 if title in _TEXTS else None)
+        for number, (title, _, align) in enumerate(kinds)
     ]
     for column in further:
         cells = dict(zip(first, column.cells, strict=True))

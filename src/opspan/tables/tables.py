@@ -138,11 +138,12 @@ class Tables:
         if first and first.host:
             parts.append(f"host {first.host}")
         parts += [f"{frame.height:,} {name}" for name, frame in self.frames.items() if frame.height]
-        if (duration := self._duration_ns()) is not None:
+        if (duration := self.duration_ns()) is not None:
             parts.append(f"{duration / 1e9:.3f} s")
         return f"{type(self).__name__}({', '.join(parts)})"
 
-    def _duration_ns(self) -> int | None:
+    def duration_ns(self) -> int | None:
+        """From the first begin to the last end."""
         bounds = [
             bound
             for frame in (self.ranges, self.calls, self.work)

@@ -41,7 +41,8 @@ class Answer:
     shown: tuple[Shown, ...]
     notes: tuple[str, ...] = ()
     exit_code: int = 0
-    blocks: Callable[[pl.DataFrame, int], list[str]] | None = None  # lines of rows that are no table, for a width
+    blocks: Callable[[pl.DataFrame, Layout], list[str]] | None = None  # lines of rows that are no table
+    fitted_notes: Callable[[Layout], list[str]] | None = None  # the notes, where they say more if there is more room
 
 
 def texts(rows: pl.DataFrame, column: str) -> list[str]:
@@ -89,7 +90,7 @@ def as_text(answer: Answer, limit: int, layout: Layout) -> str:
         notes.append(f"{answer.rows.height - rows.height:,} more rows: --limit -1 shows all")
     lines: list[str] = []
     if answer.blocks is not None:
-        lines = answer.blocks(rows, layout.width or 0)
+        lines = answer.blocks(rows, layout)
     elif rows.height and answer.shown:
         columns = [
             Column(shown.title, shown.text(rows, shown.column), shown.rank, 16 if shown.is_name else None)
@@ -97,7 +98,9 @@ def as_text(answer: Answer, limit: int, layout: Layout) -> str:
         ]
         lines, left_out = fitted(columns, layout.width or _ALL)
         notes += left_out
-    return "".join(f"{line}\n" for line in (*lines, *notes, *answer.notes))
+    lines += layout.lines(notes)
+    lines += layout.lines(answer.notes) if answer.fitted_notes is None else answer.fitted_notes(layout)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def as_json(runs: Sequence[Analysed], answer: Answer, limit: int) -> str:

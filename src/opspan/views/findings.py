@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
+from opspan import html_columns
 from opspan.analysis import Analysed
 from opspan.events.times import format_memory
 from opspan.findings import Finding, findings
 from opspan.printable import printable
+from opspan.text_columns import Column, Layout, wrapped
 from opspan.views.answer import Answer, time_text
 
 _col = pl.col
@@ -42,8 +44,17 @@ _WIDTH = 100  # if nothing says how wide a line may be
 _NAME = 60  # characters of a name in a sentence
 
 
-def rows_of(found: Analysed, files: Sequence[Path] = ()) -> pl.DataFrame:
-    return pl.DataFrame([_row(finding, files) for finding in findings(found)], schema=pl.Schema(SCHEMA))
+class Findings(pl.DataFrame):
+    """The frame of findings. In a notebook it shows what people read of it; what is selected from it is any frame."""
+
+    def _repr_html_(self, **options: Any) -> str:
+        if self.schema != SCHEMA:
+            return super()._repr_html_(**options)
+        return html_columns.or_why_not(lambda: _as_html(self), "The findings")
+
+
+def rows_of(found: Analysed, files: Sequence[Path] = ()) -> Findings:
+    return Findings([_row(finding, files) for finding in findings(found)], schema=pl.Schema(SCHEMA))
 
 
 def answer(found: Analysed, files: Sequence[Path] = ()) -> Answer:
@@ -73,9 +84,9 @@ def _said(name: str, value: float) -> str:
     return f"{value:,}"
 
 
-def _short(name: str) -> str:
+def _short(name: str, longest: int | None = _NAME) -> str:
     text = printable(name)
-    return text if len(text) <= _NAME else f"{text[: _NAME - 3]}..."
+    return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def _row(finding: Finding, files: Sequence[Path]) -> dict[str, object]:
@@ -100,30 +111,54 @@ def _row(finding: Finding, files: Sequence[Path]) -> dict[str, object]:
     }
 
 
-def _blocks(rows: pl.DataFrame, width: int) -> list[str]:
+def _blocks(rows: pl.DataFrame, layout: Layout) -> list[str]:
+    width = layout.width or _WIDTH
+    longest = None if layout.whole_names else max(_NAME, width // 2)
     lines: list[str] = []
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
         cost = "" if row["at_stake_ns"] is None else f"{time_text(row['at_stake_ns'])} at stake ({row['share']:.1%})"
         head = ", ".join(part for part in (cost, row["severity"], row["confidence"]) if part)
-        sentence = f"{row['sentence'][:1].upper()}{row['sentence'][1:]}."
-        lines += ["", *_wrapped(f"{number:>2}. ", f"{row['title']} [{row['id']}]: {head}", width)]
-        lines += _wrapped("    ", sentence, width)
-        where = [f"{what}: {', '.join(map(_short, row[what]))}" for what in ("ops", "modules", "steps") if row[what]]
-        if len(row["ranks"]) > 1 or (row["ranks"] and row["ranks"] != [0]):
-            where.append(f"ranks: {', '.join(map(str, row['ranks']))}")
-        lines += _wrapped("    Where  ", "; ".join(where), width) if where else []
-        lines += _wrapped("    Do     ", row["remedy"], width)
+        lines += ["", *wrapped(f"{number:>2}. ", f"{row['title']} [{row['id']}]: {head}", width)]
+        lines += wrapped("    ", _as_sentence(row["sentence"]), width)
+        where = _where(row, longest)
+        lines += wrapped("    Where  ", where, width) if where else []
+        lines += wrapped("    Do     ", row["remedy"], width)
         lines.append(f"    Next   {row['command']}")
         lines.append(f"    Read   {row['read']}")
     return lines[1:]
 
 
-def _wrapped(first: str, text: str, width: int) -> list[str]:
-    return textwrap.wrap(
-        text,
-        width or _WIDTH,
-        initial_indent=first,
-        subsequent_indent=" " * len(first),
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+def _as_html(rows: pl.DataFrame) -> str:
+    shown = rows.head(html_columns.ROWS)
+    cost = [
+        ("", "") if ns is None else (time_text(ns), f"{share:.1%}")
+        for ns, share in shown.select("at_stake_ns", "share").iter_rows()
+    ]
+    columns = [
+        Column("Finding", [f"{title} [{id_}]" for title, id_ in shown.select("title", "id").iter_rows()], least=0),
+        Column("At stake", [time for time, _ in cost]),
+        Column("Share", [share for _, share in cost]),
+        Column("Severity", shown["severity"].to_list(), least=0),
+        Column("Confidence", shown["confidence"].to_list(), least=0),
+        Column("What was seen", [_as_sentence(text) for text in shown["sentence"].to_list()], least=0),
+        Column("What to do", shown["remedy"].to_list(), least=0),
+    ]
+    below = html_columns.more(rows.height, "the frame has all of them")
+    below.append(f"A frame of {rows.width} columns, which .columns lists" if rows.height else _NONE)
+    return html_columns.table(columns, f"{rows.height:,} findings", below, html_columns.LONGEST_SENTENCE)
+
+
+def _as_sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _where(row: Mapping[str, Any], longest: int | None) -> str:
+    """The names that it is about, none longer than that."""
+    found = [
+        f"{what}: {', '.join(_short(name, longest) for name in row[what])}"
+        for what in ("ops", "modules", "steps")
+        if row[what]
+    ]
+    if len(row["ranks"]) > 1 or (row["ranks"] and row["ranks"] != [0]):
+        found.append(f"ranks: {', '.join(map(str, row['ranks']))}")
+    return "; ".join(found)

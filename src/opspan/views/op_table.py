@@ -106,29 +106,40 @@ class OpRows:
         self.frame = rows.drop("place")
 
     def text(self, limit: int, layout: Layout) -> tuple[str, list[str]]:
-        shown = self._averages if limit < 0 else self._averages[:limit]
         if self._facts is None or not self._averages:
             return "", []
+        shown, facts, metrics = self._shown(limit, self._facts)
+        if layout.width is None:
+            options = self._whole if layout.whole_names else Options(profile_memory=self._has_memory)
+            return render(shown, facts, options, metrics), []
+        fits, notes = fitted(self._columns(shown, facts, metrics), layout.width)
+        return "\n".join([*fits, *totals_of(facts, None)]) + "\n", notes
+
+    def columns(self, limit: int) -> tuple[list[Column], list[str]]:
+        """The same as columns, of the first so many rows, and the lines below them."""
+        if self._facts is None or not self._averages:
+            return [], []
+        shown, facts, metrics = self._shown(limit, self._facts)
+        return self._columns(shown, facts, metrics), list(totals_of(facts, None))
+
+    def _shown(self, limit: int, facts: Facts) -> tuple[list[Any], Facts, list[Column]]:
+        """The rows that get a line, what is known of all of them, and the columns that are not torch's."""
+        shown = self._averages if limit < 0 else self._averages[:limit]
         for average in self._averages:
             average.key = printable(average.key)
             average.stack = [printable(entry) for entry in average.stack or ()]
         facts = replace(
-            self._facts,
+            facts,
             longest_name=max(len(average.key) for average in self._averages),
             longest_shapes=max(len(str(average.input_shapes)) for average in self._averages),
         )
-        metrics = as_text(self.frame.select(self._metrics).head(len(shown)))
-        if layout.width is not None:
-            return self._fitted(shown, facts, metrics, layout.width)
-        options = self._whole if layout.whole_names else Options(profile_memory=self._has_memory)
-        return render(shown, facts, options, metrics), []
+        return shown, facts, as_text(self.frame.select(self._metrics).head(len(shown)))
 
-    def _fitted(
-        self, shown: Sequence[Any], facts: Facts, metrics: Sequence[Column], width: int
-    ) -> tuple[str, list[str]]:
+    def _columns(self, shown: Sequence[Any], facts: Facts, metrics: Sequence[Column]) -> list[Column]:
+        """Whole names, and what of a column may go where there is little room."""
         device = facts.use_device.upper() if facts.use_device else ""
         ranks = {title.format(device): rank for title, rank in _RANKS.items()}
-        columns = [
+        return [
             replace(
                 column,
                 cells=[cell.strip() for cell in column.cells],
@@ -139,8 +150,6 @@ class OpRows:
             for column in filled(shown, facts, self._whole, metrics)
             if facts.self_cpu_us or "CPU" not in column.title or column.title not in ranks  # else nothing ran on it
         ]
-        fits, notes = fitted(columns, width)
-        return "\n".join([*fits, *totals_of(facts, None)]) + "\n", notes
 
 
 def _schema(by: str, has_memory: bool) -> dict[str, Any]:

@@ -6,22 +6,60 @@ Every line is an answer of its own verb, in short: the figures are theirs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from opspan.analysis import Analysed, averages
-from opspan.text_columns import cut
+from opspan.tables import Metadata
+from opspan.text_columns import Layout, cut, wrapped
 from opspan.views.answer import Answer, short_name, time_text
 from opspan.views.findings import files_text
 from opspan.views.findings import rows_of as finding_rows
 from opspan.views.idle import rows_of as idle_rows
 
 _col = pl.col
-_TOP = 4
-_NAME = 24  # characters
-_WIDTH = 80
+_MOST = 20  # names on a line
+_WIDTH = 80  # where nothing says how wide a line may be, and of the JSON's notes
+_ALL = 10_000
+_LABEL = 13  # characters in front of a line
+
+
+@dataclass(frozen=True)
+class _Room:
+    """How much can be said on a line, in characters: the wider the terminal, the more names and of each name."""
+
+    width: int = _WIDTH
+    name: int = 24
+    tool: int = 40
+    names: int = 4  # on a line
+
+    @classmethod
+    def of(cls, layout: Layout) -> _Room:
+        width = layout.width
+        if width is None:
+            return cls(_ALL, _ALL, _ALL) if layout.whole_names else cls()
+        return cls(width, max(12, width * 3 // 10), width // 2, max(1, width // 20))
+
+    def fitted(self, line: str) -> list[str]:
+        """The line without its end; on a narrow terminal all of it, in several lines."""
+        if self.width < _WIDTH:
+            return wrapped("", line, self.width, " " * _LABEL)
+        return [cut(line, self.width, cut_end=True)]
+
+
+@dataclass(frozen=True)
+class _Facts:
+    row: dict[str, Any]
+    idle: tuple[str, float, str | None] | None  # why devices were idle most, in what share of it, and the op then
+    times: dict[str, list[tuple[str, int]]]  # by the title of the line: names with their times, the longest first
+    costs: list[tuple[str, float]]  # findings with their share, the largest first
+    issues: int
+    next: str
+
+
 _HOW = {
     "named": "named",
     "step": "ProfilerStep",
@@ -34,7 +72,18 @@ _HOW = {
 def answer(found: Analysed, files: Sequence[Path] = ()) -> Answer:
     costs = finding_rows(found).filter(_col("at_stake_ns").is_not_null())
     row = _row(found, costs)
-    return Answer("summary", pl.DataFrame([row]), (), tuple(_lines(found, row, costs, files)))
+    facts = _Facts(
+        row,
+        _idle(found) if row["idle_ns"] else None,
+        {"Top ops": _longest(found, "name"), "Top modules": _longest(found, "module")},
+        list(costs.select("id", "share").iter_rows()),
+        int(found.tables.issues.filter(_col("severity") != "info")["count"].sum()),
+        _next(found, row, files),
+    )
+    notes = tuple(_lines(facts, _Room()))
+    return Answer(
+        "summary", pl.DataFrame([row]), (), notes, fitted_notes=lambda layout: _lines(facts, _Room.of(layout))
+    )
 
 
 def _row(found: Analysed, costs: pl.DataFrame) -> dict[str, Any]:
@@ -44,7 +93,7 @@ def _row(found: Analysed, costs: pl.DataFrame) -> dict[str, Any]:
     ops = trace.ranges.filter(_col("kind") == "op")
     lengths = steps["end_ns"] - steps["start_ns"]
     row: dict[str, Any] = {
-        "tools": ", ".join(dict.fromkeys(_tool(rank) for rank in trace.ranks)),
+        "tools": ", ".join(dict.fromkeys(tool_of(rank) for rank in trace.ranks)),
         "ranks": len(trace.ranks),
         "processes": times.height,
         "devices": whole.select("rank", "device_id").unique().height,
@@ -70,13 +119,14 @@ def _row(found: Analysed, costs: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def _tool(rank: Any) -> str:
+def tool_of(rank: Metadata) -> str:
     return " ".join(part for part in (rank.source, rank.tool_version) if part)
 
 
-def _lines(found: Analysed, row: dict[str, Any], costs: pl.DataFrame, files: Sequence[Path]) -> list[str]:
+def _lines(facts: _Facts, room: _Room) -> list[str]:
+    row = facts.row
     said = [
-        short_name(row["tools"], 40),
+        short_name(row["tools"], room.tool),
         _count(row["ranks"], "rank") if row["ranks"] > 1 else "",
         _count(row["processes"], "process", "processes"),
         _count(row["devices"], "device") if row["devices"] else "no device",
@@ -84,34 +134,38 @@ def _lines(found: Analysed, row: dict[str, Any], costs: pl.DataFrame, files: Seq
         time_text(row["time_ns"]),
     ]
     lines = [" · ".join(part for part in said if part)]
-    lines += _device(found, row) if row["devices"] else _host(row)
+    lines += _device(facts, room) if row["devices"] else _host(row)
     lines.append(f"Known        {' · '.join(_known(row))}")
     lines += _steps(row)
-    lines += _top(found, "name", "Top ops") + _top(found, "module", "Top modules")
-    lines += _findings(costs)
-    issues = found.tables.issues.filter(_col("severity") != "info")
-    if issues.height:
-        lines.append(f"Issues       {int(issues['count'].sum()):,}: opspan table FILE says which")
-    lines = [cut(line, _WIDTH, cut_end=True) for line in lines]
-    return [*lines, f"Next         {_next(found, row, files)}"]  # which is to be typed, however long it is
+    lines += [_names(title, times, room) for title, times in facts.times.items() if times]
+    lines += _findings(facts.costs, room)
+    if facts.issues:
+        lines.append(f"Issues       {facts.issues:,}: opspan table FILE says which")
+    # What is to be typed stays whole, however long it is.
+    return [*(fit for line in lines for fit in room.fitted(line)), f"Next         {facts.next}"]
 
 
-def _device(found: Analysed, row: dict[str, Any]) -> list[str]:
+def _device(facts: _Facts, room: _Room) -> list[str]:
+    row = facts.row
     busy = row["busy_ns"]
     names = (("computing", "computing"), ("communicating", "collectives"), ("copying", "copies"))
     parts = [f"{said} {row[f'{name}_ns'] / busy:.1%}" for name, said in names if busy and row[f"{name}_ns"]]
     lines = [f"Device busy  {time_text(busy)}: {', '.join(parts)}"]
-    if row["idle_ns"]:
-        rows = idle_rows(found)
-        reasons = [(int(rows[f"{why}_ns"].sum()), said) for why, said in _WHY.items()]
-        most, reason = max(reasons)
-        op = rows.filter(_col("host_ns") > 0).sort("host_ns", descending=True)["op"].drop_nulls().to_list()
-        who = f", most in {short_name(op[0], _NAME)}" if op and reason == _WHY["host"] else ""
+    if facts.idle:
+        reason, most, op = facts.idle
+        who = f", most in {short_name(op, room.name)}" if op else ""
         share = row["idle_ns"] / row["device_time_ns"]
-        lines.append(
-            f"Device idle  {time_text(row['idle_ns'])} ({share:.1%}): {most / row['idle_ns']:.0%} {reason}{who}"
-        )
+        lines.append(f"Device idle  {time_text(row['idle_ns'])} ({share:.1%}): {most:.0%} {reason}{who}")
     return lines
+
+
+def _idle(found: Analysed) -> tuple[str, float, str | None]:
+    rows = idle_rows(found)
+    times = {said: int(rows[f"{why}_ns"].sum()) for why, said in _WHY.items()}
+    reason = max(times, key=lambda said: (times[said], said))
+    ops = rows.filter(_col("host_ns") > 0).sort("host_ns", descending=True)["op"].drop_nulls()
+    op = ops[0] if len(ops) and reason == _WHY["host"] else None
+    return reason, times[reason] / int(found.whole_devices["idle_ns"].sum()), op
 
 
 _WHY = {
@@ -143,7 +197,7 @@ def _steps(row: dict[str, Any]) -> list[str]:
     return [f"Steps        {row['steps']:,} ({_HOW[row['steps_are']]}), {time_text(row['step_ns'])} each{outliers}"]
 
 
-def _top(found: Analysed, by: str, title: str) -> list[str]:
+def _longest(found: Analysed, by: str) -> list[tuple[str, int]]:
     trace = found.complete
     rows = averages(trace.ranges, trace.work, by).filter(_col(by).is_not_null())
     if by == "name":
@@ -151,22 +205,26 @@ def _top(found: Analysed, by: str, title: str) -> list[str]:
         rows = rows.filter(_col("name").is_in(ops.implode()))
     time = "self_device_ns" if int(rows["self_device_ns"].sum()) else "self_cpu_ns"
     rows = rows.filter(_col(time) > 0).sort(time, descending=True, maintain_order=True)
-    line = f"{title:<13}"
-    for name, ns in rows.select(_col(by).cast(pl.String), time).head(_TOP).iter_rows():
-        more = f"{short_name(name.removeprefix('aten::'), _NAME)} {time_text(ns)}"
-        if len(line) + len(more) > _WIDTH - 2:
+    return list(rows.select(_col(by).cast(pl.String), time).head(_MOST).iter_rows())
+
+
+def _names(title: str, times: list[tuple[str, int]], room: _Room) -> str:
+    line = f"{title:<{_LABEL}}"
+    for number, (name, ns) in enumerate(times[: room.names]):
+        more = f"{short_name(name.removeprefix('aten::'), room.name)} {time_text(ns)}"
+        if number and len(line) + len(more) > room.width - 2:
             break
         line += f"{more}  "
-    return [line.rstrip()] if rows.height else []
+    return line.rstrip()
 
 
-def _findings(costs: pl.DataFrame) -> list[str]:
-    if not costs.height:
+def _findings(costs: list[tuple[str, float]], room: _Room) -> list[str]:
+    if not costs:
         return []
-    line = f"Findings     {costs.height:,}:"
-    for number, (id_, share) in enumerate(costs.select("id", "share").iter_rows()):
+    line = f"Findings     {len(costs):,}:"
+    for number, (id_, share) in enumerate(costs):
         more = f"{',' if number else ''} {id_} {share:.1%}"
-        if len(line) + len(more) > _WIDTH - 2:
+        if number and len(line) + len(more) > room.width - 2:
             return [f"{line}, ..."]
         line += more
     return [line]

@@ -11,10 +11,11 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import polars as pl
 
-from opspan import analysis
+from opspan import analysis, html_columns
 from opspan.analysis import Analysed
 from opspan.analysis.averages import BY as BY_SUMS
 from opspan.errors import UsageError
@@ -23,7 +24,7 @@ from opspan.printable import listed, printable
 from opspan.tables import Tables
 from opspan.tables.names import matching, names_of
 from opspan.tables.window import numbers_of
-from opspan.text_columns import Layout
+from opspan.text_columns import Column, Layout
 from opspan.views import contents, missing, spreadsheet, text_table
 from opspan.views.footer import coverage_values, printable_names
 from opspan.views.op_table import OF_EVENTS, TORCH, OpRows
@@ -66,10 +67,18 @@ class Table:
     rows: pl.DataFrame  # all of them, in order
     # The text of the first so many rows (-1: of all), and sentences on what had no room in it.
     text: Callable[[int, Layout], tuple[str, list[str]]]
+    columns: Callable[[int], tuple[list[Column], list[str]]]  # the same in columns, and the lines below them
     notes: tuple[str, ...] = ()  # what the trace has instead, if there are no rows, or only one group
 
     def __str__(self) -> str:
         return as_text(self, ROWS_OF_TEXT)
+
+    def _repr_html_(self) -> str:
+        return html_columns.or_why_not(lambda: as_html(self), "The table")
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What IPython shows as text: the same as print."""
+        printer.text(html_columns.or_why_not(self.__str__, "The table", say=str))
 
 
 # Columns of ranges that no table shows, and that the analysis for a table does not use.
@@ -148,10 +157,19 @@ def _notes(trace: Tables, table: Table, asked: Asked) -> list[str]:
 
 
 def as_text(table: Table, limit: int, layout: Layout | None = None) -> str:
-    text, cut = table.text(limit, layout or Layout()) if table.rows.height else ("", [])
+    layout = layout or Layout()
+    text, cut = table.text(limit, layout) if table.rows.height else ("", [])
     hidden = table.rows.height - limit if limit >= 0 and table.rows.height else 0
     more = [f"{hidden:,} more rows: --limit -1 shows all"] if hidden > 0 else []
-    return text + "".join(f"{printable(note)}\n" for note in (*more, *cut, *table.notes))
+    below = layout.lines(map(printable, (*more, *cut, *table.notes)))
+    return text + "".join(f"{line}\n" for line in below)
+
+
+def as_html(table: Table) -> str:
+    columns, totals = table.columns(html_columns.ROWS)
+    more = html_columns.more(table.rows.height, "print() shows 100 of them, .rows has all")
+    above = f"Table by {table.by}: {table.rows.height:,} rows"
+    return html_columns.table(columns, above, (*totals, *more, *table.notes))
 
 
 def as_json(found: Analysed, table: Table, limit: int = -1) -> str:
@@ -199,7 +217,7 @@ def _of_events(found: Analysed, asked: Asked, names: Sequence[str] | None) -> Ta
     rows.order(column, descending=column not in _SORTED_UP)
     frame = rows.frame.drop("rank") if len(found.tables.ranks) == 1 else rows.frame
     notes = () if rows.has_ops or not frame.height else ("There are no ops: these are kernels and copies",)
-    return Table(asked.by, frame, rows.text, notes)
+    return Table(asked.by, frame, rows.text, rows.columns, notes)
 
 
 def _of_averages(trace: Tables, asked: Asked, names: Sequence[str] | None) -> Table:
@@ -225,4 +243,8 @@ def _of_averages(trace: Tables, asked: Asked, names: Sequence[str] | None) -> Ta
     def text(limit: int, layout: Layout) -> tuple[str, list[str]]:
         return text_table.render(_limited(shown, limit), shown, device, layout, counted)
 
-    return Table(by, rows, text)
+    def columns(limit: int) -> tuple[list[Column], list[str]]:
+        named = text_table.columns_of(_limited(shown, limit), shown, device, counted)
+        return named, text_table.totals_of(shown, device)
+
+    return Table(by, rows, text, columns)

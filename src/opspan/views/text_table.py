@@ -45,14 +45,22 @@ def render(
 ) -> tuple[str, list[str]]:
     """`shown`: those of the rows that get a line; `counted`: the title of their number. With what is not in the text,
     in words."""
-    columns = list(_columns(shown, rows, device, counted))
+    columns = columns_of(shown, rows, device, counted)
     notes: list[str] = []
     if layout.width is None:
         lines = _at_least_as_torch(columns, layout.whole_names)
     else:
         lines, notes = fitted(columns, layout.width)
-    lines += [f"{title} time total: {format_time(_total(rows, name) / 1000)}" for name, title in _totals(rows, device)]
-    return "\n".join(lines) + "\n", notes
+    return "\n".join([*lines, *totals_of(rows, device)]) + "\n", notes
+
+
+def columns_of(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str) -> list[Column]:
+    return list(_columns(shown, rows, device, counted))
+
+
+def totals_of(rows: pl.DataFrame, device: str) -> list[str]:
+    """The lines below the table."""
+    return [f"{title} time total: {format_time(_total(rows, name) / 1000)}" for name, title in _totals(rows, device)]
 
 
 def _at_least_as_torch(columns: list[Column], whole_names: bool) -> list[str]:

@@ -1,0 +1,98 @@
+"""What a notebook shows of a Trace: what it is, and how much of it could be attributed. Its tables show themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import polars as pl
+
+from opspan import html_columns
+from opspan.analysis import Analysed
+from opspan.analysis.averages import on_device
+from opspan.printable import listed
+from opspan.text_columns import Column
+from opspan.views.answer import time_text
+from opspan.views.footer import issue_lines
+from opspan.views.summary import tool_of
+
+_FEW = 3
+_NEXT = "trace.findings() says what is wrong with the run, trace.table() where its time went, trace.report() is a page"
+_col = pl.col
+
+
+def trace_html(found: Analysed) -> str:
+    lines = [(title, line) for title, look in _PARTS.items() for line in _said(look, found)]
+    titles = [title if number == 0 or lines[number - 1][0] != title else "" for number, (title, _) in enumerate(lines)]
+    columns = [Column("", titles, least=0), Column("", [line for _, line in lines], least=0, cut_end=True)]
+    return html_columns.table(columns, "Trace", [_NEXT], html_columns.LONGEST_SENTENCE)
+
+
+def _said(look: Callable[[Analysed], Iterator[str]], found: Analysed) -> list[str]:
+    try:
+        return list(look(found))
+    except Exception as error:  # noqa: BLE001  # of a broken trace the rest is shown, and what is wrong with this
+        return [f"cannot be found. {type(error).__name__}: {error}"]
+
+
+def _tools(found: Analysed) -> Iterator[str]:
+    ranks = found.tables.ranks
+    tools = listed(list(dict.fromkeys(map(tool_of, ranks))), _FEW)
+    hosts = listed(list(dict.fromkeys(rank.host for rank in ranks if rank.host)), _FEW)
+    yield f"{tools}{f' on {hosts}' if hosts else ''}"
+
+
+def _files(found: Analysed) -> Iterator[str]:
+    if paths := [path for rank in found.tables.ranks for path in rank.paths]:
+        yield listed(paths, _FEW)
+
+
+def _processes(found: Analysed) -> Iterator[str]:
+    trace = found.tables
+    frames = [frame.select("rank", "pid").unique() for frame in (trace.ranges, trace.calls, trace.work)]
+    processes = pl.concat(frames).drop_nulls("pid").unique()
+    ranks = f" in {len(trace.ranks):,} ranks" if len(trace.ranks) > 1 else ""
+    yield f"{processes.height:,}{ranks}"
+
+
+def _devices(found: Analysed) -> Iterator[str]:
+    trace = found.tables
+    used = on_device(trace.work).select("rank", "device_id").unique()
+    if not used.height:
+        yield "none"
+        return
+    named = trace.devices.select("rank", "device_id", _col("name").cast(pl.String)).unique(["rank", "device_id"])
+    names = used.join(named, on=["rank", "device_id"])["name"].drop_nulls().unique().sort().to_list()
+    yield f"{used.height:,}{f' ({listed(names, _FEW)})' if names else ''}"
+
+
+def _span(found: Analysed) -> Iterator[str]:
+    if (duration := found.tables.duration_ns()) is not None:
+        yield time_text(duration)
+
+
+def _rows(found: Analysed) -> Iterator[str]:
+    heights = [f"{frame.height:,} {name}" for name, frame in found.tables.frames.items() if frame.height]
+    yield ", ".join(heights) or "none"
+
+
+def _coverage(found: Analysed) -> Iterator[str]:
+    yield from found.coverage.lines()
+
+
+def _issues(found: Analysed) -> Iterator[str]:
+    issues = found.tables.issues.height
+    yield from issue_lines(found.tables)[:_FEW] if issues else ["none"]
+    if issues > _FEW:
+        yield f"{issues - _FEW:,} more: trace.issues"
+
+
+_PARTS: dict[str, Callable[[Analysed], Iterator[str]]] = {
+    "Tool": _tools,
+    "Files": _files,
+    "Processes": _processes,
+    "Devices": _devices,
+    "Span": _span,
+    "Rows": _rows,
+    "Coverage": _coverage,
+    "Issues": _issues,
+}
