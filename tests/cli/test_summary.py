@@ -36,7 +36,8 @@ def test_every_source_fits_a_screen(name: str, tmp_path: Path) -> None:
     assert 4 <= len(lines) <= 25
     # The command to type next has the path, which is as long as it is.
     assert max(len(line.replace(str(path), "FILE")) for line in lines) <= 80
-    assert lines[-1].startswith("Next         opspan ")
+    assert lines[-2].startswith("Next         opspan ")
+    assert lines[-1] == f"See it       opspan report {path}"
 
 
 def test_its_figures_are_those_of_steps_idle_and_the_table(exported: Path) -> None:
@@ -58,7 +59,7 @@ def test_names_that_are_no_fit_sight_are_escaped(tmp_path: Path) -> None:
     events = [kineto.op(hostile, 1, 0, 10), kineto.span("user_annotation", hostile, 1, 20, 9)]
     done = opspan("summary", kineto.write(tmp_path / "run.json", kineto.document(events)))
     assert "\x1b" not in done.stdout
-    assert all(len(line) <= 80 for line in done.stdout.splitlines()[:-1])
+    assert all(len(line) <= 80 for line in done.stdout.splitlines()[:-2])
 
 
 def test_a_capture_and_several_ranks(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ class _Facts:
     costs: list[tuple[str, float]]  # findings with their share, the largest first
     issues: int
     next: str
+    see: str
 
 
 _HOW = {
@@ -79,6 +80,7 @@ def answer(found: Analysed, files: Sequence[Path] = ()) -> Answer:
         list(costs.select("id", "share").iter_rows()),
         int(found.tables.issues.filter(_col("severity") != "info")["count"].sum()),
         _next(found, row, files),
+        f"opspan report {files_text(files)}",
     )
     notes = tuple(_lines(facts, _Room()))
     return Answer(
@@ -142,7 +144,8 @@ def _lines(facts: _Facts, room: _Room) -> list[str]:
     if facts.issues:
         lines.append(f"Issues       {facts.issues:,}: opspan table FILE says which")
     # What is to be typed stays whole, however long it is.
-    return [*(fit for line in lines for fit in room.fitted(line)), f"Next         {facts.next}"]
+    typed = [f"Next         {facts.next}", f"See it       {facts.see}"]
+    return [*(fit for line in lines for fit in room.fitted(line)), *typed]
 
 
 def _device(facts: _Facts, room: _Room) -> list[str]:
