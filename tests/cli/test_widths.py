@@ -109,6 +109,6 @@ def test_data_is_the_same_on_every_terminal(form: str, traced: Path) -> None:
 @pytest.mark.parametrize("width", [10, 40, 79, 80, 81, 120, 500])
 def test_a_summary_of_any_width_fits_it(traced: Path, width: int) -> None:
     found = answer(package.load(traced).analysed)
-    *lines, _ = as_text(found, 1, Layout(width)).splitlines()
-    longest_word = max(len(word) for word in words([*lines, ""]))
+    *lines, _, _ = as_text(found, 1, Layout(width)).splitlines()
+    longest_word = max(len(word) for word in words([*lines, "", ""]))
     assert max(map(cell_len, lines)) <= max(width, 13 + max(longest_word, 12))
