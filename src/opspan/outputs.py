@@ -38,6 +38,10 @@ OUTPUTS = (
     ),
     Output("stacks", (".stacks",), "Python functions and ranges as stacks, with CPU time in ns, for flame graphs"),
     Output("device_stacks", (".device.stacks",), "the same with the kernels below them, and device time"),
+    Output("flame_graph", (".svg",), "flame graph of both, as a picture that needs no script"),
+    Output("speedscope", (".speedscope.json",), "for speedscope: the timeline of each thread and stream"),
+    Output("pprof", (".pb.gz",), "both as a profile for pprof, with counts"),
+    Output("workbook", (".xlsx",), "Excel workbook with a sheet for each answer: ops, steps, idle, findings, ..."),
     Output("page", (".html",), "the page that `opspan report` writes"),
     Output("json_table", (".table.json",), "what `opspan table --format json` prints"),
 )

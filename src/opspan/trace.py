@@ -160,8 +160,8 @@ class Trace(Tables):
 
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write the trace as the suffix of the name says, as `opspan export` does: a Chrome trace (.json, .json.gz), an
-        analysis database (.sqlite), stacks for flame graphs (.stacks), ... Returns a
-        sentence for each thing that the format cannot hold."""
+        analysis database (.sqlite), a flame graph (.svg), a workbook (.xlsx), ...: docs/outputs.md. Returns a sentence
+        for each thing that the format cannot hold."""
         from opspan.views import export
 
         return export(self.analysed, Path(path), overwrite=overwrite)

@@ -12,6 +12,7 @@ import pytest
 
 from house.tree import REPO, files, module_name, modules, room
 from opspan.cli import main
+from opspan.outputs import OUTPUTS, Output
 from opspan.sources import SOURCES, Source
 
 README = REPO / "README.md"
@@ -51,6 +52,13 @@ def test_every_source_has_a_reader_a_page_and_what_writes_its_files(source: Sour
     assert [place for place in places if not (REPO / place).exists()] == []
     assert find_spec(f"opspan.readers.{source.name}")
     assert source.reads in " ".join((main.get_command(click.Context(main), "table").help or "").split())
+
+
+@pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: output.name)
+def test_every_output_is_documented(output: Output) -> None:
+    rows = re.findall(r"^\| (`[^|]*) \|", (REPO / "docs" / "outputs.md").read_text(), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(.*?)`", row)}
+    assert {*output.suffixes, *filter(None, [output.pattern.replace("?*", "*")])} <= named
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -1,6 +1,7 @@
 """Stacks for flame graphs: a tree of rows as lines `outer;inner weight`, and the tree of ranges and functions.
 
-    collapsed(rows, roots) -> batches of lines; equal stacks become one line
+    levels(rows, sums) -> the stacks of each level; equal ones are one
+    collapsed(rows, roots) -> batches of lines, one for each stack
     with_functions(trace) -> the rows of trace.functions, then those of trace.ranges, nested in one another
 
 Lines are as flamegraph.pl, inferno and speedscope read them: no frame has a character that separates frames or lines.
@@ -8,7 +9,7 @@ Lines are as flamegraph.pl, inferno and speedscope read them: no frame has a cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -34,27 +35,34 @@ def depths(parent: pl.Series) -> pl.Series:
     return depth
 
 
+def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr]) -> Iterator[pl.DataFrame]:
+    """The stacks of each level, the outermost first: stack (a number), parent (the stack around it; null at first),
+    root, frame, level and the sums over the rows of `rows` that are in it and in none inside it.
+
+    `rows`: row, parent (a row; none may be missing), depth, root, frame, and what is summed."""
+    count = 0
+    above = pl.DataFrame(schema={"row": pl.UInt32, "around": pl.UInt32})  # the stack of each row of the level above
+    for level, part in enumerate(rows.sort("depth", maintain_order=True).partition_by("depth", maintain_order=True)):
+        placed = part.join(above, left_on="parent", right_on="row", how="left", maintain_order="left")
+        keys = ["root", "around", "frame"]
+        stacks = placed.group_by(keys, maintain_order=True).agg(*sums, _col("row").alias("rows"))
+        stacks = stacks.with_row_index("stack", offset=count).rename({"around": "parent"})
+        count += stacks.height
+        above = stacks.select(row="rows", around="stack").explode("row")
+        yield stacks.drop("rows").with_columns(level=pl.lit(level, dtype=pl.UInt32))
+
+
 def collapsed(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator[pl.Series]:
-    """`rows`: row, parent (a row; none may be missing), depth, root, frame, weight; `roots`: root, text that is put
-    before every stack. Weights are in whole units; a stack without any weight of its own has no line."""
-    level = roots.select("text", stack="root")
-    # For each row of the level above, the stack that it is in.
-    above = pl.DataFrame(schema={"row": pl.UInt32, "stack": pl.UInt32})
-    for part in rows.sort("depth", maintain_order=True).partition_by("depth", maintain_order=True):
-        if above.is_empty():
-            found = part.select("row", "frame", "weight", parent="root")
-        else:
-            found = part.join(above, left_on="parent", right_on="row", how="left", maintain_order="left")
-            found = found.select("row", "frame", "weight", parent="stack")
-        stacks = found.group_by("parent", "frame", maintain_order=True).agg(_col("weight").sum(), _col("row"))
-        stacks = stacks.with_row_index("stack")
-        joined = stacks.join(level, left_on="parent", right_on="stack", how="left", maintain_order="left")
+    """`rows`: as `levels` takes them, and weight; `roots`: root, text that is put before every stack.
+    Weights are in whole units; a stack without any weight of its own has no line."""
+    around, key = roots.select("text", around="root"), "root"
+    for stacks in levels(rows, [_col("weight").sum()]):
+        joined = stacks.join(around, left_on=key, right_on="around", how="left", maintain_order="left")
         text = pl.concat_str(_col("text"), safe(_col("frame")), separator=";").str.strip_prefix(";")
         joined = joined.with_columns(text=text)
         lines = joined.with_columns(_col("weight") // unit).filter(_col("weight") > 0)
         yield lines.select(pl.concat_str("text", pl.lit(" "), "weight")).to_series()
-        level = joined.select("stack", "text")
-        above = stacks.select("row", "stack").explode("row")
+        around, key = joined.select("text", around="stack"), "parent"
 
 
 def safe(frame: pl.Expr) -> pl.Expr:

@@ -22,7 +22,7 @@ Several FILEs are read as the ranks of one run. OUT appears only when it is comp
 \b
 Example:
   opspan export report.sqlite report.json.gz
-  opspan export trace.json run.stacks && flamegraph.pl run.stacks > run.svg
+  opspan export trace.json run.svg && firefox run.svg
   opspan export rank0.sqlite rank1.sqlite run.db && sqlite3 run.db 'SELECT * FROM op_summary LIMIT 10'
 """
 

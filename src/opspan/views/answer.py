@@ -118,10 +118,10 @@ def as_json(runs: Sequence[Analysed], answer: Answer, limit: int) -> str:
 
 def as_csv(answer: Answer, limit: int) -> str:
     rows = limited(answer.rows, limit)
-    return spreadsheet.as_csv(rows.with_columns(_flat(column) for column in rows.iter_columns()))
+    return spreadsheet.as_csv(rows.with_columns(flat(column) for column in rows.iter_columns()))
 
 
-def _flat(column: pl.Series) -> pl.Series:
+def flat(column: pl.Series) -> pl.Series:
     """A list as one cell: of texts and numbers, with commas between them; of anything else, as JSON."""
     if not isinstance(column.dtype, pl.List):
         return column

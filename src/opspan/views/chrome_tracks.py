@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from opspan import native
-from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables
+from opspan.views.lanes import lanes
 from opspan.views.names import process_names, thread_names
 
 _col = pl.col
@@ -20,7 +19,6 @@ _HIGHEST = 1 << 62
 _PROCESS, _THREAD, _DEVICE = ["rank", "pid"], ["rank", "pid", "tid"], ["rank", "device_id"]
 _STREAM = [*_DEVICE, "context_id", "stream_id"]
 _LANE = [*_STREAM, "lane"]
-_MOST_LANES = 16  # beside a stream: a file may have as much work at once as it likes
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,8 @@ def tracks_of(trace: Tables) -> Tracks:
     devices = _unique([trace.work], _DEVICE).with_columns(
         process=first_device + pl.int_range(pl.len(), dtype=pl.Int64), title=_device_titles(trace)
     )
-    lanes = _lanes(trace.work)
-    streams = _unique([trace.work.with_columns(lane=lanes)], _LANE)
+    on_lanes = lanes(trace.work.select("start_ns", "end_ns", track=pl.struct(_STREAM).rank("dense")))
+    streams = _unique([trace.work.with_columns(lane=on_lanes)], _LANE)
     streams = streams.with_columns(
         _joined(streams, devices, _DEVICE, "process"),
         thread=pl.int_range(pl.len(), dtype=pl.Int64),
@@ -94,23 +92,9 @@ def tracks_of(trace: Tables) -> Tracks:
         threads,
         devices.with_columns(thread=pl.lit(0)),
         streams,
-        lanes,
+        on_lanes,
         no_thread,
     )
-
-
-def _lanes(work: pl.DataFrame) -> pl.Series:
-    lanes = pl.zeros(work.height, dtype=pl.UInt32, eager=True)
-    stream = pl.struct(_STREAM).rank("dense").cast(pl.Int64)
-    left = work.select(
-        "start_ns", "end_ns", tid=stream, domain=pl.lit(None, pl.UInt32), is_async=False, is_mark=False
-    ).with_row_index("row")
-    for lane in range(1, _MOST_LANES):
-        left = left.filter(native.nest(left, trace_end_ns(work))["overlaps"])
-        if not left.height:
-            break
-        lanes[left["row"]] = lane
-    return lanes
 
 
 def _device_titles(trace: Tables) -> pl.Expr:

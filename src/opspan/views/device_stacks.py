@@ -13,22 +13,21 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.sums import DURATION
+from opspan.tables import Tables
 from opspan.views.contents import holds, parts
 from opspan.views.stacks import tree, write_stacks
 
 _col = pl.col
 _NO_RANGE = "(in no range)"
-_COLUMNS = ("rank", "pid", "tid", "name", "parent", "depth", "is_mark", "is_async", "weight")
+_PLACE = ("rank", "pid", "tid", "name", "parent", "depth")
 
 
 def write(found: Analysed, path: Path) -> list[str]:
     trace = found.attributed
-    rows = tree(trace)
-    rows = rows.with_columns(pl.lit(0, dtype=pl.Int64).alias("weight")).select(_COLUMNS)
-    before = rows.height - trace.ranges.height  # functions
-    work = on_device(trace.work).filter(_col("start_ns").is_not_null())
-    said = write_stacks(trace, pl.concat([rows, *_leaves(rows, work, before)], how="diagonal_relaxed"), path)
-    if work.height:
+    rows = tree(trace).select(*_PLACE, "is_mark", "is_async", pl.lit(0, dtype=pl.Int64).alias("weight"))
+    rows = with_work(trace, rows)
+    said = write_stacks(trace, rows, path)
+    if rows["weight"].sum():
         return said
     way = "; a .stacks has its ranges" if "ranges" in parts(trace) else ""
     way = way or ("; a .sqlite or .parquet has all of that" if parts(trace) else "")
@@ -36,8 +35,11 @@ def write(found: Analysed, path: Path) -> list[str]:
     return [f"No range has device time: the file is empty. {holds(trace)}{way}. {kernels}"]
 
 
-def _leaves(rows: pl.DataFrame, work: pl.DataFrame, before: int) -> list[pl.DataFrame]:
-    """A row for each work, below the range that it belongs to; and for each process a row that stands for no range."""
+def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows`, which are the tree with a weight of 0 each, and a row for each work, below the range that it belongs to.
+    Work of no range is below a row that stands for that, one in each process."""
+    before = rows.height - trace.ranges.height  # functions
+    work = on_device(trace.work).filter(_col("start_ns").is_not_null())
     owner = work["range"].cast(pl.UInt32) + before
     # Work of an async range belongs to the range around it, which is in the tree.
     for _ in range(rows.height):
@@ -57,5 +59,7 @@ def _leaves(rows: pl.DataFrame, work: pl.DataFrame, before: int) -> list[pl.Data
     work = work.join(lone.select("rank", "pid", "place"), on=["rank", "pid"], how="left", nulls_equal=True)
     work = work.with_columns(parent=pl.coalesce("parent", "place"))
     depth = pl.concat([rows["depth"], lone["depth"]]).gather(work["parent"]) + 1
-    leaves = work.select("rank", "pid", "tid", "name", "parent", "weight", depth=depth)
-    return [lone.drop("place"), leaves]
+    leaves = work.select(
+        "rank", "pid", "tid", "name", "parent", "weight", _col("kind").cast(pl.Categorical), depth=depth
+    )
+    return pl.concat([rows, lone.drop("place"), leaves], how="diagonal_relaxed")

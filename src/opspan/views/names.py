@@ -1,4 +1,4 @@
-"""The names of processes, threads and devices as they are shown to people."""
+"""The names of processes, threads and frames as they are shown to people."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import polars as pl
 from opspan.tables import Tables
 
 _col = pl.col
+
+
+def frame_name() -> pl.Expr:
+    """The column `name`, with words for what has none."""
+    name = _col("name").cast(pl.String)
+    return pl.when(name != "").then(name).otherwise(pl.lit("(no name)"))
 
 
 def process_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:

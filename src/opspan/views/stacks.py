@@ -10,6 +10,7 @@ Async ranges stand outside the tree and are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -19,12 +20,13 @@ from opspan.analysis.stacks import DEEPEST, collapsed, safe, with_functions
 from opspan.tables import Tables
 from opspan.views.contents import holds, parts
 from opspan.views.missing import FUNCTIONS
-from opspan.views.names import process_names, thread_names
+from opspan.views.names import frame_name, process_names, thread_names
 
 _col = pl.col
 _BATCH = 50_000
 _THREAD = ["rank", "pid", "tid"]
-_FUNCTIONS = f"No Python functions are in the stacks: {FUNCTIONS}"
+_USED = (*_THREAD, "name", "parent", "depth", "is_mark", "is_async", "weight")
+NO_FUNCTIONS = f"No Python functions are in the stacks: {FUNCTIONS}"
 
 
 def write(found: Analysed, path: Path) -> list[str]:
@@ -32,12 +34,15 @@ def write(found: Analysed, path: Path) -> list[str]:
     rows = tree(trace)
     rows = rows.with_columns(weight=_col("self_ns").fill_null(0))
     said = write_stacks(trace, rows, path)
-    if rows["weight"].sum():
-        return said
+    return said if rows["weight"].sum() else [no_time(trace)]
+
+
+def no_time(trace: Tables) -> str:
+    """The message for a file without a stack."""
     other = "; a .device.stacks has its kernels" if "work" in parts(trace) else ""
     way = other or ("; a .sqlite or .parquet has all of that" if parts(trace) else "")
     labels = "`opspan run --emit nvtx -o capture -- python train.py` captures the ops of a program"
-    return [f"No range has CPU time: the file is empty. {holds(trace)}{way}. {labels}"]
+    return f"No range has CPU time: the file is empty. {holds(trace)}{way}. {labels}"
 
 
 def tree(trace: Tables) -> pl.DataFrame:
@@ -45,22 +50,25 @@ def tree(trace: Tables) -> pl.DataFrame:
     return with_functions(trace) if trace.functions.height else trace.ranges
 
 
-def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
-    """`rows`: a tree, with weights. Returns sentences on what is left out."""
+@dataclass(frozen=True)
+class Placed:
+    """Rows of a tree as analysis/stacks.py takes them, and what their stacks stand in."""
+
+    rows: pl.DataFrame
+    roots: pl.DataFrame  # root, rank, pid, tid, process, thread
+    left_out: list[str]  # sentences
+
+
+def placed(trace: Tables, rows: pl.DataFrame) -> Placed:
     rows = rows.with_row_index("row").filter(~_col("is_mark").fill_null(value=False))
     in_tree = rows.filter(~_col("is_async").fill_null(value=False))
     shown = in_tree.filter(_col("depth") < DEEPEST)
     roots = shown.select(_THREAD).unique().sort(_THREAD).with_row_index("root")
-    text = pl.concat_str(safe(process_names(trace, roots)), pl.lit(";"), safe(thread_names(trace, roots)))
-    name = _col("name").cast(pl.String).fill_null("(no name)")
-    placed = shown.join(roots, on=_THREAD, how="left", nulls_equal=True, maintain_order="left")
-    placed = placed.select("row", "parent", "depth", "root", "weight", frame=name)
-    with path.open("w", encoding="utf-8") as file:
-        for lines in collapsed(placed, roots.select("root", text=text)):
-            for batch in _batches(lines):
-                file.write("\n".join(batch) + "\n")
-    said = []
+    roots = roots.with_columns(process=process_names(trace, roots), thread=thread_names(trace, roots))
+    found = shown.join(roots.select("root", *_THREAD), on=_THREAD, how="left", nulls_equal=True, maintain_order="left")
+    found = found.with_columns(frame=frame_name())
     functions = trace.functions.height
+    said = []
     apart = rows.filter(_col("is_async").fill_null(value=False))["row"]
     if parted := int((apart < functions).sum()):
         said.append(f"{parted:,} Python functions end after a range that they began in, and were left out")
@@ -68,9 +76,20 @@ def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
         said.append(f"{apart.len() - parted:,} async ranges are in no stack and were left out")
     if deep := in_tree.height - shown.height:
         said.append(f"{deep:,} ranges are inside {DEEPEST} others or more and were left out")
-    if not functions and trace.ranges.height and shown["weight"].sum():
-        said.append(_FUNCTIONS)
-    return said
+    return Placed(found, roots, said)
+
+
+def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
+    """`rows`: a tree, with weights. Returns sentences on what is left out."""
+    found = placed(trace, rows.select(_USED))
+    roots = found.roots.select("root", text=pl.concat_str(safe(_col("process")), pl.lit(";"), safe(_col("thread"))))
+    with path.open("w", encoding="utf-8") as file:
+        for lines in collapsed(found.rows, roots):
+            for batch in _batches(lines):
+                file.write("\n".join(batch) + "\n")
+    if not trace.functions.height and trace.ranges.height and found.rows["weight"].sum():
+        return [*found.left_out, NO_FUNCTIONS]
+    return found.left_out
 
 
 def _batches(lines: pl.Series) -> Iterator[list[str]]:

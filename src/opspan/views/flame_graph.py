@@ -1,0 +1,179 @@
+"""A flame graph as one SVG: an icicle of host time, and one of device time where there is any.
+
+It needs a viewer of SVG and no script: the tooltip of a box says what it is and how long it took. Each kind of box has
+a colour, of those by Okabe and Ito, which people who are colour-blind can tell apart; the legend names them. Each box
+is an <svg> of its own, which cuts off a text that is wider in the viewer's font than was reckoned with.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opspan.analysis import Analysed
+from opspan.analysis.functions import MODULE
+from opspan.printable import printable, shortened
+from opspan.text_columns import cut
+from opspan.views.answer import time_text
+from opspan.views.icicle import Box, Icicle, icicle
+from opspan.views.merged_stacks import FUNCTION, merged
+from opspan.views.stacks import no_time
+
+WIDTH = 1200
+_MARGIN, _ROW, _LINE = 10, 18, 20  # pixels
+_INNER = WIDTH - 2 * _MARGIN
+_CHARACTER = 7.3  # pixels: the widest of the usual fonts of one width is 0.602 of its size
+_PADDING = 3
+_LONGEST_NAME = 500  # characters in a tooltip
+_LEAST_TEXT = 6  # characters: fewer of a longer name say nothing
+_TIMES = {"Host time": ("host_ns", ".stacks"), "Device time": ("device_ns", ".device.stacks")}
+
+
+@dataclass(frozen=True)
+class Group:
+    name: str
+    said: str
+    fill: str
+    ink: str = "#000000"
+
+
+GROUPS = (
+    Group("place", "process, thread", "#bdbdbd"),
+    Group("function", "Python function", "#f0e442"),
+    Group("module", "module", "#cc79a7"),
+    Group("op", "op", "#56b4e9"),
+    Group("backward", "op of a backward", "#e69f00"),
+    Group("range", "other range", "#009e73"),
+    Group("kernel", "kernel, graph", "#d55e00"),
+    Group("copy", "copy, fill", "#0072b2", "#ffffff"),
+    Group("merged", "smaller ones, merged", "none"),
+)
+_BY_NAME = {group.name: group for group in GROUPS}
+_OF_KIND = {
+    FUNCTION: "function",
+    "module": "module",
+    "op": "op",
+    "backward": "backward",
+    "engine": "backward",
+    "kernel": "kernel",
+    "graph": "kernel",
+    "memcpy": "copy",
+    "memset": "copy",
+}
+_STYLE = "\n".join(
+    [
+        "",
+        "text{font:12px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#000000}",
+        ".page{fill:#ffffff}.said,.merged text{fill:#1a1a1a}",
+        "rect{stroke:#ffffff;stroke-width:1}.page{stroke:none}",
+        *(f".{group.name} rect{{fill:{group.fill}}}" for group in GROUPS),
+        *(f".{group.name} text{{fill:{group.ink}}}" for group in GROUPS if group.ink != "#000000"),
+        ".merged rect{stroke:#757575;stroke-dasharray:3 2}",
+        ".box:hover rect{stroke:#000000}",
+        "@media (prefers-color-scheme:dark){.page{fill:#16181d}.said,.merged text{fill:#e8e8e8}"
+        "rect{stroke:#16181d}.merged rect{stroke:#9e9e9e}.box:hover rect{stroke:#ffffff}}",
+        "",
+    ]
+)
+
+
+def write(found: Analysed, path: Path) -> list[str]:
+    trace = found.attributed
+    stacks = merged(trace)
+    drawn = {title: one for title, (column, _) in _TIMES.items() if (one := icicle(stacks, column)).boxes}
+    said = [sentence for title, one in drawn.items() if (sentence := _merged(title, one, _TIMES[title][1]))]
+    said += stacks.left_out if drawn else [no_time(trace)]
+    _svg(drawn, said).write(path, encoding="utf-8", xml_declaration=True)
+    return said
+
+
+def _merged(title: str, one: Icicle, suffix: str) -> str:
+    if not one.left_out:
+        return ""
+    return (
+        f"{title}: {one.left_out:,} boxes of less than {time_text(one.least_ns)} are merged into those with dashed "
+        f"edges, or left out where these would be as narrow; {suffix} has all of them"
+    )
+
+
+def _svg(drawn: dict[str, Icicle], said: Sequence[str]) -> ET.ElementTree[ET.Element]:
+    root = ET.Element("svg", xmlns="http://www.w3.org/2000/svg", role="img", width=str(WIDTH))
+    ET.SubElement(root, "title").text = "Flame graph: " + (" and ".join(drawn).lower() or "nothing to show")
+    ET.SubElement(root, "style").text = _STYLE
+    page = ET.SubElement(root, "rect", {"class": "page", "width": "100%", "height": "100%"})
+    page.tail = "\n"
+    y = _MARGIN
+    if drawn:
+        y = _legend(root, [box for one in drawn.values() for box in one.boxes], y)
+    for title, one in drawn.items():
+        _text(root, f"{title}: {time_text(one.whole_ns)}", y)
+        y += _LINE
+        for box in one.boxes:
+            _box(root, box, one, title.lower(), y)
+        y += one.levels * _ROW + _LINE
+    for sentence in said:
+        for line in textwrap.wrap(printable(sentence), int(_INNER / _CHARACTER)):
+            _text(root, line, y)
+            y += _LINE
+    root.set("height", str(y + _MARGIN))
+    root.set("viewBox", f"0 0 {WIDTH} {y + _MARGIN}")
+    return ET.ElementTree(root)
+
+
+def _legend(root: ET.Element, boxes: Sequence[Box], y: int) -> int:
+    used = {_group(box) for box in boxes}
+    x = float(_MARGIN)
+    for group in GROUPS:
+        if group.name not in used:
+            continue
+        width = len(group.said) * _CHARACTER + 2 * _PADDING
+        _rectangle(root, group, x, width, y, group.said)
+        x += width + _MARGIN
+    return y + 2 * _LINE
+
+
+def _group(box: Box) -> str:
+    if box.merged:
+        return "merged"
+    if box.kind == FUNCTION and box.frame.startswith(MODULE):
+        return "module"
+    return "place" if box.kind is None else _OF_KIND.get(box.kind, "range")
+
+
+def _box(root: ET.Element, box: Box, whole: Icicle, title: str, y: int) -> None:
+    group = _BY_NAME[_group(box)]
+    name = f"{box.merged:,} smaller" if box.merged else printable(shortened(box.frame, _LONGEST_NAME))
+    width = box.width * _INNER
+    drawn = _rectangle(root, group, _MARGIN + box.x * _INNER, width, y + box.level * _ROW, name)
+    drawn.set("data-ns", str(box.ns))
+    times = f"{box.count:,} times" if box.count > 1 else ""
+    facts = [f"{time_text(box.ns)}, {100 * box.ns / whole.whole_ns:.1f}% of {title}", times, group.said]
+    about = ET.Element("title")
+    about.text = "\n".join([name, ", ".join(fact for fact in facts if fact)])
+    drawn.insert(0, about)
+
+
+def _rectangle(root: ET.Element, group: Group, x: float, width: float, y: int, text: str) -> ET.Element:
+    place = {"x": f"{x:.2f}", "y": str(y), "width": f"{width:.2f}", "height": str(_ROW)}
+    drawn = ET.SubElement(root, "svg", {"class": f"box {group.name}", **place})
+    drawn.tail = "\n"
+    ET.SubElement(drawn, "rect", width="100%", height="100%")
+    fits = fitting(text, width)
+    if fits:
+        ET.SubElement(drawn, "text", x=str(_PADDING), y=str(_ROW - 5)).text = fits
+    return drawn
+
+
+def fitting(text: str, width: float) -> str:
+    """As much of the text as has room in a box so wide; nothing where that would say nothing."""
+    room = int((width - 2 * _PADDING + 1e-6) / _CHARACTER)
+    return cut(text, room, cut_end=True) if room >= min(len(text), _LEAST_TEXT) else ""
+
+
+def _text(root: ET.Element, text: str, y: int) -> None:
+    drawn = ET.SubElement(root, "text", {"class": "said", "x": str(_MARGIN), "y": str(y + _ROW - 5)})
+    drawn.text = text
+    drawn.tail = "\n"

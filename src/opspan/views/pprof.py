@@ -1,0 +1,130 @@
+"""A profile for pprof (`go tool pprof`, and what else reads its files), gzipped: a sample for each stack.
+
+A sample has how often it was, its host time and its device time, without those of what is inside it. Its labels say
+which process and thread it is of, and the kind of op, range or work that its innermost frame is.
+"""
+
+from __future__ import annotations
+
+import gzip
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.nest import trace_end_ns
+from opspan.errors import MissingPackage
+from opspan.tables import Tables
+from opspan.views.merged_stacks import merged
+from opspan.views.stacks import no_time
+
+MOST_FRAMES = 5_000_000  # in all stacks together
+_VALUES = (("count", "count", "count"), ("host", "nanoseconds", "host_ns"), ("device", "nanoseconds", "device_ns"))
+_COLUMNS = [column for _, _, column in _VALUES]
+_PYTHON = r"^(?<file>.+?)\((?<line>[0-9]{1,9})\): "
+_SMALLER = "(stacks that take less)"
+_MAPPING = 1  # pprof shows its name as that of the program, and looks for no symbols in it
+_col = pl.col
+
+
+class _Strings:
+    """The texts of a profile, each once; other fields have their numbers."""
+
+    def __init__(self) -> None:
+        self.numbers = {"": 0}
+
+    def __call__(self, text: str | None) -> int:
+        return self.numbers.setdefault(text or "", len(self.numbers))
+
+
+def write(found: Analysed, path: Path) -> list[str]:
+    if find_spec("google") is None or find_spec("google.protobuf") is None:
+        raise MissingPackage("a profile for pprof needs protobuf: pip install 'opspan[pprof]'")
+    trace = found.attributed
+    stacks = merged(trace)
+    samples, tree = _bounded(stacks.stacks)
+    said = stacks.left_out if tree[_COLUMNS[1:]].sum_horizontal().sum() else [no_time(trace)]
+    if left_out := stacks.stacks.height - samples["stack"].is_in(stacks.stacks["stack"].implode()).sum():
+        said = [f"{left_out:,} stacks that take less than the others are one for each thread: {_SMALLER}", *said]
+    profile = _new_profile()
+    strings = _Strings()
+    _add_places(profile, tree, strings)
+    _add_samples(profile, samples, tree, stacks.roots, strings)
+    _add_head(profile, trace, samples, strings, said)
+    profile.string_table.extend(strings.numbers)
+    path.write_bytes(gzip.compress(profile.SerializeToString(deterministic=True), compresslevel=6, mtime=0))
+    return said
+
+
+def _bounded(stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The stacks that are written: those that take most, and a sum of the others for each thread. And the tree of all,
+    with the sums in it."""
+    frames = _col("level").cast(pl.Int64) + 1
+    if stacks.select(frames.sum()).item() <= MOST_FRAMES:
+        return stacks, stacks
+    ordered = stacks.sort(_col("host_ns") + _col("device_ns"), descending=True, maintain_order=True)
+    is_kept = ordered.select(frames.cum_sum() <= MOST_FRAMES).to_series()
+    sums = ordered.filter(~is_kept).group_by("root", maintain_order=True).agg(_col(_COLUMNS).sum())
+    sums = sums.with_row_index("stack", offset=stacks.height).with_columns(frame=pl.lit(_SMALLER))
+    tree = pl.concat([stacks, sums], how="diagonal_relaxed")
+    return pl.concat([ordered.filter(is_kept), tree.slice(stacks.height)]), tree
+
+
+def _new_profile() -> Any:
+    from opspan.views.pprof_messages import new_profile
+
+    return new_profile()
+
+
+def _add_places(profile: Any, tree: pl.DataFrame, strings: _Strings) -> None:
+    """A function for each name, and a place in it with the same number."""
+    python = _col("frame").str.extract_groups(_PYTHON)
+    names = tree.select(_col("frame").unique(maintain_order=True))
+    lines = python.struct.field("line").cast(pl.Int64).fill_null(0)
+    rows = names.select("frame", python.struct.field("file"), lines).iter_rows()
+    for number, (name, file, line) in enumerate(rows, start=1):
+        # Without a name of the system, which pprof would take for C++ and shorten.
+        profile.function.add(id=number, name=strings(name), filename=strings(file), start_line=line)
+        profile.location.add(id=number, mapping_id=_MAPPING).line.add(function_id=number, line=line)
+
+
+def _add_samples(
+    profile: Any, samples: pl.DataFrame, tree: pl.DataFrame, roots: pl.DataFrame, strings: _Strings
+) -> None:
+    names = tree.select(_col("frame").unique(maintain_order=True)).with_row_index("number", offset=1)
+    place = tree.join(names, on="frame", how="left", maintain_order="left")["number"].to_list()
+    around = tree["parent"].to_list()
+    process, thread, kind = strings("process"), strings("thread"), strings("kind")
+    of_root = {
+        root: (strings(of_process), strings(of_thread))
+        for root, of_process, of_thread in roots.select("root", "process", "thread").iter_rows()
+    }
+    columns = samples.select("stack", "root", _col("kind").cast(pl.String), *_COLUMNS)
+    for stack, root, of, *values in columns.iter_rows():
+        path, at = [], stack
+        while at is not None:
+            path.append(place[at])
+            at = around[at]
+        sample = profile.sample.add(location_id=path, value=values)
+        of_process, of_thread = of_root[root]
+        sample.label.add(key=process, str=of_process)
+        sample.label.add(key=thread, str=of_thread)
+        if of is not None:
+            sample.label.add(key=kind, str=strings(of))
+
+
+def _add_head(profile: Any, trace: Tables, samples: pl.DataFrame, strings: _Strings, said: list[str]) -> None:
+    for name, unit, _ in _VALUES:
+        profile.sample_type.add(type=strings(name), unit=strings(unit))
+    paths = [path for rank in trace.ranks for path in rank.paths]
+    profile.mapping.add(id=_MAPPING, filename=strings(Path(paths[0]).name if paths else ""), has_functions=True)
+    profile.default_sample_type = strings(
+        "host" if samples["host_ns"].sum() or not samples["device_ns"].sum() else "device"
+    )
+    profile.comment.extend(strings(sentence) for sentence in said)
+    starts = [trace.frames[name]["start_ns"].min() for name in ("ranges", "functions", "work")]
+    begin = min((start for start in starts if isinstance(start, int)), default=0)
+    profile.time_nanos = (trace.origin_utc_ns or 0) + begin
+    profile.duration_nanos = max(trace_end_ns(trace.ranges, trace.functions, trace.work) - begin, 0)

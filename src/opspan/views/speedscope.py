@@ -1,0 +1,145 @@
+"""A file of speedscope, https://www.speedscope.app: a profile for each thread and for each stream of a device.
+
+    {"type":"O","frame":3,"at":1200},{"type":"O","frame":7,"at":1250},{"type":"C","frame":7,"at":1900},...
+
+A profile is events: frames that open and close at a time, each inside the one that is open. So ranges that overlap are
+in profiles of their own, beside that of their thread. All profiles are as long as the trace, in nanoseconds from its
+begin on; the format is https://www.speedscope.app/file-format-schema.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from opspan import native
+from opspan.analysis import Analysed
+from opspan.analysis.averages import on_device
+from opspan.analysis.nest import trace_end_ns
+from opspan.tables import Tables
+from opspan.views import pieces
+from opspan.views.chrome_tracks import Tracks, tracks_of
+from opspan.views.contents import nothing_in, parts
+from opspan.views.lanes import columns_to_nest, lanes
+from opspan.views.names import frame_name
+from opspan.views.pieces import Piece
+from opspan.views.stacks import tree
+
+MOST_SPANS = 1_000_000  # two events each, of about 30 bytes: what a browser shows without trouble
+_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+_BATCH = 50_000
+_PYTHON = r"^(?<file>.+?)\((?<line>[0-9]{1,9})\): "
+_TRACK = ["process", "thread", "lane"]
+_col = pl.col
+
+
+def write(found: Analysed, path: Path) -> list[str]:
+    trace = found.attributed
+    spans, tracks = _spans(trace)
+    said = []
+    spans = spans.with_columns(native.nest(columns_to_nest(spans), trace_end_ns(spans)).select("depth", "overlaps"))
+    if overlaps := int(spans["overlaps"].sum()):
+        said.append(f"{overlaps:,} spans overlap too many others, and were left out")
+        spans = spans.filter(~_col("overlaps"))
+    if (more := spans.height - MOST_SPANS) > 0:
+        took = _col("end_ns") - _col("start_ns")
+        # What is around a span is at least as long, and stays with it.
+        spans = spans.sort(took, "depth", descending=[True, False]).head(MOST_SPANS)
+        longest = spans.select(took.min()).item()
+        said.append(
+            f"{more:,} spans were left out, none of which takes more than {longest:,} ns: a file has {MOST_SPANS:,}, "
+            "as a browser should show it. --step and --between export a part of the trace"
+        )
+    names = spans["name"].unique(maintain_order=True).to_frame().with_row_index("frame")
+    spans = spans.join(names, on="name", how="left", nulls_equal=True, maintain_order="left")
+    pieces.write(path, _pieces(spans, tracks, names))
+    if not spans.height:
+        return [nothing_in(trace, path.name, ("ranges", "functions", "kernels and copies"))]
+    return [*said, *_left_out(trace)]
+
+
+def _spans(trace: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """track, name, start_ns, end_ns: functions and ranges in one tree for each thread, work for each stream. And the
+    tracks: track, title."""
+    places = tracks_of(trace)
+    rows = places.on_threads(tree(trace).filter(~_col("is_mark").fill_null(value=False)))
+    is_apart = rows["is_async"].fill_null(value=False)
+    host = rows.select("process", "thread", "name", "start_ns", "end_ns", lane=pl.lit(0, dtype=pl.UInt32))
+    host = host.with_columns(row=pl.int_range(pl.len()))
+    apart = host.filter(is_apart, _col("start_ns").is_not_null())
+    apart = apart.with_columns(track=pl.struct("process", "thread").rank("dense"))
+    apart = apart.with_columns(lane=lanes(apart) + 1).drop("track")
+    host = pl.concat([host.filter(~is_apart), apart]).sort("row").drop("row")
+    work = on_device(places.on_devices(trace.work)).select(host.columns)
+    spans = pl.concat([host, work.with_columns(_col("lane").cast(pl.UInt32))], how="vertical_relaxed")
+    spans = spans.drop_nulls("start_ns").with_columns(pl.max_horizontal("start_ns", "end_ns").alias("end_ns"))
+    tracks = spans.group_by(_TRACK).len().sort(_TRACK).with_row_index("track")
+    spans = spans.join(tracks.select("track", *_TRACK), on=_TRACK, how="left", maintain_order="left")
+    return spans.select("track", frame_name().alias("name"), "start_ns", "end_ns"), _titled(tracks, places)
+
+
+def _titled(tracks: pl.DataFrame, places: Tracks) -> pl.DataFrame:
+    first = pl.concat([places.processes, places.devices], how="diagonal").select("process", first="title")
+    hosts = places.threads.select("process", "thread", second="title", beside=True)
+    streams = places.streams.select("process", "thread", second="title", beside=False)
+    threads = pl.concat([hosts, streams], how="vertical_relaxed").unique(["process", "thread"], keep="first")
+    found = tracks.join(first, on="process", how="left", maintain_order="left")
+    found = found.join(threads, on=["process", "thread"], how="left", maintain_order="left")
+    # A stream's title says which of its lanes it is.
+    beside = pl.when(_col("beside") & (_col("lane") > 0)).then(pl.format(", overlapping {}", "lane"))
+    return found.select("track", "len", title=pl.concat_str("first", pl.lit(", "), "second", beside.fill_null("")))
+
+
+def _left_out(trace: Tables) -> list[str]:
+    held = parts(trace)
+    rest = [held[name] for name in ("marks", "calls", "counters", "memory", "samples") if name in held]
+    return [f"speedscope shows spans only: {', '.join(rest)} are not in it; .json has them"] if rest else []
+
+
+def _pieces(spans: pl.DataFrame, tracks: pl.DataFrame, names: pl.DataFrame) -> Iterator[Callable[[], Piece]]:
+    begin, end = spans.select(_col("start_ns").min().fill_null(0), _col("end_ns").max().fill_null(0)).row(0)
+    head = {"$schema": _SCHEMA, "exporter": "opspan", "activeProfileIndex": tracks["len"].arg_max() or 0}
+    yield (json.dumps(head)[:-1] + ', "shared": {"frames": [\n').encode
+    python = _col("name").str.extract_groups(_PYTHON)
+    frames = names.select("name", file=python.struct.field("file"), line=python.struct.field("line").cast(pl.Int64))
+    yield from _items(frames)
+    yield b'\n]}, "profiles": [\n'.__bytes__
+    of_track = spans.partition_by("track", as_dict=True)
+    comma = ""
+    for number, _, title in tracks.iter_rows():
+        about = {"type": "evented", "name": title, "unit": "nanoseconds", "startValue": 0, "endValue": end - begin}
+        yield (f'{comma}{json.dumps(about)[:-1]}, "events": [\n').encode
+        if (number,) in of_track:  # not if all of them were too short
+            yield from _items(_events(of_track.pop((number,)), begin))
+        yield b"\n]}".__bytes__
+        comma = ",\n"
+    yield b"\n]}\n".__bytes__
+
+
+def _items(rows: pl.DataFrame) -> Iterator[Callable[[], Piece]]:
+    for start in range(0, rows.height, _BATCH):
+        yield partial(native.json_items, rows.slice(start, _BATCH), start)
+
+
+def _events(spans: pl.DataFrame, begin: int) -> pl.DataFrame:
+    """Each frame's open and close, in the order in which a stack has them.
+
+    At a moment first those close that are open, the innermost first; then those open that begin there, the outermost
+    first, and one that takes no time closes again before the next."""
+    spans = spans.sort("start_ns", -_col("end_ns"), "depth", maintain_order=True)
+    order, takes_time = pl.int_range(pl.len(), dtype=pl.Int64) * 2, _col("end_ns") > _col("start_ns")
+    spans = spans.with_columns(order=order, takes_time=takes_time)
+    opened = spans.select(type=pl.lit("O"), frame="frame", at="start_ns", opens=pl.lit(True), order="order")
+    closed = spans.select(
+        type=pl.lit("C"),
+        frame="frame",
+        at="end_ns",
+        opens=~_col("takes_time"),
+        order=pl.when("takes_time").then(-_col("depth").cast(pl.Int64)).otherwise(_col("order") + 1),
+    )
+    events = pl.concat([opened, closed]).sort("at", "opens", "order")
+    return events.select("type", "frame", _col("at") - begin)

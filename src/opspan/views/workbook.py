@@ -1,0 +1,180 @@
+"""An Excel workbook: what the verbs answer, a sheet for each, with the names of columns that docs/json.md describes.
+
+Texts are written as texts, whatever they begin with: none becomes a formula, a link or a number. Excel's numbers are
+doubles, so a whole number that is no double is a text, and times of steps count from the begin of the trace.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.errors import MissingPackage
+from opspan.printable import printable, shortened
+from opspan.tables import Tables
+from opspan.views import answer, comm, findings, flops, idle, launches, memory, steps, summary, waits
+from opspan.views.contents import holds
+from opspan.views.table import Asked, table_of
+
+if TYPE_CHECKING:
+    from xlsxwriter import Workbook
+
+MOST_ROWS = 100_000  # of a sheet: Excel has room for 1,048,576, which take minutes to write and to open
+MOST_CHARACTERS = 32_767  # of a cell, as UTF-16 counts them
+_LONGEST_TITLE = 200
+_EXACT = 2**53
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_WIDE, _NARROW = 320, 110  # pixels
+# Excel would run these, or make of them what they are not.
+_OPTIONS = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False, "in_memory": True}
+# xlsxwriter takes such a text for XML of its own and writes it as that: it gets a space in front.
+_XML = r"(?s)^<r>.*</r>$"
+_col = pl.col
+
+
+def _table(by: str) -> Callable[[Analysed], pl.DataFrame]:
+    def rows(found: Analysed) -> pl.DataFrame:
+        has_memory = by != "kernel" and by != "stream" and bool(found.tables.memory.height)
+        found_rows = table_of(found, Asked(by, memory=has_memory)).rows
+        key = {"shape": "sizes"}.get(by, by)
+        is_known = key not in found_rows.columns or found_rows[key].count()
+        return found_rows if is_known else found_rows.clear()  # all of it is in no module, or in no step
+
+    return rows
+
+
+_SHEETS: dict[str, Callable[[Analysed], pl.DataFrame]] = {
+    "findings": findings.rows_of,
+    "ops": _table("name"),
+    "shapes": _table("shape"),
+    "modules": _table("module"),
+    "phases": _table("phase"),
+    "steps": steps.rows_of,
+    "kernels": _table("kernel"),
+    "streams": _table("stream"),
+    "idle": idle.rows_of,
+    "launches": launches.rows_of,
+    "waits": waits.rows_of,
+    "comm": comm.rows_of,
+    "flops": flops.rows_of,
+    "memory": memory.rows_of,
+    "issues": lambda found: found.tables.issues,
+}
+
+
+def write(found: Analysed, path: Path) -> list[str]:
+    if find_spec("xlsxwriter") is None:
+        raise MissingPackage("an Excel workbook needs xlsxwriter: pip install 'opspan[excel]'")
+    import xlsxwriter
+
+    file = io.BytesIO()
+    said, empty = [], []
+    with xlsxwriter.Workbook(file, _OPTIONS) as book:
+        book.set_properties({"created": _taken(found.tables)})
+        _summary(book, found)
+        for name, rows_of in _SHEETS.items():
+            rows = rows_of(found)
+            if rows.height:
+                said += _sheet(book, name, _relative(rows, found.tables))
+            else:
+                empty.append(name)
+    path.write_bytes(file.getvalue())
+    if len(empty) == len(_SHEETS):
+        return [f"No sheet but the summary has rows. {holds(found.tables)}; a .sqlite or .parquet has all of that"]
+    if empty:
+        said.append(f"There are no sheets for {', '.join(empty)}, which have no rows")
+    return [*said, "A .xlsx has sums; .csv has every range, .sqlite and .parquet have all that is in the trace"]
+
+
+def _taken(trace: Tables) -> datetime:
+    """When the trace was, which is what the file says of its making: equal traces make equal files."""
+    since = timedelta(microseconds=(trace.origin_utc_ns or 0) // 1000)
+    return (_EPOCH + max(since, timedelta(days=3653))).replace(tzinfo=None)
+
+
+def _summary(book: Workbook, found: Analysed) -> None:
+    answered = summary.answer(found)
+    sheet = book.add_worksheet("summary")
+    sheet.set_column_pixels(0, 1, _WIDE // 2)
+    number = 0
+    for name, value in answered.rows.row(0, named=True).items():
+        if value is not None:
+            sheet.write_row(number, 0, [name, value])
+            number += 1
+    for line in answered.notes:
+        number += 1
+        sheet.write_string(number, 0, line)
+
+
+def _sheet(book: Workbook, name: str, rows: pl.DataFrame) -> list[str]:
+    said = []
+    if (more := rows.height - MOST_ROWS) > 0:
+        said.append(f"The last {more:,} rows of {name} were left out: a sheet has {MOST_ROWS:,} here. JSON has all")
+        rows = rows.head(MOST_ROWS)
+    rows = rows.with_columns(_cells(answer.flat(column)) for column in rows.iter_columns())
+    rows, cut = _cut(rows)
+    rows = rows.with_columns(_col(pl.String).str.replace(_XML, " ${0}"))
+    if cut:
+        said.append(f"{cut:,} texts of {name} were cut: a cell has {MOST_CHARACTERS:,} characters")
+    rows = rows.rename(dict(zip(rows.columns, _titles(rows.columns), strict=True)))
+    is_text = {column.name: column.dtype == pl.String for column in rows.iter_columns()}
+    measured = [column.name for column in rows.iter_columns() if column.name.endswith(("_ns", "_bytes"))]
+    rows.write_excel(
+        book,
+        name,
+        column_formats={title: "#,##0" for title in measured if not is_text[title]},
+        dtype_formats={dtype: "General" for dtype in rows.dtypes if dtype.is_numeric()},
+        column_widths={title: _WIDE if text else _NARROW for title, text in is_text.items()},
+        freeze_panes=(1, 0),
+    )
+    return said
+
+
+def _relative(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
+    starts = [trace.frames[name]["start_ns"].min() for name in ("ranges", "functions", "calls", "work")]
+    begin = min((start for start in starts if isinstance(start, int)), default=0)
+    return rows.with_columns(_col(name) - begin for name in ("start_ns", "end_ns") if name in rows.columns)
+
+
+def _cells(column: pl.Series) -> pl.Series:
+    """Texts, numbers that Excel can have, yes and no."""
+    if column.dtype.is_float():
+        return column.set(~column.is_finite(), None)
+    if column.dtype.is_integer():
+        return column.cast(pl.String) if (column.cast(pl.Int128).abs() > _EXACT).any() else column
+    return column if column.dtype in (pl.Boolean, pl.Null) else column.cast(pl.String)
+
+
+def _cut(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    count = 0
+    for column in rows.iter_columns():
+        if column.dtype != pl.String:
+            continue
+        long = column.filter((column.str.len_bytes() > MOST_CHARACTERS).fill_null(value=False)).unique()
+        texts = {text: text.encode("utf-16-le")[: 2 * MOST_CHARACTERS].decode("utf-16-le", "ignore") for text in long}
+        texts = {text: cut for text, cut in texts.items() if cut != text}
+        if texts:
+            count += int(column.is_in(list(texts)).sum())
+            rows = rows.with_columns(column.replace(texts))
+    return rows, count
+
+
+def _titles(names: list[str]) -> list[str]:
+    """As they are, but for some of reports: a title has no control characters, and no twin in other case."""
+    found: dict[str, str] = {}
+    for name in names:
+        title = shown = re.sub(_XML, r" \g<0>", printable(shortened(name, _LONGEST_TITLE)))
+        number = 1
+        while shown.lower() in found:
+            number += 1
+            shown = f"{title} ({number})"
+        found[shown.lower()] = shown
+    return list(found.values())
