@@ -20,6 +20,8 @@ typedef int opspan_columns_call(ArrowArrayStream* first, ArrowArrayStream* secon
 opspan_columns_call opspan_columns_nest;       // ranges; -; end of the trace
 opspan_columns_call opspan_columns_enclose;    // events
 opspan_columns_call opspan_columns_innermost;  // ranges; points
+opspan_columns_call opspan_columns_cover;      // spans; more of them
+opspan_columns_call opspan_columns_cut;        // stretches; ranges, and spans of kinds
 opspan_columns_call opspan_columns_match;      // calls; work
 opspan_columns_call opspan_columns_nearest;    // parents with marked rows
 opspan_columns_call opspan_columns_rollup;     // parents; work
@@ -39,6 +41,8 @@ namespace opspan::columns {
 Output nest(const Input& ranges, int64_t trace_end);
 Output enclose(const Input& events);
 Output innermost(const Input& ranges, const Input& points);
+Output cover(const Input& spans, const Input& others);
+Output cut(const Input& stretches, const Input& spans);
 Output match(const Input& calls, const Input& work);
 Output nearest(const Input& ranges);
 Output rollup(const Input& ranges, const Input& work);

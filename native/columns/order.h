@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <span>
 
@@ -90,6 +91,20 @@ std::vector<size_t> partition_rows(std::span<Row> rows, Key key) {
   return next;
 }
 
+// Merges rows that are a few runs in order, one after the other; false: they are more than a few.
+template <class Less>
+bool merge_runs(std::span<Row> rows, Less less) {
+  constexpr size_t kFew = 4;
+  std::array<std::span<Row>::iterator, kFew> ends;
+  size_t count = 0;
+  for (auto from = rows.begin(); from != rows.end(); from = ends[count++]) {
+    if (count == kFew) return false;
+    ends[count] = std::is_sorted_until(from, rows.end(), less);
+  }
+  for (size_t run = 1; run < count; ++run) std::inplace_merge(rows.begin(), ends[run - 1], ends[run], less);
+  return true;
+}
+
 // Sorts rows by key(row), an int64, and rows of one key by before(a, b). Linear: rows that are in order are left alone.
 // Many are taken apart first, as sorting takes 32 bytes a row and taking apart 4.
 template <class Key, class Before>
@@ -98,7 +113,7 @@ void sort_rows(std::span<Row> rows, Key key, Before before) {
     const int64_t left = key(a), right = key(b);
     return left < right || (left == right && before(a, b));
   };
-  if (std::is_sorted(rows.begin(), rows.end(), less)) return;
+  if (merge_runs(rows, less)) return;
   constexpr size_t kFew = 256;
   if (rows.size() < kFew) {
     std::sort(rows.begin(), rows.end(), less);

@@ -16,12 +16,13 @@ import polars as pl
 from opspan import libraries
 from opspan.errors import OpspanError
 
-ABI: Final = 5
+ABI: Final = 6
 _ERROR_BYTES: Final = 512
 
 # Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
 # more text than there is memory.
 _LONGEST_MANGLED: Final = 16 << 10
+NO_KIND: Final = 16  # of `cut`: kinds are less
 _SPARE_BYTES: Final = 1024
 _MOST_GROWTH: Final = 16
 
@@ -29,6 +30,8 @@ _FRAMES: Final = (
     "nest",
     "enclose",
     "innermost",
+    "cover",
+    "cut",
     "match",
     "nearest",
     "rollup",
@@ -173,6 +176,18 @@ def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
 def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
     """For each point in time of a thread the row of the innermost range that is open there."""
     return _call("innermost", ranges, points)["range"]
+
+
+def cover(spans: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    """The time that both cover together: stretches that do not touch, in order."""
+    return _call("cover", spans, others)
+
+
+def cut(stretches: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Stretches of time on threads in pieces, cut where a span of their thread begins or ends: stretch, start_ns,
+    end_ns, and of what is open the row of the innermost `range`, which is a span without a kind, and the highest kind.
+    Where no kind is open a piece has that of its stretch, or NO_KIND; on no thread it has the range of its stretch."""
+    return _call("cut", stretches, spans)
 
 
 def match(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:

@@ -34,7 +34,7 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import is_communication, uses_tensor_cores
 from opspan.analysis.nest import is_one
 from opspan.analysis.occupancy import SHAPE, blocks_per_sm, occupancy
-from opspan.analysis.spans import DEVICE, LEAST, MOST, PROCESS, apart, length, time_in, union, within
+from opspan.analysis.spans import DEVICE, LEAST, MOST, PROCESS, apart, distinct, length, only, time_in, union, within
 from opspan.tables.window import stretches
 
 if TYPE_CHECKING:
@@ -43,15 +43,16 @@ if TYPE_CHECKING:
 _col = pl.col
 # In the order in which a moment is given to them.
 KINDS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other")
+WHAT = pl.Enum(["copying", "filling", "communicating", "computing"])  # of these, what work is
 _OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
 # Whose calls drive a device.
 APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
 
 
 def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
-    work = busy_with(trace.work)
+    work = busy_with(trace.work, *SHAPE)
     times = step_times(trace, steps)
-    used = work.select(DEVICE).unique().join(times, on=PROCESS, nulls_equal=True).sort(*DEVICE, "start_ns")
+    used = distinct(work, DEVICE).join(times, on=PROCESS, nulls_equal=True).sort(*DEVICE, "start_ns")
     kernels = _those(work, "computing", "communicating")
     spans = work.select(*DEVICE, "start_ns", "end_ns", "what")
     sets = {
@@ -82,8 +83,7 @@ def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _those(work: pl.DataFrame, *kinds: str) -> pl.DataFrame:
-    is_one = work.select(_col("what").is_in(kinds).fill_null(value=False)).to_series()
-    return work if is_one.all() else work.filter(is_one)
+    return only(work, _col("what").is_in(kinds))
 
 
 def use(devices: pl.DataFrame) -> pl.DataFrame:
@@ -119,8 +119,7 @@ def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     for name, rows in spans.items():
         before = found["together"]
         if rows.height:
-            more = union(rows, PROCESS)
-            together = union(pl.concat([together, more]), PROCESS) if together.height else more
+            together = union(rows, PROCESS, together)
             found = found.with_columns(time_in(together, found, PROCESS).alias("together"))
         found = found.with_columns((_col("together") - before).alias(f"{name}_ns"))
     found = found.with_columns(time_ns=length())
@@ -132,21 +131,27 @@ def busy_with(work: pl.DataFrame, *more: str) -> pl.DataFrame:
     what it is."""
     columns = (*DEVICE, "start_ns", "end_ns", "kind", "name", "is_overhead", *more)
     rows = on_device(work.select(columns).with_row_index("work"))
-    names = rows.select(_col("name").unique()).with_columns(
-        is_communication=is_communication(_col("name")), uses_tensor_cores=uses_tensor_cores(_col("name"))
+    names = rows.select(_col("name").unique())
+    rows = rows.with_columns(
+        is_communication=_is_any_of(names.filter(is_communication(_col("name")))),
+        uses_tensor_cores=_is_any_of(names.filter(uses_tensor_cores(_col("name")))),
     )
-    rows = rows.join(names, on="name", how="left", nulls_equal=True, maintain_order="left")
+    copying, filling, communicating, computing = (pl.lit(name, dtype=WHAT) for name in WHAT.categories)
     what = (
         pl.when(_col("kind") == "memcpy")
-        .then(pl.lit("copying"))
+        .then(copying)
         .when(_col("kind") == "memset")
-        .then(pl.lit("filling"))
+        .then(filling)
         .when(_col("kind").is_in(["kernel", "graph"]) & _col("is_communication"))
-        .then(pl.lit("communicating"))
+        .then(communicating)
         .when(_col("kind").is_in(["kernel", "graph"]))
-        .then(pl.lit("computing"))
+        .then(computing)
     )
     return rows.with_columns(what=what)
+
+
+def _is_any_of(names: pl.DataFrame) -> pl.Expr:
+    return _col("name").is_in(names["name"].implode()).fill_null(value=False)
 
 
 def step_times(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
@@ -189,17 +194,11 @@ def _ends(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.group_by(PROCESS).agg(times)
 
 
-def _within(rows: pl.DataFrame, times: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
-    """`rows` by the steps that their begin is in: once for each, where steps overlap."""
-    found = within(rows, "start_ns", times, by)
-    return rows[found["row"]].with_columns(times["number"].gather(found["stretch"]))
-
-
 def _with_shape(kernels: pl.DataFrame, trace: Tables) -> pl.DataFrame:
     """With the share of the multiprocessors that each has blocks for, and with its occupancy."""
-    shapes = trace.work.select("rank", "device_id", *SHAPE)[kernels["work"]]
-    blocks = blocks_per_sm(shapes, trace.devices).clip(upper_bound=1.0).alias("sm_share")
-    return kernels.with_columns(blocks, occupancy(shapes, trace.devices)).filter(length() > 0)
+    blocks = blocks_per_sm(kernels, trace.devices).clip(upper_bound=1.0).alias("sm_share")
+    columns = (*DEVICE, "start_ns", "end_ns", "uses_tensor_cores")
+    return only(kernels.select(*columns, blocks, occupancy(kernels, trace.devices)), length() > 0)
 
 
 def _sm_ns(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.Series:
@@ -236,11 +235,11 @@ def _until(at: pl.DataFrame, times: pl.Series) -> pl.Series:
 def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:
     """Sums over kernels, each whole in the step that it begins in."""
     steps = used.with_row_index("number")
-    stretches = kernels.select(*DEVICE, "start_ns", "uses_tensor_cores", "occupancy", ns=length())
+    inside = within(kernels, "start_ns", steps, DEVICE)  # once for each, where steps overlap
     known = _col("occupancy").is_not_null()
     sums = (
-        _within(stretches, steps, DEVICE)
-        .group_by("number")
+        kernels.select("uses_tensor_cores", "occupancy", ns=length())[inside["row"]]
+        .group_by(inside["stretch"].alias("number"))
         .agg(
             work_ns=_col("ns").sum(),
             tensor_core_ns=_col("ns").filter(_col("uses_tensor_cores")).sum(),

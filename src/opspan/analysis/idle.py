@@ -26,18 +26,20 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from opspan import native
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import whole_times, within_part
 from opspan.analysis.functions import spans_of
 from opspan.analysis.launched import STREAM
-from opspan.analysis.nest import innermost
-from opspan.analysis.spans import DEVICE, PROCESS, apart, length, time_in, union, within
+from opspan.analysis.nest import THREAD_KEY, innermost, openings
+from opspan.analysis.spans import DEVICE, PROCESS, apart, distinct, in_order, length, time_in, union
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
 WHY = ("host", "launch", "queued", "unknown")
+REASON = pl.Enum(WHY)
 _THREAD = (*PROCESS, "tid")
 _GAP = ("start_ns", "end_ns", "next", "tid", "why", *(f"{name}_ns" for name in WHY))
 
@@ -45,30 +47,35 @@ _GAP = ("start_ns", "end_ns", "next", "tid", "why", *(f"{name}_ns" for name in W
 def gaps(trace: Tables) -> pl.DataFrame:
     columns = (*DEVICE, "start_ns", "end_ns", "kind", "is_overhead", "call")
     work = on_device(trace.work.select(columns).with_row_index("row"))
-    busy = within_part(union(work, DEVICE), trace)
+    busy_of = apart(within_part(union(work, DEVICE), trace), DEVICE)
     whole = within_part(whole_times(trace), trace).rename({"start_ns": "begin_ns", "end_ns": "close_ns"})
-    # A device whose work has no length, by a clock too coarse for it, was used as well: all of its time is idle.
-    ends = work.select(DEVICE).unique().join(whole, on=PROCESS, nulls_equal=True)
-    between = pl.concat(
-        [
-            ends.select(*DEVICE, start_ns="begin_ns", end_ns="begin_ns"),
-            busy,
-            ends.select(*DEVICE, start_ns="close_ns", end_ns="close_ns"),
-        ]
-    ).sort(*DEVICE, "start_ns", "end_ns")
-    found = between.select(*DEVICE, start_ns="end_ns", end_ns=_col("start_ns").shift(-1).over(DEVICE))
-    found = found.filter(length() > 0)
     calls = trace.calls.select("tid", call_ns="start_ns")
     called = calls[work["call"]] if calls.height else calls.clear(work.height)
-    found = _with_next(found, work.select("row", *DEVICE, "start_ns", "end_ns").hstack(called))
-    return _with_reasons(found).select(*DEVICE, *_GAP)
+    work = work.select(*DEVICE, "start_ns", "end_ns", "row").hstack(called)
+    work_of = apart(work, DEVICE)
+    # A device whose work has no length, by a clock too coarse for it, was used as well: all of its time is idle.
+    used = distinct(work, DEVICE).join(whole, on=PROCESS, nulls_equal=True).sort(DEVICE)
+    parts = [_with_next(work.clear().select("start_ns", "end_ns"), work.clear()).with_columns(used.clear())]
+    for *key, begin, close in used.select(*DEVICE, "begin_ns", "close_ns").iter_rows():
+        busy = busy_of.get(tuple(key), work.clear())
+        between = {
+            "start_ns": pl.concat([pl.Series([begin], dtype=pl.Int64), busy["end_ns"]]),
+            "end_ns": pl.concat([busy["start_ns"], pl.Series([close], dtype=pl.Int64)]),
+        }
+        found = _with_next(pl.DataFrame(between).filter(length() > 0), work_of[tuple(key)])
+        parts.append(
+            found.with_columns(
+                pl.lit(value, used.schema[name]).alias(name) for name, value in zip(DEVICE, key, strict=False)
+            )
+        )
+    return _with_reasons(pl.concat(parts, how="diagonal")).select(*DEVICE, *_GAP)
 
 
 def gaps_of_streams(trace: Tables) -> pl.DataFrame:
     """All streams at once: there may be thousands."""
     columns = (*STREAM, "start_ns", "end_ns", "kind", "is_overhead", "call")
     work = on_device(trace.work.select(columns).with_row_index("row")).drop_nulls(("start_ns", "end_ns"))
-    streams = work.select(STREAM).unique().sort(STREAM).with_row_index("stream")
+    streams = distinct(work, STREAM).sort(STREAM).with_row_index("stream")
     times = within_part(whole_times(trace), trace).rename({"start_ns": "begin_ns", "end_ns": "close_ns"})
     streams = streams.join(times, on=PROCESS, nulls_equal=True, maintain_order="left")
     work = work.join(streams.select(*STREAM, "stream"), on=STREAM, nulls_equal=True)
@@ -107,29 +114,25 @@ def _with_reasons(found: pl.DataFrame) -> pl.DataFrame:
         unknown_ns=when(~is_known, length()),
     )
     most = pl.max_horizontal(f"{name}_ns" for name in WHY)
-    why = pl.coalesce(pl.when(_col(f"{name}_ns") == most).then(pl.lit(name)) for name in WHY)
+    why = pl.coalesce(pl.when(_col(f"{name}_ns") == most).then(pl.lit(name, dtype=REASON)) for name in WHY)
     return found.with_columns(why=why)
 
 
 def _with_next(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """With the work that each gap ends with: of several that begin then, the one that was launched first."""
-    columns = ("row", "tid", "call_ns")
-    parts, work_of = [], apart(work.filter(length() > 0), DEVICE)
-    for key, mine in apart(found, DEVICE).items():
-        some = work_of.get(key, work.clear())
-        ends = some.filter(_col("start_ns").is_in(mine["end_ns"].implode()))
-        first = ends.sort("start_ns", "call_ns", "row", nulls_last=True)
-        place = first["start_ns"].search_sorted(mine["end_ns"], side="left")
-        next_ = first.select(*columns, begins_ns="start_ns")[place.set(place == first.height, None)]
-        is_next = next_["begins_ns"] == mine["end_ns"]
-        parts.append(mine.hstack(next_.select(pl.when(is_next).then(_col(name)).alias(name) for name in columns)))
-    none = found.clear().hstack(work.clear().select(columns))
-    return pl.concat([none, *parts]).sort(*DEVICE, "start_ns").rename({"row": "next"})
+    """With the work that each gap of a device ends with: of several that begin then, the one that was launched first.
+    `work`: all that ran on it."""
+    some = in_order(work.filter(length() > 0), "start_ns")
+    if (some["start_ns"] == some["start_ns"].shift(1)).any():
+        some = some.filter(_col("start_ns").is_in(found["end_ns"].implode()))
+        some = some.sort("start_ns", "call_ns", "row", nulls_last=True)
+    place = some["start_ns"].search_sorted(found["end_ns"], side="left")
+    next_ = some.select("start_ns", "tid", "call_ns", next="row")[place.set(place == some.height, None)]
+    is_next = next_["start_ns"] == found["end_ns"]
+    return found.hstack(next_.select(pl.when(is_next).then(_col(name)).alias(name) for name in next_.columns[1:]))
 
 
 def meanwhile(ranges: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    pieces = _pieces(_late(found), _times(ranges))
-    pieces = pieces.with_columns(range=innermost(ranges, pieces))
+    pieces = _pieces(_late(found), openings(ranges))
     return pieces.group_by("gap", "range", maintain_order=True).agg(_col("ns").sum())
 
 
@@ -139,28 +142,17 @@ def _late(found: pl.DataFrame) -> pl.DataFrame:
     return late.select("gap", *_THREAD, "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
 
 
-def _times(ranges: pl.DataFrame) -> pl.DataFrame:
-    rows = ranges.select(*_THREAD, "start_ns", "end_ns", "is_mark")
-    return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
-
-
-def _pieces(late: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
-    """The stretches of `late`, cut where any of `times` begins or ends on the same thread."""
-    late = late.with_row_index("stretch")
-    cuts = [late.select("stretch", time_ns="start_ns")]
-    for name in ("start_ns", "end_ns"):  # each for itself: they are in order, or nearly so
-        inside = within(times, name, late, _THREAD)
-        cuts.append(inside.select("stretch", time_ns=times[name].gather(inside["row"])))
-    pieces = pl.concat(cuts).sort("stretch", "time_ns")
-    whose = late.select("gap", *_THREAD, "end_ns")[pieces["stretch"]]
-    is_last = pieces["stretch"] != pieces["stretch"].shift(-1)
-    until = pieces["time_ns"].shift(-1).zip_with(~is_last.fill_null(value=True), whose["end_ns"])
-    pieces = whose.select("gap", *_THREAD).with_columns(pieces["time_ns"], ns=until - pieces["time_ns"])
-    return pieces.filter(_col("ns") > 0)
+def _pieces(late: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """The stretches of `late`, cut where any span begins or ends on the same thread: gap, its thread, time_ns, ns, and
+    the range that it is in, by its row in `spans`."""
+    nothing, no_kind = (pl.lit(None, dtype=dtype) for dtype in (pl.UInt32, pl.UInt8))
+    pieces = native.cut(late.select(*THREAD_KEY, "start_ns", "end_ns", range=nothing, kind=no_kind), spans)
+    whose = late.select("gap", *_THREAD)[pieces["stretch"]]
+    return whose.with_columns(pieces.select("range", time_ns="start_ns", ns=_col("end_ns") - _col("start_ns")))
 
 
 def parts(trace: Tables, found: pl.DataFrame) -> pl.DataFrame:
-    host = meanwhile(trace.ranges, found).select("gap", "range", pl.lit("host").alias("why"), "ns")
+    host = meanwhile(trace.ranges, found).select("gap", "range", pl.lit("host", dtype=REASON).alias("why"), "ns")
     launched_in = trace.work["range"].gather(found["next"])
     return pl.concat([host, *_rest(found, launched_in.alias("range"))])
 
@@ -169,20 +161,22 @@ def _rest(found: pl.DataFrame, whose: pl.Series) -> list[pl.DataFrame]:
     """What of each gap is not the host's, by `whose` it is."""
     numbered = found.with_columns(whose).with_row_index("gap")
     return [
-        numbered.filter(_col(f"{why}_ns") > 0).select("gap", whose.name, pl.lit(why).alias("why"), ns=f"{why}_ns")
+        numbered.filter(_col(f"{why}_ns") > 0).select(
+            "gap", whose.name, pl.lit(why, dtype=REASON).alias("why"), ns=f"{why}_ns"
+        )
         for why in WHY[1:]
     ]
 
 
 def in_functions(trace: Tables, found: pl.DataFrame) -> pl.DataFrame:
     ranges, functions = trace.ranges, spans_of(trace.functions, trace.ranges)
-    times = pl.concat([_times(ranges), functions.select(*_THREAD, "start_ns", "end_ns")])
-    pieces = _pieces(_late(found), times)
-    range_, function = innermost(ranges, pieces), innermost(functions, pieces)
+    cuts = functions.select(*THREAD_KEY, "start_ns", "end_ns", is_async=pl.lit(False), kind=pl.lit(0, dtype=pl.UInt8))
+    pieces = _pieces(_late(found), pl.concat([openings(ranges), cuts]))
+    range_, function = pieces["range"], innermost(functions, pieces)
     # A range may be around functions as well: the host was in what began last.
     is_inside = functions["start_ns"].gather(function) > ranges["start_ns"].gather(range_)
     function = function.zip_with(is_inside | range_.is_null(), ranges["function"].gather(range_))
-    host = pieces.select("gap", function.alias("function"), pl.lit("host").alias("why"), "ns")
+    host = pieces.select("gap", function.alias("function"), pl.lit("host", dtype=REASON).alias("why"), "ns")
     launched_in = ranges["function"].gather(trace.work["range"].gather(found["next"]))
     if trace.calls.height:
         launches = trace.calls.select(*_THREAD, time_ns="start_ns")[trace.work["call"].gather(found["next"])]

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.spans import PROCESS, length
+from opspan.analysis.spans import PROCESS, length, only
 from opspan.analysis.steps import matching, torch_steps
 
 _col = pl.col
@@ -36,9 +36,8 @@ COLUMNS = (*PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
 
 def iterations(ranges: pl.DataFrame, names: pl.Series | None = None, work: pl.DataFrame | None = None) -> pl.DataFrame:
     columns = (*PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "is_async", "is_mark")
-    whole = ranges.select(columns).filter(
-        ~_col("is_mark").fill_null(value=False), _col("start_ns").is_not_null(), _col("end_ns") >= _col("start_ns")
-    )
+    is_range = ~_col("is_mark").fill_null(value=False)
+    whole = only(ranges.select(columns), is_range & (_col("end_ns") >= _col("start_ns")))
     if names is not None:
         found = [_numbered(_called(whole, names), "named")]
     else:
@@ -65,17 +64,22 @@ def _called(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
 def _repeating(ranges: pl.DataFrame) -> pl.DataFrame:
     """The ranges of one thread's name that fill most of each process' time."""
     outside = ranges.filter(_col("depth") == 0, ~_col("is_async"), _col("kind").is_in(_OF_PROGRAM))
-    spans = ranges.group_by(PROCESS).agg(span_ns=_col("end_ns").max() - _col("start_ns").min())
     names = outside.group_by(*PROCESS, "tid", "name").agg(count=pl.len(), ns=length().sum(), longest_ns=length().max())
+    names = names.filter(_col("count") >= _LEAST)
+    if not names.height:
+        return _numbered(outside.clear(), "repeats")
+    spans = ranges.group_by(PROCESS).agg(span_ns=_col("end_ns").max() - _col("start_ns").min())
     names = names.join(spans, on=PROCESS, nulls_equal=True)
     others, rest = _col("ns") - _col("longest_ns"), _col("span_ns") - _col("longest_ns")
-    names = names.filter(_col("count") >= _LEAST, others >= _SHARE * rest)
+    names = names.filter(others >= _SHARE * rest)
     best = names.sort("ns", "name", descending=[True, False]).unique(PROCESS, keep="first", maintain_order=True)
     return _numbered(outside.join(best, on=[*PROCESS, "tid", "name"], how="semi", nulls_equal=True), "repeats")
 
 
 def _between_optimizers(ranges: pl.DataFrame) -> pl.DataFrame:
     optimizers = _called(ranges, matching(ranges, _OPTIMIZER))
+    if not optimizers.height:
+        return _numbered(optimizers, "optimizer")
     # With several optimizers an iteration ends with the last of those that are called as often as the first of all.
     often = optimizers.group_by(*PROCESS, "tid", "name").agg(count=pl.len(), last_ns=_col("end_ns").max())
     last = often.sort("count", "last_ns", descending=True).unique(PROCESS, keep="first", maintain_order=True)

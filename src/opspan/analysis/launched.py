@@ -21,7 +21,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.spans import bounded, difference, length
+from opspan.analysis.spans import bounded, difference, distinct, length
 
 _col = pl.col
 STREAM = ("rank", "pid", "device_id", "context_id", "stream_id")
@@ -30,7 +30,7 @@ STREAM = ("rank", "pid", "device_id", "context_id", "stream_id")
 def delays(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     rows = _with_calls(calls, work)
     took = length()
-    if rows["call"].is_unique().all():  # no graphs: a call has one work
+    if rows["call"].n_unique() == rows.height:  # no graphs: a call has one work
         all_took, first = took, _col("work")
     else:
         all_took = bounded(pl.when(took.is_not_null().all()).then(took.cast(pl.Int128).sum())).over("call")
@@ -47,11 +47,11 @@ def delays(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 def queues(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     rows = _with_calls(calls, work).drop_nulls(("start_ns", "called_ns"))
-    if rows["call"].is_unique().all():
+    if rows["call"].n_unique() == rows.height:
         waiting = rows
     else:
         waiting = rows.group_by(*STREAM, "call").agg(_col("called_ns").first(), _col("start_ns").min())
-    streams = waiting.select(STREAM).unique().sort(STREAM).with_row_index("stream")
+    streams = distinct(waiting, STREAM).sort(STREAM).with_row_index("stream")
     if streams.height > 1:
         waiting = waiting.join(streams, on=STREAM, nulls_equal=True)
     else:

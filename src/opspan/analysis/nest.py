@@ -88,6 +88,15 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
     return native.innermost(columns, points.select(*THREAD_KEY, "time_ns"))
 
 
+def openings(ranges: pl.DataFrame) -> pl.DataFrame:
+    """The ranges of a nested frame as native.cut takes them, row for row: marks, which open nothing, are on no thread.
+    Ranges that were reported as async count only where there is no other."""
+    is_apart = (_col("is_async") & ~_col("overlaps")).fill_null(value=False)
+    tid = pl.when(~_col("is_mark").fill_null(value=False)).then("tid").cast(pl.Int64).alias("tid")
+    kind = pl.lit(None, dtype=pl.UInt8)
+    return ranges.select(*THREAD_KEY[:-1], tid, "start_ns", "end_ns", is_async=is_apart, kind=kind)
+
+
 def nearest(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
     """For each range the row of the nearest marked one: itself or the next one up the tree; null if there is none."""
     return native.nearest(ranges.select("parent", marked.fill_null(value=False).alias("marked")))

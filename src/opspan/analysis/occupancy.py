@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan.analysis.spans import distinct, looked_up
+
 _col = pl.col
 _WARP = 32
 _REGISTER_UNIT = 256  # registers are given to warps in such pieces
@@ -52,9 +54,7 @@ _OF_OTHERS = r"(?i)amd|radeon|instinct|gfx"  # their capabilities are numbers, t
 def blocks_per_sm(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
     key = ["rank", "device_id"]
     sizes = devices.select(*key, "multiprocessors").unique(key, keep="first")
-    rows = kernels.select(*key, *_GRID, "payload_json").join(
-        sizes, on=key, how="left", nulls_equal=True, maintain_order="left"
-    )
+    rows = looked_up(kernels.select(*key, *_GRID, "payload_json"), sizes, key)
     blocks = _product(_GRID)
     computed = pl.when(_col("multiprocessors") > 0, blocks > 0).then(blocks / _col("multiprocessors"))
     said = _number("payload_json", _SAID_BLOCKS)
@@ -69,9 +69,9 @@ def occupancy(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
     )
     rows = kernels.select("rank", "device_id", *_LAUNCH[:-2], said=said, shared=shared)
     key = [name for name in rows.columns if name != "said"]
-    alike = rows.filter(_col("said").is_null() | (_col("said") == 0)).select(key).unique()
+    alike = distinct(rows.filter(_col("said").is_null() | (_col("said") == 0)), key)
     found = alike.join(_limits(devices), on=["rank", "device_id"], nulls_equal=True).select(*key, computed=_computed())
-    rows = rows.join(found, on=key, how="left", nulls_equal=True, maintain_order="left")
+    rows = looked_up(rows, found, key)
     is_small = _col("shared") <= _COMMON_SHARED  # then 0 is less than half of a percent
     either = pl.coalesce(pl.when(_col("said") > 0).then("said"), "computed", pl.when(is_small).then("said"))
     return rows.select(occupancy=either)["occupancy"]

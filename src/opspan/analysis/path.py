@@ -52,10 +52,8 @@ def path(trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, found: Graph) 
     numbers = found.processes.select("process", *PROCESS)
     steps = times.with_row_index("number").join(numbers, on=PROCESS, nulls_equal=True, maintain_order="left")
     at = pl.concat([steps.select("process", time_ns=name) for name in ("start_ns", "end_ns")])
-    stretches = on_path(found, walk(found))
-    whole, counts = cut(stretches, trace, waits, found, at)
-    first = np.searchsorted(stretches["process"].to_numpy(), np.arange(found.processes.height + 1))
-    return _by_step(whole, np.append(0, np.cumsum(counts))[first], steps)
+    whole, first = cut(on_path(found, walk(found)), trace, waits, found, at)
+    return _by_step(whole, first, steps)
 
 
 def _by_step(whole: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.DataFrame) -> pl.DataFrame:

@@ -9,6 +9,7 @@ thread. All else that a thread does follows from where it is, so that a thread t
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -29,7 +30,7 @@ from opspan.analysis.path_threads import (
     main_threads,
     thread_numbers,
 )
-from opspan.analysis.spans import PROCESS, apart
+from opspan.analysis.spans import PROCESS, apart, only
 from opspan.analysis.waits import COPY, ITEM, SYNCHRONISE
 
 if TYPE_CHECKING:
@@ -59,12 +60,20 @@ class Graph:
 def graph(trace: Tables, steps: pl.DataFrame, waits: pl.DataFrame) -> Graph:
     processes = whole_times(trace).with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"))
     processes = processes.with_row_index("process").cast({"process": pl.Int64})
+    with ThreadPoolExecutor(1) as pool:
+        return _graph(pool, trace, steps, waits, processes)
+
+
+def _graph(
+    pool: ThreadPoolExecutor, trace: Tables, steps: pl.DataFrame, waits: pl.DataFrame, processes: pl.DataFrame
+) -> Graph:
+    working = pool.submit(_work, trace, processes)
     calls = trace.calls.select(*PROCESS, "tid", "start_ns", "end_ns", "api", "range").with_row_index("call")
-    calls = _numbered(_those(calls, _col("start_ns").is_not_null()), processes)
+    calls = _numbered(only(calls, _col("start_ns").is_not_null()), processes)
     calls = calls.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"))
     ranges = trace.ranges.select(*PROCESS, "tid", "start_ns", "end_ns", "kind", "depth", "is_async", "is_mark")
     is_nested = ~_col("is_async") & ~_col("is_mark").fill_null(value=False) & _col("tid").is_not_null()
-    ranges = _those(ranges, is_nested & _col("start_ns").is_not_null() & (_col("end_ns") >= _col("start_ns")))
+    ranges = only(ranges, is_nested & _col("start_ns").is_not_null() & (_col("end_ns") >= _col("start_ns")))
     ranges = _numbered(ranges, processes)
     threads = _threads(processes, ranges, calls)
     ranges, calls = (
@@ -73,23 +82,27 @@ def graph(trace: Tables, steps: pl.DataFrame, waits: pl.DataFrame) -> Graph:
     main = main_threads(processes, threads, ranges, calls, steps)
     processes = processes.join(main, on="process", how="left", maintain_order="left")
     processes = processes.with_columns(_col("main").fill_null(NONE))
-    done = pl.concat([frame.select("thread", "end_ns") for frame in (ranges, calls)]).group_by("thread").max()
+    done = pl.concat(frame.group_by("thread").agg(_col("end_ns").max()) for frame in (ranges, calls))
+    done = done.group_by("thread").max()
 
-    work = _work(trace, processes)
-    edges, before = _edges(trace, work, calls)
+    work = working.result()
+    waiting = pool.submit(_edges, trace, work, calls)
     place = _places(calls, trace.calls.height)
     launched = _launches(work, calls, place, processes)
     has_work = np.zeros(trace.calls.height, dtype=bool)
     has_work[work["call"].drop_nulls().to_numpy()] = True
-    driving = _those(calls.with_columns(has_work=has_work[calls["call"].to_numpy()]), is_driving(calls["api"]))
+    driving = only(calls.with_columns(has_work=has_work[calls["call"].to_numpy()]), is_driving(calls["api"]))
     given = handovers(processes, threads, ranges, driving)
     joins = _joins(_waited(trace, waits, calls, work), given)
-    work = work.with_columns(
+    edges, before = waiting.result()
+    work = work.select(
+        *("process", "row", "range", "start_ns", "end_ns", "what"),
         launch_ns=launched["launch_ns"],
-        thread=launched["thread"],
-        join=at_or_before(launched.select("thread", time_ns="launch_ns"), joins, "thread"),
-        before=before,
+        thread=launched["thread"].cast(pl.Int32),
+        join=at_or_before(launched.select("thread", time_ns="launch_ns"), joins, "thread").cast(pl.Int32),
+        before=before.cast(pl.Int32),
     )
+    edges = edges.cast(pl.UInt32)  # there may be more of them than work
     return Graph(_with_ends(processes, work, joins, done), threads, work, edges, _with_entries(joins))
 
 
@@ -116,12 +129,6 @@ def _numbered(frame: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(_col("process").fill_null(NONE))
 
 
-def _those(rows: pl.DataFrame, flags: pl.Expr | pl.Series) -> pl.DataFrame:
-    """A filter that copies nothing where all rows are wanted."""
-    found = flags if isinstance(flags, pl.Series) else rows.select(flags.fill_null(value=False)).to_series()
-    return rows if found.all() else rows.filter(found)
-
-
 def _threads(processes: pl.DataFrame, *frames: pl.DataFrame) -> pl.DataFrame:
     key = ["tid"] if processes.height == 1 else ["process", "tid"]
     found = pl.concat([frame.select(key).unique() for frame in frames]).unique().drop_nulls("tid")
@@ -143,7 +150,7 @@ def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
     """What ran on devices for some time, in order."""
     columns = ("call", "range", "context_id", "stream_id")
     rows = busy_with(trace.work.with_row_index("row"), "row", *columns)
-    rows = _those(rows, _col("end_ns") > _col("start_ns"))
+    rows = only(rows, _col("end_ns") > _col("start_ns"))
     rows = _numbered(rows, processes)
     start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
     is_after = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
@@ -237,6 +244,9 @@ def _on_streams(work: pl.DataFrame) -> pl.Series:
         every = np.argsort(streams.astype(np.uint16) if streams.max() < 1 << 16 else streams, kind="stable")
     bounds = np.flatnonzero(np.diff(streams[every])) + 1
     for mine in np.split(every, bounds):
+        if (start[mine[1:]] >= end[mine[:-1]]).all():  # one after the other, as mostly
+            before[mine[1:]] = mine[:-1]
+            continue
         ended = mine[np.argsort(end[mine], kind="stable")]
         count = np.searchsorted(end[ended], start[mine], side="right")
         before[mine] = np.where(count > 0, ended[count - 1], NONE)

@@ -9,7 +9,7 @@ waits for it while it does nothing itself, if what the other does is autograd's 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import polars as pl
 
 from opspan.analysis.busy import APIS
 from opspan.analysis.nest import is_one
-from opspan.analysis.spans import PROCESS, length
+from opspan.analysis.spans import PROCESS, length, only
 
 _col = pl.col
 NONE: Final = -1  # number of a row: there is none
@@ -33,19 +33,22 @@ JOINS = dict.fromkeys("thread process time_ns what target_ns work other own_ns".
 def at_or_before(asked: pl.DataFrame, known: pl.DataFrame, by: str, *, strict: bool = False) -> pl.Series:
     """For each row of `asked` the last row of `known` of the same `by`, by time_ns; NONE: there is none. `known` is in
     order of `by` and time."""
-    number = known.select(by, "time_ns", found=pl.int_range(pl.len(), dtype=pl.Int64)).sort("time_ns", "found")
-    some = asked.select(by, "time_ns").with_row_index("place").drop_nulls("time_ns").sort("time_ns")
-    found = some.join_asof(
-        number, on="time_ns", by=by, allow_exact_matches=not strict, check_sortedness=False
-    ).drop_nulls("found")
-    every = np.full(asked.height, NONE, dtype=np.int64)
-    every[found["place"].to_numpy()] = found["found"].to_numpy()
-    return pl.Series("found", every)
+    times = np.sort(known["time_ns"].to_numpy())
+    side: Literal["left", "right"] = "left" if strict else "right"
+    # A number each that is in order of `by`, and then of time: how many of the known times come before.
+    until = np.searchsorted(times, asked["time_ns"].fill_null(0).to_numpy(), side=side)
+    since = np.searchsorted(times, known["time_ns"].to_numpy(), side="left")
+    asked_by, known_by = (rows[by].fill_null(NONE).to_numpy() for rows in (asked, known))
+    keys, wanted = (which * (times.size + 1) + count for which, count in ((known_by, since), (asked_by, until)))
+    place = np.searchsorted(keys, wanted, side="left") - 1
+    is_there = (place >= 0) & asked["time_ns"].is_not_null().to_numpy()
+    is_there[is_there] = known_by[place[is_there]] == asked_by[is_there]
+    return pl.Series("found", np.where(is_there, place, NONE))
 
 
 def driving(calls: pl.DataFrame) -> pl.DataFrame:
     """The calls into the libraries of devices."""
-    return calls.select(*THREAD, "start_ns", "end_ns", "api").filter(is_driving(calls["api"]))
+    return only(calls.select(*THREAD, "start_ns", "end_ns", "api"), is_driving(calls["api"]))
 
 
 def is_driving(api: pl.Series) -> pl.Series:
@@ -85,7 +88,8 @@ def main_threads(
     on_steps = ranges.filter(_col("end_ns").is_in(ends["end_ns"].unique().implode())).join(
         ends.select("process", "end_ns").unique(), on=["process", "end_ns"], how="semi"
     )
-    outside = ranges.filter(_col("depth") == 0, ~_col("kind").cast(pl.String).is_in(_AUTOGRAD).fill_null(value=False))
+    columns = ranges.select("thread", "start_ns", "end_ns", "depth", "kind")
+    outside = columns.filter(_col("depth") == 0, ~_col("kind").is_in(_AUTOGRAD).fill_null(value=False))
     known = [
         on_steps.group_by("thread").agg(steps=pl.len()),
         outside.group_by("thread").agg(ns=length().cast(pl.Int128).sum()),
@@ -111,7 +115,7 @@ def handovers(
     if not others.height:
         return none
     is_other = _col("thread").is_in(others["thread"].implode())
-    is_autograd = _col("kind").cast(pl.String).is_in(_AUTOGRAD).fill_null(value=False)
+    is_autograd = _col("kind").is_in(_AUTOGRAD).fill_null(value=False)
     items = pl.concat(
         [
             ranges.filter(is_other, _col("depth") == 0).select(
@@ -127,24 +131,20 @@ def handovers(
         mine = items.filter(_col("process") == process)
         if mine.height and thread != NONE:
             times = [
-                np.sort(frame.filter(_col("thread") == thread)[name].to_numpy(), kind="stable")
+                frame[name].filter(frame["thread"] == thread).to_numpy()
                 for frame in (ranges, calls)
                 for name in ("start_ns", "end_ns")
             ]
-            parts.append(_of_process(mine, times, process, thread))
+            parts.append(_of_process(mine, np.sort(np.concatenate(times), kind="stable"), process, thread))
     return pl.concat(parts)
 
 
-def _of_process(items: pl.DataFrame, times: list[np.ndarray], process: int, main: int) -> pl.DataFrame:
-    """`times`: at which the main thread did something."""
-    starts = items["start_ns"].to_numpy()
+def _of_process(items: pl.DataFrame, times: np.ndarray, process: int, main: int) -> pl.DataFrame:
+    """`times`: at which the main thread did something, in order."""
     least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    since, until = np.full(starts.size, least), np.full(starts.size, most)
-    for some in times:
-        place = np.searchsorted(some, starts, side="right")
-        has_before, has_after = place > 0, place < some.size
-        since[has_before] = np.maximum(since[has_before], some[place[has_before] - 1])
-        until[has_after] = np.minimum(until[has_after], some[place[has_after]])
+    place = np.searchsorted(times, items["start_ns"].to_numpy(), side="right")
+    times = np.concatenate([[least], times, [most]])
+    since, until = times[place], times[place + 1]
     ended = _col("end_ns").cum_max().shift(1).over("thread")
     marked = items.with_columns(since=since, until=until, ended=ended)
     stretches = marked.group_by("thread", "since", maintain_order=True).agg(

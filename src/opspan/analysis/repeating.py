@@ -21,7 +21,7 @@ import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.nest import is_one
-from opspan.analysis.spans import DEVICE, PROCESS, apart, length, union
+from opspan.analysis.spans import DEVICE, PROCESS, apart, length, only, union
 
 _col = pl.col
 _STREAM = ("context_id", "stream_id")
@@ -48,17 +48,12 @@ _SCHEMA = {"start_ns": pl.Int64, "end_ns": pl.Int64}
 
 def repeating(work: pl.DataFrame) -> pl.DataFrame:
     columns = (*DEVICE, *_STREAM, "start_ns", "end_ns", "kind", "is_overhead", "name", "full_name")
-    ran = _those(on_device(work.select(columns)), _col("end_ns") > _col("start_ns"))
+    ran = only(on_device(work.select(columns)), _col("end_ns") > _col("start_ns"))
     parts = [pl.DataFrame(schema={**{name: work.schema[name] for name in PROCESS}, **_SCHEMA})]
     for key, some in apart(ran, PROCESS).items():
         names = (pl.lit(value, dtype=work.schema[name]).alias(name) for name, value in zip(PROCESS, key, strict=True))
         parts.append(_of_process(some).select(*names, "start_ns", "end_ns"))
     return pl.concat(parts)
-
-
-def _those(rows: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
-    are_meant = rows.select(condition.fill_null(value=False)).to_series()
-    return rows if are_meant.all() else rows.filter(are_meant)
 
 
 def _of_process(ran: pl.DataFrame) -> pl.DataFrame:
@@ -80,7 +75,7 @@ def _busiest(ran: pl.DataFrame, by: tuple[str, ...], number: int = 0) -> pl.Data
 
 
 def _of_device(ran: pl.DataFrame) -> pl.DataFrame:
-    kernels = _those(ran, _col("kind").is_in(["kernel", "graph"]))
+    kernels = only(ran, _col("kind").is_in(["kernel", "graph"]))
     order = _busiest(kernels, _STREAM).select("kind", "name", "full_name", "start_ns", "end_ns")
     if not order["start_ns"].is_sorted():
         order = order.sort("start_ns", "end_ns", maintain_order=True)

@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ _col = pl.col
 _THREAD = (*PROCESS, "tid")
 Ints = npt.NDArray[np.int64]
 _SEVERAL = -2  # numbers of work, where there is room for one
+_AT_A_TIME = 2**16  # work: an object for each of its numbers takes ten times its room
 _LONGEST = 2**53  # ns, of a step: 104 days. Of more it is not known exactly what part of it is
 
 
@@ -62,7 +63,7 @@ class _Weights:
 @dataclass(frozen=True)
 class _Replayed:
     end: list[int]  # of each work
-    took: list[int]
+    took: Ints
     shift: list[int]  # of each join: how much later its thread is then than its clock says; the last: of none
     ends: list[int]  # of each process
     weights: _Weights
@@ -156,20 +157,20 @@ class _Host:
 def _replay(weights: _Weights, host: _Host, found: Graph) -> _Replayed:
     work, joins = found.work, found.joins
     start_ns, bound = work["start_ns"].to_numpy(), bound_by(work)
-    took = _scaled((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took).tolist()
+    took = _scaled((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
     begun = found.processes["start_ns"].gather(work["process"])
     ends = work["end_ns"].gather(pl.Series(bound).set(pl.Series(bound) == NONE, None))
     since = ends.zip_with(ends.is_not_null(), work["launch_ns"]).fill_null(strategy="zero")
     no_cause = (work["launch_ns"].is_null() & pl.Series(bound == NONE)).to_numpy()
     since_ns = np.where(no_cause, begun.to_numpy(), since.to_numpy())
-    delay = _scaled(start_ns - since_ns, weights.delayed).tolist()
+    delay = _scaled(start_ns - since_ns, weights.delayed)
     launch = host.clock(work["thread"], work["launch_ns"])
     is_launched = work["launch_ns"].is_not_null().to_numpy()
-    since = np.where(is_launched, launch, begun.to_numpy()).tolist()
-    is_alone = (~is_launched & (bound != NONE)).tolist()  # nothing is known of its launch
-    entered = np.where(is_launched, work["join"].to_numpy(), NONE).tolist()
+    launched = np.where(is_launched, launch, begun.to_numpy())
+    is_alone = ~is_launched & (bound != NONE)  # nothing is known of its launch
+    entered = np.where(is_launched, work["join"].to_numpy(), NONE)
     other, others = _others(found, bound)
-    nodes = zip(range(work.height), bound.tolist(), delay, entered, since, is_alone, other, took, strict=True)
+    nodes = _rows(np.arange(work.height), bound, delay, entered, launched, is_alone, other, took)
 
     joined = host.clock(joins["thread"], joins["time_ns"])
     own_known = joins["own_ns"] != np.iinfo(np.int64).min
@@ -221,7 +222,12 @@ def _replay(weights: _Weights, host: _Host, found: Graph) -> _Replayed:
     return _Replayed(end, took, shift, _ends(found, host, end, shift, weights.unknown), weights)
 
 
-def _others(found: Graph, bound: Ints) -> tuple[list[int], dict[int, list[int]]]:
+def _rows(*columns: npt.NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    parts = (slice(begin, begin + _AT_A_TIME) for begin in range(0, columns[0].size, _AT_A_TIME))
+    return itertools.chain.from_iterable(zip(*(each[part].tolist() for each in columns), strict=True) for part in parts)
+
+
+def _others(found: Graph, bound: Ints) -> tuple[Ints, dict[int, list[int]]]:
     """What each work waited for besides that by which it is bound: NONE, that, or _SEVERAL, which are in the second."""
     edges = found.edges.filter(_col("before") != pl.Series(bound).gather(found.edges["work"]))
     other = np.full(bound.size, NONE, dtype=np.int64)
@@ -229,7 +235,7 @@ def _others(found: Graph, bound: Ints) -> tuple[list[int], dict[int, list[int]]]
     several = edges.filter(_col("work").is_duplicated())
     other[several["work"].to_numpy()] = _SEVERAL
     of_work = several.group_by("work").agg("before")
-    return other.tolist(), dict(of_work.iter_rows())
+    return other, dict(of_work.iter_rows())
 
 
 def _ends(found: Graph, host: _Host, end: list[int], shift: list[int], unknown: float) -> list[int]:
@@ -258,7 +264,7 @@ def _moved(asked: pl.DataFrame, path: pl.DataFrame, found: Graph, host: _Host, r
     place = at_or_before(asked.select("process", "time_ns"), begins, "process", strict=True)
     on = path[place.set(place == NONE, None).cast(pl.UInt32)].with_columns(time_ns=asked["time_ns"])
     node = on["node"].fill_null(NONE).to_numpy()
-    starts = [0 if one == NONE else replayed.end[one] - replayed.took[one] for one in node.tolist()]
+    starts = [0 if one == NONE else replayed.end[one] - int(replayed.took[one]) for one in node.tolist()]
     start = _fitting(starts).to_numpy()
     start_ns = np.append(found.work["start_ns"].to_numpy(), 0)[node]
     took, delayed = (np.append(some, 1.0)[node] for some in (replayed.weights.took, replayed.weights.delayed))

@@ -16,7 +16,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import breakdown, busy_with, devices, whole_times, within_part
-from opspan.analysis.spans import DEVICE, PROCESS, apart, length, time_in, within
+from opspan.analysis.spans import DEVICE, PROCESS, apart, distinct, length, looked_up, only, time_in, within
 from opspan.findings.cuts import cut_at
 from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
@@ -24,6 +24,7 @@ from opspan.tables import Tables
 _col = pl.col
 # Why a device had nothing to do, in the order in which a piece of time is given to one.
 CAUSES = ("compile", "fallback", "data", "optimizer", "held", "wait", "host", "launch", "queued", "unknown")
+_CAUSE = pl.Enum(CAUSES)
 _THREAD = (*PROCESS, "tid")
 HOLD = ("allocation", "free", "module loading")  # reasons of waits that hold up the host itself
 DRAIN = ("synchronise", "blocking copy", "item")  # reasons of waits after which a device may have nothing left to do
@@ -92,6 +93,9 @@ class Run:
     def begun_in_usual(self, rows: pl.DataFrame, time: str = "start_ns", is_late: bool = False) -> pl.DataFrame:
         """The rows whose `time` is in a usual step, with its name as `step`, and all of processes without steps, with
         null. `is_late`: not in the first step of a process, which does what is done once."""
+        none = pl.lit(None, dtype=self.steps.schema["step"]).alias("step")
+        if not self.steps.height:
+            return rows.with_columns(none)
         stretches = self.usual
         if is_late:
             first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
@@ -99,7 +103,7 @@ class Run:
         pairs = within(rows, time, stretches, PROCESS)
         inside = rows[pairs["row"]].with_columns(stretches["step"].gather(pairs["stretch"]).alias("step"))
         outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
-        return pl.concat([inside, outside.with_columns(step=pl.lit(None, dtype=inside.schema["step"]))])
+        return pl.concat([inside, outside.with_columns(none)])
 
     # -- devices
 
@@ -111,7 +115,7 @@ class Run:
     def _of_process(self) -> pl.DataFrame:
         """How many devices each process used."""
         return (
-            on_device(self.trace.work.select(*DEVICE, "kind", "is_overhead"))
+            distinct(on_device(self.trace.work.select(*DEVICE, "kind", "is_overhead")), DEVICE)
             .group_by(PROCESS)
             .agg(devices=_col("device_id").n_unique())
         )
@@ -127,17 +131,17 @@ class Run:
         """What ran in usual steps: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range
         that it belongs to `range`, `op`, `module` and `phase`."""
         more = ("grid_x", "grid_y", "grid_z", "full_name", "range", "bytes", "copy_from", "copy_to")
-        work = busy_with(self.trace.work, *more).with_columns(ns=length()).filter(_col("ns") > 0)
+        work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
-        work = work.join(size, on=["rank", "device_id"], how="left", nulls_equal=True, maintain_order="left")
+        work = looked_up(work, size, ("rank", "device_id"))
         blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
         return self.begun_in_usual(self.named(work.with_columns(blocks=blocks)))
 
     @cached_property
     def computing(self) -> pl.DataFrame:
         """Of the kernels those that are no collectives."""
-        return self.kernels.filter(_col("what") == "computing")
+        return only(self.kernels, _col("what") == "computing")
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the names of the range whose number is in the column `range`."""
@@ -177,7 +181,7 @@ class Run:
         work (work_ns), how many launches there are and how many of them take longer than their work (short)."""
         rows = self.found.delays.select("call", "work", "is_short")
         calls, work = self.found.attributed.calls, self.found.attributed.work
-        if not rows["call"].is_unique().all():
+        if rows["call"].n_unique() != rows.height:
             rows = rows.unique("call", keep="first", maintain_order=True)
         rows = rows.with_columns(
             [calls[name].gather(rows["call"]).alias(name) for name in _THREAD]
@@ -228,19 +232,21 @@ class Run:
             pl.lit(inside.gather(pieces["range"]).fill_null(value=False))
             for inside in (self._is_compiling, self.is_falling_back)
         )
+        compile_, fallback, data, optimizer = (pl.lit(name, dtype=_CAUSE) for name in CAUSES[:4])
+        why = _col("why").cast(_CAUSE)
         cause = (
             pl.when(is_compiling)
-            .then(pl.lit("compile"))
+            .then(compile_)
             .when(is_falling_back)
-            .then(pl.lit("fallback"))
+            .then(fallback)
             .when(_col("phase") == "data")
-            .then(pl.lit("data"))
+            .then(data)
             .when((_col("phase") == "optimizer") & self.has_loop_in_optimizer)
-            .then(pl.lit("optimizer"))
-            .otherwise("why")
+            .then(optimizer)
+            .otherwise(why)
         )
         hosts = _col("why").is_in(["host", "launch"])
-        pieces = pieces.with_columns(cause=pl.when(hosts).then(cause).otherwise("why"))
+        pieces = pieces.with_columns(cause=pl.when(hosts).then(cause).otherwise(why))
         pieces = _given(pieces, "held", "held_ns", ("gap",))
         # Had the host not waited, it would be ahead by as long as it waited, and no more: the rest is its own.
         pieces = _given(pieces, "wait", "wait_ns", ("waited", "device_id"))
@@ -256,10 +262,11 @@ class Run:
         all_waits = self.found.waits.with_columns(_col("why").cast(pl.String))
         held = all_waits.filter(_col("why").is_in(HOLD)).select(*_THREAD, "start_ns", "end_ns")
         asked = gaps.select(*_THREAD, "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
-        gaps = gaps.with_columns(held_ns=time_in(held, asked, _THREAD))
+        held_ns = time_in(held, asked, _THREAD) if held.height else pl.lit(0, dtype=pl.Int64)
+        gaps = gaps.with_columns(held_ns.alias("held_ns"))
         waits = all_waits.select(*_THREAD, "wait_ns", began_ns="start_ns", wait="why").with_row_index("waited")
         # Threads that launch: that another one waits holds up nobody.
-        launching = self.found.gaps.select(_THREAD).unique()
+        launching = distinct(self.found.gaps, _THREAD)
         waits = waits.join(launching, on=_THREAD, how="semi")
         waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls("began_ns").sort("began_ns").drop("tid")
         asked = gaps.select("gap", *PROCESS, "end_ns").drop_nulls("end_ns").sort("end_ns")
@@ -288,7 +295,7 @@ def _given(pieces: pl.DataFrame, cause: str, amount: str, by: tuple[str, ...]) -
     is_first |= pl.int_range(pl.len()) == 0
     before = whole - pl.when(is_first).then(whole).forward_fill()
     some = some.with_columns(part_ns=(_col(amount) - before).clip(0, _col("ns")))
-    given = some.with_columns(ns=_col("part_ns"), cause=pl.lit(cause))
+    given = some.with_columns(ns=_col("part_ns"), cause=pl.lit(cause, dtype=_CAUSE))
     rest = some.with_columns(ns=_col("ns") - _col("part_ns"))
     parts = pl.concat([rest, given]).filter(_col("ns") > 0).drop("part_ns")
     return pl.concat([pieces.filter(~may_be.fill_null(value=False)), parts])

@@ -38,11 +38,11 @@ def rows_of(found: Analysed, by: str = "kind") -> pl.DataFrame:
     of_ranges.check(by, BY)
     rows = _with_rates(found.collectives)
     if by == "call":
-        op = of_ranges.names(found, "op").gather(rows["range"])
+        op = of_ranges.names(found, "op", rows["range"]).cast(pl.String)
         each = rows.with_columns(op.alias("op"), bandwidth_of=_bandwidth_of().over("row"), **_rates(over="row"))
         return each.select(_CALL).sort("start_ns", "rank", nulls_last=True, maintain_order=True)
     if by in of_ranges.OF_RANGES:
-        rows = rows.with_columns(of_ranges.names(found, by).gather(rows["range"]).alias(by))
+        rows = rows.with_columns(of_ranges.names(found, by, rows["range"]).cast(pl.String))
     key = list(_KEYS.get(by, (by,)))
     sums = (
         rows.with_columns(bytes_each="bytes")

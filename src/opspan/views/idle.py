@@ -29,18 +29,19 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
         return rows.sort("time_ns", descending=True, maintain_order=True)
     key = ["rank", "pid", "device_id"] if by == "device" else [by]
     pieces = found.idle if by != "function" else in_functions(found.attributed, found.gaps)
-    pieces = pieces.with_columns(found.gaps[name].gather(pieces["gap"]) for name in ("rank", "pid", "device_id"))
-    if by == "function":
-        pieces = pieces.with_columns(
-            found.tables.functions["name"].cast(pl.String).gather(pieces["function"]).alias(by)
-        )
-    elif by != "device":
-        pieces = pieces.with_columns(of_ranges.names(found, by).gather(pieces["range"]).alias(by))
+    if by == "device":
+        pieces = pieces.with_columns(found.gaps[name].gather(pieces["gap"]) for name in key)
+    elif by == "function":
+        pieces = pieces.with_columns(found.tables.functions["name"].gather(pieces["function"]).alias(by))
+    else:
+        pieces = pieces.with_columns(of_ranges.names(found, by, pieces["range"]))
     rows = pieces.group_by(key, maintain_order=True).agg(
         time_ns=_col("ns").sum(),
         gaps=_col("gap").n_unique(),
         **{f"{why}_ns": _col("ns").filter(_col("why") == why).sum() for why in WHY},
     )
+    if by != "device":
+        rows = rows.with_columns(_col(by).cast(pl.String))
     return rows.sort("time_ns", descending=True, maintain_order=True)
 
 
@@ -48,10 +49,12 @@ def _of_gaps(found: Analysed) -> pl.DataFrame:
     """The longest first, each with the op that most of it was in."""
     pieces = found.idle.sort("ns", descending=True, maintain_order=True)
     most = pieces.unique("gap", keep="first", maintain_order=True)
-    most = most.select("gap", op=of_ranges.names(found, "op").gather(most["range"]))
+    most = most.select("gap", op=of_ranges.names(found, "op", most["range"]).cast(pl.String))
     rows = found.gaps.with_row_index("gap").join(most, on="gap", how="left", maintain_order="left")
     rows = rows.with_columns(time_ns=_col("end_ns") - _col("start_ns"))
-    rows = rows.select("rank", "pid", "device_id", "start_ns", "end_ns", "time_ns", "why", "op", *_TIMES)
+    rows = rows.select(
+        "rank", "pid", "device_id", "start_ns", "end_ns", "time_ns", _col("why").cast(pl.String), "op", *_TIMES
+    )
     return rows.sort("time_ns", descending=True, maintain_order=True)
 
 

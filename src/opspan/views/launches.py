@@ -45,15 +45,15 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
         sums = rows.group_by(STREAM, maintain_order=True).agg(**figures)
         sums = sums.join(_lengths(found.queues), on=STREAM, how="left", nulls_equal=True, maintain_order="left")
     else:
-        names = trace.work["name"].cast(pl.String).gather(rows["work"]) if by == "kernel" else _names(found, rows, by)
+        names = trace.work["name"].gather(rows["work"]) if by == "kernel" else _names(found, rows, by)
         sums = rows.with_columns(names.alias(by)).group_by(by, maintain_order=True).agg(**figures)
+        sums = sums.with_columns(_col(by).cast(pl.String))
     return sums.sort("work_ns", descending=True, maintain_order=True)
 
 
 def _names(found: Analysed, rows: pl.DataFrame, by: str) -> pl.Series:
     """Of the range that the call was made in."""
-    launched_in = found.attributed.calls["range"].gather(rows["call"])
-    return of_ranges.names(found, by).gather(launched_in)
+    return of_ranges.names(found, by, found.attributed.calls["range"].gather(rows["call"]))
 
 
 def _lengths(queues: pl.DataFrame) -> pl.DataFrame:

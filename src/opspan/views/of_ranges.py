@@ -18,12 +18,13 @@ def check(by: str, known: Sequence[str]) -> None:
         raise UsageError(f"there is no answer by {by!r}; expected one of {', '.join(known)}")
 
 
-def names(found: Analysed, by: str) -> pl.Series:
-    """For each range the name of what the rows are by; null: it is in none."""
+def names(found: Analysed, by: str, ranges: pl.Series) -> pl.Series:
+    """For each of these rows of ranges the name of what it is in by that; null: it is in none. A text is made of it
+    when it is known which are left."""
     trace = found.complete
     if by == "function":
-        return trace.functions["name"].cast(pl.String).gather(trace.ranges["function"])
-    return trace.ranges["name" if by == "op" else by].cast(pl.String).alias(by)
+        return trace.functions["name"].gather(trace.ranges["function"].gather(ranges)).alias(by)
+    return trace.ranges["name" if by == "op" else by].gather(ranges).alias(by)
 
 
 def shown(title: str, by: str) -> Shown:

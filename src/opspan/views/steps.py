@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import polars as pl
 
 from opspan.analysis import Analysed
@@ -34,12 +36,14 @@ _NONE = (
 
 def rows_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
     """`step`: what the steps are called, if that is a name."""
-    steps = steps_of(found, step)
+    trace, steps = found.complete, steps_of(found, step)
     key = ["rank", "pid", "step"]
     more = steps.select(*key, "start_ns", "end_ns", "how", "is_outlier")
     is_own = isinstance(step, str)
-    rows = breakdown(found.complete, steps) if is_own else found.breakdown
-    used = use(devices(found.complete, steps) if is_own else found.devices)
+    with ThreadPoolExecutor(1) as pool:
+        using = pool.submit(lambda: use(devices(trace, steps) if is_own else found.devices))
+        rows = breakdown(trace, steps) if is_own else found.breakdown
+        used = using.result()
     for frame in (more, used):
         rows = rows.join(frame, on=key, how="left", nulls_equal=True, maintain_order="left")
     kinds = (f"{kind}_ns" for kind in KINDS)

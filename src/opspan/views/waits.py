@@ -19,12 +19,12 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
     trace = found.complete
     rows = found.waits.with_columns(why=_col("why").cast(pl.String))
     if by == "call":
-        op = of_ranges.names(found, "op").gather(rows["range"])
+        op = of_ranges.names(found, "op", rows["range"]).cast(pl.String)
         rows = rows.with_columns(trace.calls["name"].cast(pl.String).gather(rows["call"]).alias("call"), op.alias("op"))
         rows = rows.select("rank", "pid", "tid", "start_ns", "call", "op", "why", "wait_ns", "busy_ns")
         return rows.sort("wait_ns", descending=True, nulls_last=True, maintain_order=True)
     if by != "why":
-        rows = rows.with_columns(of_ranges.names(found, by).gather(rows["range"]).alias(by))
+        rows = rows.with_columns(of_ranges.names(found, by, rows["range"]).cast(pl.String))
     sums = rows.group_by(by, maintain_order=True).agg(
         count=pl.len(), wait_ns=_col("wait_ns").sum(), busy_ns=_col("busy_ns").sum(), **_by_reason(by)
     )

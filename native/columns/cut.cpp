@@ -1,0 +1,206 @@
+// Stretches of time on threads, cut into pieces wherever a span of their thread begins or ends; and what each piece
+// has. A span is a range, of which the innermost counts, or it is of a kind, of which the highest counts that is open.
+// Where no kind is, and on no known thread, a piece has what its stretch has. Stretches may overlap.
+
+#include <array>
+#include <queue>
+
+#include "columns/interface.h"
+#include "columns/order.h"
+
+namespace opspan::columns {
+namespace {
+
+using Kind = uint8_t;
+constexpr size_t kKinds = 16;
+constexpr Kind kNoKind = kKinds;
+constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+
+// What is open on a thread from a time on.
+struct Change {
+  int64_t time;
+  Row range;
+  Kind kind;
+};
+
+struct Openings {
+  explicit Openings(const Input& frame)
+      : start(frame.values<int64_t>("start_ns")),
+        end(frame.values<int64_t>("end_ns")),
+        kind(frame.values<uint8_t>("kind")),
+        is_async(frame.flags("is_async")) {}
+  bool takes_time(Row row) const { return !end.null(row) && end[row] > start[row]; }
+  Values<int64_t> start, end;
+  Values<uint8_t> kind;
+  Flags is_async;
+};
+
+// Ends to come. Those of spans that nest come in the order of a stack; others wait in a heap.
+class Ends {
+ public:
+  void push(int64_t end) {
+    if (nested_.empty() || end <= nested_.back()) {
+      nested_.push_back(end);
+    } else {
+      others_.push(end);
+    }
+  }
+  bool empty() const { return nested_.empty() && others_.empty(); }
+  int64_t next() const { return nested_first() ? nested_.back() : others_.top(); }
+  void drop(int64_t until) {
+    while (!nested_.empty() && nested_.back() <= until) nested_.pop_back();
+    while (!others_.empty() && others_.top() <= until) others_.pop();
+  }
+
+ private:
+  bool nested_first() const { return others_.empty() || (!nested_.empty() && nested_.back() <= others_.top()); }
+  std::vector<int64_t> nested_;
+  std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> others_;
+};
+
+// The changes on one thread, the first at the begin of time. `rows`: its spans, in any order.
+class Sweep {
+ public:
+  Sweep(const Openings& spans, std::vector<Change>& out) : spans_(spans), out_(out) { until_.fill(kLeast); }
+
+  void run(std::span<Row> rows) {
+    auto known = std::stable_partition(rows.begin(), rows.end(), [&](Row row) { return !spans_.start.null(row); });
+    const std::span<Row> begun(rows.begin(), known);
+    sort_rows(
+        begun, [&](Row row) { return spans_.start[row]; },
+        [&](Row a, Row b) {
+          const bool same = spans_.end[a] == spans_.end[b];
+          return same ? a < b : spans_.end[a] > spans_.end[b];
+        });
+    // What ends and was not open before: a damaged file's.
+    for (Row row : rows) {
+      if (!spans_.end.null(row) && (spans_.start.null(row) || spans_.end[row] < spans_.start[row])) {
+        ends_.push(spans_.end[row]);
+      }
+    }
+    out_.push_back({kLeast, kNone, kNoKind});
+    auto next = begun.begin();
+    while (next != begun.end() || !ends_.empty()) {
+      int64_t now = next != begun.end() ? spans_.start[*next] : ends_.next();
+      if (!ends_.empty()) now = std::min(now, ends_.next());
+      ends_.drop(now);
+      for (; next != begun.end() && spans_.start[*next] == now; ++next) open(*next);
+      const Change change{now, innermost(now), highest(now)};
+      if (out_.back().time == now) {
+        out_.back() = change;
+      } else {
+        out_.push_back(change);
+      }
+    }
+  }
+
+ private:
+  void open(Row row) {
+    if (!spans_.takes_time(row)) return;
+    ends_.push(spans_.end[row]);
+    if (spans_.kind.null(row)) {
+      std::vector<Row>& stack = spans_.is_async[row] ? apart_ : nested_;
+      top(stack, spans_.start[row]);  // ended ones below the top go when it does
+      stack.push_back(row);
+    } else {
+      const size_t kind = std::min<size_t>(spans_.kind[row], kKinds - 1);
+      kinds_ = std::max(kinds_, kind + 1);
+      until_[kind] = std::max(until_[kind], spans_.end[row]);
+    }
+  }
+  Row top(std::vector<Row>& stack, int64_t at) const {
+    while (!stack.empty() && spans_.end[stack.back()] <= at) stack.pop_back();
+    return stack.empty() ? kNone : stack.back();
+  }
+  Row innermost(int64_t at) {
+    const Row nested = top(nested_, at);
+    return nested != kNone ? nested : top(apart_, at);
+  }
+  Kind highest(int64_t at) const {
+    for (size_t kind = kinds_; kind-- > 0;) {
+      if (until_[kind] > at) return static_cast<Kind>(kind);
+    }
+    return kNoKind;
+  }
+
+  const Openings& spans_;
+  std::vector<Change>& out_;
+  std::vector<Row> nested_, apart_;  // begun and, those on top, not ended
+  std::array<int64_t, kKinds> until_{};
+  size_t kinds_ = 0;  // none from here on was open yet
+  Ends ends_;
+};
+
+// The changes that a stretch begins with, and is cut at.
+struct Cuts {
+  size_t first = 0, past = 0;
+};
+
+}  // namespace
+
+Output cut(const Input& frame, const Input& spans_frame) {
+  const size_t count = frame.rows();
+  const auto start = frame.values<int64_t>("start_ns"), end = frame.values<int64_t>("end_ns");
+  const auto own_range = frame.values<Row>("range");
+  const auto own_kind = frame.values<uint8_t>("kind");
+  const Openings spans(spans_frame);
+  Places places;
+  auto stretch_threads = places.threads(frame), span_threads = places.threads(spans_frame);
+  auto is_empty = [&](size_t row) { return start.null(row) || end.null(row) || end[row] <= start[row]; };
+  for (size_t row = 0; row < count; ++row) {
+    if (is_empty(row)) stretch_threads[row] = kNone;
+  }
+  Slices stretches_of = slices(stretch_threads.get(), count, places.thread_count());
+  Slices spans_of = slices(span_threads.get(), spans_frame.rows(), places.thread_count());
+
+  std::vector<Change> changes;
+  changes.reserve(2 * spans_frame.rows() + stretches_of.count());
+  std::vector<Cuts> cuts(count);
+  for (size_t thread = 0; thread < stretches_of.count(); ++thread) {
+    const std::span<Row> stretches = stretches_of[thread];
+    if (stretches.empty()) continue;
+    size_t at = changes.size();
+    Sweep(spans, changes).run(spans_of[thread]);
+    sort_rows(stretches, [&](Row row) { return start[row]; }, std::less<Row>());
+    for (Row row : stretches) {
+      while (at + 1 < changes.size() && changes[at + 1].time <= start[row]) ++at;
+      size_t past = at + 1;
+      while (past < changes.size() && changes[past].time < end[row]) ++past;
+      cuts[row] = {at, past};
+    }
+  }
+
+  size_t total = 0;
+  for (size_t row = 0; row < count; ++row) {
+    if (!is_empty(row)) total += std::max<size_t>(cuts[row].past - cuts[row].first, 1);
+  }
+  auto stretch = uninitialized<Row>(total), range = uninitialized<Row>(total);
+  auto begins = uninitialized<int64_t>(total), ends = uninitialized<int64_t>(total);
+  auto kind = uninitialized<uint8_t>(total);
+  size_t piece = 0;
+  for (size_t row = 0; row < count; ++row) {
+    if (is_empty(row)) continue;
+    const size_t first = piece;
+    auto add = [&](int64_t begin, Row its_range, Kind its_kind) {
+      if (piece > first) ends[piece - 1] = begin;
+      stretch[piece] = static_cast<Row>(row);
+      begins[piece] = begin;
+      range[piece] = its_range;
+      kind[piece++] = its_kind != kNoKind || own_kind.null(row) ? its_kind : own_kind[row];
+    };
+    if (cuts[row].past == 0) add(start[row], own_range.null(row) ? kNone : own_range[row], kNoKind);
+    for (size_t at = cuts[row].first; at < cuts[row].past; ++at) {
+      add(std::max(start[row], changes[at].time), changes[at].range, changes[at].kind);
+    }
+    ends[piece - 1] = end[row];
+  }
+  Output out(total);
+  out.add("stretch", std::move(stretch));
+  out.add("start_ns", std::move(begins));
+  out.add("end_ns", std::move(ends));
+  out.add("range", std::move(range));
+  out.add("kind", std::move(kind));
+  return out;
+}
+
+}  // namespace opspan::columns
