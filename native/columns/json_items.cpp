@@ -3,71 +3,23 @@
 //   {"name":"aten::mm","ts":12.345,"args":{"bytes":4096}},
 //   {"name":"no args","ts":13.000,"args":{}}
 //
-// A struct is an object again, a duration is its microseconds, binary is JSON as it stands, and a text is a string.
+// A struct is an object again, a duration is its microseconds, binary is JSON as it stands, and a text is a string. A
+// text under the key "..." is an object whose members stand here themselves, but for those whose keys are those of
+// other columns here, be they null; what is no object has none.
 
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <concepts>
+#include <unordered_set>
 
 #include "columns/columns.h"
 #include "columns/interface.h"
 #include "columns/json.h"
+#include "columns/rows.h"
 
 namespace opspan::columns {
 namespace {
-
-// A few bytes that are copied often: sixteen at a time, with room to read behind them.
-class Short {
- public:
-  static constexpr size_t kStep = 16;
-  explicit Short(std::string_view text = {}) { set(text); }
-  void set(std::string_view text) {
-    bytes_.assign(text);
-    bytes_.append(kStep, '\0');
-    size_ = text.size();
-  }
-  char* copy_to(char* to) const {
-    for (size_t at = 0; at < size_; at += kStep) std::memcpy(to + at, bytes_.data() + at, kStep);
-    return to + size_;
-  }
-  size_t size() const { return size_; }
-
- private:
-  std::string bytes_;
-  size_t size_ = 0;
-};
-
-// What is being written, with room behind its end.
-class Text {
- public:
-  // For so many bytes, and a step more, at the end; then they are `wrote` up to there.
-  char* room(size_t bytes) {
-    const size_t wanted = size_ + bytes + Short::kStep;
-    if (wanted > room_) grow(std::max(wanted, room_ * 2));
-    return begin() + size_;
-  }
-  void wrote(const char* end) { size_ = static_cast<size_t>(end - begin()); }
-  void add(const Short& text) { wrote(text.copy_to(room(text.size()))); }
-  void add(std::string_view text) {
-    std::memcpy(room(text.size()), text.data(), text.size());
-    size_ += text.size();
-  }
-  size_t size() const { return size_; }
-  char& operator[](size_t at) { return begin()[at]; }
-  std::unique_ptr<uint8_t[]> take() { return std::move(bytes_); }
-
- private:
-  char* begin() { return reinterpret_cast<char*>(bytes_.get()); }
-  void grow(size_t room) {
-    auto larger = uninitialized<uint8_t>(room);
-    if (size_ > 0) std::memcpy(larger.get(), bytes_.get(), size_);
-    bytes_ = std::move(larger);
-    room_ = room;
-  }
-  std::unique_ptr<uint8_t[]> bytes_;
-  size_t size_ = 0, room_ = 0;
-};
 
 // A column under its key: `,"key":value`, or nothing where it is null.
 struct Member {
@@ -121,8 +73,8 @@ struct Number : Member {
   Values<T> values;
 };
 
-struct Json : Member {
-  Json(std::string_view name, Texts column) : key(name), texts(column) {}
+struct Raw : Member {
+  Raw(std::string_view name, Texts column) : key(name), texts(column) {}
   void write(size_t row, Text& out) override {
     if (texts.null(row)) return;
     out.add(key);
@@ -161,6 +113,41 @@ struct String : Member {
   std::array<Known, 64> known;
 };
 
+using Keys = std::unordered_set<std::string_view>;
+
+struct Spread : Member {
+  Spread(Texts column, Keys keys) : texts(column), others(std::move(keys)) {}
+  void write(size_t row, Text& out) override {
+    if (texts.null(row)) return;
+    const size_t from = out.size();
+    try {
+      members(Json(texts[row]), out);
+    } catch (Bad) {
+      out.cut(from);
+    } catch (Cut) {
+      out.cut(from);
+    }
+  }
+  void members(Json json, Text& out) {
+    json.expect('{');
+    seen.clear();
+    for (bool first = true; json.more('}', first); first = false) {
+      const std::string_view key = Json::text(json.string(), room);
+      member.assign(",");
+      quote(key, member);
+      member += ':';
+      const bool is_new = !others.contains(key) && seen.emplace(key).second;
+      json.expect(':');
+      json.copy_value(member);
+      if (is_new) out.add(std::string_view(member));
+    }
+  }
+  Texts texts;
+  Keys others;
+  std::unordered_set<std::string> seen;  // a key that stands twice
+  std::string member, room;
+};
+
 struct Object : Member {
   Object(std::string_view name, Nulls nulls, Members inner) : key(name), null(nulls), members(std::move(inner)) {}
   void write(size_t row, Text& out) override {
@@ -175,32 +162,17 @@ struct Object : Member {
 
 // --- which column is which
 
-// A column of a frame or of a struct; `from` is where its rows begin.
-struct Column {
-  const ArrowSchema& schema;
-  const ArrowArray& array;
-  size_t from;
-
-  Column(const ArrowSchema& type, const ArrowArray& data, size_t parent_from)
-      : schema(type), array(data), from(parent_from + static_cast<size_t>(data.offset)) {}
-
-  Nulls nulls() const {
-    if (array.null_count == 0) return {};
-    return {static_cast<const uint8_t*>(array.buffers[0]), from};
-  }
-  template <class T>
-  Values<T> values() const {
-    return {static_cast<const T*>(array.buffers[1]) + from, nulls()};
-  }
-  Texts texts() const { return {static_cast<const Texts::View*>(array.buffers[1]) + from, array.buffers + 2, nulls()}; }
-};
-
 std::unique_ptr<Member> member_of(const Column& column);
 
 Members members_of(const Column& parent) {
   Members members;
+  Keys keys;
+  for (int64_t at = 0; at < parent.schema.n_children; ++at) keys.insert(parent.schema.children[at]->name);
   for (int64_t at = 0; at < parent.schema.n_children; ++at) {
-    members.push_back(member_of({*parent.schema.children[at], *parent.array.children[at], parent.from}));
+    const Column column{*parent.schema.children[at], *parent.array.children[at], parent.from};
+    const bool is_spread = column.schema.name == std::string_view("...");
+    if (is_spread && column.schema.format != std::string_view("vu")) throw BadInput("only texts can be spread");
+    members.push_back(is_spread ? std::make_unique<Spread>(column.texts(), keys) : member_of(column));
   }
   return members;
 }
@@ -212,7 +184,7 @@ std::unique_ptr<Member> member_of(const Column& column) {
   key += ':';
   if (format == "+s") return std::make_unique<Object>(key, column.nulls(), members_of(column));
   if (format == "vu") return std::make_unique<String>(key, column.texts());
-  if (format == "vz") return std::make_unique<Json>(key, column.texts());
+  if (format == "vz") return std::make_unique<Raw>(key, column.texts());
   if (format == "tDn") return std::make_unique<Number<Duration>>(key, column.values<Duration>());
   if (format == "i") return std::make_unique<Number<int32_t>>(key, column.values<int32_t>());
   if (format == "l") return std::make_unique<Number<int64_t>>(key, column.values<int64_t>());

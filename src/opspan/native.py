@@ -16,7 +16,7 @@ import polars as pl
 from opspan import libraries
 from opspan.errors import OpspanError
 
-ABI: Final = 6
+ABI: Final = 7
 _ERROR_BYTES: Final = 512
 
 # Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
@@ -39,6 +39,8 @@ _FRAMES: Final = (
     "labels",
     "events",
     "json_items",
+    "protobuf",
+    "timeline",
 )
 
 
@@ -224,6 +226,17 @@ def json_items(rows: pl.DataFrame, before: int = 0) -> memoryview:
     """The bytes of items of a JSON list, an object a row as native/columns/json_items.cpp says. `before`: how many
     items the list has already; if there are any, a comma comes first."""
     return _call("json_items", rows, number=before)["bytes"].to_numpy().data
+
+
+def protobuf(rows: pl.DataFrame, number: int) -> memoryview:
+    """The bytes of messages, each a field of that number, as native/columns/protobuf.cpp says. Columns are called after
+    the numbers of fields."""
+    return _call("protobuf", rows, number=number)["bytes"].to_numpy().data
+
+
+def timeline(slices: pl.DataFrame) -> pl.DataFrame:
+    """Begins and ends of slices in the order of time: the row of each, its lane beside the track, whether it ends."""
+    return _call("timeline", slices)
 
 
 def demangled(name: str) -> str:

@@ -20,7 +20,18 @@ class Output:
 
 _ON_A_TIMELINE = ("ranges", "marks", "calls", "functions", "work", "counters")
 OUTPUTS = (
-    Output("chrome", (".json", ".json.gz"), "Chrome trace, for Perfetto and chrome://tracing", shows=_ON_A_TIMELINE),
+    Output(
+        "chrome",
+        (".json", ".json.gz"),
+        "Chrome trace, for chrome://tracing and tools for torch.profiler's files",
+        shows=_ON_A_TIMELINE,
+    ),
+    Output(
+        "perfetto",
+        (".perfetto-trace", ".perfetto-trace.gz", ".pftrace", ".pftrace.gz"),
+        "Perfetto's own form: smaller, with more tracks than a Chrome trace",
+        shows=(*_ON_A_TIMELINE, "memory"),
+    ),
     Output("sqlite", (".sqlite", ".db"), "analysis database, for the sqlite shell and Datasette"),
     Output(
         "parquet",

@@ -18,7 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-CALLS = ("_runtime", "_driver", "hip")  # the last: opspan of what torch, too, calls cuda_runtime
+CALLS = ("_runtime", "_driver")
 OF_COSTS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other", "time")
 
 
@@ -37,9 +37,6 @@ def read(path: Path, old: bool) -> dict[str, Any]:
             event["dur"] = float(event["dur"])
         if old and str(event.get("cat")).endswith(CALLS):
             event["cat"] = "Runtime"
-        if old and "External id" not in event.get("args", {}):  # opspan exports it with all else that torch wrote
-            kept = {key.lower(): value for key, value in json.loads(event.get("args", {}).get("Data", "{}")).items()}
-            event.get("args", {}).update({"External id": kept["external id"]} if "external id" in kept else {})
         if old and event.get("cat") == "user_annotation" and str(event["name"]).startswith("enumerate(DataLoader)#"):
             event["cat"] = "Operator"
     found: dict[str, Any] = json.loads(json.dumps({**document, "traceEvents": events}, default=float))
@@ -81,6 +78,7 @@ def figures(path: Path, old: bool) -> dict[str, Any]:
         },
         "operators": {op.name: operator(op) for op in profile.op_list_groupby_name},
         "kernels": {} if profile.kernel_stat is None else json.loads(profile.kernel_stat.to_json(orient="index")),
+        "stacks": {name: sorted(map(stack, ops)) for name, ops in profile.stack_lists_group_by_name.items()},
         "modules": modules(aggegate_module_view(profile.tid2tree, profile.events) or []),
     }
     if profile.memory_snapshot:
@@ -111,6 +109,11 @@ def by_kernel_names(parser: Any, events: list[Any]) -> list[dict[str, float]]:
 def operator(op: Any) -> dict[str, Any]:
     names = "calls host_duration self_host_duration device_duration self_device_duration tc_eligible tc_self_duration"
     return {name: getattr(op, name) for name in [*names.split(), "tc_total_duration"]}
+
+
+def stack(op: Any) -> list[Any]:
+    (called,) = op.callstacks
+    return [called, op.calls, *(round(value, 3) for value in (op.host_duration, op.device_duration))]
 
 
 def modules(stats: list[Any]) -> dict[str, dict[str, Any]]:

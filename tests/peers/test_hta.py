@@ -37,7 +37,6 @@ OF_DEVICES = {
 }
 # What cannot be the same (docs/profiler.md).
 DIFFERENT = {
-    "b200_eager": {"temporal breakdown", "kernel breakdown"},  # HTA takes an op with an arg "stream" for work
     "ns_resolution.pt.trace": {"idle time"},  # microseconds since 1970 with decimals are no doubles
     "rank0_sampled": {"memory bandwidth"},  # torch knew nanoseconds, and wrote whole microseconds
 }

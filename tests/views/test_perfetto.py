@@ -87,5 +87,7 @@ def test_work_that_overlaps_on_its_stream_is_beside_it(tmp_path: Path) -> None:
     tracks = [event["tid"] for event in sorted(spans, key=lambda event: event["args"]["work"])]
     # The third overlaps the first; the fourth the third, so it is beside both; the fifth lies in the fourth.
     assert [track - min(tracks) for track in tracks] == [0, 0, 1, 2, 0, 0, 0]
-    titles = [event["args"]["name"] for event in perfetto.taken(tmp_path / "out.json") if event["ph"] == "M"]
+    titles = [
+        event["args"]["name"] for event in perfetto.taken(tmp_path / "out.json") if event["name"] == "thread_name"
+    ]
     assert {"stream 7", "stream 7, overlapping 1", "stream 7, overlapping 2"} <= set(titles)

@@ -15,6 +15,7 @@ VERSION = 1
 MARK, TABLES = "opspan", "opspanTables"  # members of the file
 ENDED, NOT_ENDED = "Ended", "no"  # of a range, call or work that was open at the end: it is drawn until there
 OVERLAPS = "Overlaps"  # is there where a range is drawn apart, and was not reported as async
+API = "API"  # of a call whose category is another: the one that torch.profiler has for it
 UNNAMED = "Unnamed"  # is there where the name of the event is none of the row's
 
 # Tables that are no events: held as a whole.
@@ -23,7 +24,7 @@ WHOLE = ("relations", "threads", "processes", "devices", "metrics", "issues")
 RANGES = {
     "id": "range",
     "kind": "Kind",
-    "op_id": "External id",
+    "op_id": "Record function id",
     "seq": "Sequence number",
     "forward_tid": "Fwd thread id",
     "sizes": "Input Dims",
@@ -81,7 +82,7 @@ WORK = {
 }
 LISTS = ("sizes", "input_types", "input_strides", "inputs")  # of ranges: columns whose texts are JSON lists
 SIZES = {"grid": "grid", "block": "block"}  # of work: three columns each
-FUNCTIONS = {"id": "Python id", "parent_id": "Python parent id"}
+FUNCTIONS = {"id": "Python id", "parent_id": "Python parent id", "payload_json": "Data"}
 MEMORY = {
     "row": "memory",
     "event": "Event",
@@ -93,6 +94,7 @@ MEMORY = {
     "name": "Name",
     "correlation_id": "correlation",
     "count": "Count",
+    "payload_json": "Data",
     "end_ns": "Ended after ns",
 }
 # What of a row is in its event itself, or in several keys.
@@ -105,6 +107,8 @@ _IN_THE_EVENT = {
     "functions": _PLACE,
     "memory": {"rank", "pid", "tid", "time_ns"},
 }
+# Those that no payload may have, whichever table the event is a row of.
+OTHERS = (ENDED, OVERLAPS, UNNAMED, API, "range", "call", "work", "memory", "Python id")
 
 
 def _with_others(table: str, keys: dict[str, str]) -> dict[str, str]:

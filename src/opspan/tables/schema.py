@@ -184,6 +184,7 @@ FUNCTIONS = Table(
         Column("end_ns", I64, "When it returned; null: it did not.", "ns"),
         Column("name", NAME, "Where the function is and what it is called: train.py(12): forward."),
         Column("parent_id", I64, "The call that it was made from.", refers="functions.id"),
+        Column("payload_json", pl.String, "All other data that the tracer has of it, as a JSON object."),
     ),
 )
 
@@ -247,6 +248,7 @@ MEMORY = Table(
         Column("name", NAME, "What it was for."),
         Column("correlation_id", I64, "What the tool pairs calls and events by; unique in the process only."),
         Column("count", I64, "How many events the row stands for; null: one."),
+        Column("payload_json", pl.String, "All other data that the tool has of it, as a JSON object."),
     ),
 )
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from opspan.tables import Tables
 from opspan.views.lanes import lanes
-from opspan.views.names import process_names, thread_names
+from opspan.views.names import device_names, process_names, stream_names, thread_names
 
 _col = pl.col
 _HIGHEST = 1 << 62
@@ -39,15 +39,15 @@ class Tracks:
         return pl.concat([self.processes.select("process", *_PROCESS), devices], how="diagonal")
 
     def on_threads(self, rows: pl.DataFrame) -> pl.DataFrame:
-        found = _joined(rows, self.processes, _PROCESS, "process")
+        found = joined(rows, self.processes, _PROCESS, "process")
         return rows.with_columns(found, thread=_col("tid").fill_null(self.no_thread))
 
     def on_devices(self, work: pl.DataFrame) -> pl.DataFrame:
         """All work with its tracks. What the profiler itself did on the host is drawn on the host's thread."""
         work = work.with_columns(lane=self.lanes)
         on_host = _col("device_id").is_null() & _col("tid").is_not_null()
-        process, thread = (_joined(work, self.streams, _LANE, name) for name in ("process", "thread"))
-        host = _joined(work, self.processes, _PROCESS, "process")
+        process, thread = (joined(work, self.streams, _LANE, name) for name in ("process", "thread"))
+        host = joined(work, self.processes, _PROCESS, "process")
         return work.with_columns(
             process=pl.when(on_host).then(host).otherwise(process),
             thread=pl.when(on_host).then("tid").otherwise(thread),
@@ -56,8 +56,8 @@ class Tracks:
 
 def tracks_of(trace: Tables) -> Tracks:
     frames = [trace.ranges, trace.calls, trace.threads, trace.counters, trace.work, trace.functions, trace.memory]
-    threads = _unique(frames, _THREAD)
-    processes = _unique([threads, trace.processes], _PROCESS)
+    threads = unique(frames, _THREAD)
+    processes = unique([threads, trace.processes], _PROCESS)
     # Pids may be equal on two machines, or so high that no numbers are left for the devices.
     highest = processes["pid"].max()
     own = not processes["pid"].null_count() and processes["pid"].n_unique() == processes.height
@@ -66,24 +66,22 @@ def tracks_of(trace: Tables) -> Tracks:
     processes = processes.with_columns(number.alias("process"), title=process_names(trace, processes))
     first_free = processes["process"].max()
     first_device = (first_free if isinstance(first_free, int) else 0) + 1
-    devices = _unique([trace.work], _DEVICE).with_columns(
-        process=first_device + pl.int_range(pl.len(), dtype=pl.Int64), title=_device_titles(trace)
+    devices = unique([trace.work], _DEVICE).with_columns(
+        process=first_device + pl.int_range(pl.len(), dtype=pl.Int64), title=device_names(trace)
     )
     on_lanes = lanes(trace.work.select("start_ns", "end_ns", track=pl.struct(_STREAM).rank("dense")))
-    streams = _unique([trace.work.with_columns(lane=on_lanes)], _LANE)
+    streams = unique([trace.work.with_columns(lane=on_lanes)], _LANE)
     streams = streams.with_columns(
-        _joined(streams, devices, _DEVICE, "process"),
+        joined(streams, devices, _DEVICE, "process"),
         thread=pl.int_range(pl.len(), dtype=pl.Int64),
         title=pl.concat_str(
-            pl.format("stream {}", _col("stream_id").cast(pl.String).fill_null("of unknown number")),
-            pl.format(" of context {}", "context_id").fill_null(""),
-            pl.when(_col("lane") > 0).then(pl.format(", overlapping {}", "lane")).otherwise(pl.lit("")),
+            stream_names(), pl.when(_col("lane") > 0).then(pl.format(", overlapping {}", "lane")).otherwise(pl.lit(""))
         ),
     )
     lowest = threads["tid"].min()
     no_thread = min(lowest, 1) - 1 if isinstance(lowest, int) else 0
     threads = threads.with_columns(
-        _joined(threads, processes, _PROCESS, "process"),
+        joined(threads, processes, _PROCESS, "process"),
         thread=_col("tid").fill_null(no_thread),
         title=thread_names(trace, threads),
     )
@@ -97,12 +95,7 @@ def tracks_of(trace: Tables) -> Tracks:
     )
 
 
-def _device_titles(trace: Tables) -> pl.Expr:
-    rank = pl.format("rank {}: ", _col("rank").fill_null(0)) if len(trace.ranks) > 1 else pl.lit("")
-    return pl.concat_str(rank, pl.lit("device "), _col("device_id").cast(pl.String).fill_null("of unknown number"))
-
-
-def _unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
+def unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
     # Rows of a thread mostly lie together: the first of each run is found sooner than what is unique.
     is_first = pl.int_range(pl.len()) == 0
     for column in columns:
@@ -110,7 +103,7 @@ def _unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
     return pl.concat([frame.select(columns).filter(is_first) for frame in frames]).unique().sort(columns)
 
 
-def _joined(rows: pl.DataFrame, tracks: pl.DataFrame, on: list[str], name: str) -> pl.Series:
+def joined(rows: pl.DataFrame, tracks: pl.DataFrame, on: list[str], name: str) -> pl.Series:
     if tracks.height == 1:  # it is that of every row: tracks are made of all rows
         return pl.select(pl.repeat(tracks[name].item(), rows.height, dtype=tracks[name].dtype)).to_series().alias(name)
     found = rows.select(on).join(tracks.select(*on, name), on=on, how="left", nulls_equal=True, maintain_order="left")

@@ -1,4 +1,4 @@
-"""The names of processes, threads and frames as they are shown to people."""
+"""The names of processes, threads, devices, streams and frames as they are shown to people."""
 
 from __future__ import annotations
 
@@ -35,3 +35,15 @@ def thread_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
     tid = _col("tid").cast(pl.String).fill_null("of unknown number")
     name = pl.concat_str(pl.lit(" "), _col("name").cast(pl.String)).fill_null("")
     return pl.lit(found.select(pl.concat_str(pl.lit("thread "), tid, name)).to_series())
+
+
+def device_names(trace: Tables) -> pl.Expr:
+    rank = pl.format("rank {}: ", _col("rank").fill_null(0)) if len(trace.ranks) > 1 else pl.lit("")
+    return pl.concat_str(rank, pl.lit("device "), _col("device_id").cast(pl.String).fill_null("of unknown number"))
+
+
+def stream_names() -> pl.Expr:
+    return pl.concat_str(
+        pl.format("stream {}", _col("stream_id").cast(pl.String).fill_null("of unknown number")),
+        pl.format(" of context {}", "context_id").fill_null(""),
+    )

@@ -108,3 +108,28 @@ def test_more_texts_than_are_kept_are_all_themselves() -> None:
     names = [f"name {number % 5000} {'x' * (number % 40)}" for number in range(20_000)]
     frame = pl.DataFrame({"name": pl.Series(names, dtype=pl.Categorical)})
     assert [row["name"] for row in read(frame.select(pl.col("name").cast(pl.String)))] == names
+
+
+def test_members_of_a_spread_text_stand_beside_the_columns() -> None:
+    texts = [
+        '{"a": 1, "né\\"w": [1, {"x": null}], "own": 2}',
+        '{"held": 1, "twice": 1, "twice": 2}',
+        "{}",
+        None,
+        "[1]",
+        '{"cut": ',
+        '{"a": 1, oh',
+        "",
+    ]
+    frame = pl.DataFrame({"own": [5] * len(texts), "held": [None] * len(texts), "...": texts}, schema_overrides={
+        "held": pl.Int32})  # fmt: skip
+    assert read(frame) == [
+        {"own": 5, "a": 1, 'né"w': [1, {"x": None}]},
+        {"own": 5, "twice": 1},
+        *[{"own": 5}] * 6,
+    ]
+
+
+def test_only_a_text_is_spread() -> None:
+    with pytest.raises(OpspanError, match="only texts can be spread"):
+        native.json_items(pl.DataFrame({"...": [1]}))

@@ -127,6 +127,7 @@ def memory(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         pl.when(_col("change") < 0).then(pl.lit("free")).otherwise(pl.lit("alloc")).cast(MEMORY_EVENT).alias("event"),
         _col("change").abs().alias("bytes"),
         _col("address").cast(pl.UInt64, strict=False),
+        _with_reserved().alias("payload_json"),
     )
     reserved = rows.filter(_col("reserved") > 0).select(
         "rank",
@@ -139,6 +140,13 @@ def memory(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         _col("reserved").cast(pl.Float64).alias("value"),
     )
     return change, reserved
+
+
+def _with_reserved() -> pl.Expr:
+    """What the allocator holds is a counter, and stays what the event says, too."""
+    said = pl.concat_str(pl.lit('{"Total Reserved": '), _col("reserved").cast(pl.String))
+    rest = pl.when(_col("rest").is_null()).then(pl.lit("}")).otherwise(", " + _col("rest").str.slice(1))
+    return pl.coalesce(said + rest, "rest")
 
 
 def counters(events: pl.DataFrame) -> pl.DataFrame:

@@ -25,7 +25,7 @@ _SERIES = ("name", "domain", "device_id")
 _ENDS, _COUNTERS = "ends", "counters"
 _SPAN = ("ph", "cat", "name", "pid", "tid", "id", "ts_ns", "dur_ns", "at")
 _OTHER_ARGS = (
-    Arg(keys.ENDED, TEXT, (keys.ENDED,)),
+    *(Arg(key, TEXT, (key,)) for key in (keys.ENDED, keys.API)),
     *(Arg(key, INTEGER, (key,)) for key in (keys.UNNAMED, keys.OVERLAPS)),
     Arg("value", LIST, ("value",)),
     *(Arg(of, LIST, (key,)) for of, key in keys.SIZES.items()),
@@ -185,7 +185,7 @@ def _rows(table: str, events: pl.DataFrame, ends: pl.DataFrame, zero_ns: int) ->
         is_async = is_pair & _col(keys.OVERLAPS).is_null()
         columns |= {"is_async": is_async, "is_mark": (_col("ph") == "i").fill_null(value=False)}
     elif table == "calls":
-        columns["api"] = pl.when(_col("cat") != "call").then("cat")
+        columns["api"] = pl.coalesce(keys.API, pl.when(_col("cat") != "call").then("cat"))
     elif table == "work":
         short = columns["name"]
         columns["full_name"] = pl.when(short.is_not_null()).then("name")

@@ -46,7 +46,7 @@ def ranges(spans: pl.DataFrame, others: pl.DataFrame, marks: pl.DataFrame) -> pl
             "is_mark",
             "forward_thread",
             _kinds(frame).alias("kind"),
-            constant("torch").alias("source"),
+            pl.when(_is_annotation()).then(constant("user")).otherwise(constant("torch")).alias("source"),
             pl.when(_col("op_id") > 0).then("op_id").alias("op_id"),
             *(pl.when(_col(name) != "[]").then(name).alias(name) for name in ("sizes", "input_types", "input_strides")),
             inputs.each(frame["inputs"], inputs.from_torch),
@@ -56,13 +56,17 @@ def ranges(spans: pl.DataFrame, others: pl.DataFrame, marks: pl.DataFrame) -> pl
     )
 
 
+def _is_annotation() -> pl.Expr:
+    return (_col("cat") == "user_annotation").fill_null(value=False)
+
+
 def _kinds(frame: pl.DataFrame) -> pl.Series:
     said = frame.select(
         "name",
         has_seq=_col("seq").is_not_null(),
         # The numbers of threads begin with 1.
         is_backward=(_col("forward_thread") > 0).fill_null(value=False),
-        is_annotation=_col("cat").is_in(["user_annotation"]).fill_null(value=False),
+        is_annotation=_is_annotation(),
     )
     distinct = said.unique()
     kinds = [_kind(*row).name.lower() for row in distinct.iter_rows()]
@@ -133,7 +137,7 @@ def calls(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def functions(spans: pl.DataFrame) -> pl.DataFrame:
-    frame = numbered(spans.select("pid", "tid", *times(), "name", "python_id", "python_parent"))
+    frame = numbered(spans.select("pid", "tid", *times(), "name", "python_id", "python_parent", payload_json="rest"))
     by_number = frame.select("pid", python_parent="python_id", parent_id="id").drop_nulls()
     by_number = by_number.unique(["pid", "python_parent"], keep="first")
     found = frame.join(by_number, on=["pid", "python_parent"], how="left", maintain_order="left")

@@ -1,0 +1,169 @@
+// The rows of a frame as messages of Protocol Buffers: each row is a field of the number that is asked for, and each
+// column that is not null there a field of its message. A column is called after its field, by number; what follows a
+// colon in the name is for people, and keeps columns of one repeated field apart.
+//
+//   {"8": 12, "11": {"9": 1, "23": "aten::mm"}}  ->  8: 12  11 {9: 1  23: "aten::mm"}
+//
+// A struct is a message again, a text is bytes. Integers are varints, but for 64 bits without a sign: those are as they
+// lie, eight bytes, and so are real numbers. A list is the field again and again.
+// The bytes: https://protobuf.dev/programming-guides/encoding
+
+#include <charconv>
+
+#include "columns/interface.h"
+#include "columns/rows.h"
+
+namespace opspan::columns {
+namespace {
+
+enum Wire : uint64_t { kVarint = 0, kEightBytes = 1, kSized = 2 };
+constexpr size_t kLongestVarint = 10;
+
+char* varint(uint64_t value, char* to) {
+  for (; value >= 0x80; value >>= 7) *to++ = static_cast<char>(value | 0x80);
+  *to++ = static_cast<char>(value);
+  return to;
+}
+
+struct Field {
+  Field(uint64_t number, Wire wire) {
+    char bytes[kLongestVarint];
+    tag.set({bytes, static_cast<size_t>(varint(number << 3 | wire, bytes) - bytes)});
+  }
+  Field(const Field&) = delete;
+  Field& operator=(const Field&) = delete;
+  virtual ~Field() = default;
+  virtual void write(size_t row, Text& out) = 0;
+  // Room for the tag and for a number behind it; from where the number goes on.
+  char* begin(Text& out) const { return tag.copy_to(out.room(tag.size() + kLongestVarint)); }
+  Short tag;
+};
+using Fields = std::vector<std::unique_ptr<Field>>;
+
+template <class T>
+struct Varint : Field {
+  Varint(uint64_t number, Values<T> column) : Field(number, kVarint), values(column) {}
+  void write(size_t row, Text& out) override {
+    // As protobuf has it: a negative number of 32 bits is one of 64 bits.
+    if (!values.null(row)) out.wrote(varint(static_cast<uint64_t>(int64_t{values[row]}), begin(out)));
+  }
+  Values<T> values;
+};
+
+struct Bool : Field {
+  Bool(uint64_t number, Flags column) : Field(number, kVarint), flags(column) {}
+  void write(size_t row, Text& out) override {
+    if (!flags.null(row)) out.wrote(varint(flags[row] ? 1 : 0, begin(out)));
+  }
+  Flags flags;
+};
+
+template <class T>
+struct EightBytes : Field {
+  static_assert(sizeof(T) == 8 && std::endian::native == std::endian::little);
+  EightBytes(uint64_t number, Values<T> column) : Field(number, kEightBytes), values(column) {}
+  void write(size_t row, Text& out) override {
+    if (values.null(row)) return;
+    char* to = begin(out);
+    std::memcpy(to, &values.data[row], sizeof(T));
+    out.wrote(to + sizeof(T));
+  }
+  Values<T> values;
+};
+
+struct Repeated : Field {
+  Repeated(uint64_t number, Values<int64_t> offsets, std::unique_ptr<Field> inner)
+      : Field(number, kSized), ends(offsets), items(std::move(inner)) {}
+  void write(size_t row, Text& out) override {
+    if (ends.null(row)) return;
+    for (int64_t at = ends.data[row]; at < ends.data[row + 1]; ++at) items->write(static_cast<size_t>(at), out);
+  }
+  Values<int64_t> ends;
+  std::unique_ptr<Field> items;
+};
+
+struct Sized : Field {
+  Sized(uint64_t number, Texts column) : Field(number, kSized), texts(column) {}
+  void write(size_t row, Text& out) override {
+    if (texts.null(row)) return;
+    out.wrote(varint(texts[row].size(), begin(out)));
+    out.add(texts[row]);
+  }
+  Texts texts;
+};
+
+struct Message : Field {
+  Message(uint64_t number, Nulls nulls, Fields inner) : Field(number, kSized), null(nulls), fields(std::move(inner)) {}
+  void write(size_t row, Text& out) override {
+    if (null(row)) return;
+    out.wrote(begin(out) + 1);  // most are short: their size is one byte
+    const size_t from = out.size();
+    for (const auto& field : fields) field->write(row, out);
+    const size_t size = out.size() - from;
+    char bytes[kLongestVarint];
+    const size_t more = static_cast<size_t>(varint(size, bytes) - bytes) - 1;
+    if (more > 0) {
+      out.wrote(out.room(more) + more);
+      std::memmove(&out[from + more], &out[from], size);
+    }
+    std::memcpy(&out[from - 1], bytes, more + 1);
+  }
+  Nulls null;
+  Fields fields;
+};
+
+// --- which column is which
+
+uint64_t field_number(std::string_view name) {
+  constexpr uint64_t kHighest = (1 << 29) - 1;
+  uint64_t number = 0;
+  const std::string_view digits = name.substr(0, name.find(':'));
+  std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (number < 1 || number > kHighest) throw BadInput("column " + std::string(name) + " has no number of a field");
+  return number;
+}
+
+std::unique_ptr<Field> field_of(uint64_t number, const Column& column);
+
+Fields fields_of(const Column& parent) {
+  Fields fields;
+  for (int64_t at = 0; at < parent.schema.n_children; ++at) {
+    const ArrowSchema& schema = *parent.schema.children[at];
+    fields.push_back(field_of(field_number(schema.name), {schema, *parent.array.children[at], parent.from}));
+  }
+  return fields;
+}
+
+std::unique_ptr<Field> field_of(uint64_t number, const Column& column) {
+  const std::string_view format = column.schema.dictionary == nullptr ? column.schema.format : "a dictionary";
+  if (format == "+s") return std::make_unique<Message>(number, column.nulls(), fields_of(column));
+  if (format == "+L") {
+    const Column items{*column.schema.children[0], *column.array.children[0], 0};
+    return std::make_unique<Repeated>(number, column.values<int64_t>(), field_of(number, items));
+  }
+  if (format == "vu" || format == "vz") return std::make_unique<Sized>(number, column.texts());
+  if (format == "b") return std::make_unique<Bool>(number, column.flags());
+  if (format == "C") return std::make_unique<Varint<uint8_t>>(number, column.values<uint8_t>());
+  if (format == "i") return std::make_unique<Varint<int32_t>>(number, column.values<int32_t>());
+  if (format == "I") return std::make_unique<Varint<uint32_t>>(number, column.values<uint32_t>());
+  if (format == "l") return std::make_unique<Varint<int64_t>>(number, column.values<int64_t>());
+  if (format == "L") return std::make_unique<EightBytes<uint64_t>>(number, column.values<uint64_t>());
+  if (format == "g") return std::make_unique<EightBytes<double>>(number, column.values<double>());
+  throw BadInput(std::string("column ") + column.schema.name + " has Arrow format " + std::string(format) +
+                 ", which is no field here");
+}
+
+}  // namespace
+
+Output protobuf(const Input& frame, int64_t number) {
+  Text text;
+  if (frame.rows() > 0) {
+    Message row(field_number(std::to_string(number)), {}, fields_of({frame.schema(), frame.batch(), 0}));
+    for (size_t at = 0; at < frame.rows(); ++at) row.write(at, text);
+  }
+  Output out(text.size());
+  out.add("bytes", text.take());
+  return out;
+}
+
+}  // namespace opspan::columns

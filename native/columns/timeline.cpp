@@ -1,0 +1,138 @@
+// Slices of tracks as begins and ends in the order of time, each in the place that viewers want which keep a stack of
+// open slices a track: an end closes what began last. What lies in no other slice, nor beside them all, and what is
+// said to be apart, is on a lane beside the track, where only slices are that do not meet.
+//
+//   track 1: [0, 10] [2, 5] [4, 12]   ->   begin 0, begin 1, begin 2 on lane 1, end 1, end 0, end 2 on lane 1
+//
+// At one time: ends of what began before, then begins, the longest first; who comes first in the rows is outside.
+
+#include <queue>
+
+#include "columns/columns.h"
+#include "columns/interface.h"
+#include "columns/order.h"
+
+namespace opspan::columns {
+namespace {
+
+class Timeline {
+ public:
+  explicit Timeline(const Input& frame)
+      : track_(frame.values<uint32_t>("track")),
+        start_(frame.values<int64_t>("start_ns")),
+        end_(frame.values<int64_t>("end_ns")),
+        is_mark_(frame.flags("is_mark")),
+        is_apart_(frame.flags("is_apart")),
+        count_(frame.rows()),
+        lanes_(zeroed<uint32_t>(frame.rows())) {
+    // An event is the number of its row, twice, and 1 where it is the end.
+    if (count_ >= kNone / 4) throw BadInput("too many slices for one timeline");
+    for (const auto* times : {&start_, &end_}) {
+      for (size_t row = 0; row < count_; ++row) {
+        if (times->null(row)) throw BadInput("a slice has no time");
+      }
+    }
+    events_.reserve(2 * count_);
+  }
+
+  void walk() {
+    uint32_t tracks = 0;
+    for (size_t row = 0; row < count_; ++row) tracks = std::max(tracks, track_[row] + 1);
+    Slices by_track = slices(track_.data, count_, tracks);
+    for (size_t track = 0; track < by_track.count(); ++track) walk(by_track[track]);
+    sort();
+  }
+
+  Output result() {
+    const size_t count = order_.size();
+    auto rows = uninitialized<uint32_t>(count), lanes = uninitialized<uint32_t>(count);
+    Bits is_end(count);
+    for (size_t at = 0; at < count; ++at) {
+      const uint32_t event = events_[order_[at]];
+      rows[at] = event / 2;
+      lanes[at] = lanes_[event / 2];
+      if (event % 2 == 1) is_end.set(at);
+    }
+    Output out(count);
+    out.add("row", std::move(rows));
+    out.add("lane", std::move(lanes));
+    out.add("is_end", std::move(is_end));
+    return out;
+  }
+
+ private:
+  int64_t end_of(Row row) const { return std::max(start_[row], end_[row]); }
+
+  void begin(Row row) { events_.push_back(2 * row); }
+  void end(Row row) { events_.push_back(2 * row + 1); }
+
+  void walk(std::span<Row> rows) {
+    sort_rows(
+        rows, [&](Row row) { return start_[row]; },
+        [&](Row a, Row b) { return end_of(a) != end_of(b) ? end_of(a) > end_of(b) : a < b; });
+    std::vector<Row> open, beside;
+    for (const Row row : rows) {
+      while (!open.empty() && end_of(open.back()) <= start_[row]) {
+        end(open.back());
+        open.pop_back();
+      }
+      if (is_mark_[row]) {
+        begin(row);
+      } else if (is_apart_[row] || (!open.empty() && end_of(open.back()) < end_of(row))) {
+        beside.push_back(row);
+      } else {
+        begin(row);
+        open.push_back(row);
+      }
+    }
+    for (; !open.empty(); open.pop_back()) end(open.back());
+    put_beside(beside);
+  }
+
+  // Each on the lowest lane that is free when it begins.
+  void put_beside(const std::vector<Row>& rows) {
+    using Lane = std::pair<int64_t, uint32_t>;
+    std::priority_queue<Lane, std::vector<Lane>, std::greater<>> taken;  // until when
+    std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free;
+    uint32_t lanes = 0;
+    for (const Row row : rows) {
+      for (; !taken.empty() && taken.top().first <= start_[row]; taken.pop()) free.push(taken.top().second);
+      if (free.empty()) free.push(++lanes);
+      lanes_[row] = free.top();
+      free.pop();
+      taken.emplace(end_of(row), lanes_[row]);
+      begin(row);
+      end(row);
+    }
+  }
+
+  int64_t time(Row at) const {
+    const uint32_t event = events_[at];
+    return event % 2 == 1 ? end_of(event / 2) : start_[event / 2];
+  }
+
+  // Those of one time stay as they were written: what is wanted of a track.
+  void sort() {
+    order_.resize(events_.size());
+    for (size_t at = 0; at < order_.size(); ++at) order_[at] = static_cast<Row>(at);
+    sort_rows(std::span<Row>(order_), [&](Row at) { return time(at); }, [](Row a, Row b) { return a < b; });
+  }
+
+  Values<uint32_t> track_;
+  Values<int64_t> start_, end_;
+  Flags is_mark_, is_apart_;
+  size_t count_;
+  Zeroed<uint32_t> lanes_;
+  std::vector<uint32_t> events_;
+  std::vector<Row> order_;
+};
+
+}  // namespace
+
+Output timeline(const Input& frame) {
+  Timeline timeline(frame);
+  timeline.walk();
+  return timeline.result();
+}
+
+}  // namespace opspan::columns

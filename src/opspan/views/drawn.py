@@ -1,0 +1,135 @@
+"""What timelines show of the rows of a trace, in whichever format: names, categories, and values beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+import polars as pl
+
+from opspan import inputs
+from opspan.analysis import Analysed
+from opspan.analysis.hierarchy import hierarchy
+from opspan.tables import Tables
+from opspan.tables import chrome_keys as keys
+
+_col = pl.col
+
+SPANS = ("ranges", "calls", "work", "functions")
+POINTS = ("memory", "counters")
+_CATEGORIES = {
+    "op": "cpu_op",
+    "backward": "cpu_op",
+    "engine": "cpu_op",
+    "user": "user_annotation",
+    "unknown": "user_annotation",
+    "module": "user_annotation",
+    "step": "user_annotation",
+    "memcpy": "gpu_memcpy",
+    "memset": "gpu_memset",
+    "sync": "cuda_sync",
+    "graph": "cuda_graph",
+}
+_MEMORY_NAMES = {"alloc": "[memory]", "free": "[memory]", "out_of_memory": "[OutOfMemory]"}
+
+
+def drawn(found: Analysed) -> Tables:
+    """What was found, each row with an id; ranges with the modules that they run in, and as they were reported."""
+    trace = found.attributed
+    frames = {name: _with_ids(trace.frames[name]) for name in SPANS}
+    frames["ranges"] = frames["ranges"].with_columns(_as_reported(found.tables.ranges))
+    if (modules := hierarchy(trace.ranges)) is not None:
+        frames["ranges"] = frames["ranges"].with_columns(modules.alias("modules"))
+    return Tables(trace.ranks, **{**trace.frames, **frames})
+
+
+def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
+    """Gives a row without an id a unique one, because a row is recognised by its id when the file is read back."""
+    if not frame["id"].null_count():
+        return frame
+    highest = frame["id"].max()
+    free = highest + 1 if isinstance(highest, int) else 0
+    return frame.with_columns(pl.col("id").fill_null(pl.int_range(pl.len()) + free))
+
+
+def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
+    """The columns as they were before nesting, which closes open ranges and takes overlapping ones out of the tree."""
+    return ranges.select("end_ns", was_async=_col("is_async").fill_null(value=False))
+
+
+def zero_ns(trace: Tables) -> int:
+    starts = [trace.frames[name]["start_ns"].min() for name in SPANS]
+    starts += [trace.frames[name]["time_ns"].min() for name in POINTS]
+    return min((time for time in starts if isinstance(time, int)), default=0)
+
+
+def left_out(trace: Tables) -> list[str]:
+    """Sentences on what is in the trace and has no place on a timeline."""
+    timeless = {name: trace.frames[name]["start_ns"].null_count() for name in SPANS}
+    timeless |= {name: trace.frames[name]["time_ns"].null_count() for name in POINTS}
+    said = [f"{count:,} {name} are not in it, for they have no start" for name, count in timeless.items() if count]
+    if trace.samples.height:
+        said.append(f"{trace.samples.height:,} rows of samples are not in it; .sqlite and .parquet have them")
+    return said
+
+
+def text(column: str) -> pl.Expr:
+    return _col(column).cast(pl.String)
+
+
+def args(frame: pl.DataFrame, names: Mapping[str, str], texts: Callable[[str], pl.Expr] = text) -> dict[str, pl.Expr]:
+    """An arg for each column that holds anything, and args that say that the name, or the end, is null."""
+    held = {column: key for column, key in names.items() if frame[column].count() or not frame.height}
+    found = {key: _col(column) if frame[column].dtype.is_numeric() else texts(column) for column, key in held.items()}
+    if "end_ns" in frame.columns and "end_ns" not in names and frame["end_ns"].null_count():
+        is_open = _col("end_ns").is_null()
+        if "is_mark" in frame.columns:
+            is_open &= ~_col("is_mark").fill_null(value=False)
+        found[keys.ENDED] = pl.when(is_open).then(pl.lit(keys.NOT_ENDED))
+    if "name" not in names and frame["name"].null_count():
+        found[keys.UNNAMED] = pl.when(_col("name").is_null()).then(1)
+    return found
+
+
+def with_lists(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Columns of lists as JSON, the values of inputs as torch.profiler writes them."""
+    ranges = ranges.with_columns(inputs=inputs.each(ranges["inputs"], inputs.to_torch))
+    held = [column for column in keys.LISTS if ranges[column].count()]
+    return ranges.with_columns(inputs.each(ranges[column], _list) for column in held)
+
+
+def _list(value: str) -> str:
+    """As a JSON list where the text is one, else as a JSON text."""
+    try:
+        is_list = value.startswith("[") and json.dumps(json.loads(value)) == value
+    except (ValueError, RecursionError):
+        is_list = False
+    return value if is_list else json.dumps(value)
+
+
+def sizes(of: str) -> pl.Expr:
+    axes = [f"{of}_{axis}" for axis in "xyz"]
+    known = pl.any_horizontal(_col(axis).is_not_null() for axis in axes)
+    return pl.when(known).then(pl.format("[{}, {}, {}]", *(text(axis).fill_null("null") for axis in axes)))
+
+
+def name(column: str) -> pl.Expr:
+    return _col(column).fill_null("(no name)").cast(pl.String)
+
+
+def category(other: str) -> pl.Expr:
+    return text("kind").fill_null(other).replace(_CATEGORIES)
+
+
+def work_category() -> pl.Expr:
+    return pl.when(_col("is_overhead")).then(pl.lit("overhead")).otherwise(category("other"))
+
+
+def call_category() -> pl.Expr:
+    return text("api").fill_null("call")
+
+
+def memory_name() -> pl.Expr:
+    event = text("event")
+    named = event.replace_strict(_MEMORY_NAMES, default=pl.concat_str(pl.lit("[memory "), event, pl.lit("]")))
+    return named.fill_null("[memory]")

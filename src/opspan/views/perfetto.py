@@ -1,0 +1,223 @@
+"""A trace for Perfetto in its own form: TrackEvents, as Protocol Buffers (gzipped if the name ends with .gz).
+
+    TracePacket {timestamp: 12345, track_event {type: SLICE_BEGIN, track_uuid: 4, name_iid: 9, debug_annotations ...}}
+
+Names, categories and keys of args are those of our Chrome traces (views/chrome.py). Times are nanoseconds, those of the
+trace. A thread's slices nest; what overlaps others, or need not nest, is on tracks beside the thread.
+perfetto_tracks.py has the tracks, native/columns/timeline.cpp the order.
+
+The file is made in batches of events in the order of time. Each defines the texts that it has by number anew, so that
+batches can be made side by side and only a few are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from opspan import native
+from opspan.analysis import Analysed
+from opspan.analysis.autograd import BY_NESTING
+from opspan.analysis.nest import trace_end_ns
+from opspan.tables import Tables
+from opspan.tables import chrome_keys as keys
+from opspan.tables.schema import NAME
+from opspan.views import drawn, perfetto_annotations, perfetto_points, perfetto_tracks, pieces
+from opspan.views.perfetto_annotations import FLAGS, PACKET, SEQUENCE
+from opspan.views.perfetto_tracks import Tracks
+from opspan.views.pieces import Piece
+
+_BATCH = 100_000  # begins and ends that are turned into bytes at a time
+_BEGIN, _END, _INSTANT = 1, 2, 3  # TrackEvent's types
+_TIME, _EVENT = "8", "11"  # of a TracePacket
+_TYPE, _TRACK, _NAME, _NAME_TEXT, _CATEGORY = "9", "11", "10", "23", "3"  # of a TrackEvent
+_FLOWS, _ENDED_FLOW = "47", "48"
+_CLOCKS, _BOOTTIME, _REALTIME = "6", 6, 1
+_col = pl.col
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Rows of a table that are slices or marks, and what is said of each."""
+
+    rows: pl.DataFrame  # with track, start_ns, until_ns, is_mark, is_apart
+    name: pl.Expr
+    category: pl.Expr
+    args: Mapping[str, pl.Expr]
+
+
+def write(found: Analysed, path: Path) -> list[str]:
+    trace = drawn.drawn(found)
+    arrows = _Arrows(trace)
+    pieces.write(path, _pieces(found, trace, arrows))
+    backwards = f"{arrows.backwards:,} arrows are not in it, for they end before they begin"
+    said = [backwards] if arrows.backwards else []
+    return drawn.left_out(trace) + perfetto_points.left_out(trace) + said
+
+
+def _pieces(found: Analysed, trace: Tables, arrows: _Arrows) -> Iterator[Callable[[], Piece]]:
+    shift = -min(drawn.zero_ns(trace), 0)  # there is no time before 0
+    tracks = perfetto_tracks.tracks_of(trace)
+    yield partial(_head, trace, tracks, shift)
+    kinds = _kinds(trace, tracks, arrows)
+    slices = pl.concat(
+        kind.rows.select(_col("track").cast(pl.UInt32), "start_ns", "until_ns", "is_mark", "is_apart") for kind in kinds
+    )
+    slices = slices.rename({"until_ns": "end_ns"})
+    events = native.timeline(slices)
+    lanes = _lanes(slices, events, tracks.first_free)
+    yield partial(perfetto_tracks.beside, lanes)
+    first_free = tracks.first_free + lanes.height
+    first = lanes.group_by("parent").agg(_col("track").min().alias("first")).rename({"parent": "track"})
+    for start in range(0, events.height, _BATCH):
+        yield partial(_batch, kinds, slices, events.slice(start, _BATCH), first, shift)
+    yield from perfetto_points.pieces(found, trace, tracks, first_free, shift)
+
+
+def _head(trace: Tables, tracks: Tracks, shift: int) -> Piece:
+    return b"".join((_clocks(trace, shift), perfetto_tracks.descriptors(tracks)))
+
+
+def _clocks(trace: Tables, shift: int) -> Piece:
+    """Which UTC time the trace's own clock has at its zero."""
+    if trace.origin_utc_ns is None or trace.origin_utc_ns < 0:
+        return b""
+    clocks = {
+        f"1:{clock}": pl.struct(pl.lit(clock).alias("1"), pl.lit(time, pl.Int64).alias("2"))
+        for clock, time in ((_BOOTTIME, shift), (_REALTIME, trace.origin_utc_ns))
+    }
+    row = pl.select(pl.struct(value.alias(name) for name, value in clocks.items()).alias(_CLOCKS))
+    return native.protobuf(row, PACKET)
+
+
+class _Arrows:
+    """From calls to their work, and from ops to their backward: numbers of flows, by row."""
+
+    def __init__(self, trace: Tables) -> None:
+        work = trace.work.select("call", "start_ns").with_row_index("to")
+        self.backwards = 0
+        launches = self._drawn(work.rename({"call": "from"}), trace.calls["start_ns"], 1)
+        linked = trace.ranges.with_row_index("to").filter(_col("link").ne_missing(BY_NESTING))
+        linked = linked.select("to", "start_ns", _col("forward").alias("from"))
+        links = self._drawn(linked, trace.ranges["start_ns"], 1 + trace.work.height)
+        self.of_calls = self._begun(launches, trace.calls.height)
+        self.of_work = self._ended(launches, trace.work.height)
+        self.of_forward = self._begun(links, trace.ranges.height)
+        self.of_backward = self._ended(links, trace.ranges.height)
+
+    def _drawn(self, arrows: pl.DataFrame, starts: pl.Series, first: int) -> pl.DataFrame:
+        arrows = arrows.drop_nulls()
+        arrows = arrows.with_columns(begin_ns=starts.gather(arrows["from"])).drop_nulls()
+        forwards = arrows.filter(_col("begin_ns") <= _col("start_ns"))
+        self.backwards += arrows.height - forwards.height
+        return forwards.select("from", "to", flow=_col("to").cast(pl.UInt64) + first)
+
+    @staticmethod
+    def _begun(arrows: pl.DataFrame, rows: int) -> pl.Series:
+        lists = arrows.group_by("from").agg("flow")
+        every = pl.select(pl.int_range(rows, dtype=pl.UInt32).alias("from"))
+        return every.join(lists, on="from", how="left", maintain_order="left")["flow"]
+
+    @staticmethod
+    def _ended(arrows: pl.DataFrame, rows: int) -> pl.Series:
+        every = pl.select(pl.int_range(rows, dtype=pl.UInt32).alias("to"))
+        return every.join(arrows.select("to", "flow"), on="to", how="left", maintain_order="left")["flow"]
+
+
+def _kinds(trace: Tables, tracks: Tracks, arrows: _Arrows) -> list[_Kind]:
+    """Those that are outside first, where two rows have the same time."""
+    last_ns = trace_end_ns(*(trace.frames[name] for name in drawn.SPANS))
+    functions, calls, work = trace.functions, trace.calls, trace.work
+    ranges = drawn.with_lists(trace.ranges)
+    ranges = ranges.with_columns(arrows.of_forward.alias(_FLOWS), arrows.of_backward.alias(_ENDED_FLOW))
+    of_ranges = drawn.args(ranges, keys.EVENTS["ranges"], _col)
+    if "modules" in ranges.columns:
+        of_ranges["Module Hierarchy"] = _col("modules")
+    calls = calls.with_columns(arrows.of_calls.alias(_FLOWS))
+    work = work.with_columns(arrows.of_work.alias(_ENDED_FLOW))
+    of_work = drawn.args(work, keys.EVENTS["work"], _col) | {key: drawn.sizes(of) for of, key in keys.SIZES.items()}
+
+    def placed(rows: pl.DataFrame, track: pl.Series) -> pl.DataFrame:
+        flags = {"is_mark": "is_mark", "is_apart": "is_async"}
+        rows = rows.with_columns(
+            track.alias("track"),
+            until_ns=_col("end_ns").fill_null(last_ns),
+            **{
+                to: _col(name).fill_null(value=False) if name in rows.columns else pl.lit(value=False)
+                for to, name in flags.items()
+            },
+        )
+        return rows.filter(_col("start_ns").is_not_null()) if rows["start_ns"].null_count() else rows
+
+    name, full_name = _col("name"), pl.coalesce("full_name", "name")
+    return [
+        _Kind(
+            placed(functions, tracks.of_thread(functions)),
+            name,
+            pl.lit("python_function"),
+            drawn.args(functions, keys.EVENTS["functions"], _col),
+        ),
+        _Kind(placed(ranges, tracks.of_thread(ranges)), name, drawn.category("user"), of_ranges),
+        _Kind(
+            placed(calls, tracks.of_thread(calls)),
+            name,
+            drawn.call_category(),
+            drawn.args(calls, keys.EVENTS["calls"], _col),
+        ),
+        _Kind(placed(work, tracks.of_work(work)), full_name, drawn.work_category(), of_work),
+    ]
+
+
+def _lanes(slices: pl.DataFrame, events: pl.DataFrame, first_free: int) -> pl.DataFrame:
+    """A track for each lane beside a track, those of one track in a row."""
+    beside = events.filter(_col("lane") > 0, ~_col("is_end"))
+    lanes = pl.DataFrame({"parent": slices["track"].gather(beside["row"]), "lane": beside["lane"]})
+    lanes = lanes.unique().sort("parent", "lane")
+    track = pl.int_range(pl.len(), dtype=pl.UInt32) + first_free
+    return lanes.select("parent", track=track, title=pl.lit("beside it"))
+
+
+def _batch(
+    kinds: list[_Kind], slices: pl.DataFrame, events: pl.DataFrame, first: pl.DataFrame, shift: int
+) -> memoryview:
+    events = events.with_row_index("at").with_columns(slices["track"].gather(events["row"]).alias("track"))
+    events = events.join(first, on="track", how="left", maintain_order="left")
+    is_beside = _col("lane") > 0
+    track = pl.when(is_beside).then(_col("first") + _col("lane") - 1).otherwise("track")
+    events = events.with_columns(track.alias(_TRACK))
+    ends = events.filter("is_end")
+    until = slices["end_ns"].gather(ends["row"]), slices["start_ns"].gather(ends["row"])
+    parts = [ends.select("at", _TRACK, pl.max_horizontal(*until).alias(_TIME), pl.lit(_END).alias(_TYPE))]
+    strings = perfetto_annotations.Strings()
+    before = 0
+    for kind in kinds:
+        own = events.filter(~_col("is_end"), _col("row").is_between(before, before + kind.rows.height, closed="left"))
+        if own.height:
+            parts.append(_begins(kind, own, own["row"] - before, strings))
+        before += kind.rows.height
+    rows = pl.concat(parts, how="diagonal_relaxed").sort("at").drop("at")
+    event = pl.struct(pl.exclude(_TIME))
+    packets = rows.select(_col(_TIME) + shift, pl.lit(SEQUENCE).alias("10"), FLAGS, event.alias(_EVENT))
+    return memoryview(b"".join((strings.packets(), native.protobuf(packets, PACKET))))
+
+
+def _begins(kind: _Kind, events: pl.DataFrame, rows: pl.Series, strings: perfetto_annotations.Strings) -> pl.DataFrame:
+    found = kind.rows[rows]
+    values = found.select(value.alias(key) for key, value in kind.args.items())
+    names = found.select(name=kind.name.cast(NAME), category=kind.category.cast(NAME))
+    fields = [
+        events["at"],
+        events[_TRACK],
+        found["start_ns"].alias(_TIME),
+        found.select(pl.when("is_mark").then(_INSTANT).otherwise(_BEGIN)).to_series().alias(_TYPE),
+        strings.names(names["name"]).alias(_NAME),
+        names.select(pl.when(_col("name").is_null()).then(pl.lit("(no name)"))).to_series().alias(_NAME_TEXT),
+        strings.categories(names["category"]).alias(_CATEGORY),
+        *(found[field] for field in (_FLOWS, _ENDED_FLOW) if field in found.columns),
+        *strings.annotations(values),
+    ]
+    return pl.DataFrame(fields)

@@ -1,0 +1,61 @@
+"""What writing a timeline costs: time, and memory above that of the trace, of 1 million rows and of 10 million.
+
+    python tools/bench/export.py            both: 5 GB of disk, 3 minutes
+    python tools/bench/export.py --rows N   another number
+
+Half of the rows are ranges, a quarter calls and a quarter work, each of them launched by a call. A process writes one
+file: it loads and analyses the trace first, and the memory is what its peak is from there on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from made import Size, parquet
+
+CHILD = """
+import os, sys, time
+from pathlib import Path
+import opspan
+
+def status(key):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 1024
+
+trace = opspan.load(sys.argv[1])
+trace.analysed.attributed
+Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+before, cpu, began = status("VmRSS"), sum(os.times()[:2]), time.perf_counter()
+trace.export(sys.argv[2])
+took, cpu = time.perf_counter() - began, sum(os.times()[:2]) - cpu
+size = os.path.getsize(sys.argv[2]) / 1e6
+print(f"{took:8.1f} s {cpu:8.1f} s {before:10,.0f} MiB {status('VmHWM'):10,.0f} MiB {size:10,.0f} MB")
+"""
+NAMES = ("run.json", "run.json.gz", "run.perfetto-trace", "run.perfetto-trace.gz")
+
+
+def report(folder: Path, rows: int) -> None:
+    source = folder / "source"
+    parquet(source, Size(ranges=rows // 2, calls=rows // 4, work=rows // 4))
+    print(f"\n{rows:,} rows{'':13} time  processors  trace before    peak from then       file")
+    for name in NAMES:
+        command = [sys.executable, "-c", CHILD, source, folder / name]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        print(f"{name:22} {done.stdout.rstrip()}", flush=True)
+        (folder / name).unlink()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, metavar="N", help="default: 1 million, then 10 million")
+    options = parser.parse_args()
+    for rows in [options.rows] if options.rows else [1_000_000, 10_000_000]:
+        with tempfile.TemporaryDirectory() as folder:
+            report(Path(folder), rows)
+
+
+if __name__ == "__main__":
+    main()
