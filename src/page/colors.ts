@@ -21,7 +21,10 @@ const KINDS: Record<string, [light: string, dark: string]> = {
   module: ["#8c6bb1", "#b296d2"],
   step: ["#7f8a99", "#8b97a8"],
   function: ["#8a9a5b", "#b3c486"],
-  waiting: ["#c44e52", "#e88a8d"],
+  transfer: ["#d55e00", "#f08a3c"],
+  slower: ["#d55e00", "#f08a3c"],
+  faster: ["#0072b2", "#4aa3dc"],
+  waiting: ["#8a2846", "#ffc4d0"],
   idle: ["#d9dce1", "#3a404b"],
   other: ["#9aa3af", "#6b7482"],
 };

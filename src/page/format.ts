@@ -1,6 +1,18 @@
 // Values as people read them, as opspan's tables on a terminal have them.
 
-export type Unit = "name" | "text" | "count" | "ns" | "bytes" | "share" | "number" | "flops" | "rate" | "flag";
+export type Unit =
+  | "name"
+  | "text"
+  | "count"
+  | "ns"
+  | "bytes"
+  | "share"
+  | "signed ns"
+  | "signed share"
+  | "number"
+  | "flops"
+  | "rate"
+  | "flag";
 
 export const isNumber = (unit: Unit): boolean => unit !== "name" && unit !== "text" && unit !== "flag";
 
@@ -15,6 +27,10 @@ export function formatted(value: unknown, unit: Unit): string {
       return bytes(value);
     case "share":
       return `${(value * 100).toFixed(1)}%`;
+    case "signed ns":
+      return signed(value, time);
+    case "signed share":
+      return signed(value, (share) => `${(share * 100).toFixed(1)}%`);
     case "count":
       return Math.round(value).toLocaleString("en");
     case "flops":
@@ -32,6 +48,12 @@ export function time(ns: number): string {
   if (size >= 1e6) return `${(ns / 1e6).toFixed(3)} ms`;
   if (size >= 1e3) return `${(ns / 1e3).toFixed(3)} µs`;
   return `${Math.round(ns)} ns`;
+}
+
+/** With a sign, unless it is too small to be seen. */
+export function signed(value: number, format: (value: number) => string): string {
+  const text = format(Math.abs(value));
+  return text === format(0) ? text : `${value > 0 ? "+" : "−"}${text}`;
 }
 
 export function bytes(count: number): string {

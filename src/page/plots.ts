@@ -6,10 +6,11 @@ import { onScheme } from "./scheme.ts";
 
 export { Plot };
 
-/** A plot as wide as its place: drawn again when that or the colours change. */
-export function showPlot(root: HTMLElement, options: (width: number) => Plot.PlotOptions, label: string): void {
+/** A plot as wide as its place: drawn again when that or the colours change, and when what it returns is called. */
+export function showPlot(root: HTMLElement, options: (width: number) => Plot.PlotOptions, label: string): () => void {
   let width = 0;
   const draw = (): void => {
+    if (!width) return; // it is hidden
     const plot = Plot.plot({
       style: { background: "transparent", color: "var(--text)", fontSize: "12px", overflow: "visible" },
       width,
@@ -27,7 +28,8 @@ export function showPlot(root: HTMLElement, options: (width: number) => Plot.Plo
     width = now;
     draw();
   }).observe(root);
-  onScheme(() => width && draw());
+  onScheme(draw);
+  return draw;
 }
 
 /** What the colours of a plot mean. */

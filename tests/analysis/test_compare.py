@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from analysis.frames import nested_rows, ranges, table
 from opspan.analysis import Analysed, averages
 from opspan.analysis.compare import BY, compare, whole
-from opspan.analysis.figures import Lasted, lasted
+from opspan.analysis.figures import KEYS, Lasted, figures, lasted, several
 from opspan.analysis.iterations import iterations
 from opspan.analysis.until_done import until_done
 from opspan.errors import UsageError
@@ -204,3 +204,13 @@ def test_no_time_is_lost(one: Tables, other: Tables, by: str) -> None:
         time = rows[f"step_{side}_ns" if rows[f"step_{side}_ns"].count() else f"{side}_ns"]
         shares = [ns / time.sum() for ns in time] if time.sum() else []
         assert rows[f"share_{side}"].drop_nulls().to_list() == pytest.approx(shares)
+
+
+def test_several_ways_at_once_say_what_each_says_alone() -> None:
+    one = training((1000, 300), (1010, 310), (990, 305))
+    together = several(one, list(KEYS))
+    assert list(KEYS) == [by for by in KEYS if together[by].rows.height or by == "kernel"]
+    for by, keys in KEYS.items():
+        alone = figures(one, by)
+        assert together[by].rows.sort(keys).equals(alone.rows.sort(keys))
+        assert (together[by].time, together[by].steps) == (alone.time, alone.steps)

@@ -2,25 +2,64 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import opspan
+from builders import kineto, nvprof, vtune
+from builders.training_files import load
+from builders.training_plan import Plan
 from emit.running import opspan as run_opspan
 from page.browser import SCHEMES, WIDTHS, Browser
 from page.faults import grave_faults
-from views.sources import HOSTILE, nsys
+from views.sources import HOSTILE, capture, nsys
+
+
+def _ranks(folder: Path) -> opspan.Trace:
+    return load(folder / "ranks", Plan(ranks=2, straggler=(1, 1.5), steps=4, layers=2))
+
+
+SOURCES: dict[str, Callable[[Path], opspan.Trace]] = {
+    "nsys": lambda folder: opspan.load(nsys(folder / "frame.sqlite")),
+    "nvprof": lambda folder: opspan.load(nvprof.run(folder / "frame.prof", 26)),
+    "torch.profiler": lambda folder: opspan.load(kineto.write(folder / "frame.json")),
+    "VTune": lambda folder: opspan.load(vtune.run(folder / "r000hs", "2024")),
+    "capture": lambda folder: opspan.load(capture(folder / "frame.opspan")),
+    "ranks": _ranks,
+}
+SEEN = [*itertools.product(WIDTHS, SCHEMES)]
+QUICK = [("nsys", 1280, "light"), ("nsys", 390, "dark")]
+EVERY = [
+    pytest.param(*one, marks=[] if one in QUICK else [pytest.mark.slow])
+    for one in ((name, *seen) for name in SOURCES for seen in SEEN)
+]
 
 
 @pytest.fixture(scope="module")
-def page(pages: Path) -> Path:
-    out = pages / "frame.html"
-    opspan.load(nsys(pages / "frame.sqlite")).report(out)
-    return out
+def page_of(pages: Path) -> Callable[[str], Path]:
+    """A page of a source; that of two ranks compares them with a run in which no rank is late."""
+    made: dict[str, Path] = {}
+
+    def page(name: str) -> Path:
+        if name not in made:
+            out = pages / f"frame of {name}.html"
+            before = load(pages / "before", Plan(ranks=2, steps=4, layers=2)) if name == "ranks" else None
+            SOURCES[name](pages).report(out, against=before)
+            made[name] = out
+        return made[name]
+
+    return page
 
 
-def test_every_section_opens_without_a_request_or_a_complaint(browser: Browser, page: Path) -> None:
+@pytest.fixture(scope="module")
+def page(page_of: Callable[[str], Path]) -> Path:
+    return page_of("nsys")
+
+
+def test_each_link_opens_its_section(browser: Browser, page: Path) -> None:
     with browser.open(page) as opened:
         for link in opened.at.locator("nav a").all():
             link.click()
@@ -28,20 +67,23 @@ def test_every_section_opens_without_a_request_or_a_complaint(browser: Browser, 
             opened.goto((link.get_attribute("href") or "")[1:])
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_is_wider_than_the_window(browser: Browser, page: Path, width: int) -> None:
-    with browser.open(page, width=width) as opened:
+@pytest.mark.parametrize(("name", "width", "scheme"), EVERY)
+def test_every_section_fits_keeps_nobody_out_and_asks_for_nothing(
+    browser: Browser, page_of: Callable[[str], Path], name: str, width: int, scheme: str
+) -> None:
+    with browser.open(page_of(name), width=width, scheme=scheme) as opened:
         for link in opened.at.locator("nav a").all():
-            opened.goto((link.get_attribute("href") or "")[1:])
-            assert opened.at.evaluate("document.documentElement.scrollWidth") <= width
+            section = (link.get_attribute("href") or "")[1:]
+            opened.goto(section)
+            opened.at.evaluate(_DRAWN)
+            assert opened.at.get_by_text("This part cannot be shown").count() == 0, section
+            assert opened.at.evaluate("document.documentElement.scrollWidth") <= width, section
+            assert grave_faults(opened) == [], section
+            opened.shot(f"{name}-{section}-{width}-{scheme}")
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_nobody_is_kept_out(browser: Browser, page: Path, scheme: str) -> None:
-    with browser.open(page, scheme=scheme) as opened:
-        for link in opened.at.locator("nav a").all():
-            opened.goto((link.get_attribute("href") or "")[1:])
-            assert grave_faults(opened) == []
+# Plots are drawn when the size of their place is known: two frames later at most.
+_DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))"
 
 
 def test_names_show_as_text_whatever_they_hold(browser: Browser, page: Path) -> None:

@@ -32,6 +32,7 @@ from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
 from opspan.analysis.phases import phases
 from opspan.analysis.steps import steps
+from opspan.analysis.until_done import until_done
 from opspan.analysis.waits import waits
 
 if TYPE_CHECKING:
@@ -74,6 +75,11 @@ class Analysed:
     def iterations(self) -> pl.DataFrame:
         """The iterations of the run, as far as ranges tell them, or the order of kernels."""
         return iterations(self.attributed.ranges, work=self.attributed.work)
+
+    @cached_property
+    def iterations_until_done(self) -> pl.DataFrame:
+        """The same, with how long each took until all that it launched was done."""
+        return until_done(self.iterations, self.attributed.calls, self.attributed.work)
 
     @cached_property
     def breakdown(self) -> pl.DataFrame:

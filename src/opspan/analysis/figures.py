@@ -6,6 +6,7 @@
                  and deviation (over the steps of a process; several processes count as their mean)
         .steps   how many there were, how long they took until what they launched was done (`until_done`), and whether
                  they tell the noise
+    several(run, ways, ...) -> Figures for each way, what is the same for all of them worked out once
     lasted(steps) -> Lasted, the last of these
 
 `run` is complete (`Analysed.complete`); `steps`: what `until_done` gives, or `iterations`; `process`: its pid, if only
@@ -72,22 +73,48 @@ def figures(
     *,
     is_part: bool = False,
 ) -> Figures:
-    if by not in KEYS:
-        raise UsageError(f"cannot compare by {by!r}; expected one of {', '.join(KEYS)}")
-    keys = list(KEYS[by])
+    return several(run, [by], steps, process, is_part=is_part)[by]
+
+
+def several(
+    run: Tables,
+    ways: Sequence[str],
+    steps: pl.DataFrame | None = None,
+    process: int | None = None,
+    *,
+    is_part: bool = False,
+) -> dict[str, Figures]:
+    for by in ways:
+        if by not in KEYS:
+            raise UsageError(f"cannot compare by {by!r}; expected one of {', '.join(KEYS)}")
     steps = iterations(run.ranges) if steps is None else steps
     if "took_ns" not in steps.columns:
         steps = until_done(steps, run.calls, run.work)
     steps = _of_process(steps, process)
-    time = "device" if by == "kernel" or _of_process(run.ranges, process)["self_device_ns"].sum() else "cpu"
-    parts = _of_process(_kernels(run) if by == "kernel" else _ranges(run, keys, time), process)
-    if process is not None and not (parts.height or steps.height):
-        raise UsageError(f"there is nothing of process {process}; expected {_processes(run)}")
-    if is_part:
-        parts = parts[within(parts, "start_ns", steps, PROCESS)["row"].unique().sort()]
-    if by == "place":
-        parts = placed(parts, steps)
-    return Figures(by, time, _sums(parts, keys, steps), lasted(steps))
+    of_step = lasted(steps)
+    time = "device" if _of_process(run.ranges, process)["self_device_ns"].sum() else "cpu"
+    found: dict[str, Figures] = {}
+    # Those that are sums over the same rows are summed together.
+    for together in ([by for by in ways if by not in ("kernel", "place")], ["kernel"], ["place"]):
+        asked = {by: list(KEYS[by]) for by in together if by in ways}
+        if not asked:
+            continue
+        of_kernels = "kernel" in asked
+        parts = _kernels(run) if of_kernels else _ranges(run, _keys(asked), time)
+        parts = _of_process(parts, process)
+        if process is not None and not (parts.height or steps.height):
+            raise UsageError(f"there is nothing of process {process}; expected {_processes(run)}")
+        if is_part:
+            parts = parts[within(parts, "start_ns", steps, PROCESS)["row"].unique().sort()]
+        if "place" in asked:
+            parts = placed(parts, steps)
+        for by, rows in _sums(parts, asked, steps).items():
+            found[by] = Figures(by, "device" if of_kernels else time, rows, of_step)
+    return found
+
+
+def _keys(asked: dict[str, list[str]]) -> list[str]:
+    return list(dict.fromkeys(key for keys in asked.values() for key in keys))
 
 
 def lasted(steps: pl.DataFrame) -> Lasted:
@@ -125,39 +152,57 @@ def _kernels(trace: Tables) -> pl.DataFrame:
     return work.select(*KEYS["kernel"], *PROCESS, ns=length(), start_ns=pl.coalesce(launched, "start_ns"))
 
 
-def _sums(parts: pl.DataFrame, keys: list[str], steps: pl.DataFrame) -> pl.DataFrame:
+def _sums(parts: pl.DataFrame, asked: dict[str, list[str]], steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """For each way the rows of its figures. `asked`: the keys of each way."""
     more = ("position",) if "position" in parts.columns else ()  # each of a place's is the same, or null
-    names, which = numbered(parts, keys)
+    names, which = numbered(parts, _keys(asked))
     parts = parts.select(*more, *PROCESS, "start_ns", "ns", key=which)
-    found = parts.group_by("key").agg(
+    whole = parts.group_by("key").agg(
         *(_col(name).max() for name in more), count=pl.len().cast(pl.Int64), ns=_col("ns").sum()
     )
-    times = _in_steps(parts, steps)
-    share = (_col("ns").sum() / max(steps.height, 1)).round().cast(pl.Int64)
-    medians = times.group_by("group").agg(median=_col("ns").median())["median"]  # sorted as the groups are
-    times = times.with_columns(median=medians.gather(times["group"]))
-    typical = times.group_by("key").agg(
-        step=share, median=_col("median").mean(), deviation=(_col("ns") - _col("median")).abs().median()
-    )
-    found = found.join(typical, on="key", how="left").join(names.with_row_index("key"), on="key")
-    texts = (key for key in keys if key != "place")
-    return found.with_columns(_col(name).cast(pl.String) for name in texts).select(
-        *keys, *more, "count", "ns", "step", "median", "deviation"
-    )
-
-
-def _in_steps(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """key, group, ns: for each key of a process, which are a group, what it took in each step of the process. A step in
-    which it is not there is one in which it took no time. In order of the keys."""
     pairs = within(parts, "start_ns", steps, PROCESS)
     inside = pl.DataFrame(
         {name: parts[name].gather(pairs["row"]) for name in ("key", "ns")} | {"stretch": pairs["stretch"]}
     )
+    inside = _of_steps(inside)
+    found = {}
+    for by, keys in asked.items():
+        if keys == names.columns:
+            own_names, own_whole, own_inside = names, whole, inside
+        else:
+            own_names, number = numbered(names, keys)
+            own_whole, own_inside = (
+                one.with_columns(number.gather(one["key"]).alias("key")) for one in (whole, inside)
+            )
+            own_whole = own_whole.group_by("key").agg(_col("count", "ns").sum())
+            own_inside = _of_steps(own_inside)
+        times = _in_steps(own_inside, steps)
+        share = (_col("ns").sum() / max(steps.height, 1)).round().cast(pl.Int64)
+        medians = times.group_by("group").agg(median=_col("ns").median())["median"]  # sorted as the groups are
+        times = times.with_columns(median=medians.gather(times["group"]))
+        typical = times.group_by("key").agg(
+            step=share, median=_col("median").mean(), deviation=(_col("ns") - _col("median")).abs().median()
+        )
+        rows = own_whole.join(typical, on="key", how="left").join(own_names.with_row_index("key"), on="key")
+        texts = (key for key in keys if key != "place")
+        found[by] = rows.with_columns(_col(name).cast(pl.String) for name in texts).select(
+            *keys, *more, "count", "ns", "step", "median", "deviation"
+        )
+    return found
+
+
+def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:
+    """key, stretch, ns: what each key took in each step in which it was."""
     code = _col("key").cast(pl.UInt64) * 2**32 + _col("stretch")
     sums = inside.group_by(code.alias("code")).agg(_col("ns").sum())
-    sums = sums.select(
+    return sums.select(
         "ns", key=(_col("code") // 2**32).cast(pl.UInt32), stretch=(_col("code") % 2**32).cast(pl.UInt32)
     )
+
+
+def _in_steps(sums: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """key, group, ns: for each key of a process, which are a group, what it took in each step of the process. A step in
+    which it is not there is one in which it took no time. In order of the keys. `sums`: of the steps in which it is."""
     # Where each step is among those of its process, and how many that has.
     of = steps.select(process=pl.struct(PROCESS).rank("dense").cast(pl.UInt32))
     of = of.with_columns(nth=pl.int_range(pl.len()).over("process"), many=pl.len().cast(pl.Int64).over("process"))

@@ -34,7 +34,7 @@ from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge, TooNew, U
 from opspan.files import open_file
 from opspan.printable import as_utf8
 from opspan.tables.window import Steps
-from opspan.views.diff import figures_of
+from opspan.views.diff import several_of
 
 SCHEMA = 2  # in 1 steps were as long as their ranges
 _MARK = "opspan_baseline"
@@ -48,7 +48,7 @@ Columns = dict[str, Any]  # name -> type
 
 def save(found: Analysed, path: Path, step: Steps | None = None, process: int | None = None) -> list[str]:
     """Returns a sentence for each kind of figures that are too many for a baseline. Replaces an earlier one only."""
-    every = {by: figures_of(found, by, step, process) for by in KEYS}
+    every = several_of(found, list(KEYS), step, process)
     large = [by for by, one in every.items() if one.rows.height > MOST_ROWS]
     tools = dict.fromkeys(" ".join(filter(None, (rank.source, rank.tool_version))) for rank in found.tables.ranks)
     head = {

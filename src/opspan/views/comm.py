@@ -16,7 +16,7 @@ from opspan.views.answer import Answer, Shown, rates, shares_of, sizes, texts, t
 
 BY = ("kind", "group", "rank", "size", *of_ranges.OF_RANGES, "call")
 _col = pl.col
-_KEYS = {"kind": ("kind",), "group": ("group", "group_size", "members"), "size": ("kind", "bytes_each"), "rank": DEVICE}
+KEYS = {"kind": ("kind",), "group": ("group", "group_size", "members"), "size": ("kind", "bytes_each"), "rank": DEVICE}
 _TITLES = {"kind": "Collective", "group": "Group", "size": "Collective", "call": "Collective"}
 _LOAD = ("span_ns", "computing_ns", "communicating_ns", "exposed_ns")
 _CALL = (
@@ -34,7 +34,8 @@ _WHY = {
 }
 
 
-def rows_of(found: Analysed, by: str = "kind") -> pl.DataFrame:
+def rows_of(found: Analysed, by: str = "kind", *, is_of_each_place: bool = False) -> pl.DataFrame:
+    """`is_of_each_place`: a row for what each device, or process, had of it instead of one for all together."""
     of_ranges.check(by, BY)
     rows = _with_rates(found.collectives)
     if by == "call":
@@ -43,7 +44,7 @@ def rows_of(found: Analysed, by: str = "kind") -> pl.DataFrame:
         return each.select(_CALL).sort("start_ns", "rank", nulls_last=True, maintain_order=True)
     if by in of_ranges.OF_RANGES:
         rows = rows.with_columns(of_ranges.names(found, by, rows["range"]).cast(pl.String))
-    key = list(_KEYS.get(by, (by,)))
+    key = list(dict.fromkeys([*(DEVICE if is_of_each_place else ()), *KEYS.get(by, (by,))]))
     sums = (
         rows.with_columns(bytes_each="bytes")
         .group_by(key, maintain_order=True)
@@ -54,14 +55,18 @@ def rows_of(found: Analysed, by: str = "kind") -> pl.DataFrame:
             time_ns=_sum("time_ns"),
             transfer_ns=_sum("transfer_ns"),
             waiting_ns=_sum("waiting_ns"),
+            mean_bytes=_col("bytes").mean(),
+            mean_time_ns=_col("time_ns").mean(),
+            mean_transfer_ns=_col("transfer_ns").mean(),
             last=pl.when(_col("is_last").is_not_null().any()).then(_col("is_last").sum().cast(pl.Int64)),
+            waited_for_ns=_sum("waited_for_ns"),
             **_rates(),
             bandwidth_of=_bandwidth_of(),
         )
     )
     if by == "rank":
         return _with_load(found, sums)
-    return sums.drop("last").sort("time_ns", descending=True, nulls_last=True, maintain_order=True)
+    return sums.drop("last", "waited_for_ns").sort("time_ns", descending=True, nulls_last=True, maintain_order=True)
 
 
 def _sum(name: str) -> pl.Expr:
@@ -79,6 +84,9 @@ def _with_rates(rows: pl.DataFrame) -> pl.DataFrame:
         moved_ns=pl.when(is_known).then(took),
         on_bus=pl.when(is_on_bus).then(_col("bytes") * factor),
         on_bus_ns=pl.when(is_on_bus).then(took),
+        waited_for_ns=pl.when(_col("is_last").is_not_null()).then(
+            _col("is_last") * _col("waiting_ns").sum().over("match")
+        ),
         is_by_transfer=pl.when(is_known).then(_col("transfer_ns").is_not_null()),
     )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.compare import BY, Whole, compared, have_places, whole
-from opspan.analysis.figures import LEAST, Figures, figures
+from opspan.analysis.figures import LEAST, Figures, several
 from opspan.analysis.places import is_too_long
 from opspan.analysis.until_done import until_done
 from opspan.printable import printable
@@ -29,26 +30,35 @@ _col = pl.col
 def figures_of(found: Analysed, by: str = "op", step: Steps | None = None, process: int | None = None) -> Figures:
     """What of a run is compared. `step`: the numbers, or the name, of the steps that count; `process`: the one that
     does. The run is there as a whole: what a step launched may run after its end."""
-    steps = until_done(steps_of(found, step), found.complete.calls, found.complete.work)
+    return several_of(found, [by], step, process)[by]
+
+
+def several_of(
+    found: Analysed, ways: Sequence[str], step: Steps | None = None, process: int | None = None
+) -> dict[str, Figures]:
+    """The same by several, at less than the cost of each."""
+    if isinstance(step, str):
+        steps = until_done(steps_of(found, step), found.complete.calls, found.complete.work)
+    else:
+        steps = found.iterations_until_done
     if step is not None:
         one = pl.lit(0, dtype=pl.Int64) if isinstance(step, str) else numbers_of(steps["step"], step)
         steps = steps.with_columns(number=one).drop_nulls("number")
         of_steps(step, steps["number"], steps["start_ns"], steps["end_ns"])  # an error where there are none
         steps = steps.filter(_col("number").is_between(*step)) if isinstance(step, tuple) else steps
-    return figures(found.complete, by, steps, process, is_part=step is not None)
+    return several(found.complete, ways, steps, process, is_part=step is not None)
 
 
 def answer(before: Figures, after: Figures, fail_over: float | None = None) -> Answer:
     """`fail_over`: by which share a step, or the whole, may take longer before the exit code is 1."""
     by = before.by
     rows = compared(before, after)
-    of_step = whole(before.steps, after.steps)
-    taken = of_step or Whole(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()), None)
-    was, now = ("step_before_ns", "step_after_ns") if of_step else ("before_ns", "after_ns")
+    taken, said = total(before, after, rows)
+    was, now = times_of(before, after)
     cells = texts if by == "shape" else of_ranges.or_none
     names = (
         Shown(_TITLES[key], key, texts if key in _NO_NAMES else cells, is_name=key not in _NO_NAMES)
-        for key in _shown_keys(rows, by)
+        for key in shown_keys(rows, by)
     )
     shown = (
         *names,
@@ -62,9 +72,9 @@ def answer(before: Figures, after: Figures, fail_over: float | None = None) -> A
         *(Shown("State", "state", _state, 4) for _ in range(int((rows["state"] != "same").any()))),
     )
     notes = [
-        _total(rows, taken, is_step=of_step is not None, has_device="device" in (before.time, after.time)),
+        said,
         *_names_said(rows, by),
-        *(_of_places(before, after) if by == "place" else ()),
+        *of_places(before, after),
     ]
     code = 0
     if fail_over is not None:
@@ -79,12 +89,21 @@ def saved(path: Path, left_out: list[str]) -> Answer:
     return Answer("diff", pl.DataFrame(), (), (f"Wrote {printable(str(path))}", *left_out))
 
 
-def _shown_keys(rows: pl.DataFrame, by: str) -> list[str]:
+def shown_keys(rows: pl.DataFrame, by: str) -> list[str]:
     """A module is no column for people where nothing has one."""
     return [key for key in BY[by] if not (by == "place" and key == "module" and not rows["module"].count())]
 
 
-def _of_places(before: Figures, after: Figures) -> list[str]:
+def times_of(before: Figures, after: Figures) -> tuple[str, str]:
+    """The columns that are compared: of a step where there are steps in both, else of the whole run."""
+    is_step = before.steps.number and after.steps.number
+    return ("step_before_ns", "step_after_ns") if is_step else ("before_ns", "after_ns")
+
+
+def of_places(before: Figures, after: Figures) -> list[str]:
+    """What is to be said where the rows are by place."""
+    if before.by != "place":
+        return []
     if not have_places(before, after):
         return ["Only one of the runs has steps, so nothing in it is at the same place as in the other"]
     if is_too_long(before.rows, after.rows):
@@ -95,13 +114,19 @@ def _of_places(before: Figures, after: Figures) -> list[str]:
     return []
 
 
-def _total(rows: pl.DataFrame, taken: Whole, *, is_step: bool, has_device: bool) -> str:
-    if not rows.height and not is_step:
-        return "There is nothing to compare in these traces"
-    if is_step:
-        what = "Time of a step, until all that it launched was done" if has_device else "Time of a step"
-    else:
+def total(before: Figures, after: Figures, rows: pl.DataFrame) -> tuple[Whole, str]:
+    """How long a step took, or where there are none in both all that is compared; and a sentence on it. `rows`: what
+    `compared` gives."""
+    of_step = whole(before.steps, after.steps)
+    taken = of_step or Whole(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()), None)
+    if not rows.height and not of_step:
+        return taken, "There is nothing to compare in these traces"
+    if not of_step:
         what = f"There are no steps in both, so it is the whole {_TIMES[rows['time_of'][0]]}"
+    elif "device" in (before.time, after.time):
+        what = "Time of a step, until all that it launched was done"
+    else:
+        what = "Time of a step"
     change = taken.after_ns - taken.before_ns
     share = f", {100 * change / taken.before_ns:+.1f}%" if taken.before_ns else ""
     said = {
@@ -109,7 +134,7 @@ def _total(rows: pl.DataFrame, taken: Whole, *, is_step: bool, has_device: bool)
         False: "no more than the noise of the steps",
         None: f"whether that is noise is not known: it takes {LEAST} steps in each run",
     }[taken.is_real]
-    return f"{what}: {_time(taken.before_ns)} before, {_time(taken.after_ns)} after{share}; {said}"
+    return taken, f"{what}: {_time(taken.before_ns)} before, {_time(taken.after_ns)} after{share}; {said}"
 
 
 def _names_said(rows: pl.DataFrame, by: str) -> list[str]:

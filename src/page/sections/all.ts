@@ -1,6 +1,8 @@
 // The sections there are, by the name that opspan writes.
 import type { Section } from "../page.ts";
+import * as compare from "./compare.ts";
+import * as distributed from "./distributed.ts";
 import * as operators from "./operators.ts";
 import * as overview from "./overview.ts";
 
-export const sections: Record<string, Section> = { overview, operators };
+export const sections: Record<string, Section> = { overview, operators, distributed, compare };

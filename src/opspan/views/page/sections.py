@@ -7,7 +7,7 @@ from importlib import import_module
 
 from opspan.views.page.section import Section, Subject
 
-NAMES = ("overview", "operators")
+NAMES = ("overview", "operators", "distributed", "compare")
 
 
 def section(name: str, subject: Subject) -> Section:

@@ -1,0 +1,69 @@
+"""Where a run was: its files, hosts, processes and devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.spans import DEVICE, PROCESS
+from opspan.views.page.columns import Column, table
+
+_col = pl.col
+_COLUMNS = (
+    Column("place", "Where", "text"),
+    Column("own_rank", "Rank in the program", "number", "As collectives say it"),
+    Column("host", "Host", "text"),
+    Column("pid", "Process", "text"),
+    Column("process", "Name", "name"),
+    Column("device_id", "Device", "text"),
+    Column("device", "Name of the device", "name"),
+    Column("memory_bytes", "Memory", "bytes"),
+    Column("file", "File", "name"),
+)
+
+
+def places(found: Analysed) -> pl.DataFrame:
+    """rank, pid, device_id, place, at: each device of a process, or process without one, in as few words as tell it
+    from the others, and its number from 0."""
+    process = found.whole_breakdown.select(PROCESS).join(found.whole_devices, on=PROCESS, how="anti", nulls_equal=True)
+    process = process.with_columns(device_id=pl.lit(None, dtype=pl.Int32))
+    frames = [found.whole_devices.select(DEVICE), process.select(DEVICE), found.collectives.select(DEVICE)]
+    rows = pl.concat(frames).unique().sort(DEVICE, nulls_last=True)
+    words = {"rank": "rank {}", "pid": "process {}", "device_id": "device {}"}
+    named = [name for name in DEVICE if rows[name].n_unique() > 1] or ["rank"]
+    # What is known from the others need not be said: where each process has one device, and each rank one process.
+    for more, key in (("device_id", PROCESS), ("pid", ("rank",))):
+        if len(named) > 1 and more in named and rows.select(key).n_unique() == rows.height:
+            named.remove(more)
+    said = (pl.format(words[name], name).fill_null(f"no {name.removesuffix('_id')}") for name in named)
+    place = pl.concat_str(list(said), separator=", ").alias("place")
+    return rows.with_columns(place).with_row_index("at").with_columns(_col("at").cast(pl.Int64))
+
+
+def hosts(found: Analysed, where: pl.DataFrame) -> dict[str, Any]:
+    tables = found.tables
+    process = tables.processes.select(*PROCESS, _col("host").cast(pl.String), process=_col("name").cast(pl.String))
+    device = tables.devices.select("rank", "device_id", "memory_bytes", device=_col("name").cast(pl.String))
+    own = found.collectives.group_by(PROCESS).agg(_col("own_rank").drop_nulls().first())
+    files = [", ".join(path.rsplit("/", 1)[-1] for path in map(str, rank.paths)) for rank in tables.ranks]
+    rows = where
+    for more, key in (
+        (process.unique(PROCESS, keep="first"), PROCESS),
+        (device.unique(["rank", "device_id"], keep="first"), ("rank", "device_id")),
+        (own, PROCESS),
+    ):
+        rows = rows.join(more, on=list(key), how="left", nulls_equal=True, maintain_order="left")
+    file = pl.DataFrame({"rank": range(len(files)), "file": files}, schema={"rank": pl.Int32, "file": pl.String})
+    rows = rows.join(file, on="rank", how="left", maintain_order="left")
+    # What nobody told is no column.
+    rows = rows.with_columns(_col("pid", "device_id").cast(pl.String))
+    return table(rows.drop(name for name in rows.columns if not rows[name].count()), _COLUMNS)
+
+
+def world_size(found: Analysed) -> int | None:
+    """How many ranks the program has, as far as its files tell."""
+    said = [rank.options.get("distributedInfo") for rank in found.tables.ranks]
+    sizes = [one.get("world_size") for one in said if isinstance(one, dict)]
+    return max((size for size in sizes if type(size) is int), default=None)
