@@ -26,6 +26,9 @@ const KINDS: Record<string, [light: string, dark: string]> = {
   faster: ["#0072b2", "#4aa3dc"],
   waiting: ["#8a2846", "#ffc4d0"],
   idle: ["#d9dce1", "#3a404b"],
+  allocated: ["#0072b2", "#4aa3dc"],
+  "tensor cores": ["#009e73", "#3cc79c"],
+  reserved: ["#d55e00", "#f08a3c"],
   other: ["#9aa3af", "#6b7482"],
 };
 const ANY = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#b8a800"];

@@ -6,8 +6,16 @@ import { onScheme } from "./scheme.ts";
 
 export { Plot };
 
-/** A plot as wide as its place: drawn again when that or the colours change, and when what it returns is called. */
-export function showPlot(root: HTMLElement, options: (width: number) => Plot.PlotOptions, label: string): () => void {
+export type Drawn = ReturnType<typeof Plot.plot>;
+
+/** A plot as wide as its place: drawn again when that or the colours change, and when what it returns is called. `drawn`
+ * is called with it each time. */
+export function showPlot(
+  root: HTMLElement,
+  options: (width: number) => Plot.PlotOptions,
+  label: string,
+  drawn?: (plot: Drawn) => void,
+): () => void {
   let width = 0;
   const draw = (): void => {
     if (!width) return; // it is hidden
@@ -21,6 +29,7 @@ export function showPlot(root: HTMLElement, options: (width: number) => Plot.Plo
     plot.setAttribute("role", "img");
     plot.setAttribute("aria-label", label);
     root.replaceChildren(plot);
+    drawn?.(plot);
   };
   new ResizeObserver(([entry]) => {
     const now = Math.round(entry!.contentRect.width);

@@ -98,10 +98,11 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
     const pages = table.getPageCount();
     const found = table.getFilteredRowModel().rows.length;
     const page = state.pagination.pageIndex;
+    const isFiltered = Boolean(state.globalFilter); // by an address, perhaps: somebody may want to see the others
     const controls = html`
       <div class="controls">
         ${
-          count > 10
+          count > 10 || isFiltered
             ? html`<label
                 >Filter
                 <input
@@ -127,7 +128,7 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
     `;
     render(
       html`
-        ${count > 10 || pages > 1 ? controls : nothing}
+        ${count > 10 || pages > 1 || isFiltered ? controls : nothing}
         <div class="table" tabindex="0" role="region" aria-label=${options.caption}>
           <table>
             <thead>

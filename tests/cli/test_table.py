@@ -112,8 +112,8 @@ class TestText:
     @pytest.mark.parametrize(
         ("by", "titles", "line"),
         [
-            ("kernel", "Kind Name CUDA total % CUDA total CUDA time avg # of Calls",
-             "kernel gemm 94.00% 784.000us 112.000us 7"),
+            ("kernel", "Kind Name CUDA total % CUDA total CUDA time avg CUDA time min CUDA time max # of Calls",
+             "kernel gemm 94.00% 784.000us 112.000us 50.000us 199.000us 7"),
             ("stream", "Rank Device Context Stream CUDA total % CUDA total CUDA time avg # of Calls",
              "0 0 1 8 6.00% 50.000us 50.000us 1"),
         ],
@@ -167,8 +167,9 @@ class TestNumbers:
 
     def test_times_of_kernels_are_those_of_the_files_own_sql(self, exported: Path) -> None:
         with sqlite3.connect(exported) as database:
-            count, took = database.execute(
-                'SELECT count(*), sum("end" - start) FROM CUPTI_ACTIVITY_KIND_KERNEL'
+            count, took, least, most = database.execute(
+                'SELECT count(*), sum("end" - start), min("end" - start), max("end" - start) '
+                "FROM CUPTI_ACTIVITY_KIND_KERNEL"
             ).fetchone()
 
         (row,) = (row for row in found(exported, "--by", "kernel")["rows"] if row["kind"] == "kernel")
@@ -179,6 +180,11 @@ class TestNumbers:
             "count": count,
             "device_ns": took,
             "average_device_ns": took / count,
+            "least_device_ns": least,
+            "most_device_ns": most,
+            "blocks_per_sm": None,
+            "occupancy": None,
+            "uses_tensor_cores": False,
         }
 
     @pytest.mark.parametrize("by", BY)

@@ -18,6 +18,7 @@ import opspan
 from opspan.analysis import Analysed, averages
 from opspan.analysis.busy import breakdown, devices
 from opspan.analysis.functions import MODULE, parents, spans_of
+from opspan.analysis.kernel_use import figures, launched
 from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.occupancy import occupancy
 from opspan.analysis.spans import length
@@ -147,14 +148,22 @@ def check_occupancy(theirs: float, trace: opspan.Trace, mine: dict[str, Any], wh
 
 def test_kernels(both: Any) -> None:
     _, theirs, trace, _ = both
-    kernels = kernels_of(trace).with_columns(us=(_col("end_ns") - _col("start_ns")) / US)
-    name = pl.coalesce("full_name", "name").cast(pl.String).alias("name")
-    sums = {"count": pl.len(), "sum": _col("us").sum(), "mean": _col("us").mean()}
-    sums |= {"max": _col("us").max(), "min": _col("us").min()}
-    ours = {row.pop("name"): row for row in kernels.group_by(name).agg(**sums).to_dicts()}
+    kernels = launched(kernels_of(trace), trace.devices)
+    kernels = kernels.with_columns(name=pl.coalesce("full_name", "name"))
+    said = pl.col("payload_json").str.extract(r'achieved occupancy %": ?([0-9.]+)').cast(pl.Float64)
+    says_so = kernels.group_by(pl.col("name").cast(pl.String)).agg((said > 0).all().alias("all"))
+    says_so = dict(says_so.rows())
+    names = {"count": "count", "device_ns": "sum", "average_device_ns": "mean"}
+    names |= {"most_device_ns": "max", "least_device_ns": "min"}
+    ours = {row["name"]: row for row in figures(kernels).to_dicts()}
     assert ours.keys() == theirs["kernels"].keys()
-    for key, said in theirs["kernels"].items():
-        assert ours[key] == pytest.approx({part: said[part] for part in ours[key]}, rel=1e-6, abs=0.01)
+    for key, one in theirs["kernels"].items():
+        mine = {their: ours[key][our] / (1 if our == "count" else US) for our, their in names.items()}
+        assert mine == pytest.approx({part: one[part] for part in mine}, rel=1e-6, abs=0.01)
+        if says_so[key] and one["occupancy"]:  # else the file is wrong, or has none
+            assert 100 * ours[key]["occupancy"] == pytest.approx(one["occupancy"], rel=1e-6)
+        if says_so[key] and one["blocks_per_sm"]:
+            assert ours[key]["blocks_per_sm"] == pytest.approx(one["blocks_per_sm"], rel=1e-2)
 
 
 def test_operators(both: Any) -> None:

@@ -32,12 +32,18 @@ def allocations(events: pl.DataFrame) -> pl.DataFrame:
     """`events`: the table memory."""
     is_apart = _col("address").is_null() | _col("time_ns").is_null()
     same = (*DEVICE, "address", "apart")
-    rows = in_order(events).with_columns(pl.when(is_apart).then("row").alias("apart"))
+    rows = in_order(events).with_columns(pl.when(is_apart).then("row").alias("apart")).with_row_index("place")
+    # Side by side what is of one address, which is many times faster than a window for each of many addresses.
+    rows = rows.sort(same, maintain_order=True)
+    is_next = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in same)
+    is_next &= _col("place").shift(-1).is_not_null()
+    rows = rows.with_columns(is_next.alias("is_next"))
     names = ("event", "row", "time_ns", "bytes")
+    is_after = _col("is_next").shift(1, fill_value=False)
     rows = rows.with_columns(
-        *(_col(name).shift(-1).over(same).alias(f"next_{name}") for name in names),
-        is_given_back=(_col("event").shift().over(same) == "alloc").fill_null(value=False),
-    )
+        *(pl.when("is_next").then(_col(name).shift(-1)).alias(f"next_{name}") for name in names),
+        is_given_back=is_after & (_col("event").shift() == "alloc").fill_null(value=False),
+    ).sort("place")
     is_alloc = _col("event") == "alloc"
     next_is_free = is_alloc & (_col("next_event") == "free")
     blocks = rows.filter(is_alloc | ~_col("is_given_back"))

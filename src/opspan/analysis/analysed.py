@@ -114,7 +114,7 @@ class Analysed:
     @cached_property
     def memory_curve(self) -> pl.DataFrame:
         """How much memory was in use after each allocation and free."""
-        return curve(self.tables.memory, self.tables.counters)
+        return curve(self.tables.memory, self.tables.counters, self.allocations)
 
     @cached_property
     def memory_peaks(self) -> pl.DataFrame:
@@ -129,7 +129,7 @@ class Analysed:
     @cached_property
     def memory_at_peak(self) -> pl.DataFrame:
         """The blocks that there were at the peaks, and the ranges, modules and phases that took them."""
-        return at_peak(self.complete.ranges, self.tables.memory)
+        return at_peak(self.complete.ranges, self.tables.memory, self.allocations)
 
     @cached_property
     def gaps(self) -> pl.DataFrame:

@@ -55,13 +55,9 @@ def averages(
     unknown = [name for name in chosen if name not in BY]
     if unknown or not chosen or (len(chosen) > 1 and set(chosen) & set(sums.OF_WORK)):
         raise UsageError(f"cannot sum by {' and '.join(map(repr, chosen))}; expected one of {', '.join(BY)}")
-    wanted = None
-    if names is not None:
-        wanted = ranges["name"].is_in(pl.Series(names, dtype=pl.Categorical).implode()).fill_null(value=False)
     if chosen[0] in sums.OF_WORK:
-        if wanted is not None:
-            work = work.filter(nearest(ranges, wanted).gather(work["range"]).is_not_null())
-        return _of_work(work, sums.OF_WORK[chosen[0]])
+        return _of_work(launched_in(ranges, work, names), sums.OF_WORK[chosen[0]])
+    wanted = None if names is None else _named(ranges, names)
     keys = list(dict.fromkeys(key for name in chosen for key in sums.OF_RANGES[name]))
     missing = [key for key in keys if key not in ranges.columns]
     if missing:
@@ -69,6 +65,17 @@ def averages(
     if "device_ns" not in ranges.columns:
         ranges = device_time(ranges, work)
     return _of_ranges(ranges, keys, wanted)
+
+
+def launched_in(ranges: pl.DataFrame, work: pl.DataFrame, names: Sequence[str] | None) -> pl.DataFrame:
+    """The work that ranges with these names launched, or ranges inside them; None: all of it."""
+    if names is None:
+        return work
+    return work.filter(nearest(ranges, _named(ranges, names)).gather(work["range"]).is_not_null())
+
+
+def _named(ranges: pl.DataFrame, names: Sequence[str]) -> pl.Series:
+    return ranges["name"].is_in(pl.Series(names, dtype=pl.Categorical).implode()).fill_null(value=False)
 
 
 def _of_ranges(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -> pl.DataFrame:

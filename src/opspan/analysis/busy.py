@@ -11,7 +11,7 @@
         sm_ns                         the time by the share of the multiprocessors that the kernels of each moment have
                                       blocks for, which is at most all of them
         occupancy_ns, with_occupancy_ns  kernels of which the occupancy is known, each by it; these kernels themselves
-    use(devices) -> rank, pid, step, and for all devices of a process together
+    use(devices) -> rank, pid, step, and for all devices of a process together, or with of=DEVICE for each
         utilisation                   share of the time in which a kernel ran
         sm_efficiency                 sm_ns as a share of the time
         occupancy                     mean of the kernels' occupancy, each weighted by its time
@@ -86,8 +86,9 @@ def _those(work: pl.DataFrame, *kinds: str) -> pl.DataFrame:
     return only(work, _col("what").is_in(kinds))
 
 
-def use(devices: pl.DataFrame) -> pl.DataFrame:
-    """Null where nothing is known, or nothing ran. Devices of which no efficiency is known are not in its mean."""
+def use(devices: pl.DataFrame, of: tuple[str, ...] = PROCESS) -> pl.DataFrame:
+    """`of`: whose use it is, a process' or a device's. Null where nothing is known, or nothing ran. Devices of which no
+    efficiency is known are not in its mean."""
     time, work = _col("time_ns").cast(pl.Float64), _col("work_ns")
     parts = {
         "utilisation": (_col("kernel_ns"), time),
@@ -99,7 +100,7 @@ def use(devices: pl.DataFrame) -> pl.DataFrame:
         pl.when(of.sum() > 0).then(part.sum() / of.sum().cast(pl.Float64)).alias(name)
         for name, (part, of) in parts.items()
     )
-    return devices.group_by(*PROCESS, "step", maintain_order=True).agg(*shares)
+    return devices.group_by(*of, "step", maintain_order=True).agg(*shares)
 
 
 def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:

@@ -33,15 +33,18 @@ from opspan.analysis.nest import innermost
 from opspan.analysis.spans import DEVICE
 
 SUMS = ("size_increase", "allocation_count", "allocation_bytes")
-_COUNTED = ("event_count", "freed_bytes", "allocation_count", "allocation_bytes")
+COUNTED = ("event_count", "freed_bytes", "allocation_count", "allocation_bytes")
 _ZERO = pl.Series([0], dtype=pl.Int64)
 _BEFORE, _NEVER = -1, 2**32  # where blocks stand in the order of events that were there before, or stayed
 _col = pl.col
 
 
-def curve(events: pl.DataFrame, counters: pl.DataFrame | None = None) -> pl.DataFrame:
-    """`events`: the table memory. `counters`: the table of that name, where readers put what the allocator reserved."""
-    return _curve(events, allocations(events), counters)
+def curve(
+    events: pl.DataFrame, counters: pl.DataFrame | None = None, blocks: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """`events`: the table memory. `counters`: the table of that name, where readers put what the allocator reserved.
+    `blocks`: what `allocations` gives of the events, if the caller has it."""
+    return _curve(events, allocations(events) if blocks is None else blocks, counters)
 
 
 def peaks(events: pl.DataFrame, counters: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -105,16 +108,17 @@ def _with_reserved(rows: pl.DataFrame, counters: pl.DataFrame) -> pl.DataFrame:
 
 def operators(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """`events`: the table memory."""
-    own = _of_ranges(ranges, events)
+    changes = changes_in(ranges, events)
+    own = changes.group_by("rank", "device_id", "range").agg(_col(COUNTED).sum())
     keys = ("rank", "device_id", "name")
     outside = own.filter(_col("range").is_null()).select(
         "rank",
         "device_id",
         pl.lit(None, dtype=ranges.schema["name"]).alias("name"),
-        *(_col(name).alias(total) for name in _COUNTED for total in (name, f"self_{name}")),
+        *(_col(name).alias(total) for name in COUNTED for total in (name, f"self_{name}")),
     )
     parts = [outside]
-    is_outermost = _is_outermost(ranges)
+    is_outermost = outermost(ranges)
     for (device_id,), some in own.drop_nulls("range").partition_by("device_id", as_dict=True).items():
         device = pl.lit(device_id, dtype=own.schema["device_id"]).alias("device_id")
         parts.append(_by_name(ranges, some, is_outermost).with_columns(device).select(outside.columns))
@@ -132,26 +136,25 @@ def operators(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     return found.sort(*order, *keys, descending=[True] * len(order) + [False] * len(keys))
 
 
-def _of_ranges(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """_COUNTED of the events that have a range as their innermost; of those that have none, a row with range null."""
+def changes_in(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """A row for each allocation and free in order of time: COUNTED of it, and `range`, its innermost."""
     rows = in_order(events)
     is_alloc = _col("event") == "alloc"
-    changes = rows.select(
-        "rank",
-        "device_id",
+    return rows.select(
+        *DEVICE,
+        "time_ns",
         innermost(ranges, rows).alias("range"),
         event_count=pl.lit(1, dtype=pl.Int64),
         freed_bytes=pl.when(~is_alloc).then("bytes"),
         allocation_count=is_alloc.cast(pl.Int64),
         allocation_bytes=pl.when(is_alloc).then("bytes"),
     )
-    return changes.group_by("rank", "device_id", "range").agg(_col(_COUNTED).sum())
 
 
 def _by_name(ranges: pl.DataFrame, own: pl.DataFrame, is_outermost: pl.Series) -> pl.DataFrame:
-    """Rank, name and sums of _COUNTED: what is each range's own, and what is in it, which counts once for a name."""
+    """Rank, name and sums of COUNTED: what is each range's own, and what is in it, which counts once for a name."""
     rows = ranges.select("rank", "name")
-    for name in _COUNTED:
+    for name in COUNTED:
         # What is summed up the tree for device time is any length.
         lengths = own.select("range", start_ns=pl.lit(0, dtype=pl.Int64), end_ns=name)
         self_sum, total = native.rollup(ranges.select("parent"), lengths)
@@ -160,7 +163,7 @@ def _by_name(ranges: pl.DataFrame, own: pl.DataFrame, is_outermost: pl.Series) -
     return rows.group_by("rank", "name").agg(pl.all().sum())
 
 
-def _is_outermost(ranges: pl.DataFrame) -> pl.Series:
+def outermost(ranges: pl.DataFrame) -> pl.Series:
     """For each range whether none of its name is around it: whether no earlier one of the tree lasts as long."""
     same = ("rank", "pid", "tid", "name")
     in_tree = ~(_col("is_async") | _col("is_mark")).fill_null(value=False)
@@ -172,9 +175,9 @@ def _is_outermost(ranges: pl.DataFrame) -> pl.Series:
     return pl.Series([True]).new_from_index(0, ranges.height).scatter(inside, False)
 
 
-def at_peak(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """`events`: the table memory."""
-    blocks = allocations(events)
+def at_peak(ranges: pl.DataFrame, events: pl.DataFrame, blocks: pl.DataFrame | None = None) -> pl.DataFrame:
+    """`events`: the table memory. `blocks`: what `allocations` gives of it, if the caller has it."""
+    blocks = allocations(events) if blocks is None else blocks
     rows = in_order(events)["row"]
     # Times may be the same; places in the order of events are not.
     order = pl.Series([None], dtype=pl.Int64).new_from_index(0, events.height)

@@ -63,11 +63,7 @@ def blocks_per_sm(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
 
 def occupancy(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
     said = _number("payload_json", _SAID_OCCUPANCY) / 100
-    shared = pl.coalesce(
-        _col("static_shared_bytes") + _col("dynamic_shared_bytes"),
-        _number("payload_json", _SAID_SHARED).cast(pl.Int64, strict=False),
-    )
-    rows = kernels.select("rank", "device_id", *_LAUNCH[:-2], said=said, shared=shared)
+    rows = kernels.select("rank", "device_id", *_LAUNCH[:-2], said=said, shared=shared_bytes())
     key = [name for name in rows.columns if name != "said"]
     alike = distinct(rows.filter(_col("said").is_null() | (_col("said") == 0)), key)
     found = alike.join(_limits(devices), on=["rank", "device_id"], nulls_equal=True).select(*key, computed=_computed())
@@ -75,6 +71,13 @@ def occupancy(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
     is_small = _col("shared") <= _COMMON_SHARED  # then 0 is less than half of a percent
     either = pl.coalesce(pl.when(_col("said") > 0).then("said"), "computed", pl.when(is_small).then("said"))
     return rows.select(occupancy=either)["occupancy"]
+
+
+def shared_bytes() -> pl.Expr:
+    """What each block has of shared memory, of columns SHAPE."""
+    of_launch = _col("static_shared_bytes") + _col("dynamic_shared_bytes")
+    said = _number("payload_json", _SAID_SHARED).cast(pl.Int64, strict=False)
+    return pl.coalesce(of_launch, said).alias("shared_bytes")
 
 
 _COMMON_SHARED = 48 * 1024  # a block that has more asked for it, which torch.profiler does not know

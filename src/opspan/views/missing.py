@@ -14,6 +14,11 @@ from opspan.tables import Tables
 
 _ANY = Source("", "")  # if the source of the trace is not known
 FUNCTIONS = "torch.profiler.profile(with_stack=True) records Python's functions, and export_chrome_trace() writes them"
+_MEMORY = {
+    "nsys": "nsys profile --cuda-memory-usage=true -t cuda,nvtx -o report opspan exec train.py",
+    "kineto": "torch.profiler.profile(profile_memory=True)",
+}
+_OF_DEVICES = ("nsys", "nvprof", "rocpd", "unitrace", "kineto")
 # Kinds of ranges that torch itself makes.
 _OPS = ("op", "backward", "engine")
 # What PyProf and DLProf call them.
@@ -26,6 +31,17 @@ def labelling(trace: Tables, options: str = "") -> str:
     """The command that captures such a program with labels, for the tool that wrote this trace; in backticks."""
     source = source_of(trace.ranks[0].source if trace.ranks else "") or _ANY
     return f"`{source.labelling(options)}`"
+
+
+def memory_command(trace: Tables) -> str:
+    """What records memory, for the tool that wrote this trace."""
+    return _MEMORY.get(trace.ranks[0].source if trace.ranks else "", "opspan.record(memory=True)")
+
+
+def device_command(trace: Tables) -> str:
+    """What records the work of devices, for the tool that wrote this trace, or else for any program."""
+    source = trace.ranks[0].source if trace.ranks else ""
+    return labelling(trace).strip("`") if source in _OF_DEVICES else "opspan.record(device=True)"
 
 
 def without(trace: Tables, by: str) -> str:

@@ -24,6 +24,7 @@ _col = pl.col
 _MOST = 20  # names on a line
 _WIDTH = 80  # where nothing says how wide a line may be, and of the JSON's notes
 _ALL = 10_000
+_TOP = {"Top ops": "name", "Top modules": "module"}
 _LABEL = 13  # characters in front of a line
 
 
@@ -76,7 +77,7 @@ def answer(found: Analysed, files: Sequence[Path] = ()) -> Answer:
     facts = _Facts(
         row,
         _idle(found) if row["idle_ns"] else None,
-        {"Top ops": _longest(found, "name"), "Top modules": _longest(found, "module")},
+        {title: list(top(found, by).head(_MOST).iter_rows()) for title, by in _TOP.items()},
         list(costs.select("id", "share").iter_rows()),
         int(found.tables.issues.filter(_col("severity") != "info")["count"].sum()),
         _next(found, row, files),
@@ -88,21 +89,18 @@ def answer(found: Analysed, files: Sequence[Path] = ()) -> Answer:
     )
 
 
+def about(found: Analysed) -> str:
+    """What the trace is, in a line."""
+    return _about(_head(found), _Room())
+
+
 def _row(found: Analysed, costs: pl.DataFrame) -> dict[str, Any]:
     trace, steps = found.complete, found.iterations
     whole = found.whole_devices
     times = found.whole_breakdown
     ops = trace.ranges.filter(_col("kind") == "op")
     lengths = steps["end_ns"] - steps["start_ns"]
-    row: dict[str, Any] = {
-        "tools": ", ".join(dict.fromkeys(tool_of(rank) for rank in trace.ranks)),
-        "ranks": len(trace.ranks),
-        "processes": times.height,
-        "devices": whole.select("rank", "device_id").unique().height,
-        "time_ns": int(times["time_ns"].max() or 0),  # type: ignore[arg-type]  # whole nanoseconds
-        "ranges": trace.ranges.height,
-        "device_time_ns": int(whole["time_ns"].sum()),
-    }
+    row = _head(found) | {"device_time_ns": int(whole["time_ns"].sum())}
     for name in ("busy", "computing", "communicating", "copying", "idle"):
         row[f"{name}_ns"] = int(whole[f"{name}_ns"].sum())
     for name in ("calling", "loading", "ops", "other"):
@@ -121,12 +119,23 @@ def _row(found: Analysed, costs: pl.DataFrame) -> dict[str, Any]:
     }
 
 
+def _head(found: Analysed) -> dict[str, Any]:
+    trace, times = found.complete, found.whole_breakdown
+    return {
+        "tools": ", ".join(dict.fromkeys(tool_of(rank) for rank in trace.ranks)),
+        "ranks": len(trace.ranks),
+        "processes": times.height,
+        "devices": found.whole_devices.select("rank", "device_id").unique().height,
+        "time_ns": int(times["time_ns"].max() or 0),  # type: ignore[arg-type]  # whole nanoseconds
+        "ranges": trace.ranges.height,
+    }
+
+
 def tool_of(rank: Metadata) -> str:
     return " ".join(part for part in (rank.source, rank.tool_version) if part)
 
 
-def _lines(facts: _Facts, room: _Room) -> list[str]:
-    row = facts.row
+def _about(row: dict[str, Any], room: _Room) -> str:
     said = [
         short_name(row["tools"], room.tool),
         _count(row["ranks"], "rank") if row["ranks"] > 1 else "",
@@ -135,7 +144,12 @@ def _lines(facts: _Facts, room: _Room) -> list[str]:
         f"{row['ranges']:,} ranges",
         time_text(row["time_ns"]),
     ]
-    lines = [" · ".join(part for part in said if part)]
+    return " · ".join(part for part in said if part)
+
+
+def _lines(facts: _Facts, room: _Room) -> list[str]:
+    row = facts.row
+    lines = [_about(row, room)]
     lines += _device(facts, room) if row["devices"] else _host(row)
     lines.append(f"Known        {' · '.join(_known(row))}")
     lines += _steps(row)
@@ -164,14 +178,14 @@ def _device(facts: _Facts, room: _Room) -> list[str]:
 
 def _idle(found: Analysed) -> tuple[str, float, str | None]:
     rows = idle_rows(found)
-    times = {said: int(rows[f"{why}_ns"].sum()) for why, said in _WHY.items()}
+    times = {said: int(rows[f"{why}_ns"].sum()) for why, said in WHY_IDLE.items()}
     reason = max(times, key=lambda said: (times[said], said))
     ops = rows.filter(_col("host_ns") > 0).sort("host_ns", descending=True)["op"].drop_nulls()
-    op = ops[0] if len(ops) and reason == _WHY["host"] else None
+    op = ops[0] if len(ops) and reason == WHY_IDLE["host"] else None
     return reason, times[reason] / int(found.whole_devices["idle_ns"].sum()), op
 
 
-_WHY = {
+WHY_IDLE = {
     "host": "until the host launched",
     "launch": "in launches",
     "queued": "though it was launched",
@@ -200,7 +214,9 @@ def _steps(row: dict[str, Any]) -> list[str]:
     return [f"Steps        {row['steps']:,} ({_HOW[row['steps_are']]}), {time_text(row['step_ns'])} each{outliers}"]
 
 
-def _longest(found: Analysed, by: str) -> list[tuple[str, int]]:
+def top(found: Analysed, by: str) -> pl.DataFrame:
+    """The ops (by name) or modules with time of their own on devices, or else on the host, and that time: the most
+    first."""
     trace = found.complete
     rows = averages(trace.ranges, trace.work, by).filter(_col(by).is_not_null())
     if by == "name":
@@ -208,7 +224,7 @@ def _longest(found: Analysed, by: str) -> list[tuple[str, int]]:
         rows = rows.filter(_col("name").is_in(ops.implode()))
     time = "self_device_ns" if int(rows["self_device_ns"].sum()) else "self_cpu_ns"
     rows = rows.filter(_col(time) > 0).sort(time, descending=True, maintain_order=True)
-    return list(rows.select(_col(by).cast(pl.String), time).head(_MOST).iter_rows())
+    return rows.select(_col(by).cast(pl.String), time)
 
 
 def _names(title: str, times: list[tuple[str, int]], room: _Room) -> str:

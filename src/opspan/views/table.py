@@ -18,6 +18,8 @@ import polars as pl
 from opspan import analysis, html_columns
 from opspan.analysis import Analysed
 from opspan.analysis.averages import BY as BY_SUMS
+from opspan.analysis.averages import launched_in
+from opspan.analysis.kernel_use import figures, launched
 from opspan.errors import UsageError
 from opspan.events.table import sort_attribute
 from opspan.printable import listed, printable
@@ -222,7 +224,10 @@ def _of_events(found: Analysed, asked: Asked, names: Sequence[str] | None) -> Ta
 
 def _of_averages(trace: Tables, asked: Asked, names: Sequence[str] | None) -> Table:
     by = asked.by
-    rows = analysis.averages(trace.ranges, trace.work, by, names)
+    if by == "kernel":
+        rows = figures(launched(launched_in(trace.ranges, trace.work, names), trace.devices))
+    else:
+        rows = analysis.averages(trace.ranges, trace.work, by, names)
     rows = rows.rename({name: f"{name}_bytes" for name in rows.columns if name.endswith("_memory")})
     if by in _CONTEXTS and names is None:
         # A range inside another of its group would count twice in a sum of whole times.
@@ -232,7 +237,7 @@ def _of_averages(trace: Tables, asked: Asked, names: Sequence[str] | None) -> Ta
             rows = rows.join(calls, on=by, how="left", maintain_order="left").select(
                 by, "count", pl.exclude(by, "count")
             )
-    if by in _OF_WORK:
+    if by == "stream":
         rows = rows.with_columns(average_device_ns=pl.col("device_ns") / pl.col("count"))
     column = _sort_column(rows, by, asked.sort_by)
     rows = rows.sort(column, descending=column not in _SORTED_UP, nulls_last=True, maintain_order=True)

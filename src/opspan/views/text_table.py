@@ -34,8 +34,15 @@ _TIMES = {
     "backward_device_ns": ("Backward {}", 4),
     "device_ns": ("{} total", 2),
     "average_device_ns": ("{} time avg", 5),
+    "least_device_ns": ("{} time min", 8),
+    "most_device_ns": ("{} time max", 7),
 }
 _MEMORY = {"self_cpu_memory_bytes": "Self CPU Mem", "self_device_memory_bytes": "Self {} Mem"}
+_OF_KERNELS = {
+    "blocks_per_sm": ("Blocks per SM", 8),
+    "occupancy": ("Occupancy", 6),
+    "uses_tensor_cores": ("Tensor cores", 6),
+}
 _SHARED = ("self_cpu_ns", "self_device_ns", "device_ns")
 _SHARE_RANK = 6
 
@@ -91,10 +98,19 @@ def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str)
     for name, title in _MEMORY.items():
         if name in rows.columns and ("device" not in name or (rows[name] != 0).any()):
             yield Column(title.format(device), [format_memory(value) for value in shown[name].to_list()], 1)
+    for name, (title, rank) in _OF_KERNELS.items():
+        if name in rows.columns and rows[name].sum():
+            yield Column(title, [_of_kernel(name, value) for value in shown[name].to_list()], rank)
     for name, title in {"count": counted, "ranges": "# of Ranges"}.items():
         if name in rows.columns:
             cells = ["--" if value is None else str(value) for value in shown[name].to_list()]
             yield Column(title, cells, 1 if name == "count" or "count" not in rows.columns else 7)
+
+
+def _of_kernel(name: str, value: float | bool | None) -> str:
+    if value is None or value is False:
+        return ""
+    return "yes" if value is True else f"{value:.1%}" if name == "occupancy" else f"{value:,.2f}"
 
 
 def _total(rows: pl.DataFrame, name: str) -> float:

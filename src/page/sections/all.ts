@@ -2,7 +2,9 @@
 import type { Section } from "../page.ts";
 import * as compare from "./compare.ts";
 import * as distributed from "./distributed.ts";
+import * as kernels from "./kernels.ts";
+import * as memory from "./memory.ts";
 import * as operators from "./operators.ts";
 import * as overview from "./overview.ts";
 
-export const sections: Record<string, Section> = { overview, operators, distributed, compare };
+export const sections: Record<string, Section> = { overview, operators, kernels, memory, distributed, compare };

@@ -1,16 +1,43 @@
-// What this is, where the time went, what is wrong with it.
-import { html, render } from "lit-html";
-import { legend, Plot, showPlot } from "../plots.ts";
-import { color } from "../colors.ts";
-import { time } from "../format.ts";
+// What this is, where its time went, what is wrong with it.
+import { html, nothing, render } from "lit-html";
+import { bars, inColors, parts } from "../bars.ts";
+import { type Unit, formatted, time } from "../format.ts";
+import { linked } from "../links.ts";
+import type { Page } from "../page.ts";
+import { type Columns, showTable } from "../table.ts";
+import { type Findings, drawFindings } from "./findings.ts";
+import { type Steps, drawSteps } from "./steps.ts";
+import "./overview.css";
 
-interface Data {
-  cards: { title: string; value: string }[];
-  steps: { step: string[]; kinds: { name: string; title: string; ns: number[] }[] };
+interface Top {
+  is_device: boolean;
+  total_ns: number;
+  name: string[];
+  ns: number[];
 }
 
-export function draw(root: HTMLElement, data: Data): void {
-  const { step, kinds } = data.steps;
+interface Data {
+  cards: { title: string; value: number; unit: Unit }[];
+  ranks: Columns;
+  devices: { rows: Columns | null; why: string; command: string };
+  steps: Steps;
+  idle: {
+    device_ns: number;
+    causes: { name: string; title: string; ns: number }[];
+    ops: { name: (string | null)[]; ns: number[] };
+  } | null;
+  findings: Findings;
+  ops: Top;
+  modules: Top;
+  coverage: string[];
+  issues: Columns | null;
+}
+
+// The colours of why a device was idle: those of what the host did.
+const WHY: Record<string, string> = { host: "ops", launch: "calling", queued: "waiting", unknown: "other" };
+
+export function draw(root: HTMLElement, data: Data, page: Page): void {
+  const { devices, issues } = data;
   render(
     html`
       <dl class="cards">
@@ -18,35 +45,91 @@ export function draw(root: HTMLElement, data: Data): void {
           (card) =>
             html`<div>
               <dt>${card.title}</dt>
-              <dd>${card.value}</dd>
+              <dd>${formatted(card.value, card.unit)}</dd>
             </div>`,
         )}
       </dl>
-      <h3>Where the time of each step went</h3>
-      ${legend(kinds)}
-      <figure class="steps"></figure>
+      <div class="steps"></div>
+      <div class="findings"></div>
+      <div class="colored"></div>
+      <h3>Devices</h3>
+      <div class="devices">
+        ${devices.rows ? nothing : html`<p>${devices.why}. What records it: <code>${devices.command}</code></p>`}
+      </div>
+      <h3>Recorded</h3>
+      <div class="ranks"></div>
+      <h3>What could be attributed</h3>
+      ${
+        data.coverage.length
+          ? html`<ul>
+              ${data.coverage.map((line) => html`<li>${line}</li>`)}
+            </ul>`
+          : html`<p class="quiet">There is nothing to attribute in this trace.</p>`
+      }
+      <h3>Issues of the file</h3>
+      ${issues ? nothing : html`<p class="quiet">None: nothing was skipped, repaired or odd.</p>`}
+      <div class="issues"></div>
     `,
     root,
   );
-  const bars = kinds.flatMap((kind) =>
-    kind.ns.map((ns, at) => ({ at, step: step[at]!, kind: kind.title, name: kind.name, ns })),
-  );
-  showPlot(
-    root.querySelector<HTMLElement>(".steps")!,
-    () => ({
-      height: 260,
-      x: { label: "step", type: "band", tickFormat: (at: number) => step[at], ticks: [] },
-      y: { label: "time (ms)", transform: (ns: number) => ns / 1e6, grid: true },
-      marks: [
-        Plot.barY(bars, {
-          x: "at",
-          y: "ns",
-          fill: (bar: { name: string }) => color(bar.name),
-          title: (bar: (typeof bars)[number]) => `${bar.step}\n${bar.kind}: ${time(bar.ns)}`,
-          tip: true,
-        }),
-      ],
-    }),
-    `Time of ${step.length} steps by kind`,
-  );
+  const at = (name: string): HTMLElement => root.querySelector<HTMLElement>(`.${name}`)!;
+  drawSteps(at("steps"), data.steps);
+  render(drawFindings(data.findings, page), at("findings"));
+  inColors(() => render([idle(data, page), tops(data, page)], at("colored")));
+  if (devices.rows) showTable(at("devices"), devices.rows, { caption: "Devices" });
+  showTable(at("ranks"), data.ranks, { caption: "Files that were read" });
+  if (issues) showTable(at("issues"), issues, { caption: "Issues of the file", rowsOfPage: 10 });
+}
+
+function idle({ idle }: Data, page: Page) {
+  if (!idle) return nothing;
+  const whole = idle.causes.reduce((sum, cause) => sum + cause.ns, 0);
+  const causes = idle.causes.map((cause) => ({ name: WHY[cause.name]!, title: cause.title, value: cause.ns }));
+  return html`<h3>Why devices were idle</h3>
+    <p>
+      ${formatted(idle.device_ns ? whole / idle.device_ns : 0, "share")} of the time of all devices, ${time(whole)}, is
+      idle.
+    </p>
+    ${parts(causes, "ns", "Idle time of devices by cause")}
+    ${
+      idle.ops.name.length
+        ? html`<h4>What the host was in meanwhile</h4>
+            ${bars(
+              idle.ops.name.map((name, at) => ({
+                name: name ?? "(in no op)",
+                value: idle.ops.ns[at]!,
+                text: time(idle.ops.ns[at]!),
+                address: name === null ? undefined : linked(page, "operators", { name }),
+                kind: "ops",
+              })),
+              "Idle time of devices by what the host was in",
+            )}`
+        : nothing
+    }`;
+}
+
+function tops(data: Data, page: Page) {
+  return html`<div class="two">
+    ${top("Ops with most time", "operators", data.ops, page)}
+    ${top("Modules with most time", "modules", data.modules, page)}
+  </div>`;
+}
+
+function top(title: string, section: string, data: Top, page: Page) {
+  const rows = data.name.map((name, at) => ({
+    name,
+    value: data.ns[at]!,
+    text: `${time(data.ns[at]!)} (${formatted(data.ns[at]! / data.total_ns, "share")})`,
+    address: linked(page, section, { name }) ?? linked(page, "timeline", { name }),
+    kind: data.is_device ? "kernel" : "ops",
+  }));
+  return html`<div>
+    <h3>${title}</h3>
+    ${
+      rows.length
+        ? html`<p class="quiet">Time of their own ${data.is_device ? "on devices" : "on the host"}</p>
+            ${bars(rows, title)}`
+        : html`<p class="quiet">None is known in this trace.</p>`
+    }
+  </div>`;
 }

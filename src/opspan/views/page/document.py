@@ -17,6 +17,7 @@ from opspan.errors import MissingPackage
 from opspan.printable import printable
 from opspan.views.page.section import Section, Subject
 from opspan.views.page.sections import NAMES, section
+from opspan.views.summary import about
 
 _DOCUMENT = """<!doctype html>
 <html lang="en">
@@ -68,7 +69,7 @@ def head_of(subject: Subject, sections: dict[str, Section]) -> dict[str, Any]:
     shown = printable(", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""))
     return {
         "title": f"opspan: {shown or 'a trace'}",
-        "about": "",
+        "about": about(subject.found),
         "editor": subject.editor,
         "sections": [
             {"name": name, "title": one.title, "why": one.why, "command": one.command} for name, one in sections.items()

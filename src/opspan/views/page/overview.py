@@ -1,34 +1,169 @@
-"""What this is, where its time went, and what is wrong with it."""
+"""What this is, where its time went, and what is wrong with it: what people see first."""
 
 from __future__ import annotations
 
-from opspan.analysis.busy import KINDS
-from opspan.views.page.columns import values
-from opspan.views.page.section import Section, Subject
-from opspan.views.steps import rows_of
+from typing import Any
 
-_TITLES = {
-    "computing": "Computing",
-    "copying": "Copies",
-    "filling": "Fills",
-    "communicating": "Collectives",
-    "calling": "API calls",
-    "loading": "Data loading",
-    "ops": "Ops on the host",
-    "other": "Other",
-}
+import polars as pl
+
+from opspan.analysis.busy import use, whole_times
+from opspan.analysis.idle import WHY
+from opspan.analysis.spans import DEVICE, PROCESS
+from opspan.views import idle
+from opspan.views.footer import coverage_lines
+from opspan.views.missing import device_command, lines
+from opspan.views.page.columns import Column, table, text, values
+from opspan.views.page.overview_findings import findings
+from opspan.views.page.overview_steps import steps
+from opspan.views.page.section import Section, Subject
+from opspan.views.summary import WHY_IDLE, top
+
+_col = pl.col
+_TOP = 8
+_MOST_ISSUES = 200
+_RANKS = (
+    Column("rank", "Rank", "count"),
+    Column("tool", "Recorded by", "text"),
+    Column("host", "Host", "text"),
+    Column("began", "Began", "text", "UTC"),
+    Column("time_ns", "Lasted", "ns"),
+    Column("processes", "Processes", "count"),
+    Column("files", "Files", "text"),
+)
+_DEVICES = (
+    Column("rank", "Rank", "count"),
+    Column("pid", "Process", "name"),
+    Column("device_id", "Device", "count"),
+    Column("name", "Name", "name"),
+    Column("memory_bytes", "Memory", "bytes"),
+    Column("capability", "Capability", "text", "Compute capability, or architecture"),
+    Column("time_ns", "Time", "ns", "Of the process"),
+    Column("busy_ns", "Busy", "ns", "In which anything ran on the device"),
+    Column("idle_ns", "Idle", "ns"),
+    Column("utilisation", "Utilisation", "share", "Share of the time in which a kernel ran"),
+    Column("sm_efficiency", "Est. SM efficiency", "share", "Share of the multiprocessors that kernels had blocks for"),
+    Column("occupancy", "Est. occupancy", "share", "Mean of the kernels, weighted by their time; it is not measured"),
+    Column("tensor_core_share", "Tensor cores", "share", "Share of the kernels' time, as far as names say"),
+)
+_ISSUES = (
+    Column("severity", "Severity", "text"),
+    Column("message", "What was found", "name"),
+    Column("advice", "What to do", "name"),
+    Column("count", "Times", "count"),
+    Column("path", "File", "name"),
+)
 
 
 def section(subject: Subject) -> Section:
-    steps = rows_of(subject.found)
-    kinds = [kind for kind in KINDS if steps[f"{kind}_ns"].sum()]
+    found = subject.found
     return Section(
         "Overview",
         {
-            "cards": [],
-            "steps": {
-                "step": values(steps["step"]),
-                "kinds": [{"name": kind, "title": _TITLES[kind], "ns": values(steps[f"{kind}_ns"])} for kind in kinds],
-            },
+            "cards": _cards(subject),
+            "ranks": _ranks(subject),
+            "devices": _devices(subject),
+            "steps": steps(found),
+            "idle": _idle(subject),
+            "findings": findings(subject),
+            "ops": _top(subject, "name"),
+            "modules": _top(subject, "module"),
+            "coverage": [text(line) for line in (*coverage_lines(found.coverage), *lines(found, "name"))],
+            "issues": _issues(subject),
         },
     )
+
+
+def _cards(subject: Subject) -> list[dict[str, Any]]:
+    """Figures that people ask for first."""
+    found = subject.found
+    whole, steps = found.whole_devices, found.breakdown.filter(_col("step").is_not_null())
+    time, work = int(whole["time_ns"].sum()), int(whole["work_ns"].sum())
+    peaks = found.memory_peaks.filter(_col("device_id").is_not_null())
+    cards = [
+        ("Recorded time", found.whole_breakdown["time_ns"].max(), "ns"),
+        ("Steps", steps.group_by(PROCESS).len()["len"].max(), "count"),
+        ("Average step", steps["time_ns"].mean(), "ns"),
+        ("Devices busy", whole["busy_ns"].sum() / time if time else None, "share"),
+        ("Kernels on tensor cores", whole["tensor_core_ns"].sum() / work if work else None, "share"),
+        ("Most memory of a device", peaks["allocated_bytes"].max(), "bytes"),
+    ]
+    return [{"title": title, "value": value, "unit": unit} for title, value, unit in cards if value is not None]
+
+
+def _ranks(subject: Subject) -> dict[str, Any]:
+    found = subject.found
+    whole = whole_times(found.attributed)
+    by_rank = whole.group_by("rank").agg(
+        _col("start_ns").min(), time_ns=_col("end_ns").max() - _col("start_ns").min(), processes=pl.len()
+    )
+    rows = pl.DataFrame(
+        [
+            {
+                "rank": number,
+                "tool": " ".join(part for part in (one.tool or one.source, one.tool_version) if part),
+                "host": one.host,
+                "files": ", ".join(one.paths),
+            }
+            for number, one in enumerate(found.tables.ranks)
+        ],
+        schema={"rank": pl.Int32, "tool": pl.String, "host": pl.String, "files": pl.String},
+    )
+    rows = rows.join(by_rank, on="rank", how="left", maintain_order="left")
+    utc_ns = _col("start_ns") + pl.lit(found.tables.origin_utc_ns, dtype=pl.Int64)
+    rows = rows.with_columns(began=utc_ns.cast(pl.Datetime("ns")).dt.strftime("%Y-%m-%d %H:%M:%S"))
+    return table(_known(rows), _RANKS)
+
+
+def _known(rows: pl.DataFrame) -> pl.DataFrame:
+    """Without columns of nothing."""
+    return rows.select(name for name in rows.columns if rows[name].count())
+
+
+def _devices(subject: Subject) -> dict[str, Any]:
+    found = subject.found
+    whole = found.whole_devices
+    if not whole.height:
+        why = "Nothing ran on a device in this trace"
+        return {"rows": None, "why": why, "command": device_command(found.tables)}
+    about_it = found.tables.devices.select("rank", "device_id", "name", "memory_bytes", "capability")
+    about_it = about_it.unique(["rank", "device_id"], keep="first", maintain_order=True)
+    rows = whole.join(use(whole, DEVICE), on=[*DEVICE, "step"], nulls_equal=True, maintain_order="left")
+    rows = rows.join(about_it, on=["rank", "device_id"], how="left", maintain_order="left")
+    rows = _known(rows.with_columns(_col("pid").cast(pl.String)))
+    several = [name for name in PROCESS if name in rows.columns and rows[name].n_unique() == 1]
+    return {"rows": table(rows.drop(several), _DEVICES)}
+
+
+def _idle(subject: Subject) -> dict[str, Any] | None:
+    """For how long devices had nothing to do, why, and what the host was in for most of it."""
+    rows = idle.rows_of(subject.found, "device")
+    if not rows.height:
+        return None
+    ops = idle.rows_of(subject.found, "op").head(_TOP)
+    return {
+        "device_ns": int(subject.found.whole_devices["time_ns"].sum()),
+        "causes": [
+            {"name": why, "title": WHY_IDLE[why].capitalize(), "ns": int(rows[f"{why}_ns"].sum())} for why in WHY
+        ],
+        "ops": {"name": values(ops["op"]), "ns": values(ops["time_ns"])},
+    }
+
+
+def _top(subject: Subject, by: str) -> dict[str, Any]:
+    rows = top(subject.found, by)
+    time = rows.columns[1]
+    shown = rows.head(_TOP)
+    return {
+        "is_device": time == "self_device_ns",
+        "total_ns": int(rows[time].sum()),
+        "name": values(shown[by]),
+        "ns": values(shown[time]),
+    }
+
+
+def _issues(subject: Subject) -> dict[str, Any] | None:
+    issues = subject.found.tables.issues
+    worst = issues.sort(_col("severity").to_physical(), descending=True, maintain_order=True)
+    more = worst.height - _MOST_ISSUES
+    notes = [f"{more:,} more issues: `opspan summary {subject.typed} --format json` has all"] if more > 0 else []
+    return table(_known(worst.head(_MOST_ISSUES)), _ISSUES, notes) if worst.height else None

@@ -1,0 +1,57 @@
+"""How long kernels took, and how much of their device they could use: sums by name, by launch, or by any column more.
+
+    launched(work, devices) -> the work that kept a device busy, with
+        duration_ns
+        shared_bytes                of a block
+        blocks_per_sm, occupancy    analysis/occupancy.py
+    figures(rows, by) -> `by`, which has kind and name, and over each group, the one with most time first
+        count, device_ns, average_device_ns, least_device_ns, most_device_ns
+        blocks_per_sm, occupancy    their means, in which each kernel counts by its time
+        uses_tensor_cores           as far as the name says; null: it is no kernel
+
+What the source does not have is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from opspan.analysis.averages import on_device
+from opspan.analysis.kernels import uses_tensor_cores
+from opspan.analysis.occupancy import SHAPE, blocks_per_sm, occupancy, shared_bytes
+from opspan.analysis.sums import DURATION, OF_WORK, WORK_ORDER, WORK_SUMS, summed
+
+_col = pl.col
+KERNELS = ("kernel", "graph")
+MEANS = ("blocks_per_sm", "occupancy")
+
+
+def launched(work: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
+    rows = on_device(work)
+    shapes = rows.select("rank", "device_id", *SHAPE)
+    return rows.with_columns(
+        shared_bytes(), DURATION.alias("duration_ns"), blocks_per_sm(shapes, devices), occupancy(shapes, devices)
+    )
+
+
+def figures(rows: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.DataFrame:
+    ns = _col("duration_ns")
+    sums = rows.group_by(by).agg(
+        *summed(WORK_SUMS, rows.columns),
+        average_device_ns=ns.mean(),
+        least_device_ns=ns.min(),
+        most_device_ns=ns.max(),
+        **{name: _mean(name) for name in MEANS},
+    )
+    is_kernel = _col("kind").is_in(KERNELS)
+    sums = sums.with_columns(uses_tensor_cores=pl.when(is_kernel).then(uses_tensor_cores(_col("name"))))
+    order = [*WORK_ORDER, *by]
+    return sums.sort(order, descending=[name in WORK_ORDER for name in order])
+
+
+def _mean(name: str) -> pl.Expr:
+    ns = _col("duration_ns")
+    known = ns.filter(_col(name).is_not_null()).sum()
+    return pl.when(known > 0).then((_col(name) * ns).sum() / known)

@@ -1,0 +1,81 @@
+"""What ranges allocated and freed in each of many equal pieces of time: any window of whole pieces is a sum of them.
+
+    Pieces.of(times, count) -> the pieces of equal length that these times lie in: first_ns, length_ns, count
+    in_pieces(ranges, events, pieces) -> a row for each piece, place and name of a range in which anything was taken,
+        freed or called: rank, pid, device_id, piece, name (null: in no range), calls, and what memory_use.operators
+        has: SUMS in ranges of this name and all that they contain, self_SUMS in these alone
+
+Added up over all pieces and processes these are the figures of `operators`, but for events without a time. A call is in
+the piece in which it begins; one that begins before the first event is in the first piece, one after the last in the
+last. Ranges must be nested (`nest`) first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from opspan.analysis.memory_use import COUNTED, SUMS, changes_in, outermost
+from opspan.analysis.spans import DEVICE
+
+_col = pl.col
+_KEY = (*DEVICE, "piece")
+_SELF = tuple(f"self_{name}" for name in COUNTED)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    first_ns: int
+    length_ns: int
+    count: int
+
+    @classmethod
+    def of(cls, times: pl.Series, count: int) -> Pieces:
+        first, last = (int(time) if isinstance(time, int) else 0 for time in (times.min(), times.max()))
+        return cls(first, (last - first) // count + 1, count)
+
+    def piece(self, time: str) -> pl.Expr:
+        """Of a time the number of its piece, the first or the last if it is in none."""
+        since = _col(time).cast(pl.Int128) - self.first_ns  # no 64 bits: damaged times may be anywhere
+        return (since // self.length_ns).clip(0, self.count - 1).cast(pl.Int64)
+
+
+def in_pieces(ranges: pl.DataFrame, events: pl.DataFrame, pieces: Pieces) -> pl.DataFrame:
+    changes = changes_in(ranges, events).drop_nulls("time_ns").with_columns(pieces.piece("time_ns").alias("piece"))
+    own = changes.group_by(*_KEY, "range").agg(_col(COUNTED).sum())
+    parts = [
+        _named(own, ranges).rename(dict(zip(COUNTED, _SELF, strict=True))),
+        _named(own.filter(_col("range").is_null()), ranges),
+    ]
+    # Up the tree from range to range around it: what meets on the way is added up, so it soon becomes little.
+    is_outermost = outermost(ranges)
+    inside = own.drop_nulls("range")
+    while inside.height:
+        parts.append(_named(inside.filter(is_outermost.gather(inside["range"])), ranges))
+        inside = inside.with_columns(ranges["parent"].gather(inside["range"]).alias("range")).drop_nulls("range")
+        inside = inside.group_by(*_KEY, "range").agg(_col(COUNTED).sum())
+    rows = pl.concat(parts, how="diagonal")
+    sums = [*COUNTED, *_SELF]
+    rows = pl.concat([rows, _calls(ranges, rows, pieces)], how="diagonal")
+    rows = rows.group_by(*_KEY, "name").agg(_col("calls", *sums).sum())
+    rows = rows.with_columns(
+        size_increase=_col("allocation_bytes") - _col("freed_bytes"),
+        self_size_increase=_col("self_allocation_bytes") - _col("self_freed_bytes"),
+    )
+    return rows.select(*_KEY, "name", "calls", *SUMS, *(f"self_{name}" for name in SUMS)).sort(*_KEY, "name")
+
+
+def _named(rows: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(ranges["name"].gather(rows["range"]).alias("name")).drop("range")
+
+
+def _calls(ranges: pl.DataFrame, rows: pl.DataFrame, pieces: Pieces) -> pl.DataFrame:
+    """How many ranges of the names in `rows` began in each piece; for each device on which a name has anything."""
+    of_device = ["rank", "device_id", "name"]
+    names = rows.select(of_device).unique()
+    calls = ranges.filter(~_col("is_mark").fill_null(value=False))
+    calls = calls.select("rank", "pid", "name", pieces.piece("start_ns").fill_null(0).alias("piece"))
+    calls = calls.join(names, on=["rank", "name"], how="semi", nulls_equal=True)
+    calls = calls.group_by("rank", "pid", "name", "piece").agg(calls=pl.len().cast(pl.Int64))
+    return calls.join(names, on=["rank", "name"], nulls_equal=True)

@@ -1,0 +1,147 @@
+"""What ran on devices: kernels by name or by launch, the ops that launched them; copies and fills apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from opspan.analysis.kernel_use import KERNELS, figures, launched
+from opspan.views.missing import device_command
+from opspan.views.page.columns import MOST_ROWS, Column, table, text, values
+from opspan.views.page.section import Section, Subject
+from opspan.views.table import Asked, table_of
+
+_col = pl.col
+TOP = 10
+MOST_OPS = 10  # of a kernel
+_SIDES = {what: [f"{what}_{side}" for side in "xyz"] for what in ("grid", "block")}
+_LAUNCH = ("full_name", "op", *_SIDES["grid"], *_SIDES["block"], "registers", "shared_bytes")
+_TIMES = (
+    Column("count", "Runs", "count"),
+    Column("device_ns", "Total", "ns", bar=True),
+    Column("share", "Share", "share", "Of the time of all kernels"),
+    Column("average_device_ns", "Mean", "ns"),
+    Column("least_device_ns", "Min", "ns"),
+    Column("most_device_ns", "Max", "ns"),
+)
+_USE = (
+    Column("blocks_per_sm", "Blocks per SM", "number", "Blocks of a launch for each multiprocessor, weighted by time"),
+    Column("occupancy", "Est. occupancy", "share", "Estimated from the launch, weighted by time; it is not measured"),
+    Column("uses_tensor_cores", "Tensor cores", "flag", "As far as the kernel's name says"),
+)
+_BY_NAME = (Column("name", "Kernel", "name"), *_TIMES, *_USE)
+_BY_LAUNCH = (
+    Column("kernel", "Kernel", "name"),
+    Column("op", "Launched in", "name"),
+    Column("grid", "Grid", "text", "Blocks of the launch"),
+    Column("block", "Block", "text", "Threads of a block"),
+    Column("registers", "Registers", "count", "Of a thread"),
+    Column("shared_bytes", "Shared memory", "bytes", "Of a block"),
+    *_TIMES,
+    *_USE,
+)
+_COPIES = (
+    Column("rank", "Rank", "count"),
+    Column("device_id", "Device", "count"),
+    Column("copy_from", "From", "text"),
+    Column("copy_to", "To", "text"),
+    Column("count", "Copies", "count"),
+    Column("bytes", "Size", "bytes", bar=True),
+    Column("ns", "Time", "ns", bar=True),
+    Column("bytes_per_s", "Speed", "rate"),
+)
+_FILLS = (Column("name", "Fill", "name"), *_TIMES[:2], *_TIMES[3:])
+# What a source may lack, in words.
+_LACKING = {
+    "blocks_per_sm": "blocks per multiprocessor",
+    "occupancy": "occupancy",
+    "registers": "registers",
+    "shared_bytes": "shared memory",
+    "grid": "grids",
+    "block": "blocks",
+    "op": "the ops that launched kernels",
+}
+
+
+def section(subject: Subject) -> Section:
+    found = subject.found
+    rows = table_of(found, Asked("kernel")).rows
+    is_kernel = _col("kind").is_in(KERNELS)
+    kernels = rows.filter(is_kernel)
+    if not rows.height:
+        return Section("Kernels", None, "Nothing ran on a device in this trace", device_command(found.tables))
+    trace = found.attributed
+    work = launched(trace.work, trace.devices).filter(is_kernel)
+    work = work.with_columns(trace.ranges["name"].gather(work["range"]).alias("op"))
+    launches = _launches(work)
+    tables = [
+        {"title": "name", "rows": _table(kernels, _BY_NAME), "names": values(kernels["name"].head(MOST_ROWS))},
+        {"title": "launch", "rows": _table(launches, _BY_LAUNCH), "names": values(launches["name"].head(MOST_ROWS))},
+    ]
+    with_tensor_cores = int(kernels.filter("uses_tensor_cores")["device_ns"].sum())
+    total = int(kernels["device_ns"].sum())
+    fills = rows.filter(kind="memset")
+    return Section(
+        "Kernels",
+        {
+            "total_ns": total,
+            "tables": tables if kernels.height else [],
+            "ops": _ops(work, kernels.head(MOST_ROWS)),
+            "top": [
+                {"name": text(str(name)), "ns": ns} for name, ns in kernels.select("name", "device_ns").head(TOP).rows()
+            ],
+            "tensor_cores_ns": with_tensor_cores,
+            "copies": table(found.copies, _COPIES) if found.copies.height else None,
+            "fills": table(fills, _FILLS) if fills.height else None,
+            "notes": _notes(kernels, launches),
+        },
+    )
+
+
+def _launches(work: pl.DataFrame) -> pl.DataFrame:
+    rows = figures(work, ("kind", "name", *_LAUNCH))
+    sides = (
+        pl.when(_col(names[0]).is_not_null()).then(pl.concat_str(names, separator=" x ", ignore_nulls=True)).alias(what)
+        for what, names in _SIDES.items()
+    )
+    return rows.with_columns(*sides, kernel=pl.coalesce("full_name", "name"))
+
+
+def _table(rows: pl.DataFrame, columns: tuple[Column, ...]) -> dict[str, Any]:
+    """Without columns of nothing: what the source does not have is said once, in the notes."""
+    share = (_col("device_ns") / _col("device_ns").sum()).fill_nan(0.0)
+    return table(
+        rows.with_columns(share=share), [one for one in columns if one.name == "share" or rows[one.name].count()]
+    )
+
+
+def _ops(work: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:
+    """For each kernel by name the ops that launched it, those with most time first, and its names in full."""
+    by_op = figures(work, ("kind", "name", "op"))
+    by_op = by_op.group_by("kind", "name", maintain_order=True).agg(
+        _col("op", "count", "device_ns").head(MOST_OPS), ops=pl.len()
+    )
+    full = work.group_by("kind", "name").agg(_col("full_name").drop_nulls().unique().sort().head(MOST_OPS))
+    found = kernels.select("kind", "name").join(
+        by_op, on=["kind", "name"], how="left", nulls_equal=True, maintain_order="left"
+    )
+    found = found.join(full, on=["kind", "name"], how="left", nulls_equal=True, maintain_order="left")
+    return [
+        {
+            "op": ["(in none)" if op is None else text(op) for op in row["op"]],
+            "count": row["count"],
+            "ns": row["device_ns"],
+            "more": max(row["ops"] - MOST_OPS, 0),
+            "full": [text(name) for name in row["full_name"] if name != row["name"]],
+        }
+        for row in found.to_dicts()
+    ]
+
+
+def _notes(kernels: pl.DataFrame, launches: pl.DataFrame) -> list[str]:
+    lacking = [
+        said for name, said in _LACKING.items() if not (kernels if name in kernels.columns else launches)[name].count()
+    ]
+    notes = ["Whether a kernel uses tensor cores is told by its name: that is all that every source has"]
+    return [*notes, f"This trace does not have: {', '.join(lacking)}"] if lacking else notes

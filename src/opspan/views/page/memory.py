@@ -1,0 +1,192 @@
+"""Memory in use over time, who took it, and what there was of it when it was most.
+
+Times in this section's JSON are since the begin of the trace: those of its clock may be larger than a browser counts.
+A window that somebody chooses consists of whole pieces of time, so that its figures are sums of what stands here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from opspan.analysis.busy import whole_times
+from opspan.analysis.memory_use import SUMS
+from opspan.analysis.memory_windows import Pieces, in_pieces
+from opspan.analysis.nest import innermost
+from opspan.analysis.spans import DEVICE
+from opspan.views.memory import rows_of
+from opspan.views.missing import memory_command
+from opspan.views.page.columns import Column, table, text, values
+from opspan.views.page.section import Section, Subject
+
+_col = pl.col
+PIECES = 400  # of the time: a curve on a screen has few more pixels
+MOST_PLACES = 64
+MOST_CELLS = 60_000  # of all places: beyond, pieces are joined until there are fewer
+MOST_NAMES = 200  # of a place
+MOST_BLOCKS = 2_000  # of a place, and twice as many of all
+_FIGURES = ("calls", *SUMS, *(f"self_{name}" for name in SUMS))
+_BLOCKS = (
+    Column("op", "Taken in", "name"),
+    Column("around", "Around it", "name", "The range around that one"),
+    Column("bytes", "Size", "bytes"),
+    Column("taken_ns", "Taken at", "ns", "Since the begin of the trace; nothing: before it"),
+    Column("given_ns", "Given back at", "ns", "Since the begin of the trace; nothing: not in it"),
+    Column("kept_ns", "Kept for", "ns"),
+)
+_AT_PEAK = (
+    Column("name", "Taken in", "name"),
+    Column("blocks", "Blocks", "count"),
+    Column("bytes", "Size", "bytes", bar=True),
+)
+_BY = {"op": "op", "module": "module", "phase": "phase"}
+
+
+def section(subject: Subject) -> Section:
+    found = subject.found
+    curves = found.memory_curve.partition_by(DEVICE, as_dict=True)
+    if not curves:
+        why = "No allocation was recorded, so nobody can say who took memory"
+        return Section("Memory", None, why, memory_command(found.tables))
+    pieces = Pieces.of(found.memory_curve["time_ns"], PIECES)
+    first = whole_times(found.attributed)["start_ns"].min()
+    begin_ns = first if isinstance(first, int) else pieces.first_ns  # nothing but memory was recorded
+    peaks = rows_of(found, "device").sort("allocated_bytes", descending=True, maintain_order=True)
+    shown = peaks.head(MOST_PLACES)
+    cells, joined = _cells(subject, pieces, shown)
+    at_peak, blocks = (
+        frame.partition_by(DEVICE, as_dict=True) for frame in (rows_of(found, "block"), found.allocations)
+    )
+    most_blocks = min(MOST_BLOCKS, 2 * MOST_BLOCKS // shown.height)
+    places = [
+        {
+            "title": title,
+            "rank": key[0],
+            "peak": {"allocated": peak["allocated_bytes"], "reserved": peak["reserved_bytes"]}
+            | {"at": peak["time_ns"] - begin_ns},
+            "curve": _curve(curves[key], pieces, begin_ns),
+            "ops": _ops(cells.get(key)),
+            "blocks": _blocks(subject, blocks[key], most_blocks, begin_ns),
+            "at_peak": _at_peak(at_peak.get(key)),
+        }
+        for key, peak, title in zip(shown.select(DEVICE).rows(), shown.to_dicts(), _titles(subject, shown), strict=True)
+    ]
+    return Section(
+        "Memory",
+        {
+            "begin_ns": str(begin_ns),
+            "first": pieces.first_ns - begin_ns,
+            "piece": pieces.length_ns * joined,
+            "pieces": -(-pieces.count // joined),
+            "places": places,
+            "notes": _notes(subject, peaks.height),
+        },
+    )
+
+
+def _titles(subject: Subject, places: pl.DataFrame) -> list[str]:
+    devices = subject.found.tables.devices
+    names = {row[:2]: row[2] for row in devices.select("rank", "device_id", _col("name").cast(pl.String)).rows()}
+    several = [name for name in ("rank", "pid") if places[name].n_unique() > 1]
+    titles = []
+    for row in places.to_dicts():
+        name = names.get((row["rank"], row["device_id"]))
+        device = "Host" if row["device_id"] is None else f"Device {row['device_id']}" + (f" ({name})" if name else "")
+        whose = {"rank": f"rank {row['rank']}", "pid": f"process {row['pid']}"}
+        titles.append(text(", ".join([device, *(whose[name] for name in several)])))
+    return titles
+
+
+def _curve(rows: pl.DataFrame, pieces: Pieces, begin_ns: int) -> dict[str, list[Any]]:
+    """Of each piece the first and the last moment, and those with least and most: what a screen can show of it."""
+    if rows.height > PIECES:
+        at, allocated, reserved = _col("at"), _col("allocated_bytes"), _col("reserved_bytes")
+        moments = (
+            rows.with_row_index("at")
+            .group_by(pieces.piece("time_ns").alias("piece"))
+            .agg(
+                first=at.first(),
+                last=at.last(),
+                least=at.get(allocated.arg_min()),
+                most=at.get(allocated.arg_max()),
+                reserved=at.get(reserved.arg_max()) if reserved_known(rows) else at.first(),
+            )
+        )
+        rows = rows[moments.drop("piece").unpivot()["value"].unique().sort()]
+    return {
+        "at": (rows["time_ns"] - begin_ns).to_list(),
+        "allocated": rows["allocated_bytes"].to_list(),
+        "reserved": rows["reserved_bytes"].to_list() if reserved_known(rows) else [],
+    }
+
+
+def reserved_known(rows: pl.DataFrame) -> bool:
+    return rows["reserved_bytes"].count() > 0
+
+
+def _cells(subject: Subject, pieces: Pieces, places: pl.DataFrame) -> tuple[dict[Any, pl.DataFrame], int]:
+    """What each op did in each piece, by place; and how many pieces were joined to one so that it is not too much."""
+    found = subject.found
+    cells = in_pieces(found.attributed.ranges, found.tables.memory, pieces)
+    cells = cells.join(places.select(DEVICE), on=DEVICE, how="semi", nulls_equal=True)
+    most = cells.group_by(*DEVICE, "name").agg(_col("allocation_bytes", "allocation_count").sum())
+    most = most.sort("allocation_bytes", "allocation_count", descending=True)
+    names = most.group_by(DEVICE, maintain_order=True).head(MOST_NAMES).select(*DEVICE, "name")
+    cells = cells.join(names, on=[*DEVICE, "name"], how="semi", nulls_equal=True)
+    joined = 1
+    while cells.height > MOST_CELLS and joined < pieces.count:
+        joined *= 2
+        key = [*DEVICE, "piece", "name"]
+        cells = cells.with_columns(_col("piece") // 2).group_by(key).agg(_col(_FIGURES).sum())
+    return cells.sort("piece").partition_by(DEVICE, as_dict=True), joined
+
+
+def _ops(cells: pl.DataFrame | None) -> dict[str, Any]:
+    if cells is None:
+        return {"names": [], "piece": [], "name": [], **{name: [] for name in _FIGURES}}
+    names = cells["name"].unique(maintain_order=True).to_frame().with_row_index("at")
+    at = cells.select("name").join(names, on="name", how="left", nulls_equal=True, maintain_order="left")["at"]
+    figures = {name: cells[name].to_list() for name in ("piece", *_FIGURES)}
+    return {"names": values(names["name"]), "name": at.to_list(), **figures}
+
+
+def _blocks(subject: Subject, blocks: pl.DataFrame, most: int, begin_ns: int) -> dict[str, Any]:
+    """The largest, each with the range that was open on its thread when it was taken."""
+    ranges = subject.found.attributed.ranges
+    known = blocks.filter(pl.coalesce("alloc_ns", "free_ns").is_not_null())
+    rows = known.sort("bytes", descending=True, nulls_last=True, maintain_order=True).head(most)
+    inside = innermost(ranges, rows.rename({"alloc_ns": "time_ns"}))
+    rows = rows.select(
+        ranges["name"].gather(inside).alias("op"),
+        ranges["name"].gather(ranges["parent"].gather(inside)).alias("around"),
+        "bytes",
+        taken_ns=_col("alloc_ns") - begin_ns,
+        given_ns=_col("free_ns") - begin_ns,
+        kept_ns=_col("free_ns") - _col("alloc_ns"),
+    )
+    cut = f"These are the {rows.height:,} largest of {blocks.height:,} blocks: trace.analysed.allocations has all"
+    return table(rows, _BLOCKS, [cut] if rows.height < blocks.height else [])
+
+
+def _at_peak(blocks: pl.DataFrame | None) -> list[dict[str, Any]]:
+    found = []
+    for by, title in _BY.items():
+        if blocks is None or (by != "op" and not blocks[by].count()):
+            continue  # nothing is in a module, or in a phase
+        sums = blocks.group_by(name=by).agg(blocks=pl.len(), bytes=_col("bytes").sum())
+        sums = sums.sort("bytes", "blocks", descending=True).with_columns(_col("name").fill_null("(in none)"))
+        found.append({"title": title, "rows": table(sums, _AT_PEAK)})
+    return found
+
+
+def _notes(subject: Subject, places: int) -> list[str]:
+    events = subject.found.tables.memory.filter(_col("event").is_in(["alloc", "free"]))
+    untimed = events["time_ns"].null_count()
+    notes = []
+    if places > MOST_PLACES:
+        command = f"opspan memory {subject.typed} --by device"
+        notes.append(f"These are the {MOST_PLACES} of {places:,} with the highest peaks: `{command}` shows all")
+    if untimed:
+        notes.append(f"{untimed:,} allocations and frees have no time, and are not in this section")
+    return notes

@@ -1,0 +1,55 @@
+"""What is wrong with the run: each finding with the places in the page that it is about."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from opspan.events.times import format_time
+from opspan.views.findings import answer
+from opspan.views.page.columns import text
+from opspan.views.page.section import Subject
+
+_MOST_PLACES = 3  # of a finding, of each kind
+# The section that shows what a command prints.
+_SECTIONS = {"table": "operators", "comm": "distributed", "memory": "memory", "diff": "compare"}
+
+
+def findings(subject: Subject) -> dict[str, Any]:
+    said = answer(subject.found, subject.files)
+    several = len(subject.found.tables.ranks) > 1
+    return {"rows": [_finding(row, several) for row in said.rows.to_dicts()]}
+
+
+def _finding(row: dict[str, Any], several: bool) -> dict[str, Any]:
+    sentence = row["sentence"]
+    stake = row["at_stake_ns"]
+    return {
+        "id": row["id"],
+        "title": row["title"],
+        "severity": row["severity"],
+        "confidence": row["confidence"],
+        "at_stake": "" if stake is None else format_time(stake / 1000),
+        "share": row["share"],
+        "sentence": text(f"{sentence[:1].upper()}{sentence[1:]}."),
+        "remedy": text(row["remedy"]),
+        "command": text(row["command"]),
+        "read": row["read"],
+        "section": _section(row["command"]),
+        "ops": [text(name) for name in row["ops"][:_MOST_PLACES]],
+        "modules": [text(name) for name in row["modules"][:_MOST_PLACES]],
+        "ranks": row["ranks"] if several else [],
+        "ranges": [
+            {"rank": one["rank"], "from": str(one["start_ns"]), "to": str(one["end_ns"])}
+            | {"time": format_time((one["end_ns"] - one["start_ns"]) / 1000)}
+            for one in sorted(row["ranges"], key=lambda one: one["start_ns"] - one["end_ns"])[:_MOST_PLACES]
+        ],
+    }
+
+
+def _section(command: str) -> str:
+    """The name of a section, or nothing."""
+    if command.startswith("opspan table") and "--by kernel" in command:
+        return "kernels"
+    verb = re.match(r"opspan (\w+)", command)
+    return _SECTIONS.get(verb[1], "") if verb else ""

@@ -1,0 +1,71 @@
+"""The steps of each process by what their time went to, and the average one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.busy import KINDS
+from opspan.analysis.spans import PROCESS
+from opspan.views.page.columns import text, values
+from opspan.views.steps import answer
+
+MOST_BARS = 200  # of a process: more would be thinner than a pixel on a small screen
+MOST_OF_ALL = 4_000
+MOST_PROCESSES = 64
+_col = pl.col
+TITLES = {
+    "computing": "Computing",
+    "copying": "Copies",
+    "filling": "Fills",
+    "communicating": "Collectives",
+    "calling": "API calls",
+    "loading": "Data loading",
+    "ops": "Ops on the host",
+    "other": "Other",
+}
+
+
+def steps(found: Analysed) -> dict[str, Any]:
+    said = answer(found)
+    rows = said.rows
+    kinds = [kind for kind in KINDS if rows[f"{kind}_ns"].sum()]
+    processes = rows.partition_by(PROCESS, as_dict=True, maintain_order=True)
+    shown = list(processes.items())[:MOST_PROCESSES]
+    most = max(min(MOST_BARS, MOST_OF_ALL // max(len(shown), 1)), 1)
+    several = [name for name in PROCESS if rows[name].n_unique() > 1]
+    if rows["rank"].n_unique() == len(processes):  # then that is enough to tell them apart
+        several = several[:1]
+    notes = [text(note) for note in said.notes]
+    if len(processes) > len(shown):
+        notes.append(f"{len(processes) - len(shown):,} more processes are not in this page: `opspan steps` has all")
+    return {
+        "kinds": [{"name": kind, "title": TITLES[kind]} for kind in kinds],
+        "processes": [_process(some, kinds, most, several) for _, some in shown],
+        "notes": notes,
+    }
+
+
+def _process(rows: pl.DataFrame, kinds: list[str], most: int, several: list[str]) -> dict[str, Any]:
+    of_bar = -(-rows.height // most)
+    names = [f"{kind}_ns" for kind in kinds]
+    bars = rows.group_by(number=pl.int_range(pl.len()) // of_bar, maintain_order=True).agg(
+        _col("step").first(),
+        _col(names).mean(),
+        last=_col("step").last(),
+        is_outlier=_col("is_outlier").any(),
+    )
+    whose = {"rank": "rank", "pid": "process"}
+    return {
+        "title": ", ".join(f"{whose[name]} {rows[name][0]}" for name in several) or "the process",
+        "steps": rows["step"].count(),
+        "of_bar": of_bar,
+        "time_ns": rows["time_ns"].mean(),
+        "mean_ns": [rows[name].mean() for name in names],
+        "step": values(bars["step"]),
+        "last": values(bars["last"]),
+        "is_outlier": values(bars["is_outlier"].fill_null(value=False)),
+        "ns": [values(bars[name]) for name in names],
+    }

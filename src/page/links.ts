@@ -1,0 +1,14 @@
+// Links to places in the page.
+import type { Page } from "./page.ts";
+
+/** The address of a place in a section, if the page has that section and there is anything in it. */
+export function linked(page: Page, section: string, asked: Record<string, string> = {}): string | undefined {
+  const isThere = page.head.sections.some((one) => one.name === section && !one.why);
+  return isThere ? page.address(section, asked) : undefined;
+}
+
+/** A stretch of time in the timeline. `begin`: of the trace, on its clock, which counts further than numbers do. */
+export function inTimeline(page: Page, begin: string, from: number, to: number, rank: number): string | undefined {
+  const at = (ns: number): string => String(BigInt(begin) + BigInt(Math.round(ns)));
+  return linked(page, "timeline", { from: at(from), to: at(to), rank: String(rank) });
+}

@@ -1,0 +1,95 @@
+// What is wrong with the run, the costliest first, each with its places in the page.
+import { type TemplateResult, html, nothing } from "lit-html";
+import { formatted } from "../format.ts";
+import { linked } from "../links.ts";
+import type { Page } from "../page.ts";
+
+export interface Finding {
+  id: string;
+  title: string;
+  severity: "high" | "medium" | "low" | "info";
+  confidence: string;
+  at_stake: string;
+  share: number | null;
+  sentence: string;
+  remedy: string;
+  command: string;
+  read: string;
+  section: string; // that shows what the command prints, or nothing
+  ops: string[];
+  modules: string[];
+  ranks: number[]; // of several
+  ranges: { rank: number; from: string; to: string; time: string }[];
+}
+
+export interface Findings {
+  rows: Finding[];
+}
+
+export function drawFindings(data: Findings, page: Page): TemplateResult {
+  const costs = data.rows.filter((one) => one.share !== null);
+  const others = data.rows.filter((one) => one.share === null);
+  return html`<h3>Findings</h3>
+    ${
+      costs.length
+        ? html`<ol>
+            ${costs.map((one) => finding(one, page))}
+          </ol>`
+        : html`<p class="quiet">No rule found time that could be saved.</p>`
+    }
+    ${
+      others.length
+        ? html`<h3>Worth knowing</h3>
+            <ol>
+              ${others.map((one) => finding(one, page))}
+            </ol>`
+        : nothing
+    }`;
+}
+
+const finding = (one: Finding, page: Page) => html`
+  <li class=${one.severity}>
+    <h4>
+      ${one.title}
+      ${
+        one.share === null
+          ? nothing
+          : html`<span class="stake">${one.at_stake} at stake (${formatted(one.share, "share")})</span>`
+      }
+    </h4>
+    <p class="quiet tags">
+      <span class="severity">${one.severity}</span> ${one.confidence}
+      ${one.share === null ? nothing : html`<span class="share" style="--part: ${100 * one.share}%"></span>`}
+    </p>
+    <p>${one.sentence}</p>
+    <p><b>Do:</b> ${one.remedy}.</p>
+    ${places(one, page)}
+    <p><b>Next:</b> <code>${one.command}</code> ${readOn(one.read)}</p>
+  </li>
+`;
+
+function places(one: Finding, page: Page): TemplateResult | typeof nothing {
+  const links: [address: string | undefined, text: string][] = [
+    ...one.ops.map((name): [string | undefined, string] => [linked(page, "operators", { name }), name]),
+    ...one.modules.map((name): [string | undefined, string] => [linked(page, "modules", { name }), name]),
+    ...one.ranges.map(({ rank, from, to, time }): [string | undefined, string] => [
+      linked(page, "timeline", { from, to, rank: String(rank) }),
+      `${time} of the timeline`,
+    ]),
+  ];
+  const title = page.head.sections.find((section) => section.name === one.section)?.title;
+  if (title) links.push([linked(page, one.section), title]);
+  const known = links.filter(([address]) => address);
+  const ranks = one.ranks.length
+    ? `rank ${one.ranks.slice(0, 8).join(", ")}${one.ranks.length > 8 ? ", ..." : ""}`
+    : "";
+  if (!known.length && !ranks) return nothing;
+  return html`<p class="places">
+    <b>Where:</b> ${known.map(([address, text]) => html`<a href=${address!}>${text}</a> `)} ${ranks}
+  </p>`;
+}
+
+const readOn = (read: string) =>
+  read.startsWith("https:")
+    ? html`<a href=${read} rel="noreferrer">Read on</a>`
+    : html`<span class="quiet">${read}</span>`;

@@ -1,0 +1,136 @@
+// What ran on devices: kernels by name or by launch; copies and fills apart.
+import { html, nothing, render } from "lit-html";
+import { bars, inColors, parts } from "../bars.ts";
+import { formatted, time } from "../format.ts";
+import { linked } from "../links.ts";
+import type { Follower, Page } from "../page.ts";
+import { type Columns, showTable } from "../table.ts";
+import "./kernels.css";
+
+interface Data {
+  total_ns: number;
+  tables: { title: string; rows: Columns; names: string[] }[];
+  ops: { op: string[]; count: number[]; ns: number[]; more: number; full: string[] }[]; // of each row by name
+  top: { name: string; ns: number }[];
+  tensor_cores_ns: number;
+  copies: Columns | null;
+  fills: Columns | null;
+  notes: string[];
+}
+
+export function draw(root: HTMLElement, data: Data, page: Page): Follower {
+  let chosen = 0;
+  let filter: (text: string) => void = () => undefined;
+
+  render(
+    html`${data.total_ns ? html`<div class="two"></div>` : nothing}
+      ${
+        data.tables.length
+          ? html`<h3>Kernels</h3>
+              <div class="controls">
+                <label
+                  >Group by
+                  <select
+                    @change=${(event: Event) => {
+                      chosen = (event.target as HTMLSelectElement).selectedIndex;
+                      show();
+                    }}
+                  >
+                    ${data.tables.map((one) => html`<option>${one.title}</option>`)}
+                  </select></label
+                >
+              </div>
+              <div class="rows"></div>
+              <ul class="notes">
+                ${data.notes.map((note) => html`<li>${note}</li>`)}
+              </ul>`
+          : html`<p class="quiet">No kernel ran in this trace: there are copies and fills only.</p>`
+      }
+      ${data.copies ? html`<h3>Copies</h3>` : nothing}
+      <div class="copies"></div>
+      ${data.fills ? html`<h3>Fills</h3>` : nothing}
+      <div class="fills"></div>`,
+    root,
+  );
+  const two = root.querySelector<HTMLElement>(".two");
+  if (two) inColors(() => render(charts(data, page), two));
+  if (data.tables.length) show();
+  if (data.copies) {
+    showTable(root.querySelector(".copies")!, data.copies, { caption: "Copies by direction", sort: "ns" });
+  }
+  if (data.fills) showTable(root.querySelector(".fills")!, data.fills, { caption: "Fills", sort: "device_ns" });
+
+  function show(): void {
+    const { title, rows, names } = data.tables[chosen]!;
+    filter = showTable(root.querySelector(".rows")!, rows, {
+      caption: `Kernels by ${title}`,
+      sort: "device_ns",
+      link: {
+        column: chosen ? "kernel" : "name",
+        title: "Its runs in the timeline",
+        address: (row) => linked(page, "timeline", { name: names[row]! }),
+      },
+      ...(chosen ? {} : { detail: (row: number) => detail(data, row, page) }),
+    });
+  }
+
+  return (asked) => filter(asked.get("name") ?? "");
+}
+
+function charts(data: Data, page: Page) {
+  const top = data.top.map(({ name, ns }) => ({
+    name,
+    value: ns,
+    text: `${time(ns)} (${formatted(ns / data.total_ns, "share")})`,
+    address: page.address("kernels", { name }),
+    kind: "kernel",
+  }));
+  const used = [
+    { name: "tensor cores", title: "With tensor cores", value: data.tensor_cores_ns },
+    { name: "other", title: "Without", value: data.total_ns - data.tensor_cores_ns },
+  ];
+  return html`<div>
+      <h3>Most time</h3>
+      ${bars(top, "Kernels with most time")}
+    </div>
+    <div>
+      <h3>Tensor cores</h3>
+      ${parts(used, "ns", "Time of kernels by whether they use tensor cores")}
+    </div>`;
+}
+
+/** The ops that launched a kernel. */
+function detail(data: Data, row: number, page: Page) {
+  const { op, count, ns, more, full } = data.ops[row]!;
+  return html`<table class="plain">
+      <caption>
+        Launched in
+      </caption>
+      <thead>
+        <tr>
+          <th scope="col">Op</th>
+          <th scope="col" class="number">Runs</th>
+          <th scope="col" class="number">Total</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${op.map((name, at) => {
+          const address = linked(page, "operators", { name });
+          return html`<tr>
+            <td>${address && name !== "(in none)" ? html`<a href=${address}>${name}</a>` : name}</td>
+            <td class="number">${formatted(count[at], "count")}</td>
+            <td class="number">${time(ns[at]!)}</td>
+          </tr>`;
+        })}
+      </tbody>
+    </table>
+    ${more ? html`<p class="quiet">and ${more} more ops</p>` : nothing}
+    ${
+      full.length
+        ? html`<p>In full:</p>
+            <ul>
+              ${full.map((name) => html`<li class="mono">${name}</li>`)}
+            </ul>`
+        : nothing
+    }`;
+}

@@ -1,0 +1,337 @@
+// Memory in use over time. Dragging over the curve selects a window, and the tables are of it.
+import { type D3BrushEvent, brushX, select } from "d3";
+import { html, nothing, render } from "lit-html";
+import { color } from "../colors.ts";
+import { bytes, time } from "../format.ts";
+import { inTimeline } from "../links.ts";
+import type { Follower, Page } from "../page.ts";
+import { type Drawn, Plot, legend, showPlot } from "../plots.ts";
+import { type Columns, showTable } from "../table.ts";
+import "./memory.css";
+
+interface Ops {
+  names: (string | null)[];
+  name: number[]; // which of the names each row is of
+  piece: number[];
+  calls: number[];
+  size_increase: number[];
+  allocation_count: number[];
+  allocation_bytes: number[];
+  self_size_increase: number[];
+  self_allocation_count: number[];
+  self_allocation_bytes: number[];
+}
+
+interface Place {
+  title: string;
+  rank: number;
+  peak: { allocated: number; reserved: number | null; at: number };
+  curve: { at: number[]; allocated: number[]; reserved: (number | null)[] };
+  ops: Ops;
+  blocks: Columns;
+  at_peak: { title: string; rows: Columns }[];
+}
+
+/** Times are ns since the begin of the trace. */
+interface Data {
+  begin_ns: string;
+  first: number; // when the first piece begins
+  piece: number; // how long one is
+  pieces: number;
+  places: Place[];
+  notes: string[];
+}
+
+/** From one piece up to, and without, another. */
+interface Window {
+  from: number;
+  to: number;
+}
+
+const FIGURES = [
+  ["calls", "Calls", "count", "Calls that begin in the window"],
+  ["self_allocation_bytes", "Self taken", "bytes", "Allocated in the op itself"],
+  ["self_size_increase", "Self kept", "bytes", "Allocated less freed in the op itself"],
+  ["self_allocation_count", "Self blocks", "count", "Allocations in the op itself"],
+  ["allocation_bytes", "Taken", "bytes", "Allocated in the op and all that ran in it"],
+  ["size_increase", "Kept", "bytes", "Allocated less freed in the op and all that ran in it"],
+  ["allocation_count", "Blocks", "count", "Allocations in the op and all that ran in it"],
+] as const;
+const KINDS = [
+  { name: "allocated", title: "Allocated" },
+  { name: "reserved", title: "Reserved by torch's allocator" },
+];
+
+export function draw(root: HTMLElement, data: Data, page: Page): Follower {
+  let place = data.places[0]!;
+  let by = 0;
+  let chosen: Window | undefined;
+  let brushTo: (() => void) | undefined;
+  const whole: Window = { from: 0, to: data.pieces };
+  const at = (piece: number): number => data.first + piece * data.piece;
+  const ms = (piece: number): string => (at(piece) / 1e6).toFixed(3);
+
+  /** Whole pieces only: what happened in them is known. */
+  const choose = (from_ns: number, to_ns: number): void => {
+    const piece = (ns: number): number => (ns - data.first) / data.piece;
+    const from = Math.max(0, Math.min(data.pieces - 1, Math.floor(piece(from_ns) + 1e-6)));
+    const to = Math.max(from + 1, Math.min(data.pieces, Math.ceil(piece(to_ns) - 1e-6)));
+    chosen = to - from < data.pieces ? { from, to } : undefined;
+    showWindow();
+  };
+  const reset = (): void => {
+    chosen = undefined;
+    showWindow();
+  };
+
+  function show(): void {
+    const { peak, at_peak } = place;
+    const reserved = place.curve.reserved.length ? KINDS : KINDS.slice(0, 1);
+    render(
+      html`
+        <div class="controls">
+          <label
+            >Memory of
+            <select
+              @change=${(event: Event) => {
+                place = data.places[(event.target as HTMLSelectElement).selectedIndex]!;
+                by = 0;
+                show();
+              }}
+            >
+              ${data.places.map((one) => html`<option>${one.title}</option>`)}
+            </select></label
+          >
+        </div>
+        <dl class="cards">
+          <div>
+            <dt>Most that was allocated</dt>
+            <dd>${bytes(peak.allocated)}</dd>
+          </div>
+          <div>
+            <dt>That was after</dt>
+            <dd>${link(inTimeline(page, data.begin_ns, peak.at - 1e6, peak.at + 1e6, place.rank), time(peak.at))}</dd>
+          </div>
+          ${
+            peak.reserved === null
+              ? nothing
+              : html`<div>
+                  <dt>Reserved then</dt>
+                  <dd>${bytes(peak.reserved)}</dd>
+                </div>`
+          }
+        </dl>
+        <h3>Over time</h3>
+        ${legend(reserved)}
+        <figure class="curve"></figure>
+        <div class="window"></div>
+        <h3>Who took it</h3>
+        <div class="ops"></div>
+        <h3>Blocks</h3>
+        <div class="blocks"></div>
+        <h3>What was there at the peak</h3>
+        ${
+          at_peak.length
+            ? html`<div class="controls">
+                <label
+                  >By
+                  <select
+                    @change=${(event: Event) => {
+                      by = (event.target as HTMLSelectElement).selectedIndex;
+                      showPeak();
+                    }}
+                  >
+                    ${at_peak.map((one) => html`<option>${one.title}</option>`)}
+                  </select></label
+                >
+              </div>`
+            : html`<p class="quiet">
+                Allocations have no addresses in this trace, so nobody can say which of them were there.
+              </p>`
+        }
+        <div class="peak"></div>
+        ${
+          data.notes.length
+            ? html`<ul class="notes">
+                ${data.notes.map((note) => html`<li>${note}</li>`)}
+              </ul>`
+            : nothing
+        }
+      `,
+      root,
+    );
+    showCurve();
+    showWindow();
+    showPeak();
+  }
+
+  function showCurve(): void {
+    const { curve } = place;
+    const figure = document.createElement("div"); // of this place: the last one's may still be drawn when it is resized
+    root.querySelector(".curve")!.replaceChildren(figure);
+    const rows = curve.at.map((ns, row) => ({ ns, allocated: curve.allocated[row]!, reserved: curve.reserved[row] }));
+    const step = { x: "ns", curve: "step-after" } as const;
+    const most = Math.max(place.peak.allocated, ...curve.reserved.map((reserved) => reserved ?? 0));
+    const [unit, size] = unitOf(most);
+    const share = (place.peak.at - at(0)) / (at(data.pieces) - at(0));
+    const options = (): Plot.PlotOptions => ({
+      height: 280,
+      marginBottom: 42,
+      x: {
+        domain: [at(0), at(data.pieces)],
+        label: "since the begin of the trace (ms)",
+        labelOffset: 38,
+        tickFormat: (ns: number) => (ns / 1e6).toLocaleString("en", { maximumFractionDigits: 3 }),
+      },
+      y: { label: unit, transform: (count: number) => count / size, grid: true, zero: true, ticks: 5 },
+      marks: [
+        Plot.areaY(rows, { ...step, y: "allocated", fill: color("allocated"), fillOpacity: 0.25 }),
+        Plot.lineY(rows, { ...step, y: "allocated", stroke: color("allocated"), strokeWidth: 1.5 }),
+        curve.reserved.length
+          ? Plot.lineY(rows, { ...step, y: "reserved", stroke: color("reserved"), strokeDasharray: "6 3" })
+          : null,
+        Plot.ruleX([place.peak.at], { stroke: "currentColor", strokeOpacity: 0.5, strokeDasharray: "2 3" }),
+        Plot.text([place.peak], {
+          x: "at",
+          y: "allocated",
+          text: () => `peak ${bytes(place.peak.allocated)}`,
+          dy: -8,
+          textAnchor: share < 0.1 ? "start" : share > 0.9 ? "end" : "middle",
+          fill: "currentColor",
+        }),
+      ],
+    });
+    const label = `Memory of ${place.title}: ${bytes(place.peak.allocated)} at most, after ${time(place.peak.at)}`;
+    showPlot(figure, options, label, brush);
+  }
+
+  function brush(plot: Drawn): void {
+    const x = plot.scale("x")!;
+    const [left, right] = x.range as [number, number];
+    const [bottom, top] = plot.scale("y")!.range as [number, number];
+    const made = brushX<unknown>().extent([
+      [left, top],
+      [right, bottom],
+    ]);
+    const layer = select(plot as SVGSVGElement)
+      .append("g")
+      .attr("class", "brush");
+    made.on("end", (event: D3BrushEvent<unknown>) => {
+      if (!event.sourceEvent) return; // it was moved from here
+      if (!event.selection) return reset();
+      const [from, to] = event.selection as [number, number];
+      choose(Number(x.invert!(from)), Number(x.invert!(to)));
+    });
+    layer.call(made);
+    brushTo = () => {
+      const ends = chosen && [chosen.from, chosen.to].map((piece) => Number(x.apply(at(piece))));
+      layer.call(made.move, ends ? (ends as [number, number]) : null);
+    };
+    brushTo();
+  }
+
+  function showWindow(): void {
+    brushTo?.();
+    const { from, to } = chosen ?? whole;
+    const timeline = inTimeline(page, data.begin_ns, at(from), at(to), place.rank);
+    const input = (title: string, piece: number, changed: (ns: number) => void) =>
+      html`<label
+        >${title}
+        <input
+          type="number"
+          min=${ms(0)}
+          max=${ms(data.pieces)}
+          step="any"
+          .value=${ms(piece)}
+          @change=${(event: Event) => {
+            const given = (event.target as HTMLInputElement).valueAsNumber;
+            if (Number.isFinite(given)) changed(given * 1e6);
+            showWindow();
+          }}
+      /></label>`;
+    render(
+      html`<div class="controls">
+          ${input("From (ms)", from, (ns) => choose(ns, Math.max(ns, at(to))))}
+          ${input("to (ms)", to, (ns) => choose(Math.min(at(from), ns), ns))}
+          <button ?disabled=${!chosen} @click=${reset}>Whole time</button>
+          ${timeline ? html`<a href=${timeline}>In the timeline</a>` : nothing}
+        </div>
+        <p class="quiet" role="status">
+          ${
+            chosen
+              ? html`The tables below are of ${time(at(to) - at(from))}, from ${time(at(from))} to ${time(at(to))}.`
+              : html`The tables below are of the whole time. Drag over the curve, or say from when to when, for a
+                window; it consists of whole pieces of ${time(data.piece)}.`
+          }
+        </p>`,
+      root.querySelector<HTMLElement>(".window")!,
+    );
+    const ops = opsIn(place.ops, from, to);
+    showTable(root.querySelector(".ops")!, ops, {
+      caption: "Memory by op",
+      sort: "self_allocation_bytes",
+      rowsOfPage: 15,
+    });
+    showTable(root.querySelector(".blocks")!, chosen ? blocksIn(place.blocks, at(from), at(to)) : place.blocks, {
+      caption: "Blocks of memory, from their allocation to their release",
+      sort: "bytes",
+      rowsOfPage: 15,
+    });
+  }
+
+  function showPeak(): void {
+    const shown = place.at_peak[by];
+    const root_ = root.querySelector<HTMLElement>(".peak")!;
+    if (shown) showTable(root_, shown.rows, { caption: `Memory at the peak by ${shown.title}`, sort: "bytes" });
+    else render(nothing, root_);
+  }
+
+  show();
+  return (asked) => {
+    const [from, to] = [asked.get("from"), asked.get("to")];
+    if (from && to) choose(Number(BigInt(from) - BigInt(data.begin_ns)), Number(BigInt(to) - BigInt(data.begin_ns)));
+  };
+}
+
+function unitOf(most: number): [name: string, size: number] {
+  const names = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const at = Math.min(names.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(most, 1)) / 10)));
+  return [names[at]!, 1024 ** at];
+}
+
+const link = (address: string | undefined, text: string) => (address ? html`<a href=${address}>${text}</a>` : text);
+
+/** Sums over the pieces of a window, a row for each op. */
+function opsIn(ops: Ops, from: number, to: number): Columns {
+  const sums = FIGURES.map(() => new Map<number, number>());
+  for (let row = 0; row < ops.piece.length; row++) {
+    if (ops.piece[row]! < from || ops.piece[row]! >= to) continue;
+    FIGURES.forEach(([figure], at) => {
+      const name = ops.name[row]!;
+      sums[at]!.set(name, (sums[at]!.get(name) ?? 0) + ops[figure][row]!);
+    });
+  }
+  const taken = sums[4]!;
+  const kept = sums[5]!;
+  // An op that was only called in the window took and gave back nothing there.
+  const names = [...taken.keys()].filter((name) => taken.get(name) || kept.get(name) || sums[6]!.get(name));
+  return {
+    columns: [
+      { name: "name", title: "Op", unit: "name" },
+      ...FIGURES.map(([name, title, unit, help]) => ({ name, title, unit, help })),
+    ],
+    values: [
+      names.map((name) => ops.names[name] ?? "(in none)"),
+      ...sums.map((sum) => names.map((name) => sum.get(name) ?? 0)),
+    ],
+  };
+}
+
+/** The blocks that were taken or given back in a window. */
+function blocksIn(blocks: Columns, from: number, to: number): Columns {
+  const column = (name: string): unknown[] => blocks.values[blocks.columns.findIndex((one) => one.name === name)]!;
+  const isIn = (time: unknown): boolean => typeof time === "number" && time >= from && time < to;
+  const [taken, given] = [column("taken_ns"), column("given_ns")];
+  const rows = taken.map((_, row) => row).filter((row) => isIn(taken[row]) || isIn(given[row]));
+  return { ...blocks, values: blocks.values.map((values) => rows.map((row) => values[row])) };
+}

@@ -1,0 +1,178 @@
+// Where the time of steps went: the average one, and each.
+import { html, nothing, render } from "lit-html";
+import { inColors, parts } from "../bars.ts";
+import { color } from "../colors.ts";
+import { time } from "../format.ts";
+import { Plot, legend, showPlot } from "../plots.ts";
+
+interface Process {
+  title: string;
+  steps: number; // 0: it has none, and what is shown is all of it
+  of_bar: number; // steps
+  time_ns: number;
+  mean_ns: number[]; // by kind
+  step: (string | null)[]; // the first of each bar
+  last: (string | null)[];
+  is_outlier: boolean[];
+  ns: number[][]; // by kind and bar
+}
+
+export interface Steps {
+  kinds: { name: string; title: string }[];
+  processes: Process[];
+  notes: string[];
+}
+
+interface Piece {
+  at: number;
+  process: string;
+  name: string;
+  ns: number;
+  title: string;
+}
+
+export function drawSteps(root: HTMLElement, { kinds, processes, notes }: Steps): void {
+  let chosen = 0;
+  if (!processes.length) {
+    render(html`<p class="quiet">${notes.join(" ")}</p>`, root);
+    return;
+  }
+  const show = (): void => {
+    const process = processes[chosen]!;
+    const { steps, of_bar, mean_ns, time_ns } = process;
+    const several = processes.length > 1;
+    const what = steps > 1 ? "Average step" : steps ? "The step" : "All of the time";
+    render(
+      html`<h3>Where the time went</h3>
+        ${
+          several
+            ? html`<h4>${what} of each process</h4>
+                ${legend(kinds)}
+                <figure class="each"></figure>
+                <div class="controls">
+                  <label
+                    >Process
+                    <select
+                      @change=${(event: Event) => {
+                        chosen = (event.target as HTMLSelectElement).selectedIndex;
+                        show();
+                      }}
+                    >
+                      ${processes.map((one) => html`<option>${one.title}</option>`)}
+                    </select></label
+                  >
+                </div>`
+            : nothing
+        }
+        <h4>${what}${steps > 1 ? html` of ${steps.toLocaleString("en")}` : nothing}: ${time(time_ns)}</h4>
+        <div class="average"></div>
+        ${
+          steps > 1
+            ? html`<h4>${of_bar > 1 ? html`Steps, the mean of ${of_bar} in a row each` : "Each step"}</h4>
+                <figure class="bars-of-steps"></figure>
+                ${process.is_outlier.some(Boolean) ? html`<p class="quiet">▾ longer than the other steps</p>` : nothing}`
+            : nothing
+        }
+        ${
+          notes.length
+            ? html`<ul class="notes">
+                ${notes.map((note) => html`<li>${note}</li>`)}
+              </ul>`
+            : nothing
+        }`,
+      root,
+    );
+    const average = root.querySelector<HTMLElement>(".average")!;
+    const shares = kinds.map((kind, at) => ({ ...kind, value: mean_ns[at]! }));
+    inColors(() => render(parts(shares, "ns", what), average));
+    if (steps > 1) showSteps(fresh(root.querySelector(".bars-of-steps")!), process);
+    if (several) showEach(fresh(root.querySelector(".each")!));
+  };
+
+  function showSteps(figure: HTMLElement, process: Process): void {
+    const pieces = kinds.flatMap((kind, of) =>
+      process.ns[of]!.map((ns, at): Piece => ({
+        at,
+        process: process.title,
+        name: kind.name,
+        ns,
+        title: `${name(process, at)}\n${kind.title}: ${time(ns)}`,
+      })),
+    );
+    const sums = process.step.map((_, at) => process.ns.reduce((sum, of) => sum + of[at]!, 0));
+    const [unit, size] = unitOf(Math.max(...sums));
+    const outliers = sums.map((ns, at) => ({ at, ns })).filter(({ at }) => process.is_outlier[at]);
+    const label = `Time of ${process.steps} steps by kind`;
+    showPlot(
+      figure,
+      (width) => ({
+        height: 260,
+        marginBottom: 40,
+        x: {
+          label: `${process.step[0] ?? ""} to ${process.last.at(-1) ?? ""}`,
+          labelAnchor: "center",
+          labelArrow: "none",
+          labelOffset: 28,
+          type: "band",
+          ticks: [],
+          padding: width / process.step.length > 8 ? 0.15 : 0,
+        },
+        y: { label: unit, transform: (ns: number) => ns / size, grid: true },
+        marks: [
+          Plot.barY(pieces, { x: "at", y: "ns", fill: (one: Piece) => color(one.name), title: "title", tip: true }),
+          Plot.text(outliers, { x: "at", y: "ns", text: () => "▾", dy: -8, fill: "currentColor" }),
+          Plot.ruleY([0]),
+        ],
+      }),
+      label,
+    );
+  }
+
+  function showEach(figure: HTMLElement): void {
+    const pieces = processes.flatMap((one, process) =>
+      kinds.map((kind, of): Piece => ({
+        at: process,
+        process: one.title,
+        name: kind.name,
+        ns: one.mean_ns[of]!,
+        title: `${one.title}\n${kind.title}: ${time(one.mean_ns[of]!)}`,
+      })),
+    );
+    const [unit, size] = unitOf(Math.max(...processes.map((one) => one.time_ns)));
+    showPlot(
+      figure,
+      () => ({
+        height: 50 + 22 * processes.length,
+        marginLeft: 90,
+        marginBottom: 40,
+        x: { label: unit, transform: (ns: number) => ns / size, grid: true, labelOffset: 34 },
+        y: { label: null, type: "band", tickFormat: (at: number) => processes[at]!.title, padding: 0.2 },
+        marks: [
+          Plot.barX(pieces, { y: "at", x: "ns", fill: (one: Piece) => color(one.name), title: "title", tip: true }),
+        ],
+      }),
+      `Average step of ${processes.length} processes by kind`,
+    );
+  }
+
+  show();
+}
+
+const name = ({ step, last }: Process, at: number): string =>
+  step[at] === last[at] ? (step[at] ?? "") : `${step[at] ?? ""} to ${last[at] ?? ""}`;
+
+/** Of this process: the last one's may still be drawn when the window changes. */
+function fresh(figure: HTMLElement): HTMLElement {
+  const inside = document.createElement("div");
+  figure.replaceChildren(inside);
+  return inside;
+}
+
+function unitOf(ns: number): [name: string, ns: number] {
+  const units: [string, number][] = [
+    ["s", 1e9],
+    ["ms", 1e6],
+    ["µs", 1e3],
+  ];
+  return units.find(([, size]) => ns >= size) ?? ["ns", 1];
+}
