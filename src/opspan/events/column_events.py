@@ -306,7 +306,9 @@ class ColumnEvents:
         if not with_python:
             cpu = (_without_python(part) for part in cpu)
         groups = groups_of(cpu, self._device, by_shapes, by_overload)
-        return [group.average(self.event(group.first)) for group in groups]
+        # Events are made in blocks, few of which are kept: in their order each block is made once.
+        firsts = {number: self.event(number) for number in sorted(group.first for group in groups)}
+        return [group.average(firsts[group.first]) for group in groups]
 
     def total(self) -> FunctionEventAvg:
         if len(self) == 0:
