@@ -14,6 +14,7 @@ const KINDS: Record<string, [light: string, dark: string]> = {
   filling: ["#6b8e23", "#a5c14e"],
   calling: ["#e69f00", "#f0b93c"],
   loading: ["#b8a800", "#f0e442"],
+  data: ["#b8a800", "#f0e442"],
   ops: ["#56b4e9", "#8fcdf2"],
   forward: ["#56b4e9", "#8fcdf2"],
   backward: ["#cc79a7", "#dd9dc0"],
@@ -40,4 +41,14 @@ export function color(name: string): string {
   let hash = 7;
   for (let at = 0; at < name.length; at++) hash = (hash * 31 + name.charCodeAt(at)) >>> 0;
   return ANY[hash % ANY.length]!;
+}
+
+/** Black or white: what can be read on that colour, #rrggbb. */
+export function ink(fill: string): string {
+  const [red, green, blue] = [1, 3, 5].map((at) => (parseInt(fill.slice(at, at + 2), 16) / 255) ** 2.2) as [
+    number,
+    number,
+    number,
+  ];
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#000000" : "#ffffff";
 }

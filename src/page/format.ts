@@ -11,6 +11,7 @@ export type Unit =
   | "signed share"
   | "number"
   | "flops"
+  | "flop_rate"
   | "rate"
   | "flag";
 
@@ -35,6 +36,8 @@ export function formatted(value: unknown, unit: Unit): string {
       return Math.round(value).toLocaleString("en");
     case "flops":
       return scaled(value, "FLOP", 1000);
+    case "flop_rate":
+      return `${scaled(value, "FLOP", 1000)}/s`;
     case "rate":
       return `${scaled(value, "B", 1000)}/s`;
     default:

@@ -20,13 +20,20 @@ COMMUNICATION = (
     r"^ccl_|oneccl",
 )
 
+# AMD's matrix cores, which compute in float32 without rounding it: Tensile names the shape of the instruction
+# (Cijk_..._MI16x16x1_...), composable kernels say xdl, as AMD calls these units.
+MATRIX_CORES = (
+    r"^cijk_.*_mi[0-9]+x[0-9]+x",
+    r"_xdl(ops)?_|mfma",
+)
 # Parts of names of kernels for tensor cores: the shape of the instruction (16816 is m16n8k16), its name, or the family.
 TENSOR_CORES = (
     r"[hisc](884|8816|1688|16816|16832|161616)",
-    r"hmma|imma|bmma|wgmma|qgmma|utcmma|xmma|mfma",
+    r"hmma|imma|bmma|wgmma|qgmma|utcmma|xmma",
     r"tensorop",
     r"nvjet",
     r"flash_(fwd|bwd)|fmha|sdpa_sm[0-9]+_flash",
+    *MATRIX_CORES,
 )
 # Though their family has such kernels, these multiply with the ordinary units: sm80_xmma_gemm_f32f32_..._ffma_...
 NO_TENSOR_CORES = r"_ffma_"
@@ -38,6 +45,11 @@ def is_communication(name: pl.Expr) -> pl.Expr:
 
 def uses_tensor_cores(name: pl.Expr) -> pl.Expr:
     return _any(name, TENSOR_CORES) & ~_any(name, (NO_TENSOR_CORES,))
+
+
+def rounds_to_tf32(name: pl.Expr) -> pl.Expr:
+    """Of kernels that multiply float32."""
+    return uses_tensor_cores(name) & ~_any(name, MATRIX_CORES)
 
 
 def _any(name: pl.Expr, patterns: tuple[str, ...]) -> pl.Expr:

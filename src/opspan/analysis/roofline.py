@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.kernels import uses_tensor_cores
+from opspan.analysis.kernels import rounds_to_tf32
 from opspan.analysis.nest import nearest
 from opspan.analysis.peaks import Peaks, Said, of_devices
 from opspan.analysis.spans import PROCESS, length, within
@@ -67,11 +67,11 @@ def _of_no_range(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """Products of fp32 whose kernels use tensor cores are of tf32: nothing else says so."""
+    """Products of fp32 whose kernels use NVIDIA's tensor cores are of tf32: nothing else says so."""
     may_be = _col("is_product") & (_col("type") == "fp32")
     if not work.height or not known.select(may_be.any()).item():
         return known
-    names = work.select(_col("name").unique()).filter(uses_tensor_cores(_col("name")))["name"]
+    names = work.select(_col("name").unique()).filter(rounds_to_tf32(_col("name")))["name"]
     those = owner.gather(work.filter(_col("name").is_in(names.implode()))["range"]).unique().drop_nulls()
     is_tensor = may_be & _col("range").is_in(those.implode())
     return known.with_columns(type=pl.when(is_tensor).then(pl.lit("tf32")).otherwise("type"))

@@ -2,6 +2,7 @@
 
     levels(rows, sums) -> the stacks of each level; equal ones are one
     collapsed(rows, roots) -> batches of lines, one for each stack
+    merged(rows, keys, sums) -> the same as nodes of one tree; totals(parent, own) -> what each has with all below it
     with_functions(trace) -> the rows of trace.functions, then those of trace.ranges, nested in one another
 
 Lines are as flamegraph.pl, inferno and speedscope read them: no frame has a character that separates frames or lines.
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from opspan import native
 from opspan.analysis.nest import innermost, nest, trace_end_ns
 from opspan.tables.schema import without_found
 
@@ -35,17 +37,16 @@ def depths(parent: pl.Series) -> pl.Series:
     return depth
 
 
-def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr]) -> Iterator[pl.DataFrame]:
+def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("frame",)) -> Iterator[pl.DataFrame]:
     """The stacks of each level, the outermost first: stack (a number), parent (the stack around it; null at first),
-    root, frame, level and the sums over the rows of `rows` that are in it and in none inside it.
+    root, the keys, level and the sums over the rows of `rows` that are in it and in none inside it.
 
-    `rows`: row, parent (a row; none may be missing), depth, root, frame, and what is summed."""
+    `rows`: row, parent (a row; none may be missing), depth, root, the keys, and what is summed. Equal keys are one."""
     count = 0
     above = pl.DataFrame(schema={"row": pl.UInt32, "around": pl.UInt32})  # the stack of each row of the level above
     for level, part in enumerate(rows.sort("depth", maintain_order=True).partition_by("depth", maintain_order=True)):
         placed = part.join(above, left_on="parent", right_on="row", how="left", maintain_order="left")
-        keys = ["root", "around", "frame"]
-        stacks = placed.group_by(keys, maintain_order=True).agg(*sums, _col("row").alias("rows"))
+        stacks = placed.group_by("root", "around", *keys, maintain_order=True).agg(*sums, _col("row").alias("rows"))
         stacks = stacks.with_row_index("stack", offset=count).rename({"around": "parent"})
         count += stacks.height
         above = stacks.select(row="rows", around="stack").explode("row")
@@ -63,6 +64,25 @@ def collapsed(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterato
         lines = joined.with_columns(_col("weight") // unit).filter(_col("weight") > 0)
         yield lines.select(pl.concat_str("text", pl.lit(" "), "weight")).to_series()
         around, key = joined.select("text", around="stack"), "parent"
+
+
+def merged(rows: pl.DataFrame, keys: Sequence[str], sums: Sequence[pl.Expr]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The stacks as nodes of one tree, each after its parent: parent (a node), the keys, the sums; and which node each
+    row is in: row, node. `rows`: as `levels` takes them, without roots."""
+    found = list(levels(rows.with_columns(root=pl.lit(0, dtype=pl.UInt32)), [*sums, _col("row")], keys))
+    if not found:
+        none = rows.group_by(keys).agg(sums).select(pl.lit(None, dtype=pl.UInt32).alias("parent"), pl.all())
+        return none, rows.select("row", node="row")
+    nodes = pl.concat(found)
+    return nodes.drop("stack", "root", "level", "row"), nodes.select("row", node="stack").explode("row")
+
+
+def totals(parent: pl.Series, own: pl.Series) -> pl.Series:
+    """What each node has with all below it; `own`: what it has itself."""
+    rows = pl.DataFrame({"end_ns": own.cast(pl.Int64)}).select(
+        pl.int_range(pl.len(), dtype=pl.UInt32).alias("range"), pl.lit(0, dtype=pl.Int64).alias("start_ns"), "end_ns"
+    )
+    return native.rollup(parent.cast(pl.UInt32).alias("parent").to_frame(), rows)["device_ns"]
 
 
 def safe(frame: pl.Expr) -> pl.Expr:

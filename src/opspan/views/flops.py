@@ -37,9 +37,15 @@ _COLUMNS = (
 
 
 def rows_of(found: Analysed, by: str = "op", peak: Sequence[str] = ()) -> pl.DataFrame:
-    of_ranges.check(by, BY)
-    known = costs(found.attributed.ranges)
-    return _rows(found, by, roofline.parts(found.attributed, known.rows, given(peak)).rows)
+    return tables_of(found, (by,), peak)[by]
+
+
+def tables_of(found: Analysed, bys: Sequence[str], peak: Sequence[str] = ()) -> dict[str, pl.DataFrame]:
+    """The rows by each of these: what ops cost is worked out once."""
+    for by in bys:
+        of_ranges.check(by, BY)
+    parts = roofline.parts(found.attributed, costs(found.attributed.ranges).rows, given(peak)).rows
+    return {by: _rows(found, by, parts) for by in bys}
 
 
 def answer(found: Analysed, by: str, peak: Sequence[str] = ()) -> Answer:

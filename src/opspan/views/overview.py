@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysed
-from opspan.analysis.autograd import LINKED
+from opspan.analysis.backward import pairs
 from opspan.events.times import format_time
 from opspan.printable import printable
 from opspan.text_columns import Column, Layout, fitted
@@ -29,23 +29,8 @@ def overview(found: Analysed, layout: Layout) -> str:
 
 def _pairs(ranges: pl.DataFrame, layout: Layout) -> str:
     """The forward ops whose backward took the longest, beside it."""
-    duration = ranges["end_ns"] - ranges["start_ns"]
-    linked = ranges.select(
-        "forward",
-        _col("name").cast(pl.String).alias("backward"),
-        backward_ns=duration,
-        is_linked=_col("link") == LINKED,
-    ).filter("is_linked")
-    forward = linked["forward"]
-    named = linked.with_columns(
-        ranges["name"].cast(pl.String).gather(forward).alias("op"),
-        ranges["sizes"].cast(pl.String).gather(forward).fill_null("").alias("sizes"),
-        duration.gather(forward).alias("forward_ns"),
-    )
-    rows = named.group_by("op", "sizes", "backward", maintain_order=True).agg(
-        pl.len().alias("count"), _col("forward_ns", "backward_ns").sum()
-    )
-    rows = rows.sort("backward_ns", descending=True, maintain_order=True).head(_PAIRS)
+    rows = pairs(ranges).sort("backward_ns", descending=True, maintain_order=True).head(_PAIRS)
+    rows = rows.with_columns(_col("op", "backward").cast(pl.String), _col("sizes").cast(pl.String).fill_null(""))
     if not rows.height:
         return ""
 

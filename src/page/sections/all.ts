@@ -4,7 +4,16 @@ import * as compare from "./compare.ts";
 import * as distributed from "./distributed.ts";
 import * as kernels from "./kernels.ts";
 import * as memory from "./memory.ts";
+import * as modules from "./modules.ts";
 import * as operators from "./operators.ts";
 import * as overview from "./overview.ts";
 
-export const sections: Record<string, Section> = { overview, operators, kernels, memory, distributed, compare };
+export const sections: Record<string, Section> = {
+  overview,
+  operators,
+  modules,
+  kernels,
+  memory,
+  distributed,
+  compare,
+};

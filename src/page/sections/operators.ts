@@ -1,43 +1,264 @@
-// Ops: a table for each way to group them.
-import { html, render } from "lit-html";
-import type { Page } from "../page.ts";
+// Ops: which took the most time, and a table for each way to group them, in which an op opens to show its backward and
+// where it was called.
+import { type TemplateResult, html, nothing, render } from "lit-html";
+import { color } from "../colors.ts";
+import { addressOf, lineOf } from "../editor.ts";
+import { formatted, time } from "../format.ts";
+import type { Follower, Page } from "../page.ts";
 import { type Columns, showTable } from "../table.ts";
+import "./operators.css";
 
+interface Bars {
+  kind: string;
+  title: string;
+  total: number;
+  names: string[];
+  ns: number[];
+  others: number; // how many ops have the rest, and how much that is
+  others_ns: number;
+}
+type Grouped = { by: string; title: string } & ({ why: ""; sort: string; rows: Columns } | { why: string });
+interface Pairs {
+  op: string[];
+  backward: string[];
+  count: number[];
+  forward_ns: number[];
+  backward_ns: number[];
+  backward_device_ns: number[];
+}
+interface Stacks {
+  why: string; // there are none
+  names: string[];
+  frames: { name: number[]; parent: (number | null)[] };
+  rows: Record<"frame" | "count" | "self_cpu_ns" | "self_device_ns" | "cpu_ns" | "device_ns", number[]> & {
+    name: string[];
+  };
+  more: number;
+}
 interface Data {
-  tables: { by: string; title: string; rows: Columns; sort: string }[];
+  bars: Bars[];
+  tables: Grouped[];
+  pairs: Pairs;
+  stacks: Stacks | { why: string };
 }
 
-export function draw(root: HTMLElement, data: Data, page: Page): void {
+const SHOWN_STACKS = 5;
+const MOST_STACKS = 100;
+const SHOWN_FRAMES = 8;
+const TOTALS = /_ns$/;
+const SHORTENED = /\.\.\. \([\d,]+ characters more\)$/;
+
+export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   let chosen = 0;
-  const show = (): void => {
-    const table = data.tables[chosen]!;
-    render(
-      html`<div class="controls">
-          <label
-            >Group by
-            <select
-              @change=${(event: Event) => {
-                chosen = (event.target as HTMLSelectElement).selectedIndex;
-                show();
-              }}
-            >
-              ${data.tables.map((one) => html`<option>${one.title}</option>`)}
-            </select></label
+  let isPerCall = false;
+  let filter: ((text: string) => void) | undefined;
+
+  render(
+    html`
+      <div class="operator-bars">${data.bars.map((one) => bars(one, page))}</div>
+      <div class="controls">
+        <label
+          >Group by
+          <select
+            class="grouping"
+            @change=${(event: Event) => group((event.target as HTMLSelectElement).selectedIndex)}
           >
-        </div>
-        <div class="rows"></div>`,
-      root,
-    );
-    const names = table.rows.values[table.rows.columns.findIndex((column) => column.name === "name")];
-    showTable(root.querySelector(".rows")!, table.rows, {
+            ${data.tables.map((one) => html`<option>${one.title}</option>`)}
+          </select></label
+        >
+        <label
+          ><input
+            type="checkbox"
+            @change=${(event: Event) => {
+              isPerCall = (event.target as HTMLInputElement).checked;
+              show();
+            }}
+          />
+          Times per call</label
+        >
+      </div>
+      <div class="operator-rows"></div>
+    `,
+    root,
+  );
+
+  function group(at: number): void {
+    chosen = at;
+    root.querySelector<HTMLSelectElement>(".grouping")!.selectedIndex = at;
+    show();
+  }
+
+  function show(): void {
+    const table = data.tables[chosen]!;
+    // A table keeps what the reader sorted and opened: another one begins anew, in an element of its own.
+    const place = document.createElement("div");
+    root.querySelector(".operator-rows")!.replaceChildren(place);
+    filter = undefined;
+    if (!("rows" in table)) {
+      render(html`<p class="empty">${table.why}</p>`, place);
+      return;
+    }
+    const rows = isPerCall ? perCall(table.rows) : table.rows;
+    const column = (name: string): unknown[] | undefined =>
+      rows.values[rows.columns.findIndex((one) => one.name === name)];
+    const names = column("name");
+    const of = names ? "name" : table.by;
+    filter = showTable(place, rows, {
       caption: `Ops by ${table.title}`,
       sort: table.sort,
-      link: names && {
-        column: "name",
-        title: "Its calls in the timeline",
-        address: (row) => page.address("timeline", { name: String(names[row]) }),
+      link: {
+        column: of,
+        title: of === "module" ? "It among the modules" : "Its calls in the timeline",
+        address: (row) => addressIn(page, of, String(column(of)![row])),
       },
+      ...(names && { detail: (row: number) => detail(String(names[row]), column("called")?.[row]) }),
     });
-  };
+  }
+
+  function detail(name: string, called: unknown): TemplateResult {
+    return html`<div class="operator-detail">${pairsOf(data.pairs, name, page)} ${stacksOf(name, called)}</div>`;
+  }
+
+  function stacksOf(name: string, called: unknown): TemplateResult {
+    const { stacks } = data;
+    if (!("rows" in stacks)) return html`<p class="quiet">${stacks.why}</p>`;
+    const { rows } = stacks;
+    const begin = called === undefined ? undefined : String(called).replace(SHORTENED, "");
+    const found = rows.name
+      .map((_, at) => at)
+      .filter((at) => rows.name[at] === name)
+      .map((at) => ({ at, frames: framesOf(stacks, rows.frame[at]!) }))
+      .filter(({ frames }) => begin === undefined || frames.join(" ← ").startsWith(begin));
+    if (!found.length) return html`<p class="quiet">No call of this op has a stack in this page</p>`;
+    const shown = found.slice(0, MOST_STACKS);
+    const left = found.length - shown.length + stacks.more;
+    return html`<h4>Called in ${found.length.toLocaleString("en")} ${found.length === 1 ? "stack" : "stacks"}</h4>
+      ${stacksList(rows, shown.slice(0, SHOWN_STACKS))}
+      ${
+        shown.length > SHOWN_STACKS
+          ? html`<details>
+              <summary>${shown.length - SHOWN_STACKS} more stacks</summary>
+              ${stacksList(rows, shown.slice(SHOWN_STACKS))}
+            </details>`
+          : nothing
+      }
+      ${left ? html`<p class="quiet">Stacks with less time are left out: \`opspan table --by stack\` has them</p>` : nothing}`;
+  }
+
+  const stacksList = (rows: Stacks["rows"], shown: { at: number; frames: string[] }[]): TemplateResult => html`
+    <ul class="stacks">
+      ${shown.map(
+        ({ at, frames }) =>
+          html`<li>
+            <p>${said(rows, at)}</p>
+            ${framesList(frames.slice(0, SHOWN_FRAMES))}
+            ${
+              frames.length > SHOWN_FRAMES
+                ? html`<details>
+                    <summary>${frames.length - SHOWN_FRAMES} more around these</summary>
+                    ${framesList(frames.slice(SHOWN_FRAMES))}
+                  </details>`
+                : nothing
+            }
+          </li>`,
+      )}
+    </ul>
+  `;
+
+  const framesList = (frames: string[]): TemplateResult => html`
+    <ol class="frames mono">
+      ${frames.map((frame) => html`<li>${frameLink(frame, page.head.editor)}</li>`)}
+    </ol>
+  `;
+
   show();
+  return (asked) => {
+    const name = asked.get("name");
+    if (name === null) return;
+    group(0);
+    filter?.(name);
+  };
+}
+
+function addressIn(page: Page, of: string, name: string): string | undefined {
+  if (name.startsWith("(in no ") || name === "ProfilerStep*" || of === "phase") return undefined;
+  return page.address(of === "module" ? "modules" : "timeline", { name });
+}
+
+const ENGINE = /^autograd::engine::evaluate_function: /;
+
+const bars = (one: Bars, page: Page): TemplateResult => {
+  const most = Math.max(...one.ns, one.others_ns);
+  const row = (name: string, ns: number, kind: string, address?: string): TemplateResult => {
+    const text = name.replace(ENGINE, "engine: ");
+    return html`<li>
+      <span class="of" title=${name}>${address ? html`<a href=${address}>${text}</a>` : text}</span>
+      <span class="bar" style="--part: ${((100 * ns) / most).toFixed(2)}%; --swatch: ${color(kind)}"></span>
+      <span class="ns">${time(ns)}</span> <span class="part quiet">${((100 * ns) / one.total).toFixed(1)}%</span>
+    </li>`;
+  };
+  return html`<section>
+    <h3>${one.title}: ${time(one.total)}</h3>
+    <ol>
+      ${one.names.map((name, at) => row(name, one.ns[at]!, one.kind, addressIn(page, "name", name)))}
+      ${one.others ? row(`${one.others.toLocaleString("en")} others`, one.others_ns, "other") : nothing}
+    </ol>
+  </section>`;
+};
+
+/** The same rows with times for one call: sums over rows say nothing then. */
+function perCall(rows: Columns): Columns {
+  const calls =
+    rows.values[rows.columns.findIndex((column) => column.name === "count")] ??
+    rows.values[rows.columns.findIndex((column) => column.name === "ranges")]!;
+  return {
+    ...rows,
+    columns: rows.columns.map(({ of: _, ...column }) => column),
+    values: rows.values.map((values, at) =>
+      TOTALS.test(rows.columns[at]!.name)
+        ? values.map((value, row) => (typeof value === "number" && calls[row] ? value / (calls[row] as number) : null))
+        : values,
+    ),
+  };
+}
+
+/** A forward op's backward, or a backward op's forward. */
+function pairsOf(pairs: Pairs, name: string, page: Page): TemplateResult {
+  const places = pairs.op.map((_, at) => at).filter((at) => pairs.op[at] === name || pairs.backward[at] === name);
+  if (!places.length) return html``;
+  const isForward = pairs.op[places[0]!] === name;
+  return html`<h4>${isForward ? "Its backward" : "It is the backward of"}</h4>
+    <ul>
+      ${places.map((at) => {
+        const other = isForward ? pairs.backward[at]! : pairs.op[at]!;
+        return html`<li>
+          <a href=${page.address("timeline", { name: other })}>${other}</a>: ${formatted(pairs.count[at], "count")}
+          calls. Forward ${time(pairs.forward_ns[at]!)} on the host, backward ${time(pairs.backward_ns[at]!)} on the
+          host and ${time(pairs.backward_device_ns[at]!)} on devices
+        </li>`;
+      })}
+    </ul>`;
+}
+
+function said(rows: Stacks["rows"], at: number): string {
+  const device = rows.device_ns[at]
+    ? `; devices: ${time(rows.self_device_ns[at]!)} itself, ${time(rows.device_ns[at]!)} in total`
+    : "";
+  const host = `host: ${time(rows.self_cpu_ns[at]!)} itself, ${time(rows.cpu_ns[at]!)} in total`;
+  const calls = rows.count[at]!;
+  return `${calls.toLocaleString("en")} ${calls === 1 ? "call" : "calls"}; ${host}${device}`;
+}
+
+/** The innermost first. */
+function framesOf(stacks: Stacks, frame: number): string[] {
+  const found: string[] = [];
+  for (let at: number | null | undefined = frame; at !== null && at !== undefined; at = stacks.frames.parent[at])
+    found.push(stacks.names[stacks.frames.name[at]!]!);
+  return found;
+}
+
+function frameLink(frame: string, editor: string): TemplateResult | string {
+  const line = lineOf(frame);
+  const address = line && addressOf(line, editor);
+  return address ? html`<a href=${address}>${frame}</a>` : frame;
 }

@@ -11,15 +11,12 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from opspan.analysis.kernels import uses_tensor_cores
+from opspan.analysis.tensor_cores import ELIGIBLE
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
 from opspan.labels import parse_sizes
 
 _col = pl.col
-ELIGIBLE = (
-    r"^aten::(_?(mm|addmm|bmm|baddbmm|addbmm|matmul|linear|einsum|addmv|_addmm_activation)|"
-    r"(cudnn_|miopen_|_)?convolution(_(backward|transpose|overrideable))?(_.*)?|conv[123]d|conv_transpose[123]d)$"
-)
 # Kernels that multiply matrices, among all that such ops launch.
 _PRODUCT = r"(?i)gemm|gemv|conv|wgrad|dgrad|fprop|winograd|xmma|cutlass|implicit|nvjet"
 _SINGLE = r"(?i)sgemm|f32f32_f32f32|simt_f?32|scudnn|_fp?32_fp?32_fp?32|conv2d_grouped_direct"

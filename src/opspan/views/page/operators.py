@@ -1,46 +1,206 @@
-"""Ops, by each of the ways to group them."""
+"""Ops, by each of the ways to group them: their times, their backward, their cost, and where they were called."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import polars as pl
 
-from opspan.views.page.columns import Column, table
+from opspan.analysis import Analysed
+from opspan.analysis.averages import averages
+from opspan.analysis.backward import pairs
+from opspan.analysis.call_stacks import call_stacks
+from opspan.analysis.tensor_cores import tensor_cores
+from opspan.printable import printable, shortened
+from opspan.views.flops import tables_of
+from opspan.views.missing import FUNCTIONS, labelling
+from opspan.views.page.columns import MOST_ROWS, Column, table, values
 from opspan.views.page.section import Section, Subject
 from opspan.views.table import Asked, table_of
 
-_BY = {"name": "op", "shape": "op and sizes", "module": "module", "phase": "phase", "step": "step"}
+_BY = {
+    "name": "op",
+    "shape": "op and sizes",
+    "stack": "op and stack",
+    "module": "module",
+    "phase": "phase",
+    "step": "step",
+}
+# What the same rows are called in the answer on costs, and the columns in which they are equal.
+_COST = {
+    "name": ("op", {"op": "name"}),
+    "shape": ("shape", {"op": "name", "sizes": "sizes"}),
+    "module": ("module", {"module": "module"}),
+    "phase": ("phase", {"phase": "phase"}),
+}
+_OF_OPS = {"name": ["name"], "shape": ["name", "sizes"]}
+_OUTSIDE = {"module": "(in no module)", "phase": "(in no phase)", "step": "(in no step)"}
+_SELF = "without what runs inside it"
 _COLUMNS = (
     Column("name", "Op", "name"),
     Column("sizes", "Sizes", "text"),
+    Column("called", "Called in", "text", "The innermost functions of Python, the innermost first"),
     Column("module", "Module", "name"),
     Column("phase", "Phase", "name"),
     Column("step", "Step", "name"),
     Column("rank", "Rank", "count"),
     Column("count", "Calls", "count"),
-    Column("self_cpu_ns", "Host, self", "ns", bar=True),
-    Column("cpu_ns", "Host, total", "ns"),
-    Column("self_device_ns", "Device, self", "ns", bar=True),
-    Column("device_ns", "Device, total", "ns"),
+    Column("ranges", "Ranges", "count", "How many ranges lie in it"),
+    Column("self_device_ns", "Device, self", "ns", f"Time on devices {_SELF}", bar=True),
+    Column("device_ns", "Device, total", "ns", "Time on devices with all that runs inside it"),
+    Column("self_cpu_ns", "Host, self", "ns", f"Time on the host {_SELF}", bar=True),
+    Column("cpu_ns", "Host, total", "ns", "Time on the host with all that runs inside it"),
+    Column("backward_device_ns", "Backward, device", "ns", "Time on devices of the backward of these ops"),
+    Column("backward_cpu_ns", "Backward, host", "ns", "Time on the host of the backward of these ops"),
+    Column("tensor_cores", "Tensor cores", "share", "Share of its time on devices; nothing: it multiplies no matrices"),
+    Column("flops_per_s", "FLOP/s", "flop_rate", "Of ops whose cost is known, of all ranks"),
+    Column("bytes_per_s", "Bytes/s", "rate", "Read and written, of ops whose cost is known, of all ranks"),
+    Column("bound", "Bound", "text", "Which peak of the device it is nearer to: of computing or of memory"),
 )
+_NONE = "There are no ops or ranges in this trace"
+_MOST_BARS = 10
+MOST_STACKS = 1_000
+_LONGEST_FRAME = 200  # letters: paths are shorter
+_SIDES = {"self_device_ns": ("kernel", "Device, self"), "self_cpu_ns": ("ops", "Host, self")}
+_col = pl.col
 
 
 def section(subject: Subject) -> Section:
-    tables = [_table(subject, by) for by in _BY]
-    if not any(one["rows"]["values"][0] for one in tables):
-        return Section("Operators", None, "There are no ops or ranges in this trace", f"opspan summary {subject.typed}")
-    return Section("Operators", {"tables": tables})
+    found = subject.found
+    has_sizes = bool(found.attributed.ranges["sizes"].count())  # of nothing else the cost is known
+    costs = tables_of(found, [by for by, _ in _COST.values()]) if has_sizes else {}
+    tables = {by: table_of(found, Asked(by)) for by in _BY}
+    ops = tables["name"].rows
+    if tables["name"].notes:  # there are none, or kernels alone
+        return Section("Operators", None, _NONE, labelling(found.tables).strip("`"))
+    has_device = bool(ops["self_device_ns"].sum())
+    shown: list[dict[str, Any]] = []
+    for by, one in tables.items():
+        if one.notes:  # all rows would be one group
+            shown.append({"by": by, "title": _BY[by], "why": one.notes[0]})
+            continue
+        rows = _with_cost(by, _with_backward(found, by, one.rows), costs)
+        if has_device and by in _OF_OPS:
+            rows = _with_tensor_cores(found, by, rows)
+        if by in _OUTSIDE:
+            rows = rows.with_columns(_col(by).cast(pl.String).fill_null(_OUTSIDE[by]))
+        if by == "stack":
+            rows = rows.with_columns(called=pl.Series(map(_called, rows["stack"]), dtype=pl.String))
+        columns = [column for column in _COLUMNS if has_device or "device" not in column.name]
+        columns = [column for column in columns if column.name in rows.columns and rows[column.name].count()]
+        shown.append(
+            {
+                "by": by,
+                "title": _BY[by],
+                "why": "",
+                "sort": "self_device_ns" if has_device else "self_cpu_ns",
+                "rows": table(rows, columns),
+            }
+        )
+    return Section(
+        "Operators",
+        {"bars": _bars(ops, has_device), "tables": shown, "pairs": _pairs(found), "stacks": _stacks(found)},
+    )
 
 
-def _table(subject: Subject, by: str) -> dict[str, Any]:
-    rows = table_of(subject.found, Asked(by)).rows
-    device = "self_device_ns" in rows.columns and rows["self_device_ns"].sum()
-    if not device:
-        rows = rows.select(pl.exclude("self_device_ns", "device_ns"))
+def _with_backward(found: Analysed, by: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """What a table of torch's columns does not have; of several ranks, which its rows tell apart, only pairs say it."""
+    if by not in _OF_OPS or "rank" in rows.columns:
+        return rows
+    sums = averages(found.attributed.ranges, found.attributed.work, by)
+    columns = [name for name in ("backward_cpu_ns", "backward_device_ns") if name in sums.columns]
+    keys = _OF_OPS[by]
+    sums = sums.select(_col(keys).cast(pl.String), *columns)
+    return rows.join(sums, on=keys, how="left", maintain_order="left").with_columns(
+        pl.when(_col(columns) > 0).then(_col(columns)).name.keep() if columns else []
+    )
+
+
+def _with_cost(by: str, rows: pl.DataFrame, costs: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    if by not in _COST or not costs:
+        return rows
+    of, keys = _COST[by]
+    cost = costs[of].select(*keys, "flops_per_s", "bytes_per_s", "bound").rename(keys)
+    names = list(keys.values())
+    return rows.with_columns(_col(names).cast(pl.String)).join(cost, on=names, how="left", maintain_order="left")
+
+
+def _with_tensor_cores(found: Analysed, by: str, rows: pl.DataFrame) -> pl.DataFrame:
+    keys = [*_OF_OPS[by], *(["rank"] if "rank" in rows.columns else [])]
+    used = tensor_cores(found.attributed.ranges, found.attributed.work, keys)
+    used = used.with_columns(_col(_OF_OPS[by]).cast(pl.String)).cast({"rank": pl.Int64} if "rank" in keys else {})
+    share = _col("tensor_cores_ns") / _col("device_ns")
+    is_told = (_col("device_ns") > 0) & (_col("is_eligible") | (_col("tensor_cores_ns") > 0))
+    return rows.join(used, on=keys, how="left", maintain_order="left").with_columns(
+        tensor_cores=pl.when(is_told).then(share)
+    )
+
+
+def _called(stack: str) -> str:
+    return " ← ".join(map(_frame, json.loads(stack)))
+
+
+def _frame(name: str) -> str:
+    return shortened(printable(name), _LONGEST_FRAME)
+
+
+def _bars(ops: pl.DataFrame, has_device: bool) -> list[dict[str, Any]]:
+    """The ops with the most time of their own, of all ranks, and all others as one."""
+    bars = []
+    for column, (kind, title) in _SIDES.items():
+        sums = ops.group_by("name", maintain_order=True).agg(_col(column).sum()).filter(_col(column) > 0)
+        sums = sums.sort(column, descending=True, maintain_order=True)
+        if not sums.height or (kind == "kernel" and not has_device):
+            continue
+        top, rest = sums.head(_MOST_BARS), sums.slice(_MOST_BARS)
+        bars.append(
+            {
+                "kind": kind,
+                "title": title,
+                "total": sums[column].sum(),
+                "names": values(top["name"]),
+                "ns": values(top[column]),
+                "others": rest.height,
+                "others_ns": rest[column].sum(),
+            }
+        )
+    return bars
+
+
+def _pairs(found: Analysed) -> dict[str, Any]:
+    rows = pairs(found.attributed.ranges).drop("sizes")
+    rows = rows.group_by("op", "backward", maintain_order=True).sum()
+    return {name: values(rows.head(MOST_ROWS)[name]) for name in rows.columns}
+
+
+def _stacks(found: Analysed) -> dict[str, Any]:
+    trace = found.attributed
+    frames, rows = call_stacks(trace.ranges, trace.functions)
+    if not rows.height:
+        return {"why": f"No op has a stack: {FUNCTIONS}"}
+    shown, more = rows.head(MOST_STACKS), max(rows.height - MOST_STACKS, 0)
+    used = shown["frame"].unique()
+    above = frames["parent"].gather(used).drop_nulls().unique()
+    while above.len():
+        above = above.filter(~above.is_in(used.implode()))
+        used = pl.concat([used, above])
+        above = frames["parent"].gather(above).drop_nulls().unique()
+    kept = frames.with_row_index("frame").filter(_col("frame").is_in(used.implode())).with_row_index("place")
+    place = kept.select("place", frame="frame")
+    kept = kept.join(place, left_on="parent", right_on="frame", how="left", maintain_order="left", suffix="_above")
+    shown = shown.join(place, on="frame", how="left", maintain_order="left")
+    names = kept["name"].cast(pl.String).unique(maintain_order=True)
+    number = dict(zip(names.to_list(), range(len(names)), strict=True))
+    columns = ("count", "self_cpu_ns", "self_device_ns", "cpu_ns", "device_ns")
     return {
-        "by": by,
-        "title": _BY[by],
-        "sort": "self_device_ns" if device else "self_cpu_ns",
-        "rows": table(rows, _COLUMNS),
+        "why": "",
+        "names": [_frame(name or "(no name)") for name in names.to_list()],
+        "frames": {
+            "name": [number[name] for name in kept["name"].cast(pl.String).to_list()],
+            "parent": kept["place_above"].to_list(),
+        },
+        "rows": {"name": values(shown["name"]), "frame": shown["place"].to_list()}
+        | {column: values(shown[column]) for column in columns},
+        "more": more,
     }

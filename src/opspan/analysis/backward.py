@@ -1,0 +1,30 @@
+"""Forward ops beside their backward.
+
+    pairs(ranges) -> for each op and sizes, and each backward op that was linked to it, the largest first
+        op, sizes, backward, count
+        forward_ns           time of the forward ops
+        backward_ns          time of the backward ops
+        backward_device_ns   device time of all within them
+
+Ranges must be linked (`autograd`) and have their device time.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.autograd import LINKED
+from opspan.analysis.sums import DURATION
+
+_col = pl.col
+_SUMS = ("forward_ns", "backward_ns", "backward_device_ns")
+
+
+def pairs(ranges: pl.DataFrame) -> pl.DataFrame:
+    linked = ranges.select(
+        "forward", "link", backward="name", backward_ns=DURATION, backward_device_ns="device_ns"
+    ).filter(_col("link") == LINKED)
+    forward = ranges.select(op="name", sizes="sizes", forward_ns=DURATION)[linked["forward"]]
+    rows = pl.concat([forward, linked], how="horizontal").group_by("op", "sizes", "backward", maintain_order=True)
+    sums = rows.agg(pl.len().cast(pl.Int64).alias("count"), _col(_SUMS).sum())
+    return sums.sort("backward_device_ns", "backward_ns", descending=True, maintain_order=True)

@@ -1,0 +1,55 @@
+"""Ranges, in the functions that they ran in, merged by name: the tree of a flame graph.
+
+    call_tree(trace) -> nodes, each after its parent: parent, name, kind, cpu_ns, device_ns (of its own, summed)
+
+`kind` is function, module, step, the phase of a range, or other. Threads and ranks are one; steps are one, too. Async
+ranges stand outside the tree and are left out, as is what lies in DEEPEST others. The trace must have gone through
+`analyse`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from opspan.analysis.stacks import DEEPEST, merged, with_functions
+
+if TYPE_CHECKING:
+    from opspan.tables import Tables
+
+_STEP = "ProfilerStep#"
+_col = pl.col
+
+
+def call_tree(trace: Tables) -> pl.DataFrame:
+    ranges = trace.ranges
+    if trace.functions.height:
+        count = trace.functions.height
+        found = ranges.select("phase", "self_device_ns", is_function=pl.lit(value=False))
+        rows = with_functions(trace).hstack(pl.concat([found.clear(count), found]))
+        rows = rows.with_columns(is_function=pl.int_range(pl.len()) < count)
+    else:
+        rows = ranges.with_columns(is_function=pl.lit(value=False))
+    kind = (
+        pl.when("is_function")
+        .then(pl.lit("function"))
+        .when(_col("kind").is_in(["module", "step"]).fill_null(value=False))
+        .then(_col("kind").cast(pl.String))
+        .otherwise(_col("phase").cast(pl.String).fill_null("other"))
+    )
+    is_step = _col("name").cat.starts_with(_STEP).fill_null(value=False)
+    rows = rows.with_row_index("row").select(
+        "row",
+        "parent",
+        "depth",
+        pl.when(is_step).then(pl.lit(f"{_STEP[:-1]}*").cast(pl.Categorical)).otherwise("name").alias("name"),
+        kind.cast(pl.Categorical).alias("kind"),
+        cpu_ns=_col("self_ns").fill_null(0),
+        device_ns=_col("self_device_ns").fill_null(0),
+        is_in=~_col("is_mark").fill_null(value=False)
+        & ~_col("is_async").fill_null(value=False)
+        & (_col("depth") < DEEPEST),
+    )
+    nodes, _ = merged(rows.filter("is_in"), ["name", "kind"], [_col("cpu_ns", "device_ns").sum()])
+    return nodes.with_columns(_col("name", "kind").cast(pl.String))

@@ -1,0 +1,78 @@
+"""A tree as src/page/flame.ts draws it: its largest frames, and the others as one frame wherever they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from opspan.analysis.stacks import totals
+from opspan.printable import printable, shortened
+from opspan.views.page.columns import values
+
+MOST_FRAMES = 4_000
+MEASURES = ("device_ns", "cpu_ns")
+REST = "rest"
+_col = pl.col
+
+
+def flame(nodes: pl.DataFrame) -> dict[str, Any]:
+    """`nodes`: parent (a row), name, kind, cpu_ns, device_ns, of its own; each after its parent."""
+    measures = [measure for measure in MEASURES if nodes[measure].sum()]
+    if not measures:
+        return {"names": [], "kinds": [], "frames": {"name": [], "kind": [], "parent": []}, "own": {}, "notes": []}
+    whole = nodes.select("parent", *(totals(nodes["parent"], nodes[measure]).alias(measure) for measure in measures))
+    shares = [_col(measure) / _col(measure).filter(_col("parent").is_null()).sum() for measure in measures]
+    size = whole.select(pl.max_horizontal(shares).alias("size"))["size"]
+    # What is around a frame is as large, or larger, and stands before it.
+    kept = nodes.select("name", "kind", "parent", *measures).with_row_index("row").with_columns(size)
+    kept = kept.filter(_col("size") > 0).sort("size", descending=True, maintain_order=True).head(MOST_FRAMES)
+    kept = kept.sort("row").with_row_index("place")
+    places = kept.select("place", row="row")
+    kept = kept.drop("size").join(
+        places, left_on="parent", right_on="row", how="left", maintain_order="left", suffix="_"
+    )
+    rest = _rest(whole.with_row_index("row"), places, measures)
+    frames = pl.concat(
+        [kept.select("name", "kind", pl.col("place_").alias("parent"), *measures), rest.drop("count")],
+        how="vertical_relaxed",
+    )
+    left_out = int(rest["count"].sum())
+    names = frames["name"].unique(maintain_order=True)
+    kinds = frames["kind"].unique(maintain_order=True)
+    return {
+        "names": [shortened(printable(name or "(no name)")) for name in names.to_list()],
+        "kinds": kinds.to_list(),
+        "frames": {
+            "name": _numbers(frames["name"], names),
+            "kind": _numbers(frames["kind"], kinds),
+            "parent": values(frames["parent"]),
+        },
+        "own": {measure: values(frames[measure]) for measure in measures},
+        "notes": [f"{left_out:,} small frames are drawn together, as one in each frame that they are in"]
+        if left_out
+        else [],
+    }
+
+
+def _rest(whole: pl.DataFrame, places: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
+    """Of each kept frame what is in it and was not kept, as one frame; of nothing too, which is the root."""
+    lost = whole.join(places, on="row", how="anti").filter(pl.any_horizontal(_col(name) > 0 for name in measures))
+    first = lost.join(lost.select(parent="row"), on="parent", how="anti", nulls_equal=False)
+    within = totals(whole["parent"], whole["row"].is_in(lost["row"].implode()).cast(pl.Int64))
+    sums = first.with_columns(count=within.gather(first["row"])).join(
+        places, left_on="parent", right_on="row", how="left", maintain_order="left"
+    )
+    rest = sums.group_by("place", maintain_order=True).agg(_col("count", *measures).sum())
+    said = pl.format("{} small frames", _col("count"))
+    return rest.select(
+        said.alias("name"), pl.lit(REST).alias("kind"), _col("place").alias("parent"), *measures, "count"
+    )
+
+
+def _numbers(column: pl.Series, distinct: pl.Series) -> list[int]:
+    numbers = pl.DataFrame({"value": distinct, "number": range(len(distinct))}, schema_overrides={"number": pl.UInt32})
+    found = (
+        column.alias("value").to_frame().join(numbers, on="value", how="left", nulls_equal=True, maintain_order="left")
+    )
+    return found["number"].to_list()

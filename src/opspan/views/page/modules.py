@@ -1,0 +1,92 @@
+"""Modules as a tree, and where the time went, as a flame graph of them and of calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from opspan.analysis.call_tree import call_tree
+from opspan.analysis.module_tree import IN_PHASES, module_frames, module_tree
+from opspan.sources import MODULES
+from opspan.tables import Tables
+from opspan.views.missing import labelling, without
+from opspan.views.page.columns import MOST_ROWS, Column, table, values
+from opspan.views.page.flame import flame
+from opspan.views.page.section import Section, Subject
+
+_SIDES = {"device_ns": "device", "cpu_ns": "host"}
+_TITLES = {"forward": "Forward", "backward": "Backward", "optimizer": "Optimizer", "data": "Data", "other": "No phase"}
+_PARTS = {
+    "forward": "Of the total: the forward",
+    "backward": "Of the total: the backward of what ran in the forward of the module",
+}
+_col = pl.col
+
+
+def section(subject: Subject) -> Section:
+    trace = subject.found.complete
+    calls = flame(call_tree(trace))
+    measures = list(calls["own"])
+    if not measures:
+        why = "No range of this trace has any time, on the host or on a device"
+        return Section("Modules", None, why, labelling(trace, MODULES).strip("`"))
+    flames = [{"of": "calls", "title": _of_calls(trace), **calls}]
+    if not trace.ranges["module"].count():
+        return Section(
+            "Modules", {"tree": None, "why": without(trace, "module"), "measures": measures, "flames": flames}
+        )
+    tree = module_tree(trace)
+    flames.insert(0, {"of": "modules", "title": "modules, and the ops in each", **flame(module_frames(trace, tree))})
+    return Section(
+        "Modules", {"tree": _tree(tree, measures, _called(trace)), "why": "", "measures": measures, "flames": flames}
+    )
+
+
+def _of_calls(trace: Tables) -> str:
+    return "Python functions, and the ranges in them" if trace.functions.height else "ranges, as they were nested"
+
+
+def _called(trace: Tables) -> pl.Series:
+    """The modules whose calls are ranges, which the timeline can show."""
+    return trace.ranges.filter(_col("kind") == "module")["name"].unique().cast(pl.String)
+
+
+def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[str, Any]:
+    """The largest modules, which those that they are in are among: these are as large and stand before them."""
+    shares = [_col(measure) / _col(measure).filter(_col("parent").is_null()).sum() for measure in measures]
+    tree = tree.with_row_index("row").with_columns(size=pl.max_horizontal(shares).fill_nan(0).fill_null(0))
+    kept = tree.sort("size", descending=True, maintain_order=True).head(MOST_ROWS).sort("row").with_row_index("place")
+    place = kept.select("place", above="row")
+    kept = kept.join(place, left_on="parent", right_on="above", how="left", maintain_order="left", suffix="_above")
+    more = tree.height - kept.height
+    shown = [
+        Column("name", "Module", "name"),
+        Column("class_name", "Class", "name"),
+        Column("count", "Calls", "count"),
+    ]
+    for measure in measures:
+        side = _SIDES[measure]
+        shown += [
+            Column(
+                measure, "Total", "ns", f"Time on the {side}, with all modules in it, forward and backward", bar=True
+            ),
+            Column(f"self_{measure}", "Self", "ns", f"Time on the {side}, without the modules in it"),
+            *(
+                Column(f"{phase}_{measure}", _TITLES[phase], "ns", _PARTS.get(phase, "Of the total"))
+                for phase in IN_PHASES
+                if tree[f"{phase}_{measure}"].sum()
+            ),
+        ]
+    columns = [column for column in shown if tree[column.name].count()]
+    notes = [f"{more:,} more modules are not in this page: `opspan table --by module` shows all"] if more else []
+    shown_rows = table(kept, columns, notes)
+    for head in shown_rows["columns"]:
+        if "of" in head:  # not of the column, in which a module counts in all that it is in
+            head["of"] = tree.filter(_col("parent").is_null())[head["name"]].sum()
+    return {
+        **shown_rows,
+        "parent": kept["place_above"].to_list(),
+        "whole": values(kept["module"]),
+        "is_range": kept["module"].is_in(ranges.implode()).fill_null(value=False).to_list(),
+    }

@@ -1,0 +1,232 @@
+// A flame graph that hangs: each frame below the one that it is in, as wide as its time. A click or Enter goes into a
+// frame, Escape or the path above goes out.
+import { type HierarchyRectangularNode, hierarchy, partition } from "d3";
+import { type TemplateResult, html, nothing, render, svg } from "lit-html";
+import { live } from "lit-html/directives/live.js";
+import { color, ink } from "./colors.ts";
+import { time } from "./format.ts";
+import { legend } from "./plots.ts";
+import { onScheme } from "./scheme.ts";
+import "./flame.css";
+
+/** A tree as columns: `frames.name[i]` is a place in `names`; a parent stands before what is in it. */
+export interface FlameData {
+  names: string[];
+  kinds: string[];
+  frames: { name: number[]; kind: number[]; parent: (number | null)[] };
+  own: Record<string, number[]>; // by what is measured: nanoseconds of the frame itself
+  notes: string[];
+}
+
+interface Frame {
+  name: string;
+  kind: string;
+  own: number;
+  children: Frame[];
+}
+type Node = HierarchyRectangularNode<Frame>;
+
+const ROW = 20; // pixels
+const LEAST = 0.5; // pixels: what is narrower is not drawn
+const FONT = "12px system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
+const TITLES: Record<string, string> = {
+  module: "Module",
+  function: "Python function",
+  step: "Step",
+  forward: "Forward",
+  backward: "Backward",
+  optimizer: "Optimizer",
+  data: "Data loading",
+  other: "Other ranges",
+  rest: "Small frames, drawn as one",
+};
+
+const HELP =
+  "A click or Enter opens a frame to the whole width, Escape closes it, arrows move; frames narrower than a pixel are " +
+  "seen when the one around them is open";
+
+/** Draws it for the first of its measures; returns what shows another one. */
+export function showFlame(root: HTMLElement, data: FlameData, label: string): (measure: string) => void {
+  let whole = layout(data, Object.keys(data.own)[0]!);
+  let open = whole; // the frame that is as wide as the picture
+  let current = whole; // the frame that the keyboard is at
+  let width = 0;
+
+  function show(measure: string): void {
+    const path = pathOf(open);
+    whole = layout(data, measure);
+    open = path.reduce<Node>((node, name) => node.children?.find((child) => keyOf(child) === name) ?? node, whole);
+    current = open;
+    draw();
+  }
+
+  function go(node: Node): void {
+    open = node;
+    current = node;
+    draw();
+    const box = root.querySelector(".flame-picture");
+    box?.scrollTo({ top: Math.max(0, (node.depth - 2) * ROW) });
+  }
+
+  function draw(): void {
+    if (!width) return;
+    const nodes = drawn();
+    const deepest = Math.max(...nodes.map((node) => node.depth));
+    const kinds = data.kinds.map((name) => ({ name: colorOf(name), title: TITLES[name] ?? name }));
+    render(
+      html`
+        ${legend(kinds)}
+        <div class="flame-path" role="group" aria-label="The frames around what is shown">
+          ${open
+            .ancestors()
+            .reverse()
+            .map(
+              (node) =>
+                html`<button aria-current=${node === open ? "true" : nothing} @click=${() => go(node)}>
+                  ${node.data.name}
+                </button>`,
+            )}
+        </div>
+        <p class="flame-said quiet" .textContent=${live(said(current))}></p>
+        <div class="flame-picture">
+          <svg
+            role="tree"
+            aria-label=${label}
+            width=${width}
+            height=${(deepest + 1) * ROW}
+            font-size="12"
+            @keydown=${(event: KeyboardEvent) => onKey(event, nodes)}
+          >
+            ${nodes.map(frame)}
+          </svg>
+        </div>
+        <ul class="notes">
+          ${[...data.notes, HELP].map((note) => html`<li>${note}</li>`)}
+        </ul>
+      `,
+      root,
+    );
+  }
+
+  const left = (node: Node): number => Math.max(0, ((node.x0 - open.x0) / (open.x1 - open.x0)) * width);
+  const right = (node: Node): number => Math.min(width, ((node.x1 - open.x0) / (open.x1 - open.x0)) * width);
+
+  /** What is around the open frame, and what is in it and wide enough. */
+  function drawn(): Node[] {
+    const found: Node[] = open.ancestors().slice(1).reverse();
+    const add = (node: Node): void => {
+      if (right(node) - left(node) < LEAST) return;
+      found.push(node);
+      node.children?.forEach(add);
+    };
+    add(open);
+    return found;
+  }
+
+  function frame(node: Node): TemplateResult {
+    const [from, to] = [left(node), right(node)];
+    const fill = color(colorOf(node.data.kind));
+    const text = fitting(node.data.name, to - from - 8);
+    return svg`<g
+      role="treeitem"
+      class="flame-frame"
+      transform="translate(${from},${node.depth * ROW})"
+      tabindex=${node === current ? 0 : -1}
+      aria-level=${node.depth + 1}
+      aria-label=${said(node)}
+      @click=${() => go(node)}
+      @focus=${() => at(node)}
+      @pointerenter=${() => at(node)}
+    >
+      <title>${said(node)}</title>
+      <rect width=${Math.max(to - from - 1, LEAST)} height=${ROW - 1} rx="2" fill=${fill}></rect>
+      ${text ? svg`<text x="4" y=${ROW - 6} fill=${ink(fill)}>${text}</text>` : nothing}
+    </g>`;
+  }
+
+  /** Says it without drawing all frames again. */
+  function at(node: Node): void {
+    current = node;
+    root.querySelector(".flame-said")!.textContent = said(node);
+  }
+
+  function said(node: Node): string {
+    const total = node.value ?? 0;
+    const share = (of: number): string => `${(of ? (100 * total) / of : 0).toFixed(1)}%`;
+    const within = node.parent ? `, ${share(node.parent.value ?? 0)} of what it is in` : "";
+    return `${node.data.name}: ${time(total)} (${share(whole.value ?? 0)}${within}), itself ${time(node.data.own)}`;
+  }
+
+  function onKey(event: KeyboardEvent, nodes: Node[]): void {
+    if (event.key === "Enter" || event.key === " ") go(current);
+    else if (event.key === "Escape" || event.key === "Backspace") go(open.parent ?? open);
+    else {
+      const row = nodes.filter((node) => node.depth === current.depth).sort((a, b) => a.x0 - b.x0);
+      const beside = row.indexOf(current);
+      const next = {
+        ArrowUp: current.parent,
+        ArrowDown: current.children?.find((child) => nodes.includes(child)),
+        ArrowLeft: row[beside - 1],
+        ArrowRight: row[beside + 1],
+        Home: whole,
+      }[event.key];
+      if (!next) return;
+      current = next;
+      draw();
+    }
+    event.preventDefault();
+    root.querySelector<SVGElement>('.flame-frame[tabindex="0"]')?.focus();
+  }
+
+  new ResizeObserver(([entry]) => {
+    const now = Math.floor(entry!.contentRect.width);
+    if (!now || now === width) return;
+    width = now;
+    draw();
+  }).observe(root);
+  onScheme(draw);
+  return show;
+}
+
+function layout(data: FlameData, measure: string): Node {
+  const own = data.own[measure]!;
+  const all: Frame = { name: "All", kind: "other", own: 0, children: [] };
+  const frames = own.map((ns, at): Frame => {
+    const name = data.names[data.frames.name[at]!]!;
+    return { name, kind: data.kinds[data.frames.kind[at]!]!, own: ns, children: [] };
+  });
+  frames.forEach((frame, at) => {
+    const parent = data.frames.parent[at];
+    (parent === null || parent === undefined ? all : frames[parent]!).children.push(frame);
+  });
+  const summed = hierarchy(all)
+    .sum((frame) => frame.own)
+    .sort((a, b) => (b.value ?? 0) - (a.value ?? 0));
+  return partition<Frame>()(summed);
+}
+
+const keyOf = (node: Node): string => `${node.data.kind} ${node.data.name}`;
+const pathOf = (node: Node): string[] => node.ancestors().reverse().slice(1).map(keyOf);
+const colorOf = (kind: string): string => (kind === "rest" ? "idle" : kind);
+
+const pen = document.createElement("canvas").getContext("2d")!;
+const widths = new Map<string, number>();
+
+/** As much of the text as so many pixels hold. */
+function fitting(text: string, room: number): string {
+  if (room < 20) return "";
+  const whole = widthOf(text);
+  if (whole <= room) return text;
+  const most = Math.floor((text.length * room) / whole) - 1;
+  return most > 1 ? `${text.slice(0, most)}…` : "";
+}
+
+function widthOf(text: string): number {
+  let width = widths.get(text);
+  if (width === undefined) {
+    pen.font = FONT;
+    width = pen.measureText(text).width;
+    widths.set(text, width);
+  }
+  return width;
+}

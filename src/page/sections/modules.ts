@@ -1,0 +1,101 @@
+// Modules as a tree with their times, and flame graphs of them and of calls.
+import { html, nothing, render } from "lit-html";
+import { type FlameData, showFlame } from "../flame.ts";
+import type { Follower, Page } from "../page.ts";
+import { type Tree, type TreeData, showTree } from "../tree.ts";
+
+interface Modules extends TreeData {
+  whole: (string | null)[]; // names as the trace has them; null: what is in no module
+  is_range: boolean[]; // its calls are ranges, and not only functions of Python
+}
+interface Data {
+  tree: Modules | null;
+  why: string; // there is no tree
+  measures: string[];
+  flames: ({ of: string; title: string } & FlameData)[];
+}
+
+const SIDES: Record<string, string> = { device_ns: "devices", cpu_ns: "host" };
+const OF_BOTH = ["name", "class_name", "count"];
+
+export function draw(root: HTMLElement, data: Data, page: Page): Follower {
+  let measure = data.measures[0]!;
+  let chosen = 0;
+  let tree: Tree | undefined;
+  let showMeasure: ((measure: string) => void) | undefined;
+
+  const select = (name: string, options: string[], at: number, change: (at: number) => void) =>
+    html`<label
+      >${name}
+      <select @change=${(event: Event) => change((event.target as HTMLSelectElement).selectedIndex)}>
+        ${options.map((option, place) => html`<option ?selected=${place === at}>${option}</option>`)}
+      </select></label
+    >`;
+
+  render(
+    html`
+      <div class="controls">
+        ${select(
+          "Time on",
+          data.measures.map((name) => SIDES[name]!),
+          0,
+          (at) => {
+            measure = data.measures[at]!;
+            tree?.show(columnsOf(data.tree!, measure), measure);
+            if (data.flames[chosen]!.own[measure]) showMeasure?.(measure);
+          },
+        )}
+      </div>
+      <h3>Modules</h3>
+      <div class="modules">${data.tree ? nothing : html`<p class="empty">${data.why}</p>`}</div>
+      <h3>Flame graph</h3>
+      <div class="controls">
+        ${select(
+          "Of",
+          data.flames.map((flame) => flame.title),
+          0,
+          (at) => {
+            chosen = at;
+            drawFlame();
+          },
+        )}
+      </div>
+      <div class="flames"></div>
+    `,
+    root,
+  );
+  const place = root.querySelector<HTMLElement>(".flames")!;
+
+  function drawFlame(): void {
+    const flame = data.flames[chosen]!;
+    const picture = document.createElement("div");
+    place.replaceChildren(picture);
+    showMeasure = showFlame(picture, flame, `Flame graph of ${flame.title}`);
+    if (flame.own[measure]) showMeasure(measure);
+  }
+
+  drawFlame();
+  const { tree: modules } = data;
+  if (!modules) return () => {};
+  tree = showTree(root.querySelector(".modules")!, modules, {
+    caption: "Modules",
+    columns: columnsOf(modules, measure),
+    sort: measure,
+    address: (row) => {
+      const name = modules.whole[row];
+      return name && modules.is_range[row] ? page.address("timeline", { name }) : undefined;
+    },
+    title: "Its calls in the timeline",
+  });
+  return (asked) => {
+    const row = modules.whole.indexOf(asked.get("name"));
+    if (asked.has("name") && row >= 0) tree.reveal(row);
+  };
+}
+
+/** The columns of one side, and those of both. */
+function columnsOf(modules: Modules, measure: string): string[] {
+  return modules.columns
+    .map((column) => column.name)
+    .filter((name) => OF_BOTH.includes(name) || name === measure || name.endsWith(`_${measure}`));
+}
