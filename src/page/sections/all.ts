@@ -7,12 +7,14 @@ import * as memory from "./memory.ts";
 import * as modules from "./modules.ts";
 import * as operators from "./operators.ts";
 import * as overview from "./overview.ts";
+import * as timeline from "./timeline.ts";
 
 export const sections: Record<string, Section> = {
   overview,
   operators,
   modules,
   kernels,
+  timeline,
   memory,
   distributed,
   compare,

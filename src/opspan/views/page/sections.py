@@ -7,7 +7,7 @@ from importlib import import_module
 
 from opspan.views.page.section import Section, Subject
 
-NAMES = ("overview", "operators", "modules", "kernels", "memory", "distributed", "compare")
+NAMES = ("overview", "operators", "modules", "kernels", "timeline", "memory", "distributed", "compare")
 
 
 def section(name: str, subject: Subject) -> Section:

@@ -1,0 +1,256 @@
+"""All that happened over time: a lane for each thread and stream, values over time, arrows from cause to effect.
+
+Shapes come lane by lane, row by row, in order of time: so neither lane nor row is written with each.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+import polars as pl
+
+from opspan import outputs
+from opspan.analysis import Analysed
+from opspan.analysis.autograd import BY_NESTING
+from opspan.analysis.spans import difference, length
+from opspan.views.page.columns import text, values
+from opspan.views.page.section import Section, Subject
+from opspan.views.page.timeline_columns import deltas, numbered, shown
+from opspan.views.page.timeline_counters import counters
+from opspan.views.page.timeline_details import details, self_times
+from opspan.views.page.timeline_lanes import FORMS, KINDS, TABLES, Lanes, lanes_of
+from opspan.views.page.timeline_merge import is_alone, merged
+from opspan.views.page.timeline_rows import LAST_ROW, MOST_ROWS, rows_of
+
+MOST_SHAPES = 250_000
+MOST_BYTES = 4_000_000  # in the page
+_MOST_STEPS = 5_000
+_LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50  # for each name of ranges in blocks that is counted, the most frequent first
+_IN_BASE64 = 4 / 3
+_OF_NUMBER = 7
+_col = pl.col
+
+
+def section(subject: Subject) -> Section:
+    found = subject.found
+    lanes = lanes_of(found)
+    if lanes is None:
+        why = "Nothing in this trace has a time: it holds figures, and no ranges, calls or work"
+        return Section("Timeline", None, why, f"opspan summary {subject.typed}")
+    placed = _placed(lanes)
+    most = MOST_SHAPES
+    while True:
+        data = _data(subject, lanes, placed, most)
+        if _at_most(data) <= MOST_BYTES or (size := _size(data)) <= MOST_BYTES or most < 100:
+            return Section("Timeline", data)
+        most = int(most * 0.9 * MOST_BYTES / size)
+
+
+def _at_most(data: Any) -> int:
+    """Bytes that it takes at the most, without a look at each number: deflated, ten digits and a comma are fewer."""
+    if isinstance(data, dict):
+        return sum(map(_at_most, data.values()))
+    if isinstance(data, str):
+        return 2 * len(data)
+    if not isinstance(data, (list, tuple)):
+        return _OF_NUMBER
+    if data and isinstance(data[0], (int, float)):
+        return _OF_NUMBER * len(data)
+    return sum(map(_at_most, data))
+
+
+def _size(data: dict[str, Any]) -> float:
+    """About as many bytes as it takes in the page: it is compressed better there."""
+    return len(zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)) * _IN_BASE64
+
+
+def _placed(lanes: Lanes) -> pl.DataFrame:
+    """The shapes in the order in which they are written, with the row that each is drawn on."""
+    row = rows_of(lanes.shapes)
+    place = lanes.shapes["lane"].cast(pl.UInt32) * MOST_ROWS + row
+    return lanes.shapes.with_columns(place=place, is_crowded=row == LAST_ROW).sort(
+        "place", "start_ns", maintain_order=True
+    )
+
+
+def _data(subject: Subject, lanes: Lanes, placed: pl.DataFrame, most: int) -> dict[str, Any]:
+    found = subject.found
+    under_ns, block = merged(placed, most)
+    shapes = _drawn(placed, block)
+    names, hidden = _names(placed, shapes, block, max(_LEAST_HIDDEN, most // _SHAPES_OF_HIDDEN))
+    texts, name = numbered(names)
+    end = shapes["start_ns"] + shapes["length_ns"]
+    gap = (shapes["start_ns"] - end.shift(1)).zip_with(shapes["place"] == shapes["place"].shift(1), shapes["start_ns"])
+    is_block = shapes["count"] > 1
+    ranges = shapes.filter(~is_block, _col("table") == "ranges")
+    inner = self_times(found, ranges["row"])
+    values_over_time, notes = counters(found, lanes.begin_ns, lanes.length_ns)
+    return {
+        "begin": str(lanes.begin_ns),
+        "length": lanes.length_ns,
+        "kinds": KINDS,
+        "forms": FORMS,
+        "tables": TABLES,
+        "groups": [_group(row) for row in lanes.groups.iter_rows(named=True)],
+        "lanes": _lanes(lanes, placed, shapes),
+        "names": shown(texts),
+        "hidden": _hidden(texts, hidden),
+        "gap": gap.fill_null(shapes["start_ns"]).to_list(),
+        "length_ns": shapes["length_ns"].to_list(),
+        "name": name.slice(0, shapes.height).fill_null(-1).to_list(),
+        "kind": deltas(shapes["kind"].to_physical()),
+        "form": deltas(shapes["form"].to_physical()),
+        "blocks": _blocks(shapes, is_block),
+        "inner": inner.fill_null(-1).to_list(),
+        "details": {
+            table: details(found, table, shapes.filter(~is_block, _col("table") == table)["row"]) for table in TABLES
+        },
+        "arrows": _arrows(found, placed, block, is_block),
+        "counters": values_over_time,
+        "steps": _steps(found, lanes),
+        "merged": _merged(shapes, is_block, under_ns),
+        "notes": [*lanes.notes, *notes, *_more_steps(found)],
+        "perfetto": _perfetto(subject),
+        "files": subject.typed,
+    }
+
+
+def _drawn(placed: pl.DataFrame, block: pl.Series) -> pl.DataFrame:
+    """A row for each shape that is drawn. A block looks like the longest of those in it."""
+    if block.n_unique() == placed.height:
+        return placed.with_columns(block, count=pl.lit(1, pl.UInt32), busy_ns="length_ns")
+    rows = placed.with_columns(block.set_sorted())
+    end = _col("start_ns") + _col("length_ns")
+    same = ("table", "place", "lane", "form")
+    alone = is_alone(block)
+    single = rows.filter(alone).with_columns(count=pl.lit(1, pl.UInt32), busy_ns="length_ns")
+    several = rows.filter(~alone)
+    together = several.group_by("block", maintain_order=True).agg(
+        *(_col(name).first() for name in same),
+        _col("start_ns").first(),
+        until=end.max(),
+        longest_ns=_col("length_ns").max(),
+        count=pl.len(),
+        busy_ns=_col("length_ns").sum(),
+    )
+    # In step with the blocks, which come in order.
+    number = (several["block"] != several["block"].shift(1)).fill_null(value=True).cum_sum() - 1
+    longest = several.filter(several["length_ns"] == together["longest_ns"].gather(number))
+    longest = longest.filter((_col("block") != _col("block").shift(1)).fill_null(value=True))
+    together = together.hstack(longest.select("name", "kind", "row")).with_columns(
+        length_ns=_col("until") - _col("start_ns"), is_crowded=pl.lit(value=False)
+    )
+    return pl.concat([single, together.select(single.columns)]).sort("block")
+
+
+def _names(placed: pl.DataFrame, shapes: pl.DataFrame, block: pl.Series, most: int) -> tuple[pl.Series, pl.DataFrame]:
+    """The names of shapes, then further ones of those in blocks; and how often each is in a block."""
+    inside = placed["name"].filter(~is_alone(block)).value_counts(sort=True).drop_nulls()
+    inside = inside.head(most)
+    return pl.concat([shapes["name"], inside["name"]]), inside
+
+
+def _hidden(texts: pl.Series, hidden: pl.DataFrame) -> dict[str, Any]:
+    at = hidden.join(pl.DataFrame({"name": texts}).with_row_index("at"), on="name")
+    at = at.sort("at")
+    return {"name": deltas(at["at"]), "count": at["count"].to_list()}
+
+
+def _group(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "title": text(row["title"]),
+        "rank": row["rank"] or 0,
+        "device": row["device_id"],
+        "host": row["is_host"],
+        "quiet": row["is_quiet"],
+    }
+
+
+def _lanes(lanes: Lanes, placed: pl.DataFrame, shapes: pl.DataFrame) -> list[dict[str, Any]]:
+    rows = placed.group_by("place", maintain_order=True).agg(ranges=pl.len())
+    drawn = shapes.group_by("place", maintain_order=True).agg(shapes=pl.len())
+    rows = rows.join(drawn, on="place", maintain_order="left").with_columns(
+        lane=_col("place") // MOST_ROWS, row=_col("place") % MOST_ROWS
+    )
+    of_lane = rows.group_by("lane", maintain_order=True).agg("row", "shapes", "ranges")
+    said = lanes.lanes.join(of_lane, on="lane", maintain_order="left")
+    return [
+        {
+            "title": text(lane["title"]),
+            "shows": lane["shows"],
+            "group": lane["group"],
+            "table": lane["table"],
+            "rank": lane["rank"] or 0,
+            "pid": lane["pid"],
+            "rows": lane["row"],
+            "shapes": lane["shapes"],
+            "ranges": sum(lane["ranges"]),
+        }
+        for lane in said.iter_rows(named=True)
+    ]
+
+
+def _blocks(shapes: pl.DataFrame, is_block: pl.Series) -> dict[str, Any]:
+    at = shapes.select("count", "busy_ns", shape=pl.int_range(pl.len())).filter(is_block)
+    return {"shape": deltas(at["shape"]), "count": at["count"].to_list(), "busy_ns": at["busy_ns"].to_list()}
+
+
+def _arrows(found: Analysed, placed: pl.DataFrame, block: pl.Series, is_block: pl.Series) -> dict[str, Any]:
+    """Pairs of shapes, of which at least one stands for itself: from launches to work, from forward to backward ops."""
+    work = found.complete.work.select(_from="call", to=pl.int_range(pl.len(), dtype=pl.UInt32))
+    ranges = found.complete.ranges
+    linked = ranges.select(_from="forward", to=pl.int_range(pl.len(), dtype=pl.UInt32)).filter(
+        ranges["link"] != BY_NESTING
+    )
+    shape_of = {
+        table: pl.Series([None], dtype=pl.UInt32)
+        .new_from_index(0, getattr(found.complete, table).height)
+        .scatter(rows["row"], rows["block"])
+        for table in ("ranges", "calls", "work")
+        for rows in [placed.select("table", "row").with_columns(block).filter(_col("table") == table)]
+    }
+    both = {"launch": (work, "calls", "work"), "backward": (linked, "ranges", "ranges")}
+    return {name: _pairs(rows, shape_of[one], shape_of[other], is_block) for name, (rows, one, other) in both.items()}
+
+
+def _pairs(rows: pl.DataFrame, shape_of_from: pl.Series, shape_of_to: pl.Series, is_block: pl.Series) -> dict[str, Any]:
+    rows = rows.drop_nulls()
+    pairs = pl.DataFrame({"from": shape_of_from.gather(rows["_from"]), "to": shape_of_to.gather(rows["to"])})
+    pairs = pairs.drop_nulls()
+    if is_block.any():
+        pairs = pairs.filter(~(is_block.gather(pairs["from"]) & is_block.gather(pairs["to"]))).unique()
+    pairs = pairs.sort("to", "from")
+    return {"from": deltas(pairs["from"]), "to": deltas(pairs["to"])}
+
+
+def _steps(found: Analysed, lanes: Lanes) -> dict[str, Any]:
+    steps = found.iterations.sort("rank", "pid", "start_ns").head(_MOST_STEPS)
+    begin = pl.lit(lanes.begin_ns, pl.Int64)
+    steps = steps.with_columns(since=difference(begin, _col("start_ns")), took=length())
+    return {
+        "name": values(steps["step"]),
+        "rank": steps["rank"].fill_null(0).to_list(),
+        "pid": steps["pid"].to_list(),
+        "start": steps["since"].to_list(),
+        "length": steps["took"].to_list(),
+        "outlier": steps["is_outlier"].to_list(),
+    }
+
+
+def _more_steps(found: Analysed) -> list[str]:
+    more = found.iterations.height - _MOST_STEPS
+    return [f"{more:,} more steps are not above the axis"] if more > 0 else []
+
+
+def _merged(shapes: pl.DataFrame, is_block: pl.Series, under_ns: int) -> dict[str, int]:
+    together = shapes.filter(is_block)["count"]
+    return {"under_ns": under_ns, "ranges": sum(together), "of": len(shapes) - len(together) + sum(together)}
+
+
+def _perfetto(subject: Subject) -> str:
+    """What writes the same for Perfetto."""
+    suffixes = [suffix for output in outputs.OUTPUTS for suffix in output.suffixes]
+    suffix = next((one for one in suffixes if "perfetto" in one), ".json.gz")
+    return f"opspan export {subject.typed} run{suffix}"

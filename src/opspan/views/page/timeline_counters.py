@@ -1,0 +1,100 @@
+"""Values over time that are drawn as lanes: how busy each device is, how long its queues are, memory, and the program's
+own counters.
+
+A lane has no more points than can be told apart: of each stretch of the trace its highest value, so that no peak is
+lost, and the last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.averages import on_device
+from opspan.analysis.launched import STREAM
+from opspan.analysis.spans import DEVICE, apart, time_in
+from opspan.views.page.columns import text, values
+from opspan.views.page.timeline_columns import deltas
+
+_col = pl.col
+_STRETCHES = 1_000
+_MOST_LANES = 24  # of each kind
+_DEVICE = ("rank", "device_id")
+_NAMES = ("rank", "pid", "name", "domain", "device_id")
+
+
+def counters(found: Analysed, begin_ns: int, length_ns: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """The lanes, and sentences on what is not among them."""
+    kinds = {
+        "utilisation": _utilisation(found, begin_ns, length_ns),
+        "queue": _by(found.queues.rename({"queued": "value"}), STREAM),
+        "memory": _by(found.memory_curve.rename({"allocated_bytes": "value"}), DEVICE),
+        "counter": _by(found.tables.counters, _NAMES),
+    }
+    lanes, notes = [], []
+    for kind, rows in kinds.items():
+        shown = rows[:_MOST_LANES]
+        if more := len(rows) - len(shown):
+            notes.append(f"{more:,} more lanes of {_PLURAL[kind]} are not drawn, those of the fewest values")
+        lanes += [_lane(kind, one, begin_ns, length_ns) for one in shown]
+    return lanes, notes
+
+
+_TITLES = {"utilisation": "busy", "queue": "queue", "memory": "memory in use"}
+_PLURAL = {"utilisation": "utilisation", "queue": "queues", "memory": "memory", "counter": "counters"}
+_UNITS = {"utilisation": "share", "queue": "count", "memory": "bytes", "counter": "number"}
+
+
+def _by(rows: pl.DataFrame, keys: tuple[str, ...]) -> list[pl.DataFrame]:
+    """Those of each key that have any value, the most first."""
+    rows = rows.select(*keys, "time_ns", "value").drop_nulls(("time_ns", "value"))
+    if rows.schema["value"].is_float():
+        rows = rows.filter(_col("value").is_finite())
+    parts = [some.select("time_ns", "value", *keys) for some in apart(rows, keys).values() if some.height]
+    return sorted(parts, key=lambda part: -part.height)
+
+
+def _utilisation(found: Analysed, begin_ns: int, length_ns: int) -> list[pl.DataFrame]:
+    """The share of each stretch in which anything ran."""
+    work = on_device(found.complete.work.select(*_DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
+    devices = work.select(_DEVICE).unique().sort(_DEVICE).head(_MOST_LANES)
+    edges = pl.DataFrame({"edge": [begin_ns + length_ns * at // _STRETCHES for at in range(_STRETCHES + 1)]})
+    stretches = edges.select(start_ns="edge", end_ns=_col("edge").shift(-1)).filter(_col("end_ns") > _col("start_ns"))
+    asked = devices.join(stretches, how="cross")
+    if not asked.height:
+        return []
+    busy = time_in(work.select(*_DEVICE, "start_ns", "end_ns"), asked, _DEVICE)
+    share = (busy / (asked["end_ns"] - asked["start_ns"])).round(4)
+    return asked.select(*_DEVICE, time_ns="start_ns", value=share).partition_by(_DEVICE, maintain_order=True)
+
+
+def _lane(kind: str, rows: pl.DataFrame, begin_ns: int, length_ns: int) -> dict[str, Any]:
+    of = rows.row(0, named=True)
+    title = _TITLES.get(kind) or ": ".join(text(of[name]) for name in ("domain", "name") if of.get(name))
+    if kind == "queue":
+        title = f"{title} of stream {'of unknown number' if of['stream_id'] is None else of['stream_id']}"
+    points = rows if kind == "utilisation" else _sampled(rows, begin_ns, length_ns)
+    since = (points["time_ns"] - begin_ns).clip(lower_bound=0)
+    return {
+        "kind": kind,
+        "title": title or "counter",
+        "unit": _UNITS[kind],
+        "rank": of["rank"] or 0,
+        "pid": of.get("pid"),
+        "device": of.get("device_id"),
+        "at": deltas(since),
+        "values": values(points["value"]),
+    }
+
+
+def _sampled(rows: pl.DataFrame, begin_ns: int, length_ns: int) -> pl.DataFrame:
+    rows = rows.select("time_ns", "value").sort("time_ns", maintain_order=True)
+    if rows.height <= 2 * _STRETCHES:
+        return rows
+    stretch = ((_col("time_ns") - begin_ns) // max(1, length_ns // _STRETCHES)).alias("stretch")
+    first = [_col("time_ns").first(), _col("value").max()]
+    last = [_col("time_ns").last(), _col("value").last()]
+    parts = [rows.group_by(stretch, maintain_order=True).agg(ends) for ends in (first, last)]
+    return pl.concat(parts).sort("stretch", "time_ns", maintain_order=True).drop("stretch")

@@ -1,0 +1,136 @@
+"""What the page says of a shape that is chosen, beside its name and its times: a column each, for the shapes that are
+drawn for themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.views.page.timeline_columns import of_numbers, of_texts
+
+_col = pl.col
+_TEXT, _NUMBER = "text", "count"
+# name, title, unit
+_RANGES = (
+    ("seq", "Sequence number", "number"),
+    ("sizes", "Sizes", _TEXT),
+    ("input_types", "Types of inputs", _TEXT),
+    ("inputs", "Values of inputs", _TEXT),
+    ("module", "Module", _TEXT),
+    ("phase", "Phase", _TEXT),
+    ("step", "Step", _TEXT),
+    ("class_name", "Class", _TEXT),
+    ("overload", "Overload", _TEXT),
+    ("device_ns", "Device time", "ns"),
+    ("domain", "Domain", _TEXT),
+    ("category", "Category", _TEXT),
+    ("args", "Arguments", _TEXT),
+    ("payload", "Payload", _TEXT),
+    ("payload_json", "Data", _TEXT),
+)
+_CALLS = (
+    ("op", "In", _TEXT),
+    ("why", "Waits for", _TEXT),
+    ("api", "Interface", _TEXT),
+    ("correlation_id", "Correlation", "number"),
+    ("return_code", "Returned", "number"),
+)
+_WORK = (
+    ("op", "Launched in", _TEXT),
+    ("module", "Module", _TEXT),
+    ("phase", "Phase", _TEXT),
+    ("step", "Step", _TEXT),
+    ("full", "Full name", _TEXT),
+    ("bytes", "Bytes", "bytes"),
+    ("copied", "Memory", _TEXT),
+    ("grid", "Grid", _TEXT),
+    ("block", "Block", _TEXT),
+    ("registers", "Registers of a thread", _NUMBER),
+    ("shared", "Shared memory", "bytes"),
+    ("context_id", "Context", "number"),
+    ("graph_id", "Graph", "number"),
+    ("correlation_id", "Correlation", "number"),
+)
+_GAPS = (
+    ("next", "Ended by", _TEXT),
+    ("host_ns", "Until the host launched", "ns"),
+    ("launch_ns", "From the launch on", "ns"),
+    ("queued_ns", "Launched before, queued", "ns"),
+)
+_COLUMNS = {"ranges": _RANGES, "calls": _CALLS, "work": _WORK, "gaps": _GAPS, "functions": ()}
+
+
+def details(found: Analysed, table: str, rows: pl.Series) -> list[dict[str, Any]]:
+    """`rows`: of the table, in the order in which their shapes come. Columns that hold nothing are left out."""
+    frame = _FRAMES[table](found, rows)
+    columns = []
+    for name, title, unit in _COLUMNS[table]:
+        column = frame[name]
+        if column.null_count() == len(column):
+            continue
+        texts = unit == _TEXT
+        columns.append(of_texts(name, title, column) if texts else of_numbers(name, title, unit, column))
+    return columns
+
+
+def self_times(found: Analysed, rows: pl.Series) -> pl.Series:
+    """Of ranges: what of their time is that of others in them; null where it is not known."""
+    ranges = found.complete.ranges.select("start_ns", "end_ns", "self_ns")[rows]
+    return ranges.select(inner=_col("end_ns") - _col("start_ns") - _col("self_ns"))["inner"]
+
+
+def _ranges(found: Analysed, rows: pl.Series) -> pl.DataFrame:
+    payload = pl.coalesce(_col(f"payload_{name}").cast(pl.String) for name in ("int", "uint", "float"))
+    have = pl.when(_col("device_ns") > 0).then("device_ns")
+    return found.complete.ranges[rows].with_columns(payload=payload, device_ns=have)
+
+
+def _calls(found: Analysed, rows: pl.Series) -> pl.DataFrame:
+    calls = found.complete.calls
+    waits = found.waits
+    why = pl.Series([None], dtype=waits.schema["why"]).new_from_index(0, calls.height)
+    why = why.scatter(waits["call"], waits["why"])
+    return calls[rows].with_columns(_of_ranges(found, calls["range"].gather(rows)), why=why.gather(rows))
+
+
+def _work(found: Analysed, rows: pl.Series) -> pl.DataFrame:
+    work = found.complete.work[rows]
+    shared = _col("static_shared_bytes").fill_null(0) + _col("dynamic_shared_bytes").fill_null(0)
+    both = pl.format("{} to {}", _col("copy_from").cast(pl.String), _col("copy_to").cast(pl.String))
+    return work.with_columns(
+        _of_ranges(found, work["range"]),
+        full=pl.when(_col("full_name") != _col("name")).then("full_name"),
+        copied=pl.coalesce(both, _col("copy_to").cast(pl.String)),
+        grid=_product("grid"),
+        block=_product("block"),
+        shared=pl.when(shared > 0).then(shared),
+    )
+
+
+def _product(name: str) -> pl.Expr:
+    return pl.format("{} \u00d7 {} \u00d7 {}", *(_col(f"{name}_{axis}") for axis in "xyz"))
+
+
+def _gaps(found: Analysed, rows: pl.Series) -> pl.DataFrame:
+    gaps = found.gaps[rows]
+    names = found.complete.work["name"].gather(gaps["next"])
+    times = (pl.when(_col(name) > 0).then(name).alias(name) for name in ("host_ns", "launch_ns", "queued_ns"))
+    return gaps.with_columns(*times, next=names)
+
+
+def _of_ranges(found: Analysed, range_: pl.Series) -> list[pl.Series]:
+    ranges = found.complete.ranges
+    names = {"op": "name", "module": "module", "phase": "phase", "step": "step"}
+    return [ranges[column].gather(range_).alias(name) for name, column in names.items()]
+
+
+_FRAMES: dict[str, Callable[[Analysed, pl.Series], pl.DataFrame]] = {
+    "ranges": _ranges,
+    "calls": _calls,
+    "work": _work,
+    "gaps": _gaps,
+    "functions": lambda found, rows: found.complete.functions[rows],
+}

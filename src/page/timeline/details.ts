@@ -1,0 +1,154 @@
+// What is known of the chosen shape, and where to go from it.
+import { type TemplateResult, html, nothing } from "lit-html";
+import { formatted, time } from "../format.ts";
+import type { Page } from "../page.ts";
+import { type End, SAID, endsOf } from "./arrows.ts";
+import { type Detail, type Table, type Trace, firstWhere, laneOf, nameOf, rowOf, summed } from "./trace.ts";
+
+const MOST_ENDS = 8;
+const FORMS: Record<string, string> = {
+  mark: "a point in time",
+  open: "still open when the trace ended",
+  backwards: "its end is recorded as earlier than its begin",
+};
+
+/** Columns are made of what was written when somebody first looks at a shape of the table. */
+export class Details {
+  private readonly columns = new Map<Table, { of: Detail; at: Float64Array }[]>();
+  private readonly places = new Map<Table, Int32Array>(); // shapes of a table that stand for themselves
+
+  constructor(private readonly trace: Trace) {}
+
+  of(shape: number): { title: string; name: string; value: string }[] {
+    const { table } = laneOf(this.trace, shape);
+    const place = this.place(table, shape);
+    if (place < 0) return [];
+    let columns = this.columns.get(table);
+    if (!columns) {
+      columns = this.trace.data.details[table].map((of) => ({ of, at: Float64Array.from(summed(of.at)) }));
+      this.columns.set(table, columns);
+    }
+    return columns
+      .map(({ of, at }) => ({ title: of.title, name: of.name, value: valueOf(of, at[place]!) }))
+      .filter((one) => one.value !== "");
+  }
+
+  /** Time that is its own, if that is known. */
+  selfNs(shape: number): number | undefined {
+    if (laneOf(this.trace, shape).table !== "ranges") return undefined;
+    const place = this.place("ranges", shape);
+    const inner = place < 0 ? -1 : this.trace.data.inner[place]!;
+    return inner < 0 ? undefined : this.trace.end[shape]! - this.trace.start[shape]! - inner;
+  }
+
+  private place(table: Table, shape: number): number {
+    let places = this.places.get(table);
+    if (!places) {
+      const { rows, data, isBlock } = this.trace;
+      const shapes: number[] = [];
+      for (const row of rows) {
+        if (data.lanes[row.lane]!.table !== table) continue;
+        for (let at = row.first; at < row.until; at++) if (!isBlock[at]) shapes.push(at);
+      }
+      places = Int32Array.from(shapes);
+      this.places.set(table, places);
+    }
+    const at = firstWhere(0, places.length, (one) => places[one]! >= shape);
+    return places[at] === shape ? at : -1;
+  }
+}
+
+function valueOf(of: Detail, value: number): string {
+  if (of.texts) return value < 0 ? "" : of.texts[value]!;
+  if (value === of.missing) return "";
+  return of.unit === "number" ? String(value) : formatted(value, of.unit); // numbers that name something
+}
+
+export interface Doing {
+  choose(shape: number): void;
+  fit(): void;
+  find(name: string): void;
+}
+
+/** The panel below the lanes. */
+export function panel(trace: Trace, details: Details, shape: number, page: Page, doing: Doing): TemplateResult {
+  const { data, start, end, members, form } = trace;
+  const lane = laneOf(trace, shape);
+  const name = nameOf(trace, shape);
+  const block = members.get(shape);
+  const self = details.selfNs(shape);
+  const took = end[shape]! - start[shape]!;
+  const said = FORMS[data.forms[form[shape]!]!];
+  const rows: [string, unknown][] = [
+    ["Begins after", `${exact(start[shape]!)} of the trace`],
+    [block ? "From the first to the last" : "Duration", form[shape] === 1 ? "none: a point in time" : exact(took)],
+  ];
+  if (self !== undefined && form[shape] !== 1) rows.push(["Self time", `${time(self)}${share(self, took)}`]);
+  if (block) {
+    rows.push(["Ranges", block.count.toLocaleString("en")]);
+    rows.push(["Busy", `${time(block.busyNs)}${share(block.busyNs, took)}`]);
+    rows.push(["The longest is", name]);
+  }
+  rows.push(["On", `${lane.title}, ${lane.shows}, row ${rowOf(trace, shape).row + 1}`]);
+  if (said) rows.push(["Note", said]);
+  const ends = endsOf(trace, shape);
+  return html`
+    <h3>${block ? `${block.count.toLocaleString("en")} ranges that are drawn together` : name}</h3>
+    <p class="controls">
+      <button @click=${doing.fit}>Fit</button>
+      ${block ? nothing : html`<button @click=${() => doing.find(name)}>All of this name</button>`}
+      ${block ? nothing : links(lane.table, name, page)}
+    </p>
+    <dl>
+      ${rows.map(([title, value]) => item(title, value))}
+      ${ends.slice(0, MOST_ENDS).map((one) => item(SAID[one.arrow][one.isAfter ? 0 : 1], arrow(trace, shape, one, doing)))}
+      ${ends.length > MOST_ENDS ? item("And", `${(ends.length - MOST_ENDS).toLocaleString("en")} more`) : nothing}
+      ${details.of(shape).map((one) => item(one.title, linked(one, page)))}
+    </dl>
+  `;
+}
+
+/** To the nanosecond. */
+function exact(ns: number): string {
+  const [least, unit, digits] =
+    ns >= 1e9 ? [1e9, "s", 9] : ns >= 1e6 ? [1e6, "ms", 6] : ns >= 1e3 ? [1e3, "µs", 3] : [1, "ns", 0];
+  return `${(ns / least).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${unit}`;
+}
+
+const share = (ns: number, of: number): string => (of > 0 ? ` (${((100 * ns) / of).toFixed(1)}%)` : "");
+
+const item = (title: string, value: unknown): TemplateResult =>
+  html`<div>
+    <dt>${title}</dt>
+    <dd>${value}</dd>
+  </div>`;
+
+function arrow(trace: Trace, shape: number, end: End, doing: Doing): TemplateResult {
+  const [one, other] = end.isAfter ? [shape, end.shape] : [end.shape, shape];
+  const later = trace.start[other]! - trace.start[one]!;
+  const name = trace.isBlock[end.shape] ? "one of several that are drawn together" : nameOf(trace, end.shape);
+  return html`<button class="link" @click=${() => doing.choose(end.shape)}>${name}</button> ${time(Math.abs(later))}
+    ${later < 0 === end.isAfter ? "earlier" : "later"}`;
+}
+
+/** Where else the page has it. */
+const SECTIONS: Record<Table, [section: string, said: string][]> = {
+  ranges: [["operators", "In the table of operators"]],
+  work: [["kernels", "In the table of kernels"]],
+  calls: [],
+  functions: [],
+  gaps: [],
+};
+
+const links = (table: Table, name: string, page: Page): TemplateResult[] =>
+  SECTIONS[table]
+    .filter(([section]) => page.head.sections.some((one) => one.name === section && !one.why))
+    .map(([section, said]) => html`<a href=${page.address(section, { name })}>${said}</a>`);
+
+const LINKED: Record<string, string> = { op: "operators", module: "modules" };
+
+function linked(one: { name: string; value: string }, page: Page): unknown {
+  const section = LINKED[one.name];
+  if (!section || !page.head.sections.some((other) => other.name === section && !other.why)) return one.value;
+  return html`<a href=${page.address(section, { name: one.value })}>${one.value}</a>`;
+}

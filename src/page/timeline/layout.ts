@@ -1,0 +1,151 @@
+// Where the lanes are, from top to bottom: groups with their lanes below them, of which the reader folds some.
+import { type Counter, type Row, type Trace } from "./trace.ts";
+
+export const ROW = 16;
+export const GROUP = 24;
+const PAD = 3; // above and below the rows of a lane
+const COUNTER = 40;
+const MANY_ROWS = 12;
+
+/** A strip of the timeline: a group's heading, a lane, or values over time. */
+export interface Strip {
+  key: string;
+  title: string;
+  shows: string;
+  isSame: boolean; // it has the title of the lane above it
+  what: "group" | "lane" | "counter";
+  at: number; // the number of that group, lane or counter
+  top: number;
+  height: number;
+  isOpen: boolean;
+  canFold: boolean;
+}
+
+export class Layout {
+  strips: Strip[] = [];
+  height = 0;
+  rank: number | undefined; // all
+  private readonly folded = new Set<string>();
+  private readonly groupOf: number[]; // of values over time
+  private readonly ofLane = new Map<number, Strip>();
+
+  constructor(private readonly trace: Trace) {
+    trace.data.lanes.forEach((lane, at) => {
+      // Deep stacks of functions would push all else out of sight.
+      const isDeep = lane.rows.length > MANY_ROWS && lane.table === "functions";
+      if (isDeep || lane.shows === "the profiler") this.folded.add(`lane ${at}`);
+    });
+    this.groupOf = trace.counters.map(({ of }) => this.groupOfCounter(of));
+    this.foldQuiet();
+    this.place();
+  }
+
+  place(): void {
+    const { lanes, groups } = this.trace.data;
+    this.strips = [];
+    this.ofLane.clear();
+    let top = 0;
+    const put = (strip: Omit<Strip, "top" | "key" | "isSame">): Strip => {
+      const isSame = strip.what === "lane" && this.strips.at(-1)?.title === strip.title;
+      const placed = { ...strip, isSame, top, key: `${strip.what} ${strip.at}` };
+      this.strips.push(placed);
+      top += strip.height;
+      return placed;
+    };
+    groups.forEach((group, number) => {
+      if (this.rank !== undefined && group.rank !== this.rank) return;
+      const isOpen = !this.folded.has(`group ${number}`);
+      put({ what: "group", at: number, title: group.title, shows: "", height: GROUP, isOpen, canFold: true });
+      if (!isOpen) return;
+      // How busy a device is comes before what it did, all other values after it.
+      const putCounters = (isFirst: boolean): void =>
+        this.trace.counters.forEach(({ of }, at) => {
+          if ((of.kind === "utilisation") !== isFirst || this.groupOf[at] !== number) return;
+          const isOpen = !this.folded.has(`counter ${at}`);
+          const height = isOpen ? COUNTER : ROW + 2 * PAD;
+          put({ what: "counter", at, title: of.title, shows: "", height, isOpen, canFold: true });
+        });
+      putCounters(true);
+      lanes.forEach((lane, at) => {
+        if (lane.group !== number) return;
+        const isOpen = !this.folded.has(`lane ${at}`);
+        const rows = isOpen ? Math.max(...lane.rows) + 1 : 1;
+        const { title, shows } = lane;
+        const height = rows * ROW + 2 * PAD;
+        this.ofLane.set(at, put({ what: "lane", at, title, shows, height, isOpen, canFold: lane.rows.length > 1 }));
+      });
+      putCounters(false);
+    });
+    this.height = top;
+  }
+
+  /** The group that values belong to: of their device, of their process, or the first of their rank. */
+  private groupOfCounter({ rank, device, pid }: Counter): number {
+    const { groups, lanes } = this.trace.data;
+    const isOf = (at: number): boolean => lanes.some((lane) => lane.group === at && lane.pid === pid);
+    const ours = [...groups.keys()].filter((at) => groups[at]!.rank === rank && !groups[at]!.quiet);
+    const found =
+      device === null
+        ? ours.find((at) => groups[at]!.host && (pid === null || isOf(at)))
+        : ours.find((at) => !groups[at]!.host && groups[at]!.device === device);
+    return found ?? ours[0] ?? 0;
+  }
+
+  fold(key: string, isFolded = !this.folded.has(key)): void {
+    if (isFolded) this.folded.add(key);
+    else this.folded.delete(key);
+    this.place();
+  }
+
+  foldAll(isFolded: boolean): void {
+    this.folded.clear();
+    if (isFolded) {
+      this.trace.data.lanes.forEach((_, at) => this.folded.add(`lane ${at}`));
+      this.foldQuiet();
+    }
+    this.place();
+  }
+
+  private foldQuiet(): void {
+    this.trace.data.groups.forEach((group, at) => group.quiet && this.folded.add(`group ${at}`));
+  }
+
+  /** Unfolds what a row is in; whether anything is elsewhere now. */
+  reveal(row: Row): boolean {
+    const lane = this.trace.data.lanes[row.lane]!;
+    const isOther = this.rank !== undefined && this.rank !== lane.rank;
+    if (isOther) this.rank = undefined;
+    const hasOpened = this.folded.delete(`group ${lane.group}`);
+    const hasUnfolded = row.row > 0 && this.folded.delete(`lane ${row.lane}`);
+    if (isOther || hasOpened || hasUnfolded) this.place();
+    return isOther || hasOpened || hasUnfolded;
+  }
+
+  stripAt(y: number): Strip | undefined {
+    return this.strips.find((strip) => strip.top <= y && y < strip.top + strip.height);
+  }
+
+  stripOf(lane: number): Strip | undefined {
+    return this.ofLane.get(lane);
+  }
+
+  rowAt(y: number): Row | undefined {
+    const strip = this.stripAt(y);
+    if (strip?.what !== "lane") return undefined;
+    const row = strip.isOpen ? Math.floor((y - strip.top - PAD) / ROW) : 0;
+    return this.trace.rowsOf[strip.at]!.find((one) => one.row === row);
+  }
+
+  /** The top of a row; of one that is folded away, its lane's. */
+  topOf(row: Row): number | undefined {
+    const strip = this.ofLane.get(row.lane);
+    return strip && strip.top + PAD + (strip.isOpen ? row.row * ROW : 0);
+  }
+
+  /** What is between two heights. */
+  *between(top: number, bottom: number): Generator<Strip> {
+    for (const strip of this.strips) {
+      if (strip.top + strip.height > top && strip.top < bottom) yield strip;
+    }
+  }
+}

@@ -1,0 +1,73 @@
+// Finds shapes by name.
+import type { Found } from "./paint.ts";
+import type { Trace } from "./trace.ts";
+
+export class Search {
+  found: Found | undefined;
+  hidden = 0; // ranges of such names that are drawn together with others
+  text = "";
+  private order: Int32Array = new Int32Array(); // of the shapes found, by time
+  private at = -1;
+
+  constructor(private readonly trace: Trace) {}
+
+  get count(): number {
+    return this.order.length;
+  }
+  /** Which of them is chosen, from 1; 0: none yet. */
+  get place(): number {
+    return this.at + 1;
+  }
+
+  find(text: string, isExact: boolean, rank?: number): void {
+    this.text = text;
+    this.at = -1;
+    this.hidden = 0;
+    this.order = new Int32Array();
+    this.found = undefined;
+    if (!text) return;
+    const { data, name, count, hidden, start, isBlock } = this.trace;
+    const wanted = text.toLowerCase();
+    const isName = Uint8Array.from(data.names, (one) =>
+      (isExact ? one === text || isShortOf(one, text) : one.toLowerCase().includes(wanted)) ? 1 : 0,
+    );
+    const shapes: number[] = [];
+    const lookAt = (first: number, until: number): void => {
+      for (let shape = first; shape < until; shape++) {
+        if (name[shape]! >= 0 && isName[name[shape]!] && !isBlock[shape]) shapes.push(shape);
+      }
+    };
+    if (rank === undefined) lookAt(0, count);
+    else for (const row of this.trace.rows) if (data.lanes[row.lane]!.rank === rank) lookAt(row.first, row.until);
+    for (const [one, many] of hidden) if (isName[one]) this.hidden += many;
+    if (!shapes.length) return;
+    this.found = { shapes: Int32Array.from(shapes) };
+    this.order = Int32Array.from(shapes).sort((a, b) => start[a]! - start[b]!);
+  }
+
+  /** The next one, or the one before. */
+  step(by: 1 | -1): number | undefined {
+    if (!this.count) return undefined;
+    this.at = this.at < 0 && by < 0 ? this.count - 1 : (this.at + by + this.count) % this.count;
+    return this.order[this.at];
+  }
+
+  /** What is said beside the field. */
+  get said(): string {
+    if (!this.text) return "";
+    const many = this.count.toLocaleString("en");
+    const shown = !this.count
+      ? "none found"
+      : this.at < 0
+        ? `${many} found`
+        : `${this.place.toLocaleString("en")} of ${many}`;
+    if (!this.hidden) return shown;
+    return `${shown}; ${this.hidden.toLocaleString("en")} more are among ranges that are drawn together`;
+  }
+}
+
+/** A very long name stands here without its end. */
+function isShortOf(name: string, text: string): boolean {
+  const cut = /^([^]*)\.\.\. \([\d,]+ characters more\)$/.exec(name);
+  return !!cut && text.startsWith(cut[1]!);
+}

@@ -1,0 +1,205 @@
+// The canvases: what is drawn when, how large, and where.
+import { formatted, time } from "../format.ts";
+import { onScheme } from "../scheme.ts";
+import { drawArrows } from "./arrows.ts";
+import { STEPS, TICKS, drawAxis, drawWhere, stepsShown, ticksOf } from "./axis.ts";
+import { drawCounter, valueAt } from "./counters.ts";
+import { type Layout, ROW } from "./layout.ts";
+import { type Found, Painter } from "./paint.ts";
+import { type Shades, shadeOfNames, shadesOf } from "./shades.ts";
+import { type Trace, nameOf, rowOf, shapeAt } from "./trace.ts";
+import type { View } from "./view.ts";
+
+const PRINTED = { width: 760, height: 900 };
+const NEAR = 3; // pixels from a shape that count as on it
+
+export class Stage {
+  chosen = -1;
+  found: Found | undefined;
+  stretch: [from: number, to: number] | undefined; // x, while it is drawn with the mouse
+  private readonly painter: Painter;
+  private readonly context: CanvasRenderingContext2D;
+  private readonly axisContext: CanvasRenderingContext2D;
+  private shades: Shades;
+  private height = 1;
+  private steps: number[] = [];
+  private isAsked = false;
+
+  constructor(
+    private readonly trace: Trace,
+    private readonly layout: Layout,
+    private readonly view: View,
+    private readonly canvas: HTMLCanvasElement,
+    private readonly axis: HTMLCanvasElement,
+    private readonly scroller: HTMLElement,
+  ) {
+    this.context = canvas.getContext("2d")!;
+    this.axisContext = axis.getContext("2d")!;
+    this.painter = new Painter(trace, shadeOfNames(trace.data.names));
+    this.shades = shadesOf(canvas, trace.data.kinds, this.context);
+    onScheme(() => {
+      this.shades = shadesOf(canvas, trace.data.kinds, this.context);
+      this.ask();
+    });
+    scroller.addEventListener("scroll", () => this.ask());
+    new ResizeObserver(() => this.resize()).observe(scroller);
+    addEventListener("beforeprint", () => this.resize(PRINTED));
+    this.resize();
+  }
+
+  /** As large as its place is now; while that is hidden, as large as it is said. */
+  resize(hidden?: { width: number; height: number }): void {
+    const isHidden = !this.scroller.clientWidth;
+    if (isHidden && !hidden) return;
+    this.view.width = isHidden ? hidden!.width : Math.max(10, this.scroller.clientWidth - this.canvas.offsetLeft);
+    this.height = isHidden ? Math.min(hidden!.height, this.layout.height) : Math.max(1, this.scroller.clientHeight);
+    const { width } = this.view;
+    this.steps = stepsShown(this.trace.data.steps, this.layout.rank);
+    sized(this.canvas, this.context, width, this.height);
+    sized(this.axis, this.axisContext, width, this.axisHeight);
+    this.draw();
+  }
+
+  get axisHeight(): number {
+    return TICKS + (this.steps.length ? STEPS : 0);
+  }
+
+  /** Draws with the next frame. */
+  ask(): void {
+    if (this.isAsked) return;
+    this.isAsked = true;
+    requestAnimationFrame(() => {
+      this.isAsked = false;
+      this.draw();
+    });
+  }
+
+  draw(): void {
+    const { context, view, layout, shades, trace } = this;
+    const top = this.scroller.scrollTop;
+    context.fillStyle = shades.ground;
+    context.fillRect(0, 0, view.width, this.height);
+    context.fillStyle = shades.line;
+    context.globalAlpha = 0.5;
+    for (const tick of ticksOf(view)) context.fillRect(Math.round(view.x(tick.at)), 0, 1, this.height);
+    context.globalAlpha = 1;
+    for (const strip of layout.between(top, top + this.height)) {
+      const y = strip.top - top;
+      if (strip.what === "group") {
+        context.fillStyle = shades.raised;
+        context.fillRect(0, y, view.width, strip.height);
+      } else if (strip.what === "counter") {
+        drawCounter(context, trace, strip.at, y, strip.height, view, shades);
+      } else {
+        this.painter.begin(context);
+        for (const row of trace.rowsOf[strip.at]!) {
+          const at = layout.topOf(row)! - top;
+          if ((!strip.isOpen && row.row > 0) || at + ROW < 0 || at > this.height) continue;
+          this.painter.row(context, row, at, view, shades, this.found);
+        }
+      }
+      context.fillStyle = shades.line;
+      context.fillRect(0, y + strip.height - 1, view.width, 1);
+    }
+    this.drawOutside(top);
+    if (this.chosen >= 0) this.drawChosen(top);
+    if (this.stretch) this.drawStretch();
+    drawAxis(this.axisContext, view, shades, trace.data.steps, this.steps);
+    drawWhere(this.axisContext, view, trace.data.length, this.axisHeight - 4, shades.quiet);
+  }
+
+  /** Before the begin and after the end of the trace there is nothing to know. */
+  private drawOutside(top: number): void {
+    const { context, view, shades } = this;
+    context.fillStyle = shades.raised;
+    context.globalAlpha = 0.7;
+    const height = Math.min(this.height, this.layout.height - top);
+    const [begin, end] = [view.x(0), view.x(this.trace.data.length)];
+    if (begin > 0) context.fillRect(0, 0, begin - 1, height);
+    if (end < view.width) context.fillRect(end + 1, 0, view.width - end, height);
+    context.globalAlpha = 1;
+  }
+
+  private drawChosen(top: number): void {
+    const { context, view, shades, trace, layout, chosen } = this;
+    drawArrows(context, trace, layout, chosen, top, view, shades);
+    const y = layout.topOf(rowOf(trace, chosen));
+    if (y === undefined) return;
+    const left = Math.max(-4, view.x(trace.start[chosen]!));
+    const right = Math.min(view.width + 4, view.x(trace.end[chosen]!));
+    context.lineWidth = 2;
+    context.strokeStyle = shades.text;
+    context.strokeRect(left - 1, y - top, Math.max(3, right - left + 1), ROW);
+  }
+
+  private drawStretch(): void {
+    const { context, view, shades } = this;
+    const [from, to] = this.stretch!;
+    context.fillStyle = shades.text;
+    context.globalAlpha = 0.15;
+    context.fillRect(Math.min(from, to), 0, Math.abs(to - from), this.height);
+    context.globalAlpha = 1;
+    const label = time(Math.abs(view.time(to) - view.time(from)));
+    context.font = "12px system-ui, sans-serif";
+    const width = context.measureText(label).width;
+    const x = Math.max(0, Math.min(view.width - width - 8, (from + to - width) / 2 - 4));
+    context.fillStyle = shades.raised;
+    context.fillRect(x, 8, width + 8, 20);
+    context.fillStyle = shades.text;
+    context.fillText(label, x + 4, 18);
+  }
+
+  /** The shape at a place of the canvas; -1: none. */
+  shapeAt(x: number, y: number): number {
+    const row = this.layout.rowAt(y + this.scroller.scrollTop);
+    return row ? shapeAt(this.trace, row, this.view.time(x), NEAR / this.view.scale) : -1;
+  }
+
+  /** What is said of a place of the canvas. */
+  said(x: number, y: number): string {
+    const strip = this.layout.stripAt(y + this.scroller.scrollTop);
+    if (strip?.what === "counter") return `${strip.title}: ${valueAt(this.trace, strip.at, this.view.time(x))}`;
+    const shape = this.shapeAt(x, y);
+    if (shape < 0) return "";
+    const { members, form, start, end } = this.trace;
+    const took = time(end[shape]! - start[shape]!);
+    const block = members.get(shape);
+    if (block) return `${formatted(block.count, "count")} ranges in ${took}, busy for ${time(block.busyNs)}`;
+    const name = nameOf(this.trace, shape).slice(0, 300);
+    return form[shape] === 1 ? name : `${name}: ${took}`;
+  }
+
+  /** Brings a shape in sight; closer, if it would hardly be seen. */
+  bring(shape: number): void {
+    const { trace, view, layout, scroller } = this;
+    const row = rowOf(trace, shape);
+    const y = layout.topOf(row) ?? 0;
+    if (y < scroller.scrollTop || y + ROW > scroller.scrollTop + this.height) {
+      scroller.scrollTop = Math.max(0, y - this.height / 3);
+    }
+    const [start, end] = [trace.start[shape]!, trace.end[shape]!];
+    const middle = (start + end) / 2;
+    const isSeen = view.x(end) > 0 && view.x(start) < view.width;
+    const isLarge = (end - start) * view.scale >= 4 || trace.form[shape] === 1;
+    const span = isLarge ? view.span : Math.max(20, end - start) * 8;
+    if (!isSeen || !isLarge) view.show(middle - span / 2, middle + span / 2);
+    this.ask();
+  }
+
+  /** As wide as the window. */
+  fit(shape: number): void {
+    const [start, end] = [this.trace.start[shape]!, this.trace.end[shape]!];
+    const room = Math.max(10, (end - start) * 0.05);
+    this.view.show(start - room, end + room);
+    this.ask();
+  }
+}
+
+function sized(canvas: HTMLCanvasElement, context: CanvasRenderingContext2D, width: number, height: number): void {
+  const ratio = devicePixelRatio || 1;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+}

@@ -1,0 +1,89 @@
+"""What the page of `opspan report` costs: to write it, beside loading; its size; and how smooth its timeline is.
+
+    python tools/bench/page.py                100 thousand and 3 million rows of an nsys export that made.py makes
+    python tools/bench/page.py --rows 200000  so many rows only
+
+The page is opened by Chromium without a screen and without a graphics card. A frame is what is drawn between two calls
+of requestAnimationFrame, while the timeline is dragged and zoomed without a pause; the first frame is counted from the
+opening of the page at its timeline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import made
+
+import opspan
+from emit import line
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "page"))
+from browser import started
+
+_FIRST = """async () => {
+    while (!document.querySelector(".shapes")?.width) await new Promise(requestAnimationFrame);
+    await new Promise(requestAnimationFrame);
+    return performance.now();
+}"""
+# The time of each frame in ms: 240 of them, panned and zoomed in turn, in and out of the whole trace.
+_FRAMES = """async () => {
+    const canvas = document.querySelector(".shapes");
+    const box = canvas.getBoundingClientRect();
+    const place = { clientX: box.left + box.width / 3, clientY: box.top + 50, bubbles: true, cancelable: true };
+    const took = [];
+    let before = await new Promise(requestAnimationFrame);
+    for (let frame = 0; frame < 240; frame++) {
+        const zoom = frame % 80 < 40 ? -25 : 25;
+        canvas.dispatchEvent(new WheelEvent("wheel", { ...place, deltaY: zoom, ctrlKey: true }));
+        canvas.dispatchEvent(new WheelEvent("wheel", { ...place, deltaX: frame % 40 < 20 ? 30 : -30 }));
+        const now = await new Promise(requestAnimationFrame);
+        took.push(now - before);
+        before = now;
+    }
+    return took;
+}"""
+
+
+def measure(folder: Path, rows: int) -> None:
+    source = made.sqlite(folder / "run.sqlite", made.Size(ranges=rows // 3, calls=rows // 3, work=rows // 3))
+    out = folder / "run.html"
+    began = time.perf_counter()
+    trace = opspan.load(source)
+    _ = trace.analysed.complete
+    loading = time.perf_counter() - began
+    began = time.perf_counter()
+    trace.report(out)
+    writing = time.perf_counter() - began
+    size = out.stat().st_size
+    with started(folder) as browser, browser.open(out) as opened:
+        opened.at.goto(out.as_uri() + "#timeline")
+        opened.at.reload()
+        first = opened.at.evaluate(_FIRST)
+        took = opened.at.evaluate(_FRAMES)
+        shapes = opened.at.locator(".shapes").get_attribute("aria-label")
+    source.unlink()
+    print(f"{rows:,} rows: load and analyse {loading:.2f} s. {shapes}")
+    times = f"{writing:.2f} s, {writing / loading:.2f} x"
+    line("to write the page, of loading", times, "<= 1.5 x", writing <= 1.5 * loading)
+    line("its size", f"{size / 1e6:.2f} MB", "<= 8 MB", size <= 8e6)
+    line("first frame of the timeline", f"{first:.0f} ms", "", None)
+    rate, mean = 1000 / statistics.median(took), 1000 / statistics.mean(took)
+    line("frames a second, median and mean", f"{rate:.0f}, {mean:.0f}", ">= 30", rate >= 30)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=0)
+    options = parser.parse_args()
+    for rows in [options.rows] if options.rows else [100_000, 3_000_000]:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(Path(folder), rows)
+
+
+if __name__ == "__main__":
+    main()
