@@ -9,6 +9,7 @@ export interface Bar {
   name: string;
   value: number;
   text: string; // the value as people read it
+  share?: string; // of the whole
   address?: string | undefined;
   kind?: string; // whose colour it has
 }
@@ -21,8 +22,12 @@ export function bars(rows: Bar[], caption: string): TemplateResult {
     ${rows.map(
       (row) =>
         html`<li style="--part: ${part(row)}; --swatch: ${row.kind ? color(row.kind) : "var(--bar)"}">
-          <span class="what">${row.address ? html`<a href=${row.address}>${row.name}</a>` : row.name}</span>
+          <span class="what" title=${row.name}
+            >${row.address ? html`<a href=${row.address}>${row.name}</a>` : row.name}</span
+          >
+          <span class="bar"></span>
           <span class="value">${row.text}</span>
+          <span class="value quiet">${row.share ?? ""}</span>
         </li>`,
     )}
   </ol>`;

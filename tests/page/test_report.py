@@ -63,7 +63,7 @@ def test_a_notebook_shows_it_in_a_frame(browser: Browser, trace: opspan.Trace, p
     with browser.open(notebook) as opened:
         page = opened.at.frame_locator("iframe")
         page.get_by_role("link", name="Operators").click()
-        page.get_by_text("aten::addmm").first.wait_for()
+        page.locator("#section-operators").get_by_text("aten::addmm").first.wait_for()
         opened.requests = [url for url in opened.requests if url != "about:srcdoc"]
 
 

@@ -63,7 +63,7 @@ def test_runs_workers_and_comparison_show_the_page(browser: Browser, server: str
         tab.get_by_role("combobox", name="Run").select_option("other")
         tab.get_by_role("heading", name="opspan: report.sqlite").wait_for()
         tab.get_by_role("link", name="Operators").click()
-        tab.get_by_text("aten::addmm").first.wait_for()
+        tab.locator("#section-operators").get_by_text("aten::addmm").first.wait_for()
 
         tab.get_by_role("combobox", name="Run").select_option("train")
         tab.get_by_role("heading", name="worker0").wait_for()

@@ -81,7 +81,8 @@ function charts(data: Data, page: Page) {
   const top = data.top.map(({ name, ns }) => ({
     name,
     value: ns,
-    text: `${time(ns)} (${formatted(ns / data.total_ns, "share")})`,
+    text: time(ns),
+    share: formatted(ns / data.total_ns, "share"),
     address: page.address("kernels", { name }),
     kind: "kernel",
   }));

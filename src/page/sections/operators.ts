@@ -1,7 +1,7 @@
 // Ops: which took the most time, and a table for each way to group them, in which an op opens to show its backward and
 // where it was called.
 import { type TemplateResult, html, nothing, render } from "lit-html";
-import { color } from "../colors.ts";
+import { type Bar, bars, inColors } from "../bars.ts";
 import { addressOf, lineOf } from "../editor.ts";
 import { formatted, time } from "../format.ts";
 import type { Follower, Page } from "../page.ts";
@@ -55,7 +55,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   render(
     html`
-      <div class="operator-bars">${data.bars.map((one) => bars(one, page))}</div>
+      <div class="operator-bars"></div>
       <div class="controls">
         <label
           >Group by
@@ -80,6 +80,14 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
       <div class="operator-rows"></div>
     `,
     root,
+  );
+
+  const above = root.querySelector<HTMLElement>(".operator-bars")!;
+  inColors(() =>
+    render(
+      data.bars.map((one) => most(one, page)),
+      above,
+    ),
   );
 
   function group(at: number): void {
@@ -187,22 +195,20 @@ function addressIn(page: Page, of: string, name: string): string | undefined {
 
 const ENGINE = /^autograd::engine::evaluate_function: /;
 
-const bars = (one: Bars, page: Page): TemplateResult => {
-  const most = Math.max(...one.ns, one.others_ns);
-  const row = (name: string, ns: number, kind: string, address?: string): TemplateResult => {
-    const text = name.replace(ENGINE, "engine: ");
-    return html`<li>
-      <span class="of" title=${name}>${address ? html`<a href=${address}>${text}</a>` : text}</span>
-      <span class="bar" style="--part: ${((100 * ns) / most).toFixed(2)}%; --swatch: ${color(kind)}"></span>
-      <span class="ns">${time(ns)}</span> <span class="part quiet">${((100 * ns) / one.total).toFixed(1)}%</span>
-    </li>`;
-  };
+const most = (one: Bars, page: Page): TemplateResult => {
+  const row = (name: string, ns: number, kind: string, address?: string): Bar => ({
+    name: name.replace(ENGINE, "engine: "),
+    value: ns,
+    text: time(ns),
+    share: formatted(ns / one.total, "share"),
+    address,
+    kind,
+  });
+  const rows = one.names.map((name, at) => row(name, one.ns[at]!, one.kind, addressIn(page, "name", name)));
+  if (one.others) rows.push(row(`${one.others.toLocaleString("en")} others`, one.others_ns, "other"));
   return html`<section>
     <h3>${one.title}: ${time(one.total)}</h3>
-    <ol>
-      ${one.names.map((name, at) => row(name, one.ns[at]!, one.kind, addressIn(page, "name", name)))}
-      ${one.others ? row(`${one.others.toLocaleString("en")} others`, one.others_ns, "other") : nothing}
-    </ol>
+    ${bars(rows, one.title)}
   </section>`;
 };
 

@@ -119,7 +119,8 @@ function top(title: string, section: string, data: Top, page: Page) {
   const rows = data.name.map((name, at) => ({
     name,
     value: data.ns[at]!,
-    text: `${time(data.ns[at]!)} (${formatted(data.ns[at]! / data.total_ns, "share")})`,
+    text: time(data.ns[at]!),
+    share: formatted(data.ns[at]! / data.total_ns, "share"),
     address: linked(page, section, { name }) ?? linked(page, "timeline", { name }),
     kind: data.is_device ? "kernel" : "ops",
   }));
