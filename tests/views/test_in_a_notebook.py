@@ -24,6 +24,7 @@ SHOWN = {
     "broken": "opspan.Trace(())",
     "many": "many.events()",
 }
+REPORT = "trace.report()"
 BEGIN = """
 import sys, opspan, polars as pl
 trace = opspan.load({path!r})
@@ -53,7 +54,7 @@ def outputs(path: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
     spec = {"argv": command, "display_name": "of the tests", "language": "python"}
     (kernel / "kernel.json").write_text(json.dumps(spec))
 
-    cells = [BEGIN.format(path=str(path)), *SHOWN.values()]
+    cells = [BEGIN.format(path=str(path)), *SHOWN.values(), REPORT]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     with pytest.MonkeyPatch.context() as patch:
         for name in ("JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
@@ -110,3 +111,11 @@ def test_beside_it_there_is_text_for_terminals(path: Path, outputs: dict[str, An
 def test_other_frames_stay_polars_own(outputs: dict[str, Any]) -> None:
     assert "shape: (" in html(outputs, "rows")
     assert not isinstance(opspan.Trace(()).steps(), Findings)
+
+
+def test_a_report_is_the_page_in_a_frame(outputs: dict[str, Any]) -> None:
+    (output,) = outputs[REPORT]
+    shown = output.data["text/html"]
+    assert shown.startswith("<iframe srcdoc=")
+    assert "part-operators" in shown
+    assert HOSTILE not in shown
