@@ -2,7 +2,6 @@
 import { type TemplateResult, html, nothing } from "lit-html";
 import { color } from "./colors.ts";
 import { type Unit, formatted } from "./format.ts";
-import { onScheme } from "./scheme.ts";
 import "./bars.css";
 
 export interface Bar {
@@ -33,7 +32,7 @@ export function bars(rows: Bar[], caption: string): TemplateResult {
   </ol>`;
 }
 
-export interface Part {
+interface Part {
   name: string; // whose colour it has
   title: string;
   value: number;
@@ -43,7 +42,7 @@ export interface Part {
 export function parts(rows: Part[], unit: Unit, label: string): TemplateResult {
   const whole = rows.reduce((sum, row) => sum + row.value, 0);
   const shown = rows.filter((row) => row.value > 0);
-  const share = (row: Part): string => `${((100 * row.value) / whole).toFixed(1)}%`;
+  const share = (row: Part): string => formatted(row.value / whole, "share");
   const said = shown.map((row) => `${row.title} ${share(row)}`).join(", ");
   return html`<div class="parts" role="img" aria-label="${label}: ${said}">
       ${shown.map((row) => html`<span style="flex-grow: ${row.value / whole}; --swatch: ${color(row.name)}"></span>`)}
@@ -57,10 +56,4 @@ export function parts(rows: Part[], unit: Unit, label: string): TemplateResult {
       )}
     </ul>
     ${shown.length ? nothing : html`<p class="quiet">Nothing</p>`}`;
-}
-
-/** Draws what has colours now, and again when light becomes dark or back. */
-export function inColors(draw: () => void): void {
-  draw();
-  onScheme(draw);
 }

@@ -1,6 +1,6 @@
 // Functions of Python as a trace has them, "train.py(12): forward", and the addresses that open their lines in an editor.
 
-export interface Line {
+interface Line {
   file: string;
   line: number;
   called: string; // the function

@@ -4,7 +4,9 @@ import { type HierarchyRectangularNode, hierarchy, partition } from "d3";
 import { type TemplateResult, html, nothing, render, svg } from "lit-html";
 import { live } from "lit-html/directives/live.js";
 import { color, ink } from "./colors.ts";
-import { time } from "./format.ts";
+import { fontOf } from "./font.ts";
+import { formatted, time } from "./format.ts";
+import { notes } from "./pieces.ts";
 import { legend } from "./plots.ts";
 import { onScheme } from "./scheme.ts";
 import "./flame.css";
@@ -28,7 +30,6 @@ type Node = HierarchyRectangularNode<Frame>;
 
 const ROW = 20; // pixels
 const LEAST = 0.5; // pixels: what is narrower is not drawn
-const FONT = "12px system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 const TITLES: Record<string, string> = {
   module: "Module",
   function: "Python function",
@@ -50,7 +51,7 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
   let whole = layout(data, Object.keys(data.own)[0]!);
   let open = whole; // the frame that is as wide as the picture
   let current = whole; // the frame that the keyboard is at
-  let width = 0;
+  let width = root.clientWidth; // 0: it is hidden
 
   function show(measure: string): void {
     const path = pathOf(open);
@@ -100,9 +101,7 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
             ${nodes.map(frame)}
           </svg>
         </div>
-        <ul class="notes">
-          ${[...data.notes, HELP].map((note) => html`<li>${note}</li>`)}
-        </ul>
+        ${notes([...data.notes, HELP])}
       `,
       root,
     );
@@ -152,7 +151,7 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
 
   function said(node: Node): string {
     const total = node.value ?? 0;
-    const share = (of: number): string => `${(of ? (100 * total) / of : 0).toFixed(1)}%`;
+    const share = (of: number): string => formatted(of ? total / of : 0, "share");
     const within = node.parent ? `, ${share(node.parent.value ?? 0)} of what it is in` : "";
     return `${node.data.name}: ${time(total)} (${share(whole.value ?? 0)}${within}), itself ${time(node.data.own)}`;
   }
@@ -185,6 +184,7 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
     draw();
   }).observe(root);
   onScheme(draw);
+  draw();
   return show;
 }
 
@@ -224,7 +224,7 @@ function fitting(text: string, room: number): string {
 function widthOf(text: string): number {
   let width = widths.get(text);
   if (width === undefined) {
-    pen.font = FONT;
+    pen.font = fontOf(12);
     width = pen.measureText(text).width;
     widths.set(text, width);
   }

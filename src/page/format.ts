@@ -45,12 +45,21 @@ export function formatted(value: unknown, unit: Unit): string {
   }
 }
 
+/** The largest first. */
+export const TIME_UNITS: [unit: string, ns: number][] = [
+  ["s", 1e9],
+  ["ms", 1e6],
+  ["µs", 1e3],
+  ["ns", 1],
+];
+
+/** The largest of which it is at least one. */
+export const timeUnit = (ns: number): [unit: string, ns: number] =>
+  TIME_UNITS.find(([, size]) => Math.abs(ns) >= size) ?? TIME_UNITS.at(-1)!;
+
 export function time(ns: number): string {
-  const size = Math.abs(ns);
-  if (size >= 1e9) return `${(ns / 1e9).toFixed(3)} s`;
-  if (size >= 1e6) return `${(ns / 1e6).toFixed(3)} ms`;
-  if (size >= 1e3) return `${(ns / 1e3).toFixed(3)} µs`;
-  return `${Math.round(ns)} ns`;
+  const [unit, size] = timeUnit(ns);
+  return `${size === 1 ? Math.round(ns) : (ns / size).toFixed(3)} ${unit}`;
 }
 
 /** With a sign, unless it is too small to be seen. */
@@ -58,6 +67,9 @@ export function signed(value: number, format: (value: number) => string): string
   const text = format(Math.abs(value));
   return text === format(0) ? text : `${value > 0 ? "+" : "−"}${text}`;
 }
+
+/** The begin of a text that opspan shortened; nothing of a text that is whole. */
+export const beginOf = (text: string): string | undefined => /^(.*)\.\.\. \([\d,]+ characters more\)$/s.exec(text)?.[1];
 
 export function bytes(count: number): string {
   return scaled(count, "B", 1024);

@@ -5,7 +5,7 @@ import { switchScheme } from "./scheme.ts";
 import { sections } from "./sections/all.ts";
 
 /** What opspan writes of each section; `why` and `command` are said where there is nothing to show. */
-export interface SectionHead {
+interface SectionHead {
   name: string;
   title: string;
   why: string;

@@ -11,6 +11,12 @@ export function onScheme(call: () => void): void {
   changed.push(call);
 }
 
+/** Draws what has colours now, and again when light becomes dark or back. */
+export function inColors(draw: () => void): void {
+  draw();
+  onScheme(draw);
+}
+
 export function switchScheme(): void {
   document.documentElement.dataset.scheme = isDark() ? "light" : "dark";
   for (const call of changed) call();

@@ -12,6 +12,7 @@ import {
 } from "@tanstack/table-core";
 import { type TemplateResult, html, nothing, render } from "lit-html";
 import { type Unit, formatted, isNumber } from "./format.ts";
+import { filterField, notes } from "./pieces.ts";
 
 /** A column as opspan writes it. `of`: the total of which a cell shows its share as a bar behind it. */
 export interface Column {
@@ -29,7 +30,7 @@ export interface Columns {
   notes?: string[];
 }
 
-export interface TableOptions {
+interface TableOptions {
   caption: string;
   sort?: string; // the column by which it is sorted at first, the largest first
   link?: { column: string; address: (row: number) => string | undefined; title: string };
@@ -103,13 +104,7 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
       <div class="controls">
         ${
           count > 10 || isFiltered
-            ? html`<label
-                >Filter
-                <input
-                  type="search"
-                  .value=${String(state.globalFilter ?? "")}
-                  @input=${(event: InputEvent) => table.setGlobalFilter((event.target as HTMLInputElement).value)}
-              /></label>`
+            ? filterField(String(state.globalFilter ?? ""), (text) => table.setGlobalFilter(text))
             : nothing
         }
         <span class="quiet" role="status"
@@ -135,18 +130,7 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
               <tr>
                 ${options.detail ? html`<th><span class="hidden">Details</span></th>` : nothing}
                 ${table.getAllLeafColumns().map((column) => {
-                  const { column: said } = column.columnDef.meta!;
-                  const order = column.getIsSorted();
-                  return html`<th
-                    scope="col"
-                    class=${isNumber(said.unit) ? "number" : ""}
-                    aria-sort=${order === "asc" ? "ascending" : order === "desc" ? "descending" : "none"}
-                    title=${said.help ?? nothing}
-                  >
-                    <button @click=${() => column.toggleSorting()}>
-                      ${said.title}${order === "asc" ? " ▴" : order === "desc" ? " ▾" : ""}
-                    </button>
-                  </th>`;
+                  return heading(column.columnDef.meta!.column, column.getIsSorted(), () => column.toggleSorting());
                 })}
               </tr>
             </thead>
@@ -155,13 +139,7 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
             </tbody>
           </table>
         </div>
-        ${
-          data.notes?.length
-            ? html`<ul class="notes">
-                ${data.notes.map((note) => html`<li>${note}</li>`)}
-              </ul>`
-            : nothing
-        }
+        ${notes(data.notes)}
       `,
       root,
     );
@@ -192,12 +170,8 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
   }
 
   function cell(column: Column, value: unknown, place: Place): TemplateResult {
+    if (isNumber(column.unit)) return numberCell(column, value);
     const text = formatted(value, column.unit);
-    if (isNumber(column.unit)) {
-      if (!column.of || typeof value !== "number") return html`<td class="number">${text}</td>`;
-      const part = `--part: ${Math.min(100, (100 * value) / column.of).toFixed(1)}%`;
-      return html`<td class="number share" style=${part}>${text}</td>`;
-    }
     const address = options.link?.column === column.name ? options.link.address(place) : undefined;
     const shown = address ? html`<a href=${address} title=${options.link!.title}>${text}</a>` : text;
     return html`<td class=${column.unit}>
@@ -212,6 +186,30 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
 
   draw();
   return (text) => table.setGlobalFilter(text);
+}
+
+/** A column by its name. */
+export const valuesOf = (rows: Columns, name: string): unknown[] | undefined =>
+  rows.values[rows.columns.findIndex((column) => column.name === name)];
+
+/** The head of a column, which sorts by it. */
+export function heading(column: Column, order: "asc" | "desc" | false, sort: () => void): TemplateResult {
+  return html`<th
+    scope="col"
+    class=${isNumber(column.unit) ? "number" : ""}
+    aria-sort=${order === "asc" ? "ascending" : order === "desc" ? "descending" : "none"}
+    title=${column.help ?? nothing}
+  >
+    <button @click=${sort}>${column.title}${order === "asc" ? " ▴" : order === "desc" ? " ▾" : ""}</button>
+  </th>`;
+}
+
+/** A figure, with its share of the total as a bar behind it where the column has one. */
+export function numberCell(column: Column, value: unknown): TemplateResult {
+  const text = formatted(value, column.unit);
+  if (!column.of || typeof value !== "number") return html`<td class="number">${text}</td>`;
+  const part = Math.min(100, (100 * value) / column.of).toFixed(1);
+  return html`<td class="number share" style="--part: ${part}%">${text}</td>`;
 }
 
 /** Nothing comes after everything, whichever way the others are sorted: sortUndefined sees to undefined alone. */

@@ -1,7 +1,8 @@
 // The page in TensorBoard: which run, worker and span is chosen above it; its parts come from the plugin.
-import { html, nothing, render as draw } from "lit-html";
+import { type TemplateResult, html, nothing, render as draw } from "lit-html";
 import { type Head, showPage } from "./page.ts";
 import { FetchedParts } from "./parts.ts";
+import { chooser, fresh } from "./pieces.ts";
 import "./page.css";
 
 interface Worker {
@@ -55,16 +56,16 @@ export async function render(): Promise<void> {
     const others = known.runs.filter((one) => one !== run);
     draw(
       html`<form class="controls chooser" aria-label="What is shown">
-        ${select("Run", names(known.runs), choice.run, (name) => choose({ run: name, span: "", worker: "" }))}
+        ${select("Run", known.runs, choice.run, (name) => choose({ run: name, span: "", worker: "" }))}
         ${
           run && run.spans.length > 1
-            ? select("Span", names(run.spans), choice.span, (name) => choose({ span: name, worker: "" }))
+            ? select("Span", run.spans, choice.span, (name) => choose({ span: name, worker: "" }))
             : nothing
         }
-        ${span ? select("Worker", names(span.workers), choice.worker, (name) => choose({ worker: name })) : nothing}
+        ${span ? select("Worker", span.workers, choice.worker, (name) => choose({ worker: name })) : nothing}
         ${
           others.length
-            ? select("Compare to", ["", ...names(others)], choice.against, (name) => choose({ against: name }))
+            ? select("Compare to", [{ name: "" }, ...others], choice.against, (name) => choose({ against: name }))
             : nothing
         }
       </form>`,
@@ -127,13 +128,11 @@ export async function render(): Promise<void> {
   setInterval(() => void look(), LOOK_MS);
 }
 
-const names = (of: { name: string }[]): string[] => of.map((one) => one.name);
-
-/** A new element in place of what is there: lit-html keeps notes in the one that it draws into. */
-function fresh(root: HTMLElement): HTMLElement {
-  const element = document.createElement("div");
-  root.replaceChildren(element);
-  return element;
+/** One of what has names; no name is that of nothing. */
+function select(title: string, of: { name: string }[], chosen: string, choose: (name: string) => void): TemplateResult {
+  const names = of.map((one) => one.name);
+  const options = names.map((name) => name || "nothing");
+  return chooser(title, options, names.indexOf(chosen), (at) => choose(names[at]!));
 }
 
 /** The choice, with the first of whatever is not chosen or is no more. */
@@ -144,12 +143,3 @@ function settled(runs: Run[], choice: Choice): Choice {
   const against = runs.find((one) => one.name === choice.against && one !== run);
   return { run: run?.name ?? "", span: span?.name ?? "", worker: worker?.name ?? "", against: against?.name ?? "" };
 }
-
-const select = (title: string, options: string[], chosen: string, choose: (name: string) => void) => html`
-  <label
-    >${title}
-    <select @change=${(event: Event) => choose((event.target as HTMLSelectElement).value)}>
-      ${options.map((name) => html`<option value=${name} ?selected=${name === chosen}>${name || "nothing"}</option>`)}
-    </select></label
-  >
-`;

@@ -1,7 +1,8 @@
 // A table whose rows lie in one another: opened and closed in place, sorted among those beside them, filtered.
 import { type TemplateResult, html, nothing, render } from "lit-html";
 import { formatted, isNumber } from "./format.ts";
-import type { Column, Columns } from "./table.ts";
+import { filterField, notes } from "./pieces.ts";
+import { type Column, type Columns, heading, numberCell } from "./table.ts";
 import "./tree.css";
 
 /** A table as columns, the first of which names the row; `parent[row]` stands before the row. */
@@ -9,7 +10,7 @@ export interface TreeData extends Columns {
   parent: (number | null)[];
 }
 
-export interface TreeOptions {
+interface TreeOptions {
   caption: string;
   columns: string[]; // which are shown
   sort: string; // the largest first
@@ -88,16 +89,10 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
     render(
       html`
         <div class="controls">
-          <label
-            >Filter
-            <input
-              type="search"
-              .value=${wanted}
-              @input=${(event: InputEvent) => {
-                wanted = (event.target as HTMLInputElement).value;
-                draw();
-              }}
-          /></label>
+          ${filterField(wanted, (text) => {
+            wanted = text;
+            draw();
+          })}
           <button @click=${() => openAll(true)}>Open all</button>
           <button @click=${() => openAll(false)}>Close all</button>
           <span class="quiet" role="status"
@@ -108,7 +103,9 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
           <table role="treegrid" aria-label=${options.caption} @keydown=${(event: KeyboardEvent) => onKey(event, rows)}>
             <thead>
               <tr>
-                ${shown.map(([column]) => heading(column))}
+                ${shown.map(([column]) =>
+                  heading(column, column.name === sort && (descending ? "desc" : "asc"), () => sortBy(column)),
+                )}
               </tr>
             </thead>
             <tbody>
@@ -116,37 +113,17 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
             </tbody>
           </table>
         </div>
-        ${
-          data.notes?.length
-            ? html`<ul class="notes">
-                ${data.notes.map((note) => html`<li>${note}</li>`)}
-              </ul>`
-            : nothing
-        }
+        ${notes(data.notes)}
       `,
       root,
     );
     if (focus) root.querySelector<HTMLElement>('tbody tr[tabindex="0"]')?.focus();
   }
 
-  function heading(column: Column): TemplateResult {
-    const isSorted = column.name === sort;
-    return html`<th
-      scope="col"
-      class=${isNumber(column.unit) ? "number" : ""}
-      aria-sort=${isSorted ? (descending ? "descending" : "ascending") : "none"}
-      title=${column.help ?? nothing}
-    >
-      <button
-        @click=${() => {
-          descending = isSorted ? !descending : isNumber(column.unit);
-          sort = column.name;
-          draw();
-        }}
-      >
-        ${column.title}${isSorted ? (descending ? " ▾" : " ▴") : ""}
-      </button>
-    </th>`;
+  function sortBy(column: Column): void {
+    descending = column.name === sort ? !descending : isNumber(column.unit);
+    sort = column.name;
+    draw();
   }
 
   function drawRow(
@@ -173,10 +150,7 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
             <span class="opener" @click=${() => toggle(row)}>${isParent ? (isOpen ? "▾" : "▸") : ""}</span>
             ${address ? html`<a href=${address} tabindex="-1" title=${options.title}>${text}</a>` : text}
           </th>`;
-        const part = column.of && typeof values[row] === "number" ? (100 * values[row]) / column.of : undefined;
-        return part === undefined
-          ? html`<td class=${isNumber(column.unit) ? "number" : column.unit}>${text}</td>`
-          : html`<td class="number share" style="--part: ${Math.min(100, part).toFixed(1)}%">${text}</td>`;
+        return isNumber(column.unit) ? numberCell(column, values[row]) : html`<td class=${column.unit}>${text}</td>`;
       })}
     </tr>`;
   }

@@ -16,7 +16,7 @@ import opspan as package
 from builders import kineto
 from cli.answers import rows
 from emit.running import opspan
-from opspan.views.comm import BY
+from opspan.views.comm import BY, answer
 
 US = 1000
 RANKS, SLOW, STEPS = 4, 2, 3
@@ -143,6 +143,18 @@ def test_ranks_that_are_missing_are_named(ranks: list[Path]) -> None:
     text = opspan("comm", ranks[0], ranks[3]).stdout
     assert "Of group 3 2 of 4 ranks are here: ranks 1, 2 missing; the transfer may be shorter" in text
     assert "what of their time was waiting for others is not known" in opspan("comm", ranks[0]).stdout
+
+
+def test_the_name_of_a_group_is_escaped_and_shortened_in_sentences(tmp_path: Path) -> None:
+    document = rank_of(0)
+    for event in document["traceEvents"]:
+        if "Process Group Name" in event.get("args", {}):
+            event["args"]["Process Group Name"] = f"pp\x9b2J\u202e{1000 * 'x'}"
+    run = package.load(kineto.write(tmp_path / "run.json", document))
+    (said,) = (note for note in answer(run.analysed, "kind").notes if note.startswith("Of group"))
+    assert said.startswith(r"Of group pp\x9b2J\u202ex")
+    assert said.isprintable()
+    assert len(said) < 300
 
 
 def test_what_matched_with_no_rank_is_a_warning_and_not_a_time_of_zero(ranks: list[Path], tmp_path: Path) -> None:

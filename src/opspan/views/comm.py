@@ -10,7 +10,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.collective_names import bus_factor
 from opspan.analysis.spans import DEVICE
-from opspan.printable import listed
+from opspan.printable import listed, printable, shortened
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, rates, shares_of, sizes, texts, times
 
@@ -193,8 +193,9 @@ def _missing(rows: pl.DataFrame, so: str) -> Iterator[str]:
     )
     for name, members, size, places, ranks in here.filter(_col("places") < _col("group_size")).head(5).iter_rows():
         gone = _others(members, ranks)
-        said = f": {'rank' if len(gone) == 1 else 'ranks'} {listed(gone, 8)} missing" if gone else ""
-        yield f"Of group {name or '(no name)'} {places} of {size} ranks are here{said}{so}"
+        said = f": {'rank' if len(gone) == 1 else 'ranks'} {printable(listed(gone, 8))} missing" if gone else ""
+        group = shortened(printable(name)) if name else "(no name)"
+        yield f"Of group {group} {places} of {size} ranks are here{said}{so}"
 
 
 def _others(members: str | None, here: list[int | None]) -> list[str]:

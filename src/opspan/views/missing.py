@@ -27,10 +27,15 @@ _BACKWARD = ("backward", "engine")
 _BY_TASK = "vtune -report hotspots -group-by task -format csv -r RESULT -report-output tasks.csv"
 
 
-def labelling(trace: Tables, options: str = "") -> str:
-    """The command that captures such a program with labels, for the tool that wrote this trace; in backticks."""
+def labelling_command(trace: Tables, options: str = "") -> str:
+    """What captures such a program with labels, for the tool that wrote this trace."""
     source = source_of(trace.ranks[0].source if trace.ranks else "") or _ANY
-    return f"`{source.labelling(options)}`"
+    return source.labelling(options)
+
+
+def labelling(trace: Tables, options: str = "") -> str:
+    """The same as it stands in a sentence."""
+    return f"`{labelling_command(trace, options)}`"
 
 
 def memory_command(trace: Tables) -> str:
@@ -41,7 +46,7 @@ def memory_command(trace: Tables) -> str:
 def device_command(trace: Tables) -> str:
     """What records the work of devices, for the tool that wrote this trace, or else for any program."""
     source = trace.ranks[0].source if trace.ranks else ""
-    return labelling(trace).strip("`") if source in _OF_DEVICES else "opspan.record(device=True)"
+    return labelling_command(trace) if source in _OF_DEVICES else "opspan.record(device=True)"
 
 
 def without(trace: Tables, by: str) -> str:

@@ -1,10 +1,12 @@
 // What this run does differently from the one before it: the largest differences, all of them, and along the steps.
 import { html, nothing, render } from "lit-html";
 import { color } from "../colors.ts";
-import { signed, time } from "../format.ts";
+import { signed, time, timeUnit } from "../format.ts";
+import { linked } from "../links.ts";
 import type { Page } from "../page.ts";
+import { chooser } from "../pieces.ts";
 import { legend, Plot, showPlot } from "../plots.ts";
-import { type Columns, showTable } from "../table.ts";
+import { type Columns, showTable, valuesOf } from "../table.ts";
 import "./compare.css";
 
 interface Table {
@@ -51,6 +53,7 @@ const ALL_STEPS = "ProfilerStep*"; // is many names
 export function draw(root: HTMLElement, data: Data, page: Page): void {
   let table = data.tables[0]!;
   let redraw = (): void => {};
+  const titles = data.tables.map((one) => one.title);
   const show = (): void => {
     render(
       html`
@@ -69,18 +72,11 @@ export function draw(root: HTMLElement, data: Data, page: Page): void {
         <div class="steps"></div>
         <h3>The largest differences</h3>
         <div class="controls">
-          <label
-            >By
-            <select
-              @change=${(event: Event) => {
-                table = data.tables[(event.target as HTMLSelectElement).selectedIndex]!;
-                show();
-                redraw();
-              }}
-            >
-              ${data.tables.map((one) => html`<option>${one.title}</option>`)}
-            </select></label
-          >
+          ${chooser("By", titles, data.tables.indexOf(table), (at) => {
+            table = data.tables[at]!;
+            show();
+            redraw();
+          })}
           <span class="quiet">${table.time}</span>
         </div>
         ${
@@ -110,25 +106,15 @@ export function draw(root: HTMLElement, data: Data, page: Page): void {
 }
 
 function drawRows(root: HTMLElement, table: Table, page: Page): void {
-  const values = (name: string): unknown[] | undefined =>
-    table.rows.values[table.rows.columns.findIndex((column) => column.name === name)];
   const [section, column] = PLACES[table.by] ?? ["", ""];
-  const [names, states] = [values(column), values("state")];
-  const isThere = page.head.sections.some((one) => one.name === section && !one.why);
+  const [names, states] = [valuesOf(table.rows, column), valuesOf(table.rows, "state")];
+  const address = (row: number): string | undefined => {
+    const isThis = names && states?.[row] !== "gone" && names[row] !== ALL_STEPS;
+    return isThis ? linked(page, section, { name: String(names[row]) }) : undefined;
+  };
   showTable(root, table.rows, {
     caption: `Differences by ${table.title}`,
-    ...(names && isThere
-      ? {
-          link: {
-            column,
-            title: "It in this run",
-            address: (row) => {
-              const isThis = states?.[row] !== "gone" && names[row] !== ALL_STEPS;
-              return isThis ? page.address(section, { name: String(names[row]) }) : undefined;
-            },
-          },
-        }
-      : {}),
+    link: { column, title: "It in this run", address },
   });
 }
 
@@ -140,7 +126,7 @@ function diverging(largest: Table["largest"], width: number): Plot.PlotOptions {
     isNoise: largest.is_noise[at]!,
   }));
   const most = Math.max(...bars.map((bar) => Math.abs(bar.ns)));
-  const [unit, ns] = most >= 1e9 ? ["s", 1e9] : most >= 1e6 ? ["ms", 1e6] : most >= 1e3 ? ["µs", 1e3] : ["ns", 1];
+  const [unit, ns] = timeUnit(most);
   const isNarrow = width < 700;
   const side = (bar: Bar): string => color(bar.ns > 0 ? "slower" : "faster");
   const bar = Plot.barX(bars, {
@@ -201,9 +187,7 @@ function drawSteps(root: HTMLElement, rows: Columns | undefined, why: string): v
     render(html`<p class="quiet">${why}.</p>`, root);
     return;
   }
-  const values = (name: string): number[] =>
-    rows.values[rows.columns.findIndex((column) => column.name === name)] as number[];
-  const [change, sums] = [values("change_ns"), values("accumulated_ns")];
+  const [change, sums] = ["change_ns", "accumulated_ns"].map((name) => valuesOf(rows, name)) as [number[], number[]];
   const points = sums.map((ns, at) => ({ at: at + 1, ns, change: change[at]! }));
   render(
     html`<p class="quiet">How much longer all steps up to each have taken, together, than before</p>

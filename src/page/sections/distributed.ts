@@ -2,7 +2,9 @@
 import { type TemplateResult, html, nothing, render } from "lit-html";
 import { color } from "../colors.ts";
 import { time } from "../format.ts";
+import { linked } from "../links.ts";
 import type { Page } from "../page.ts";
+import { chooser, notes } from "../pieces.ts";
 import { legend, Plot, showPlot } from "../plots.ts";
 import { type Columns, showTable } from "../table.ts";
 
@@ -84,31 +86,16 @@ export function draw(root: HTMLElement, data: Data, page: Page): void {
 
 const none = (): TemplateResult => html`<p class="quiet">There are no collectives in this trace.</p>`;
 
-const notes = (sentences: string[]): TemplateResult | typeof nothing =>
-  sentences.length
-    ? html`<ul class="notes">
-        ${sentences.map((sentence) => html`<li>${sentence}</li>`)}
-      </ul>`
-    : nothing;
-
 function drawLoad(root: HTMLElement, load: Load): void {
   let step = 0;
   const used = load.kinds.filter((kind) => kind.ns.some((ns) => ns > 0));
   render(
     html`
       <div class="controls">
-        <label
-          >Step
-          <select
-            @change=${(event: Event) => {
-              step = (event.target as HTMLSelectElement).selectedIndex;
-              redraw();
-            }}
-          >
-            <option>The whole run</option>
-            ${load.steps.map((name) => html`<option>${name}</option>`)}
-          </select></label
-        >
+        ${chooser("Step", ["The whole run", ...load.steps], step, (at) => {
+          step = at;
+          redraw();
+        })}
       </div>
       ${legend(used)}
       <figure></figure>
@@ -184,38 +171,25 @@ function drawCollectives(root: HTMLElement, tables: NonNullable<Data["tables"]>,
     const table = tables[way];
     const part = table ? (table.parts.find((one) => one.of === place) ?? table.parts[0]!) : calls;
     const places = (tables[0]?.parts ?? []).map((one) => one.of);
+    const titles = places.map((one) => (one === "everywhere" ? "all ranks" : one));
     render(
       html`
         <div class="controls">
-          <label
-            >By
-            <select
-              @change=${(event: Event) => {
-                way = (event.target as HTMLSelectElement).selectedIndex;
-                show();
-              }}
-            >
-              ${ways.map((title) => html`<option>${title}</option>`)}
-            </select></label
-          >
+          ${chooser("By", ways, way, (at) => {
+            way = at;
+            show();
+          })}
           ${
             table && places.length > 1
-              ? html`<label
-                  >On
-                  <select
-                    @change=${(event: Event) => {
-                      place = (event.target as HTMLSelectElement).value;
-                      show();
-                    }}
-                  >
-                    ${places.map((one) => html`<option value=${one}>${one === "everywhere" ? "all ranks" : one}</option>`)}
-                  </select></label
-                >`
+              ? chooser("On", titles, places.indexOf(place), (at) => {
+                  place = places[at]!;
+                  show();
+                })
               : nothing
           }
         </div>
         <div class="rows"></div>
-        ${notes(table?.notes ?? [])}
+        ${notes(table?.notes)}
       `,
       root,
     );
@@ -228,7 +202,7 @@ function drawCollectives(root: HTMLElement, tables: NonNullable<Data["tables"]>,
         title: table ? "The longest of them in the timeline" : "It in the timeline",
         address: (row) => {
           const [from, to] = [part.from[row], part.to[row] ?? part.from[row]];
-          return from && to ? page.address("timeline", { from, to, rank: String(part.rank[row]) }) : undefined;
+          return from && to ? linked(page, "timeline", { from, to, rank: String(part.rank[row]) }) : undefined;
         },
       },
     });

@@ -4,7 +4,7 @@ import { formatted } from "../format.ts";
 import { linked } from "../links.ts";
 import type { Page } from "../page.ts";
 
-export interface Finding {
+interface Finding {
   id: string;
   title: string;
   severity: "high" | "medium" | "low" | "info";

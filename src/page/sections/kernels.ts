@@ -1,9 +1,11 @@
 // What ran on devices: kernels by name or by launch; copies and fills apart.
 import { html, nothing, render } from "lit-html";
-import { bars, inColors, parts } from "../bars.ts";
+import { bars, parts } from "../bars.ts";
 import { formatted, time } from "../format.ts";
 import { linked } from "../links.ts";
 import type { Follower, Page } from "../page.ts";
+import { chooser, notes } from "../pieces.ts";
+import { inColors } from "../scheme.ts";
 import { type Columns, showTable } from "../table.ts";
 import "./kernels.css";
 
@@ -21,6 +23,7 @@ interface Data {
 export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   let chosen = 0;
   let filter: (text: string) => void = () => undefined;
+  const titles = data.tables.map((one) => one.title);
 
   render(
     html`${data.total_ns ? html`<div class="two"></div>` : nothing}
@@ -28,22 +31,13 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
         data.tables.length
           ? html`<h3>Kernels</h3>
               <div class="controls">
-                <label
-                  >Group by
-                  <select
-                    @change=${(event: Event) => {
-                      chosen = (event.target as HTMLSelectElement).selectedIndex;
-                      show();
-                    }}
-                  >
-                    ${data.tables.map((one) => html`<option>${one.title}</option>`)}
-                  </select></label
-                >
+                ${chooser("Group by", titles, chosen, (at) => {
+                  chosen = at;
+                  show();
+                })}
               </div>
               <div class="rows"></div>
-              <ul class="notes">
-                ${data.notes.map((note) => html`<li>${note}</li>`)}
-              </ul>`
+              ${notes(data.notes)}`
           : html`<p class="quiet">No kernel ran in this trace: there are copies and fills only.</p>`
       }
       ${data.copies ? html`<h3>Copies</h3>` : nothing}
@@ -83,7 +77,7 @@ function charts(data: Data, page: Page) {
     value: ns,
     text: time(ns),
     share: formatted(ns / data.total_ns, "share"),
-    address: page.address("kernels", { name }),
+    address: linked(page, "kernels", { name }),
     kind: "kernel",
   }));
   const used = [

@@ -5,8 +5,9 @@ import { color } from "../colors.ts";
 import { bytes, time } from "../format.ts";
 import { inTimeline } from "../links.ts";
 import type { Follower, Page } from "../page.ts";
+import { chooser, fresh, notes } from "../pieces.ts";
 import { type Drawn, Plot, legend, showPlot } from "../plots.ts";
-import { type Columns, showTable } from "../table.ts";
+import { type Columns, showTable, valuesOf } from "../table.ts";
 import "./memory.css";
 
 interface Ops {
@@ -90,18 +91,11 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     render(
       html`
         <div class="controls">
-          <label
-            >Memory of
-            <select
-              @change=${(event: Event) => {
-                place = data.places[(event.target as HTMLSelectElement).selectedIndex]!;
-                by = 0;
-                show();
-              }}
-            >
-              ${data.places.map((one) => html`<option>${one.title}</option>`)}
-            </select></label
-          >
+          ${chooser("Memory of", titlesOf(data.places), data.places.indexOf(place), (at) => {
+            place = data.places[at]!;
+            by = 0;
+            show();
+          })}
         </div>
         <dl class="cards">
           <div>
@@ -133,30 +127,17 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
         ${
           at_peak.length
             ? html`<div class="controls">
-                <label
-                  >By
-                  <select
-                    @change=${(event: Event) => {
-                      by = (event.target as HTMLSelectElement).selectedIndex;
-                      showPeak();
-                    }}
-                  >
-                    ${at_peak.map((one) => html`<option>${one.title}</option>`)}
-                  </select></label
-                >
+                ${chooser("By", titlesOf(at_peak), by, (at) => {
+                  by = at;
+                  showPeak();
+                })}
               </div>`
             : html`<p class="quiet">
                 Allocations have no addresses in this trace, so nobody can say which of them were there.
               </p>`
         }
         <div class="peak"></div>
-        ${
-          data.notes.length
-            ? html`<ul class="notes">
-                ${data.notes.map((note) => html`<li>${note}</li>`)}
-              </ul>`
-            : nothing
-        }
+        ${notes(data.notes)}
       `,
       root,
     );
@@ -167,8 +148,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   function showCurve(): void {
     const { curve } = place;
-    const figure = document.createElement("div"); // of this place: the last one's may still be drawn when it is resized
-    root.querySelector(".curve")!.replaceChildren(figure);
+    const figure = fresh(root.querySelector(".curve")!);
     const rows = curve.at.map((ns, row) => ({ ns, allocated: curve.allocated[row]!, reserved: curve.reserved[row] }));
     const step = { x: "ns", curve: "step-after" } as const;
     const most = Math.max(place.peak.allocated, ...curve.reserved.map((reserved) => reserved ?? 0));
@@ -299,6 +279,8 @@ function unitOf(most: number): [name: string, size: number] {
   return [names[at]!, 1024 ** at];
 }
 
+const titlesOf = (of: { title: string }[]): string[] => of.map((one) => one.title);
+
 const link = (address: string | undefined, text: string) => (address ? html`<a href=${address}>${text}</a>` : text);
 
 /** Sums over the pieces of a window, a row for each op. */
@@ -329,9 +311,8 @@ function opsIn(ops: Ops, from: number, to: number): Columns {
 
 /** The blocks that were taken or given back in a window. */
 function blocksIn(blocks: Columns, from: number, to: number): Columns {
-  const column = (name: string): unknown[] => blocks.values[blocks.columns.findIndex((one) => one.name === name)]!;
   const isIn = (time: unknown): boolean => typeof time === "number" && time >= from && time < to;
-  const [taken, given] = [column("taken_ns"), column("given_ns")];
+  const [taken, given] = [valuesOf(blocks, "taken_ns")!, valuesOf(blocks, "given_ns")!];
   const rows = taken.map((_, row) => row).filter((row) => isIn(taken[row]) || isIn(given[row]));
   return { ...blocks, values: blocks.values.map((values) => rows.map((row) => values[row])) };
 }

@@ -1,7 +1,9 @@
 // Modules as a tree with their times, and flame graphs of them and of calls.
 import { html, nothing, render } from "lit-html";
 import { type FlameData, showFlame } from "../flame.ts";
+import { linked } from "../links.ts";
 import type { Follower, Page } from "../page.ts";
+import { chooser, fresh } from "../pieces.ts";
 import { type Tree, type TreeData, showTree } from "../tree.ts";
 
 interface Modules extends TreeData {
@@ -24,18 +26,10 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   let tree: Tree | undefined;
   let showMeasure: ((measure: string) => void) | undefined;
 
-  const select = (name: string, options: string[], at: number, change: (at: number) => void) =>
-    html`<label
-      >${name}
-      <select @change=${(event: Event) => change((event.target as HTMLSelectElement).selectedIndex)}>
-        ${options.map((option, place) => html`<option ?selected=${place === at}>${option}</option>`)}
-      </select></label
-    >`;
-
   render(
     html`
       <div class="controls">
-        ${select(
+        ${chooser(
           "Time on",
           data.measures.map((name) => SIDES[name]!),
           0,
@@ -50,7 +44,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
       <div class="modules">${data.tree ? nothing : html`<p class="empty">${data.why}</p>`}</div>
       <h3>Flame graph</h3>
       <div class="controls">
-        ${select(
+        ${chooser(
           "Of",
           data.flames.map((flame) => flame.title),
           0,
@@ -68,9 +62,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   function drawFlame(): void {
     const flame = data.flames[chosen]!;
-    const picture = document.createElement("div");
-    place.replaceChildren(picture);
-    showMeasure = showFlame(picture, flame, `Flame graph of ${flame.title}`);
+    showMeasure = showFlame(fresh(place), flame, `Flame graph of ${flame.title}`);
     if (flame.own[measure]) showMeasure(measure);
   }
 
@@ -83,7 +75,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     sort: measure,
     address: (row) => {
       const name = modules.whole[row];
-      return name && modules.is_range[row] ? page.address("timeline", { name }) : undefined;
+      return name && modules.is_range[row] ? linked(page, "timeline", { name }) : undefined;
     },
     title: "Its calls in the timeline",
   });

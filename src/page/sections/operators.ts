@@ -1,11 +1,14 @@
 // Ops: which took the most time, and a table for each way to group them, in which an op opens to show its backward and
 // where it was called.
 import { type TemplateResult, html, nothing, render } from "lit-html";
-import { type Bar, bars, inColors } from "../bars.ts";
+import { type Bar, bars } from "../bars.ts";
 import { addressOf, lineOf } from "../editor.ts";
-import { formatted, time } from "../format.ts";
+import { beginOf, formatted, time } from "../format.ts";
+import { linked } from "../links.ts";
 import type { Follower, Page } from "../page.ts";
-import { type Columns, showTable } from "../table.ts";
+import { chooser, fresh } from "../pieces.ts";
+import { inColors } from "../scheme.ts";
+import { type Columns, showTable, valuesOf } from "../table.ts";
 import "./operators.css";
 
 interface Bars {
@@ -46,7 +49,6 @@ const SHOWN_STACKS = 5;
 const MOST_STACKS = 100;
 const SHOWN_FRAMES = 8;
 const TOTALS = /_ns$/;
-const SHORTENED = /\.\.\. \([\d,]+ characters more\)$/;
 
 export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   let chosen = 0;
@@ -57,15 +59,12 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     html`
       <div class="operator-bars"></div>
       <div class="controls">
-        <label
-          >Group by
-          <select
-            class="grouping"
-            @change=${(event: Event) => group((event.target as HTMLSelectElement).selectedIndex)}
-          >
-            ${data.tables.map((one) => html`<option>${one.title}</option>`)}
-          </select></label
-        >
+        ${chooser(
+          "Group by",
+          data.tables.map((one) => one.title),
+          0,
+          group,
+        )}
         <label
           ><input
             type="checkbox"
@@ -92,24 +91,21 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   function group(at: number): void {
     chosen = at;
-    root.querySelector<HTMLSelectElement>(".grouping")!.selectedIndex = at;
+    root.querySelector<HTMLSelectElement>(".controls select")!.selectedIndex = at;
     show();
   }
 
   function show(): void {
     const table = data.tables[chosen]!;
     // A table keeps what the reader sorted and opened: another one begins anew, in an element of its own.
-    const place = document.createElement("div");
-    root.querySelector(".operator-rows")!.replaceChildren(place);
+    const place = fresh(root.querySelector(".operator-rows")!);
     filter = undefined;
     if (!("rows" in table)) {
       render(html`<p class="empty">${table.why}</p>`, place);
       return;
     }
     const rows = isPerCall ? perCall(table.rows) : table.rows;
-    const column = (name: string): unknown[] | undefined =>
-      rows.values[rows.columns.findIndex((one) => one.name === name)];
-    const names = column("name");
+    const names = valuesOf(rows, "name");
     const of = names ? "name" : table.by;
     filter = showTable(place, rows, {
       caption: `Ops by ${table.title}`,
@@ -117,9 +113,9 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
       link: {
         column: of,
         title: of === "module" ? "It among the modules" : "Its calls in the timeline",
-        address: (row) => addressIn(page, of, String(column(of)![row])),
+        address: (row) => addressIn(page, of, String(valuesOf(rows, of)![row])),
       },
-      ...(names && { detail: (row: number) => detail(String(names[row]), column("called")?.[row]) }),
+      ...(names && { detail: (row: number) => detail(String(names[row]), valuesOf(rows, "called")?.[row]) }),
     });
   }
 
@@ -131,7 +127,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     const { stacks } = data;
     if (!("rows" in stacks)) return html`<p class="quiet">${stacks.why}</p>`;
     const { rows } = stacks;
-    const begin = called === undefined ? undefined : String(called).replace(SHORTENED, "");
+    const begin = called === undefined ? undefined : (beginOf(String(called)) ?? String(called));
     const found = rows.name
       .map((_, at) => at)
       .filter((at) => rows.name[at] === name)
@@ -190,7 +186,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
 function addressIn(page: Page, of: string, name: string): string | undefined {
   if (name.startsWith("(in no ") || name === "ProfilerStep*" || of === "phase") return undefined;
-  return page.address(of === "module" ? "modules" : "timeline", { name });
+  return linked(page, of === "module" ? "modules" : "timeline", { name });
 }
 
 const ENGINE = /^autograd::engine::evaluate_function: /;
@@ -214,9 +210,7 @@ const most = (one: Bars, page: Page): TemplateResult => {
 
 /** The same rows with times for one call: sums over rows say nothing then. */
 function perCall(rows: Columns): Columns {
-  const calls =
-    rows.values[rows.columns.findIndex((column) => column.name === "count")] ??
-    rows.values[rows.columns.findIndex((column) => column.name === "ranges")]!;
+  const calls = valuesOf(rows, "count") ?? valuesOf(rows, "ranges")!;
   return {
     ...rows,
     columns: rows.columns.map(({ of: _, ...column }) => column),
@@ -237,10 +231,11 @@ function pairsOf(pairs: Pairs, name: string, page: Page): TemplateResult {
     <ul>
       ${places.map((at) => {
         const other = isForward ? pairs.backward[at]! : pairs.op[at]!;
+        const address = linked(page, "timeline", { name: other });
         return html`<li>
-          <a href=${page.address("timeline", { name: other })}>${other}</a>: ${formatted(pairs.count[at], "count")}
-          calls. Forward ${time(pairs.forward_ns[at]!)} on the host, backward ${time(pairs.backward_ns[at]!)} on the
-          host and ${time(pairs.backward_device_ns[at]!)} on devices
+          ${address ? html`<a href=${address}>${other}</a>` : other}: ${formatted(pairs.count[at], "count")} calls.
+          Forward ${time(pairs.forward_ns[at]!)} on the host, backward ${time(pairs.backward_ns[at]!)} on the host and
+          ${time(pairs.backward_device_ns[at]!)} on devices
         </li>`;
       })}
     </ul>`;

@@ -1,9 +1,10 @@
 // What this is, where its time went, what is wrong with it.
 import { html, nothing, render } from "lit-html";
-import { bars, inColors, parts } from "../bars.ts";
+import { bars, parts } from "../bars.ts";
 import { type Unit, formatted, time } from "../format.ts";
 import { linked } from "../links.ts";
 import type { Page } from "../page.ts";
+import { inColors } from "../scheme.ts";
 import { type Columns, showTable } from "../table.ts";
 import { type Findings, drawFindings } from "./findings.ts";
 import { type Steps, drawSteps } from "./steps.ts";

@@ -1,9 +1,11 @@
 // Where the time of steps went: the average one, and each.
 import { html, nothing, render } from "lit-html";
-import { inColors, parts } from "../bars.ts";
+import { parts } from "../bars.ts";
 import { color } from "../colors.ts";
-import { time } from "../format.ts";
+import { time, timeUnit } from "../format.ts";
+import { chooser, fresh, notes } from "../pieces.ts";
 import { Plot, legend, showPlot } from "../plots.ts";
+import { inColors } from "../scheme.ts";
 
 interface Process {
   title: string;
@@ -31,16 +33,17 @@ interface Piece {
   title: string;
 }
 
-export function drawSteps(root: HTMLElement, { kinds, processes, notes }: Steps): void {
+export function drawSteps(root: HTMLElement, { kinds, processes, notes: said }: Steps): void {
   let chosen = 0;
   if (!processes.length) {
-    render(html`<p class="quiet">${notes.join(" ")}</p>`, root);
+    render(html`<p class="quiet">${said.join(" ")}</p>`, root);
     return;
   }
   const show = (): void => {
     const process = processes[chosen]!;
     const { steps, of_bar, mean_ns, time_ns } = process;
     const several = processes.length > 1;
+    const titles = processes.map((one) => one.title);
     const what = steps > 1 ? "Average step" : steps ? "The step" : "All of the time";
     render(
       html`<h3>Where the time went</h3>
@@ -50,17 +53,10 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes }: Steps)
                 ${legend(kinds)}
                 <figure class="each"></figure>
                 <div class="controls">
-                  <label
-                    >Process
-                    <select
-                      @change=${(event: Event) => {
-                        chosen = (event.target as HTMLSelectElement).selectedIndex;
-                        show();
-                      }}
-                    >
-                      ${processes.map((one) => html`<option>${one.title}</option>`)}
-                    </select></label
-                  >
+                  ${chooser("Process", titles, chosen, (at) => {
+                    chosen = at;
+                    show();
+                  })}
                 </div>`
             : nothing
         }
@@ -73,13 +69,7 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes }: Steps)
                 ${process.is_outlier.some(Boolean) ? html`<p class="quiet">▾ longer than the other steps</p>` : nothing}`
             : nothing
         }
-        ${
-          notes.length
-            ? html`<ul class="notes">
-                ${notes.map((note) => html`<li>${note}</li>`)}
-              </ul>`
-            : nothing
-        }`,
+        ${notes(said)}`,
       root,
     );
     const average = root.querySelector<HTMLElement>(".average")!;
@@ -100,7 +90,7 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes }: Steps)
       })),
     );
     const sums = process.step.map((_, at) => process.ns.reduce((sum, of) => sum + of[at]!, 0));
-    const [unit, size] = unitOf(Math.max(...sums));
+    const [unit, size] = timeUnit(Math.max(...sums));
     const outliers = sums.map((ns, at) => ({ at, ns })).filter(({ at }) => process.is_outlier[at]);
     const label = `Time of ${process.steps} steps by kind`;
     showPlot(
@@ -138,7 +128,7 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes }: Steps)
         title: `${one.title}\n${kind.title}: ${time(one.mean_ns[of]!)}`,
       })),
     );
-    const [unit, size] = unitOf(Math.max(...processes.map((one) => one.time_ns)));
+    const [unit, size] = timeUnit(Math.max(...processes.map((one) => one.time_ns)));
     showPlot(
       figure,
       () => ({
@@ -160,19 +150,3 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes }: Steps)
 
 const name = ({ step, last }: Process, at: number): string =>
   step[at] === last[at] ? (step[at] ?? "") : `${step[at] ?? ""} to ${last[at] ?? ""}`;
-
-/** Of this process: the last one's may still be drawn when the window changes. */
-function fresh(figure: HTMLElement): HTMLElement {
-  const inside = document.createElement("div");
-  figure.replaceChildren(inside);
-  return inside;
-}
-
-function unitOf(ns: number): [name: string, ns: number] {
-  const units: [string, number][] = [
-    ["s", 1e9],
-    ["ms", 1e6],
-    ["µs", 1e3],
-  ];
-  return units.find(([, size]) => ns >= size) ?? ["ns", 1];
-}

@@ -1,6 +1,7 @@
 // The time axis, and the steps above it.
 import { ticks } from "d3";
-import { time } from "../format.ts";
+import { fontOf } from "../font.ts";
+import { TIME_UNITS, time } from "../format.ts";
 import type { Shades } from "./shades.ts";
 import type { Steps } from "./trace.ts";
 import type { View } from "./view.ts";
@@ -8,19 +9,13 @@ import type { View } from "./view.ts";
 export const STEPS = 20;
 export const TICKS = 26;
 const APART = 110; // pixels between ticks
-const UNITS: [least: number, name: string][] = [
-  [1e9, "s"],
-  [1e6, "ms"],
-  [1e3, "µs"],
-  [1, "ns"],
-];
 
 /** Where lines are, and what stands at them. */
 export function ticksOf(view: View): { at: number; label: string }[] {
   const places = ticks(view.from, view.to, Math.max(2, Math.floor(view.width / APART)));
   const step = places.length > 1 ? places[1]! - places[0]! : view.span;
   const largest = Math.max(Math.abs(view.from), Math.abs(view.to));
-  const [least, unit] = UNITS.find(([least]) => largest >= least * 2 && step >= least / 1e4) ?? UNITS[3]!;
+  const [unit, least] = TIME_UNITS.find(([, ns]) => largest >= ns * 2 && step >= ns / 1e4) ?? TIME_UNITS.at(-1)!;
   const digits = Math.max(0, Math.ceil(-Math.log10(step / least) - 1e-9));
   const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
   return places.map((at) => ({ at, label: `${(at / least).toLocaleString("en", options)} ${unit}` }));
@@ -43,7 +38,7 @@ export function drawAxis(
   shown: number[],
 ): void {
   const top = shown.length ? STEPS : 0;
-  context.font = '11px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
+  context.font = fontOf(11);
   context.textBaseline = "middle";
   context.clearRect(0, 0, view.width, top + TICKS);
   let before = -1;

@@ -1,6 +1,7 @@
 // What is known of the chosen shape, and where to go from it.
 import { type TemplateResult, html, nothing } from "lit-html";
-import { formatted, time } from "../format.ts";
+import { formatted, time, timeUnit } from "../format.ts";
+import { linked } from "../links.ts";
 import type { Page } from "../page.ts";
 import { type End, SAID, endsOf } from "./arrows.ts";
 import { type Detail, type Table, type Trace, firstWhere, laneOf, nameOf, rowOf, summed } from "./trace.ts";
@@ -64,7 +65,7 @@ function valueOf(of: Detail, value: number): string {
   return of.unit === "number" ? String(value) : formatted(value, of.unit); // numbers that name something
 }
 
-export interface Doing {
+interface Doing {
   choose(shape: number): void;
   fit(): void;
   find(name: string): void;
@@ -103,19 +104,19 @@ export function panel(trace: Trace, details: Details, shape: number, page: Page,
       ${rows.map(([title, value]) => item(title, value))}
       ${ends.slice(0, MOST_ENDS).map((one) => item(SAID[one.arrow][one.isAfter ? 0 : 1], arrow(trace, shape, one, doing)))}
       ${ends.length > MOST_ENDS ? item("And", `${(ends.length - MOST_ENDS).toLocaleString("en")} more`) : nothing}
-      ${details.of(shape).map((one) => item(one.title, linked(one, page)))}
+      ${details.of(shape).map((one) => item(one.title, valueIn(one, page)))}
     </dl>
   `;
 }
 
 /** To the nanosecond. */
 function exact(ns: number): string {
-  const [least, unit, digits] =
-    ns >= 1e9 ? [1e9, "s", 9] : ns >= 1e6 ? [1e6, "ms", 6] : ns >= 1e3 ? [1e3, "µs", 3] : [1, "ns", 0];
-  return `${(ns / least).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${unit}`;
+  const [unit, size] = timeUnit(ns);
+  const digits = Math.round(Math.log10(size));
+  return `${(ns / size).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${unit}`;
 }
 
-const share = (ns: number, of: number): string => (of > 0 ? ` (${((100 * ns) / of).toFixed(1)}%)` : "");
+const share = (ns: number, of: number): string => (of > 0 ? ` (${formatted(ns / of, "share")})` : "");
 
 const item = (title: string, value: unknown): TemplateResult =>
   html`<div>
@@ -141,14 +142,15 @@ const SECTIONS: Record<Table, [section: string, said: string][]> = {
 };
 
 const links = (table: Table, name: string, page: Page): TemplateResult[] =>
-  SECTIONS[table]
-    .filter(([section]) => page.head.sections.some((one) => one.name === section && !one.why))
-    .map(([section, said]) => html`<a href=${page.address(section, { name })}>${said}</a>`);
+  SECTIONS[table].flatMap(([section, said]) => {
+    const address = linked(page, section, { name });
+    return address ? [html`<a href=${address}>${said}</a>`] : [];
+  });
 
 const LINKED: Record<string, string> = { op: "operators", module: "modules" };
 
-function linked(one: { name: string; value: string }, page: Page): unknown {
-  const section = LINKED[one.name];
-  if (!section || !page.head.sections.some((other) => other.name === section && !other.why)) return one.value;
-  return html`<a href=${page.address(section, { name: one.value })}>${one.value}</a>`;
+function valueIn({ name, value }: { name: string; value: string }, page: Page): TemplateResult | string {
+  const section = LINKED[name];
+  const address = section && linked(page, section, { name: value });
+  return address ? html`<a href=${address}>${value}</a>` : value;
 }

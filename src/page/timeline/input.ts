@@ -1,7 +1,7 @@
 // Wheel, mouse, touch and keys, as what is asked for.
 import type { View } from "./view.ts";
 
-export interface Asked {
+interface Asked {
   moved(): void; // the view was changed
   pointed(x: number, y: number, client: { x: number; y: number } | undefined): void;
   chosen(x: number, y: number): void;

@@ -2,13 +2,13 @@
 import { type Counter, type Row, type Trace } from "./trace.ts";
 
 export const ROW = 16;
-export const GROUP = 24;
+const GROUP = 24;
 const PAD = 3; // above and below the rows of a lane
 const COUNTER = 40;
 const MANY_ROWS = 12;
 
 /** A strip of the timeline: a group's heading, a lane, or values over time. */
-export interface Strip {
+interface Strip {
   key: string;
   title: string;
   shows: string;

@@ -1,4 +1,5 @@
 // Draws the shapes of rows: at most one for each column of pixels where they are closer than that.
+import { fontOf } from "../font.ts";
 import { ROW } from "./layout.ts";
 import { SHADES, type Shades, firstShade, shadeOf } from "./shades.ts";
 import { type Row, type Trace, firstEndingAfter, firstWhere, nameOf } from "./trace.ts";
@@ -7,7 +8,6 @@ import type { View } from "./view.ts";
 const LEAST_TEXT = 30; // pixels
 const LEAST_PATTERN = 4;
 const INNER = ROW - 2;
-const FONT = '11px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 const LOW = 4;
 const WAITING_ALPHA = 0.45;
 const LETTER = 6; // about as wide, until it is measured
@@ -29,7 +29,7 @@ export class Painter {
 
   begin(context: CanvasRenderingContext2D): void {
     this.fill = "";
-    context.font = FONT;
+    context.font = fontOf(11);
     context.textBaseline = "middle";
   }
 

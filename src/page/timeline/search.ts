@@ -1,4 +1,5 @@
 // Finds shapes by name.
+import { beginOf } from "../format.ts";
 import type { Found } from "./paint.ts";
 import type { Trace } from "./trace.ts";
 
@@ -68,6 +69,6 @@ export class Search {
 
 /** A very long name stands here without its end. */
 function isShortOf(name: string, text: string): boolean {
-  const cut = /^([^]*)\.\.\. \([\d,]+ characters more\)$/.exec(name);
-  return !!cut && text.startsWith(cut[1]!);
+  const begin = beginOf(name);
+  return begin !== undefined && text.startsWith(begin);
 }

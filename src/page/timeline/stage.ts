@@ -1,4 +1,5 @@
 // The canvases: what is drawn when, how large, and where.
+import { fontOf } from "../font.ts";
 import { formatted, time } from "../format.ts";
 import { onScheme } from "../scheme.ts";
 import { drawArrows } from "./arrows.ts";
@@ -140,7 +141,7 @@ export class Stage {
     context.fillRect(Math.min(from, to), 0, Math.abs(to - from), this.height);
     context.globalAlpha = 1;
     const label = time(Math.abs(view.time(to) - view.time(from)));
-    context.font = "12px system-ui, sans-serif";
+    context.font = fontOf(12);
     const width = context.measureText(label).width;
     const x = Math.max(0, Math.min(view.width - width - 8, (from + to - width) / 2 - 4));
     context.fillStyle = shades.raised;

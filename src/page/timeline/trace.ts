@@ -5,7 +5,7 @@
 import type { Unit } from "../format.ts";
 
 /** Each number less the one before; or how often each of these comes, one after the other. */
-export type Deltas = number[] | { count: number[]; delta: number[] };
+type Deltas = number[] | { count: number[]; delta: number[] };
 
 export interface Data {
   begin: string; // on the trace's clock; a text, as it may be past 2^53
@@ -37,7 +37,7 @@ export interface Data {
 export type Table = "functions" | "ranges" | "calls" | "gaps" | "work";
 export type Arrow = "launch" | "backward";
 
-export interface Lane {
+interface Lane {
   title: string;
   shows: string;
   group: number;

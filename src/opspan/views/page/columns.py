@@ -39,6 +39,11 @@ def table(rows: pl.DataFrame, columns: Sequence[Column], notes: Sequence[str] = 
     }
 
 
+def known(rows: pl.DataFrame, columns: Sequence[Column]) -> list[Column]:
+    """Those of which anything is known: nobody reads a column of nothing."""
+    return [column for column in columns if column.name in rows.columns and rows[column.name].count()]
+
+
 def _head(column: Column, rows: pl.DataFrame) -> dict[str, Any]:
     head: dict[str, Any] = {"name": column.name, "title": column.title, "unit": column.unit}
     if column.help:
@@ -58,5 +63,23 @@ def values(column: pl.Series) -> list[Any]:
     return column.to_list()
 
 
-def text(value: str) -> str:
-    return shortened(printable(value), LONGEST_TEXT)
+def text(value: str, longest: int = LONGEST_TEXT) -> str:
+    return shortened(printable(value), longest)
+
+
+def numbered(column: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """The texts in the order in which they come, and for each row the number of its text; null: none."""
+    texts = column.drop_nulls().unique(maintain_order=True)
+    numbers = pl.DataFrame({"text": texts, "number": pl.int_range(len(texts), dtype=pl.Int32, eager=True)})
+    rows = column.alias("text").to_frame().join(numbers, on="text", how="left", maintain_order="left")
+    return texts, rows["number"]
+
+
+def renumbered(rows: pl.DataFrame) -> pl.DataFrame:
+    """Some rows of a tree, in its order, with all that these are in: `parent`, which names a `row`, becomes a place
+    among them."""
+    rows = rows.sort("row")
+    places = rows.select("row").with_row_index("place")
+    return rows.rename({"parent": "above"}).join(
+        places.rename({"row": "above", "place": "parent"}), on="above", how="left", maintain_order="left"
+    )

@@ -12,6 +12,7 @@ from opspan.analysis.spans import DEVICE
 from opspan.views.answer import time_text
 from opspan.views.comm import KEYS, answer, rows_of
 from opspan.views.page.columns import Column, table, text, values
+from opspan.views.page.overview_steps import TITLES
 from opspan.views.page.places import hosts, places, world_size
 from opspan.views.page.section import Section, Subject
 
@@ -26,7 +27,7 @@ _KINDS = {
     "communicating": "Communication alone",
     "other": "Other: copies, idle",
 }
-_HOST_KINDS = {"calling": "API calls", "loading": "Data loading", "ops": "Ops on the host", "other": "Other"}
+_HOST_KINDS = {kind: TITLES[kind] for kind in ("calling", "loading", "ops", "other")}
 _COLUMNS = (
     Column("kind", "Collective", "text"),
     Column("group", "Group", "name"),

@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis.stacks import totals
-from opspan.printable import printable, shortened
-from opspan.views.page.columns import values
+from opspan.printable import LONGEST_NAME
+from opspan.views.page.columns import numbered, renumbered, text, values
 
 MOST_FRAMES = 4_000
 MEASURES = ("device_ns", "cpu_ns")
@@ -27,27 +27,20 @@ def flame(nodes: pl.DataFrame) -> dict[str, Any]:
     # What is around a frame is as large, or larger, and stands before it.
     kept = nodes.select("name", "kind", "parent", *measures).with_row_index("row").with_columns(size)
     kept = kept.filter(_col("size") > 0).sort("size", descending=True, maintain_order=True).head(MOST_FRAMES)
-    kept = kept.sort("row").with_row_index("place")
-    places = kept.select("place", row="row")
-    kept = kept.drop("size").join(
-        places, left_on="parent", right_on="row", how="left", maintain_order="left", suffix="_"
-    )
+    kept = renumbered(kept)
+    places = kept.select("row").with_row_index("place")
     rest = _rest(whole.with_row_index("row"), places, measures)
     frames = pl.concat(
-        [kept.select("name", "kind", pl.col("place_").alias("parent"), *measures), rest.drop("count")],
+        [kept.select("name", "kind", "parent", *measures), rest.drop("count")],
         how="vertical_relaxed",
     )
     left_out = int(rest["count"].sum())
-    names = frames["name"].unique(maintain_order=True)
-    kinds = frames["kind"].unique(maintain_order=True)
+    names, name = numbered(frames["name"].fill_null(""))
+    kinds, kind = numbered(frames["kind"])
     return {
-        "names": [shortened(printable(name or "(no name)")) for name in names.to_list()],
+        "names": [text(one or "(no name)", LONGEST_NAME) for one in names],
         "kinds": kinds.to_list(),
-        "frames": {
-            "name": _numbers(frames["name"], names),
-            "kind": _numbers(frames["kind"], kinds),
-            "parent": values(frames["parent"]),
-        },
+        "frames": {"name": name.to_list(), "kind": kind.to_list(), "parent": values(frames["parent"])},
         "own": {measure: values(frames[measure]) for measure in measures},
         "notes": [f"{left_out:,} small frames are drawn together, as one in each frame that they are in"]
         if left_out
@@ -68,11 +61,3 @@ def _rest(whole: pl.DataFrame, places: pl.DataFrame, measures: list[str]) -> pl.
     return rest.select(
         said.alias("name"), pl.lit(REST).alias("kind"), _col("place").alias("parent"), *measures, "count"
     )
-
-
-def _numbers(column: pl.Series, distinct: pl.Series) -> list[int]:
-    numbers = pl.DataFrame({"value": distinct, "number": range(len(distinct))}, schema_overrides={"number": pl.UInt32})
-    found = (
-        column.alias("value").to_frame().join(numbers, on="value", how="left", nulls_equal=True, maintain_order="left")
-    )
-    return found["number"].to_list()

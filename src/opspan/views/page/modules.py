@@ -10,8 +10,8 @@ from opspan.analysis.call_tree import call_tree
 from opspan.analysis.module_tree import IN_PHASES, module_frames, module_tree
 from opspan.sources import MODULES
 from opspan.tables import Tables
-from opspan.views.missing import labelling, without
-from opspan.views.page.columns import MOST_ROWS, Column, table, values
+from opspan.views.missing import labelling_command, without
+from opspan.views.page.columns import MOST_ROWS, Column, known, renumbered, table, values
 from opspan.views.page.flame import flame
 from opspan.views.page.section import Section, Subject
 
@@ -30,7 +30,7 @@ def section(subject: Subject) -> Section:
     measures = list(calls["own"])
     if not measures:
         why = "No range of this trace has any time, on the host or on a device"
-        return Section("Modules", None, why, labelling(trace, MODULES).strip("`"))
+        return Section("Modules", None, why, labelling_command(trace, MODULES))
     flames = [{"of": "calls", "title": _of_calls(trace), **calls}]
     if not trace.ranges["module"].count():
         return Section(
@@ -56,9 +56,7 @@ def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[st
     """The largest modules, which those that they are in are among: these are as large and stand before them."""
     shares = [_col(measure) / _col(measure).filter(_col("parent").is_null()).sum() for measure in measures]
     tree = tree.with_row_index("row").with_columns(size=pl.max_horizontal(shares).fill_nan(0).fill_null(0))
-    kept = tree.sort("size", descending=True, maintain_order=True).head(MOST_ROWS).sort("row").with_row_index("place")
-    place = kept.select("place", above="row")
-    kept = kept.join(place, left_on="parent", right_on="above", how="left", maintain_order="left", suffix="_above")
+    kept = renumbered(tree.sort("size", descending=True, maintain_order=True).head(MOST_ROWS))
     more = tree.height - kept.height
     shown = [
         Column("name", "Module", "name"),
@@ -78,15 +76,14 @@ def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[st
                 if tree[f"{phase}_{measure}"].sum()
             ),
         ]
-    columns = [column for column in shown if tree[column.name].count()]
     notes = [f"{more:,} more modules are not in this page: `opspan table --by module` shows all"] if more else []
-    shown_rows = table(kept, columns, notes)
+    shown_rows = table(kept, known(tree, shown), notes)
     for head in shown_rows["columns"]:
         if "of" in head:  # not of the column, in which a module counts in all that it is in
             head["of"] = tree.filter(_col("parent").is_null())[head["name"]].sum()
     return {
         **shown_rows,
-        "parent": kept["place_above"].to_list(),
+        "parent": kept["parent"].to_list(),
         "whole": values(kept["module"]),
         "is_range": kept["module"].is_in(ranges.implode()).fill_null(value=False).to_list(),
     }

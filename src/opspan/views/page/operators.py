@@ -12,10 +12,9 @@ from opspan.analysis.averages import averages
 from opspan.analysis.backward import pairs
 from opspan.analysis.call_stacks import call_stacks
 from opspan.analysis.tensor_cores import tensor_cores
-from opspan.printable import printable, shortened
 from opspan.views.flops import tables_of
-from opspan.views.missing import FUNCTIONS, labelling
-from opspan.views.page.columns import MOST_ROWS, Column, table, values
+from opspan.views.missing import FUNCTIONS, labelling_command
+from opspan.views.page.columns import MOST_ROWS, Column, known, numbered, renumbered, table, text, values
 from opspan.views.page.section import Section, Subject
 from opspan.views.table import Asked, table_of
 
@@ -73,7 +72,7 @@ def section(subject: Subject) -> Section:
     tables = {by: table_of(found, Asked(by)) for by in _BY}
     ops = tables["name"].rows
     if tables["name"].notes:  # there are none, or kernels alone
-        return Section("Operators", None, _NONE, labelling(found.tables).strip("`"))
+        return Section("Operators", None, _NONE, labelling_command(found.tables))
     has_device = bool(ops["self_device_ns"].sum())
     shown: list[dict[str, Any]] = []
     for by, one in tables.items():
@@ -88,14 +87,13 @@ def section(subject: Subject) -> Section:
         if by == "stack":
             rows = rows.with_columns(called=pl.Series(map(_called, rows["stack"]), dtype=pl.String))
         columns = [column for column in _COLUMNS if has_device or "device" not in column.name]
-        columns = [column for column in columns if column.name in rows.columns and rows[column.name].count()]
         shown.append(
             {
                 "by": by,
                 "title": _BY[by],
                 "why": "",
                 "sort": "self_device_ns" if has_device else "self_cpu_ns",
-                "rows": table(rows, columns),
+                "rows": table(rows, known(rows, columns)),
             }
         )
     return Section(
@@ -138,11 +136,7 @@ def _with_tensor_cores(found: Analysed, by: str, rows: pl.DataFrame) -> pl.DataF
 
 
 def _called(stack: str) -> str:
-    return " ← ".join(map(_frame, json.loads(stack)))
-
-
-def _frame(name: str) -> str:
-    return shortened(printable(name), _LONGEST_FRAME)
+    return " ← ".join(text(frame, _LONGEST_FRAME) for frame in json.loads(stack))
 
 
 def _bars(ops: pl.DataFrame, has_device: bool) -> list[dict[str, Any]]:
@@ -186,20 +180,15 @@ def _stacks(found: Analysed) -> dict[str, Any]:
         above = above.filter(~above.is_in(used.implode()))
         used = pl.concat([used, above])
         above = frames["parent"].gather(above).drop_nulls().unique()
-    kept = frames.with_row_index("frame").filter(_col("frame").is_in(used.implode())).with_row_index("place")
-    place = kept.select("place", frame="frame")
-    kept = kept.join(place, left_on="parent", right_on="frame", how="left", maintain_order="left", suffix="_above")
+    kept = renumbered(frames.with_row_index("row").filter(_col("row").is_in(used.implode())))
+    place = kept.select(frame="row").with_row_index("place")
     shown = shown.join(place, on="frame", how="left", maintain_order="left")
-    names = kept["name"].cast(pl.String).unique(maintain_order=True)
-    number = dict(zip(names.to_list(), range(len(names)), strict=True))
+    names, number = numbered(kept["name"].cast(pl.String).fill_null(""))
     columns = ("count", "self_cpu_ns", "self_device_ns", "cpu_ns", "device_ns")
     return {
         "why": "",
-        "names": [_frame(name or "(no name)") for name in names.to_list()],
-        "frames": {
-            "name": [number[name] for name in kept["name"].cast(pl.String).to_list()],
-            "parent": kept["place_above"].to_list(),
-        },
+        "names": [text(name or "(no name)", _LONGEST_FRAME) for name in names],
+        "frames": {"name": number.to_list(), "parent": kept["parent"].to_list()},
         "rows": {"name": values(shown["name"]), "frame": shown["place"].to_list()}
         | {column: values(shown[column]) for column in columns},
         "more": more,

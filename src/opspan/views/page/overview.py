@@ -12,7 +12,7 @@ from opspan.analysis.spans import DEVICE, PROCESS
 from opspan.views import idle
 from opspan.views.footer import coverage_lines
 from opspan.views.missing import device_command, lines
-from opspan.views.page.columns import Column, table, text, values
+from opspan.views.page.columns import Column, known, table, text, values
 from opspan.views.page.overview_findings import findings
 from opspan.views.page.overview_steps import steps
 from opspan.views.page.section import Section, Subject
@@ -111,12 +111,7 @@ def _ranks(subject: Subject) -> dict[str, Any]:
     rows = rows.join(by_rank, on="rank", how="left", maintain_order="left")
     utc_ns = _col("start_ns") + pl.lit(found.tables.origin_utc_ns, dtype=pl.Int64)
     rows = rows.with_columns(began=utc_ns.cast(pl.Datetime("ns")).dt.strftime("%Y-%m-%d %H:%M:%S"))
-    return table(_known(rows), _RANKS)
-
-
-def _known(rows: pl.DataFrame) -> pl.DataFrame:
-    """Without columns of nothing."""
-    return rows.select(name for name in rows.columns if rows[name].count())
+    return table(rows, known(rows, _RANKS))
 
 
 def _devices(subject: Subject) -> dict[str, Any]:
@@ -129,9 +124,9 @@ def _devices(subject: Subject) -> dict[str, Any]:
     about_it = about_it.unique(["rank", "device_id"], keep="first", maintain_order=True)
     rows = whole.join(use(whole, DEVICE), on=[*DEVICE, "step"], nulls_equal=True, maintain_order="left")
     rows = rows.join(about_it, on=["rank", "device_id"], how="left", maintain_order="left")
-    rows = _known(rows.with_columns(_col("pid").cast(pl.String)))
-    several = [name for name in PROCESS if name in rows.columns and rows[name].n_unique() == 1]
-    return {"rows": table(rows.drop(several), _DEVICES)}
+    rows = rows.with_columns(_col("pid").cast(pl.String))
+    rows = rows.drop(name for name in PROCESS if rows[name].n_unique() == 1)
+    return {"rows": table(rows, known(rows, _DEVICES))}
 
 
 def _idle(subject: Subject) -> dict[str, Any] | None:
@@ -164,6 +159,7 @@ def _top(subject: Subject, by: str) -> dict[str, Any]:
 def _issues(subject: Subject) -> dict[str, Any] | None:
     issues = subject.found.tables.issues
     worst = issues.sort(_col("severity").to_physical(), descending=True, maintain_order=True)
-    more = worst.height - _MOST_ISSUES
+    shown = worst.head(_MOST_ISSUES)
+    more = worst.height - shown.height
     notes = [f"{more:,} more issues: `opspan summary {subject.typed} --format json` has all"] if more > 0 else []
-    return table(_known(worst.head(_MOST_ISSUES)), _ISSUES, notes) if worst.height else None
+    return table(shown, known(shown, _ISSUES), notes) if worst.height else None

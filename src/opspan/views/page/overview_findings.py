@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from opspan.events.times import format_time
+from opspan.views.answer import time_text
 from opspan.views.findings import answer
 from opspan.views.page.columns import text
 from opspan.views.page.section import Subject
@@ -29,7 +29,7 @@ def _finding(row: dict[str, Any], several: bool) -> dict[str, Any]:
         "title": row["title"],
         "severity": row["severity"],
         "confidence": row["confidence"],
-        "at_stake": "" if stake is None else format_time(stake / 1000),
+        "at_stake": "" if stake is None else time_text(stake),
         "share": row["share"],
         "sentence": text(f"{sentence[:1].upper()}{sentence[1:]}."),
         "remedy": text(row["remedy"]),
@@ -41,7 +41,7 @@ def _finding(row: dict[str, Any], several: bool) -> dict[str, Any]:
         "ranks": row["ranks"] if several else [],
         "ranges": [
             {"rank": one["rank"], "from": str(one["start_ns"]), "to": str(one["end_ns"])}
-            | {"time": format_time((one["end_ns"] - one["start_ns"]) / 1000)}
+            | {"time": time_text(one["end_ns"] - one["start_ns"])}
             for one in sorted(row["ranges"], key=lambda one: one["start_ns"] - one["end_ns"])[:_MOST_PLACES]
         ],
     }

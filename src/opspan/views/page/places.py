@@ -8,7 +8,7 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.spans import DEVICE, PROCESS
-from opspan.views.page.columns import Column, table
+from opspan.views.page.columns import Column, known, table
 
 _col = pl.col
 _COLUMNS = (
@@ -57,9 +57,8 @@ def hosts(found: Analysed, where: pl.DataFrame) -> dict[str, Any]:
         rows = rows.join(more, on=list(key), how="left", nulls_equal=True, maintain_order="left")
     file = pl.DataFrame({"rank": range(len(files)), "file": files}, schema={"rank": pl.Int32, "file": pl.String})
     rows = rows.join(file, on="rank", how="left", maintain_order="left")
-    # What nobody told is no column.
     rows = rows.with_columns(_col("pid", "device_id").cast(pl.String))
-    return table(rows.drop(name for name in rows.columns if not rows[name].count()), _COLUMNS)
+    return table(rows, known(rows, _COLUMNS))
 
 
 def world_size(found: Analysed) -> int | None:

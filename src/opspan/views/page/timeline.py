@@ -15,9 +15,9 @@ from opspan import outputs
 from opspan.analysis import Analysed
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.spans import difference, length
-from opspan.views.page.columns import text, values
+from opspan.views.page.columns import numbered, text, values
 from opspan.views.page.section import Section, Subject
-from opspan.views.page.timeline_columns import deltas, numbered, shown
+from opspan.views.page.timeline_columns import deltas, shown
 from opspan.views.page.timeline_counters import counters
 from opspan.views.page.timeline_details import details, self_times
 from opspan.views.page.timeline_lanes import FORMS, KINDS, TABLES, Lanes, lanes_of

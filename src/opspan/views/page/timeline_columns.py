@@ -6,8 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.printable import printable, shortened
-from opspan.views.page.columns import LONGEST_TEXT
+from opspan.views.page.columns import LONGEST_TEXT, numbered, text
 
 _col = pl.col
 _LENGTHS = (LONGEST_TEXT, 200, 60)  # of a text, in characters: the first with which all of them fit
@@ -26,20 +25,12 @@ def deltas(numbers: pl.Series) -> list[int] | dict[str, list[int]]:
     return {"count": runs.struct.field("len").to_list(), "delta": runs.struct.field("value").to_list()}
 
 
-def numbered(column: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """The texts in the order in which they come, and for each row the number of its text; null: none."""
-    texts = column.drop_nulls().unique(maintain_order=True)
-    numbers = pl.DataFrame({"text": texts, "number": pl.int_range(len(texts), dtype=pl.Int32, eager=True)})
-    rows = column.alias("text").to_frame().join(numbers, on="text", how="left", maintain_order="left")
-    return texts, rows["number"]
-
-
 def shown(texts: pl.Series) -> list[str]:
     """Texts as a page has them: as long as all tables have them, or shorter where that would be too much."""
     strings = texts.cast(pl.String)
     lengths = strings.str.len_chars()
     longest = next((most for most in _LENGTHS if lengths.clip(upper_bound=most).sum() <= MOST_CHARACTERS), _LENGTHS[-1])
-    return [shortened(printable(text), longest) for text in strings]
+    return [text(one, longest) for one in strings]
 
 
 def of_texts(name: str, title: str, column: pl.Series) -> dict[str, Any]:
