@@ -19,7 +19,7 @@ from opspan.analysis.repeating import period, repeating
 
 
 def period_of(codes: Sequence[int]) -> tuple[list[int], int] | None:
-    found = period(np.array(codes, dtype=np.uint64), np.ones(len(codes), dtype=np.int64))
+    found = period(pl.Series(codes, dtype=pl.UInt64), np.ones(len(codes), dtype=np.int64))
     return None if found is None else (found[0].tolist(), found[1])
 
 

@@ -21,7 +21,7 @@ from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import nest
 from opspan.tables import Metadata, Tables
 from opspan.views.page import timeline, timeline_lanes
-from opspan.views.page.section import Subject
+from opspan.views.page.section import Subject, packed
 from opspan.views.page.timeline_counters import counters
 from opspan.views.page.timeline_merge import FEW, merged
 from opspan.views.page.timeline_rows import LAST_ROW, rows_of
@@ -223,7 +223,7 @@ def test_a_page_has_no_more_bytes_than_it_may(monkeypatch: pytest.MonkeyPatch) -
     made = ranges(*((name, 10 * at, 10 * at + 5) for at, name in enumerate(names)))
     monkeypatch.setattr(timeline, "MOST_BYTES", 60_000)
     data = data_of(analysed(ranges=made))
-    assert timeline._size(data) <= 60_000
+    assert len(packed(data)) <= 60_000
     assert shapes_of(data)["count"].sum() == 5_000
 
 
@@ -234,7 +234,7 @@ numbers = st.lists(st.integers(-(10**9), 10**9), max_size=50)
 def test_what_need_not_be_measured_is_no_larger_than_is_said(made: list[int]) -> None:
     data = {"names": ["x" * (number % 90) for number in made], "at": made, "begin": "0"}
     overhead = 200  # of JSON's keys, and of a small text that is compressed
-    assert timeline._size(data) <= timeline._at_most(data) + overhead
+    assert len(packed(data)) <= timeline._at_most(data) + overhead
 
 
 def test_very_long_names_are_cut() -> None:
@@ -340,4 +340,4 @@ def test_nothing_of_a_real_trace_is_lost(name: str, traces_dir: Path) -> None:
     for table_ in TABLES:
         frame = getattr(found.complete, table_)
         assert shapes.filter(pl.col("table") == table_)["count"].sum() == frame["start_ns"].count()
-    assert timeline._size(data) < timeline.MOST_BYTES
+    assert len(packed(data)) < timeline.MOST_BYTES

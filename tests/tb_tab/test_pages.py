@@ -44,7 +44,8 @@ def test_a_page_is_what_the_report_has(pages: Pages, tmp_path: Path) -> None:
     expected, parts = page_parts(Subject(opspan.load(path).analysed, (path,)))
 
     assert head(pages, path) == expected
-    assert {name: json.loads(gzip.decompress(pages.part(name, (path,)))) for name in parts} == parts
+    served = {name: json.loads(gzip.decompress(pages.part(name, (path,)))) for name in parts}
+    assert served == json.loads(json.dumps(parts))
     with pytest.raises(KeyError):
         pages.part("../head", (path,))
 

@@ -94,8 +94,11 @@ def test_a_file_without_anything_says_what_there_is(kind: str, name: str, tmp_pa
 
     if name.endswith((".sqlite", ".db", ".parquet", ".html")):
         return  # have all of it, or sections that say what they lack
+    on_a_timeline = ("ranges", "marks", "regions", "kernels", "calls", "functions", "waits", "counters")
     shown = {
-        "x.json": ("ranges", "marks", "regions", "kernels", "calls", "functions", "waits", "counters"),
+        "x.json": on_a_timeline,
+        "x.perfetto-trace": (*on_a_timeline, "memory"),
+        "x.pftrace": (*on_a_timeline, "memory"),
         "x.table.json": ("ranges", "regions", "kernels"),
         "x.csv": ("ranges", "marks", "regions"),
         "x-hostname-box.csv": ("ranges", "regions"),

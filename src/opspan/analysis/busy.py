@@ -20,8 +20,9 @@
         first kind that is on, and they add up to time_ns
 
 `trace`: with phases; `steps`: what `iterations` gives. A process without steps has one row, its whole time: from the
-first to the last of its ranges, calls and work; step is null. A device is that of a process: where two processes share
-one, each has what it ran there itself. What runs belongs to the step in which it runs, not to that which launched it.
+first to the last of its ranges, calls and work; step is null. `with_wholes`: the others have it, too. A device is that
+of a process: where two processes share one, each has what it ran there itself. What runs belongs to the step in which
+it runs, not to that which launched it.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ _OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
 APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
 
 
-def devices(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
+def devices(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) -> pl.DataFrame:
     work = busy_with(trace.work, *SHAPE)
-    times = step_times(trace, steps)
+    times = step_times(trace, steps, with_wholes=with_wholes)
     used = distinct(work, DEVICE).join(times, on=PROCESS, nulls_equal=True).sort(*DEVICE, "start_ns")
     kernels = _those(work, "computing", "communicating")
     spans = work.select(*DEVICE, "start_ns", "end_ns", "what")
@@ -103,7 +104,7 @@ def use(devices: pl.DataFrame, of: tuple[str, ...] = PROCESS) -> pl.DataFrame:
     return devices.group_by(*of, "step", maintain_order=True).agg(*shares)
 
 
-def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
+def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) -> pl.DataFrame:
     work = busy_with(trace.work).select(*PROCESS, "start_ns", "end_ns", "what")
     calls = trace.calls.select(*PROCESS, "start_ns", "end_ns", "api")
     apis = calls["api"].unique().cast(pl.String)
@@ -114,7 +115,7 @@ def breakdown(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     spans["calling"] = calls
     spans["loading"] = nested.filter(_col("phase") == "data")
     spans["ops"] = nested.filter(_col("kind").is_in(_OPS))
-    found = step_times(trace, steps).with_columns(together=pl.lit(0, dtype=pl.Int64))
+    found = step_times(trace, steps, with_wholes=with_wholes).with_columns(together=pl.lit(0, dtype=pl.Int64))
     # What all kinds up to one cover together, less what those before it do, is that kind's.
     together = work.clear().select(*PROCESS, "start_ns", "end_ns")
     for name, rows in spans.items():
@@ -155,10 +156,12 @@ def _is_any_of(names: pl.DataFrame) -> pl.Expr:
     return _col("name").is_in(names["name"].implode()).fill_null(value=False)
 
 
-def step_times(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
-    """The steps, and the whole time of processes that have none: rank, pid, step, start_ns, end_ns."""
+def step_times(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) -> pl.DataFrame:
+    """The steps, and the whole time of processes that have none, or of all: rank, pid, step, start_ns, end_ns."""
     columns = (*PROCESS, "step", "start_ns", "end_ns")
-    whole = whole_times(trace).join(steps, on=PROCESS, how="anti", nulls_equal=True)
+    whole = whole_times(trace)
+    if not with_wholes:
+        whole = whole.join(steps, on=PROCESS, how="anti", nulls_equal=True)
     whole = whole.with_columns(step=pl.lit(None, dtype=pl.String)).select(columns)
     return within_part(pl.concat([steps.select(columns), whole]), trace).sort(*PROCESS, "start_ns")
 
@@ -190,7 +193,7 @@ def whole_times(trace: Tables) -> pl.DataFrame:
 
 def _ends(rows: pl.DataFrame) -> pl.DataFrame:
     times = (_col("start_ns").min(), _col("end_ns").max())
-    if rows.height and all(is_one(rows, _col(name)) for name in PROCESS):  # nothing to group
+    if rows.height and all(is_one(rows, name) for name in PROCESS):  # nothing to group
         return rows.select(*(_col(name).first() for name in PROCESS), *times)
     return rows.group_by(PROCESS).agg(times)
 

@@ -156,7 +156,7 @@ def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
     is_after = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
     rows = rows if is_after.all() else rows.sort("start_ns", "end_ns", "row")
     rows = rows.select("process", "row", "range", "call", *STREAM[2:], "start_ns", "end_ns", "what")
-    key = [name for name in ("process", *STREAM[2:]) if not is_one(rows, _col(name))]
+    key = [name for name in ("process", *STREAM[2:]) if not is_one(rows, name)]
     if not key:
         return rows.with_columns(stream=pl.lit(0, dtype=pl.UInt32))
     streams = rows.select(key).unique().with_row_index("stream")

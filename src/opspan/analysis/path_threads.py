@@ -73,7 +73,7 @@ def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...
 
 def is_same(rows: pl.DataFrame, others: pl.DataFrame, name: str) -> bool:
     """All rows of both have the same value."""
-    both = (is_one(frame, _col(name)) for frame in (rows, others))
+    both = (is_one(frame, name) for frame in (rows, others))
     return all(both) and bool(rows[name][0] == others[name][0])
 
 

@@ -38,7 +38,7 @@ _LOOKED_AT = 2**18
 _PERIODS = 16  # that are tried for markers of one width: those that most kernels speak for
 
 _TOLD_BY = 8  # kernels: that many tell a place in a turn
-_ODD, _ODDER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+_ODD, _ODDER = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
 Codes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
@@ -66,7 +66,7 @@ def _of_process(ran: pl.DataFrame) -> pl.DataFrame:
 
 def _busiest(ran: pl.DataFrame, by: tuple[str, ...], number: int = 0) -> pl.DataFrame:
     """The rows of what ran longest; of what ran longest but for NUMBER others."""
-    if number == 0 and all(is_one(ran, _col(name)) for name in by):
+    if number == 0 and all(is_one(ran, name) for name in by):
         return ran
     each = ran.group_by(by).agg(ns=length().sum()).sort("ns", *by, descending=[True] + [False] * len(by))
     if each.height < 2:
@@ -79,14 +79,15 @@ def _of_device(ran: pl.DataFrame) -> pl.DataFrame:
     order = _busiest(kernels, _STREAM).select("kind", "name", "full_name", "start_ns", "end_ns")
     if not order["start_ns"].is_sorted():
         order = order.sort("start_ns", "end_ns", maintain_order=True)
-    codes = order.select(_col("kind", "name", "full_name").to_physical()).hash_rows().to_numpy()
+    codes = order.select(_col("kind", "name", "full_name").to_physical()).hash_rows()
     starts, ends = order["start_ns"].to_numpy(), order["end_ns"].to_numpy()
     found = period(codes, ends - starts, starts - np.maximum.accumulate(np.append(starts[:1], ends[:-1])))
     if found is None:
         return pl.DataFrame(schema=_SCHEMA)
     begins, kernels_of_turn = found
     first, last = int(starts[begins[0]]), int(ends[begins[-1] : begins[-1] + kernels_of_turn].max())
-    turns = pl.DataFrame({"start_ns": starts[begins], "end_ns": np.append(starts[begins[1:]], last)}, schema=_SCHEMA)
+    edges = [*starts[begins].tolist(), last]
+    turns = pl.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:]}, schema=_SCHEMA)
     # Turns touch, so what runs in them is what runs from the begin of the first to the end of the last.
     busy = union(ran, ())
     inside = busy.select(_col("start_ns").clip(lower_bound=first), _col("end_ns").clip(upper_bound=last))
@@ -114,17 +115,18 @@ class _Turns:
         return (self.period < other.period) if explains else (self.period > other.period)
 
 
-def period(codes: Codes, lengths: Numbers, pauses: Numbers | None = None) -> tuple[Numbers, int] | None:
-    """`codes`: a number for the name of each kernel, in order; `lengths`: how long each took; `pauses`: for how long
-    nothing ran before it. The last turn has as many kernels as the regular ones."""
+def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) -> tuple[Numbers, int] | None:
+    """`codes`: a number (UInt64) for the name of each kernel, in order; `lengths`: how long each took; `pauses`: for
+    how long nothing ran before it. The last turn has as many kernels as the regular ones."""
     if len(codes) < 2 * _LEAST:
         return None
     begin = max(0, (len(codes) - _LOOKED_AT) // 2)
-    some, times = codes[begin : begin + _LOOKED_AT], lengths[begin : begin + _LOOKED_AT].astype(np.float64)
+    some, times = codes.slice(begin, _LOOKED_AT), lengths[begin : begin + _LOOKED_AT].astype(np.float64)
+    names = some.to_numpy()
     best: tuple[_Turns, int] | None = None
     for width, markers in _markers(some):
         for at in _places(markers):
-            turns = _turns(some, at, int(np.median(np.diff(at))))
+            turns = _turns(names, at, int(np.median(np.diff(at))))
             takes_most = turns is not None and times[turns.part].sum() >= _SHARE * times.sum()
             if turns is not None and takes_most and (best is None or turns.is_better(best[0])):
                 best = turns, width
@@ -134,31 +136,34 @@ def period(codes: Codes, lengths: Numbers, pauses: Numbers | None = None) -> tup
         return None
     turns, width = best
     if len(some) < len(codes):
-        where = turns.begins[0] + begin
+        names, where = codes.to_numpy(), int(turns.begins[0] + begin)
         markers = next(markers for wide, markers in _markers(codes) if wide == width)
-        whole = _turns(codes, np.flatnonzero(markers == markers[where]), turns.period)
+        whole = _turns(names, _where(markers == markers.slice(where, 1)), turns.period)
         if whole is None:
             return None
         turns = whole
     if pauses is not None:
-        turns = _from_the_longest_pause(codes, turns, pauses)
+        turns = _from_the_longest_pause(names, turns, pauses)
     return turns.begins, turns.period
 
 
-def _markers(codes: Codes) -> Iterator[tuple[int, Codes]]:
+# Columns of polars: to make one of an array of numpy's loads numpy.ma, which takes longer than all of this mostly does.
+
+
+def _markers(codes: pl.Series) -> Iterator[tuple[int, pl.Series]]:
     """For each width a number for the kernels that follow each place, it being the first."""
     markers = codes
     for width in _WIDTHS:
         if width > 1:
             if len(codes) < width:
                 return
-            one, other = markers[: len(markers) - width // 2], markers[width // 2 :]
-            mixed = (one ^ (one >> np.uint64(29))) * _ODD + other * _ODDER
-            markers = mixed ^ (mixed >> np.uint64(32))
+            one, other = markers.head(len(markers) - width // 2), markers.slice(width // 2)
+            mixed = (one ^ (one // 2**29)) * _ODD + other * _ODDER
+            markers = mixed ^ (mixed // 2**32)
         yield width, markers
 
 
-def _places(markers: Codes) -> Iterator[Numbers]:
+def _places(markers: pl.Series) -> Iterator[Numbers]:
     """The places of the marker that keeps a period most often, for each period that any of them has."""
     rows = pl.DataFrame({"marker": markers}).with_row_index("at").sort("marker", maintain_order=True)
     rows = rows.with_columns(_col("at").cast(pl.Int64))
@@ -172,8 +177,13 @@ def _places(markers: Codes) -> Iterator[Numbers]:
     each = each.filter(_col("period") > 1, _col("often") >= _LEAST - 1, _col("often") * 2 >= _col("times"))
     each = each.sort("often", "first", descending=[True, False])
     best = each.unique("period", keep="first", maintain_order=True).with_columns(kernels=_col("often") * _col("period"))
-    for marker in best.sort("kernels", "period", descending=True)["marker"].head(_PERIODS):
-        yield np.flatnonzero(markers == np.uint64(marker))
+    best = best.sort("kernels", "period", descending=True).head(_PERIODS)
+    for number in range(best.height):
+        yield _where(markers == best["marker"].slice(number, 1))
+
+
+def _where(flags: pl.Series) -> Numbers:
+    return flags.arg_true().cast(pl.Int64).to_numpy()
 
 
 def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:

@@ -87,7 +87,7 @@ def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.
 
 def _is_one(rows: pl.DataFrame, by: Sequence[str]) -> bool:
     """Nothing tells any of them apart."""
-    return rows.height > 0 and all(is_one(rows, _col(name)) for name in by)
+    return rows.height > 0 and all(is_one(rows, name) for name in by)
 
 
 def distinct(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis import Analysed
-from opspan.events import events_of
+from opspan.events import EventList
 from opspan.events.column_event import shown_name
 from opspan.events.kinds import DeviceType
 from opspan.events.table import Facts, Options, facts_of, filled, render, totals_of
@@ -67,8 +67,8 @@ _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 class OpRows:
     """The averages of a trace, in the order in which they are shown."""
 
-    def __init__(self, found: Analysed, by: str, names: Sequence[str] | None, kernels: bool) -> None:
-        averages = events_of(found).key_averages(
+    def __init__(self, found: Analysed, events: EventList, by: str, names: Sequence[str] | None, kernels: bool) -> None:
+        averages = events.key_averages(
             group_by_input_shapes=by == "shape", group_by_stack_n=STACK_DEPTH if by == "stack" else 0
         )
         self._facts = facts_of(list(averages)) if len(averages) else None

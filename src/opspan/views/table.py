@@ -21,6 +21,7 @@ from opspan.analysis.averages import BY as BY_SUMS
 from opspan.analysis.averages import launched_in
 from opspan.analysis.kernel_use import figures, launched
 from opspan.errors import UsageError
+from opspan.events import EventList, events_of
 from opspan.events.table import sort_attribute
 from opspan.printable import listed, printable
 from opspan.tables import Tables
@@ -108,7 +109,8 @@ def lean(trace: Tables) -> Tables:
     return trace.replace(ranges=ranges)
 
 
-def table_of(found: Analysed, asked: Asked) -> Table:
+def table_of(found: Analysed, asked: Asked, events: EventList | None = None) -> Table:
+    """`events`: those of `found`, from whoever asks for several tables."""
     by = asked.by
     if by not in BY:
         raise UsageError(f"there is no table by {by!r}; expected one of {', '.join(BY)}")
@@ -118,14 +120,17 @@ def table_of(found: Analysed, asked: Asked) -> Table:
             "step or phase"
         )
     if asked.memory and found.tables.memory.height:
-        found = found.with_memory()
+        found, events = found.with_memory(), None
     trace = found.complete if by in _CONTEXTS else found.attributed
     if by == "step" and asked.step is not None:
         names = trace.ranges["name"].unique()
         is_step = numbers_of(names, asked.step).is_not_null()
         trace = trace.replace(ranges=analysis.steps_named(trace.ranges, names.filter(is_step).cast(pl.String)))
     names_of_op = None if asked.op is None else _names_of_op(trace, asked.op)
-    table = _of_events(found, asked, names_of_op) if by in OF_EVENTS else _of_averages(trace, asked, names_of_op)
+    if by in OF_EVENTS:
+        table = _of_events(found, events_of(found) if events is None else events, asked, names_of_op)
+    else:
+        table = _of_averages(trace, asked, names_of_op)
     return replace(table, notes=(*_notes(trace, table, asked), *table.notes))
 
 
@@ -213,8 +218,8 @@ def _sort_column(rows: pl.DataFrame, by: str, asked: str | None) -> str:
     return column
 
 
-def _of_events(found: Analysed, asked: Asked, names: Sequence[str] | None) -> Table:
-    rows = OpRows(found, asked.by, names, asked.kernels)
+def _of_events(found: Analysed, events: EventList, asked: Asked, names: Sequence[str] | None) -> Table:
+    rows = OpRows(found, events, asked.by, names, asked.kernels)
     column = _sort_column(rows.frame, asked.by, asked.sort_by)
     rows.order(column, descending=column not in _SORTED_UP)
     frame = rows.frame.drop("rank") if len(found.tables.ranks) == 1 else rows.frame

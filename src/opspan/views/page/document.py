@@ -9,13 +9,12 @@ import base64
 import hashlib
 import html
 import json
-import zlib
 from typing import Any
 
 from opspan import libraries
 from opspan.errors import MissingPackage
 from opspan.printable import printable
-from opspan.views.page.section import Section, Subject
+from opspan.views.page.section import Section, Subject, packed
 from opspan.views.page.sections import NAMES, section
 from opspan.views.summary import about
 
@@ -38,21 +37,29 @@ _DOCUMENT = """<!doctype html>
 </html>
 """
 _POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'sha256-{hash}'"
-_FAST = 6  # of zlib: 9 takes three times as long for 2 % less
 
 
 def page_parts(subject: Subject) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The head of a page and the data of its sections, as JSON has them: for whoever serves them one by one."""
-    sections = {name: section(name, subject) for name in NAMES}
+    sections = _sections(subject)
     data = {name: one.data for name, one in sections.items() if one.data is not None}
     return head_of(subject, sections), data
 
 
+def _sections(subject: Subject) -> dict[str, Section]:
+    return {name: section(name, subject) for name in NAMES}
+
+
 def document(subject: Subject) -> str:
-    head, data = page_parts(subject)
+    sections = _sections(subject)
+    head = head_of(subject, sections)
     program = asset("page.js").replace("</script", "<\\/script")
     hashed = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
-    parts = [f'<script type="text/plain" id="part-{name}">{_packed(one)}</script>' for name, one in data.items()]
+    parts = [
+        f'<script type="text/plain" id="part-{name}">{one.packed or packed(one.data)}</script>'
+        for name, one in sections.items()
+        if one.data is not None
+    ]
     return _DOCUMENT.format(
         policy=_POLICY.format(hash=hashed),
         title=html.escape(head["title"]),
@@ -80,11 +87,6 @@ def head_of(subject: Subject, sections: dict[str, Section]) -> dict[str, Any]:
 def in_script(data: Any) -> str:
     """JSON that stands in a script element whatever the texts in it are: "<" can begin what ends the element."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _packed(data: dict[str, Any]) -> str:
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(zlib.compress(text.encode(), _FAST)).decode()
 
 
 def asset(name: str) -> str:

@@ -12,6 +12,7 @@ from opspan.analysis.averages import averages
 from opspan.analysis.backward import pairs
 from opspan.analysis.call_stacks import call_stacks
 from opspan.analysis.tensor_cores import tensor_cores
+from opspan.events import events_of
 from opspan.views.flops import tables_of
 from opspan.views.missing import FUNCTIONS, labelling_command
 from opspan.views.page.columns import MOST_ROWS, Column, known, numbered, renumbered, table, text, values
@@ -69,7 +70,8 @@ def section(subject: Subject) -> Section:
     found = subject.found
     has_sizes = bool(found.attributed.ranges["sizes"].count())  # of nothing else the cost is known
     costs = tables_of(found, [by for by, _ in _COST.values()]) if has_sizes else {}
-    tables = {by: table_of(found, Asked(by)) for by in _BY}
+    events = events_of(found)
+    tables = {by: table_of(found, Asked(by), events) for by in _BY}
     ops = tables["name"].rows
     if tables["name"].notes:  # there are none, or kernels alone
         return Section("Operators", None, _NONE, labelling_command(found.tables))

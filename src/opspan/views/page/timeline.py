@@ -5,8 +5,6 @@ Shapes come lane by lane, row by row, in order of time: so neither lane nor row 
 
 from __future__ import annotations
 
-import json
-import zlib
 from typing import Any
 
 import polars as pl
@@ -16,7 +14,7 @@ from opspan.analysis import Analysed
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.spans import difference, length
 from opspan.views.page.columns import numbered, text, values
-from opspan.views.page.section import Section, Subject
+from opspan.views.page.section import Section, Subject, packed
 from opspan.views.page.timeline_columns import deltas, shown
 from opspan.views.page.timeline_counters import counters
 from opspan.views.page.timeline_details import details, self_times
@@ -28,7 +26,6 @@ MOST_SHAPES = 250_000
 MOST_BYTES = 4_000_000  # in the page
 _MOST_STEPS = 5_000
 _LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50  # for each name of ranges in blocks that is counted, the most frequent first
-_IN_BASE64 = 4 / 3
 _OF_NUMBER = 7
 _col = pl.col
 
@@ -43,9 +40,12 @@ def section(subject: Subject) -> Section:
     most = MOST_SHAPES
     while True:
         data = _data(subject, lanes, placed, most)
-        if _at_most(data) <= MOST_BYTES or (size := _size(data)) <= MOST_BYTES or most < 100:
+        if _at_most(data) <= MOST_BYTES:
             return Section("Timeline", data)
-        most = int(most * 0.9 * MOST_BYTES / size)
+        in_page = packed(data)
+        if len(in_page) <= MOST_BYTES or most < 100:
+            return Section("Timeline", data, packed=in_page)
+        most = int(most * 0.9 * MOST_BYTES / len(in_page))
 
 
 def _at_most(data: Any) -> int:
@@ -59,11 +59,6 @@ def _at_most(data: Any) -> int:
     if data and isinstance(data[0], (int, float)):
         return _OF_NUMBER * len(data)
     return sum(map(_at_most, data))
-
-
-def _size(data: dict[str, Any]) -> float:
-    """About as many bytes as it takes in the page: it is compressed better there."""
-    return len(zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)) * _IN_BASE64
 
 
 def _placed(lanes: Lanes) -> pl.DataFrame:

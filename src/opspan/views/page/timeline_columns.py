@@ -17,12 +17,12 @@ MOST_CHARACTERS = 1_000_000
 def deltas(numbers: pl.Series) -> list[int] | dict[str, list[int]]:
     """Each less the one before; in the page they are added up again. No nulls. Where many of these are the same one
     after the other, how many there are of each: what is constant, or counts, is two numbers."""
-    wide = numbers.cast(pl.Int64)
-    changes = wide.diff().fill_null(wide.head(1).to_list()[0] if len(wide) else 0)
-    runs = changes.rle()
-    if 2 * len(runs) >= len(changes):
+    number = _col("number").cast(pl.Int64)
+    changes = numbers.to_frame("number").select(number.diff().fill_null(number.first())).to_series()
+    runs = changes.rle().struct.unnest()
+    if 2 * runs.height >= len(changes):
         return changes.to_list()
-    return {"count": runs.struct.field("len").to_list(), "delta": runs.struct.field("value").to_list()}
+    return {"count": runs["len"].to_list(), "delta": runs["value"].to_list()}
 
 
 def shown(texts: pl.Series) -> list[str]:

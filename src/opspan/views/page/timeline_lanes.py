@@ -155,7 +155,7 @@ def _by_lane(frames: dict[str, pl.DataFrame], trace: Tables) -> tuple[pl.DataFra
         frame = frames[table].filter(_col("start_ns").is_not_null())
         # Most traces are of one process and one device: nothing is told apart by what is the same in all rows.
         told = [name for name in _LANE if name in frame.columns]
-        names = [name for name in told if not is_one(frame, _col(name))] if frame.height else told
+        names = [name for name in told if not is_one(frame, name)] if frame.height else told
         facts = (_col(name).first() for name in told if name not in names)
         counted = (*facts, pl.len().alias("count"))
         alike = frame.group_by(names).agg(counted) if names else frame.select(counted)
