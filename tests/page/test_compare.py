@@ -133,7 +133,7 @@ def test_the_page_says_which_run_is_which_and_what_is_slower(browser: Browser, p
         first = section.locator("tbody tr").first
         assert "aten::gelu" in first.inner_text()
         assert "real" in first.inner_text()
-        assert section.locator(".largest text", has_text="aten::gelu").first.is_visible()
+        section.locator(".largest text", has_text="aten::gelu").first.wait_for()
         first.get_by_role("link").click()
         assert opened.at.evaluate("location.hash") == "#operators?name=aten%3A%3Agelu"
 
@@ -161,4 +161,4 @@ def test_files_of_torch_profiler_compare(browser: Browser, traces_dir: Path, tmp
     after.report(tmp_path / "out.html", against=before)
     with browser.open(tmp_path / "out.html") as opened:
         opened.goto("compare")
-        assert opened.at.get_by_text("Faster, unless it is noise.").is_visible()
+        opened.at.get_by_text("Faster, unless it is noise.").wait_for()

@@ -151,12 +151,12 @@ def test_the_page_names_the_late_rank_and_leads_to_the_timeline(browser: Browser
     with browser.open(page) as opened:
         opened.goto("distributed")
         section = opened.at.locator("#section-distributed")
-        assert section.get_by_text(f"Rank {LATE} came last to").is_visible()
+        section.get_by_text(f"Rank {LATE} came last to").wait_for()
         assert section.locator(".ranks tbody tr").first.inner_text().startswith(f"rank {LATE}")
         link = section.locator(".collectives tbody a").first
         assert (link.get_attribute("href") or "").startswith("#timeline?from=")
         section.get_by_role("combobox", name="By").select_option("each one, the longest first")
-        assert section.get_by_text(f"{3 * STEPS * RANKS} rows").is_visible()
+        section.get_by_text(f"{3 * STEPS * RANKS} rows").wait_for()
 
 
 def test_a_step_and_a_rank_are_chosen(browser: Browser, page: Path) -> None:
@@ -191,7 +191,7 @@ def test_real_ranks(browser: Browser, traces_dir: Path, tmp_path: Path, name: st
     trace.report(tmp_path / "out.html")
     with browser.open(tmp_path / "out.html") as opened:
         opened.goto("distributed")
-        assert opened.at.get_by_text("Matched with no other rank").is_visible()
+        opened.at.get_by_text("Matched with no other rank").wait_for()
 
 
 @pytest.mark.slow

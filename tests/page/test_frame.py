@@ -90,9 +90,9 @@ def test_names_show_as_text_whatever_they_hold(browser: Browser, page: Path) -> 
     shown = HOSTILE.encode("unicode_escape").decode()  # as printable() has it
     with browser.open(page) as opened:
         opened.goto("operators")
-        assert opened.at.get_by_text("</script>").first.is_visible()
+        opened.at.get_by_text("</script>").first.wait_for()
         assert "\\x1b[31m" in shown
-        assert opened.at.get_by_text("\\x1b[31m").first.is_visible()
+        opened.at.get_by_text("\\x1b[31m").first.wait_for()
 
 
 def test_light_and_dark_change_places(browser: Browser, page: Path) -> None:

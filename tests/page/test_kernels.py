@@ -109,8 +109,8 @@ def test_it_groups_by_name_or_by_launch(browser: Browser, page: Path) -> None:
         opened.at.get_by_role("region", name="Kernels by name").wait_for()
         opened.at.locator("#section-kernels").get_by_label("Group by").select_option("launch")
         launches = opened.at.get_by_role("region", name="Kernels by launch")
-        assert launches.get_by_text("1,024 x 1 x 1").or_(launches.get_by_text("1024 x 1 x 1")).first.is_visible()
-        assert launches.get_by_role("button", name="Registers").is_visible()
+        launches.get_by_text("1,024 x 1 x 1").or_(launches.get_by_text("1024 x 1 x 1")).first.wait_for()
+        launches.get_by_role("button", name="Registers").wait_for()
 
 
 def test_a_kernel_opens_on_its_ops(browser: Browser, page: Path) -> None:

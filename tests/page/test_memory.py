@@ -213,5 +213,5 @@ def test_another_device_has_its_own(browser: Browser, page: Path) -> None:
     with browser.open(page) as opened:
         opened.goto("memory")
         opened.at.get_by_label("Memory of", exact=False).and_(opened.at.locator("select")).select_option("Host")
-        assert opened.at.get_by_role("img", name="Memory of Host: 64 B at most").is_visible()
+        opened.at.get_by_role("img", name="Memory of Host: 64 B at most").wait_for()
         assert opened.at.get_by_role("region", name="Blocks of memory").locator("tbody tr").count() == 1

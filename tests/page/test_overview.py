@@ -156,12 +156,12 @@ def test_findings_lead_to_their_ops(browser: Browser, page: Path, data: dict[str
     with browser.open(page) as opened:
         section = opened.at.locator("#section-overview .findings")
         for one in data["findings"]["rows"]:
-            assert section.get_by_role("heading", name=one["title"]).is_visible()
+            section.get_by_role("heading", name=one["title"]).wait_for()
         name = data["findings"]["rows"][0]["ops"][0]
         link = section.get_by_role("link", name=name).first
         assert (link.get_attribute("href") or "").startswith("#operators?name=")
         link.click()
-        assert opened.at.locator("#section-operators").is_visible()
+        opened.at.locator("#section-operators").wait_for()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -177,8 +177,8 @@ def test_another_process_has_its_own_steps(browser: Browser, page: Path, data: d
         before = average.inner_text()
         opened.at.get_by_label("Process").and_(opened.at.locator("select")).select_option("rank 1")
         assert average.inner_text() != before
-        assert opened.at.get_by_role("img", name="Time of 12 steps by kind").is_visible()
-        assert opened.at.get_by_text("longer than the other steps").is_visible()
+        opened.at.get_by_role("img", name="Time of 12 steps by kind").wait_for()
+        opened.at.get_by_text("longer than the other steps").wait_for()
 
 
 def test_the_overview_is_drawn_before_what_is_large(browser: Browser, page: Path) -> None:
@@ -186,4 +186,4 @@ def test_the_overview_is_drawn_before_what_is_large(browser: Browser, page: Path
     part = text.partition('id="part-overview">')[2].partition("<")[0]
     assert len(part) < 20_000
     with browser.open(page) as opened:
-        assert opened.at.get_by_role("heading", name="Findings").is_visible()
+        opened.at.get_by_role("heading", name="Findings").wait_for()
