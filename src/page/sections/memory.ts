@@ -163,6 +163,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
         labelOffset: 38,
         tickFormat: (ns: number) => (ns / 1e6).toLocaleString("en", { maximumFractionDigits: 3 }),
       },
+      marginTop: 40, // the unit stands above the word at the peak
       y: { label: unit, transform: (count: number) => count / size, grid: true, zero: true, ticks: 5 },
       marks: [
         Plot.areaY(rows, { ...step, y: "allocated", fill: color("allocated"), fillOpacity: 0.25 }),
