@@ -15,6 +15,7 @@ from builders.training_plan import Plan
 from emit.running import opspan as run_opspan
 from page.browser import SCHEMES, WIDTHS, Browser
 from page.faults import grave_faults
+from tiers import RELEASE
 from views.sources import HOSTILE, capture, nsys
 
 
@@ -32,9 +33,11 @@ SOURCES: dict[str, Callable[[Path], opspan.Trace]] = {
 }
 SEEN = [*itertools.product(WIDTHS, SCHEMES)]
 QUICK = [("nsys", 1280, "light"), ("nsys", 390, "dark")]
+SLOW = [(1280, "light"), (390, "dark")]  # each width and each scheme; both in both before a release
 EVERY = [
-    pytest.param(*one, marks=[] if one in QUICK else [pytest.mark.slow])
-    for one in ((name, *seen) for name in SOURCES for seen in SEEN)
+    pytest.param(name, *seen, marks=[] if (name, *seen) in QUICK else [pytest.mark.slow] if seen in SLOW else RELEASE)
+    for name in SOURCES
+    for seen in SEEN
 ]
 
 
