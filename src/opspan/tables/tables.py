@@ -142,6 +142,17 @@ class Tables:
             parts.append(f"{duration / 1e9:.3f} s")
         return f"{type(self).__name__}({', '.join(parts)})"
 
+    @property
+    def paths(self) -> list[str]:
+        """The files that the trace was read from."""
+        return [path for rank in self.ranks for path in rank.paths]
+
+    def begin_ns(self, *tables: str) -> int | None:
+        """The first time in these tables."""
+        frames = (self.frames[name] for name in tables)
+        starts = [frame["start_ns" if "start_ns" in frame.columns else "time_ns"].min() for frame in frames]
+        return min((start for start in starts if isinstance(start, int)), default=None)
+
     def duration_ns(self) -> int | None:
         """From the first begin to the last end."""
         bounds = [

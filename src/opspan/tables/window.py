@@ -193,7 +193,7 @@ def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch:
 
 def _stretch(trace: Tables, window: Window) -> Stretch:
     if window.between is not None:
-        begin = _begin_ns(trace)
+        begin = trace.begin_ns("ranges", "calls", "work") or 0
         return Stretch(begin + window.between[0], begin + window.between[1])
     wanted = window.steps or (0, 0)
     ranges = trace.ranges.filter(~pl.col("is_mark").fill_null(value=False))
@@ -207,11 +207,6 @@ def without_strangers(frame: pl.DataFrame) -> pl.DataFrame:
     if not frame["parent_id"].count():
         return frame
     return frame.with_columns(pl.when(pl.col("parent_id").is_in(frame["id"].implode())).then("parent_id"))
-
-
-def _begin_ns(trace: Tables) -> int:
-    starts = [getattr(trace, name)["start_ns"].min() for name in ("ranges", "calls", "work")]
-    return min((start for start in starts if isinstance(start, int)), default=0)
 
 
 def parsed_steps(text: str) -> Steps:

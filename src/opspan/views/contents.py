@@ -82,8 +82,7 @@ def _other_table(trace: Tables) -> str | None:
 def _database(trace: Tables) -> str | None:
     if not parts(trace):
         return None
-    paths = [path for rank in trace.ranks for path in rank.paths]
-    named = shlex.quote(paths[0]) if len(paths) == 1 else "FILE..."
+    named = shlex.quote(trace.paths[0]) if len(trace.paths) == 1 else "FILE..."
     return f"`opspan export {named} out.sqlite`, which holds all of that as tables"
 
 

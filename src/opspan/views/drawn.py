@@ -58,9 +58,7 @@ def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def zero_ns(trace: Tables) -> int:
-    starts = [trace.frames[name]["start_ns"].min() for name in SPANS]
-    starts += [trace.frames[name]["time_ns"].min() for name in POINTS]
-    return min((time for time in starts if isinstance(time, int)), default=0)
+    return trace.begin_ns(*SPANS, *POINTS) or 0
 
 
 def left_out(trace: Tables) -> list[str]:

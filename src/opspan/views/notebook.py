@@ -42,8 +42,8 @@ def _tools(found: Analysed) -> Iterator[str]:
 
 
 def _files(found: Analysed) -> Iterator[str]:
-    if paths := [path for rank in found.tables.ranks for path in rank.paths]:
-        yield listed(paths, _FEW)
+    if found.tables.paths:
+        yield listed(found.tables.paths, _FEW)
 
 
 def _processes(found: Analysed) -> Iterator[str]:

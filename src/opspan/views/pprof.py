@@ -118,13 +118,12 @@ def _add_samples(
 def _add_head(profile: Any, trace: Tables, samples: pl.DataFrame, strings: _Strings, said: list[str]) -> None:
     for name, unit, _ in _VALUES:
         profile.sample_type.add(type=strings(name), unit=strings(unit))
-    paths = [path for rank in trace.ranks for path in rank.paths]
-    profile.mapping.add(id=_MAPPING, filename=strings(Path(paths[0]).name if paths else ""), has_functions=True)
+    program = Path(trace.paths[0]).name if trace.paths else ""
+    profile.mapping.add(id=_MAPPING, filename=strings(program), has_functions=True)
     profile.default_sample_type = strings(
         "host" if samples["host_ns"].sum() or not samples["device_ns"].sum() else "device"
     )
     profile.comment.extend(strings(sentence) for sentence in said)
-    starts = [trace.frames[name]["start_ns"].min() for name in ("ranges", "functions", "work")]
-    begin = min((start for start in starts if isinstance(start, int)), default=0)
+    begin = trace.begin_ns("ranges", "functions", "work") or 0
     profile.time_nanos = (trace.origin_utc_ns or 0) + begin
     profile.duration_nanos = max(trace_end_ns(trace.ranges, trace.functions, trace.work) - begin, 0)

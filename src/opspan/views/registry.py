@@ -53,7 +53,7 @@ def export(
     """Write the trace to `out` as its suffix says, or as the output of that name. Returns a sentence for each thing
     that the format cannot hold. `write`: what writes it, if that was told more than the trace."""
     output = output_for(out) if name is None else _named(name)
-    sources = [Path(path) for rank in found.tables.ranks for path in rank.paths]
+    sources = [Path(path) for path in found.tables.paths]
     _check(out, sources, output, overwrite=overwrite)
     try:
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:

@@ -139,8 +139,7 @@ def _sheet(book: Workbook, name: str, rows: pl.DataFrame) -> list[str]:
 
 
 def _relative(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    starts = [trace.frames[name]["start_ns"].min() for name in ("ranges", "functions", "calls", "work")]
-    begin = min((start for start in starts if isinstance(start, int)), default=0)
+    begin = trace.begin_ns("ranges", "functions", "calls", "work") or 0
     return rows.with_columns(_col(name) - begin for name in ("start_ns", "end_ns") if name in rows.columns)
 
 
