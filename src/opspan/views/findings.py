@@ -119,7 +119,7 @@ def _blocks(rows: pl.DataFrame, layout: Layout) -> list[str]:
         cost = "" if row["at_stake_ns"] is None else f"{time_text(row['at_stake_ns'])} at stake ({row['share']:.1%})"
         head = ", ".join(part for part in (cost, row["severity"], row["confidence"]) if part)
         lines += ["", *wrapped(f"{number:>2}. ", f"{row['title']} [{row['id']}]: {head}", width)]
-        lines += wrapped("    ", _as_sentence(row["sentence"]), width)
+        lines += wrapped("    ", as_sentence(row["sentence"]), width)
         where = _where(row, longest)
         lines += wrapped("    Where  ", where, width) if where else []
         lines += wrapped("    Do     ", row["remedy"], width)
@@ -140,7 +140,7 @@ def _as_html(rows: pl.DataFrame) -> str:
         Column("Share", [share for _, share in cost]),
         Column("Severity", shown["severity"].to_list(), least=0),
         Column("Confidence", shown["confidence"].to_list(), least=0),
-        Column("What was seen", [_as_sentence(text) for text in shown["sentence"].to_list()], least=0),
+        Column("What was seen", [as_sentence(text) for text in shown["sentence"].to_list()], least=0),
         Column("What to do", shown["remedy"].to_list(), least=0),
     ]
     below = html_columns.more(rows.height, "the frame has all of them")
@@ -148,7 +148,7 @@ def _as_html(rows: pl.DataFrame) -> str:
     return html_columns.table(columns, f"{rows.height:,} findings", below, html_columns.LONGEST_SENTENCE)
 
 
-def _as_sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 

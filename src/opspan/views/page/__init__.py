@@ -13,7 +13,8 @@ from opspan.analysis import Analysed
 
 def write(found: Analysed, out: Path) -> list[str]:
     """The page as `opspan export` writes it, with nothing to compare to."""
-    from opspan.views.page.report import page_of
+    from opspan.views.page.document import document
+    from opspan.views.page.report import subject_of
 
-    out.write_text(page_of(found), encoding="utf-8")
+    out.write_text(document(subject_of(found)), encoding="utf-8")
     return []

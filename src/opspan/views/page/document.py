@@ -8,13 +8,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import json
 from typing import Any
 
 from opspan import libraries
 from opspan.errors import MissingPackage
 from opspan.printable import printable
-from opspan.views.page.section import Section, Subject, packed
+from opspan.views.page.section import Section, Subject, as_json, packed
 from opspan.views.page.sections import NAMES, section
 from opspan.views.summary import about
 
@@ -51,9 +50,9 @@ def _sections(subject: Subject) -> dict[str, Section]:
 
 
 def document(subject: Subject) -> str:
+    program = asset("page.js").replace("</script", "<\\/script")  # first: without it there is no page
     sections = _sections(subject)
     head = head_of(subject, sections)
-    program = asset("page.js").replace("</script", "<\\/script")
     hashed = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
     parts = [
         f'<script type="text/plain" id="part-{name}">{one.packed or packed(one.data)}</script>'
@@ -86,7 +85,7 @@ def head_of(subject: Subject, sections: dict[str, Section]) -> dict[str, Any]:
 
 def in_script(data: Any) -> str:
     """JSON that stands in a script element whatever the texts in it are: "<" can begin what ends the element."""
-    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return as_json(data).replace("<", "\\u003c")
 
 
 def asset(name: str) -> str:

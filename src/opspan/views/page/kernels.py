@@ -8,7 +8,7 @@ import polars as pl
 
 from opspan.analysis.kernel_use import KERNELS, figures, launched
 from opspan.views.missing import device_command
-from opspan.views.page.columns import MOST_ROWS, Column, table, text, values
+from opspan.views.page.columns import MOST_ROWS, Column, known, table, text, values
 from opspan.views.page.section import Section, Subject
 from opspan.views.table import Asked, table_of
 
@@ -111,9 +111,8 @@ def _launches(work: pl.DataFrame) -> pl.DataFrame:
 def _table(rows: pl.DataFrame, columns: tuple[Column, ...]) -> dict[str, Any]:
     """Without columns of nothing: what the source does not have is said once, in the notes."""
     share = (_col("device_ns") / _col("device_ns").sum()).fill_nan(0.0)
-    return table(
-        rows.with_columns(share=share), [one for one in columns if one.name == "share" or rows[one.name].count()]
-    )
+    rows = rows.with_columns(share=share)
+    return table(rows, known(rows, columns))
 
 
 def _ops(work: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:

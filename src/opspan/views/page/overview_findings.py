@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from opspan.views.answer import time_text
-from opspan.views.findings import answer
+from opspan.views.findings import as_sentence, rows_of
 from opspan.views.page.columns import text
 from opspan.views.page.section import Subject
 
@@ -16,13 +16,11 @@ _SECTIONS = {"table": "operators", "comm": "distributed", "memory": "memory", "d
 
 
 def findings(subject: Subject) -> dict[str, Any]:
-    said = answer(subject.found, subject.files)
     several = len(subject.found.tables.ranks) > 1
-    return {"rows": [_finding(row, several) for row in said.rows.to_dicts()]}
+    return {"rows": [_finding(row, several) for row in rows_of(subject.found, subject.files).to_dicts()]}
 
 
 def _finding(row: dict[str, Any], several: bool) -> dict[str, Any]:
-    sentence = row["sentence"]
     stake = row["at_stake_ns"]
     return {
         "id": row["id"],
@@ -31,7 +29,7 @@ def _finding(row: dict[str, Any], several: bool) -> dict[str, Any]:
         "confidence": row["confidence"],
         "at_stake": "" if stake is None else time_text(stake),
         "share": row["share"],
-        "sentence": text(f"{sentence[:1].upper()}{sentence[1:]}."),
+        "sentence": text(as_sentence(row["sentence"])),
         "remedy": text(row["remedy"]),
         "command": text(row["command"]),
         "read": row["read"],

@@ -30,25 +30,23 @@ def check(out: Path, sources: list[Path], *, overwrite: bool) -> None:
 
 def write(subject: Subject, out: Path, *, overwrite: bool) -> str:
     """Write the page to `out`, whole or not at all, and return it."""
+    check(out, [*subject.files, *subject.other_files], overwrite=overwrite)
     page = document(subject)
 
     def put(_: Analysed, path: Path) -> list[str]:
         path.write_text(page, encoding="utf-8")
         return []
 
-    check(out, [*subject.files, *subject.other_files], overwrite=overwrite)
     export(subject.found, out, overwrite=overwrite, name="page", write=put)
     return page
 
 
 def report(found: Analysed, out: Path | None, other: Analysed | None, *, overwrite: bool) -> Report:
-    subject = Subject(found, _files(found), other, () if other is None else _files(other))
+    subject = subject_of(found, other)
     return Report(document(subject) if out is None else write(subject, out, overwrite=overwrite))
 
 
-def page_of(found: Analysed) -> str:
-    return document(Subject(found, _files(found)))
-
-
-def _files(found: Analysed) -> tuple[Path, ...]:
-    return tuple(Path(path) for rank in found.tables.ranks for path in rank.paths)
+def subject_of(found: Analysed, other: Analysed | None = None) -> Subject:
+    """With the files that both were read from."""
+    files, others = (tuple(map(Path, one.tables.paths)) if one is not None else () for one in (found, other))
+    return Subject(found, files, other, others)

@@ -45,6 +45,9 @@ class Section:
     packed: str | None = None
 
 
+def as_json(data: Any) -> str:
+    return json.dumps(data, allow_nan=False, separators=(",", ":"))
+
+
 def packed(data: dict[str, Any]) -> str:
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(zlib.compress(text.encode(), _FAST)).decode()
+    return base64.b64encode(zlib.compress(as_json(data).encode(), _FAST)).decode()

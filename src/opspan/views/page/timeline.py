@@ -9,7 +9,6 @@ from typing import Any
 
 import polars as pl
 
-from opspan import outputs
 from opspan.analysis import Analysed
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.spans import difference, length
@@ -107,7 +106,7 @@ def _data(subject: Subject, lanes: Lanes, placed: pl.DataFrame, most: int) -> di
         "steps": _steps(found, lanes),
         "merged": _merged(shapes, is_block, under_ns),
         "notes": [*lanes.notes, *notes, *_more_steps(found)],
-        "perfetto": _perfetto(subject),
+        "perfetto": f"opspan export {subject.typed} run.perfetto-trace",
         "files": subject.typed,
     }
 
@@ -242,10 +241,3 @@ def _more_steps(found: Analysed) -> list[str]:
 def _merged(shapes: pl.DataFrame, is_block: pl.Series, under_ns: int) -> dict[str, int]:
     together = shapes.filter(is_block)["count"]
     return {"under_ns": under_ns, "ranges": sum(together), "of": len(shapes) - len(together) + sum(together)}
-
-
-def _perfetto(subject: Subject) -> str:
-    """What writes the same for Perfetto."""
-    suffixes = [suffix for output in outputs.OUTPUTS for suffix in output.suffixes]
-    suffix = next((one for one in suffixes if "perfetto" in one), ".json.gz")
-    return f"opspan export {subject.typed} run{suffix}"

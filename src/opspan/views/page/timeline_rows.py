@@ -12,6 +12,7 @@ import polars as pl
 
 from opspan import native
 from opspan.analysis.spans import bounded
+from opspan.views.lanes import columns_to_nest
 
 _col = pl.col
 MOST_ROWS = 96  # of a lane; functions of Python are about as deep as that
@@ -21,14 +22,8 @@ _MOST_LAYERS = 16
 
 def rows_of(shapes: pl.DataFrame) -> pl.Series:
     end_ns = bounded(_col("start_ns").cast(pl.Int128) + _col("length_ns"))
-    left = shapes.select(
-        "start_ns",
-        end_ns=end_ns if _may_be_past(shapes) else _col("start_ns") + _col("length_ns"),
-        tid=_col("lane").cast(pl.Int64),
-        domain=pl.lit(None, dtype=pl.UInt32),
-        is_async=pl.lit(value=False),
-        is_mark=pl.lit(value=False),
-    )
+    end_ns = end_ns if _may_be_past(shapes) else _col("start_ns") + _col("length_ns")
+    left = columns_to_nest(shapes.select("start_ns", end_ns.alias("end_ns"), track="lane"))
     nested = native.nest(left, 0)
     rows, overlaps = nested["depth"], nested["overlaps"]
     if overlaps.any():
