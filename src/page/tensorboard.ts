@@ -5,13 +5,9 @@ import { FetchedParts } from "./parts.ts";
 import { chooser, fresh } from "./pieces.ts";
 import "./page.css";
 
-interface Worker {
-  name: string;
-  files: string[];
-}
 interface Span {
   name: string;
-  workers: Worker[]; // the first may be all of them together
+  workers: { name: string }[]; // the first may be all of them together
 }
 interface Run {
   name: string;

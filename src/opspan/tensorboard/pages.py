@@ -13,8 +13,7 @@ import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
-from opspan.tensorboard.work import HEAD, part_file
-
+HEAD = "head.json"
 MOST_PAGES = 16  # that are kept; the one that was not asked for the longest goes
 AT_ONCE = 2  # processes
 _SAID = "said"  # what the process wrote to stderr
@@ -28,6 +27,10 @@ class _Made:
     folder: Path
     process: subprocess.Popen[bytes] | None = None
     began: float = 0.0
+
+
+def part_file(name: str) -> str:
+    return f"{name}.json.gz"
 
 
 class Waiting(Exception):

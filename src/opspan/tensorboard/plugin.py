@@ -12,7 +12,7 @@ from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
 from werkzeug import wrappers
 
-from opspan import libraries
+from opspan.errors import MissingPackage
 from opspan.printable import printable
 from opspan.tensorboard.pages import Failed, Pages, Waiting
 from opspan.tensorboard.runs import Run, Span, Worker, runs_in
@@ -84,13 +84,7 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
             {
                 "name": run.name,
                 "spans": [
-                    {
-                        "name": span.name,
-                        "workers": [
-                            {"name": worker.name, "files": [printable(path.name) for path in worker.files]}
-                            for worker in span.workers
-                        ],
-                    }
+                    {"name": span.name, "workers": [{"name": worker.name} for worker in span.workers]}
                     for span in run.spans
                 ],
             }
@@ -149,10 +143,12 @@ def _by_name(of: Iterable[T], name: str) -> T:
 def _asset(name: str, kind: str) -> Callable[..., Any]:
     @wrappers.Request.application
     def serve(request: Request) -> Response:
+        from opspan.views.page.document import asset  # late: TensorBoard starts without what makes pages
+
         try:
-            return _respond(request, libraries.page(name).read_bytes(), kind)
-        except FileNotFoundError:
-            return _respond(request, "This opspan was built where no npm was, and has no page", "text/plain", code=404)
+            return _respond(request, asset(name), kind)
+        except MissingPackage as missing:
+            return _respond(request, str(missing), "text/plain", code=404)
 
     return serve
 

@@ -9,7 +9,6 @@ writes FOLDER/head.json, and FOLDER/NAME.json.gz for each section. Exit code 2: 
 from __future__ import annotations
 
 import gzip
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,14 +16,9 @@ from pathlib import Path
 from opspan.errors import OpspanError
 from opspan.loading import load
 from opspan.printable import printable
+from opspan.tensorboard.pages import HEAD, part_file
 from opspan.views.page.document import page_parts
-from opspan.views.page.section import Subject
-
-HEAD = "head.json"
-
-
-def part_file(name: str) -> str:
-    return f"{name}.json.gz"
+from opspan.views.page.section import Subject, as_json
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,9 +33,8 @@ def main(arguments: Sequence[str]) -> int:
         print(printable(str(error)), file=sys.stderr)  # noqa: T201  # it is this program's answer
         return 2
     for name, part in data.items():
-        text = json.dumps(part, allow_nan=False, separators=(",", ":"))
-        Path(folder, part_file(name)).write_bytes(gzip.compress(text.encode(), 6))
-    Path(folder, HEAD).write_text(json.dumps(head, allow_nan=False), encoding="utf-8")
+        Path(folder, part_file(name)).write_bytes(gzip.compress(as_json(part).encode(), 6))
+    Path(folder, HEAD).write_text(as_json(head), encoding="utf-8")
     return 0
 
 
