@@ -63,10 +63,12 @@ def page(page_of: Callable[[str], Path]) -> Path:
 
 
 def test_each_link_opens_its_section(browser: Browser, page: Path) -> None:
+    from playwright.sync_api import expect
+
     with browser.open(page) as opened:
         for link in opened.at.locator("nav a").all():
             link.click()
-            assert link.get_attribute("aria-current") == "page"
+            expect(link).to_have_attribute("aria-current", "page")  # soon after: the address changes first
             opened.goto((link.get_attribute("href") or "")[1:])
 
 
