@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from opspan.views.merged_stacks import Merged, with_whole
+from opspan.analysis.stacks import totals
+from opspan.views.merged_stacks import Merged
 
 LEAST_SHARE = 0.001  # of the whole: about a pixel
 MOST_BOXES = 10_000
@@ -71,7 +72,7 @@ def icicle(found: Merged, column: str) -> Icicle:
 
 def _tree(found: Merged, column: str) -> pl.DataFrame:
     """node, parent, level, frame, kind, count, ns (of all inside): processes, their threads, their stacks."""
-    stacks = with_whole(found.stacks).rename({f"whole_{column}": "ns"})
+    stacks = found.stacks.with_columns(totals(found.stacks["parent"], found.stacks[column]).alias("ns"))
     roots = stacks.filter(level=0).group_by("root").agg(_col("ns").sum())
     threads = found.roots.join(roots, on="root", how="left").with_columns(
         _col("ns").fill_null(0), process_node=pl.struct("rank", "pid").rank("dense").cast(pl.Int64) - 1

@@ -51,25 +51,6 @@ def merged(trace: Tables) -> Merged:
     return Merged(stacks, found.roots, [*found.left_out, *([NO_FUNCTIONS] if no_functions else [])])
 
 
-def with_whole(stacks: pl.DataFrame) -> pl.DataFrame:
-    """With whole_host_ns and whole_device_ns: of the stack and all inside it."""
-    stacks = stacks.with_columns(whole_host_ns="host_ns", whole_device_ns="device_ns")
-    found: list[pl.DataFrame] = []
-    for part in reversed(stacks.partition_by("level", maintain_order=True)):
-        if found:
-            inside = (
-                found[-1].group_by("parent").agg(host=_col("whole_host_ns").sum(), device=_col("whole_device_ns").sum())
-            )
-            joined = part.join(inside, left_on="stack", right_on="parent", how="left", maintain_order="left")
-            part = joined.select(
-                *stacks.columns[:-2],
-                _col("whole_host_ns") + _col("host").fill_null(0),
-                _col("whole_device_ns") + _col("device").fill_null(0),
-            )
-        found.append(part)
-    return pl.concat(reversed(found)) if found else stacks
-
-
 def _empty(rows: pl.DataFrame) -> pl.DataFrame:
     key = {"stack": pl.UInt32, "parent": pl.UInt32, "root": pl.UInt32, "frame": pl.String, "level": pl.UInt32}
     sums = rows.select("kind", "host_ns", "device_ns", count=pl.lit(0, dtype=pl.Int64)).clear()

@@ -7,6 +7,7 @@ import polars as pl
 from opspan.tables import Tables
 
 _col = pl.col
+_PYTHON = r"^(?<file>.+?)\((?<line>[0-9]{1,9})\): "
 
 
 def frame_name() -> pl.Expr:
@@ -23,8 +24,7 @@ def process_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
     )
     pid = _col("pid").cast(pl.String).fill_null("of unknown number")
     name = _col("name").cast(pl.String).fill_null("process")
-    rank = pl.format("rank {}: ", _col("rank").fill_null(0)) if len(trace.ranks) > 1 else pl.lit("")
-    return pl.lit(found.select(pl.concat_str(rank, name, pl.lit(" "), pid)).to_series())
+    return pl.lit(found.select(pl.concat_str(_of_rank(trace), name, pl.lit(" "), pid)).to_series())
 
 
 def thread_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
@@ -38,12 +38,31 @@ def thread_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
 
 
 def device_names(trace: Tables) -> pl.Expr:
-    rank = pl.format("rank {}: ", _col("rank").fill_null(0)) if len(trace.ranks) > 1 else pl.lit("")
-    return pl.concat_str(rank, pl.lit("device "), _col("device_id").cast(pl.String).fill_null("of unknown number"))
+    return pl.concat_str(_of_rank(trace), device_name())
+
+
+def device_name() -> pl.Expr:
+    """Of one rank."""
+    return pl.format("device {}", _col("device_id").cast(pl.String).fill_null("of unknown number"))
 
 
 def stream_names() -> pl.Expr:
-    return pl.concat_str(
-        pl.format("stream {}", _col("stream_id").cast(pl.String).fill_null("of unknown number")),
-        pl.format(" of context {}", "context_id").fill_null(""),
-    )
+    return pl.concat_str(stream_name(), pl.format(" of context {}", "context_id").fill_null(""))
+
+
+def stream_name() -> pl.Expr:
+    """Of one context."""
+    return pl.format("stream {}", _col("stream_id").cast(pl.String).fill_null("of unknown number"))
+
+
+def python_file(function: pl.Expr) -> pl.Expr:
+    """Of a function of Python, `train.py(12): forward`; null: it is none."""
+    return function.str.extract_groups(_PYTHON).struct.field("file")
+
+
+def python_line(function: pl.Expr) -> pl.Expr:
+    return function.str.extract_groups(_PYTHON).struct.field("line").cast(pl.Int64)
+
+
+def _of_rank(trace: Tables) -> pl.Expr:
+    return pl.format("rank {}: ", _col("rank").fill_null(0)) if len(trace.ranks) > 1 else pl.lit("")

@@ -18,12 +18,12 @@ from opspan.analysis.nest import trace_end_ns
 from opspan.errors import MissingPackage
 from opspan.tables import Tables
 from opspan.views.merged_stacks import merged
+from opspan.views.names import python_file, python_line
 from opspan.views.stacks import no_time
 
 MOST_FRAMES = 5_000_000  # in all stacks together
 _VALUES = (("count", "count", "count"), ("host", "nanoseconds", "host_ns"), ("device", "nanoseconds", "device_ns"))
 _COLUMNS = [column for _, _, column in _VALUES]
-_PYTHON = r"^(?<file>.+?)\((?<line>[0-9]{1,9})\): "
 _SMALLER = "(stacks that take less)"
 _MAPPING = 1  # pprof shows its name as that of the program, and looks for no symbols in it
 _col = pl.col
@@ -80,10 +80,9 @@ def _new_profile() -> Any:
 
 def _add_places(profile: Any, tree: pl.DataFrame, strings: _Strings) -> None:
     """A function for each name, and a place in it with the same number."""
-    python = _col("frame").str.extract_groups(_PYTHON)
     names = tree.select(_col("frame").unique(maintain_order=True))
-    lines = python.struct.field("line").cast(pl.Int64).fill_null(0)
-    rows = names.select("frame", python.struct.field("file"), lines).iter_rows()
+    frame = _col("frame")
+    rows = names.select(frame, file=python_file(frame), line=python_line(frame).fill_null(0)).iter_rows()
     for number, (name, file, line) in enumerate(rows, start=1):
         # Without a name of the system, which pprof would take for C++ and shorten.
         profile.function.add(id=number, name=strings(name), filename=strings(file), start_line=line)

@@ -25,14 +25,13 @@ from opspan.views import pieces
 from opspan.views.chrome_tracks import Tracks, tracks_of
 from opspan.views.contents import nothing_in, parts
 from opspan.views.lanes import columns_to_nest, lanes
-from opspan.views.names import frame_name
+from opspan.views.names import frame_name, python_file, python_line
 from opspan.views.pieces import Piece
 from opspan.views.stacks import tree
 
 MOST_SPANS = 1_000_000  # two events each, of about 30 bytes: what a browser shows without trouble
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _BATCH = 50_000
-_PYTHON = r"^(?<file>.+?)\((?<line>[0-9]{1,9})\): "
 _TRACK = ["process", "thread", "lane"]
 _col = pl.col
 
@@ -104,8 +103,7 @@ def _pieces(spans: pl.DataFrame, tracks: pl.DataFrame, names: pl.DataFrame) -> I
     begin, end = spans.select(_col("start_ns").min().fill_null(0), _col("end_ns").max().fill_null(0)).row(0)
     head = {"$schema": _SCHEMA, "exporter": "opspan", "activeProfileIndex": tracks["len"].arg_max() or 0}
     yield (json.dumps(head)[:-1] + ', "shared": {"frames": [\n').encode
-    python = _col("name").str.extract_groups(_PYTHON)
-    frames = names.select("name", file=python.struct.field("file"), line=python.struct.field("line").cast(pl.Int64))
+    frames = names.select("name", file=python_file(_col("name")), line=python_line(_col("name")))
     yield from _items(frames)
     yield b'\n]}, "profiles": [\n'.__bytes__
     of_track = spans.partition_by("track", as_dict=True)

@@ -75,6 +75,12 @@ def numbered(column: pl.Series) -> tuple[pl.Series, pl.Series]:
     return texts, rows["number"]
 
 
+def sizes(tree: pl.DataFrame, measures: Sequence[str]) -> pl.Series:
+    """How large each row of a tree is: its largest share of what the rows without a parent have of any measure."""
+    shares = [pl.col(measure) / pl.col(measure).filter(pl.col("parent").is_null()).sum() for measure in measures]
+    return tree.select(size=pl.max_horizontal(shares).fill_nan(0).fill_null(0))["size"]
+
+
 def renumbered(rows: pl.DataFrame) -> pl.DataFrame:
     """Some rows of a tree, in its order, with all that these are in: `parent`, which names a `row`, becomes a place
     among them."""

@@ -8,7 +8,7 @@ import polars as pl
 
 from opspan.analysis.stacks import totals
 from opspan.printable import LONGEST_NAME
-from opspan.views.page.columns import numbered, renumbered, text, values
+from opspan.views.page.columns import numbered, renumbered, sizes, text, values
 
 MOST_FRAMES = 4_000
 MEASURES = ("device_ns", "cpu_ns")
@@ -22,10 +22,8 @@ def flame(nodes: pl.DataFrame) -> dict[str, Any]:
     if not measures:
         return {"names": [], "kinds": [], "frames": {"name": [], "kind": [], "parent": []}, "own": {}, "notes": []}
     whole = nodes.select("parent", *(totals(nodes["parent"], nodes[measure]).alias(measure) for measure in measures))
-    shares = [_col(measure) / _col(measure).filter(_col("parent").is_null()).sum() for measure in measures]
-    size = whole.select(pl.max_horizontal(shares).alias("size"))["size"]
     # What is around a frame is as large, or larger, and stands before it.
-    kept = nodes.select("name", "kind", "parent", *measures).with_row_index("row").with_columns(size)
+    kept = nodes.select("name", "kind", "parent", *measures).with_row_index("row").with_columns(sizes(whole, measures))
     kept = kept.filter(_col("size") > 0).sort("size", descending=True, maintain_order=True).head(MOST_FRAMES)
     kept = renumbered(kept)
     places = kept.select("row").with_row_index("place")

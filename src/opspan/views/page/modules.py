@@ -11,7 +11,7 @@ from opspan.analysis.module_tree import IN_PHASES, module_frames, module_tree
 from opspan.sources import MODULES
 from opspan.tables import Tables
 from opspan.views.missing import labelling_command, without
-from opspan.views.page.columns import MOST_ROWS, Column, known, renumbered, table, values
+from opspan.views.page.columns import MOST_ROWS, Column, known, renumbered, sizes, table, values
 from opspan.views.page.flame import flame
 from opspan.views.page.section import Section, Subject
 
@@ -54,8 +54,7 @@ def _called(trace: Tables) -> pl.Series:
 
 def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[str, Any]:
     """The largest modules, which those that they are in are among: these are as large and stand before them."""
-    shares = [_col(measure) / _col(measure).filter(_col("parent").is_null()).sum() for measure in measures]
-    tree = tree.with_row_index("row").with_columns(size=pl.max_horizontal(shares).fill_nan(0).fill_null(0))
+    tree = tree.with_row_index("row").with_columns(sizes(tree, measures))
     kept = renumbered(tree.sort("size", descending=True, maintain_order=True).head(MOST_ROWS))
     more = tree.height - kept.height
     shown = [

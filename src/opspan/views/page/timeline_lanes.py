@@ -21,7 +21,7 @@ from opspan.analysis.busy import busy_with
 from opspan.analysis.nest import is_one, trace_end_ns
 from opspan.analysis.spans import difference
 from opspan.tables import Tables
-from opspan.views.names import process_names, thread_names
+from opspan.views.names import device_name, device_names, process_names, stream_name, thread_names
 
 _col = pl.col
 TABLES = ("functions", "ranges", "calls", "gaps", "work")  # in the order in which they stand below each other
@@ -183,14 +183,12 @@ def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFram
     )
     of_process = pl.when(_col("pid").n_unique().over("rank", "device_id") > 1).then(pl.format(", process {}", "pid"))
     stream = pl.concat_str(
-        pl.format("stream {}", _col("stream_id").cast(pl.String).fill_null("of unknown number")),
+        stream_name(),
         pl.when(_col("context_id").n_unique().over("rank", "pid", "device_id") > 2)
         .then(pl.format(", context {}", "context_id"))
         .fill_null(""),
         of_process.fill_null(""),
     )
-    device = pl.format("device {}", _col("device_id").cast(pl.String).fill_null("of unknown number"))
-    rank = pl.format("rank {}: ", _col("rank").fill_null(0)) if len(trace.ranks) > 1 else pl.lit("")
     shows = _col("table").cast(pl.String).replace(_SHOWS)
     rows = keys.with_columns(
         is_host=is_host,
@@ -207,8 +205,8 @@ def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFram
         .then("thread")
         .when(_col("table") == "work")
         .then(stream)
-        .otherwise(pl.concat_str(device, of_process.fill_null(""))),
-        group_title=pl.when("is_host").then(process).otherwise(pl.concat_str(rank, device)),
+        .otherwise(pl.concat_str(device_name(), of_process.fill_null(""))),
+        group_title=pl.when("is_host").then(process).otherwise(device_names(trace)),
         is_main=_col("tid") == _col("pid"),
         # Processes by their number, devices by theirs: one is as good as another.
         whose=pl.when("is_host").then("pid").otherwise("device_id"),
