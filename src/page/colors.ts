@@ -38,17 +38,27 @@ const ANY = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "
 export function color(name: string): string {
   const kind = KINDS[name];
   if (kind) return kind[isDark() ? 1 : 0];
-  let hash = 7;
-  for (let at = 0; at < name.length; at++) hash = (hash * 31 + name.charCodeAt(at)) >>> 0;
-  return ANY[hash % ANY.length]!;
+  return ANY[hashOf(name) % ANY.length]!;
 }
 
-/** Black or white: what can be read on that colour, #rrggbb. */
-export function ink(fill: string): string {
-  const [red, green, blue] = [1, 3, 5].map((at) => (parseInt(fill.slice(at, at + 2), 16) / 255) ** 2.2) as [
-    number,
-    number,
-    number,
-  ];
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#000000" : "#ffffff";
+/** The same number for the same name, always. */
+export function hashOf(name: string): number {
+  let hash = 7;
+  for (let at = 0; at < name.length; at++) hash = (hash * 31 + name.charCodeAt(at)) >>> 0;
+  return hash;
 }
+
+/** Red, green and blue of a colour, #rrggbb. */
+export const partsOf = (hex: string): number[] => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+
+/** How bright a colour is to the eye, from 0 to 1. */
+export function luminance(hex: string): number {
+  const [red, green, blue] = partsOf(hex).map((value) => {
+    const share = value / 255;
+    return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red! + 0.7152 * green! + 0.0722 * blue!;
+}
+
+/** Black or white: what can be read on that colour. */
+export const ink = (fill: string): string => (luminance(fill) > 0.18 ? "#000000" : "#ffffff");

@@ -4,7 +4,7 @@ import { type HierarchyRectangularNode, hierarchy, partition } from "d3";
 import { type TemplateResult, html, nothing, render, svg } from "lit-html";
 import { live } from "lit-html/directives/live.js";
 import { color, ink } from "./colors.ts";
-import { fontOf } from "./font.ts";
+import { cutTo, fontOf } from "./font.ts";
 import { formatted, time } from "./format.ts";
 import { notes } from "./pieces.ts";
 import { legend } from "./plots.ts";
@@ -212,14 +212,7 @@ const colorOf = (kind: string): string => (kind === "rest" ? "idle" : kind);
 const pen = document.createElement("canvas").getContext("2d")!;
 const widths = new Map<string, number>();
 
-/** As much of the text as so many pixels hold. */
-function fitting(text: string, room: number): string {
-  if (room < 20) return "";
-  const whole = widthOf(text);
-  if (whole <= room) return text;
-  const most = Math.floor((text.length * room) / whole) - 1;
-  return most > 1 ? `${text.slice(0, most)}…` : "";
-}
+const fitting = (text: string, room: number): string => (room < 20 ? "" : cutTo(room, text, widthOf(text)));
 
 function widthOf(text: string): number {
   let width = widths.get(text);

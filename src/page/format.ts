@@ -10,7 +10,6 @@ export type Unit =
   | "signed ns"
   | "signed share"
   | "number"
-  | "flops"
   | "flop_rate"
   | "rate"
   | "flag";
@@ -34,8 +33,6 @@ export function formatted(value: unknown, unit: Unit): string {
       return signed(value, (share) => `${(share * 100).toFixed(1)}%`);
     case "count":
       return Math.round(value).toLocaleString("en");
-    case "flops":
-      return scaled(value, "FLOP", 1000);
     case "flop_rate":
       return `${scaled(value, "FLOP", 1000)}/s`;
     case "rate":

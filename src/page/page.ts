@@ -1,7 +1,7 @@
 // The frame around the sections: heading, navigation, the section that the address names, light or dark.
 import { html, nothing, render } from "lit-html";
 import type { Parts } from "./parts.ts";
-import { switchScheme } from "./scheme.ts";
+import { forget, switchScheme } from "./scheme.ts";
 import { sections } from "./sections/all.ts";
 
 /** What opspan writes of each section; `why` and `command` are said where there is nothing to show. */
@@ -104,6 +104,7 @@ export function showPage(root: HTMLElement, head: Head, parts: Parts): () => voi
   );
   return () => {
     ended.abort();
+    forget();
     root.replaceChildren();
   };
 }

@@ -3,7 +3,7 @@ import { type TemplateResult, html, nothing } from "lit-html";
 import { live } from "lit-html/directives/live.js";
 
 /** Sentences, such as on what was left out. */
-export const notes = (sentences: string[] = []): TemplateResult | typeof nothing =>
+export const notes = (sentences: (string | TemplateResult)[] = []): TemplateResult | typeof nothing =>
   sentences.length
     ? html`<ul class="notes">
         ${sentences.map((sentence) => html`<li>${sentence}</li>`)}

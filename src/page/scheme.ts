@@ -1,5 +1,6 @@
 // Light or dark: what the reader chose here, else what the machine prefers.
-const changed: (() => void)[] = [];
+let changed: (() => void)[] = [];
+const redraw = (): void => changed.forEach((call) => call());
 
 export function isDark(): boolean {
   const chosen = document.documentElement.dataset.scheme;
@@ -19,9 +20,12 @@ export function inColors(draw: () => void): void {
 
 export function switchScheme(): void {
   document.documentElement.dataset.scheme = isDark() ? "light" : "dark";
-  for (const call of changed) call();
+  redraw();
 }
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const call of changed) call();
-});
+/** What was drawn is gone, and is not drawn again. */
+export function forget(): void {
+  changed = [];
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

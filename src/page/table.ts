@@ -44,7 +44,6 @@ declare module "@tanstack/table-core" {
   // eslint-disable-next-line @typescript-eslint/no-unused-vars
   interface ColumnMeta<TData extends RowData, TValue> {
     column: Column;
-    values: unknown[];
   }
 }
 
@@ -58,7 +57,7 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
     sortUndefined: "last",
     sortDescFirst: isNumber(column.unit),
     sortingFn: (a, b, id) => compare(a.getValue(id), b.getValue(id)),
-    meta: { column, values: data.values[at]! },
+    meta: { column },
   }));
   const texts = data.columns.map((column, at) => (isNumber(column.unit) ? -1 : at)).filter((at) => at >= 0);
   const opened = new Set<Place>();

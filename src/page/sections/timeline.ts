@@ -3,6 +3,7 @@ import { type TemplateResult, html, nothing, render } from "lit-html";
 import { legend } from "../plots.ts";
 import { time } from "../format.ts";
 import type { Follower, Page } from "../page.ts";
+import { chooser, notes } from "../pieces.ts";
 import { endsOf } from "../timeline/arrows.ts";
 import { scaleOf } from "../timeline/counters.ts";
 import { Details, panel } from "../timeline/details.ts";
@@ -95,10 +96,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
             )}
           </dl>
         </details>
-        <ul class="notes">
-          ${data.merged.ranges ? html`<li>${together(data)}</li>` : nothing}
-          ${data.notes.map((note) => html`<li>${note}</li>`)}
-        </ul>
+        ${notes([...(data.merged.ranges ? [together(data)] : []), ...data.notes])}
         <p class="quiet">
           To look at the same in Perfetto, write a file that it opens: <code>${data.perfetto}</code>
           <button @click=${(event: Event) => void copy(event.target as HTMLElement, data.perfetto)}>Copy</button>
@@ -187,13 +185,12 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
         <span class="right">
           ${
             ranks.length > 1
-              ? html`<label
-                  >Rank
-                  <select @change=${(event: Event) => showRank((event.target as HTMLSelectElement).value)}>
-                    <option value="" .selected=${layout.rank === undefined}>all</option>
-                    ${ranks.map((rank) => html`<option .selected=${layout.rank === rank}>${rank}</option>`)}
-                  </select></label
-                >`
+              ? chooser(
+                  "Rank",
+                  ["all", ...ranks.map(String)],
+                  layout.rank === undefined ? 0 : 1 + ranks.indexOf(layout.rank),
+                  (at) => showRank(ranks[at - 1]),
+                )
               : nothing
           }
           <button @click=${whole}>Whole trace</button>
@@ -257,8 +254,8 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     placed();
   }
 
-  function showRank(rank: string): void {
-    layout.rank = rank === "" ? undefined : Number(rank);
+  function showRank(rank: number | undefined): void {
+    layout.rank = rank;
     layout.place();
     placed();
     if (search.text) find(search.text);
@@ -327,7 +324,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   return (asked) => {
     stage.resize();
     const rank = asked.get("rank");
-    if (rank !== null && ranks.includes(Number(rank))) showRank(rank);
+    if (rank !== null && ranks.includes(Number(rank))) showRank(Number(rank));
     const [from, to] = [asked.get("from"), asked.get("to")].map((at) => sinceBegin(at, data.begin));
     const isWindow = from !== undefined && to !== undefined;
     if (isWindow) view.show(from, to);

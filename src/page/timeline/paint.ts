@@ -1,5 +1,5 @@
 // Draws the shapes of rows: at most one for each column of pixels where they are closer than that.
-import { fontOf } from "../font.ts";
+import { cutTo, fontOf } from "../font.ts";
 import { ROW } from "./layout.ts";
 import { SHADES, type Shades, firstShade, shadeOf } from "./shades.ts";
 import { type Row, type Trace, firstEndingAfter, firstWhere, nameOf } from "./trace.ts";
@@ -202,9 +202,7 @@ export class Painter {
       width = (context.measureText(begin).width * name.length) / begin.length;
       this.widths[at] = width;
     }
-    if (width <= room) return name;
-    const letters = Math.floor((room / width) * name.length) - 1;
-    return letters < 2 ? "" : `${name.slice(0, letters)}…`;
+    return cutTo(room, name, width);
   }
 
   /** A point in time. */

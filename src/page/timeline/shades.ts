@@ -1,6 +1,6 @@
 // Colours of shapes: the hue says what it is, one of three shades of it tells neighbours of other names apart. What
 // must not be told by colour alone has a pattern, too.
-import { color } from "../colors.ts";
+import { color, hashOf, luminance, partsOf } from "../colors.ts";
 import { isDark } from "../scheme.ts";
 import type { Trace } from "./trace.ts";
 
@@ -23,11 +23,7 @@ export interface Shades {
 
 /** Which of the shades the shapes of each name have. */
 export function shadeOfNames(names: string[]): Uint8Array {
-  return Uint8Array.from(names, (name) => {
-    let hash = 7;
-    for (let at = 0; at < Math.min(name.length, 200); at++) hash = (hash * 31 + name.charCodeAt(at)) >>> 0;
-    return hash % SHADES;
-  });
+  return Uint8Array.from(names, (name) => hashOf(name.slice(0, 200)) % SHADES);
 }
 
 export const shadeOf = (trace: Trace, shades: Uint8Array, shape: number): number =>
@@ -89,10 +85,8 @@ function stripes(context: CanvasRenderingContext2D, ink: string, how: "diagonal"
   return context.createPattern(tile, "repeat")!;
 }
 
-const parts = (hex: string): number[] => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
-
 function mixed(one: string, other: string, share: number): string {
-  const [a, b] = [parts(one), parts(other)];
+  const [a, b] = [partsOf(one), partsOf(other)];
   return `#${a
     .map((value, at) =>
       Math.round(value + (b[at]! - value) * share)
@@ -100,12 +94,4 @@ function mixed(one: string, other: string, share: number): string {
         .padStart(2, "0"),
     )
     .join("")}`;
-}
-
-function luminance(hex: string): number {
-  const [red, green, blue] = parts(hex).map((value) => {
-    const share = value / 255;
-    return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * red! + 0.7152 * green! + 0.0722 * blue!;
 }
