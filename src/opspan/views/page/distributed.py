@@ -169,8 +169,7 @@ def _ranks(rows: pl.DataFrame) -> dict[str, Any]:
 
 def _table(found: Analysed, by: str, each: pl.DataFrame, where: pl.DataFrame) -> dict[str, Any]:
     """For all together, and for each place."""
-    several = rows_of(found, by, is_of_each_place=True)
-    several = several.join(where, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")
+    several = _placed(rows_of(found, by, is_of_each_place=True), where)
     parts = {"everywhere": _with_longest(rows_of(found, by), each, KEYS.get(by, (by,)))}
     if where.height > 1:
         key = ("place", *KEYS.get(by, (by,)))
