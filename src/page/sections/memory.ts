@@ -3,7 +3,7 @@ import { type D3BrushEvent, brushX, select } from "d3";
 import { html, nothing, render } from "lit-html";
 import { color } from "../colors.ts";
 import { bytes, time } from "../format.ts";
-import { inTimeline } from "../links.ts";
+import { inTimeline, sinceBegin } from "../links.ts";
 import type { Follower, Page } from "../page.ts";
 import { chooser, fresh, notes } from "../pieces.ts";
 import { type Drawn, Plot, legend, showPlot } from "../plots.ts";
@@ -269,8 +269,8 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   show();
   return (asked) => {
-    const [from, to] = [asked.get("from"), asked.get("to")];
-    if (from && to) choose(Number(BigInt(from) - BigInt(data.begin_ns)), Number(BigInt(to) - BigInt(data.begin_ns)));
+    const [from, to] = [asked.get("from"), asked.get("to")].map((time) => sinceBegin(time, data.begin_ns));
+    if (from !== undefined && to !== undefined) choose(from, to);
   };
 }
 

@@ -2,6 +2,7 @@
 import { type TemplateResult, html, nothing, render } from "lit-html";
 import { legend } from "../plots.ts";
 import { time } from "../format.ts";
+import { sinceBegin } from "../links.ts";
 import type { Follower, Page } from "../page.ts";
 import { chooser, notes } from "../pieces.ts";
 import { endsOf } from "../timeline/arrows.ts";
@@ -340,10 +341,6 @@ function together({ merged, files }: Data): TemplateResult {
   const [many, all] = [merged.ranges, merged.of].map((count) => count.toLocaleString("en"));
   return html`Shapes ${which} are drawn together with their neighbours: ${many} of ${all}.
     <code>opspan report ${files} --between START END</code> shows them each.`;
-}
-
-function sinceBegin(time: string | null | undefined, begin: string): number | undefined {
-  return time && /^-?\d{1,25}$/.test(time) ? Number(BigInt(time) - BigInt(begin)) : undefined;
 }
 
 async function copy(button: HTMLElement, text: string): Promise<void> {

@@ -125,10 +125,6 @@ export class Layout {
     return this.strips.find((strip) => strip.top <= y && y < strip.top + strip.height);
   }
 
-  stripOf(lane: number): Strip | undefined {
-    return this.ofLane.get(lane);
-  }
-
   rowAt(y: number): Row | undefined {
     const strip = this.stripAt(y);
     if (strip?.what !== "lane") return undefined;

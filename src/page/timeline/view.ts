@@ -35,8 +35,7 @@ export class View {
 
   /** Keeps the middle where it is asked for too short a stretch, and the trace in sight. */
   show(from: number, to: number): void {
-    const longest = Math.max(this.length * 1.5, 20 * SHORTEST_NS);
-    const span = Math.min(longest, Math.max(SHORTEST_NS, to - from));
+    const span = this.possible(to - from);
     const middle = Math.min(this.length, Math.max(0, (from + to) / 2));
     this.from = middle - span / 2;
     this.to = middle + span / 2;
@@ -45,9 +44,13 @@ export class View {
   /** By a factor, around what is at x. */
   zoom(factor: number, x: number): void {
     const time = this.time(x);
-    const span = Math.min(Math.max(this.length * 1.5, 20 * SHORTEST_NS), Math.max(SHORTEST_NS, this.span * factor));
+    const span = this.possible(this.span * factor);
     const from = time - (x / this.width) * span;
     this.show(from, from + span);
+  }
+
+  private possible(span: number): number {
+    return Math.min(Math.max(this.length * 1.5, 20 * SHORTEST_NS), Math.max(SHORTEST_NS, span));
   }
 
   pan(pixels: number): void {
