@@ -9,7 +9,6 @@ What needs numpy is imported when it is asked for: a table needs none, and shoul
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from opspan.analysis.allocations import allocations
@@ -23,6 +22,7 @@ from opspan.analysis.coverage import Coverage, coverage
 from opspan.analysis.functions import functions
 from opspan.analysis.idle import gaps, gaps_of_streams, parts
 from opspan.analysis.iterations import iterations
+from opspan.analysis.kept import kept
 from opspan.analysis.launched import delays, queues
 from opspan.analysis.launches import launches
 from opspan.analysis.memory import memory
@@ -57,58 +57,58 @@ class Analysed:
         if attributed is not None:
             self.attributed = attributed
 
-    @cached_property
+    @kept
     def attributed(self) -> Tables:
         """The tables with the columns that a table of ops needs."""
         return attribute(self.tables)
 
-    @cached_property
+    @kept
     def complete(self) -> Tables:
         """The tables with modules, steps and phases, too."""
         return _in_context(self.attributed)
 
-    @cached_property
+    @kept
     def coverage(self) -> Coverage:
         found = self.attributed
         return coverage(found.ranges, found.calls, found.work)
 
-    @cached_property
+    @kept
     def iterations(self) -> pl.DataFrame:
         """The iterations of the run, as far as ranges tell them, or the order of kernels."""
         return iterations(self.attributed.ranges, work=self.attributed.work)
 
-    @cached_property
+    @kept
     def iterations_until_done(self) -> pl.DataFrame:
         """The same, with how long each took until all that it launched was done."""
         return until_done(self.iterations, self.attributed.calls, self.attributed.work)
 
-    @cached_property
+    @kept
     def breakdown(self) -> pl.DataFrame:
         """Where the time of each iteration went."""
         return self._without_wholes(self._breakdowns)
 
-    @cached_property
+    @kept
     def whole_breakdown(self) -> pl.DataFrame:
         """Where the whole time of each process went."""
         return self._breakdowns.filter(self._breakdowns["step"].is_null())
 
-    @cached_property
+    @kept
     def devices(self) -> pl.DataFrame:
         """What devices did in each iteration."""
         return self._without_wholes(self._devices)
 
-    @cached_property
+    @kept
     def whole_devices(self) -> pl.DataFrame:
         """What devices did in the whole time of each process."""
         return self._devices.filter(self._devices["step"].is_null())
 
     # Most who ask for the one of two ask for the other, and nearly all of the time goes to what both need.
 
-    @cached_property
+    @kept
     def _breakdowns(self) -> pl.DataFrame:
         return breakdown(self.complete, self.iterations, with_wholes=True)
 
-    @cached_property
+    @kept
     def _devices(self) -> pl.DataFrame:
         return devices(self.complete, self.iterations, with_wholes=True)
 
@@ -117,65 +117,65 @@ class Analysed:
         whole = distinct(self.iterations, PROCESS).join(rows.select("step").clear(1), how="cross")
         return rows.join(whole, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
 
-    @cached_property
+    @kept
     def allocations(self) -> pl.DataFrame:
         """The blocks of memory, each from its allocation to its free."""
         return allocations(self.tables.memory)
 
-    @cached_property
+    @kept
     def memory_categories(self) -> pl.Series:
         """What each row of the table memory is for, as far as that is known."""
         return categories(self.attributed.ranges, self.tables.memory)
 
-    @cached_property
+    @kept
     def memory_curve(self) -> pl.DataFrame:
         """How much memory was in use after each allocation and free."""
         return curve(self.tables.memory, self.tables.counters, self.allocations)
 
-    @cached_property
+    @kept
     def memory_peaks(self) -> pl.DataFrame:
         """When each process used the most memory of each device, and how much."""
         return highest(self.memory_curve)
 
-    @cached_property
+    @kept
     def memory_by_op(self) -> pl.DataFrame:
         """What the ranges of each name allocated and freed on their own threads."""
         return operators(self.attributed.ranges, self.tables.memory)
 
-    @cached_property
+    @kept
     def memory_at_peak(self) -> pl.DataFrame:
         """The blocks that there were at the peaks, and the ranges, modules and phases that took them."""
         return at_peak(self.complete.ranges, self.tables.memory, self.allocations)
 
-    @cached_property
+    @kept
     def gaps(self) -> pl.DataFrame:
         """A row for each stretch in which a device had nothing to do."""
         return gaps(self.attributed)
 
-    @cached_property
+    @kept
     def stream_gaps(self) -> pl.DataFrame:
         """A row for each stretch in which a stream had nothing to do."""
         return gaps_of_streams(self.attributed)
 
-    @cached_property
+    @kept
     def idle(self) -> pl.DataFrame:
         """The time of the gaps, by the ranges that it belongs to."""
         return parts(self.attributed, self.gaps)
 
-    @cached_property
+    @kept
     def waits(self) -> pl.DataFrame:
         """A row for each call that made the host wait."""
         found = self.attributed
         return waits(found.ranges, found.calls, found.work)
 
-    @cached_property
+    @kept
     def path_graph(self) -> Graph:
         """What waited for what."""
         from opspan.analysis.path_graph import graph
 
         return graph(self.attributed, self.iterations, self.waits)
 
-    @cached_property
+    @kept
     def path(self) -> pl.DataFrame:
         """The critical path of each step, in pieces."""
         from opspan.analysis.path import path
@@ -183,22 +183,22 @@ class Analysed:
         found = self.attributed
         return path(found, step_times(found, self.iterations), self.waits, self.path_graph)
 
-    @cached_property
+    @kept
     def delays(self) -> pl.DataFrame:
         """A row for each work that has a call: how long after the call it began."""
         return delays(self.attributed.calls, self.attributed.work)
 
-    @cached_property
+    @kept
     def queues(self) -> pl.DataFrame:
         """How many calls had their work before them, for each stream, over time."""
         return queues(self.attributed.calls, self.attributed.work)
 
-    @cached_property
+    @kept
     def copies(self) -> pl.DataFrame:
         """How much was copied, and how fast, by direction."""
         return copies(self.tables.work)
 
-    @cached_property
+    @kept
     def collectives(self) -> pl.DataFrame:
         """A row for each collective of each rank, with those of other ranks that it matched."""
         from opspan.analysis.over_ranks import matched

@@ -9,13 +9,12 @@ at stake compare with each other and with `total_ns`.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import breakdown, busy_with, devices, whole_times, within_part
+from opspan.analysis.kept import kept
 from opspan.analysis.spans import DEVICE, PROCESS, apart, distinct, length, looked_up, only, time_in, within
 from opspan.findings.cuts import cut_at
 from opspan.findings.marks import compiling, falling_back
@@ -35,11 +34,11 @@ class Run:
     def __init__(self, found: Analysed) -> None:
         self.found = found
 
-    @cached_property
+    @kept
     def trace(self) -> Tables:
         return self.found.complete
 
-    @cached_property
+    @kept
     def ranges(self) -> pl.DataFrame:
         """Ranges, with their numbers as `row` and without marks, and of their columns those that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
@@ -48,17 +47,17 @@ class Run:
 
     # -- steps
 
-    @cached_property
+    @kept
     def steps(self) -> pl.DataFrame:
         """Those that ranges tell. Kernels that repeat may be layers as well, and a part of the run only."""
         return self.found.iterations.filter(_col("how") != "kernels")
 
-    @cached_property
+    @kept
     def usual(self) -> pl.DataFrame:
         """The steps without outliers."""
         return self.steps.filter(~_col("is_outlier").fill_null(value=False))
 
-    @cached_property
+    @kept
     def breakdown(self) -> pl.DataFrame:
         """The time of each step; of processes that have none, all of it."""
         if not self.steps.height:
@@ -66,14 +65,14 @@ class Run:
         is_all = self.steps.height == self.found.iterations.height
         return self.found.breakdown if is_all else breakdown(self.trace, self.steps)
 
-    @cached_property
+    @kept
     def devices(self) -> pl.DataFrame:
         if not self.steps.height:
             return self.found.whole_devices
         is_all = self.steps.height == self.found.iterations.height
         return self.in_usual(self.found.devices if is_all else devices(self.trace, self.steps))
 
-    @cached_property
+    @kept
     def total_ns(self) -> int:
         """How long all steps of all processes took."""
         return int(self.breakdown["time_ns"].sum())
@@ -107,11 +106,11 @@ class Run:
 
     # -- devices
 
-    @cached_property
+    @kept
     def has_devices(self) -> bool:
         return on_device(self.trace.work.select("kind", "is_overhead")).height > 0
 
-    @cached_property
+    @kept
     def _of_process(self) -> pl.DataFrame:
         """How many devices each process used."""
         return (
@@ -126,7 +125,7 @@ class Run:
         sums = sums.join(self._of_process, on=PROCESS, nulls_equal=True)
         return int(sums.select((_col(column) / _col("devices")).sum()).item() or 0)
 
-    @cached_property
+    @kept
     def kernels(self) -> pl.DataFrame:
         """What ran in usual steps: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range
         that it belongs to `range`, `op`, `module` and `phase`."""
@@ -138,7 +137,7 @@ class Run:
         blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
         return self.begun_in_usual(self.named(work.with_columns(blocks=blocks)))
 
-    @cached_property
+    @kept
     def computing(self) -> pl.DataFrame:
         """Of the kernels those that are no collectives."""
         return only(self.kernels, _col("what") == "computing")
@@ -151,23 +150,23 @@ class Run:
 
     # -- the host
 
-    @cached_property
+    @kept
     def has_loop_in_optimizer(self) -> bool:
         """Whether the optimizer steps one parameter after the other: ops of its step are known, and none takes many."""
         ops = self.ranges.filter(_col("phase") == "optimizer", _col("kind") == "op")["name"].unique().cast(pl.String)
         many = ops.str.contains("_foreach_|fused|multi_tensor")
         return len(ops) > 0 and not many.any()
 
-    @cached_property
+    @kept
     def _is_compiling(self) -> pl.Series:
         return compiling(self.trace.ranges)
 
-    @cached_property
+    @kept
     def is_falling_back(self) -> pl.Series:
         """For each range whether the host runs it, or what it lies in, for a device that has no kernel for it."""
         return falling_back(self.trace.ranges)
 
-    @cached_property
+    @kept
     def compiling(self) -> pl.DataFrame:
         """The outermost ranges in which torch compiled."""
         ranges, inside = self.trace.ranges, self._is_compiling
@@ -175,7 +174,7 @@ class Run:
         columns = ("rank", "pid", "name", "start_ns", "end_ns", "module")
         return ranges.select(columns).filter(is_outermost).drop_nulls(("start_ns", "end_ns"))
 
-    @cached_property
+    @kept
     def paces(self) -> pl.DataFrame:
         """For each process: rank, pid, the median time from one launch to the next on its thread (apart_ns), that of
         work (work_ns), how many launches there are and how many of them take longer than their work (short)."""
@@ -198,7 +197,7 @@ class Run:
 
     # -- collectives
 
-    @cached_property
+    @kept
     def collectives(self) -> pl.DataFrame:
         """Those of usual steps that devices ran, with exposed_ns, in which nothing computed, and what of it was spent
         in waiting for another rank, late_ns; and the names of the range that started each."""
@@ -216,7 +215,7 @@ class Run:
 
     # -- idle time
 
-    @cached_property
+    @kept
     def idle(self) -> pl.DataFrame:
         """The pieces of the gaps that lie in usual steps, each with its `cause`: gap, range, ns, rank, pid, device_id,
         wait (the reason), start_ns and end_ns of the gap, op, module, phase, step."""
@@ -252,7 +251,7 @@ class Run:
         pieces = _given(pieces, "wait", "wait_ns", ("waited", "device_id"))
         return pieces.drop("waited", "wait_ns", "held_ns", "at_ns")
 
-    @cached_property
+    @kept
     def _gaps(self) -> pl.DataFrame:
         """The gaps, with `is_start` (of a program without steps), and with the last wait that began before their end:
         its number, reason and length. A wait lets the host lose its lead, and what it launches then comes late, until

@@ -1,0 +1,34 @@
+"""kept: a property that is worked out when it is first asked for, once, whichever thread asks."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class kept(cached_property[T_co]):  # noqa: N801  # stands beside property
+    """Until Python 3.12 cached_property had one lock for all objects of a class, since then none: two threads that need
+    the same at once each work it out. Here the second waits for what the first has begun on this object."""
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T_co: ...
+
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Self | T_co:
+        if instance is None:
+            return self
+        values, name = instance.__dict__, self.func.__name__
+        lock = values.setdefault(f"{name} (lock)", threading.RLock())
+        with lock:
+            if name not in values:
+                values[name] = self.func(instance)
+        values.pop(f"{name} (lock)", None)
+        value: T_co = values[name]
+        return value
