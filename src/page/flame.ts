@@ -10,6 +10,7 @@ import { notes } from "./pieces.ts";
 import { legend } from "./plots.ts";
 import { onScheme } from "./scheme.ts";
 import "./flame.css";
+import { onWidth } from "./width.ts";
 
 /** A tree as columns: `frames.name[i]` is a place in `names`; a parent stands before what is in it. */
 export interface FlameData {
@@ -177,12 +178,10 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
     root.querySelector<SVGElement>('.flame-frame[tabindex="0"]')?.focus();
   }
 
-  new ResizeObserver(([entry]) => {
-    const now = Math.floor(entry!.contentRect.width);
-    if (!now || now === width) return;
+  onWidth(root, (now) => {
     width = now;
     draw();
-  }).observe(root);
+  });
   onScheme(draw);
   draw();
   return show;

@@ -3,6 +3,7 @@ import * as Plot from "@observablehq/plot";
 import { type TemplateResult, html } from "lit-html";
 import { color } from "./colors.ts";
 import { onScheme } from "./scheme.ts";
+import { onWidth } from "./width.ts";
 
 export { Plot };
 
@@ -31,12 +32,10 @@ export function showPlot(
     root.replaceChildren(plot);
     drawn?.(plot);
   };
-  new ResizeObserver(([entry]) => {
-    const now = Math.round(entry!.contentRect.width);
-    if (!now || now === width) return; // it is hidden, or nothing changed
+  onWidth(root, (now) => {
     width = now;
     draw();
-  }).observe(root);
+  });
   onScheme(draw);
   return draw;
 }

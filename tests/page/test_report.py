@@ -12,6 +12,8 @@ from opspan.errors import MissingPackage, WriteError
 from page.browser import Browser
 from views.sources import capture, nsys
 
+PAPER = 760  # pixels: width.ts
+
 
 @pytest.fixture(scope="module")
 def trace(pages: Path) -> opspan.Trace:
@@ -72,6 +74,13 @@ def test_paper_has_every_section(browser: Browser, trace: opspan.Trace, pages: P
     trace.report(out)
     with browser.open(out) as opened:
         opened.at.wait_for_function("document.querySelectorAll('.unpacking').length === 0")
+        # Drawings of sections that nobody has opened have the width of paper by then.
+        drawings = opened.at.locator("main > section[hidden] svg")
+        before = drawings.count()
+        opened.at.pdf(path=pages / "paper.pdf", format="A4")
+        assert before < drawings.count()
+        widths = {int(drawing.get_attribute("width") or 0) for drawing in drawings.all()}
+        assert widths == {PAPER}
         opened.at.emulate_media(media="print")
         sections = opened.at.locator("main > section")
         assert [section.is_visible() for section in sections.all()] == [True] * sections.count()

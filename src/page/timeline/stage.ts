@@ -10,8 +10,9 @@ import { type Found, Painter } from "./paint.ts";
 import { type Shades, shadeOfNames, shadesOf } from "./shades.ts";
 import { type Trace, nameOf, rowOf, shapeAt } from "./trace.ts";
 import type { View } from "./view.ts";
+import { PAPER } from "../width.ts";
 
-const PRINTED = { width: 760, height: 900 };
+const PRINTED = { width: PAPER, height: 900 };
 const NEAR = 3; // pixels from a shape that count as on it
 
 export class Stage {
