@@ -1,7 +1,7 @@
 // The same colour for the same thing in every section: of kinds of time, and of anything else by its name.
 //
-// The palette is Okabe and Ito's, which people who see few colours can tell apart, with a darker or lighter form where a
-// scheme needs more contrast.
+// Most are Okabe and Ito's, which people who see few colours can tell apart, with a darker or lighter form where a scheme
+// needs more contrast. Those that stand in one picture are tested for it: tests/page/test_colors.py.
 
 import { isDark } from "./scheme.ts";
 
@@ -11,16 +11,16 @@ const KINDS: Record<string, [light: string, dark: string]> = {
   communicating: ["#d55e00", "#f08a3c"],
   overlapping: ["#a0527f", "#d88bb5"],
   copying: ["#009e73", "#3cc79c"],
-  filling: ["#6b8e23", "#a5c14e"],
+  filling: ["#556b2f", "#c8dd8a"],
   calling: ["#e69f00", "#f0b93c"],
-  loading: ["#b8a800", "#f0e442"],
-  data: ["#b8a800", "#f0e442"],
+  loading: ["#7a5c00", "#f0e442"],
+  data: ["#7a5c00", "#f0e442"],
   ops: ["#56b4e9", "#8fcdf2"],
   forward: ["#56b4e9", "#8fcdf2"],
-  backward: ["#cc79a7", "#dd9dc0"],
+  backward: ["#a63d7d", "#c878a8"],
   optimizer: ["#009e73", "#3cc79c"],
   module: ["#8c6bb1", "#b296d2"],
-  step: ["#7f8a99", "#8b97a8"],
+  step: ["#7f8a99", "#a7b1bf"],
   function: ["#8a9a5b", "#b3c486"],
   transfer: ["#d55e00", "#f08a3c"],
   slower: ["#d55e00", "#f08a3c"],
@@ -30,7 +30,7 @@ const KINDS: Record<string, [light: string, dark: string]> = {
   allocated: ["#0072b2", "#4aa3dc"],
   "tensor cores": ["#009e73", "#3cc79c"],
   reserved: ["#d55e00", "#f08a3c"],
-  other: ["#9aa3af", "#6b7482"],
+  other: ["#b4bcc7", "#6b7482"],
 };
 const ANY = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#b8a800"];
 
