@@ -188,8 +188,9 @@ void Output::add(const char* name, Bits&& flags) {
   column(name, "b", nullptr).owners.push_back(shared(std::move(flags.bytes())));
 }
 
-void Output::add(const char* name, Zeroed<Texts::View> views, Bits* valid, const std::shared_ptr<Blocks>& blocks) {
-  Column& added = column(name, "vu", valid);
+void Output::add(const char* name, Zeroed<Texts::View> views, Bits* valid, const std::shared_ptr<Blocks>& blocks,
+                 bool is_text) {
+  Column& added = column(name, is_text ? "vu" : "vz", valid);
   added.owners.push_back(shared(std::move(views)));
   for (size_t at = 0; at < blocks->count(); ++at) added.owners.emplace_back(blocks, blocks->bytes(at));
   added.owners.emplace_back(blocks, blocks->sizes());

@@ -228,10 +228,12 @@ class Output {
   void add(const char* name, std::unique_ptr<uint8_t[]> values, Bits* valid = nullptr);
   void add(const char* name, Bits&& flags);
   // Views into blocks, which several columns may share.
-  void add(const char* name, Zeroed<Texts::View> views, Bits* valid, const std::shared_ptr<Blocks>& blocks);
+  void add(const char* name, Zeroed<Texts::View> views, Bits* valid, const std::shared_ptr<Blocks>& blocks,
+           bool is_text = true);
   // Codes into a dictionary; kNone is null.
   void add(const char* name, std::unique_ptr<uint32_t[]> codes, std::vector<std::string_view> dictionary);
 
+  bool is_empty() const { return columns_.empty(); }
   // The frame as a struct array. Nothing is left here.
   void give(ArrowSchema* schema, ArrowArray* array);
 

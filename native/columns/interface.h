@@ -32,6 +32,7 @@ opspan_columns_call
 opspan_columns_call opspan_columns_json_items;  // rows of any columns; -; how many items are before them
 opspan_columns_call opspan_columns_protobuf;    // rows of columns that are called after fields; -; the rows' own field
 opspan_columns_call opspan_columns_timeline;    // slices of tracks
+opspan_columns_call opspan_columns_sqlite;      // columns of a table; the table; the file's descriptor
 
 // The name of a C++ function as its source has it, without a 0 at its end: its length, or -1 where it is not a mangled
 // name, one that cannot be taken apart, or one that does not fit.
@@ -54,5 +55,7 @@ Output events(const Input& piece, const Input& keys, int64_t number);
 Output json_items(const Input& frame, int64_t before);
 Output protobuf(const Input& frame, int64_t number);
 Output timeline(const Input& slices);
+// Its home is native/sqlite.
+Output sqlite(const Input& wanted, const Input& table, int64_t descriptor);
 
 }  // namespace opspan::columns

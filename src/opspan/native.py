@@ -16,7 +16,7 @@ import polars as pl
 from opspan import libraries
 from opspan.errors import OpspanError
 
-ABI: Final = 7
+ABI: Final = 8
 _ERROR_BYTES: Final = 512
 
 # Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
@@ -41,6 +41,7 @@ _FRAMES: Final = (
     "json_items",
     "protobuf",
     "timeline",
+    "sqlite",
 )
 
 
@@ -237,6 +238,11 @@ def protobuf(rows: pl.DataFrame, number: int) -> memoryview:
 def timeline(slices: pl.DataFrame) -> pl.DataFrame:
     """Begins and ends of slices in the order of time: the row of each, its lane beside the track, whether it ends."""
     return _call("timeline", slices)
+
+
+def sqlite(wanted: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> pl.DataFrame:
+    """Columns of a table of an SQLite file, from its pages, as native/sqlite/table.cpp says; or why not."""
+    return _call("sqlite", wanted, table, descriptor)
 
 
 def demangled(name: str) -> str:

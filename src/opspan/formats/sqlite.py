@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -28,9 +28,10 @@ import polars as pl
 from opspan import arrow_sqlite
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import size_on_disk
-from opspan.formats import progress
+from opspan.formats import progress, sqlite_pages
 from opspan.formats.budget import CELLS, STEPS
 from opspan.formats.sqlite_cells import FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded, dtypes_of
+from opspan.formats.sqlite_pages import ROWID, opened
 from opspan.formats.sqlite_path import is_sqlite, read_only_uri, stamp
 from opspan.printable import listed
 from opspan.tables import Issues
@@ -44,9 +45,6 @@ SMALLEST_CHUNK = 1_024  # what is lost at most around a damaged place
 HALVINGS = 1_000  # of one table: damaged row ids may be so far apart that there is no end to it
 # Each has a connection of its own. Past a few they wait for each other's memory.
 THREADS = min(len(os.sched_getaffinity(0)), 8)
-
-# Of every table, though no column of it: asked for like one.
-ROWID = "rowid"
 
 # Views and virtual tables have no page of their own.
 TABLE_NAMES = """
@@ -98,13 +96,15 @@ class SqliteFile:
             self._seen = stamp(self.path)
             self.bytes = size_on_disk(self.path.stat())
             self._most_rows = 1 + self.bytes // LEAST_ROW_BYTES
-            self._uri = read_only_uri(self.path, self._stack)
+            self._uri, is_copy = read_only_uri(self.path, self._stack)
+            # What stands in a journal beside a file is not in its pages.
+            self._pages = None if is_copy else self._stack.enter_context(opened(self.path))
             self._connection = self._open()
             self._views: set[str] = set()
             self._tables = self._describe()
             self._threads = ThreadPoolExecutor(THREADS)
             self._stack.callback(self._threads.shutdown, cancel_futures=True)
-            self._begun: dict[str, tuple[Mapping[str, Type], list[Future[_Chunk]]]] = {}
+            self._begun: dict[str, tuple[Mapping[str, Type], Future[_Chunk | None]]] = {}
         except BaseException:
             self._stack.close()
             raise
@@ -139,33 +139,17 @@ class SqliteFile:
             return 0
         return int(rows)
 
-    def any(self, table: str, columns: Sequence[str]) -> bool:
-        """Whether any of the columns holds anything; SQLite finds out faster than it hands over NULLs."""
-        have = [quoted(name) for name in columns if name in self.columns(table)]
-        if not have:
-            return False
-        holds = " OR ".join(f"{name} IS NOT NULL" for name in have)
-
-        def found(chunk: tuple[int, int] | None) -> bool:
-            within = f" WHERE rowid BETWEEN {chunk[0]} AND {chunk[1]}" if chunk else ""
-            try:
-                rows = f"SELECT {', '.join(have)} FROM {quoted(table)} NOT INDEXED{within} LIMIT {self._most_rows}"
-                return self._query(f"SELECT 1 FROM ({rows}) WHERE {holds} LIMIT 1", 1).height > 0
-            except FAILURES:
-                return True  # reading the columns will say what is wrong, and where
-
-        return any(self._threads.map(found, self._chunks(table)))
-
     def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
         """Begin to read what `frame` will be asked for, while the caller does something else."""
-        self._begun[table] = columns, self._begin(table, columns)
+        if have := self._have(table, columns):
+            self._begun[table] = columns, self._from_pages(table, have)
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
         """The columns in the order of the file; those that the table has not are null. ROWID is the number of a row."""
         if table in self._views:
             self.issues.add("skipped_views", detail=table)
-        begun_with, begun = self._begun.pop(table, ({}, []))
-        found = [chunk.result() for chunk in (begun if begun_with == columns else self._begin(table, columns))]
+        begun_with, begun = self._begun.pop(table, ({}, None))
+        found = self._read(table, self._have(table, columns), begun if begun_with == columns else None)
         parts = [part for chunk in found for part in chunk.frames]
         dtypes = dtypes_of(columns)
         frame = stacked(parts) if parts else without_rows(dtypes)
@@ -177,10 +161,35 @@ class SqliteFile:
         self.issues.add("over_budget", over, f"{table}: {CELLS.said(self.bytes)}" if over else "")
         return completed(frame, dtypes)
 
-    def _begin(self, table: str, columns: Mapping[str, Type]) -> list[Future[_Chunk]]:
-        have = self._have(table, columns)
-        # Without any of its columns the table says nothing.
-        return [self._threads.submit(self._chunk, table, have, part) for part in (self._chunks(table) if have else ())]
+    def _read(self, table: str, columns: Mapping[str, Type], begun: Future[_Chunk | None] | None) -> list[_Chunk]:
+        if not columns:
+            return []  # without any of its columns the table says nothing
+        whole = (begun or self._from_pages(table, columns)).result()
+        if whole is not None:
+            return [whole]
+        chunks = [self._threads.submit(self._chunk, table, columns, part) for part in self._chunks(table)]
+        return [chunk.result() for chunk in chunks]
+
+    def _from_pages(self, table: str, columns: Mapping[str, Type]) -> Future[_Chunk | None]:
+        """All rows at once; or nothing, where only SQLite can say what is in them."""
+        try:
+            layout = sqlite_pages.layout_of(self._connection, table, quoted(table))
+        except SQLITE_FAILURES:
+            layout = None
+
+        def read() -> _Chunk | None:
+            most_text = CELLS.allows(self.bytes) - self._text_bytes[table]
+            if self._pages is None or layout is None or most_text < 0:
+                return None
+            frame, _ = sqlite_pages.read(self._pages, layout, columns, THREADS, most_text)
+            if frame is None:
+                return None
+            texts = [name for name, kind in columns.items() if kind in ("text", "bytes") and not _is_null(frame[name])]
+            self._text_bytes[table] += sum(_bytes_of(frame[name]) for name in texts)
+            progress.add(frame.height)
+            return _Chunk([frame])
+
+        return self._threads.submit(read)
 
     def _have(self, table: str, columns: Mapping[str, Type]) -> dict[str, Type]:
         return {name: kind for name, kind in columns.items() if self._has(table, name)}
@@ -357,6 +366,15 @@ def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 def _over() -> bool:
     return True
+
+
+def _is_null(column: pl.Series) -> bool:
+    return column.null_count() == len(column)
+
+
+def _bytes_of(column: pl.Series) -> int:
+    lengths = column.str.len_bytes() if column.dtype == pl.String else column.bin.size()
+    return int(lengths.sum())
 
 
 def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -> _Chunk:

@@ -38,8 +38,8 @@ def stamp(path: Path) -> tuple[int, int, bytes]:
         raise NotReadable(f"cannot read {path}: {error.strerror}; expected an SQLite file") from error
 
 
-def read_only_uri(path: Path, stack: ExitStack) -> str:
-    """How to open the file so that neither it nor its folder is changed."""
+def read_only_uri(path: Path, stack: ExitStack) -> tuple[str, bool]:
+    """How to open the file so that neither it nor its folder is changed; and whether that is a copy of it."""
     size, _, head = stamp(path)
     if not is_sqlite(head):
         found = "is empty" if not size else "does not begin as one"
@@ -48,8 +48,9 @@ def read_only_uri(path: Path, stack: ExitStack) -> str:
     if not journals:
         _check_size(path, size, head)
         # A reader of a file in WAL mode would make -wal and -shm files. With no log there is nothing to miss.
-        return _as_uri(path, "immutable=1" if len(head) > 19 and head[19] == WAL else "mode=ro")
-    return _as_uri(_copy(path, journals, stack.enter_context(temporary_folder("opspan-copy-"))), "mode=rw")
+        uri = _as_uri(path, "immutable=1" if len(head) > 19 and head[19] == WAL else "mode=ro")
+        return uri, False
+    return _as_uri(_copy(path, journals, stack.enter_context(temporary_folder("opspan-copy-"))), "mode=rw"), True
 
 
 def _beside(path: Path, suffix: str) -> Path | None:

@@ -42,8 +42,6 @@ class Source(Protocol):
 
     def count(self, table: str) -> int: ...
 
-    def any(self, table: str, columns: Sequence[str]) -> bool: ...
-
     def ahead(self, table: str, columns: Mapping[str, Type]) -> None: ...
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame: ...
@@ -79,18 +77,14 @@ class Export:
             self.source.ahead(self._names[following], of_it)
         return frame
 
-    def any(self, table: str, columns: Sequence[str]) -> bool:
-        return table in self._names and self.source.any(self._names[table], columns)
-
     def timed(self, table: str, columns: Columns, extras: Columns | None = None) -> pl.DataFrame:
         """The same with start and end as start_ns and end_ns, without the rows whose start is no time.
 
         Of `extras` only those columns come that hold anything.
         """
-        wanted = {**columns}
-        if extras and self.any(table, list(extras)):
-            wanted |= {name: kind for name, kind in extras.items() if self.any(table, [name])}
-        return self.in_time(table, self.frame(table, wanted))
+        extras = extras or {}
+        frame = self.frame(table, {**columns, **extras})
+        return self.in_time(table, frame.drop([name for name in extras if not frame[name].count()]))
 
     def in_time(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
         return in_time(frame, table, self.issues)

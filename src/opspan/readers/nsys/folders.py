@@ -66,10 +66,6 @@ class Folder:
         columns = self.columns(table)[:1]
         return self._read(self._files[table], columns).height if columns else 0
 
-    def any(self, table: str, columns: Sequence[str]) -> bool:
-        have = self._have(table, columns)
-        return bool(have) and any(column.count() for column in self._read(self._files[table], have))
-
     def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
         """Begin to read what `frame` will be asked for, while the caller does something else."""
         have = self._have(table, columns)

@@ -1,0 +1,78 @@
+// The pages of an SQLite file (https://sqlite.org/fileformat2.html), read with pread: a file that is cut off meanwhile
+// is a short read, and no signal.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace opspan::sqlite {
+
+// Something that is not taken here, whole or broken: SQLite itself is to read the table, and to say what is wrong.
+struct Declined : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+using Byte = unsigned char;
+using Page = uint32_t;  // the first is 1
+
+inline uint32_t two_bytes(const Byte* at) { return uint32_t{at[0]} << 8 | at[1]; }
+inline uint32_t four_bytes(const Byte* at) { return two_bytes(at) << 16 | two_bytes(at + 2); }
+
+// Reads a number of 1 to 9 bytes and moves on; null where it does not end before `end`.
+inline const Byte* varint(const Byte* at, const Byte* end, uint64_t& value) {
+  if (at < end && *at < 0x80) {
+    value = *at;
+    return at + 1;
+  }
+  value = 0;
+  for (int count = 0; at < end; ++count, ++at) {
+    if (count == 8) {
+      value = value << 8 | *at;
+      return at + 1;
+    }
+    value = value << 7 | (*at & 0x7f);
+    if (*at < 0x80) return at + 1;
+  }
+  return nullptr;
+}
+
+class File {
+ public:
+  explicit File(int descriptor);
+
+  size_t page_bytes() const { return page_bytes_; }
+  size_t usable() const { return usable_; }  // bytes of a page, but for those that are reserved at its end
+  Page pages() const { return pages_; }
+  // Where in a page its B-tree begins: the first one begins with the header of the file.
+  static size_t header_of(Page page) { return page == 1 ? 100 : 0; }
+  // `count` pages from `page` on, or only the first bytes of them.
+  void read(Page page, size_t count, Byte* to) const { read_at(offset(page), count * page_bytes_, to); }
+  void read_begin(Page page, size_t bytes, Byte* to) const { read_at(offset(page) + header_of(page), bytes, to); }
+  // Declines a page that is not one of a B-tree.
+  void check(Page page) const;
+
+ private:
+  size_t offset(Page page) const { return (page - size_t{1}) * page_bytes_; }
+  void read_at(size_t offset, size_t bytes, Byte* to) const;
+
+  int descriptor_;
+  size_t page_bytes_ = 0, usable_ = 0;
+  Page pages_ = 0;
+};
+
+// A leaf of a table, and the rows that may be in it.
+struct Leaf {
+  Page page;
+  uint32_t cells;
+  int64_t above;  // every row's number is greater
+  int64_t most;   // and none greater than this
+  bool has_above;
+};
+
+// All leaves of the table with this root, in order.
+std::vector<Leaf> leaves(const File& file, Page root, size_t threads);
+
+}  // namespace opspan::sqlite

@@ -1,0 +1,210 @@
+#include "sqlite/table.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "sqlite/column.h"
+#include "sqlite/pages.h"
+#include "sqlite/together.h"
+
+namespace opspan::sqlite {
+namespace {
+
+using columns::Blocks;
+using columns::Output;
+
+constexpr size_t kLeavesOfThread = 256;  // with fewer, a thread costs more than it saves
+
+// Leaves one after the other, as many as lie close together at once.
+class Window {
+ public:
+  explicit Window(const File& file) : file_(file), bytes_(kPages * file.page_bytes()) {}
+
+  const Byte* page(const std::vector<Leaf>& leaves, size_t at, size_t to) {
+    const Page page = leaves[at].page;
+    if (page < first_ || page >= first_ + count_) {
+      size_t last = at;
+      while (last + 1 < to && leaves[last + 1].page > leaves[last].page && leaves[last + 1].page - page < kPages)
+        ++last;
+      first_ = page;
+      count_ = leaves[last].page - page + 1;
+      file_.read(first_, count_, bytes_.data());
+    }
+    return bytes_.data() + (page - first_) * file_.page_bytes();
+  }
+
+ private:
+  static constexpr Page kPages = 64;
+  const File& file_;
+  std::vector<Byte> bytes_;
+  Page first_ = 0, count_ = 0;
+};
+
+// A record, in one piece: most are in their page, the rest of others is in a chain of pages.
+class Records {
+ public:
+  explicit Records(const File& file) : file_(file), next_(file.page_bytes()) {}
+
+  // What is at `at`, with `bytes` in all.
+  const Byte* whole(const Byte* at, const Byte* end, uint64_t bytes) {
+    const size_t usable = file_.usable();
+    const size_t most = usable - 35;
+    if (bytes <= most) {
+      if (bytes > static_cast<size_t>(end - at)) throw Declined("a cell outside");
+      return at;
+    }
+    if (bytes > size_t{file_.pages()} * usable) throw Declined("a record that is longer than the file");
+    const size_t least = (usable - 12) * 32 / 255 - 23;
+    const size_t fitting = least + (bytes - least) % (usable - 4);
+    const size_t here = fitting <= most ? fitting : least;
+    if (here + 4 > static_cast<size_t>(end - at)) throw Declined("a cell outside");
+    record_.assign(at, at + here);
+    Page page = four_bytes(at + here);
+    while (record_.size() < bytes) {
+      file_.check(page);
+      file_.read(page, 1, next_.data());
+      const size_t more = std::min<size_t>(bytes - record_.size(), usable - 4);
+      record_.insert(record_.end(), next_.begin() + 4, next_.begin() + 4 + static_cast<ptrdiff_t>(more));
+      page = four_bytes(next_.data());
+    }
+    return record_.data();
+  }
+
+ private:
+  const File& file_;
+  std::vector<Byte> next_, record_;
+};
+
+// The leaves of one thread.
+class Part {
+ public:
+  Part(const File& file, std::vector<Column>& all, size_t fields, size_t from, size_t to,
+       const std::shared_ptr<Blocks>& blocks)
+      : file_(file), window_(file), records_(file), by_field_(fields, nullptr), row_(from) {
+    cells_.reserve(all.size());
+    for (Column& column : all) {
+      Cells& cells = cells_.emplace_back(column, from, to, blocks);
+      if (column.field < 0) {
+        numbers_.push_back(&cells);
+      } else {
+        by_field_.at(static_cast<size_t>(column.field)) = &cells;
+      }
+    }
+  }
+
+  void read(const std::vector<Leaf>& leaves, size_t from, size_t to, size_t most_text) {
+    for (size_t at = from; at < to; ++at) {
+      leaf(window_.page(leaves, at, to), leaves[at]);
+      if (text_bytes() > most_text) throw Declined("more text than a file of this size holds");
+    }
+  }
+
+  size_t text_bytes() const {
+    size_t bytes = 0;
+    for (const Cells& cells : cells_) bytes += cells.text_bytes();
+    return bytes;
+  }
+
+  void join() {
+    for (Cells& cells : cells_) cells.join();
+  }
+
+ private:
+  void leaf(const Byte* page, const Leaf& leaf) {
+    const Byte* head = page + File::header_of(leaf.page);
+    const Byte* pointers = head + 8;
+    const Byte* end = page + file_.usable();
+    const Byte* cells = pointers + 2 * size_t{leaf.cells};
+    // Both were so when the leaves were counted.
+    if (head[0] != 13 || two_bytes(head + 3) != leaf.cells) throw Declined("the file changes");
+    if (cells > end) throw Declined("more cells than a page has room for");
+    std::optional<int64_t> before;
+    if (leaf.has_above) before = leaf.above;
+    for (size_t cell = 0; cell < leaf.cells; ++cell) {
+      const Byte* at = page + two_bytes(pointers + 2 * cell);
+      uint64_t bytes = 0, number = 0;
+      if (at < cells) throw Declined("a cell outside");
+      at = varint(at, end, bytes);
+      if (at != nullptr) at = varint(at, end, number);
+      if (at == nullptr) throw Declined("a cell outside");
+      const auto row = static_cast<int64_t>(number);
+      if ((before && row <= *before) || row > leaf.most) throw Declined("rows out of order");
+      before = row;
+      record(records_.whole(at, end, bytes), bytes);
+      for (Cells* column : numbers_) column->set_number(row_, row);
+      ++row_;
+    }
+  }
+
+  // First the types of all fields, then their values.
+  void record(const Byte* at, uint64_t bytes) {
+    uint64_t head = 0;
+    const Byte* end = at + bytes;
+    const Byte* types = varint(at, end, head);
+    if (types == nullptr || head > bytes || types > at + head) throw Declined("a record without a head");
+    const Byte* values = at + head;
+    const Byte* no_more = values;
+    size_t field = 0;
+    for (; types < no_more; ++field) {
+      uint64_t type = 0;
+      types = varint(types, no_more, type);
+      if (types == nullptr) throw Declined("a record with a broken head");
+      if (field == by_field_.size()) throw Declined("a record with too many fields");
+      const uint64_t size = bytes_of(type);
+      if (size > static_cast<size_t>(end - values)) throw Declined("a value outside of its record");
+      if (Cells* column = by_field_[field]) column->set(row_, type, values);
+      values += size;
+    }
+    if (values != end) throw Declined("a record that goes on behind its values");
+    for (; field < by_field_.size(); ++field) {
+      if (Cells* column = by_field_[field]) column->set_default(row_);
+    }
+  }
+
+  const File& file_;
+  Window window_;
+  Records records_;
+  std::vector<Cells> cells_;
+  std::vector<Cells*> by_field_;  // null: not wanted
+  std::vector<Cells*> numbers_;   // of rows
+  size_t row_;
+};
+
+}  // namespace
+
+columns::Output read(int descriptor, std::vector<Column> wanted_columns, const Table& table) {
+  const File file(descriptor);
+  const size_t most_text = table.most_text;
+  const std::vector<Leaf> all = leaves(file, table.root, table.threads);
+
+  std::vector<size_t> rows(all.size() + 1);  // before each leaf
+  for (size_t at = 0; at < all.size(); ++at) rows[at + 1] = rows[at] + all[at].cells;
+  if (rows.back() >= columns::kNone) throw Declined("more rows than can be counted");
+  for (Column& column : wanted_columns) column.begin(rows.back());
+
+  const auto blocks = std::make_shared<Blocks>();
+  const size_t count = std::min(table.threads, all.size() / kLeavesOfThread + 1);
+  std::vector<std::unique_ptr<Part>> parts(count);
+  auto bound = [&](size_t n) { return all.size() * n / count; };
+  together(count, [&](size_t n) {
+    const size_t from = bound(n), to = bound(n + 1);
+    parts[n] = std::make_unique<Part>(file, wanted_columns, table.fields, rows[from], rows[to], blocks);
+    parts[n]->read(all, from, to, most_text);
+  });
+  size_t text_bytes = 0;
+  for (const auto& part : parts) {
+    part->join();
+    text_bytes += part->text_bytes();
+  }
+  if (text_bytes > most_text) throw Declined("more text than a file of this size holds");
+
+  Output out(rows.back());
+  for (Column& column : wanted_columns) column.give(out, blocks);
+  if (out.is_empty() && !wanted_columns.empty()) wanted_columns[0].give(out, blocks, true);
+  return out;
+}
+
+}  // namespace opspan::sqlite

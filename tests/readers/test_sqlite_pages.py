@@ -1,0 +1,406 @@
+"""The reader of SQLite's pages gives what SQLite gives, rows and issues, or it leaves a table to SQLite."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from opspan.errors import OpspanError
+from opspan.formats import sqlite, sqlite_pages
+from opspan.formats.sqlite import ROWID, SqliteFile, quoted
+from opspan.formats.sqlite_cells import Type
+from opspan.tables import Issues
+
+TRACES = Path(__file__).parents[3] / "shared" / "traces"
+KINDS: tuple[Type, ...] = ("int", "int32", "float", "text", "bytes")
+PLAIN: dict[str, Type] = {"a": "int", "b": "int32", "c": "float", "d": "text", "e": "bytes", ROWID: "int"}
+TABLE = "CREATE TABLE t (a INTEGER, b INTEGER, c REAL, d TEXT, e BLOB)"
+PAGES = (512, 1024, 4096, 65536)
+
+
+class BySqlite(SqliteFile):
+    """The same without the reader of pages."""
+
+    def _from_pages(self, table: str, columns: Mapping[str, Type]) -> Future[Any]:
+        nothing: Future[Any] = Future()
+        nothing.set_result(None)
+        return nothing
+
+
+def told(reader: type[SqliteFile], path: Path, columns: Mapping[str, Type]) -> tuple[object, ...]:
+    issues = Issues(str(path))
+    try:
+        with reader(path, issues) as file:
+            frames = {table: file.frame(table, columns) for table in sorted(file.tables)}
+    except OpspanError as error:
+        return (type(error), str(error))
+    rows = {table: (frame.schema, frame.rows()) for table, frame in frames.items()}
+    # repr: not a number is itself
+    return repr(rows), issues.frame().rows()
+
+
+def read(path: Path, columns: Mapping[str, Type] = PLAIN) -> tuple[pl.DataFrame | None, str]:
+    """What the reader of pages itself makes of table t, or why it does not."""
+    with (
+        closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database,
+        sqlite_pages.opened(path) as descriptor,
+    ):
+        layout = sqlite_pages.layout_of(database, "t", quoted("t"))
+        assert layout is not None
+        return sqlite_pages.read(descriptor, layout, columns, 2, 1 << 30)
+
+
+def made(path: Path, rows: Sequence[Sequence[object]], *more: str, page: int = 4096, table: str = TABLE) -> Path:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA page_size = {page}")
+        database.execute(table)
+        if rows:
+            marks = ", ".join("?" * len(rows[0]))
+            names = ", ".join("abcde"[: len(rows[0])])
+            database.executemany(f"INSERT INTO t ({names}) VALUES ({marks})", rows)
+        database.commit()
+        for statement in more:
+            database.execute(statement)
+            database.commit()
+    return path
+
+
+def said(path: Path) -> str:
+    """Why the reader of pages declines; nothing if it does not."""
+    try:
+        return read(path)[1]
+    except sqlite3.Error as error:
+        return str(error)
+
+
+def usual(count: int) -> list[tuple[int | None, int, float, str | None, bytes]]:
+    return [
+        (
+            None if n % 7 == 3 else (-1) ** n * 3**n % 2**62,
+            n % 2**31,
+            n / 7 if n % 3 else float(n),
+            None if n % 11 == 5 else f"a longer text, of which there are {n % 50}"[: n % 60],
+            bytes([n % 256]) * (n % 4000 if n % 97 == 0 else n % 20),
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("count", [0, 1, 9, 5_000])
+def test_a_plain_table_is_read_from_its_pages(tmp_path: Path, page: int, count: int) -> None:
+    rows = usual(count)
+    path = made(tmp_path / "x.sqlite", rows, page=page)
+    frame, why = read(path)
+    assert not why
+    assert frame is not None
+    assert frame.drop(ROWID).rows() == rows
+    assert frame[ROWID].to_list() == list(range(1, count + 1))
+    assert told(SqliteFile, path, PLAIN) == told(BySqlite, path, PLAIN)
+
+
+def test_in_an_open_file_it_is_what_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = made(tmp_path / "x.sqlite", usual(2_000))
+    monkeypatch.setattr(SqliteFile, "_chunk", lambda *_: pytest.fail("SQLite was asked"))
+    with SqliteFile(path, Issues()) as file:
+        assert file.frame("t", PLAIN).height == 2_000
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        (("text", 1, 1.0, "", b""), "a cell that is no whole number"),
+        ((1.5, 1, 1.0, "", b""), "a cell that is no whole number"),
+        ((1, 2**31, 1.0, "", b""), "a number that is too large"),
+        ((1, 1, "text", "", b""), "a cell that is no number"),
+        ((1, 1, 1.0, b"bytes", b""), "a cell that is no text"),
+        ((1, 1, 1.0, "", 1), "a cell that is no bytes"),
+    ],
+)
+def test_a_cell_of_another_type_is_for_sqlite(tmp_path: Path, cells: tuple[object, ...], why: str) -> None:
+    path = made(tmp_path / "x.sqlite", [*usual(50), cells], table="CREATE TABLE t (a, b, c, d, e)")
+    assert read(path) == (None, why)
+    assert told(SqliteFile, path, PLAIN) == told(BySqlite, path, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("table", "more", "why"),
+    [
+        ("CREATE TABLE t (a INTEGER PRIMARY KEY, b, c, d, e) WITHOUT ROWID", [], "a page of no table with row ids"),
+        (TABLE, ["UPDATE t SET d = CAST(x'ff41' AS TEXT)"], "a text that is not UTF-8"),
+        (
+            TABLE,
+            ["UPDATE t SET d = 'a longer text that is none ' || CAST(x'c0af' AS TEXT)"],
+            "a text that is not UTF-8",
+        ),
+    ],
+)
+def test_what_else_is_for_sqlite(tmp_path: Path, table: str, more: list[str], why: str) -> None:
+    path = made(tmp_path / "x.sqlite", [(n, n) for n in range(20)], *more, table=table)
+    columns = {name: kind for name, kind in PLAIN.items() if name != ROWID}
+    assert read(path, columns) == (None, why)
+    assert told(SqliteFile, path, columns) == told(BySqlite, path, columns)
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
+def test_texts_in_another_encoding_are_for_sqlite(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "x.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"PRAGMA encoding = '{encoding}'")
+        database.execute(TABLE)
+        database.execute("INSERT INTO t VALUES (1, 2, 3.5, 'größer', x'00')")
+    assert read(path) == (None, "texts that are not UTF-8")
+    assert told(SqliteFile, path, PLAIN) == told(BySqlite, path, PLAIN)
+
+
+@pytest.mark.parametrize(
+    "key", ["a INTEGER PRIMARY KEY", "a INTEGER PRIMARY KEY DESC", "a INT PRIMARY KEY", "rowid INTEGER", "a, RowId"]
+)
+def test_a_column_that_is_the_number_of_the_row(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "x.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"CREATE TABLE t ({key}, d TEXT)")
+        column = "a" if key.startswith("a") else "rowid"
+        database.executemany(f"INSERT INTO t ({column}, d) VALUES (?, ?)", [(n * n + 5, "x") for n in range(40)])
+    columns: dict[str, Type] = {"a": "int", "d": "text", ROWID: "int"}
+    assert told(SqliteFile, path, columns) == told(BySqlite, path, columns)
+
+
+def test_columns_that_came_later_have_their_default(tmp_path: Path) -> None:
+    path = made(tmp_path / "x.sqlite", [(n,) for n in range(300)], table="CREATE TABLE t (a INTEGER)")
+    plain = {"b INTEGER DEFAULT -17": "int", "d TEXT DEFAULT 'it''s so'": "text", "e BLOB": "bytes", "f": "float"}
+    with closing(sqlite3.connect(path)) as database, database:
+        for column in plain:
+            database.execute(f"ALTER TABLE t ADD COLUMN {column}")
+        database.execute("INSERT INTO t VALUES (1, 2, 'x', x'01', 0.5)")
+        database.execute("ALTER TABLE t ADD COLUMN g REAL DEFAULT 2.5")
+    columns: dict[str, Type] = {"a": "int", "b": "int", "d": "text", "e": "bytes", "f": "float"}
+    frame, why = read(path, columns)
+    assert not why
+    assert frame is not None
+    assert frame.rows()[:1] == [(0, -17, "it's so", None, None)]
+    assert told(SqliteFile, path, columns) == told(BySqlite, path, columns)
+    assert read(path, {"g": "float"}) == (None, "a default that is no plain value")
+    assert told(SqliteFile, path, {"g": "float"}) == told(BySqlite, path, {"g": "float"})
+
+
+def test_computed_columns_are_for_sqlite(tmp_path: Path) -> None:
+    table = "CREATE TABLE t (a INTEGER, b INTEGER AS (a + 1) STORED, c REAL, d TEXT AS (a || 'x'), e BLOB)"
+    path = made(tmp_path / "x.sqlite", [(1,), (2,)], table=table)
+    with closing(sqlite3.connect(path)) as database:
+        assert sqlite_pages.layout_of(database, "t", quoted("t")) is None
+    assert told(SqliteFile, path, PLAIN) == told(BySqlite, path, PLAIN)
+
+
+def test_a_log_beside_the_file_is_not_forgotten(tmp_path: Path) -> None:
+    path = made(tmp_path / "x.sqlite", usual(30))
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode = wal")
+        database.execute("INSERT INTO t (a) VALUES (4711)")
+        database.commit()
+        with SqliteFile(path, Issues()) as file:
+            assert file.frame("t", PLAIN)["a"].to_list()[-1] == 4711
+
+
+def test_reserved_bytes_at_the_end_of_pages(tmp_path: Path) -> None:
+    path, reserved, page = tmp_path / "x.sqlite", 32, 1024
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA page_size = {page}")
+        database.execute("VACUUM")  # writes the first page, of an empty file
+    raw = bytearray(path.read_bytes())
+    raw[20] = reserved
+    raw[105:107] = struct.pack(">H", page - reserved)  # where cells begin
+    path.write_bytes(raw)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(TABLE)
+        database.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", usual(2_000))
+    assert path.read_bytes()[20] == reserved
+    frame, why = read(path)
+    assert not why
+    assert frame is not None
+    assert frame.drop(ROWID).rows() == usual(2_000)
+
+
+def test_a_file_that_is_cut_off_meanwhile_is_an_error(tmp_path: Path) -> None:
+    path = made(tmp_path / "x.sqlite", usual(5_000))
+    issues = Issues()
+
+    def read_half() -> None:
+        with SqliteFile(path, issues) as file:
+            os.truncate(path, path.stat().st_size // 2)
+            file.frame("t", PLAIN)
+
+    with pytest.raises(OpspanError, match="changed while it was read"):
+        read_half()
+    assert [issue.code for issue in issues] == ["damaged_file"]
+
+
+def test_a_lock_is_held_as_long_as_the_file_is_open(tmp_path: Path) -> None:
+    """Who closes a file gives up all locks of the process on it: so it must not be opened and closed meanwhile."""
+    path = made(tmp_path / "x.sqlite", usual(50))
+    write = "sqlite3.connect(sys.argv[1], timeout=0).execute('INSERT INTO t (a) VALUES (1)')"
+    with SqliteFile(path, Issues()) as file:
+        file.frame("t", PLAIN)
+        done = subprocess.run(
+            [sys.executable, "-c", f"import sqlite3, sys; {write}", path], capture_output=True, text=True, check=False
+        )
+        assert "database is locked" in done.stderr
+
+
+CELLS = st.one_of(
+    st.none(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.sampled_from([0, 1, -1, 127, 128, -129, 2**15, 2**23, 2**31 - 1, -(2**31), 2**47, 2**63 - 1]),
+    st.floats(),
+    st.text(max_size=30),
+    st.integers(0, 4000).map(lambda count: "wörter " * (count // 7)),
+    st.binary(max_size=40),
+)
+TYPED = {
+    "INTEGER": st.none() | st.integers(-(2**63), 2**63 - 1),
+    "REAL": st.none() | st.floats(allow_nan=True) | st.integers(-(2**50), 2**50),
+    "TEXT": st.none() | st.text(max_size=40) | st.integers(0, 3000).map(lambda count: "ä" * count),
+    "BLOB": st.none() | st.binary(max_size=60),
+}
+
+
+@st.composite
+def databases(draw: st.DrawFn) -> tuple[list[str | tuple[str, list[Any]]], dict[str, Type]]:
+    """Statements that make a database, and columns to be asked for."""
+    script: list[str | tuple[str, list[Any]]] = [f"PRAGMA page_size = {draw(st.sampled_from(PAGES[:3]))}"]
+    script.append(f"PRAGMA auto_vacuum = {draw(st.sampled_from(['NONE', 'FULL', 'INCREMENTAL']))}")
+    types = draw(st.lists(st.sampled_from([*TYPED, "", "NUMERIC", "INTEGER PRIMARY KEY"]), min_size=1, max_size=5))
+    while types.count("INTEGER PRIMARY KEY") > 1:
+        types.remove("INTEGER PRIMARY KEY")
+    names = [f"c{number}" for number in range(len(types))]
+    script.append(f"CREATE TABLE t ({', '.join(map(' '.join, zip(names, types, strict=True)))})")
+    is_odd = draw(st.booleans())
+
+    def values() -> list[Any]:
+        count = draw(st.integers(0, 12)) * draw(st.sampled_from([1, 1, 40]))
+        rows = draw(st.lists(st.tuples(*(_cells(kind, is_odd) for kind in types)), min_size=1, max_size=6))
+        return [rows[n % len(rows)] for n in range(count)]
+
+    for _ in range(draw(st.integers(1, 3))):
+        marks = ", ".join("NULL" if kind.endswith("KEY") else "?" for kind in types)
+        script.append((f"INSERT INTO t ({', '.join(names)}) VALUES ({marks})", values()))
+        match draw(st.sampled_from(["delete", "vacuum", "column", "far", "nothing"])):
+            case "delete":
+                script.append(f"DELETE FROM t WHERE rowid % {draw(st.integers(2, 9))} = 0")
+            case "vacuum":
+                script.append("VACUUM")
+            case "column":
+                names.append(f"c{len(names)}")
+                types.append(
+                    draw(st.sampled_from(["INTEGER DEFAULT 12", "TEXT DEFAULT 'so'", "REAL", "REAL DEFAULT 1"]))
+                )
+                script.append(f"ALTER TABLE t ADD COLUMN {names[-1]} {types[-1]}")
+            case "far":
+                script.append(f"INSERT INTO t (rowid) VALUES ({draw(st.sampled_from([-(2**63), -5, 0, 2**40]))})")
+    fitting: dict[str, Type] = {"INTEGER": "int", "REAL": "float", "TEXT": "text", "BLOB": "bytes"}
+    columns = {
+        name: draw(st.sampled_from(KINDS)) if is_odd else fitting.get(kind.split(" ")[0], "bytes")
+        for name, kind in zip(names, types, strict=True)
+    }
+    return script, {**columns, ROWID: "int"}
+
+
+def _cells(kind: str, is_odd: bool) -> st.SearchStrategy[Any]:
+    return CELLS if is_odd else TYPED.get(kind.split(" ")[0], CELLS)
+
+
+def _run(path: Path, script: Sequence[str | tuple[str, list[Any]]]) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        for statement in script:
+            try:
+                if isinstance(statement, str):
+                    database.execute(statement)
+                else:
+                    text, rows = statement
+                    count = text.count("?")
+                    keys = [at for at, mark in enumerate(text.partition("VALUES (")[2].split(", ")) if "?" not in mark]
+                    fitted = [[cell for at, cell in enumerate(row) if at not in keys][:count] for row in rows]
+                    fitted = [row + [None] * (count - len(row)) for row in fitted]
+                    database.execute("BEGIN")
+                    database.executemany(text, fitted)
+                    database.execute("COMMIT")
+            except sqlite3.Error:  # a text that SQLite does not take: what is there by then is as good a case
+                if database.in_transaction:
+                    database.execute("COMMIT")
+
+
+@pytest.mark.slow
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(databases())
+def test_any_database_is_read_as_sqlite_reads_it(
+    tmp_path: Path, case: tuple[list[str | tuple[str, list[Any]]], dict[str, Type]]
+) -> None:
+    script, columns = case
+    path = tmp_path / "x.sqlite"
+    path.unlink(missing_ok=True)
+    _run(path, script)
+    if path.exists() and path.stat().st_size:
+        assert told(SqliteFile, path, columns) == told(BySqlite, path, columns)
+
+
+DAMAGED = [pytest.param(200), pytest.param(20_000, marks=[pytest.mark.slow, pytest.mark.release])]
+
+
+@pytest.mark.parametrize("variants", DAMAGED)
+def test_a_damaged_file_is_read_as_sqlite_reads_it(tmp_path: Path, variants: int) -> None:
+    chance = random.Random(20261123)
+    path = tmp_path / "x.sqlite"
+    wholes = [made(tmp_path / f"{page}.sqlite", usual(300), page=page).read_bytes() for page in (512, 1024)]
+    seen = set()
+    for _ in range(variants):
+        raw = bytearray(chance.choice(wholes))
+        page = raw[16] * 256 + raw[17]
+        begin = chance.randrange(1, len(raw) // page) * page
+        for _ in range(chance.randint(1, 3)):
+            place = chance.choice([begin + chance.randrange(24), begin + chance.randrange(page)])
+            raw[place] = chance.choice([0, 255, chance.randrange(256)])
+        path.write_bytes(raw)
+        why = said(path)
+        if not why:  # of what SQLite reads behind the end of a page, it says something else each time
+            assert told(SqliteFile, path, PLAIN) == told(BySqlite, path, PLAIN)
+        seen.add(why)
+    assert "" in seen
+    assert len(seen) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TRACES.is_dir(), reason="the traces of other people's profilers are not here")
+def test_real_files_are_read_as_sqlite_reads_them() -> None:
+    files = [path for path in sorted(TRACES.rglob("*")) if path.is_file() and _begins_as_sqlite(path)]
+    assert len(files) > 20
+    for path in files:
+        with SqliteFile(path, Issues()) as ours, BySqlite(path, Issues()) as theirs:
+            for table in ours.tables:
+                columns = _declared(path, table)
+                assert ours.frame(table, columns).equals(theirs.frame(table, columns)), (path, table)
+
+
+def _begins_as_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return sqlite.is_sqlite(file.read(16))
+
+
+def _declared(path: Path, table: str) -> dict[str, Type]:
+    kinds: dict[str, Type] = {"TEXT": "text", "REAL": "float", "BLOB": "bytes"}
+    with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as database:
+        info = database.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
+    return {name: kinds.get(kind.upper(), "int") for _, name, kind, *_ in info}
