@@ -252,7 +252,7 @@ def test_a_file_that_is_cut_off_meanwhile_is_an_error(tmp_path: Path) -> None:
 def test_a_lock_is_held_as_long_as_the_file_is_open(tmp_path: Path) -> None:
     """Who closes a file gives up all locks of the process on it: so it must not be opened and closed meanwhile."""
     path = made(tmp_path / "x.sqlite", usual(50))
-    write = "sqlite3.connect(sys.argv[1], timeout=0).execute('INSERT INTO t (a) VALUES (1)')"
+    write = "sqlite3.connect(sys.argv[1], 0, isolation_level=None).execute('INSERT INTO t (a) VALUES (1)')"
     with SqliteFile(path, Issues()) as file:
         file.frame("t", PLAIN)
         done = subprocess.run(
