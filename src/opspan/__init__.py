@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from opspan.emit.annotate import record_function as record_function
     from opspan.emit.itt import emit_itt as emit_itt
     from opspan.emit.nvtx import emit_nvtx as emit_nvtx
+    from opspan.emit.pyroscope import emit_pyroscope as emit_pyroscope
     from opspan.emit.record import record as record
     from opspan.emit.schedule import ProfilerAction as ProfilerAction
     from opspan.emit.schedule import schedule as schedule
@@ -52,6 +53,7 @@ _HOMES = {
     "autograd_profiler": "opspan.autograd_profiler",
     "emit_itt": "opspan.emit.itt:emit_itt",
     "emit_nvtx": "opspan.emit.nvtx:emit_nvtx",
+    "emit_pyroscope": "opspan.emit.pyroscope:emit_pyroscope",
     "errors": "opspan.errors",
     "itt": "opspan.itt",
     "load": "opspan.loading:load",

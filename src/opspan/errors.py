@@ -12,6 +12,7 @@
     |   |-- TooLarge            a trace that needs more memory than there is, or costs more than is allowed
     |   `-- StrictError         strict=True, and the trace has issues
     |-- WriteError              a result could not be written
+    |-- PushError               a server did not take a profile
     |-- EmitError               the live side: labelling or capturing could not start
     |   |-- AlreadyActive       emit_nvtx and its kin allow one session at a time (a RuntimeError, as in torch)
     |   |-- CaptureError        the capture file could not be made
@@ -79,6 +80,10 @@ class StrictError(ReadError):
 
 class WriteError(OpspanError):
     """A result could not be written."""
+
+
+class PushError(OpspanError):
+    """A server did not take a profile."""
 
 
 class EmitError(OpspanError):

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
+PYROSCOPE_RUN = "pyroscope run_id="  # a mark: what follows is the label of this run in a server of Pyroscope's
+
 
 class Kind(enum.IntEnum):
     """What a range is. native/capture/format.h and native/sinks/sinks.h hold the same numbers."""

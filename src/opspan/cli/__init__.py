@@ -34,6 +34,7 @@ VERBS = {
     "launches": "opspan.cli.launches",
     "memory": "opspan.cli.memory",
     "path": "opspan.cli.path",
+    "push": "opspan.cli.push",
     "report": "opspan.cli.report",
     "run": "opspan.cli.run",
     "steps": "opspan.cli.steps",

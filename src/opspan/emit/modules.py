@@ -1,8 +1,8 @@
 """A range for every nn.Module call: `MLP.layers.0`, and its class. Only forward hooks; no model is changed.
 
-One pair of global hooks serves every session that asked for modules. Under torch.compile the hooks do nothing while a
-model is traced, so there is no graph break and nothing is left of them in the compiled code: a compiled model shows as
-one range, the outermost, and what runs eagerly around it shows as usual.
+One pair of global hooks serves every session that asked for modules, and who watches them. Under torch.compile the
+hooks do nothing while a model is traced, so there is no graph break and nothing is left of them in the compiled code: a
+compiled model shows as one range, the outermost, and what runs eagerly around it shows as usual.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from opspan.emit import ranges
 from opspan.emit.sinks import KIND_MODULE
@@ -28,11 +28,20 @@ _MAX_LOOKUPS = 8
 _HOOK_IDS = 0x6F70_7370_616E_0000  # far from torch's own, which count from 0
 
 
+class Watcher(Protocol):
+    """Is told of calls on the thread that makes them; `depth` counts those around."""
+
+    def entered(self, name: str, depth: int, inputs: object) -> int | None: ...
+    def returned(self, name: str, outputs: object) -> None: ...
+    def left(self, entered: int) -> None: ...
+
+
 @dataclass
 class _Frame:
     module: weakref.ref[Module]
     to: int  # the sinks it was pushed to, 0 when it reached nobody
     hooks: int  # which installation of the hooks pushed it
+    watched: tuple[Watcher, str, int] | None = None  # by whom, its name, and what `entered` answered
 
 
 class _ByModule(Generic[V]):
@@ -110,17 +119,15 @@ _warning: Any = None
 _is_compiling: Callable[[], bool]  # torch's: also true in what the compiler itself runs to make code
 _names = _Names()
 _to = 0  # the sinks that asked for modules
+_watcher: Watcher | None = None
 _installed = 0  # counts installations
 
 
 def start(to: int) -> None:
     """Modules to this sink too."""
-    global _to, _installed, _names
+    global _to
     with _lock:
-        if not _handles:
-            _installed += 1
-            _names = _Names()
-            _install()
+        _hook()
         _to |= to
 
 
@@ -129,13 +136,44 @@ def stop(to: int) -> None:
     global _to
     with _lock:
         _to &= ~to
-        if not _to and _handles:
-            for handle in _handles:
-                handle.remove()
-            _handles.clear()
-            with contextlib.suppress(ValueError):  # the program has put other filters in place
-                cast("list[Any]", warnings.filters).remove(_warning)
-            _unwind(_stack(), 0)
+        _unhook()
+
+
+def watch(watcher: Watcher) -> None:
+    """Tell it of modules too. One at a time."""
+    global _watcher
+    with _lock:
+        _hook()
+        _watcher = watcher
+
+
+def unwatch(are_all_left: bool) -> None:
+    """Tell it only of the ends of calls that it was told of. While threads are inside of some, the hooks stay, for the
+    next session to remove: without them nobody would see these ends."""
+    global _watcher
+    with _lock:
+        _watcher = None
+        if are_all_left:
+            _unhook()
+
+
+def _hook() -> None:
+    global _installed, _names
+    if not _handles:
+        _installed += 1
+        _names = _Names()
+        _install()
+
+
+def _unhook() -> None:
+    if _to or _watcher or not _handles:
+        return
+    for handle in _handles:
+        handle.remove()
+    _handles.clear()
+    with contextlib.suppress(ValueError):  # the program has put other filters in place
+        cast("list[Any]", warnings.filters).remove(_warning)
+    _unwind(_stack(), 0)
 
 
 def _install() -> None:
@@ -158,24 +196,32 @@ def _install() -> None:
     _warning = warnings.filters[0]
 
 
-def _before(module: Module, _inputs: object) -> None:
+def _before(module: Module, inputs: object) -> None:
     if _is_compiling():
         return
     stack = _stack()
     if stack and stack[0].hooks != _installed:  # left open when an earlier session ended inside a call
         _unwind(stack, 0)
     outermost = stack[0].module() if stack else None
-    to = _to if ranges.push(_names.ref(module, outermost), _to) >= 0 else 0
-    stack.append(_Frame(weakref.ref(module), to, _installed))
+    ref, watcher = _names.ref(module, outermost), _watcher
+    to = _to if ranges.push(ref, _to) >= 0 else 0
+    frame = _Frame(weakref.ref(module), to, _installed)
+    if watcher is not None:
+        name = ref._obj.name.decode()
+        if (entered := watcher.entered(name, len(stack), inputs)) is not None:
+            frame.watched = (watcher, name, entered)
+    stack.append(frame)
 
 
-def _after(module: Module, _inputs: object, _outputs: object) -> None:
+def _after(module: Module, _inputs: object, outputs: object) -> None:
     if _is_compiling():
         return
     stack = _stack()
     # Normally the top. A BaseException such as KeyboardInterrupt passes torch's hooks by: its frames go now.
     for depth in range(len(stack) - 1, -1, -1):
         if stack[depth].module() is module:
+            if (watched := stack[depth].watched) is not None:
+                watched[0].returned(watched[1], outputs)
             _unwind(stack, depth)
             return
 
@@ -185,6 +231,8 @@ def _unwind(stack: list[_Frame], depth: int) -> None:
         frame = stack.pop()
         if frame.to:
             ranges.pop(frame.to)
+        if frame.watched is not None:
+            frame.watched[0].left(frame.watched[2])
 
 
 def _stack() -> list[_Frame]:

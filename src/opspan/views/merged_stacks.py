@@ -1,9 +1,10 @@
 """The stacks of .stacks and .device.stacks in one tree: each once, with host time, device time and how often it was.
 
-    merged(trace) -> .stacks: stack, parent (the stack around it), root, level, frame, kind, count, host_ns, device_ns,
-        and `roots`: the process and the thread that stacks of a root are in
+    merged(trace, only=None) -> .stacks: stack, parent (the stack around it), root, level, frame, kind, count, host_ns,
+        device_ns; and `roots`: the process and the thread that stacks of a root are in
 
 Times are of the stack itself, without those inside it. Kernels and copies are the innermost frames, with device time.
+With `only`, a kind such as "module", frames are of that kind alone, and have the times of all others inside them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from opspan.analysis.stacks import levels
+from opspan.analysis.nest import nearest
+from opspan.analysis.stacks import depths, levels
 from opspan.tables import Tables
 from opspan.views.device_stacks import with_work
 from opspan.views.stacks import NO_FUNCTIONS, placed, tree
@@ -35,7 +37,7 @@ class Merged:
     left_out: list[str]  # sentences
 
 
-def merged(trace: Tables) -> Merged:
+def merged(trace: Tables, only: str | None = None) -> Merged:
     """The trace must have gone through `attribute`."""
     rows = tree(trace)
     is_function = pl.int_range(pl.len()) < trace.functions.height
@@ -45,10 +47,32 @@ def merged(trace: Tables) -> Merged:
     rows = with_work(trace, rows).rename({"weight": "device_ns"}).with_columns(_col("host_ns").fill_null(0))
     found = placed(trace, rows)
     columns = ["row", "parent", "depth", "root", "frame", "kind", "host_ns", "device_ns"]
-    by_level = list(levels(found.rows.select(columns), _SUMS))
-    stacks = pl.concat(by_level) if by_level else _empty(found.rows.select(columns))
-    no_functions = not trace.functions.height and trace.ranges.height and stacks["host_ns"].sum()
+    shown = found.rows.select(columns) if only is None else _only(found.rows.select(columns), only)
+    by_level = list(levels(shown, _SUMS))
+    stacks = pl.concat(by_level) if by_level else _empty(shown)
+    no_functions = only is None and not trace.functions.height and trace.ranges.height and stacks["host_ns"].sum()
     return Merged(stacks, found.roots, [*found.left_out, *([NO_FUNCTIONS] if no_functions else [])])
+
+
+def _only(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """Rows of a kind, with the times of what is inside them and in no other one; what is inside none, as one for each
+    root."""
+    place = pl.DataFrame({"row": rows["row"], "place": pl.int_range(rows.height, eager=True, dtype=pl.UInt32)})
+    tree = rows.join(place, left_on="parent", right_on="row", how="left", maintain_order="left")
+    is_kept = (rows["kind"].cast(pl.String) == kind).fill_null(value=False)
+    owner = nearest(pl.DataFrame({"parent": tree["place"]}), is_kept)
+    times = [_col("host_ns").sum(), _col("device_ns").sum()]
+    sums = rows.with_columns(row=rows["row"].gather(owner)).group_by("row", "root").agg(times)
+    kept = rows.with_columns(parent=rows["row"].gather(owner.gather(tree["place"]))).filter(is_kept)
+    kept = kept.drop("host_ns", "device_ns", "depth").join(sums.drop("root"), on="row", how="left")
+    outside = sums.filter(_col("row").is_null() & (_col("host_ns") + _col("device_ns") > 0)).with_columns(
+        row=(rows.select(_col("row").max()).item() or 0) + 1 + pl.int_range(pl.len(), dtype=pl.UInt32),
+        frame=pl.lit(f"(in no {kind})"),
+    )
+    found = pl.concat([kept, outside], how="diagonal_relaxed")
+    index = pl.DataFrame({"row": found["row"], "place": pl.int_range(found.height, eager=True, dtype=pl.UInt32)})
+    parent = found.join(index, left_on="parent", right_on="row", how="left", maintain_order="left")["place"]
+    return found.with_columns(depth=depths(parent)).select(rows.columns)
 
 
 def _empty(rows: pl.DataFrame) -> pl.DataFrame:

@@ -40,10 +40,18 @@ class _Strings:
 
 
 def write(found: Analysed, path: Path) -> list[str]:
+    data, said = profile_of(found)
+    path.write_bytes(data)
+    return said
+
+
+def profile_of(found: Analysed, only: str | None = None, begin_utc_ns: int | None = None) -> tuple[bytes, list[str]]:
+    """The profile, and sentences on what is left out. `only`: as `merged` takes it; `begin_utc_ns`: when it was, if not
+    as the trace says."""
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise MissingPackage("a profile for pprof needs protobuf: pip install 'opspan[pprof]'")
     trace = found.attributed
-    stacks = merged(trace)
+    stacks = merged(trace, only)
     samples, tree = _bounded(stacks.stacks)
     said = stacks.left_out if tree[_COLUMNS[1:]].sum_horizontal().sum() else [no_time(trace)]
     if left_out := stacks.stacks.height - samples["stack"].is_in(stacks.stacks["stack"].implode()).sum():
@@ -53,9 +61,10 @@ def write(found: Analysed, path: Path) -> list[str]:
     _add_places(profile, tree, strings)
     _add_samples(profile, samples, tree, stacks.roots, strings)
     _add_head(profile, trace, samples, strings, said)
+    if begin_utc_ns is not None:
+        profile.time_nanos = begin_utc_ns
     profile.string_table.extend(strings.numbers)
-    path.write_bytes(gzip.compress(profile.SerializeToString(deterministic=True), compresslevel=6, mtime=0))
-    return said
+    return gzip.compress(profile.SerializeToString(deterministic=True), compresslevel=6, mtime=0), said
 
 
 def _bounded(stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -117,6 +126,8 @@ def _add_samples(
 def _add_head(profile: Any, trace: Tables, samples: pl.DataFrame, strings: _Strings, said: list[str]) -> None:
     for name, unit, _ in _VALUES:
         profile.sample_type.add(type=strings(name), unit=strings(unit))
+    # Of times that are sums and no samples: a nanosecond counts one. Servers ask for it.
+    profile.period_type.type, profile.period_type.unit, profile.period = strings("host"), strings("nanoseconds"), 1
     program = Path(trace.paths[0]).name if trace.paths else ""
     profile.mapping.add(id=_MAPPING, filename=strings(program), has_functions=True)
     profile.default_sample_type = strings(

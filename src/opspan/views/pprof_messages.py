@@ -21,6 +21,8 @@ _MESSAGES = {
         "string_table": (6, "[string]"),
         "time_nanos": (9, "int64"),
         "duration_nanos": (10, "int64"),
+        "period_type": (11, "ValueType"),
+        "period": (12, "int64"),
         "comment": (13, "[int64]"),
         "default_sample_type": (14, "int64"),
     },

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis import Analysed, averages
+from opspan.analysis.runs import pyroscope_runs
 from opspan.tables import Metadata
 from opspan.text_columns import Layout, cut, wrapped
 from opspan.views.answer import Answer, short_name, time_text
@@ -128,6 +129,7 @@ def _head(found: Analysed) -> dict[str, Any]:
         "devices": found.whole_devices.select("rank", "device_id").unique().height,
         "time_ns": int(times["time_ns"].max() or 0),  # type: ignore[arg-type]  # whole nanoseconds
         "ranges": trace.ranges.height,
+        "pyroscope_run": ", ".join(pyroscope_runs(trace.ranges)) or None,
     }
 
 
@@ -155,6 +157,8 @@ def _lines(facts: _Facts, room: _Room) -> list[str]:
     lines += _steps(row)
     lines += [_names(title, times, room) for title, times in facts.times.items() if times]
     lines += _findings(facts.costs, room)
+    if row["pyroscope_run"]:
+        lines.append(f"Pyroscope    run_id {row['pyroscope_run']}")
     if facts.issues:
         lines.append(f"Issues       {facts.issues:,}: opspan table FILE says which")
     # What is to be typed stays whole, however long it is.

@@ -1,0 +1,77 @@
+"""opspan push: a trace as a profile at a server of Pyroscope's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from opspan.app.ingest import CREDENTIALS
+from opspan.cli.loading import Progress, load, part_of_trace, trace_files
+from opspan.cli.printing import show
+
+_HELP = f"""Push a trace's tree to a Pyroscope server, as a profile with host time and device time.
+
+It is one request, sent again while the server cannot be reached or says that it cannot take it now. Credentials are
+read from ${CREDENTIALS} or a file: TOKEN, or USER:PASSWORD.
+
+\b
+Example:
+  opspan push capture --url http://localhost:4040 --app train
+  opspan push report.sqlite --url https://profiles.example --credentials token.txt --app train --by module --tag team=a
+"""
+
+
+@click.command("push", help=_HELP)
+@trace_files
+@part_of_trace
+@click.option("--url", required=True, metavar="URL", help="Address of the server: http://host:4040.")
+@click.option("--app", required=True, metavar="NAME", help="Name of the application there (service_name).")
+@click.option(
+    "--by",
+    type=click.Choice(["op", "module", "function"]),
+    default="op",
+    show_default=True,
+    help="What frames are: all there is, down to ops and kernels; modules alone; or Python functions alone.",
+)
+@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A label; may be given several times.")
+@click.option("--now", "is_now", is_flag=True, help="Place it at the present; servers refuse what is hours old.")
+@click.option("--credentials", "file", metavar="FILE", type=click.Path(path_type=Path), help="File with credentials.")
+@click.option("--tenant", metavar="NAME", help="Tenant, where the server has several (X-Scope-OrgID).")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1, max=3600),
+    default=30.0,
+    show_default=True,
+    help="How long to wait for the server to go on.",
+)
+def command(
+    files: tuple[Path, ...],
+    between: tuple[str, str] | None,
+    step: str | None,
+    url: str,
+    app: str,
+    by: str,
+    tags: tuple[str, ...],
+    is_now: bool,
+    file: Path | None,
+    tenant: str | None,
+    timeout_s: float,
+) -> None:
+    from opspan.app.ingest import Server, credentials
+    from opspan.app.push import push
+    from opspan.views.footer import issue_lines
+
+    secret, notes = credentials(file)
+    server = Server.of(url, secret, tenant, timeout_s)
+    if server.is_overheard:
+        notes.append("credentials go over http, where others can read them: use an https:// address")
+    show("".join(f"note: {note}\n" for note in notes), err=True)
+    with Progress(len(files) + 1) as progress:
+        found = load(files, progress, between, step)
+        progress.step(f"pushing to {server.where}")
+        pushed = push(found, server, app, tags, by, is_now)
+    show("".join(f"{line}\n" for line in [*issue_lines(found.tables), *pushed.said]), err=True)
+    show(f"Pushed {pushed.bytes:,} bytes to {server.where}: {pushed.query}\n")

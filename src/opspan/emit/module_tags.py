@@ -1,0 +1,81 @@
+"""Labels threads with the module that they run, forward and backward, and with the phase forward.
+
+Backward has no modules: there the nodes of torch's graph at which a module's call begins and ends are hooked, and say
+so to the thread that reaches them. Neither a tensor nor the graph is changed; the hooks go with the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from opspan.emit.phase_tags import FORWARD
+from opspan.emit.thread_tags import ThreadTags
+
+DEEPEST = 4  # modules inside of each other; what is inside of these has the label of the one around it
+_MARK = "opspan.module"
+
+
+class ModuleTags:
+    """What `modules` tells who watches it."""
+
+    def __init__(self, tags: ThreadTags, named: bool, forward: bool) -> None:
+        from torch import Tensor
+        from torch._C import _functorch
+
+        self._tags = tags
+        self._named = named
+        self._forward = forward
+        self._tensor = Tensor
+        self._is_transformed = _functorch.is_functorch_wrapped_tensor
+        self._is_over = False
+
+    def entered(self, name: str, depth: int, inputs: object) -> int | None:
+        tags = self._tags
+        if depth >= (DEEPEST if self._named else 1):
+            return None
+        tags.settle()
+        labels = {}
+        if self._forward and tags.get("phase") is None:
+            labels["phase"] = FORWARD
+        if self._named:
+            self._mark(inputs, tags.get("module") or "")
+            labels["module"] = name
+        return tags.push(labels)
+
+    def returned(self, name: str, outputs: object) -> None:
+        if self._named:
+            self._mark(outputs, name)
+
+    def left(self, entered: int) -> None:
+        self._tags.cut(entered)
+
+    def end(self) -> None:
+        """Graphs that live on say nothing more."""
+        self._is_over = True
+
+    def _mark(self, values: object, name: str) -> None:
+        """Backward runs in the order of forward reversed: from this node on, and until the next one, it is in `name`.
+
+        The outputs of a module are those of its last part as well: who was first is the innermost.
+        """
+        node = next(self._nodes(values), None)
+        if node is not None and node.metadata.get(_MARK) is not self:
+            node.metadata[_MARK] = self
+            node.register_prehook(partial(self._reached, name))
+
+    def _reached(self, name: str, _gradients: object) -> None:
+        if not self._is_over and self._tags.depth():  # else it is no backward pass that we know of
+            self._tags.change({"module": name})
+
+    def _nodes(self, values: object) -> Iterator[Any]:
+        if isinstance(values, self._tensor):
+            if not self._is_transformed(values) and values.grad_fn is not None:
+                yield values.grad_fn
+        elif isinstance(values, Mapping):
+            for value in values.values():
+                yield from self._nodes(value)
+        elif isinstance(values, (tuple, list)):
+            for value in values:
+                yield from self._nodes(value)
