@@ -184,8 +184,7 @@ class SqliteFile:
             frame, _ = sqlite_pages.read(self._pages, layout, columns, THREADS, most_text)
             if frame is None:
                 return None
-            texts = [name for name, kind in columns.items() if kind in ("text", "bytes") and not _is_null(frame[name])]
-            self._text_bytes[table] += sum(_bytes_of(frame[name]) for name in texts)
+            self._text_bytes[table] += sqlite_pages.text_bytes(frame)
             progress.add(frame.height)
             return _Chunk([frame])
 
@@ -366,15 +365,6 @@ def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 def _over() -> bool:
     return True
-
-
-def _is_null(column: pl.Series) -> bool:
-    return column.null_count() == len(column)
-
-
-def _bytes_of(column: pl.Series) -> int:
-    lengths = column.str.len_bytes() if column.dtype == pl.String else column.bin.size()
-    return int(lengths.sum())
 
 
 def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -> _Chunk:

@@ -96,6 +96,13 @@ def read(
     return completed(frame, dtypes_of(columns)), ""
 
 
+def text_bytes(frame: pl.DataFrame) -> int:
+    """How long the texts and bytes of the frame are, together."""
+    texts = (column.str.len_bytes() for column in frame.iter_columns() if column.dtype == pl.String)
+    others = (column.bin.size() for column in frame.iter_columns() if column.dtype == pl.Binary)
+    return sum(int(lengths.sum()) for lengths in (*texts, *others))
+
+
 def _wanted(layout: Layout, name: str, kind: Type) -> tuple[str, int, int, int | None, str | None, bool]:
     number, text, is_known = _default(layout.defaults.get(name), kind)
     return name, layout.fields[name], _KINDS[kind], number, text, is_known

@@ -1,0 +1,38 @@
+"""An SQLite file read in both ways: from its pages, and by SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from opspan.errors import OpspanError
+from opspan.formats.sqlite import ROWID, SqliteFile
+from opspan.formats.sqlite_cells import Type
+from opspan.tables import Issues
+
+KINDS: tuple[Type, ...] = ("int", "int32", "float", "text", "bytes")
+PLAIN: dict[str, Type] = {"a": "int", "b": "int32", "c": "float", "d": "text", "e": "bytes", ROWID: "int"}
+PAGES = (512, 1024, 4096, 65536)
+
+
+class BySqlite(SqliteFile):
+    """The same without the reader of pages."""
+
+    def _from_pages(self, table: str, columns: Mapping[str, Type]) -> Future[Any]:
+        nothing: Future[Any] = Future()
+        nothing.set_result(None)
+        return nothing
+
+
+def told(reader: type[SqliteFile], path: Path, columns: Mapping[str, Type]) -> tuple[object, ...]:
+    issues = Issues(str(path))
+    try:
+        with reader(path, issues) as file:
+            frames = {table: file.frame(table, columns) for table in sorted(file.tables)}
+    except OpspanError as error:
+        return (type(error), str(error))
+    rows = {table: (frame.schema, frame.rows()) for table, frame in frames.items()}
+    # repr: not a number is itself
+    return repr(rows), issues.frame().rows()
