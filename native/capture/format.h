@@ -48,6 +48,9 @@ struct FileHeader {
   int64_t session_ns;
   uint32_t session_pid;
   uint32_t reserved2;
+  // NAME=value, each ended by NUL, then one more NUL: what a launcher told the process of its rank (kOfRanks), and
+  // nothing else of its environment. Empty: nothing, or written before there was this field.
+  char environment[832];
 };
 static_assert(sizeof(FileHeader) <= kPage);
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "capture/guard.h"
 #include "capture/say.h"
@@ -55,6 +56,49 @@ void read_command_line(char* out, size_t size) {
     used += static_cast<size_t>(count);
   }
   ::close(fd);
+}
+
+// Of torchrun, of MPI's launchers, of Slurm. src/opspan/tables/told.py says what each of them means.
+constexpr std::string_view kOfRanks[] = {
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "TORCHELASTIC_RUN_ID",
+    "MASTER_PORT",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "PMIX_NAMESPACE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "MPI_LOCALRANKID",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_LOCALID",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+};
+
+// As the process was started: getenv may not be called while another thread of the program calls setenv.
+void read_environment(char* out, size_t size) {
+  constexpr size_t kMost = size_t{4} << 20;
+  int fd = ::open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  std::string all;
+  char part[4096];
+  for (ssize_t count; all.size() < kMost && (count = read(fd, part, sizeof(part))) > 0;) {
+    all.append(part, static_cast<size_t>(count));
+  }
+  ::close(fd);
+  size_t used = 0;
+  for (size_t at = 0, end; at < all.size() && (end = all.find('\0', at)) != std::string::npos; at = end + 1) {
+    std::string_view entry = std::string_view(all).substr(at, end - at);
+    std::string_view name = entry.substr(0, entry.find('='));
+    if (std::find(std::begin(kOfRanks), std::end(kOfRanks), name) == std::end(kOfRanks)) continue;
+    if (used + entry.size() + 2 > size) continue;
+    std::memcpy(out + used, entry.data(), entry.size());
+    used += entry.size() + 1;
+  }
 }
 
 template <typename T>
@@ -132,6 +176,7 @@ bool Session::open(std::string* error) {
   header->session_pid = forked ? session_pid : header->pid;
   gethostname(header->host, sizeof(header->host) - 1);
   read_command_line(header->command_line, sizeof(header->command_line));
+  read_environment(header->environment, sizeof(header->environment));
   uint64_t magic;
   std::memcpy(&magic, kMagic, sizeof(magic));
   store(reinterpret_cast<uint64_t*>(header->magic), magic);

@@ -14,6 +14,9 @@ CAPTURE: Final = ".opspan"
 DEVICE: Final = ".device.json"
 # The member of the device's file that says when it was collected: {"monotonic_ns": [begin, end], "utc_ns": [the same]}.
 SESSION: Final = "opspan"
+# Where a capture's header has what the process was told of its rank, and how much room there is.
+ENVIRONMENT_AT: Final = 3232
+ENVIRONMENT_BYTES: Final = 832
 
 
 def device_file(capture: Path, number: int) -> Path:

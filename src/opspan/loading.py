@@ -55,7 +55,7 @@ def load(
     parts, iterations = zip(*(read(path, source, window) for path in map(Path, paths)), strict=True)
     tables = side_by_side(parts)
     trace = Trace.of(tables.check() if strict else tables)
-    if (found := steps_of_all(parts, iterations)) is not None:
+    if (found := steps_of_all(parts, iterations, trace)) is not None:
         trace.analysed = Analysed(Tables(trace.ranks, **trace.frames), iterations=found)
     return trace
 
@@ -114,9 +114,10 @@ def parse_nvprof_trace(path: str | os.PathLike[str]) -> list[FunctionEvent]:
 def load_recording(file: Path) -> Trace:
     """What a process began to record with this capture: by itself and its forks, and on devices; no other recording."""
     from opspan.readers.capture import read_recording
+    from opspan.tables import side_by_side
     from opspan.trace import Trace
 
-    return Trace.of(_with_devices(read_recording(file), capture_files.device_files(file)))
+    return Trace.of(side_by_side([_with_devices(read_recording(file), capture_files.device_files(file))]))
 
 
 def read(path: Path, source: str | None, window: Window | None) -> Part:

@@ -12,6 +12,7 @@ from opspan.analysis import attribute
 from opspan.analysis.collective_names import KINDS, input_bytes, kernels_named, kinds
 from opspan.analysis.collectives import collectives
 from opspan.tables import Metadata, Tables
+from opspan.tables.told import from_distributed
 
 WHERE = {"rank": 0, "pid": 1}
 
@@ -27,8 +28,9 @@ def trace_of(named: list[tuple | dict], kernels: list[dict] = (), options: dict 
     ]
     for one in work:
         one.pop("call", None)
+    said = options or {}
     found = Tables(
-        (Metadata(source="test", options=options or {}),),
+        (Metadata(source="test", options=said, told=from_distributed(said.get("distributedInfo"))),),
         ranges=ranges(*named),
         calls=table("calls", calls, **WHERE),
         work=table("work", work, **WHERE),

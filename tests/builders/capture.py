@@ -176,6 +176,8 @@ class Capture:
     parent_pid: int = 1
     host: str = "box"
     arguments: tuple[str, ...] = ("python", "train.py")
+    environment: tuple[str, ...] = ()  # NAME=value
+    session: tuple[int, int] = (0, 0)  # time and process; 0: as of older writers
     state: int = 1
     producer: int = 1
     lost: int = 0
@@ -207,6 +209,7 @@ class Capture:
         raw += struct.pack("<4q", *self.open_ns, *self.close_ns)
         raw += struct.pack("<IIQII", self.state, self.producer, self.lost, self.forked, 0)
         raw += self.host.encode().ljust(64, b"\0") + arguments.ljust(3072, b"\0")
+        raw += struct.pack("<qI4x", *self.session) + b"".join(text.encode() + b"\0" for text in self.environment)
         return raw.ljust(PAGE, b"\0")
 
     def chunks(self) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 import opspan as package
 from builders import kineto
@@ -235,6 +237,25 @@ def test_collectives_of_unknown_groups_match_nothing(traces_dir: Path) -> None:
     assert set(found["algorithm"]) == {"ring", "tree"}
 
 
+def assert_same_on_other_clocks(trace: package.Trace, paths: list[Path]) -> None:
+    """As if rank 1 had run on a host whose clock is 5 s ahead."""
+    for file in paths[1].glob("*.opspan"):
+        raw = bytearray(file.read_bytes())
+        (utc,) = struct.unpack_from("<q", raw, 32)
+        struct.pack_into("<q", raw, 32, utc + 5 * 10**9)
+        raw[80:144] = b"elsewhere".ljust(64, b"\0")
+        file.write_bytes(raw)
+    moved = package.load(*paths)
+    said = moved.ranks[1].options["aligned"]
+    assert abs(said["shift_ns"] + 5 * 10**9) < said["within_ns"] < 10**9
+    assert moved.issues.filter(pl.col("code") == "clocks_aligned").height == 1
+    what = ("kind", "number", "ranks", "transfer_ns", "waiting_ns", "is_last")
+    assert_frame_equal(
+        moved.comm("call").select("rank", *what).sort("rank", "kind", "number"),
+        trace.comm("call").select("rank", *what).sort("rank", "kind", "number"),
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["record", "opspan", "torch"])
 def test_two_real_ranks_match_all_of_theirs(how: str, tmp_path: Path) -> None:
@@ -244,7 +265,11 @@ def test_two_real_ranks_match_all_of_theirs(how: str, tmp_path: Path) -> None:
     for process in started:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors.decode()
-    trace = package.load(*[tmp_path / f"rank{rank}{'' if how == 'record' else '.json'}" for rank in (0, 1)])
+    paths = [tmp_path / f"rank{rank}{'' if how == 'record' else '.json'}" for rank in (0, 1)]
+    trace = package.load(*reversed(paths))
+    assert [(rank.rank, rank.told.world_size) for rank in trace.ranks] == [(1, 2), (0, 2)]
+    if how == "record":
+        assert_same_on_other_clocks(trace, paths)
     calls = trace.comm("call")
     reduces = calls.filter(pl.col("kind") == "all_reduce")
     assert sorted(reduces["bytes"]) == [2048] * 2 + [4000] * 6

@@ -83,7 +83,7 @@ def test_commands_say_in_their_names_what_they_are(trace: Trace) -> None:
 
 
 def test_where_it_came_from(trace: Trace) -> None:
-    assert (trace.metadata.host, trace.metadata.options) == ("node-3", {"rank": 2})
+    assert (trace.metadata.host, trace.metadata.told.rank) == ("node-3", 2)
     assert trace.metadata.tool == "unitrace"
 
 

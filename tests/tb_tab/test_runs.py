@@ -46,10 +46,17 @@ def test_whatever_opspan_reads_is_there_and_nothing_else_is(tmp_path: Path) -> N
 
 
 def test_files_of_other_tools_are_shown_one_by_one_at_first(tmp_path: Path) -> None:
+    nsys(tmp_path / "before.sqlite")
+    nsys(tmp_path / "later.sqlite")
+
+    assert names(tmp_path) == {".": [["before.sqlite", "later.sqlite", TOGETHER]]}
+
+
+def test_files_whose_names_say_ranks_are_shown_together_at_first(tmp_path: Path) -> None:
     nsys(tmp_path / "rank0.sqlite")
     nsys(tmp_path / "rank1.sqlite")
 
-    assert names(tmp_path) == {".": [["rank0.sqlite", "rank1.sqlite", TOGETHER]]}
+    assert names(tmp_path) == {".": [[TOGETHER, "rank0.sqlite", "rank1.sqlite"]]}
 
 
 def test_a_damaged_trace_is_there_to_say_so(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ HEAD = """\
 # The tables of a trace
 
 `opspan.load(...)` gives a `Trace`: polars frames by name, and `trace.ranks`, which says for each file (or folder of
-files) that was loaded where it is from: reader, paths, tool and version, host, clock, capture options.
+files) that was loaded where it is from: reader, paths, tool and version, host, clock, capture options; and which rank
+it is: `rank`, its number in all tables, `rank_by`, what says so, and `told`, what the trace itself says: `rank`, `by`,
+`world_size`, `local_rank` and `run` ([ranks.md](ranks.md)).
 
 Every column may be null, which means that the source did not know the value.
 Times are integer nanoseconds on one clock, that of the first rank;

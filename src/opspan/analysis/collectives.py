@@ -29,7 +29,7 @@ from opspan.analysis.nest import nearest
 from opspan.analysis.spans import PROCESS, length
 
 if TYPE_CHECKING:
-    from opspan.tables import Tables
+    from opspan.tables import Metadata, Tables
 
 _col = pl.col
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -251,7 +251,7 @@ def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
         rows = rows.join(inits, on="communicator", how="left", maintain_order="left")
     else:
         rows = rows.with_columns(communicator_size=pl.lit(None, dtype=pl.Int64))
-    only = [_only_group(number, rank.options) for number, rank in enumerate(trace.ranks)]
+    only = [_only_group(rank) for rank in trace.ranks]
     schema = {"rank": pl.Int32, "only": pl.String, "only_size": pl.Int64, "only_members": pl.String, "told": pl.Int64}
     rows = rows.join(pl.DataFrame(only, schema=schema, orient="row"), on="rank", how="left", maintain_order="left")
     is_told = pl.any_horizontal(_col("group", "communicator").is_not_null())
@@ -272,19 +272,16 @@ def _communicators(ranges: pl.DataFrame) -> pl.DataFrame:
     return rows.unique("communicator", keep="any") if rows.height else rows
 
 
-def _only_group(number: int, options: Any) -> tuple[int, str | None, int | None, str | None, int | None]:
-    """Of the file of this number the name, size and members of its only group, and which rank it is."""
-    said = options.get("distributedInfo")
-    if not isinstance(said, dict):
-        return number, None, None, None, None
-    rank = said.get("rank") if type(said.get("rank")) is int else None
-    groups = said.get("pg_config")
+def _only_group(of: Metadata) -> tuple[int, str | None, int | None, str | None, int | None]:
+    """Of a rank its number here, the name, size and members of its only group, and which rank it says it is."""
+    said, rank = of.options.get("distributedInfo"), of.told.rank
+    groups = said.get("pg_config") if isinstance(said, dict) else None
     if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):
-        return number, None, None, None, rank
+        return of.rank, None, None, None, rank
     one = groups[0]
     size = one.get("pg_size") if type(one.get("pg_size")) is int else None
     members = one.get("ranks") if isinstance(one.get("ranks"), list) else None
-    return number, str(one.get("pg_name", "0")), size, str(members) if members else None, rank
+    return of.rank, str(one.get("pg_name", "0")), size, str(members) if members else None, rank
 
 
 def _bytes() -> pl.Expr:

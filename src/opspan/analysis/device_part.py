@@ -38,7 +38,7 @@ def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
         # Which of the part's own ranges it names does not matter: they are not taken.
         work = causal(part.calls, part.work, session, issues)
         for name, rows in (("calls", part.calls), ("work", work)):
-            there = moved(name, rows, 0, ids, shift_ns)
+            there = moved(name, rows, {}, ids, shift_ns)
             frames[name].append(there.drop("named_range_id", strict=False))
             ids[name] += rows.height
         frames["devices"].append(part.devices)

@@ -56,7 +56,8 @@ def merge(one: Tables, other: Tables) -> Tables:
         theirs["calls"] = theirs["calls"].with_columns(correlation_id=None)
     if not one.work.height:
         one = one.replace(calls=one.calls.with_columns(correlation_id=None))
-    theirs = {name: moved(name, frame, 0, ids, alignment.shift_ns) for name, frame in theirs.items()}
+    ranks = {other.metadata.rank: one.metadata.rank}
+    theirs = {name: moved(name, frame, ranks, ids, alignment.shift_ns) for name, frame in theirs.items()}
     same = same.with_columns(pl.col("other") + ids["ranges"])
 
     frames = {
@@ -213,4 +214,7 @@ def _metadata(one: Metadata, other: Metadata, alignment: Alignment) -> Metadata:
         clock=one.clock,
         origin_utc_ns=one.origin_utc_ns,
         options=options,
+        rank=one.rank,
+        rank_by=one.rank_by,
+        told=one.told if one.told.rank is not None else other.told,
     )

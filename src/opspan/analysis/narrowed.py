@@ -15,9 +15,12 @@ from opspan.analysis.analysed import Analysed
 from opspan.analysis.spans import PROCESS
 from opspan.errors import NoNumberedSteps
 from opspan.tables import Tables
+from opspan.tables.clocks import Shift, shift_of, times
+from opspan.tables.tables import clock_shift_ns, renumbered
 from opspan.tables.window import Window, cut, of_steps
 
 Part = tuple[Tables, pl.DataFrame | None]
+_TIMES = pl.col("start_ns", "end_ns")
 
 
 def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> Part:
@@ -35,11 +38,16 @@ def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> 
     return cut(whole, window, stretch, is_of_device=is_of_device), found.filter(numbers.is_between(*window.steps))
 
 
-def steps_of_all(parts: Sequence[Tables], found: Sequence[pl.DataFrame | None]) -> pl.DataFrame | None:
-    frames, ranks = [], 0
+def steps_of_all(parts: Sequence[Tables], found: Sequence[pl.DataFrame | None], whole: Tables) -> pl.DataFrame | None:
+    """With the numbers and on the clock that the ranks have in `whole`."""
+    frames, ranks = [], iter(whole.ranks)
     for part, steps in zip(parts, found, strict=True):
         if steps is None:
             return None
-        frames.append(steps.with_columns(pl.col("rank") + ranks))
-        ranks += len(part.ranks)
+        now = [(before, next(ranks)) for before in part.ranks]
+        by_utc = Shift(clock_shift_ns(part.metadata, parts[0].metadata) or 0)
+        steps = steps.with_columns(times(_TIMES, {before.rank: by_utc for before, _ in now}))
+        steps = steps.with_columns(renumbered({before.rank: rank.rank for before, rank in now}))
+        is_new = {rank.rank: shift_of(rank) for before, rank in now if shift_of(rank) != shift_of(before)}
+        frames.append(steps.with_columns(times(_TIMES, is_new)))
     return pl.concat(frames)

@@ -39,9 +39,10 @@ _NEARER = 3  # as many times nearer in time is one stretch than any other, to be
 _Numbers = npt.NDArray[np.int64]
 
 
-def matched(rows: pl.DataFrame) -> pl.DataFrame:
+def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
+    """`trusts_clocks`: whether times of different places may be compared."""
     keyed = _keyed(rows)
-    found = pl.concat([_by_seq(keyed), *_by_order(keyed)]) if keyed.height else _none(keyed)
+    found = pl.concat([_by_seq(keyed), *_by_order(keyed, trusts_clocks)]) if keyed.height else _none(keyed)
     keyed = keyed.join(found, on="row", how="left", maintain_order="left")
     keyed = keyed.with_columns(match=pl.when(pl.len().over("match") > 1).then("match"))
     keyed = keyed.with_columns(is_apart=_is_apart())
@@ -118,7 +119,7 @@ def _is_counted() -> pl.Expr:
     return (_col("seq").is_not_null() & is_once).all().over("key")
 
 
-def _by_order(rows: pl.DataFrame) -> list[pl.DataFrame]:
+def _by_order(rows: pl.DataFrame, trusts_clocks: bool) -> list[pl.DataFrame]:
     rest = rows.filter("can").filter(~_is_counted()).filter(_col("place").n_unique().over("key") > 1)
     if not rest.height:
         return []
@@ -139,11 +140,11 @@ def _by_order(rows: pl.DataFrame) -> list[pl.DataFrame]:
     found = [alike.select("row", match=pl.struct(*one, "nth").rank("dense").cast(pl.Int64) * 2 + 1)]
     base = 2 * rows.height + 2
     for (key,), some in rest.filter(~_col("is_equal")).partition_by("key", as_dict=True).items():
-        found.append(_laid(some, base + 2 * int(str(key)) * rows.height))
+        found.append(_laid(some, base + 2 * int(str(key)) * rows.height, trusts_clocks))
     return found
 
 
-def _laid(rows: pl.DataFrame, base: int) -> pl.DataFrame:
+def _laid(rows: pl.DataFrame, base: int, trusts_clocks: bool) -> pl.DataFrame:
     """Each place of one key along the place that has the most."""
     parts = {place: some.sort("start_ns", "row") for (place,), some in rows.partition_by("place", as_dict=True).items()}
     longest = max(parts.values(), key=lambda some: (some.height, -int(some["place"][0])))
@@ -151,7 +152,7 @@ def _laid(rows: pl.DataFrame, base: int) -> pl.DataFrame:
     for some in parts.values():
         if some is longest:
             continue
-        shift = offset(_columns(longest), _columns(some))
+        shift = offset(_columns(longest), _columns(some), trusts_clocks=trusts_clocks)
         if shift is not None:
             at = pl.int_range(pl.len(), dtype=pl.Int64) + shift
             laid = some.select("row", match=pl.when(at.is_between(0, longest.height - 1)).then(at + base))
@@ -164,7 +165,7 @@ def _columns(rows: pl.DataFrame) -> tuple[_Numbers, _Numbers, _Numbers]:
     return rows["what"].to_numpy(), rows["size"].to_numpy(), ends.to_numpy()
 
 
-def offset(long: Any, short: Any) -> int | None:
+def offset(long: Any, short: Any, *, trusts_clocks: bool = True) -> int | None:
     """Where the first of `short` lies in `long` (each: what, size, end), if that is known. It may lie before it."""
     (what, size, end), (other_what, other_size, other_end) = long, short
     many, few = len(what), len(other_what)
@@ -184,6 +185,8 @@ def offset(long: Any, short: Any) -> int | None:
             overlap = until - begin
     if len(agreeing) < 2:
         return agreeing[0] if agreeing else None
+    if not trusts_clocks:
+        return None
     apart = sorted((_apart(end, other_end, shift), shift) for shift in agreeing)
     return apart[0][1] if apart[0][0] * _NEARER < apart[1][0] else None
 

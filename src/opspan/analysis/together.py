@@ -1,4 +1,4 @@
-"""Several traces as one. Row numbers, sums and ends that were found for each trace are found again for the whole."""
+"""Several traces as one, on one clock. Row numbers, sums and ends that were found for each are found again for all."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from collections.abc import Sequence
 import polars as pl
 
 from opspan.analysis.analysed import attribute
+from opspan.analysis.clocks import one_clock
 from opspan.analysis.modules import modules
 from opspan.analysis.phases import phases
 from opspan.analysis.steps import steps, steps_named, torch_steps
 from opspan.tables import Tables, tables
+from opspan.tables.clocks import BY_COLLECTIVES
 
 
 def side_by_side(traces: Sequence[Tables]) -> Tables:
     """All traces as ranks of one run. If one of them was analysed, the result is analysed too."""
     whole = tables.side_by_side(traces)
-    return whole if len(traces) == 1 else analysed_like(whole, traces)
+    if len(traces) == 1 and any(BY_COLLECTIVES in rank.options for rank in whole.ranks):
+        return whole  # it was saved so
+    on_one_clock = one_clock(whole)
+    return whole if len(traces) == 1 and on_one_clock is whole else analysed_like(on_one_clock, traces)
 
 
 def analysed_like(whole: Tables, parts: Sequence[Tables]) -> Tables:

@@ -141,4 +141,5 @@ def load(
         traces.append(trace if kept is None else kept(trace))
         del trace  # a large one is not kept whole beside what is kept of it
         iterations.append(found)
-    return Analysed(side_by_side(traces), iterations=steps_of_all(traces, iterations))
+    whole = side_by_side(traces)
+    return Analysed(whole, iterations=steps_of_all(traces, iterations, whole))

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opspan.emit import ranks
 from opspan.emit.compiled import compiling
 from opspan.emit.device import Devices
 from opspan.emit.observer import ALL_INPUTS
@@ -102,6 +103,11 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     def _start_sink(self, native: Sinks) -> str:
         self._recording.start(native, self._sink)
         return "capture"
+
+    def _stop_sink(self, native: Sinks) -> None:
+        super()._stop_sink(native)
+        if self.file is not None and self._is_owner():
+            ranks.tell(self.file)
 
     def _inputs(self) -> int:
         return ALL_INPUTS

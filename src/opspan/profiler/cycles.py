@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opspan.emit.ranks import distributed
 from opspan.emit.record import record
 from opspan.profiler import experimental
 from opspan.profiler.activities import has_devices, parsed
@@ -114,7 +115,7 @@ class _KinetoProfile:
         for name in ("profile_memory", "with_stack", "record_shapes", "with_flops", "with_modules"):
             if getattr(self, name):
                 self._metadata[name] = 1
-        if (ranks := _distributed()) is not None:
+        if (ranks := distributed()) is not None:
             self._metadata["distributedInfo"] = ranks
         for key, value in self.preset_metadata.items():
             self.add_metadata_json(key, value)
@@ -150,10 +151,7 @@ class _KinetoProfile:
             self._trace = cycle.trace if cycle.enabled else _nothing()
         kept = self._trace.ranks[0].options.get("metadata", {})
         if kept != self._metadata:
-            ranks = [
-                replace(rank, options={**rank.options, "metadata": {**self._metadata}}) for rank in self._trace.ranks
-            ]
-            self._trace = type(self._trace)(tuple(ranks), **self._trace.frames)
+            self._trace = _with_metadata(self._trace, self._metadata)
         return self._trace
 
     def events(self) -> EventList:
@@ -230,14 +228,22 @@ def _nothing() -> Trace:
     return Trace((Metadata("capture"),))
 
 
+def _with_metadata(trace: Trace, metadata: Mapping[str, Any]) -> Trace:
+    from opspan.tables import Tables, side_by_side
+    from opspan.tables.told import from_distributed
+    from opspan.trace import Trace
+
+    told = from_distributed(metadata.get("distributedInfo"))
+    ranks = [
+        replace(
+            rank,
+            options={**rank.options, "metadata": {**metadata}},
+            told=rank.told if told.rank is None else told,
+        )
+        for rank in trace.ranks
+    ]
+    return Trace.of(side_by_side([Tables(tuple(ranks), **trace.frames)]))
+
+
 def _new_id() -> str:
     return uuid.uuid4().hex.upper()
-
-
-def _distributed() -> dict[str, Any] | None:
-    """The rank of this process among others, where torch.distributed runs."""
-    import torch.distributed as dist
-
-    if not dist.is_available() or not dist.is_initialized():
-        return None
-    return {"backend": str(dist.get_backend()), "rank": dist.get_rank(), "world_size": dist.get_world_size()}

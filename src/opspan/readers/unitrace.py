@@ -14,7 +14,6 @@ was killed has no closing brackets.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -23,6 +22,7 @@ from opspan.formats.chrome import INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, 
 from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, SIZES, constant, labelled, narrow, numbered
 from opspan.tables import Issues, Metadata, Tables, chrome_keys
 from opspan.tables.schema import KIND, WORK_KIND
+from opspan.tables.told import told
 
 HOST, PARTS, MARKS, DEVICE, ARROWS, NAMES = "host parts marks device arrows names".split()
 
@@ -280,8 +280,7 @@ def _devices(commands: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
 def _metadata(path: Path, names: pl.DataFrame, *frames: pl.DataFrame) -> Metadata:
     titles = names.filter(_col("name") == "process_name")["given"].cast(pl.String)
     host = titles.str.extract(_HOST_NAME).drop_nulls()
-    rank = titles.str.extract(_RANK).drop_nulls()
-    options: dict[str, Any] = {"rank": int(rank[0])} if len(rank) else {}
+    rank = titles.str.extract(_RANK).drop_nulls().unique()
     known = is_utc(*frames)  # UNITRACE_SystemTime=1 has it write what the monotonic clock read
     return Metadata(
         "unitrace",
@@ -290,5 +289,5 @@ def _metadata(path: Path, names: pl.DataFrame, *frames: pl.DataFrame) -> Metadat
         host=host[0] if len(host) else None,
         clock=None if known else "CLOCK_MONOTONIC_RAW",
         origin_utc_ns=0 if known else None,
-        options=options,
+        told=told("RANK of unitrace", rank[0] if len(rank) == 1 else None),
     )

@@ -1,7 +1,9 @@
 """The model: columns that every source is translated to, no vendor, no torch."""
 
 from opspan.tables.issues import CODES, Issue, Issues
+from opspan.tables.metadata import Metadata
 from opspan.tables.schema import TABLES
-from opspan.tables.tables import Metadata, Tables, side_by_side
+from opspan.tables.tables import Tables, side_by_side
+from opspan.tables.told import Told
 
-__all__ = ["CODES", "TABLES", "Issue", "Issues", "Metadata", "Tables", "side_by_side"]
+__all__ = ["CODES", "TABLES", "Issue", "Issues", "Metadata", "Tables", "Told", "side_by_side"]

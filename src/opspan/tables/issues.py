@@ -175,6 +175,37 @@ CODES: dict[str, Code] = {
         "files have no UTC time to align them with the first one",
         "Times within each rank are right. Do not compare them across ranks.",
     ),
+    "clocks_aligned": Code(
+        "info",
+        "ranks were moved in time to agree with the others on when collectives ended",
+        "Clocks of hosts differ. Times of different ranks are right within the error that is given: docs/ranks.md.",
+    ),
+    "clocks_of_hosts": Code(
+        "info",
+        "hosts have clocks of their own, and no collectives say how far these are apart",
+        "Times within each host are right. Those of different hosts are as near as the hosts' clocks were.",
+    ),
+    # --- ranks
+    "unknown_rank": Code(
+        "warning",
+        "files do not say which rank they are, though others do",
+        "They were numbered after the others. Put the rank into the file's name (rank3.json).",
+    ),
+    "doubled_rank": Code(
+        "warning",
+        "files say that they are a rank that is there already",
+        "They were numbered after all others. Load the files of one run only, each rank once.",
+    ),
+    "missing_rank": Code(
+        "warning",
+        "ranks of the run are not here",
+        "What they did, and who waited for them, is not known. Give the files of all ranks together.",
+    ),
+    "mixed_runs": Code(
+        "warning",
+        "files are of different runs, and were put side by side as ranks of one",
+        "Load the files of one run only. To compare two runs: opspan diff A B.",
+    ),
     "outside_window": Code(
         "info",
         "rows are outside of the part that was asked for and were left out",

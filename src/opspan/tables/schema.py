@@ -23,6 +23,7 @@ MEMORY_EVENT = pl.Enum(["alloc", "free", "usage", "transfer", "fault", "out_of_m
 SEVERITY = pl.Enum(["info", "warning", "error"])
 
 NAME = pl.Categorical
+RANK = "Rank in the program as far as it is known, else the number of the file or folder: docs/ranks.md."
 I32, I64, U32, U64 = pl.Int32, pl.Int64, pl.UInt32, pl.UInt64
 Dtype = pl.DataType | type[pl.DataType]
 
@@ -50,7 +51,7 @@ class Table:
 
 def _where(thread: bool = True) -> tuple[Column, ...]:
     """The columns that say whose row it is."""
-    rank = Column("rank", I32, "Number of the file, or folder, among those that were loaded together, from 0.")
+    rank = Column("rank", I32, RANK)
     pid = Column("pid", I64, "Process, as the operating system numbered it.")
     tid = Column("tid", I64, "Thread, as the operating system numbered it.")
     return (rank, pid, tid) if thread else (rank, pid)
@@ -102,7 +103,7 @@ RELATIONS = Table(
     "relations",
     "What the program said about pairs of ranges (ITT relations).",
     (
-        Column("rank", I32, "Number of the file, or folder, among those that were loaded together, from 0."),
+        Column("rank", I32, RANK),
         Column("range_id", I64, "The range that the relation is about.", refers="ranges.id"),
         Column("relation", NAME, "How the range is related to the other: is_dependent_on, is_child_of, ..."),
         Column("other_id", I64, "The other range.", refers="ranges.id"),
@@ -217,7 +218,7 @@ DEVICES = Table(
     "devices",
     "Devices that work ran on.",
     (
-        Column("rank", I32, "Number of the file, or folder, among those that were loaded together, from 0."),
+        Column("rank", I32, RANK),
         Column("device_id", I32, "Number of the device in this file."),
         Column("kind", NAME, "gpu, cpu, xpu, ..."),
         Column("name", NAME, "Name of the model."),
@@ -282,7 +283,7 @@ METRICS = Table(
     "metrics",
     "Figures from reports of a tool, by name: sums over all events of that name, never events themselves.",
     (
-        Column("rank", I32, "Number of the file, or folder, among those that were loaded together, from 0."),
+        Column("rank", I32, RANK),
         Column("name", NAME, "Name of the op, range or kernel."),
         Column("metric", NAME, "What was measured, as the report titles it."),
         Column("value", pl.Float64, "The value, in the report's unit."),
@@ -293,7 +294,7 @@ ISSUES = Table(
     "issues",
     "What the reader skipped, repaired or found odd.",
     (
-        Column("rank", I32, "Number of the file, or folder, among those that were loaded together, from 0."),
+        Column("rank", I32, RANK),
         Column("code", NAME, "Name of what is wrong, the same in every trace."),
         Column(
             "severity", SEVERITY, "info: worth knowing; warning: something is missing; error: the rest may be wrong."

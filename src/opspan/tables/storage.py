@@ -17,7 +17,9 @@ from opspan import private_files
 from opspan.errors import NotATrace, ReadError, TooNew, WriteError
 from opspan.files import named_file, open_file
 from opspan.tables import schema
-from opspan.tables.tables import Metadata, Tables
+from opspan.tables.metadata import Metadata
+from opspan.tables.tables import Tables
+from opspan.tables.told import from_json
 
 INDEX = "trace.json"
 FORMAT = "opspan trace"
@@ -96,4 +98,4 @@ def _read_index(folder: Path) -> dict[str, Any]:
 
 
 def _metadata(rank: dict[str, Any]) -> Metadata:
-    return Metadata(**{**rank, "paths": tuple(rank["paths"])})
+    return Metadata(**{**rank, "paths": tuple(rank["paths"]), "told": from_json(rank.get("told"))})

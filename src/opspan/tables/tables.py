@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from opspan.errors import MissingPackage, StrictError, UsageError
-from opspan.printable import LONGEST_LINE, as_utf8, listed
+from opspan.printable import LONGEST_LINE, listed
 from opspan.tables import schema
+from opspan.tables.clocks import BY_UTC
 from opspan.tables.issues import Issues
+from opspan.tables.metadata import Metadata
+from opspan.tables.ranks import Span, decided
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -27,23 +30,6 @@ if TYPE_CHECKING:
 # In a rank's options: the begin and the end of the part of the trace that was read, in ns.
 STRETCH = "window_ns"
 SAME_CLOCK_NS = 60_000_000_000
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """Where one rank of a trace came from: one file, or one folder of files that belong together."""
-
-    source: str  # name of the reader
-    paths: tuple[str, ...] = ()
-    tool: str | None = None
-    tool_version: str | None = None
-    host: str | None = None
-    clock: str | None = None  # what the times are readings of
-    origin_utc_ns: int | None = None  # UTC time, since 1970, of the clock's zero
-    options: Mapping[str, Any] = field(default_factory=dict)  # how it was captured: JSON values only
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "paths", tuple(map(as_utf8, self.paths)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,6 +56,9 @@ class Tables:
     issues: pl.DataFrame = field(default_factory=partial(schema.empty, "issues"))
 
     def __post_init__(self) -> None:
+        if len({rank.rank for rank in self.ranks}) < len(self.ranks):  # nobody has numbered them
+            numbered = tuple(dataclasses.replace(rank, rank=number) for number, rank in enumerate(self.ranks))
+            object.__setattr__(self, "ranks", numbered)
         for name, frame in self.frames.items():
             object.__setattr__(self, name, schema.conform(name, frame))
 
@@ -170,25 +159,47 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
     not in it: that has row numbers of its own."""
     if not traces:
         raise UsageError("no traces to put side by side; expected at least one")
-    if len(traces) == 1:
+    if len(traces) == 1 and len(traces[0].ranks) != 1:
+        return traces[0]  # they were numbered before
+    ranks, issues = decided(
+        [rank for trace in traces for rank in trace.ranks], [span for trace in traces for span in _spans(trace)]
+    )
+    if len(traces) == 1 and ranks[0] == traces[0].ranks[0]:
         return traces[0]
-    traces = [trace.without_analysis() for trace in traces]
+    return joined(traces, ranks, issues)
+
+
+def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) -> Tables:
+    """`ranks`: those of all traces, one after the other, each with the number that it shall have."""
     first = traces[0].metadata
     frames: dict[str, list[pl.DataFrame]] = {name: [] for name in schema.TABLES}
-    ranks: list[Metadata] = []
-    issues = Issues()
+    found: dict[int, Metadata] = {}
     ids = dict.fromkeys(schema.TABLES, 0)  # the first id that each table has free
+    rest = iter(ranks)
     for trace in traces:
+        trace = trace.without_analysis() if len(traces) > 1 else trace
+        numbers = {before.rank: next(rest) for before in trace.ranks}
         shift_ns = clock_shift_ns(trace.metadata, first)
         if shift_ns is None:
             issues.add("clocks_not_aligned", len(trace.ranks), listed(trace.metadata.paths, longest=LONGEST_LINE))
+        renamed = {before: one.rank for before, one in numbers.items()}
         for name, frame in trace.frames.items():
-            frames[name].append(moved(name, frame, len(ranks), ids, shift_ns or 0))
+            frames[name].append(moved(name, frame, renamed, ids, shift_ns or 0))
         ids = {name: first_id + id_count(trace.frames[name]) for name, first_id in ids.items()}
-        ranks += [_on_clock_of(first, metadata, shift_ns) for metadata in trace.ranks]
+        for one in numbers.values():
+            found.setdefault(one.rank, _on_clock_of(first, one, shift_ns))
     frames["issues"].append(issues.frame())
     # Frames may have columns that a user added, and not all of them the same.
-    return Tables(tuple(ranks), **{name: pl.concat(parts, how="diagonal") for name, parts in frames.items()})
+    return Tables(tuple(found.values()), **{name: pl.concat(parts, how="diagonal") for name, parts in frames.items()})
+
+
+def _spans(trace: Tables) -> list[Span | None]:
+    """When each rank was recorded, in UTC."""
+    origin, begin = trace.origin_utc_ns, trace.begin_ns("ranges", "calls", "work")
+    duration = trace.duration_ns()
+    if origin is None or begin is None or duration is None:
+        return [None] * len(trace.ranks)
+    return [(origin + begin, origin + begin + duration)] * len(trace.ranks)
 
 
 def clock_shift_ns(one: Metadata, other: Metadata) -> int | None:
@@ -205,7 +216,7 @@ def clock_shift_ns(one: Metadata, other: Metadata) -> int | None:
 def _on_clock_of(first: Metadata, metadata: Metadata, shift_ns: int | None) -> Metadata:
     if not shift_ns:
         return metadata
-    options = {**metadata.options, "shifted_ns": shift_ns}
+    options = {**metadata.options, BY_UTC: shift_ns}
     if STRETCH in options:
         options[STRETCH] = [time + shift_ns for time in options[STRETCH]]
     return dataclasses.replace(metadata, clock=first.clock, origin_utc_ns=first.origin_utc_ns, options=options)
@@ -224,16 +235,26 @@ def id_count(frame: pl.DataFrame) -> int:
     return highest + 1 if isinstance(highest, int) else 0
 
 
-def moved(table: str, frame: pl.DataFrame, ranks: int, ids: Mapping[str, int], shift_ns: int) -> pl.DataFrame:
-    """The rows of a table after `ranks` ranks of other traces, past their ids, on another clock."""
+def moved(
+    table: str, frame: pl.DataFrame, ranks: Mapping[int, int], ids: Mapping[str, int], shift_ns: int
+) -> pl.DataFrame:
+    """The rows of a table with other numbers of their ranks, past the ids of other traces, on another clock."""
     changes = []
     for column in schema.TABLES[table].columns:
         values = pl.col(column.name)
         refers = column.refers or (f"{table}.id" if column.name == "id" else "")
         if column.name == "rank":
-            changes.append(values.fill_null(0) + ranks)
+            changes.append(renumbered(ranks))
         elif refers:
             changes.append(values + ids[refers.split(".")[0]])
         elif column.unit == "ns" and shift_ns:
             changes.append(values + shift_ns)
     return frame.with_columns(changes)
+
+
+def renumbered(ranks: Mapping[int, int]) -> pl.Expr:
+    """The column `rank` with other numbers. Rows without one are of the first rank."""
+    first = next(iter(ranks), 0)
+    values = pl.col("rank").fill_null(first)
+    changed = {before: after for before, after in ranks.items() if before != after}
+    return values.replace(changed) if changed else values

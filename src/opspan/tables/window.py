@@ -101,7 +101,7 @@ def options_of(window: Window | None, stretch: Stretch | None) -> dict[str, Any]
 
 def stretches(trace: Tables) -> dict[int, Stretch]:
     """Of which ranks a part was read, and which."""
-    found = {number: rank.options.get(STRETCH) for number, rank in enumerate(trace.ranks)}
+    found = {rank.rank: rank.options.get(STRETCH) for rank in trace.ranks}
     return {number: Stretch(*ends) for number, ends in found.items() if ends is not None}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from opspan.printable import as_utf8, printable
 from opspan.readers import trace_source
+from opspan.tables.ranks import of_names
 
 MOST_FILES = 10_000  # that are looked at; a log folder may be a home folder by mistake
 TOGETHER = "all together"  # the workers of a span as the ranks of one run
@@ -91,5 +92,6 @@ def _spans(paths: list[Path]) -> Iterator[Span]:
             if number < len(spans)
         ]
         together = [Worker(TOGETHER, tuple(worker.files[0] for worker in workers))] if len(workers) > 1 else []
-        are_ranks = all(_HANDLED.fullmatch(worker.files[0].name) for worker in workers)
+        first = [worker.files[0] for worker in workers]
+        are_ranks = all(_HANDLED.fullmatch(path.name) for path in first) or None not in of_names([*map(str, first)])
         yield Span(f"{number + 1}", tuple([*together, *workers] if are_ranks else [*workers, *together]))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from opspan.tables import TABLES
-from opspan.tables.schema import I32, I64, U32, Column
+from opspan.tables.schema import I32, I64, RANK, U32, Column
 from opspan.views.summaries import SUMMARIES
 
 _DURATION = Column("duration_ns", I64, "end_ns less start_ns, at least 0.", "ns")
@@ -49,7 +49,7 @@ _ADDED: dict[str, tuple[Column, ...]] = {
 }
 _RENAMED = {("ranges", "parent_id"): "stated_parent_id"}
 
-_RANK = Column("rank", I32, "Number of the file, or folder, among those that were loaded side by side.")
+_RANK = Column("rank", I32, RANK)
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ _RANKS = DatabaseTable(
     "Where the trace came from: one row a file, or folder, that was loaded.",
     (
         _RANK,
+        Column("rank_by", pl.String, "What says so: the name of what the trace holds, `name` or `order`."),
+        Column("told_rank", I32, "The rank that the trace itself says."),
+        Column("world_size", I32, "How many ranks the program has."),
+        Column("local_rank", I32, "Rank among those of its host."),
+        Column("run", pl.String, "Who started the run, and a name that all its ranks share."),
         Column("source", pl.String, "Name of the reader."),
         Column("paths", pl.String, "The files, as a JSON list."),
         Column("tool", pl.String, "The tool that recorded it."),

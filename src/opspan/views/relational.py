@@ -64,7 +64,12 @@ def _ids(frame: pl.DataFrame) -> pl.Series:
 def _ranks(trace: Tables) -> pl.DataFrame:
     rows = [
         {
-            "rank": rank,
+            "rank": metadata.rank,
+            "rank_by": metadata.rank_by,
+            "told_rank": metadata.told.rank,
+            "world_size": metadata.told.world_size,
+            "local_rank": metadata.told.local_rank,
+            "run": metadata.told.run,
             "source": metadata.source,
             "paths": json.dumps(metadata.paths),
             "tool": metadata.tool,
@@ -74,10 +79,11 @@ def _ranks(trace: Tables) -> pl.DataFrame:
             "origin_utc_ns": metadata.origin_utc_ns,
             "options_json": json.dumps(dict(metadata.options)),
         }
-        for rank, metadata in enumerate(trace.ranks)
+        for metadata in trace.ranks
     ]
-    texts = ("source", "paths", "tool", "tool_version", "host", "clock", "options_json")
-    schema = {"rank": pl.Int32, "origin_utc_ns": pl.Int64, **dict.fromkeys(texts, pl.String)}
+    texts = ("rank_by", "run", "source", "paths", "tool", "tool_version", "host", "clock", "options_json")
+    numbers = ("rank", "told_rank", "world_size", "local_rank")
+    schema = {**dict.fromkeys(numbers, pl.Int32), "origin_utc_ns": pl.Int64, **dict.fromkeys(texts, pl.String)}
     return pl.DataFrame(rows, schema_overrides=schema)
 
 

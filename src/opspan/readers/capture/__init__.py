@@ -17,11 +17,12 @@ from opspan.formats.boundary import boundary
 from opspan.readers.capture.chunks import read_file, read_header, stretch_of
 from opspan.readers.capture.file import MAGIC, OPEN, CaptureFile, Header
 from opspan.readers.capture.ranges import read_ranges
-from opspan.readers.capture.runs import note_folder
+from opspan.readers.capture.runs import in_ranks, note_folder
 from opspan.readers.capture.tables import note_capture, read_counters, read_memory, read_process, read_threads
 from opspan.readers.capture.twice import told_once
-from opspan.tables import Issues, Metadata, Tables, side_by_side
-from opspan.tables.tables import STRETCH
+from opspan.tables import Issues, Metadata, Tables
+from opspan.tables.tables import STRETCH, joined
+from opspan.tables.told import from_environment
 from opspan.tables.window import Stretch, Window, options_of, without_strangers
 
 RECORDED_BY = {1: "record", 2: "collectors"}
@@ -85,18 +86,18 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tab
     if not traces:
         why = f"; {refused[0]}" if refused else ""
         raise NotATrace(f"{folder} holds no readable capture (*{CAPTURE}){why}")
-    whole = side_by_side(traces)
     issues = Issues(str(folder))
+    parts = in_ranks(traces, headers)
+    whole = joined(traces, parts, issues)
     issues.add("unreadable_file", len(refused), str(refused[0]) if refused else "")
     note_folder(headers, issues)
-    frames = {name: frame.with_columns(rank=pl.lit(0, dtype=pl.Int32)) for name, frame in whole.frames.items()}
-    frames["issues"] = pl.concat([frames["issues"], issues.frame()])
-    return Tables((_common(folder, whole.ranks),), **frames)
+    ranks = [_common(folder, [part for part in parts if part.rank == rank.rank], rank) for rank in whole.ranks]
+    frames = whole.frames | {"issues": pl.concat([whole.issues, issues.frame()])}
+    return Tables(tuple(sorted(ranks, key=lambda rank: rank.rank)), **frames)
 
 
-def _common(folder: Path, parts: Sequence[Metadata]) -> Metadata:
-    """Metadata of all files together: what they have in common."""
-    first = parts[0]
+def _common(folder: Path, parts: Sequence[Metadata], first: Metadata) -> Metadata:
+    """Metadata of all files of a rank together: what they have in common."""
     recorded_by = sorted({part.options["recorded_by"] for part in parts})
     return Metadata(
         source=first.source,
@@ -111,6 +112,9 @@ def _common(folder: Path, parts: Sequence[Metadata]) -> Metadata:
             "files": len(parts),
             **{name: first.options[name] for name in ("window", STRETCH) if name in first.options},
         },
+        rank=first.rank,
+        rank_by=first.rank_by,
+        told=first.told,
     )
 
 
@@ -154,4 +158,5 @@ def _metadata(file: CaptureFile, window: Window | None, stretch: Stretch | None)
             "forked": header.forked,
             **options_of(window, stretch),
         },
+        told=from_environment(header.environment),
     )

@@ -48,12 +48,13 @@ from opspan.readers.capture.file import (
     find,
 )
 from opspan.tables import Issues
+from opspan.tables.told import VARIABLES
 from opspan.tables.window import FOREVER, Steps, Stretch, Window, numbers_of, of_steps
 
 PAGE = 4096
 CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
 EVENTS, STRINGS = 1, 2
-HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sqI4x")
+HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sqI4x832s")
 CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
 # How much is read at a time: more than a chunk, and little compared with the memory that all ranges take.
@@ -189,7 +190,7 @@ def _header(path: Path, head: bytes) -> Header:
     if len(head) < HEADER.size:
         raise Truncated(f"{path} ends within its header, after {len(head)} bytes: nothing can be read from it")
     _, _, _, pid, parent_pid, opened, opened_utc, closed, closed_utc, *others = HEADER.unpack(head)
-    state, producer, lost, forked, _, host, command_line, session_ns, session_pid = others
+    state, producer, lost, forked, _, host, command_line, session_ns, session_pid, environment = others
     return Header(
         pid=pid,
         parent_pid=parent_pid,
@@ -205,7 +206,15 @@ def _header(path: Path, head: bytes) -> Header:
         arguments=tuple(part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")),
         # Files of older writers have no session: each is a session of its own.
         session=(session_ns, session_pid) if session_ns else (opened, pid),
+        environment=dict(_variables(environment)),
     )
+
+
+def _variables(raw: bytes) -> Iterator[tuple[str, str]]:
+    for entry in raw.split(b"\0"):
+        name, is_one, value = entry.decode("utf-8", "replace").partition("=")
+        if is_one and name in VARIABLES:
+            yield name, value
 
 
 def _chunks(source: Source, issues: Issues) -> Iterator[Chunk]:

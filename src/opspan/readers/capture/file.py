@@ -5,7 +5,7 @@ chunks.py reads the bytes; ranges.py and tables.py work out what the units mean 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -55,6 +55,7 @@ class Header:
     forked: bool
     host: str
     arguments: tuple[str, ...]
+    environment: Mapping[str, str]  # what a launcher told the process of its rank
     session: tuple[int, int]  # the recording that the file belongs to: when and by which process it was started
 
 

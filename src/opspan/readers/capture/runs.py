@@ -1,13 +1,39 @@
-"""How the files of a folder are related: processes of one run, forks of one recording, or several runs."""
+"""How the files of a folder are related: processes of one rank, or of several; forks of one recording; several runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from opspan.readers.capture.file import OPEN, Header
-from opspan.tables import Issues
+from opspan.tables import Issues, Metadata, Tables
 
 RECORD = 1  # the header's `producer` of opspan.record
+
+
+def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metadata]:
+    """The metadata of each file with the number of its rank; forks are of the rank of their parent. Files are of one
+    rank, unless they say otherwise: then what recorded nothing, as a launcher, is with the first, and whoever else does
+    not know comes last."""
+    ranks = [trace.metadata for trace in traces]
+    of_session = {
+        header.session: rank.told for header, rank in zip(headers, ranks, strict=True) if rank.told.rank is not None
+    }
+    told = [of_session.get(header.session, rank.told) for header, rank in zip(headers, ranks, strict=True)]
+    of_rank = {one.rank: one for one in reversed(told) if one.rank is not None}
+    if len(of_rank) < 2:
+        only = next(iter(of_rank.values()), told[0])
+        return [replace(rank, rank=0, told=only) for rank in ranks]
+    last = max([max(of_rank) + 1, *(one.world_size or 0 for one in told)])
+    found = []
+    for rank, trace, one in zip(ranks, traces, told, strict=True):
+        is_idle = all(frame.is_empty() for frame in (trace.ranges, trace.memory, trace.counters))
+        its = of_rank[min(of_rank)] if one.rank is None and is_idle else one
+        if its.rank is None:
+            found.append(replace(rank, rank=last))
+        else:
+            found.append(replace(rank, rank=its.rank, rank_by=its.by or "", told=its))
+    return found
 
 
 def note_folder(headers: Sequence[Header], issues: Issues) -> None:

@@ -15,6 +15,7 @@ from opspan.formats.chrome import ChromeFile, gathered, is_utc
 from opspan.printable import listed_counts
 from opspan.readers.kineto import device, events, exported, host, owners
 from opspan.tables import Issues, Metadata, Tables
+from opspan.tables.told import from_distributed
 
 _MEMBERS = {"schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds"}
 _col = pl.col
@@ -141,4 +142,5 @@ def _metadata(path: Path, members: dict[str, Any], *frames: pl.DataFrame) -> Met
         host=host_name if isinstance(host_name, str) else None,
         origin_utc_ns=origin,
         options={name: value for name, value in members.items() if name not in ("deviceProperties", "traceEvents")},
+        told=from_distributed(members.get("distributedInfo")),
     )

@@ -19,6 +19,8 @@ from opspan.formats import chrome
 from opspan.formats.chrome import BOOKKEEPING, INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered
 from opspan.tables import Issues, Metadata, Tables, schema
 from opspan.tables import chrome_keys as keys
+from opspan.tables.metadata import ORDER
+from opspan.tables.told import MOST, from_json
 
 _col = pl.col
 _SERIES = ("name", "domain", "device_id")
@@ -151,13 +153,16 @@ def _ranks(ranks: Any, path: Path) -> tuple[Metadata, ...]:
             for name in ("tool", "tool_version", "host", "clock")
         }
         origin, options = rank.get("origin_utc_ns"), rank.get("options")
-        source = rank.get("source")
+        source, number, by = rank.get("source"), rank.get("rank"), rank.get("rank_by")
         found.append(
             Metadata(
                 source if isinstance(source, str) else "kineto",
                 (str(path),),
                 origin_utc_ns=origin if type(origin) is int and abs(origin) < 1 << 62 else None,
                 options=options if isinstance(options, dict) else {},
+                rank=number if type(number) is int and 0 <= number < MOST else 0,
+                rank_by=by if isinstance(by, str) else ORDER,
+                told=from_json(rank.get("told")),
                 **texts,
             )
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from opspan.errors import NotATrace
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
-from opspan.readers.nsys import calls, memory, nvtx, samples, tables, target, work
+from opspan.readers.nsys import calls, memory, nvtx, ranks, samples, tables, target, work
 from opspan.readers.nsys.export import Export, Source
 from opspan.readers.nsys.folders import Folder, is_folder
 from opspan.readers.nsys.reports import exported, is_report
@@ -59,5 +59,7 @@ def _read(path: Path, export: Export, issues: Issues) -> Tables:
     devices = target.devices(export, frames["work"]["device_id"])
     target.note_diagnostics(export)
     metadata = target.metadata(export, path)
+    trace = Tables((metadata,), **frames, threads=threads, processes=processes, devices=devices)
+    trace = ranks.in_its_ranks(export, trace)
     export.skip_the_rest()
-    return Tables((metadata,), **frames, threads=threads, processes=processes, devices=devices, issues=issues.frame())
+    return trace.replace(issues=issues.frame().with_columns(rank=trace.metadata.rank))

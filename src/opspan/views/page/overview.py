@@ -99,12 +99,12 @@ def _ranks(subject: Subject) -> dict[str, Any]:
     rows = pl.DataFrame(
         [
             {
-                "rank": number,
+                "rank": one.rank,
                 "tool": " ".join(part for part in (one.tool or one.source, one.tool_version) if part),
                 "host": one.host,
                 "files": ", ".join(one.paths),
             }
-            for number, one in enumerate(found.tables.ranks)
+            for one in found.tables.ranks
         ],
         schema={"rank": pl.Int32, "tool": pl.String, "host": pl.String, "files": pl.String},
     )

@@ -47,7 +47,7 @@ def hosts(found: Analysed, where: pl.DataFrame) -> dict[str, Any]:
     process = tables.processes.select(*PROCESS, _col("host").cast(pl.String), process=_col("name").cast(pl.String))
     device = tables.devices.select("rank", "device_id", "memory_bytes", device=_col("name").cast(pl.String))
     own = found.collectives.group_by(PROCESS).agg(_col("own_rank").drop_nulls().first())
-    files = [", ".join(path.rsplit("/", 1)[-1] for path in map(str, rank.paths)) for rank in tables.ranks]
+    files = [(rank.rank, ", ".join(path.rsplit("/", 1)[-1] for path in rank.paths)) for rank in tables.ranks]
     rows = where
     for more, key in (
         (process.unique(PROCESS, keep="first"), PROCESS),
@@ -55,7 +55,7 @@ def hosts(found: Analysed, where: pl.DataFrame) -> dict[str, Any]:
         (own, PROCESS),
     ):
         rows = rows.join(more, on=list(key), how="left", nulls_equal=True, maintain_order="left")
-    file = pl.DataFrame({"rank": range(len(files)), "file": files}, schema={"rank": pl.Int32, "file": pl.String})
+    file = pl.DataFrame(files, schema={"rank": pl.Int32, "file": pl.String}, orient="row")
     rows = rows.join(file, on="rank", how="left", maintain_order="left")
     rows = rows.with_columns(_col("pid", "device_id").cast(pl.String))
     return table(rows, known(rows, _COLUMNS))
@@ -63,6 +63,4 @@ def hosts(found: Analysed, where: pl.DataFrame) -> dict[str, Any]:
 
 def world_size(found: Analysed) -> int | None:
     """How many ranks the program has, as far as its files tell."""
-    said = [rank.options.get("distributedInfo") for rank in found.tables.ranks]
-    sizes = [one.get("world_size") for one in said if isinstance(one, dict)]
-    return max((size for size in sizes if type(size) is int), default=None)
+    return max((rank.told.world_size for rank in found.tables.ranks if rank.told.world_size), default=None)

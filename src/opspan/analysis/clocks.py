@@ -1,0 +1,190 @@
+"""Clocks of several hosts, made one by the collectives of their ranks: of these all ranks are done at the same time.
+
+    one_clock(trace)      -> the trace, with ranks moved in time where their clocks are apart, and said so
+    clocks(rows, ranks)   -> how far apart they are, of the collectives alone
+    collectives_of(trace) -> these, of a trace that need not be analysed
+
+`rows`: what `collectives` gives, of whatever files were read, with the numbers of their ranks and on their own clocks.
+Ranks that read one clock of one host are moved together. docs/ranks.md says what is done when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from opspan.analysis.analysed import attribute
+from opspan.analysis.collective_names import TOGETHER, ranges_named
+from opspan.analysis.collectives import collectives
+from opspan.analysis.kernels import is_communication
+from opspan.analysis.over_ranks import matched
+from opspan.tables import Issues, Metadata, Tables
+from opspan.tables.clocks import BY_COLLECTIVES, Shift, shifted, times
+from opspan.tables.ranks import runs_of
+from opspan.tables.window import without_strangers
+
+# Devices see the end of one collective this far apart, on clocks that agree.
+LEAST_ERROR_NS = 20_000
+# Fewer collectives say nothing; fewer than that nothing of a drift.
+LEAST, LEAST_OF_DRIFT = 4, 30
+_SURER = 2  # as many times smaller the error has to be with a drift as without
+
+_col = pl.col
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What to add to a rank's times to have them on the clock of the first rank, and how certain that is."""
+
+    shift: Shift
+    collectives: int  # that said so
+    within_ns: int  # nine in ten of them end no further apart than this, once moved
+    drifted_ns: int = 0  # by how much it drifted from the first to the last of them
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether that is more than its error."""
+        return max(abs(self.shift.ns), abs(self.drifted_ns)) > self.within_ns
+
+
+def one_clock(trace: Tables) -> Tables:
+    places = _places(trace.ranks)
+    is_of_several = (trace.issues["code"] == "doubled_rank").any() or bool(runs_of(trace.ranks))
+    if len(set(places.values())) < 2 or is_of_several:
+        return trace
+    found = clocks(collectives_of(trace), trace.ranks)
+    apart = {number: clock for number, clock in found.items() if clock.is_apart}
+    issues = Issues()
+    for number, clock in apart.items():
+        issues.add("clocks_aligned", detail=_said(number, clock))
+    first = trace.metadata
+    lost = [rank for rank in trace.ranks if rank.rank not in found and places[rank.rank] != places[first.rank]]
+    hosts = {rank.host for rank in lost if None not in (rank.host, first.host)} - {first.host}
+    unaligned = trace.issues["code"] == "clocks_not_aligned"
+    issues.add("clocks_of_hosts", 0 if unaligned.any() else len(hosts))
+    # Files without UTC are aligned now, if all of them are.
+    is_whole = all(rank not in lost for rank in trace.ranks if None in (rank.origin_utc_ns, first.origin_utc_ns))
+    kept = trace.issues.filter(~unaligned) if is_whole and found else trace.issues
+    if not found and not len(issues):
+        return trace
+    shifts = {number: clock.shift for number, clock in apart.items()}
+    frames = {name: shifted(name, frame, shifts) for name, frame in trace.frames.items()}
+    frames["issues"] = pl.concat([kept, issues.frame()])
+    return Tables(tuple(_moved(rank, found, apart) for rank in trace.ranks), **frames)
+
+
+def _moved(rank: Metadata, found: Mapping[int, Clock], apart: Mapping[int, Clock]) -> Metadata:
+    clock = found.get(rank.rank)
+    if clock is None or (rank.rank not in apart and BY_COLLECTIVES in rank.options):
+        return rank
+    by = clock.shift if rank.rank in apart else Shift()
+    said = {"shift_ns": by.ns, "drift": by.drift, "since_ns": by.since_ns}
+    said |= {"collectives": clock.collectives, "within_ns": clock.within_ns}
+    return replace(rank, options={**rank.options, BY_COLLECTIVES: said})
+
+
+def _said(number: int, clock: Clock) -> str:
+    drift = f" and {clock.shift.drift * 1e6:+.3f} in a million" if clock.shift.drift else ""
+    return (
+        f"rank {number} by {clock.shift.ns / 1e6:+,.3f} ms{drift}, within {clock.within_ns / 1e6:,.3f} ms, as "
+        f"{clock.collectives:,} collectives say"
+    )
+
+
+def _places(ranks: Sequence[Metadata]) -> dict[int, str]:
+    """Of each rank whose clock it reads; where that is not told, its own."""
+    return {
+        rank.rank: f"clock {rank.clock} of {rank.host}" if rank.clock and rank.host else f"rank {rank.rank}"
+        for rank in ranks
+    }
+
+
+def collectives_of(trace: Tables) -> pl.DataFrame:
+    """Of what is about collectives alone: most of a trace is not."""
+    names = trace.work["name"].unique().to_frame().filter(is_communication(_col("name")))["name"]
+    work = trace.work.filter(_col("name").is_in(names.implode()))
+    about = ranges_named(trace.ranges["name"])["name"]
+    starts = trace.ranges["name"].unique().drop_nulls()
+    starts = starts.filter(starts.cast(pl.String).str.starts_with("ncclCommInitRank"))
+    ranges = trace.ranges.filter(_col("name").is_in(pl.concat([about, starts]).unique().implode()))
+    calls = trace.calls.join(work, on=["rank", "pid", "correlation_id"], how="semi", nulls_equal=True)
+    small = Tables(trace.ranks, ranges=without_strangers(ranges), calls=calls, work=work).without_analysis()
+    return collectives(attribute(small))
+
+
+def clocks(rows: pl.DataFrame, ranks: Sequence[Metadata]) -> dict[int, Clock]:
+    """Of each rank that has enough collectives with the first one, or with others that have; the first, and ranks that
+    read its clock, have nothing to add."""
+    places = _places(ranks)
+    first = places[ranks[0].rank]
+    numbers = list(places)
+    place = _col("rank").replace_strict(numbers, list(places.values()), default=None, return_dtype=pl.String)
+    ended = _ends(rows.with_columns(place=place).drop_nulls("place"))
+    known = {first: Clock(Shift(), 0, 0)}
+    while True:
+        new = _next(ended, known)
+        if not new:
+            break
+        known |= new
+    return {number: known[place] for number, place in places.items() if place in known and place != first}
+
+
+def _ends(rows: pl.DataFrame) -> pl.DataFrame:
+    """match, place, end_ns: when each collective was over there."""
+    # Which of them are one is not asked of the clocks, which it is to set.
+    pairs = pl.concat([rows, matched(rows, trusts_clocks=False).select("match")], how="horizontal")
+    is_timed = _col("kind").is_in(TOGETHER) & _col("time_ns").is_not_null() & _col("end_ns").is_not_null()
+    return pairs.filter(is_timed, _col("match").is_not_null()).group_by("match", "place").agg(_col("end_ns").max())
+
+
+def _next(ended: pl.DataFrame, known: Mapping[str, Clock]) -> dict[str, Clock]:
+    """Those that have enough in common with the ones that are known."""
+    moved = pl.concat(
+        [
+            rows.with_columns(times(_col("end_ns"), {0: known[str(place)].shift}))
+            for (place,), rows in ended.with_columns(rank=pl.lit(0)).group_by("place")
+            if place in known
+        ]
+        or [ended.clear()],
+        how="diagonal",
+    )
+    theirs = moved.group_by("match").agg(known_ns=_col("end_ns").median().round().cast(pl.Int64))
+    others = ended.filter(~_col("place").is_in(list(known))).join(theirs, on="match").sort("end_ns")
+    before = max(clock.within_ns for clock in known.values())
+    return {
+        str(place): _clock(rows.select("end_ns", apart_ns=_col("known_ns") - _col("end_ns")), before)
+        for (place,), rows in others.group_by("place", maintain_order=True)
+        if rows.height >= LEAST
+    }
+
+
+def _clock(rows: pl.DataFrame, before_ns: int) -> Clock:
+    """`rows`: end_ns and apart_ns of each collective, by time; `before_ns`: how certain those are that it is set by."""
+    middle = _median(rows["apart_ns"])
+    shift, error = Shift(middle), _error(rows["apart_ns"] - middle)
+    drifted = 0
+    if rows.height >= LEAST_OF_DRIFT:
+        third = rows.height // 3
+        early, late = rows.head(third), rows.tail(third)
+        lasted = _median(late["end_ns"]) - _median(early["end_ns"])
+        slope = (_median(late["apart_ns"]) - _median(early["apart_ns"])) / lasted if lasted else 0.0
+        since = _median(rows["end_ns"])
+        straight = (rows["end_ns"] - since).cast(pl.Float64) * slope
+        rest = (rows["apart_ns"] - straight).round().cast(pl.Int64)
+        if slope and _error(rest - _median(rest)) * _SURER < error:
+            shift, error = Shift(_median(rest), slope, since), _error(rest - _median(rest))
+            drifted = round(slope * (rows["end_ns"][-1] - rows["end_ns"][0]))
+    return Clock(shift, rows.height, max(error, LEAST_ERROR_NS) + before_ns, drifted)
+
+
+def _median(values: pl.Series) -> int:
+    middle = values.median()
+    return round(middle) if isinstance(middle, (int, float)) else 0
+
+
+def _error(apart: pl.Series) -> int:
+    """What nine in ten do not exceed."""
+    nine_in_ten = (9 * len(apart) + 9) // 10
+    return int(apart.abs().sort()[nine_in_ten - 1])

@@ -1,0 +1,50 @@
+"""Moving ranks in time: what is added to their times, as a trace keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from opspan.tables import schema
+from opspan.tables.metadata import Metadata
+
+# In a rank's options: what it was moved by to be on the first rank's clock, by UTC and by its collectives.
+BY_UTC, BY_COLLECTIVES = "shifted_ns", "aligned"
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What to add to a time: `ns`, and `drift` for each ns since `since_ns`."""
+
+    ns: int = 0
+    drift: float = 0.0
+    since_ns: int = 0
+
+
+def shift_of(rank: Metadata) -> Shift:
+    """By which its collectives say that it was moved."""
+    said: Any = rank.options.get(BY_COLLECTIVES)
+    said = said if isinstance(said, Mapping) else {}
+    return Shift(said.get("shift_ns", 0), said.get("drift", 0.0), said.get("since_ns", 0))
+
+
+def times(columns: pl.Expr, shifts: Mapping[int, Shift]) -> pl.Expr:
+    """Columns of times in a frame with `rank`; ranks that are not named stay as they are."""
+
+    def of_rank(values: Mapping[int, float], dtype: schema.Dtype) -> pl.Expr:
+        return pl.col("rank").replace_strict(values, default=0, return_dtype=dtype)
+
+    moved = columns + of_rank({rank: shift.ns for rank, shift in shifts.items()}, pl.Int64)
+    if not any(shift.drift for shift in shifts.values()):
+        return moved
+    since = of_rank({rank: shift.since_ns for rank, shift in shifts.items()}, pl.Int64)
+    drift = of_rank({rank: shift.drift for rank, shift in shifts.items()}, pl.Float64)
+    return moved + ((columns - since) * drift).round().cast(pl.Int64)
+
+
+def shifted(table: str, frame: pl.DataFrame, shifts: Mapping[int, Shift]) -> pl.DataFrame:
+    named = [column.name for column in schema.TABLES[table].columns if column.unit == "ns"]
+    return frame.with_columns(times(pl.col(named), shifts)) if named and shifts else frame
