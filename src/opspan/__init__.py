@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from opspan.loading import load_vtune as load_vtune
     from opspan.loading import load_vtune_report as load_vtune_report
     from opspan.loading import parse_nvprof_trace as parse_nvprof_trace
+    from opspan.many.ranks import Ranks as Ranks
+    from opspan.many.ranks import load_many as load_many
     from opspan.tables import Metadata as Metadata
     from opspan.trace import Trace as Trace
     from opspan.trace import merge as merge
@@ -47,6 +49,7 @@ _HOMES = {
     "Metadata": "opspan.tables:Metadata",
     "OpspanError": "opspan.errors:OpspanError",
     "ProfilerAction": "opspan.emit.schedule:ProfilerAction",
+    "Ranks": "opspan.many.ranks:Ranks",
     "Trace": "opspan.trace:Trace",
     "analysis": "opspan.analysis",
     "annotate": "opspan.emit.annotate:annotate",
@@ -58,6 +61,7 @@ _HOMES = {
     "itt": "opspan.itt",
     "load": "opspan.loading:load",
     "load_kineto": "opspan.loading:load_kineto",
+    "load_many": "opspan.many.ranks:load_many",
     "load_nsys": "opspan.loading:load_nsys",
     "load_nvprof": "opspan.loading:load_nvprof",
     "load_rocpd": "opspan.loading:load_rocpd",

@@ -39,6 +39,7 @@ ROOMS: dict[str, set[str]] = {
     "views": READING | {"libraries", "analysis", "events", "findings"},
     "trace": {"tables", "analysis", "events", "views", "html_columns"},
     "loading": GROUND | {"tables", "readers", "analysis", "events", "trace"},
+    "many": READING | {"readers", "analysis", "views", "trace", "loading"},
     "emit": GROUND | {"libraries", "loading", "events", "trace"},  # the last three late, see below
     "app": READING | {"libraries", "readers", "analysis", "events", "views", "trace", "emit"},
     "itt": {"emit"},
@@ -57,7 +58,7 @@ ROOMS: dict[str, set[str]] = {
         "errors",
         "opspan",
     },
-    "cli": READING | {"formats", "readers", "analysis", "events", "views", "trace", "loading", "app"},
+    "cli": READING | {"formats", "readers", "analysis", "events", "views", "trace", "loading", "many", "app"},
     "tensorboard": READING | {"libraries", "readers", "analysis", "views", "loading"},
     "opspan": {"late_names"},  # it names modules and imports none before they are asked for
     "__main__": {"cli"},

@@ -199,12 +199,16 @@ class Analysed:
         return copies(self.tables.work)
 
     @kept
+    def own_collectives(self) -> pl.DataFrame:
+        """A row for each collective of each rank."""
+        return collectives(self.attributed)
+
+    @kept
     def collectives(self) -> pl.DataFrame:
         """A row for each collective of each rank, with those of other ranks that it matched."""
         from opspan.analysis.over_ranks import matched
 
-        rows = collectives(self.attributed)
-        return rows.hstack(matched(rows))
+        return self.own_collectives.hstack(matched(self.own_collectives))
 
     def with_memory(self) -> Analysed:
         """The same, with the memory that each range allocated and freed."""

@@ -10,8 +10,9 @@ Ranks that read one clock of one host are moved together. docs/ranks.md says wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import polars as pl
 
@@ -23,6 +24,7 @@ from opspan.analysis.over_ranks import matched
 from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.clocks import BY_COLLECTIVES, Shift, shifted, times
 from opspan.tables.ranks import runs_of
+from opspan.tables.tables import STRETCH
 from opspan.tables.window import without_strangers
 
 # Devices see the end of one collective this far apart, on clocks that agree.
@@ -50,29 +52,43 @@ class Clock:
 
 
 def one_clock(trace: Tables) -> Tables:
-    places = _places(trace.ranks)
-    is_of_several = (trace.issues["code"] == "doubled_rank").any() or bool(runs_of(trace.ranks))
-    if len(set(places.values())) < 2 or is_of_several:
+    found = aligned(trace.ranks, trace.issues, lambda: collectives_of(trace))
+    if found is None:
         return trace
-    found = clocks(collectives_of(trace), trace.ranks)
+    frames = {name: shifted(name, frame, found.shifts) for name, frame in trace.frames.items()}
+    frames["issues"] = found.issues
+    return Tables(found.ranks, **frames)
+
+
+class Aligned(NamedTuple):
+    ranks: tuple[Metadata, ...]
+    issues: pl.DataFrame
+    shifts: dict[int, Shift]  # of ranks that are to be moved
+
+
+def aligned(ranks: Sequence[Metadata], said: pl.DataFrame, rows: Callable[[], pl.DataFrame]) -> Aligned | None:
+    """What is to be said of these ranks, and done with their times; None: nothing. `said`: the issues so far, `rows`:
+    gives the collectives."""
+    places, first = _places(ranks), ranks[0]
+    is_of_several = (said["code"] == "doubled_rank").any() or bool(runs_of(ranks))
+    if len(set(places.values())) < 2 or is_of_several:
+        return None
+    found = clocks(rows(), ranks)
     apart = {number: clock for number, clock in found.items() if clock.is_apart}
     issues = Issues()
     for number, clock in apart.items():
         issues.add("clocks_aligned", detail=_said(number, clock))
-    first = trace.metadata
-    lost = [rank for rank in trace.ranks if rank.rank not in found and places[rank.rank] != places[first.rank]]
+    lost = [rank for rank in ranks if rank.rank not in found and places[rank.rank] != places[first.rank]]
     hosts = {rank.host for rank in lost if None not in (rank.host, first.host)} - {first.host}
-    unaligned = trace.issues["code"] == "clocks_not_aligned"
+    unaligned = said["code"] == "clocks_not_aligned"
     issues.add("clocks_of_hosts", 0 if unaligned.any() else len(hosts))
     # Files without UTC are aligned now, if all of them are.
-    is_whole = all(rank not in lost for rank in trace.ranks if None in (rank.origin_utc_ns, first.origin_utc_ns))
-    kept = trace.issues.filter(~unaligned) if is_whole and found else trace.issues
+    is_whole = all(rank not in lost for rank in ranks if None in (rank.origin_utc_ns, first.origin_utc_ns))
+    kept = said.filter(~unaligned) if is_whole and found else said
     if not found and not len(issues):
-        return trace
+        return None
     shifts = {number: clock.shift for number, clock in apart.items()}
-    frames = {name: shifted(name, frame, shifts) for name, frame in trace.frames.items()}
-    frames["issues"] = pl.concat([kept, issues.frame()])
-    return Tables(tuple(_moved(rank, found, apart) for rank in trace.ranks), **frames)
+    return Aligned(tuple(_moved(rank, found, apart) for rank in ranks), pl.concat([kept, issues.frame()]), shifts)
 
 
 def _moved(rank: Metadata, found: Mapping[int, Clock], apart: Mapping[int, Clock]) -> Metadata:
@@ -82,7 +98,10 @@ def _moved(rank: Metadata, found: Mapping[int, Clock], apart: Mapping[int, Clock
     by = clock.shift if rank.rank in apart else Shift()
     said = {"shift_ns": by.ns, "drift": by.drift, "since_ns": by.since_ns}
     said |= {"collectives": clock.collectives, "within_ns": clock.within_ns}
-    return replace(rank, options={**rank.options, BY_COLLECTIVES: said})
+    options = {**rank.options, BY_COLLECTIVES: said}
+    if STRETCH in options:  # the part of the trace that was read
+        options[STRETCH] = [by.of(time) for time in options[STRETCH]]
+    return replace(rank, options=options)
 
 
 def _said(number: int, clock: Clock) -> str:

@@ -69,6 +69,11 @@ def register_flops(name: str, formula: Given | None, *, is_product: bool = True)
         _registered[name] = _Registered(formula, is_product)
 
 
+def registered() -> list[str]:
+    """The ops that have a formula of the user's."""
+    return list(_registered)
+
+
 def costs(ranges: pl.DataFrame) -> Costs:
     failed: dict[str, str] = {}
 

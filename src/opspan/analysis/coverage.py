@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 
 import polars as pl
 
@@ -81,6 +82,22 @@ def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> C
         calls_in_range=_share(calls, "range"),
         overlapping_ranges=int(ranges["overlaps"].sum()),
         links={how: int(found.get(how, 0)) for how in LINKS.categories},
+    )
+
+
+def together(found: Sequence[Coverage]) -> Coverage:
+    """That of several traces."""
+
+    def share(name: str) -> Share:
+        return Share(*(sum(each) for each in zip(*(astuple(getattr(one, name)) for one in found), strict=True)))
+
+    return Coverage(
+        work_with_call=share("work_with_call"),
+        work_in_range=share("work_in_range"),
+        ambiguous_work=sum(one.ambiguous_work for one in found),
+        calls_in_range=share("calls_in_range"),
+        overlapping_ranges=sum(one.overlapping_ranges for one in found),
+        links={how: sum(one.links[how] for one in found) for how in LINKS.categories},
     )
 
 

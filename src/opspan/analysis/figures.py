@@ -7,6 +7,8 @@
         .steps   how many there were, how long they took until what they launched was done (`until_done`), and whether
                  they tell the noise
     several(run, ways, ...) -> Figures for each way, what is the same for all of them worked out once
+    parts_of(run, by, steps), together(parts, by) -> the same of ranks that were looked at one by one; not by place,
+        which is one of the typical step of all of them
     lasted(steps) -> Lasted, the last of these
 
 `run` is complete (`Analysed.complete`); `steps`: what `until_done` gives, or `iterations`; `process`: its pid, if only
@@ -16,13 +18,14 @@ ProfilerStep#N are one name, for their numbers say nothing. Rules: docs/analysis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.iterations import iterations
+from opspan.analysis.parts import Part, Parts, counted, medians
 from opspan.analysis.places import numbered, placed
 from opspan.analysis.spans import PROCESS, length, within
 from opspan.analysis.steps import PATTERN
@@ -94,6 +97,76 @@ def several(
     of_step = lasted(steps)
     time = "device" if _of_process(run.ranges, process)["self_device_ns"].sum() else "cpu"
     found: dict[str, Figures] = {}
+    for by, sums in _several(run, ways, steps, process, time, is_part=is_part):
+        found[by] = Figures(by, "device" if by == "kernel" else time, _typical_of(sums, steps), of_step)
+    return found
+
+
+def parts_of(run: Tables, by: str, steps: pl.DataFrame) -> Parts:
+    """`steps`: with how long each took until it was done."""
+    if by == "place":
+        raise UsageError("a place is one of the typical step of all ranks: load them together to compare by place")
+    time = "device" if run.ranges["self_device_ns"].sum() else "cpu"
+    ((_, sums),) = _several(run, [by], steps, None, time, is_part=False)
+    names = sums.names.with_columns(_col(KEYS[by]).cast(pl.String)).with_row_index("key")
+    key = ("time", *KEYS[by])
+    is_of = pl.lit("device" if by == "kernel" else time).alias("time")
+    of_keys = sums.times.group_by("key").agg(
+        step_ns=_col("ns").sum(), medians=_col("median").sum(), times=pl.len().cast(pl.Int64)
+    )
+    rows = sums.whole.join(of_keys, on="key", how="left").join(names, on="key").with_columns(is_of)
+    off = sums.times.select("key", off=(_col("ns") - _col("median")).abs()).join(names, on="key").with_columns(is_of)
+    process = _off(steps.select(*PROCESS, ns="took_ns"))
+    lasted = process.select(
+        number=pl.len().cast(pl.Int64), least=pl.len().over(PROCESS).min().cast(pl.Int64), medians=_col("median").sum()
+    )
+    return {
+        "rows": Part(rows.select(*key, "count", "ns", "step_ns", "medians", "times"), key),
+        "off": counted(off, key, "off"),
+        "steps": Part(lasted, (), {"least": "least"}),
+        "steps off": counted(process, (), "off"),
+    }
+
+
+def together(parts: Parts, by: str) -> Figures:
+    rows, off = parts["rows"].rows, medians(parts["off"], ("time", *KEYS[by]), "deviation")
+    times = rows["time"].to_list()
+    time = "device" if "device" in times or by == "kernel" else "cpu"
+    keys = list(KEYS[by])
+    rows = rows.join(off, on=["time", *keys], how="left", nulls_equal=True)
+    if len(set(times)) > 1:
+        # Ranks without time of devices have none of each name.
+        numbers = [_col(name) * (_col("time") == time) for name in ("ns", "step_ns", "medians", "deviation")]
+        rows = (
+            rows.with_columns(numbers)
+            .group_by(keys)
+            .agg(_col("deviation").max(), pl.exclude("time", "deviation").sum())
+        )
+    (number, least, sums), usual = parts["steps"].rows.row(0), medians(parts["steps off"], (), "off")["off"][0]
+    steps = Lasted(number, least, sums / number, usual) if number else Lasted(0, 0, 0.0, 0.0)
+    rows = rows.select(
+        *keys,
+        "count",
+        "ns",
+        step=(_col("step_ns") / max(number, 1)).round().cast(pl.Int64),
+        median=_col("medians") / _col("times"),
+        deviation="deviation",
+    )
+    return Figures(by, time, rows, steps)
+
+
+class _Sums(NamedTuple):
+    """`whole` and `times` are by `key`, the number of a row of `names`."""
+
+    names: pl.DataFrame
+    more: tuple[str, ...]
+    whole: pl.DataFrame  # key, count, ns, and more
+    times: pl.DataFrame  # key, ns, median: for each step and process in which it is
+
+
+def _several(
+    run: Tables, ways: Sequence[str], steps: pl.DataFrame, process: int | None, time: str, *, is_part: bool
+) -> Iterator[tuple[str, _Sums]]:
     # Those that are sums over the same rows are summed together.
     for together in ([by for by in ways if by not in ("kernel", "place")], ["kernel"], ["place"]):
         asked = {by: list(KEYS[by]) for by in together if by in ways}
@@ -108,9 +181,7 @@ def several(
             parts = parts[within(parts, "start_ns", steps, PROCESS)["row"].unique().sort()]
         if "place" in asked:
             parts = placed(parts, steps)
-        for by, rows in _sums(parts, asked, steps).items():
-            found[by] = Figures(by, "device" if of_kernels else time, rows, of_step)
-    return found
+        yield from _sums(parts, asked, steps)
 
 
 def _keys(asked: dict[str, list[str]]) -> list[str]:
@@ -121,7 +192,8 @@ def lasted(steps: pl.DataFrame) -> Lasted:
     if not steps.height:
         return Lasted(0, 0, 0.0, 0.0)
     least = steps.group_by(PROCESS).len().sort("len")["len"][0]
-    median, deviation = _typical(steps.select(*PROCESS, ns="took_ns"), []).row(0)
+    off = _off(steps.select(*PROCESS, ns="took_ns"))
+    median, deviation = off.select(_col("median").mean(), _col("off").median()).row(0)
     return Lasted(steps.height, least, median, deviation)
 
 
@@ -152,8 +224,8 @@ def _kernels(trace: Tables) -> pl.DataFrame:
     return work.select(*KEYS["kernel"], *PROCESS, ns=length(), start_ns=pl.coalesce(launched, "start_ns"))
 
 
-def _sums(parts: pl.DataFrame, asked: dict[str, list[str]], steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """For each way the rows of its figures. `asked`: the keys of each way."""
+def _sums(parts: pl.DataFrame, asked: dict[str, list[str]], steps: pl.DataFrame) -> Iterator[tuple[str, _Sums]]:
+    """For each way what its figures are made of. `asked`: the keys of each way."""
     more = ("position",) if "position" in parts.columns else ()  # each of a place's is the same, or null
     names, which = numbered(parts, _keys(asked))
     parts = parts.select(*more, *PROCESS, "start_ns", "ns", key=which)
@@ -165,7 +237,6 @@ def _sums(parts: pl.DataFrame, asked: dict[str, list[str]], steps: pl.DataFrame)
         {name: parts[name].gather(pairs["row"]) for name in ("key", "ns")} | {"stretch": pairs["stretch"]}
     )
     inside = _of_steps(inside)
-    found = {}
     for by, keys in asked.items():
         if keys == names.columns:
             own_names, own_whole, own_inside = names, whole, inside
@@ -177,18 +248,23 @@ def _sums(parts: pl.DataFrame, asked: dict[str, list[str]], steps: pl.DataFrame)
             own_whole = own_whole.group_by("key").agg(_col("count", "ns").sum())
             own_inside = _of_steps(own_inside)
         times = _in_steps(own_inside, steps)
-        share = (_col("ns").sum() / max(steps.height, 1)).round().cast(pl.Int64)
-        medians = times.group_by("group").agg(median=_col("ns").median())["median"]  # sorted as the groups are
-        times = times.with_columns(median=medians.gather(times["group"]))
-        typical = times.group_by("key").agg(
-            step=share, median=_col("median").mean(), deviation=(_col("ns") - _col("median")).abs().median()
-        )
-        rows = own_whole.join(typical, on="key", how="left").join(own_names.with_row_index("key"), on="key")
-        texts = (key for key in keys if key != "place")
-        found[by] = rows.with_columns(_col(name).cast(pl.String) for name in texts).select(
-            *keys, *more, "count", "ns", "step", "median", "deviation"
-        )
-    return found
+        of_group = times.group_by("group").agg(median=_col("ns").median())["median"]  # sorted as the groups are
+        times = times.with_columns(median=of_group.gather(times["group"]))
+        yield by, _Sums(own_names, more, own_whole, times)
+
+
+def _typical_of(sums: _Sums, steps: pl.DataFrame) -> pl.DataFrame:
+    """The rows of figures."""
+    share = (_col("ns").sum() / max(steps.height, 1)).round().cast(pl.Int64)
+    typical = sums.times.group_by("key").agg(
+        step=share, median=_col("median").mean(), deviation=(_col("ns") - _col("median")).abs().median()
+    )
+    rows = sums.whole.join(typical, on="key", how="left").join(sums.names.with_row_index("key"), on="key")
+    keys = sums.names.columns
+    texts = (key for key in keys if key != "place")
+    return rows.with_columns(_col(name).cast(pl.String) for name in texts).select(
+        *keys, *sums.more, "count", "ns", "step", "median", "deviation"
+    )
 
 
 def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:
@@ -218,9 +294,7 @@ def _in_steps(sums: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     return times.with_columns(_col("key", "group").set_sorted())
 
 
-def _typical(times: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """The median of what each step took, and the usual deviation from it."""
-    median = _col("ns").median().over(*keys, *PROCESS)
-    off = times.with_columns(median=median).with_columns(off=(_col("ns") - _col("median")).abs())
-    typical = (_col("median").mean(), _col("off").median().alias("deviation"))
-    return off.group_by(keys).agg(typical) if keys else off.select(typical)
+def _off(times: pl.DataFrame) -> pl.DataFrame:
+    """With the median of what each step of a process took, and how far it is off."""
+    median = _col("ns").median().over(PROCESS)
+    return times.with_columns(median=median).with_columns(off=(_col("ns") - _col("median")).abs())

@@ -37,21 +37,27 @@ def launched(work: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
 
 
 def figures(rows: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.DataFrame:
+    return figures_of(sums(rows, by), by)
+
+
+def sums(rows: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.DataFrame:
+    """What figures are made of: sums and bounds, which add up over parts of a run."""
     ns = _col("duration_ns")
-    sums = rows.group_by(by).agg(
+    known = {name: _col(name).is_not_null() for name in MEANS}
+    return rows.group_by(by).agg(
         *summed(WORK_SUMS, rows.columns),
-        average_device_ns=ns.mean(),
         least_device_ns=ns.min(),
         most_device_ns=ns.max(),
-        **{name: _mean(name) for name in MEANS},
+        **{f"{name}_ns": ns.filter(is_known).sum() for name, is_known in known.items()},
+        **{name: (_col(name) * ns).sum() for name in MEANS},
     )
+
+
+def figures_of(sums: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.DataFrame:
+    means = {name: pl.when(_col(f"{name}_ns") > 0).then(_col(name) / _col(f"{name}_ns")) for name in MEANS}
+    sums = sums.with_columns(average_device_ns=_col("device_ns") / _col("count"), **means)
+    sums = sums.select(*by, "count", "device_ns", "average_device_ns", "least_device_ns", "most_device_ns", *MEANS)
     is_kernel = _col("kind").is_in(KERNELS)
     sums = sums.with_columns(uses_tensor_cores=pl.when(is_kernel).then(uses_tensor_cores(_col("name"))))
     order = [*WORK_ORDER, *by]
     return sums.sort(order, descending=[name in WORK_ORDER for name in order])
-
-
-def _mean(name: str) -> pl.Expr:
-    ns = _col("duration_ns")
-    known = ns.filter(_col(name).is_not_null()).sum()
-    return pl.when(known > 0).then((_col(name) * ns).sum() / known)

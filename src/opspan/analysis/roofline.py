@@ -62,7 +62,7 @@ def parts(trace: Tables, costs: pl.DataFrame, said: Said) -> Parts:
 
 
 def _of_no_range(work: pl.DataFrame) -> pl.DataFrame:
-    lost = work.filter(_col("range").is_null()).select(time_ns=length().sum())
+    lost = work.filter(_col("range").is_null()).group_by("rank", maintain_order=True).agg(time_ns=length().sum())
     return lost.filter(_col("time_ns") > 0).select(pl.lit(None, dtype=pl.UInt32).alias("range"), "time_ns")
 
 

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from opspan.cli.loading import Progress, load, part_of_trace, trace_files, two_files
+from opspan.cli.loading import (
+    Progress,
+    expanded,
+    in_processes,
+    load,
+    many,
+    part_of_trace,
+    trace_files,
+    two_files,
+)
 from opspan.cli.options import printing
 from opspan.cli.printing import show, show_data
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysed
+    from opspan.many.ranks import Ranks
     from opspan.tables.window import Steps
     from opspan.views.answer import Answer
+    from opspan.views.footer import Run
 
 
+F = TypeVar("F", bound=Callable[..., Any])
 # Of the files and the verb's own options: the files of each run.
 Sides = Callable[[tuple[Path, ...], Mapping[str, Any]], Sequence[tuple[Path, ...]]]
 
@@ -28,27 +41,29 @@ class Asked:
     files: tuple[Path, ...]
     step: Steps | None  # what was given as --step
     by: str  # "": there is no choice
-    other: Analysed  # the second run, of a verb that compares two; else the same
+    other: Analysed | None  # the second run, of a verb that compares two
     more: Mapping[str, Any]  # the verb's own options
 
 
 def answering(
     name: str,
     text: str,
-    answer: Callable[[Analysed, Asked], Answer],
+    asks: Callable[[Asked], dict[str, Any]] = lambda asked: {"by": asked.by},
     by: Sequence[str] = (),
     *,
+    answer: Callable[[Analysed, Asked], Answer] | None = None,
     is_whole: bool = False,
     sides: Sides | None = None,
     options: Sequence[click.Option] = (),
 ) -> click.Command:
-    """A verb that prints what `answer` says of the traces. `by`: what its rows can be by, the default first.
-    `is_whole`: nothing is to be said below it; `sides`: which files are which run, of a verb that compares; `options`:
-    more of its own."""
+    """A verb that prints the answer of its name in views/ to what it `asks`, or what `answer` says of the whole traces.
+    `by`: what its rows can be by, the default first. `is_whole`: nothing is to be said below it; `sides`: which files
+    are which run, of a verb that compares; `options`: more of its own."""
 
     @click.command(name, help=text)
     @(two_files if sides else trace_files)
     @part_of_trace
+    @(_unchanged if answer else in_processes)
     @click.option(
         "--by",
         type=click.Choice(by or ("",)),
@@ -66,6 +81,7 @@ def answering(
         limit: int | None,
         wide: bool,
         form: str,
+        processes: int | None = None,
         **more: Any,
     ) -> int:
         from opspan.tables.window import parsed_steps
@@ -74,15 +90,26 @@ def answering(
         from opspan.views.footer import footer_lines
 
         steps = None if step is None else parsed_steps(step)
-        several = sides(files, more) if sides else [files]
+        several = [expanded(side) for side in sides(files, more)] if sides else [files]
         titles = ("A", "B") if len(several) > 1 else ("",)
-        with Progress(len(files) + 1) as progress:
-            # A verb that compares takes the steps from the whole run.
-            part = None if sides else step
-            loaded = {side: load(side, progress, between, part) for side in dict.fromkeys(several)}
-            runs = [loaded[side] for side in several]
-            progress.step(f"looking at {sum(run.tables.ranges.height for run in loaded.values()):,} ranges")
-            given = answer(runs[0], Asked(files, steps, by, runs[-1], more))
+        ranks = None if answer else many(files, between, step, processes)
+        with Progress((len(files) if ranks is None else len(ranks)) + 1) as progress:
+            asked = Asked(files, steps, by, None, more)
+            runs: list[Run]
+            if ranks is not None:
+                given = _of_ranks(ranks, name, asks(asked), progress)
+                runs = [ranks.whole]
+            else:
+                # A verb that compares takes the steps from the whole run.
+                part = None if sides else step
+                loaded = {side: load(side, progress, between, part) for side in dict.fromkeys(several)}
+                found = [loaded[side] for side in several]
+                progress.step(f"looking at {sum(run.tables.ranges.height for run in found):,} ranges")
+                if answer is not None:
+                    given = answer(found[0], replace(asked, other=found[-1]))
+                else:
+                    given = import_module(f"opspan.views.{name}").answer(found[0], **asks(asked))
+                runs = [*found]
             named = zip(runs, titles, strict=True)
             below = [] if is_whole else [line for run, title in named for line in footer_lines(run, title)]
         if form == "json":
@@ -98,3 +125,17 @@ def answering(
 
     command.params.extend(options)
     return command
+
+
+def _unchanged(function: F) -> F:
+    return function
+
+
+def _of_ranks(ranks: Ranks, name: str, options: dict[str, Any], progress: Progress) -> Answer:
+    from opspan.many.task import Question
+
+    progress.step(f"reading {len(ranks):,} files")
+    # Which files were named is for the sentences alone.
+    parts = ranks.ask(Question(name, {key: options[key] for key in options if key != "files"}), progress=progress.done)
+    answer: Answer = import_module(f"opspan.views.{name}").answer_of(parts[0], **options)
+    return answer

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from opspan.cli.answers import Asked, answering
-
-if TYPE_CHECKING:
-    from opspan.analysis import Analysed
-    from opspan.views.answer import Answer
+from opspan.cli.answers import answering
 
 _HELP = """Print the collectives of a run: how much they moved, how fast, and who waited for whom.
 
@@ -27,11 +21,5 @@ Example:
 """
 
 
-def _answer(found: Analysed, asked: Asked) -> Answer:
-    from opspan.views.comm import answer
-
-    return answer(found, asked.by)
-
-
 _BY = ("kind", "group", "rank", "size", "op", "module", "phase", "step", "function", "call")
-command = answering("comm", _HELP, _answer, by=_BY)
+command = answering("comm", _HELP, by=_BY)

@@ -85,7 +85,7 @@ def _answer(found: Analysed, asked: Asked) -> Answer:
         return answer(baseline.load(path, asked.by), of_file, more["fail_over"])
     step = asked.step if more["with_step"] is None else parsed_steps(more["with_step"])
     process = process if more["with_process"] is None else more["with_process"]
-    return answer(of_file, figures_of(asked.other, asked.by, step, process), more["fail_over"])
+    return answer(of_file, figures_of(asked.other or found, asked.by, step, process), more["fail_over"])
 
 
 _PATH = click.Path(path_type=Path)
@@ -118,4 +118,4 @@ _OPTIONS = (
 )
 _BY = ("op", "shape", "module", "phase", "kernel", "place")
 
-command = answering("diff", _HELP, _answer, by=_BY, sides=_sides, options=_OPTIONS)
+command = answering("diff", _HELP, answer=_answer, by=_BY, sides=_sides, options=_OPTIONS)

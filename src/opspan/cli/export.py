@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from opspan.cli.loading import Progress, load, part_of_trace, trace_files
+from opspan.cli.loading import Progress, expanded, load, part_of_trace, trace_files
 from opspan.cli.printing import show
 from opspan.outputs import all_of_them
 
@@ -36,6 +36,7 @@ def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None,
     from opspan.views import check_output, contents, export, missing
     from opspan.views.footer import issue_lines
 
+    files = expanded(files)
     check_output(out, list(files), overwrite=force)
     with Progress(len(files) + 1) as progress:
         found = load(files, progress, between, step)

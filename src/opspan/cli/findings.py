@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from opspan.cli.answers import Asked, answering
-
-if TYPE_CHECKING:
-    from opspan.analysis import Analysed
-    from opspan.views.answer import Answer
 
 _HELP = """Print what is wrong with a run, the costliest first, and what to do about it.
 
@@ -23,10 +19,8 @@ Example:
 """
 
 
-def _answer(found: Analysed, asked: Asked) -> Answer:
-    from opspan.views.findings import answer
-
-    return answer(found, asked.files)
+def _asks(asked: Asked) -> dict[str, Any]:
+    return {"files": asked.files}
 
 
-command = answering("findings", _HELP, _answer)
+command = answering("findings", _HELP, _asks)

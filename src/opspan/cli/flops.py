@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from opspan.cli.answers import Asked, answering
-
-if TYPE_CHECKING:
-    from opspan.analysis import Analysed
-    from opspan.views.answer import Answer
 
 _HELP = """Print the operations and bytes of ops, how fast they were, and which bound of the device they are near.
 
@@ -33,10 +29,8 @@ _PEAK = click.Option(
 )
 
 
-def _answer(found: Analysed, asked: Asked) -> Answer:
-    from opspan.views.flops import answer
-
-    return answer(found, asked.by, asked.more["peak"])
+def _asks(asked: Asked) -> dict[str, Any]:
+    return {"by": asked.by, "peak": asked.more["peak"]}
 
 
-command = answering("flops", _HELP, _answer, by=("op", "shape", "module", "phase", "step", "run"), options=(_PEAK,))
+command = answering("flops", _HELP, _asks, by=("op", "shape", "module", "phase", "step", "run"), options=(_PEAK,))

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from opspan.cli.answers import Asked, answering
-
-if TYPE_CHECKING:
-    from opspan.analysis import Analysed
-    from opspan.views.answer import Answer
+from opspan.cli.answers import answering
 
 _HELP = """Print when devices had nothing to do, and what the host was in meanwhile.
 
@@ -25,10 +19,4 @@ Example:
 """
 
 
-def _answer(found: Analysed, asked: Asked) -> Answer:
-    from opspan.views.idle import answer
-
-    return answer(found, asked.by)
-
-
-command = answering("idle", _HELP, _answer, by=("op", "module", "phase", "step", "function", "device", "stream", "gap"))
+command = answering("idle", _HELP, by=("op", "module", "phase", "step", "function", "device", "stream", "gap"))

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from opspan.cli.answers import Asked, answering
-
-if TYPE_CHECKING:
-    from opspan.analysis import Analysed
-    from opspan.views.answer import Answer
+from opspan.cli.answers import answering
 
 _HELP = """Print how launches keep up with what devices do: their delay, how far the host runs ahead, and queues.
 
@@ -23,12 +17,4 @@ Example:
 """
 
 
-def _answer(found: Analysed, asked: Asked) -> Answer:
-    from opspan.views.launches import answer
-
-    return answer(found, asked.by)
-
-
-command = answering(
-    "launches", _HELP, _answer, by=("op", "module", "phase", "step", "function", "kernel", "stream", "copy")
-)
+command = answering("launches", _HELP, by=("op", "module", "phase", "step", "function", "kernel", "stream", "copy"))

@@ -12,7 +12,9 @@ import click
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysed
+    from opspan.many.ranks import Ranks
     from opspan.tables import Tables
+    from opspan.tables.window import Steps
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,6 +41,7 @@ class Progress:
         self._done = -1
         self._doing = ""
         self._rows_before = 0
+        self._bytes = 0
         self._bar: Any = None
         self._lock = threading.Lock()
         # rich is imported when the time is up: most traces are read before.
@@ -52,10 +55,19 @@ class Progress:
             if self._bar is not None:
                 self._bar.update(self._bar.task_ids[0], completed=self._done, description=doing)
 
+    def done(self, files: int, size: int) -> None:
+        """Of many files so many more, and bytes, were read."""
+        with self._lock:
+            self._done, self._bytes = self._done + files, self._bytes + size
+            if self._bar is not None:
+                self._bar.update(self._bar.task_ids[0], completed=self._done)
+
     def read(self) -> str:
-        """What of this step is done: '1,500,000 rows'."""
+        """What of this step is done: '1,500,000 rows'; of many files how much of them."""
         from opspan.formats import progress
 
+        if self._bytes:
+            return f"{self._bytes / 1e6:,.0f} MB"
         count = progress.rows() - self._rows_before
         return progress.waiting_for() or (f"{count:,} rows" if count else "")
 
@@ -98,6 +110,18 @@ class Progress:
             self._bar.stop()
 
 
+def in_processes(function: F) -> F:
+    """--processes: how many files are read side by side."""
+    option = click.option(
+        "--processes",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="Analyse each file by itself, and so many at once. A folder, a pattern and more than four files are read "
+        "so anyway.  [default: as many as there are processors]",
+    )
+    return option(function)
+
+
 def part_of_trace(function: F) -> F:
     """--between and --step: how much of the trace to read."""
     between = click.option(
@@ -129,11 +153,9 @@ def load(
     from opspan.analysis import Analysed, side_by_side
     from opspan.analysis.narrowed import steps_of_all
     from opspan.loading import read
-    from opspan.tables.window import parsed_steps, parsed_time_ns, window_of
+    from opspan.tables.window import window_of
 
-    times = None if between is None else (parsed_time_ns(between[0]), parsed_time_ns(between[1]))
-    steps = None if step is None else parsed_steps(step)
-    window = window_of(times, steps)
+    window = window_of(*_part(between, step))
     traces, iterations = [], []
     for file in files:
         progress.step(f"reading {file.name!r}")
@@ -143,3 +165,34 @@ def load(
         iterations.append(found)
     whole = side_by_side(traces)
     return Analysed(whole, iterations=steps_of_all(traces, iterations, whole))
+
+
+def _part(between: tuple[str, str] | None, step: str | None) -> tuple[tuple[int, int] | None, Steps | None]:
+    from opspan.tables.window import parsed_steps, parsed_time_ns
+
+    times = None if between is None else (parsed_time_ns(between[0]), parsed_time_ns(between[1]))
+    return times, None if step is None else parsed_steps(step)
+
+
+def expanded(files: Sequence[Path]) -> tuple[Path, ...]:
+    """The files that folders and patterns stand for, of a verb that needs all of a trace at once."""
+    from opspan.many.files import files_of, is_several
+
+    return tuple(Path(file.path) for file in files_of(files).files) if any(map(is_several, files)) else tuple(files)
+
+
+def many(
+    files: Sequence[Path], between: tuple[str, str] | None, step: str | None, processes: int | None
+) -> Ranks | None:
+    """The files as ranks of which each is analysed by itself; None: they are few, and read as one trace."""
+    from opspan.many import FEW
+    from opspan.many.files import files_of, is_several
+
+    if processes is None and len(files) <= FEW and not any(map(is_several, files)):
+        return None
+    from opspan.many.ranks import Ranks
+    from opspan.many.task import Reading
+
+    found = files_of(files)
+    times, steps = _part(between, step)
+    return Ranks(found.files, Reading(None, False, times, steps), processes=processes, skipped=found.skipped)

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from opspan.cli.answers import Asked, answering
-
-if TYPE_CHECKING:
-    from opspan.analysis import Analysed
-    from opspan.views.answer import Answer
+from opspan.cli.answers import answering
 
 _HELP = """Print which ops took memory, or what there was of it at the peak.
 
@@ -23,10 +17,4 @@ Example:
 """
 
 
-def _answer(found: Analysed, asked: Asked) -> Answer:
-    from opspan.views.memory import answer
-
-    return answer(found, asked.by)
-
-
-command = answering("memory", _HELP, _answer, by=("op", "block", "device"))
+command = answering("memory", _HELP, by=("op", "block", "device"))

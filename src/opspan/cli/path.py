@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from opspan.cli.answers import Asked, answering
-
-if TYPE_CHECKING:
-    from opspan.analysis import Analysed
-    from opspan.views.answer import Answer
 
 _HELP = """Print the critical path: of each moment what it was that all the rest waited for.
 
@@ -31,16 +27,16 @@ Example:
 """
 
 
-def _answer(found: Analysed, asked: Asked) -> Answer:
-    from opspan.views.path import answer, factors_of
+def _asks(asked: Asked) -> dict[str, Any]:
+    from opspan.views.path import factors_of
 
-    return answer(found, asked.by, factors_of(asked.more["what_if"]))
+    return {"by": asked.by, "factors": factors_of(asked.more["what_if"])}
 
 
 command = answering(
     "path",
     _HELP,
-    _answer,
+    _asks,
     by=("op", "kind", "module", "phase", "step"),
     options=[
         click.Option(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from opspan.cli.loading import Progress, load, part_of_trace, trace_files
+from opspan.cli.loading import Progress, expanded, load, part_of_trace, trace_files
 from opspan.cli.printing import show
 from opspan.errors import UsageError
 
@@ -67,6 +67,7 @@ def command(
         raise UsageError(
             f"--editor is an address with {{file}} and {{line}} in it, such as {EDITOR}, and not {editor!r}"
         )
+    files, other = expanded(files), expanded(other)
     check(out, [*files, *other], overwrite=force)
     with Progress(len(files) + len(other) + 1) as progress:
         found = load(files, progress, between, step)

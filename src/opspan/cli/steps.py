@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from opspan.cli.answers import Asked, answering
-
-if TYPE_CHECKING:
-    from opspan.analysis import Analysed
-    from opspan.views.answer import Answer
 
 _HELP = """Print the steps of a run, and where the time of each went.
 
@@ -27,10 +23,8 @@ Example:
 """
 
 
-def _answer(found: Analysed, asked: Asked) -> Answer:
-    from opspan.views.steps import answer
-
-    return answer(found, asked.step)
+def _asks(asked: Asked) -> dict[str, Any]:
+    return {"step": asked.step}
 
 
-command = answering("steps", _HELP, _answer)
+command = answering("steps", _HELP, _asks)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from opspan.cli.answers import Asked, answering
-
-if TYPE_CHECKING:
-    from opspan.analysis import Analysed
-    from opspan.views.answer import Answer
 
 _HELP = """Print on one screen what a trace is, where its time went, and what to type next.
 
@@ -22,10 +18,8 @@ Example:
 """
 
 
-def _answer(found: Analysed, asked: Asked) -> Answer:
-    from opspan.views.summary import answer
-
-    return answer(found, asked.files)
+def _asks(asked: Asked) -> dict[str, Any]:
+    return {"files": asked.files}
 
 
-command = answering("summary", _HELP, _answer, is_whole=True)
+command = answering("summary", _HELP, _asks, is_whole=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, load, part_of_trace, trace_files
+from opspan.cli.loading import Progress, in_processes, load, many, part_of_trace, trace_files
 from opspan.cli.options import printing
 from opspan.cli.printing import show, show_data
 from opspan.errors import UsageError
@@ -15,6 +15,7 @@ from opspan.sources import SOURCES
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
+    from opspan.views.footer import Run
 
 
 _HELP = """Print the ops of a trace as torch.profiler's table.
@@ -40,6 +41,7 @@ Example:
 @click.command("table", help=_HELP.format(sources="\n".join(f"  {source.reads}" for source in SOURCES)))
 @trace_files
 @part_of_trace
+@in_processes
 @click.option(
     "--by",
     type=click.Choice(["name", "shape", "stack", "module", "step", "phase", "stream", "kernel"]),
@@ -73,6 +75,7 @@ def command(
     files: tuple[Path, ...],
     between: tuple[str, str] | None,
     step: str | None,
+    processes: int | None,
     by: str,
     op: str | None,
     kernels: bool,
@@ -84,9 +87,10 @@ def command(
     form: str,
 ) -> None:
     from opspan.analysis import Analysed
+    from opspan.many.task import Question
     from opspan.tables.window import parsed_steps
     from opspan.text_columns import Layout, terminal
-    from opspan.views import missing
+    from opspan.views import missing, table_of_ranks
     from opspan.views import table as tables
     from opspan.views.footer import footer_lines
 
@@ -94,19 +98,29 @@ def command(
         raise UsageError(f"--metrics adds columns to the table by name, and --by is {by}; expected --by name")
     steps = None if step is None else parsed_steps(step)
     asked = tables.Asked(by, sort_by, op, kernels, memory, steps if isinstance(steps, str) else None)
-    with Progress(len(files) + 1) as progress:
-        found = load(files, progress, between, step, tables.lean)
-        if metrics:
-            found = Analysed(_with_reports(found.tables, metrics))
-        progress.step(f"adding up {found.tables.ranges.height:,} ranges")
-        table = tables.table_of(found, asked)
-        findings = footer_lines(found)
-        not_there = missing.lines(found, by)
+    ranks = many(files, between, step, processes)
+    if metrics and ranks is not None:
+        raise UsageError("--metrics is a report of one run of a program; expected its one trace, and got several files")
+    run: Run
+    with Progress((len(files) if ranks is None else len(ranks)) + 1) as progress:
+        if ranks is not None:
+            progress.step(f"reading {len(ranks):,} files")
+            (parts,) = ranks.ask(Question("table_of_ranks", {"asked": asked}), progress=progress.done)
+            table, run = table_of_ranks.rows(parts, asked), ranks.whole
+            not_there = parts["missing"].rows["text"].to_list()
+        else:
+            found = load(files, progress, between, step, tables.lean)
+            if metrics:
+                found = Analysed(_with_reports(found.tables, metrics))
+            progress.step(f"adding up {found.tables.ranges.height:,} ranges")
+            table, run = tables.table_of(found, asked), found
+            not_there = missing.lines(found, by)
+        findings = footer_lines(run)
     layout = Layout(whole_names=True) if wide or form != "text" else terminal()
     if form != "text":
         show("".join(f"{note}\n" for note in table.notes), err=True)
     if form == "json":
-        show_data(tables.as_json(found, table, -1 if limit is None else limit))
+        show_data(tables.as_json(run, table, -1 if limit is None else limit))
     elif form == "csv":
         show_data(tables.as_csv(table, -1 if limit is None else limit))
         show("".join(f"{line}\n" for line in findings), err=True)

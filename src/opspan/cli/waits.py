@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from opspan.cli.answers import Asked, answering
-
-if TYPE_CHECKING:
-    from opspan.analysis import Analysed
-    from opspan.views.answer import Answer
+from opspan.cli.answers import answering
 
 _HELP = """Print the calls in which the host waited, and what ran on devices meanwhile.
 
@@ -24,10 +18,4 @@ Example:
 """
 
 
-def _answer(found: Analysed, asked: Asked) -> Answer:
-    from opspan.views.waits import answer
-
-    return answer(found, asked.by)
-
-
-command = answering("waits", _HELP, _answer, by=("op", "module", "phase", "step", "function", "why", "call"))
+command = answering("waits", _HELP, by=("op", "module", "phase", "step", "function", "why", "call"))

@@ -8,6 +8,7 @@ evidence: the figures that a finding rests on are part of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from opspan.analysis import Analysed
@@ -15,15 +16,18 @@ from opspan.findings.rule import Evidence, Finding, Rule
 from opspan.findings.rules import RULES
 from opspan.findings.run import Run
 
-__all__ = ["RULES", "Evidence", "Finding", "Rule", "findings"]
+__all__ = ["RULES", "Evidence", "Finding", "Rule", "Run", "findings", "looked_for"]
 
 
 def findings(found: Analysed) -> list[Finding]:
-    run = Run(found)
+    return looked_for(Run(found), RULES)
+
+
+def looked_for(run: Run, rules: Iterable[Rule]) -> list[Finding]:
     if run.total_ns <= 0:
         return []
     said = []
-    for rule in RULES:
+    for rule in rules:
         for evidence in rule.look(run, rule.threshold):
             ns = evidence.at_stake_ns
             if ns is not None:  # what several threads did at once may take longer than the run; it can save no more

@@ -48,6 +48,7 @@ class Rule:
     command: str  # where to look next; FILE stands for the files
     read: str  # where to read on
     look: Callable[[Run, float], Iterable[Evidence]]
+    is_over_ranks: bool = False  # it compares ranks; the others look at each process for itself
 
 
 @dataclass(frozen=True)

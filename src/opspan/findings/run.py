@@ -111,7 +111,7 @@ class Run:
         return on_device(self.trace.work.select("kind", "is_overhead")).height > 0
 
     @kept
-    def _of_process(self) -> pl.DataFrame:
+    def of_process(self) -> pl.DataFrame:
         """How many devices each process used."""
         return (
             distinct(on_device(self.trace.work.select(*DEVICE, "kind", "is_overhead")), DEVICE)
@@ -122,7 +122,7 @@ class Run:
     def per_process(self, rows: pl.DataFrame, column: str) -> int:
         """The sum of a column that is summed over devices, as time of the processes."""
         sums = rows.group_by(PROCESS).agg(_col(column).cast(pl.Int64).sum())
-        sums = sums.join(self._of_process, on=PROCESS, nulls_equal=True)
+        sums = sums.join(self.of_process, on=PROCESS, nulls_equal=True)
         return int(sums.select((_col(column) / _col("devices")).sum()).item() or 0)
 
     @kept
@@ -201,17 +201,17 @@ class Run:
     def collectives(self) -> pl.DataFrame:
         """Those of usual steps that devices ran, with exposed_ns, in which nothing computed, and what of it was spent
         in waiting for another rank, late_ns; and the names of the range that started each."""
-        rows = self.named(self.begun_in_usual(self.found.collectives.filter(_col("work").is_not_null())))
+        return with_late(self.exposed(self.found.collectives))
+
+    def exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Of these collectives the same, without what needs other ranks."""
+        rows = self.named(self.begun_in_usual(rows.filter(_col("work").is_not_null())))
         rows = rows.drop_nulls(("start_ns", "end_ns"))
         if not rows.height:
-            nothing = pl.lit(0, dtype=pl.Int64)
-            return rows.with_columns(exposed_ns=nothing, late_ns=nothing)
+            return rows.with_columns(exposed_ns=pl.lit(0, dtype=pl.Int64))
         computing = busy_with(self.trace.work).filter(_col("what") == "computing")
         hidden = time_in(computing, rows.select(*DEVICE, "start_ns", "end_ns"), DEVICE)
-        rows = rows.with_columns(exposed_ns=(length() - hidden).clip(0))
-        # A collective waits before it transfers: what computing hides is hidden there as likely as anywhere.
-        late = _col("exposed_ns") * (_col("waiting_ns") / length())
-        return rows.with_columns(late_ns=pl.when(length() > 0).then(late).fill_null(0).fill_nan(0).cast(pl.Int64))
+        return rows.with_columns(exposed_ns=(length() - hidden).clip(0))
 
     # -- idle time
 
@@ -281,6 +281,12 @@ class Run:
         begins = begins.select(*PROCESS, "start_ns", is_start=True)
         gaps = gaps.join(begins, on=[*PROCESS, "start_ns"], how="left", nulls_equal=True, maintain_order="left")
         return gaps.with_columns(_col("is_start").fill_null(value=False))
+
+
+def with_late(rows: pl.DataFrame) -> pl.DataFrame:
+    """A collective waits before it transfers: what computing hides is hidden there as likely as anywhere."""
+    late = _col("exposed_ns") * (_col("waiting_ns") / length())
+    return rows.with_columns(late_ns=pl.when(length() > 0).then(late).fill_null(0).fill_nan(0).cast(pl.Int64))
 
 
 def _given(pieces: pl.DataFrame, cause: str, amount: str, by: tuple[str, ...]) -> pl.DataFrame:

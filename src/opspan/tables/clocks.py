@@ -23,6 +23,10 @@ class Shift:
     drift: float = 0.0
     since_ns: int = 0
 
+    def of(self, time: int) -> int:
+        """One time, moved."""
+        return time + self.ns + round((time - self.since_ns) * self.drift)
+
 
 def shift_of(rank: Metadata) -> Shift:
     """By which its collectives say that it was moved."""
@@ -31,11 +35,12 @@ def shift_of(rank: Metadata) -> Shift:
     return Shift(said.get("shift_ns", 0), said.get("drift", 0.0), said.get("since_ns", 0))
 
 
-def times(columns: pl.Expr, shifts: Mapping[int, Shift]) -> pl.Expr:
-    """Columns of times in a frame with `rank`; ranks that are not named stay as they are."""
+def times(columns: pl.Expr, shifts: Mapping[int, Shift], rank: pl.Expr | None = None) -> pl.Expr:
+    """Columns of times, in a frame with `rank` if nothing else says it; ranks that are not named stay as they are."""
+    rank = pl.col("rank") if rank is None else rank
 
     def of_rank(values: Mapping[int, float], dtype: schema.Dtype) -> pl.Expr:
-        return pl.col("rank").replace_strict(values, default=0, return_dtype=dtype)
+        return rank.replace_strict(values, default=0, return_dtype=dtype)
 
     moved = columns + of_rank({rank: shift.ns for rank, shift in shifts.items()}, pl.Int64)
     if not any(shift.drift for shift in shifts.values()):

@@ -42,6 +42,11 @@ CODES: dict[str, Code] = {
         "files in the folder could not be read and were left out",
         "Check the path and its permissions. The other files were read completely.",
     ),
+    "no_traces": Code(
+        "info",
+        "files in the folder are no traces and were left out",
+        "Name a file itself to see what it is.",
+    ),
     "not_kept": Code(
         "info",
         "exports of reports were not kept for the next time, because other users could change them in the cache folder",

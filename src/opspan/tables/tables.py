@@ -162,7 +162,7 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
     if len(traces) == 1 and len(traces[0].ranks) != 1:
         return traces[0]  # they were numbered before
     ranks, issues = decided(
-        [rank for trace in traces for rank in trace.ranks], [span for trace in traces for span in _spans(trace)]
+        [rank for trace in traces for rank in trace.ranks], [span for trace in traces for span in spans_of(trace)]
     )
     if len(traces) == 1 and ranks[0] == traces[0].ranks[0]:
         return traces[0]
@@ -171,29 +171,40 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
 
 def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) -> Tables:
     """`ranks`: those of all traces, one after the other, each with the number that it shall have."""
-    first = traces[0].metadata
     frames: dict[str, list[pl.DataFrame]] = {name: [] for name in schema.TABLES}
-    found: dict[int, Metadata] = {}
     ids = dict.fromkeys(schema.TABLES, 0)  # the first id that each table has free
-    rest = iter(ranks)
-    for trace in traces:
+    found, places = on_one_clock([trace.ranks for trace in traces], ranks, issues)
+    for trace, (renamed, shift_ns) in zip(traces, places, strict=True):
         trace = trace.without_analysis() if len(traces) > 1 else trace
-        numbers = {before.rank: next(rest) for before in trace.ranks}
-        shift_ns = clock_shift_ns(trace.metadata, first)
-        if shift_ns is None:
-            issues.add("clocks_not_aligned", len(trace.ranks), listed(trace.metadata.paths, longest=LONGEST_LINE))
-        renamed = {before: one.rank for before, one in numbers.items()}
         for name, frame in trace.frames.items():
-            frames[name].append(moved(name, frame, renamed, ids, shift_ns or 0))
+            frames[name].append(moved(name, frame, renamed, ids, shift_ns))
         ids = {name: first_id + id_count(trace.frames[name]) for name, first_id in ids.items()}
-        for one in numbers.values():
-            found.setdefault(one.rank, _on_clock_of(first, one, shift_ns))
     frames["issues"].append(issues.frame())
     # Frames may have columns that a user added, and not all of them the same.
-    return Tables(tuple(found.values()), **{name: pl.concat(parts, how="diagonal") for name, parts in frames.items()})
+    return Tables(found, **{name: pl.concat(parts, how="diagonal") for name, parts in frames.items()})
 
 
-def _spans(trace: Tables) -> list[Span | None]:
+def on_one_clock(
+    traces: Sequence[Sequence[Metadata]], ranks: Sequence[Metadata], issues: Issues
+) -> tuple[tuple[Metadata, ...], list[tuple[dict[int, int], int]]]:
+    """The ranks on the first one's clock; and of each trace the numbers of its ranks by those that they had, and what
+    is to be added to its times. `traces`: the ranks of each, `ranks`: all of them, each with its number."""
+    first = traces[0][0]
+    found: dict[int, Metadata] = {}
+    places = []
+    rest = iter(ranks)
+    for own in traces:
+        numbers = {before.rank: next(rest) for before in own}
+        shift_ns = clock_shift_ns(own[0], first)
+        if shift_ns is None:
+            issues.add("clocks_not_aligned", len(own), listed(own[0].paths, longest=LONGEST_LINE))
+        for one in numbers.values():
+            found.setdefault(one.rank, _on_clock_of(first, one, shift_ns))
+        places.append(({before: one.rank for before, one in numbers.items()}, shift_ns or 0))
+    return tuple(found.values()), places
+
+
+def spans_of(trace: Tables) -> list[Span | None]:
     """When each rank was recorded, in UTC."""
     origin, begin = trace.origin_utc_ns, trace.begin_ns("ranges", "calls", "work")
     duration = trace.duration_ns()

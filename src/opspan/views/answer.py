@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from opspan.analysis import Analysed
 from opspan.events.times import format_memory, format_time
 from opspan.printable import printable
 from opspan.text_columns import Column, Layout, cut, fitted
 from opspan.views import spreadsheet
+from opspan.views.footer import Run
 
 SCHEMA = 1  # of the JSON; docs/json.md
 ROWS_OF_TEXT = 100
@@ -103,7 +103,7 @@ def as_text(answer: Answer, limit: int, layout: Layout) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def as_json(runs: Sequence[Analysed], answer: Answer, limit: int) -> str:
+def as_json(runs: Sequence[Run], answer: Answer, limit: int) -> str:
     document = {
         "schema": SCHEMA,
         "answer": answer.name,

@@ -9,6 +9,8 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.collective_names import bus_factor
+from opspan.analysis.over_ranks import matched
+from opspan.analysis.parts import Part, Parts
 from opspan.analysis.spans import DEVICE
 from opspan.printable import listed, printable, shortened
 from opspan.views import of_ranges
@@ -36,14 +38,40 @@ _WHY = {
 
 def rows_of(found: Analysed, by: str = "kind", *, is_of_each_place: bool = False) -> pl.DataFrame:
     """`is_of_each_place`: a row for what each device, or process, had of it instead of one for all together."""
+    return rows(parts(found, by), by, is_of_each_place=is_of_each_place)
+
+
+def parts(found: Analysed, by: str) -> Parts:
+    """Each collective by itself: who waited for whom is known when those of all ranks are together."""
     of_ranges.check(by, BY)
-    rows = _with_rates(found.collectives)
+    each = found.own_collectives
+    if (named := "op" if by == "call" else by) in of_ranges.OF_RANGES:
+        each = each.with_columns(of_ranges.names(found, named, each["range"]).cast(pl.String).alias(named))
+    load = found.whole_devices if by == "rank" else found.whole_devices.clear()
+    load = load.select(
+        *DEVICE,
+        span_ns="time_ns",
+        computing_ns="computing_ns",
+        communicating_ns="communicating_ns",
+        exposed_ns="exposed_communicating_ns",
+    )
+    return {"rows": Part(each, times=("start_ns", "end_ns")), "load": Part(load)}
+
+
+def rows(parts: Parts, by: str, *, is_of_each_place: bool = False) -> pl.DataFrame:
+    return _rows(_together(parts), parts["load"].rows, by, is_of_each_place=is_of_each_place)
+
+
+def _together(parts: Parts) -> pl.DataFrame:
+    each = parts["rows"].rows
+    return each.hstack(matched(each))
+
+
+def _rows(rows: pl.DataFrame, load: pl.DataFrame, by: str, *, is_of_each_place: bool = False) -> pl.DataFrame:
+    rows = _with_rates(rows)
     if by == "call":
-        op = of_ranges.names(found, "op", rows["range"]).cast(pl.String)
-        each = rows.with_columns(op.alias("op"), bandwidth_of=_bandwidth_of().over("row"), **_rates(over="row"))
+        each = rows.with_columns(bandwidth_of=_bandwidth_of().over("row"), **_rates(over="row"))
         return each.select(_CALL).sort("start_ns", "rank", nulls_last=True, maintain_order=True)
-    if by in of_ranges.OF_RANGES:
-        rows = rows.with_columns(of_ranges.names(found, by, rows["range"]).cast(pl.String))
     key = list(dict.fromkeys([*(DEVICE if is_of_each_place else ()), *KEYS.get(by, (by,))]))
     sums = (
         rows.with_columns(bytes_each="bytes")
@@ -65,7 +93,7 @@ def rows_of(found: Analysed, by: str = "kind", *, is_of_each_place: bool = False
         )
     )
     if by == "rank":
-        return _with_load(found, sums)
+        return _with_load(sums, load)
     return sums.drop("last", "waited_for_ns").sort("time_ns", descending=True, nulls_last=True, maintain_order=True)
 
 
@@ -113,15 +141,8 @@ def _bandwidth_of() -> pl.Expr:
     )
 
 
-def _with_load(found: Analysed, sums: pl.DataFrame) -> pl.DataFrame:
+def _with_load(sums: pl.DataFrame, load: pl.DataFrame) -> pl.DataFrame:
     """With what each device did all the time. One that had no part in any collective has a row, too."""
-    load = found.whole_devices.select(
-        *DEVICE,
-        span_ns="time_ns",
-        computing_ns="computing_ns",
-        communicating_ns="communicating_ns",
-        exposed_ns="exposed_communicating_ns",
-    )
     if not sums.height:
         return sums.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LOAD)
     rows = sums.join(load, on=DEVICE, how="full", coalesce=True, nulls_equal=True).with_columns(
@@ -131,7 +152,12 @@ def _with_load(found: Analysed, sums: pl.DataFrame) -> pl.DataFrame:
 
 
 def answer(found: Analysed, by: str) -> Answer:
-    rows = rows_of(found, by)
+    return answer_of(parts(found, by), by)
+
+
+def answer_of(parts: Parts, by: str) -> Answer:
+    each = _together(parts)
+    rows = _rows(each, parts["load"].rows, by)
     several = [name for name in DEVICE if rows.height and name in rows.columns and rows[name].n_unique() > 1]
     places = {"rank": "Rank", "pid": "Process", "device_id": "Device"}
     first = [Shown(places[name], name, texts) for name in (several or ["rank"])] if by in ("rank", "call") else []
@@ -153,7 +179,7 @@ def answer(found: Analysed, by: str) -> Answer:
     for title, name in (("Algorithm", "algorithm_bytes_per_s"), ("Bus", "bus_bytes_per_s")):
         if rows[name].count():
             shown.append(Shown(title, name, rates, 4))
-    return Answer("comm", rows, tuple(shown), tuple(_notes(found.collectives)))
+    return Answer("comm", rows, tuple(shown), tuple(_notes(each)))
 
 
 def _notes(rows: pl.DataFrame) -> Iterator[str]:

@@ -9,9 +9,11 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.compare import BY, Whole, compared, have_places, whole
-from opspan.analysis.figures import LEAST, Figures, several
+from opspan.analysis.figures import LEAST, Figures, parts_of, several
+from opspan.analysis.parts import Parts
 from opspan.analysis.places import is_too_long
 from opspan.analysis.until_done import until_done
+from opspan.errors import UsageError
 from opspan.printable import printable
 from opspan.tables.window import Steps, numbers_of, of_steps
 from opspan.views import of_ranges
@@ -31,6 +33,13 @@ def figures_of(found: Analysed, by: str = "op", step: Steps | None = None, proce
     """What of a run is compared. `step`: the numbers, or the name, of the steps that count; `process`: the one that
     does. The run is there as a whole: what a step launched may run after its end."""
     return several_of(found, [by], step, process)[by]
+
+
+def parts(found: Analysed, by: str) -> Parts:
+    """What is compared of a run of many ranks."""
+    if by not in BY:
+        raise UsageError(f"cannot compare by {by!r}; expected one of {', '.join(BY)}")
+    return parts_of(found.complete, by, found.iterations_until_done)
 
 
 def several_of(

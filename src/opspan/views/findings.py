@@ -12,8 +12,10 @@ import polars as pl
 
 from opspan import html_columns
 from opspan.analysis import Analysed
+from opspan.analysis.parts import Part, Parts
 from opspan.events.times import format_memory
-from opspan.findings import Finding, findings
+from opspan.findings import RULES, Finding, Run, findings, looked_for
+from opspan.findings.of_ranks import RunOfRanks, parts_of
 from opspan.printable import printable
 from opspan.text_columns import Column, Layout, wrapped
 from opspan.views.answer import Answer, time_text
@@ -58,8 +60,49 @@ def rows_of(found: Analysed, files: Sequence[Path] = ()) -> Findings:
 
 
 def answer(found: Analysed, files: Sequence[Path] = ()) -> Answer:
-    rows = rows_of(found, files)
+    return _answer(rows_of(found, files))
+
+
+def answer_of(parts: Parts, files: Sequence[Path] = ()) -> Answer:
+    return _answer(rows(parts, files))
+
+
+def _answer(rows: Findings) -> Answer:
     return Answer("findings", rows, (), () if rows.height else (_NONE,), blocks=_blocks)
+
+
+def parts(found: Analysed) -> Parts:
+    """What rules say of this rank that look at each for itself, and what the others need to compare it."""
+    run = Run(found)
+    said = looked_for(run, [rule for rule in RULES if not rule.is_over_ranks])
+    return {"found": Part(pl.DataFrame([_row(one, ()) for one in said], schema=pl.Schema(SCHEMA))), **parts_of(run)}
+
+
+def rows(parts: Parts, files: Sequence[Path] = ()) -> Findings:
+    run = RunOfRanks(parts)
+    over = [_row(one, files) for one in looked_for(run, [rule for rule in RULES if rule.is_over_ranks])]
+    number = int(parts["totals"].rows["ranks"][0])
+    each = [_of_ranks(some, run, number) for some in parts["found"].rows.partition_by("id", maintain_order=True)]
+    for row in each:
+        row["command"] = row["command"].replace("FILE", files_text(files))
+    every = sorted([*each, *over], key=lambda row: -(row["at_stake_ns"] or 0))
+    return Findings(every, schema=pl.Schema(SCHEMA))
+
+
+def _of_ranks(some: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
+    """Of what one rule says of each rank: what it says of that with most at stake, and what it costs all of them."""
+    worst = some.sort("at_stake_ns", descending=True, nulls_last=True, maintain_order=True).row(0, named=True)
+    at_stake = None if worst["at_stake_ns"] is None else int(some["at_stake_ns"].sum())
+    ranks = some["ranks"].explode().drop_nulls().unique().sort().to_list()
+    more: dict[str, Any] = {
+        "at_stake_ns": at_stake,
+        "share": None if at_stake is None else run.share(at_stake),
+        "ranks": ranks,
+    }
+    if number > 1 and ranks:
+        first = worst["ranks"][0] if worst["ranks"] else ranks[0]
+        more |= {"sentence": f"{worst['sentence']} (rank {first}; {len(ranks):,} of {number:,} ranks)"}
+    return worst | more
 
 
 def files_text(files: Sequence[Path]) -> str:

@@ -8,6 +8,7 @@ import polars as pl
 
 from opspan.analysis import Analysed, roofline
 from opspan.analysis.costs import Costs, costs
+from opspan.analysis.parts import Part, Parts
 from opspan.analysis.peaks import given
 from opspan.analysis.spans import PROCESS, bounded
 from opspan.printable import listed, printable
@@ -18,6 +19,9 @@ BY = ("op", "shape", "module", "phase", "step", "run")
 LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
 _col = pl.col
 _MOST_NAMED = 5
+# Of parts: those that are no sums.
+_RULES = dict.fromkeys(("types", "types_of_products"), "all of them")
+_RULES |= dict.fromkeys(("has_products", "is_assumed", "is_known", "has_bytes"), "any")
 _COLUMNS = (
     "count",
     "flops",
@@ -44,68 +48,95 @@ def tables_of(found: Analysed, bys: Sequence[str], peak: Sequence[str] = ()) -> 
     """The rows by each of these: what ops cost is worked out once."""
     for by in bys:
         of_ranges.check(by, BY)
-    parts = roofline.parts(found.attributed, costs(found.attributed.ranges).rows, given(peak)).rows
-    return {by: _rows(found, by, parts) for by in bys}
+    spent = roofline.parts(found.attributed, costs(found.attributed.ranges).rows, given(peak)).rows
+    return {by: rows(_parts(found, by, spent), by) for by in bys}
 
 
-def answer(found: Analysed, by: str, peak: Sequence[str] = ()) -> Answer:
+def parts(found: Analysed, by: str, peak: Sequence[str] = ()) -> Parts:
     of_ranges.check(by, BY)
-    said = given(peak)
     known = costs(found.attributed.ranges)
-    parts = roofline.parts(found.attributed, known.rows, said)
-    rows = _rows(found, by, parts.rows)
-    run = rows if by == "run" else _rows(found, "run", parts.rows)
-    notes = (*_of_use(found, run), *_of_peaks(found, parts), *_not_known(found, known, parts.rows))
-    return Answer("flops", rows, _shown(rows, by), notes)
+    spent = roofline.parts(found.attributed, known.rows, given(peak))
+    return _parts(found, by, spent.rows) | _parts(found, "run", spent.rows) | _noted(found, known, spent)
 
 
-# --- rows
-
-
-def _rows(found: Analysed, by: str, parts: pl.DataFrame) -> pl.DataFrame:
-    if by in ("step", "run"):
-        return _of_steps(found, by, parts)
-    keys = ["op", "sizes"] if by == "shape" else [by]
-    ranges = found.attributed.ranges if keys[0] == "op" else found.complete.ranges
-    columns = {key: ranges["name" if key == "op" else key].gather(parts["range"]) for key in keys}
-    rows = parts.with_columns(**columns).group_by(keys, maintain_order=True).agg(_sums())
-    rows = rows.with_columns(_col(keys).cast(pl.String))
+def rows(parts: Parts, by: str, peak: Sequence[str] = ()) -> pl.DataFrame:
+    if by == "run":
+        return _of_run(parts)
+    each = parts[f"by {by}"].rows
+    if by == "step":
+        return each
+    keys = _keys(by)
     return (
-        _rates(rows)
+        _rates(each)
         .select(*keys, *_COLUMNS)
         .sort("time_ns", "flops", descending=True, nulls_last=True, maintain_order=True)
     )
 
 
-def _of_steps(found: Analysed, by: str, parts: pl.DataFrame) -> pl.DataFrame:
+def answer(found: Analysed, by: str, peak: Sequence[str] = ()) -> Answer:
+    return answer_of(parts(found, by, peak), by)
+
+
+def answer_of(parts: Parts, by: str, peak: Sequence[str] = ()) -> Answer:
+    table = rows(parts, by)
+    notes = (*_of_use(parts), *_of_peaks(parts), *_not_known(parts))
+    return Answer("flops", table, _shown(table, by), notes)
+
+
+# --- rows
+
+
+def _keys(by: str) -> tuple[str, ...]:
+    return ("op", "sizes") if by == "shape" else (by,)
+
+
+def _parts(found: Analysed, by: str, parts: pl.DataFrame) -> Parts:
+    if by in ("step", "run"):
+        return _of_steps(found, by, parts)
+    keys = _keys(by)
+    ranges = found.attributed.ranges if keys[0] == "op" else found.complete.ranges
+    columns = {key: ranges["name" if key == "op" else key].gather(parts["range"]) for key in keys}
+    rows = parts.with_columns(**columns).group_by(keys, maintain_order=True).agg(_sums())
+    return {f"by {by}": Part(rows.with_columns(_col(keys).cast(pl.String)), keys, _RULES)}
+
+
+def _of_steps(found: Analysed, by: str, parts: pl.DataFrame) -> Parts:
     trace = found.attributed
     spans = roofline.spans_of(trace, found.iterations)
     placed = roofline.in_spans(parts, trace.ranges, spans)
     use = roofline.model_use(placed, spans, trace.work).filter(_col("devices") > 0)
+    device_ns = _col("wall_ns").cast(pl.Float64) * _col("devices")
     if by == "run":
-        whole = use.select(wall_ns=bounded(_col("wall_ns").cast(pl.Int128).sum()), mfu=_mfu(is_sum=True))
-        rows = _rates(parts.select(_sums())) if parts.height else _rates(parts.group_by("range").agg(_sums()))
-        return pl.concat([rows.select(_COLUMNS), whole.head(rows.height)], how="horizontal")
+        whole = use.select(
+            _col("is_known").all(),
+            _col("ideal_ns").sum(),
+            wall_ns=bounded(_col("wall_ns").cast(pl.Int128).sum()),
+            device_ns=device_ns.sum(),
+        )
+        sums = parts.select(_sums()) if parts.height else parts.group_by("range").agg(_sums()).drop("range")
+        return {"run": Part(sums, (), _RULES), "use": Part(whole, (), {"is_known": "all"})}
     rows = _rates(placed.group_by("span", maintain_order=True).agg(_sums())).select("span", *_COLUMNS)
     names = spans.select(*PROCESS, "step", "start_ns").with_row_index("span")
     rows = names.join(rows, on="span", how="left").sort("span")
-    rows = rows.join(use.select("span", "wall_ns", mfu=_mfu()), on="span", how="left", maintain_order="left")
-    return rows.drop("span")
+    rows = rows.join(use.select("span", "wall_ns", mfu=_mfu(device_ns)), on="span", how="left", maintain_order="left")
+    return {"by step": Part(rows.drop("span"), times=("start_ns",))}
 
 
-def _mfu(*, is_sum: bool = False) -> pl.Expr:
+def _of_run(parts: Parts) -> pl.DataFrame:
+    sums = parts["run"].rows
+    whole = parts["use"].rows.select("wall_ns", mfu=_mfu(_col("device_ns")))
+    return pl.concat([_rates(sums).select(_COLUMNS), whole.head(sums.height)], how="horizontal")
+
+
+def _mfu(whole: pl.Expr) -> pl.Expr:
     """What the products would take at the least, of the time that the devices had; null where no product ran."""
-    whole = _col("wall_ns").cast(pl.Float64) * _col("devices")
-    ideal, known = _col("ideal_ns"), _col("is_known")
-    if is_sum:
-        whole, ideal, known = whole.sum(), ideal.sum(), known.all()
-    return pl.when(known & (ideal > 0) & (whole > 0)).then(ideal / whole)
+    ideal = _col("ideal_ns")
+    return pl.when(_col("is_known") & (ideal > 0) & (whole > 0)).then(ideal / whole)
 
 
 def _sums() -> list[pl.Expr]:
     is_known, ran = _col("flops").is_not_null(), _col("time_ns") > 0
     product = _col("is_product").fill_null(value=False)
-    own = _col("type").filter(product | (is_known & ~product.any()))
     sums = {
         "flops": (_col("flops"), is_known),
         "product_flops": (_col("flops"), product),
@@ -125,7 +156,9 @@ def _sums() -> list[pl.Expr]:
     whole = ("compute_ns", "memory_ns")
     return [
         pl.len().cast(pl.Int64).alias("count"),
-        own.unique().implode().alias("types"),
+        product.any().alias("has_products"),
+        _col("type").filter(product).unique().implode().alias("types_of_products"),
+        _col("type").filter(is_known).unique().implode().alias("types"),
         pl.when(is_known.any()).then(_col("is_assumed").any()).alias("is_assumed"),
         is_known.any().alias("is_known"),
         _col("bytes").is_not_null().any().alias("has_bytes"),
@@ -140,10 +173,11 @@ def _rates(rows: pl.DataFrame) -> pl.DataFrame:
     def share(part: str, of: str) -> pl.Expr:
         return pl.when(_col(of) > 0).then(_col(part) / _col(of))
 
+    types = pl.when("has_products").then("types_of_products").otherwise("types")
     rows = rows.with_columns(
         *(pl.when("is_known").then(name).alias(name) for name in ("flops", "product_flops")),
         pl.when("has_bytes").then("bytes").alias("bytes"),
-        type=pl.when(_col("types").list.len() == 1).then(_col("types").list.first()),
+        type=pl.when(types.list.len() == 1).then(types.list.first()),
         flops_per_s=share("ran_flops", "ran_ns") * 1e9,
         bytes_per_s=share("ran_bytes", "moved_ns") * 1e9,
         intensity=share("moved_flops", "ran_bytes"),
@@ -206,45 +240,70 @@ def _short(value: float, unit: str) -> str:
     return f"{value:.3g} {unit}".rstrip()
 
 
-def _of_use(found: Analysed, run: pl.DataFrame) -> list[str]:
+def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
+    """What the notes rest on."""
+    peaks = [(peaks.name, peaks.source) for peaks in spent.peaks.values() if peaks is not None]
+    rows = spent.rows
+    missing = rows.filter(_col("flops").is_null())
+    ops = missing.filter(_col("range").is_not_null())
+    ops = ops.select(op=found.attributed.ranges["name"].cast(pl.String).gather(ops["range"]), time_ns="time_ns")
+    facts = {
+        "steps": found.iterations.height,
+        "sized": found.attributed.ranges["sizes"].count(),
+        "assumed": int(known.rows["is_assumed"].sum()),
+        "costs": known.rows.height,
+        "time_ns": int(rows["time_ns"].sum()),
+        "lost_ns": int(missing.filter(_col("range").is_null())["time_ns"].sum()),
+        "unknown_peaks": len(spent.peaks) - len(peaks),
+    }
+    texts = {"name": pl.String, "source": pl.String}
+    named = found.tables.devices.select(_col("name").cast(pl.String)).drop_nulls()
+    return {
+        "facts": Part(pl.DataFrame([facts]), ()),
+        "peaks": _distinct(pl.DataFrame(peaks, schema=texts, orient="row")),
+        "devices": _distinct(named),
+        "failed": _distinct(pl.DataFrame({"said": known.failed}, schema={"said": pl.String})),
+        "missing": Part(ops.group_by("op", maintain_order=True).agg(_col("time_ns").sum()), ("op",)),
+    }
+
+
+def _distinct(rows: pl.DataFrame) -> Part:
+    return Part(rows.unique(maintain_order=True), tuple(rows.columns))
+
+
+def _of_use(parts: Parts) -> list[str]:
+    run = _of_run(parts)
     if not run.height or run["mfu"][0] is None:
         return []
-    steps = found.iterations.height
+    steps = parts["facts"].rows["steps"][0]
     of = f"{steps} step{'' if steps == 1 else 's'}" if steps else "the whole run, for no steps were found"
     return [f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices in the time of {of}"]
 
 
-def _of_peaks(found: Analysed, parts: roofline.Parts) -> list[str]:
-    known = {(peaks.name, peaks.source): None for peaks in parts.peaks.values() if peaks is not None}
-    notes = [f"Peaks are those of {name} ({source})" for name, source in known]
-    if len(known) and all(parts.peaks.values()):
+def _of_peaks(parts: Parts) -> list[str]:
+    notes = [f"Peaks are those of {name} ({source})" for name, source in parts["peaks"].rows.iter_rows()]
+    if notes and not parts["facts"].rows["unknown_peaks"][0]:
         return notes
-    devices = found.tables.devices
-    names = [printable(str(name)) for name in devices["name"].drop_nulls().unique(maintain_order=True)]
+    names = [printable(name) for name in parts["devices"].rows["name"]]
     said = f" ({listed(names)})" if names else ""
     how = "say --peak bf16=989e12 --peak bandwidth=3.35e12, or --peak 'H100 SXM'"
     return [*notes, f"The peaks of a device are not known{said}, so no share of them is: {how}"]
 
 
-def _not_known(found: Analysed, known: Costs, parts: pl.DataFrame) -> list[str]:
-    notes = list(known.failed)
-    sized = found.attributed.ranges["sizes"].count()
-    if not sized:
+def _not_known(parts: Parts) -> list[str]:
+    facts = parts["facts"].rows.row(0, named=True)
+    notes = parts["failed"].rows["said"].to_list()
+    if not facts["sized"]:
         return [*notes, "No op of this trace has sizes, so no cost is known: record_shapes=True records them"]
-    assumed = int(known.rows["is_assumed"].sum())
-    if assumed:
-        said = f"of {assumed:,} of {known.rows.height:,} ops with a cost"
+    if facts["assumed"]:
+        said = f"of {facts['assumed']:,} of {facts['costs']:,} ops with a cost"
         notes.append(f"float32 was assumed where the trace has no types: {said}")
-    total = int(parts["time_ns"].sum())
+    total = facts["time_ns"]
     if not total:
         return notes
-    missing = parts.filter(_col("flops").is_null())
-    lost = int(missing.filter(_col("range").is_null())["time_ns"].sum())
-    if lost:
-        notes.append(f"{_share(lost, total)} of the device time belongs to no range")
-    ops = missing.filter(_col("range").is_not_null())
-    ops = ops.select("time_ns", op=found.attributed.ranges["name"].cast(pl.String).gather(ops["range"]))
-    most = ops.group_by("op").agg(_col("time_ns").sum()).sort("time_ns", "op", descending=[True, False])
+    if facts["lost_ns"]:
+        notes.append(f"{_share(facts['lost_ns'], total)} of the device time belongs to no range")
+    most = parts["missing"].rows.sort("time_ns", "op", descending=[True, False])
     if most.height:
         parts_said = [f"{printable(str(op))} {_share(ns, total)}" for op, ns in most.head(_MOST_NAMED).iter_rows()]
         all_said = _share(int(most["time_ns"].sum()), total)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 
-from opspan.analysis import Analysed, Coverage
+from opspan.analysis import Coverage
 from opspan.analysis.coverage import Share
 from opspan.printable import printable
 from opspan.tables import Tables
@@ -16,7 +16,16 @@ _WORST_FIRST = pl.col("severity").to_physical()
 _MOST_ISSUES = 50
 
 
-def footer_lines(found: Analysed, run: str = "") -> list[str]:
+class Run(Protocol):
+    """A trace that was analysed, or what is known of many."""
+
+    @property
+    def tables(self) -> Tables: ...
+    @property
+    def coverage(self) -> Coverage: ...
+
+
+def footer_lines(found: Run, run: str = "") -> list[str]:
     """Sentences on the coverage, then a line for each of the worst issues. `run`: which it is, where there are two."""
     lines = [*coverage_lines(found.coverage), *issue_lines(found.tables)]
     return [f"{run}: {line}" if run else line for line in lines]
@@ -29,12 +38,23 @@ def coverage_lines(found: Coverage) -> list[str]:
 def issue_lines(trace: Tables) -> list[str]:
     lines = []
     worst = trace.issues.sort(_WORST_FIRST, descending=True, maintain_order=True)
+    if worst.height > _MOST_ISSUES:
+        worst = _folded(worst)
     for issue in worst.head(_MOST_ISSUES).iter_rows(named=True):
         where = f" [{issue['path']}]" if issue["path"] else ""
         lines.append(f"Issue ({issue['severity']}): {issue['message']}. {issue['advice']}{where}")
     if worst.height > _MOST_ISSUES:
         lines.append(f"{worst.height - _MOST_ISSUES:,} more issues: `--format json` and trace.issues have all of them")
     return [printable(line) for line in lines]
+
+
+def _folded(issues: pl.DataFrame) -> pl.DataFrame:
+    """One for all files that have the same, which names the first of them."""
+    same = issues.group_by("code", "severity", "advice", maintain_order=True).agg(
+        pl.col("message", "path").first(), files=pl.len()
+    )
+    others = pl.format("{} [and {} more like it]", "message", pl.col("files") - 1)
+    return same.with_columns(message=pl.when(pl.col("files") > 1).then(others).otherwise("message"))
 
 
 def coverage_values(found: Coverage) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.idle import WHY, in_functions
 from opspan.analysis.launched import STREAM
+from opspan.analysis.parts import Part, Parts
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, shares_of, texts, times
 
@@ -17,17 +18,30 @@ _col = pl.col
 
 
 def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
+    return rows(parts(found, by), by)
+
+
+def parts(found: Analysed, by: str) -> Parts:
     of_ranges.check(by, BY)
+    work = Part(pl.DataFrame({"work": [found.tables.work.height]}), ())
+    return {"rows": _part(found, by), "work": work}
+
+
+def rows(parts: Parts, by: str) -> pl.DataFrame:
+    return parts["rows"].rows.sort("time_ns", descending=True, maintain_order=True)
+
+
+def _part(found: Analysed, by: str) -> Part:
     if by == "gap":
-        return _of_gaps(found)
+        return Part(_of_gaps(found), times=("start_ns", "end_ns"))
     if by == "stream":
-        rows = found.stream_gaps.group_by(STREAM, maintain_order=True).agg(
+        sums = found.stream_gaps.group_by(STREAM, maintain_order=True).agg(
             time_ns=(_col("end_ns") - _col("start_ns")).sum(),
-            gaps=pl.len(),
+            gaps=pl.len().cast(pl.Int64),
             **{name: _col(name).sum() for name in (*_TIMES, "elsewhere_ns")},
         )
-        return rows.sort("time_ns", descending=True, maintain_order=True)
-    key = ["rank", "pid", "device_id"] if by == "device" else [by]
+        return Part(sums, STREAM)
+    key = ("rank", "pid", "device_id") if by == "device" else (by,)
     pieces = found.idle if by != "function" else in_functions(found.attributed, found.gaps)
     if by == "device":
         pieces = pieces.with_columns(found.gaps[name].gather(pieces["gap"]) for name in key)
@@ -35,14 +49,12 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
         pieces = pieces.with_columns(found.tables.functions["name"].gather(pieces["function"]).alias(by))
     else:
         pieces = pieces.with_columns(of_ranges.names(found, by, pieces["range"]))
-    rows = pieces.group_by(key, maintain_order=True).agg(
+    sums = pieces.group_by(key, maintain_order=True).agg(
         time_ns=_col("ns").sum(),
-        gaps=_col("gap").n_unique(),
+        gaps=_col("gap").n_unique().cast(pl.Int64),
         **{f"{why}_ns": _col("ns").filter(_col("why") == why).sum() for why in WHY},
     )
-    if by != "device":
-        rows = rows.with_columns(_col(by).cast(pl.String))
-    return rows.sort("time_ns", descending=True, maintain_order=True)
+    return Part(sums if by == "device" else sums.with_columns(_col(by).cast(pl.String)), key)
 
 
 def _of_gaps(found: Analysed) -> pl.DataFrame:
@@ -52,19 +64,22 @@ def _of_gaps(found: Analysed) -> pl.DataFrame:
     most = most.select("gap", op=of_ranges.names(found, "op", most["range"]).cast(pl.String))
     rows = found.gaps.with_row_index("gap").join(most, on="gap", how="left", maintain_order="left")
     rows = rows.with_columns(time_ns=_col("end_ns") - _col("start_ns"))
-    rows = rows.select(
+    return rows.select(
         "rank", "pid", "device_id", "start_ns", "end_ns", "time_ns", _col("why").cast(pl.String), "op", *_TIMES
     )
-    return rows.sort("time_ns", descending=True, maintain_order=True)
 
 
 def answer(found: Analysed, by: str) -> Answer:
-    rows = rows_of(found, by)
-    whys = [why for why in WHY if rows[f"{why}_ns"].sum()]
+    return answer_of(parts(found, by), by)
+
+
+def answer_of(parts: Parts, by: str) -> Answer:
+    table = rows(parts, by)
+    whys = [why for why in WHY if table[f"{why}_ns"].sum()]
     if by in ("gap", "device", "stream"):
         keys = STREAM if by == "stream" else STREAM[:3]
         always = {"device": keys, "stream": ("device_id", "stream_id")}.get(by, ())
-        several = [name for name in keys if rows[name].n_unique() > 1 or name in always]
+        several = [name for name in keys if table[name].n_unique() > 1 or name in always]
         titles = dict(zip(STREAM, ("Rank", "Process", "Device", "Context", "Stream"), strict=True))
         names = [Shown(titles[name], name, texts) for name in several]
         names += [Shown("In", "op", texts, is_name=True), Shown("Why", "why", texts)] if by == "gap" else []
@@ -75,14 +90,14 @@ def answer(found: Analysed, by: str) -> Answer:
     shares = [Shown(_TITLES[why], f"{why}_ns", shares_of("time_ns"), rank) for rank, why in enumerate(whys, start=1)]
     return Answer(
         "idle",
-        rows,
+        table,
         (*names, Shown("Idle", "time_ns", times), *elsewhere, *counted, *shares),
-        tuple(_notes(found, rows, by)),
+        tuple(_notes(parts, table, by)),
     )
 
 
-def _notes(found: Analysed, rows: pl.DataFrame, by: str) -> list[str]:
-    if not found.tables.work.height:
+def _notes(parts: Parts, rows: pl.DataFrame, by: str) -> list[str]:
+    if not parts["work"].rows["work"][0]:
         return ["Nothing ran on a device in this trace, so none was idle"]
     total = int(rows["time_ns"].sum()) / 1e6
     parts_said = [

@@ -6,6 +6,7 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.launched import STREAM
+from opspan.analysis.parts import Part, Parts, counted, medians
 from opspan.analysis.spans import difference, length
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, rates, shares_of, sizes, texts, times
@@ -15,13 +16,30 @@ FULL = 1000  # about so many launches fit a stream's queue: the next waits
 _NONE = "No work of devices in this trace has a launch call"
 _NO_COPIES = "Nothing was copied of which size and time are known"
 _SIDES = {"copy_from": "From", "copy_to": "To"}
+_MEDIANS = ("delay_ns", "ahead_ns")
 _col = pl.col
 
 
 def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
+    return rows(parts(found, by), by)
+
+
+def rows(parts: Parts, by: str) -> pl.DataFrame:
+    each = parts["rows"].rows
+    if by == "copy":
+        return each.sort("bytes", descending=True, maintain_order=True)
+    if by != "stream":
+        for name in _MEDIANS:
+            found = medians(parts[name], (by,), name).with_columns(_whole(_col(name)))
+            each = each.join(found, on=by, how="left", nulls_equal=True, maintain_order="left")
+        each = each.select(pl.exclude("longest_delay_ns", "ahead_ns"), "longest_delay_ns", "ahead_ns")
+    return each.sort("work_ns", descending=True, maintain_order=True)
+
+
+def parts(found: Analysed, by: str) -> Parts:
     of_ranges.check(by, BY)
     if by == "copy":
-        return found.copies.sort("bytes", descending=True, maintain_order=True)
+        return {"rows": Part(found.copies)}
     trace = found.attributed
     rows = found.delays.select("work", "call", "is_first", "is_short", "delay_ns", "ahead_ns")
     took = length().alias("ns")
@@ -32,23 +50,31 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
     # What a call launched at once is one launch: the first work says how long it took to begin.
     first = _col("is_first").fill_null(value=False)
     figures = {
-        "launches": first.sum(),
-        "short_launches": (first & _col("is_short").fill_null(value=False)).sum(),
+        "launches": first.sum().cast(pl.Int64),
+        "short_launches": (first & _col("is_short").fill_null(value=False)).sum().cast(pl.Int64),
         "call_ns": _col("call_ns").filter(first).sum(),
         "work_ns": _col("work_ns").sum(),
-        "delay_ns": _col("delay_ns").filter(first).median().round().cast(pl.Int64),
-        "longest_delay_ns": _col("delay_ns").filter(first).max(),
-        "ahead_ns": _col("ahead_ns").filter(first).median().round().cast(pl.Int64),
     }
+    longest = {"longest_delay_ns": _col("delay_ns").filter(first).max()}
+    queue = Part(found.queues.select(_col("queued").max()), (), {"queued": "most"})
     if by == "stream":
         rows = rows.with_columns(trace.work[name].gather(rows["work"]) for name in STREAM)
+        of_stream = {name: _whole(_col(name).filter(first).median()) for name in _MEDIANS}
+        figures |= {"delay_ns": of_stream["delay_ns"], **longest, "ahead_ns": of_stream["ahead_ns"]}
         sums = rows.group_by(STREAM, maintain_order=True).agg(**figures)
         sums = sums.join(_lengths(found.queues), on=STREAM, how="left", nulls_equal=True, maintain_order="left")
-    else:
-        names = trace.work["name"].gather(rows["work"]) if by == "kernel" else _names(found, rows, by)
-        sums = rows.with_columns(names.alias(by)).group_by(by, maintain_order=True).agg(**figures)
-        sums = sums.with_columns(_col(by).cast(pl.String))
-    return sums.sort("work_ns", descending=True, maintain_order=True)
+        return {"rows": Part(sums), "queue": queue}
+    names = trace.work["name"].gather(rows["work"]) if by == "kernel" else _names(found, rows, by)
+    rows = rows.with_columns(names.alias(by))
+    sums = rows.group_by(by, maintain_order=True).agg(**figures, **longest).with_columns(_col(by).cast(pl.String))
+    delays = {
+        name: counted(rows.filter(first).with_columns(_col(by).cast(pl.String)), (by,), name) for name in _MEDIANS
+    }
+    return {"rows": Part(sums, (by,), {"longest_delay_ns": "most"}), "queue": queue, **delays}
+
+
+def _whole(median: pl.Expr) -> pl.Expr:
+    return median.round().cast(pl.Int64)
 
 
 def _names(found: Analysed, rows: pl.DataFrame, by: str) -> pl.Series:
@@ -67,11 +93,15 @@ def _lengths(queues: pl.DataFrame) -> pl.DataFrame:
 
 
 def answer(found: Analysed, by: str) -> Answer:
-    rows = rows_of(found, by)
+    return answer_of(parts(found, by), by)
+
+
+def answer_of(parts: Parts, by: str) -> Answer:
+    table = rows(parts, by)
     if by == "copy":
-        return Answer("launches", rows, _of_copies(rows), () if rows.height else (_NO_COPIES,))
+        return Answer("launches", table, _of_copies(table), () if table.height else (_NO_COPIES,))
     if by == "stream":
-        several = [name for name in STREAM if rows[name].n_unique() > 1 or name == "stream_id"]
+        several = [name for name in STREAM if table[name].n_unique() > 1 or name == "stream_id"]
         names = [Shown(name.removesuffix("_id").capitalize(), name, texts) for name in several]
         queue = [Shown("Queue", "mean_queue", _rounded, 2), Shown("Longest", "longest_queue", texts, 1)]
     else:
@@ -87,7 +117,7 @@ def answer(found: Analysed, by: str) -> Answer:
         Shown("Ahead", "ahead_ns", _times, 2),
         *queue,
     )
-    return Answer("launches", rows, shown, tuple(_notes(found, rows)))
+    return Answer("launches", table, shown, tuple(_notes(parts, table)))
 
 
 def _of_copies(rows: pl.DataFrame) -> tuple[Shown, ...]:
@@ -103,7 +133,7 @@ def _of_copies(rows: pl.DataFrame) -> tuple[Shown, ...]:
     )
 
 
-def _notes(found: Analysed, rows: pl.DataFrame) -> list[str]:
+def _notes(parts: Parts, rows: pl.DataFrame) -> list[str]:
     launches = int(rows["launches"].sum())
     if not launches:
         return [_NONE]
@@ -112,7 +142,7 @@ def _notes(found: Analysed, rows: pl.DataFrame) -> list[str]:
         f"{short / launches:.1%} of {launches:,} launches took longer than what they launched; Delay and Ahead are "
         "medians: from the end and from the begin of the call until the device began"
     ]
-    longest = found.queues["queued"].max() if found.queues.height else 0
+    longest = parts["queue"].rows["queued"][0]
     if isinstance(longest, int) and longest >= FULL:
         notes.append(f"A queue was {longest:,} launches long: about {FULL:,} fill it, and then a launch waits")
     return notes

@@ -5,27 +5,48 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysed
+from opspan.analysis.parts import Part, Parts
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, sizes, texts
 
 BY = ("op", "block", "device")
+_KEYS = ("rank", "device_id", "op")
+_ORDER = ("self_allocation_bytes", "allocation_bytes", "calls")
 _NONE = "No memory was recorded: opspan.record(memory=True), or --cuda-memory-usage=true of nsys, does"
 
 
 def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
+    return rows(parts(found, by), by)
+
+
+def parts(found: Analysed, by: str) -> Parts:
     of_ranges.check(by, BY)
+    return {"rows": _part(found, by)}
+
+
+def rows(parts: Parts, by: str) -> pl.DataFrame:
+    each = parts["rows"].rows
+    if by != "op":
+        return each
+    return each.sort(*_ORDER, *_KEYS, descending=[True] * len(_ORDER) + [False] * len(_KEYS))
+
+
+def _part(found: Analysed, by: str) -> Part:
     if by == "op":
         rows = found.memory_by_op.rename({"name": "op"}).with_columns(pl.col("op").cast(pl.String))
-        rows = rows.rename({name: f"{name}_bytes" for name in ("size_increase", "self_size_increase")})
-        return rows.sort("self_allocation_bytes", descending=True, maintain_order=True)
+        return Part(rows.rename({name: f"{name}_bytes" for name in ("size_increase", "self_size_increase")}))
     if by == "block":
         rows = found.memory_at_peak.drop("alloc_row", "range").rename({"name": "op"})
-        return rows.with_columns(pl.col("op", "module", "phase").cast(pl.String))
-    return found.memory_peaks.drop("row")
+        return Part(rows.with_columns(pl.col("op", "module", "phase").cast(pl.String)), times=("peak_ns", "alloc_ns"))
+    return Part(found.memory_peaks.drop("row"), times=("time_ns",))
 
 
 def answer(found: Analysed, by: str) -> Answer:
-    rows = rows_of(found, by)
+    return answer_of(parts(found, by), by)
+
+
+def answer_of(parts: Parts, by: str) -> Answer:
+    table = rows(parts, by)
     device = Shown("Device", "device_id", _device)
     shown: dict[str, tuple[Shown, ...]] = {
         "op": (
@@ -53,7 +74,7 @@ def answer(found: Analysed, by: str) -> Answer:
             Shown("Reserved", "reserved_bytes", sizes),
         ),
     }
-    return Answer("memory", rows, shown[by], () if rows.height else (_NONE,))
+    return Answer("memory", table, shown[by], () if table.height else (_NONE,))
 
 
 def _device(rows: pl.DataFrame, column: str) -> list[str]:

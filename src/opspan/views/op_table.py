@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -71,7 +72,7 @@ class OpRows:
         averages = events.key_averages(
             group_by_input_shapes=by == "shape", group_by_stack_n=STACK_DEPTH if by == "stack" else 0
         )
-        self._facts = facts_of(list(averages)) if len(averages) else None
+        self.facts = facts_of(list(averages)) if len(averages) else None
         chosen = [one for one in averages if one.device_type == DeviceType.CPU]
         # If a tool saw only devices, rows of kernels are all there is to show.
         self.has_ops = bool(chosen) or names is not None
@@ -83,7 +84,7 @@ class OpRows:
         self._averages: list[Any] = chosen
         self._has_memory = averages._profile_memory
         self._metrics: list[str] = []
-        rows = pl.DataFrame([_row(one, by, self._has_memory) for one in chosen], schema=_schema(by, self._has_memory))
+        rows = pl.DataFrame([_row(one, by, self._has_memory) for one in chosen], schema=schema_of(by, self._has_memory))
         self.frame = rows
         if by == "name":
             self.frame = with_metrics(rows, found.tables)
@@ -106,9 +107,9 @@ class OpRows:
         self.frame = rows.drop("place")
 
     def text(self, limit: int, layout: Layout) -> tuple[str, list[str]]:
-        if self._facts is None or not self._averages:
+        if self.facts is None or not self._averages:
             return "", []
-        shown, facts, metrics = self._shown(limit, self._facts)
+        shown, facts, metrics = self._shown(limit, self.facts)
         if layout.width is None:
             options = self._whole if layout.whole_names else Options(profile_memory=self._has_memory)
             return render(shown, facts, options, metrics), []
@@ -117,9 +118,9 @@ class OpRows:
 
     def columns(self, limit: int) -> tuple[list[Column], list[str]]:
         """The same as columns, of the first so many rows, and the lines below them."""
-        if self._facts is None or not self._averages:
+        if self.facts is None or not self._averages:
             return [], []
-        shown, facts, metrics = self._shown(limit, self._facts)
+        shown, facts, metrics = self._shown(limit, self.facts)
         return self._columns(shown, facts, metrics), list(totals_of(facts, None))
 
     def _shown(self, limit: int, facts: Facts) -> tuple[list[Any], Facts, list[Column]]:
@@ -152,7 +153,40 @@ class OpRows:
         ]
 
 
-def _schema(by: str, has_memory: bool) -> dict[str, Any]:
+class RankRows(OpRows):
+    """The same of rows and facts that were put together of several ranks."""
+
+    def __init__(self, rows: pl.DataFrame, facts: Facts | None, kernels: bool, has_ops: bool) -> None:
+        is_cpu = pl.col("device") == "cpu"
+        self.facts = facts
+        self.has_ops = has_ops or bool(rows.select(is_cpu.any()).item())
+        self.frame = rows if kernels or not self.has_ops else rows.filter(is_cpu)
+        self._averages = self.frame["name"].to_list()
+        self._has_memory = "cpu_memory_bytes" in rows.columns
+
+    def order(self, column: str, descending: bool) -> None:
+        self.frame = self.frame.sort(column, descending=descending, maintain_order=True)
+
+    def _shown(self, limit: int, facts: Facts) -> tuple[list[Any], Facts, list[Column]]:
+        rows = self.frame if limit < 0 else self.frame.head(limit)
+        facts = replace(facts, longest_name=max(len(printable(name)) for name in self.frame["name"].unique()))
+        if "sizes" in rows.columns:
+            longest = max(len(str(json.loads(sizes))) for sizes in self.frame["sizes"].unique())
+            facts = replace(facts, longest_shapes=longest)
+        return [_average(row) for row in rows.iter_rows(named=True)], facts, []
+
+
+def _average(row: dict[str, Any]) -> Any:
+    """What a row was made of, as far as the text needs it."""
+    values = {attribute: row.get(name, 0) for name, attribute in TORCH.items()}
+    values |= {attribute: row[name] / 1000 for name, attribute in TORCH.items() if name.endswith("_ns")}
+    sizes, stack = (json.loads(row.get(name, "[]")) for name in ("sizes", "stack"))
+    values |= {"key": printable(row["name"]), "input_shapes": sizes, "stack": [printable(entry) for entry in stack]}
+    more = {"count": row["count"], "node_id": row["rank"], "is_async": False, "overload_name": None, "flops": 0}
+    return SimpleNamespace(**values, **more)
+
+
+def schema_of(by: str, has_memory: bool) -> dict[str, Any]:
     key = {"shape": ["sizes"], "stack": ["stack"]}.get(by, [])
     return {
         **dict.fromkeys(("name", *key, "device"), pl.String),

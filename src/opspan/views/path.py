@@ -10,6 +10,7 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.busy import step_times
+from opspan.analysis.parts import Part, Parts
 from opspan.analysis.path_cuts import KINDS
 from opspan.analysis.spans import MOST
 from opspan.analysis.what_if import what_if
@@ -37,24 +38,40 @@ _col = pl.col
 
 def rows_of(found: Analysed, by: str = "op", factors: Mapping[str, float] | None = None) -> pl.DataFrame:
     """`factors`: by name of an op or kind of time; with them the rows are steps, and what each would take."""
+    return rows(parts(found, by, factors), by, factors)
+
+
+def parts(found: Analysed, by: str, factors: Mapping[str, float] | None = None) -> Parts:
     of_ranges.check(by, BY)
     steps = step_times(found.complete, found.iterations)
     if factors:
-        _check(found, factors)
+        _check(factors)
         rows = what_if(found.attributed, steps, found.waits, found.path_graph, factors)
         rows = steps.select(_STEP).hstack(rows.select(time_ns="before_ns", after_ns="after_ns"))
-        return rows.with_columns(change_ns=_col("after_ns") - _col("time_ns"))
+        return {"rows": Part(rows.with_columns(change_ns=_col("after_ns") - _col("time_ns"))), "names": _names(found)}
     pieces = found.path
     if by == "step":
         sums = _summed(pieces, pieces["number"], "number").sort("number")
         numbered = steps.select(_STEP).with_row_index("number").join(sums, on="number", how="left")
-        return numbered.sort("number").drop("number").with_columns(pl.exclude(_STEP).fill_null(0))
+        return {"rows": Part(numbered.sort("number").drop("number").with_columns(pl.exclude(_STEP).fill_null(0)))}
     names = pieces["kind"] if by == "kind" else of_ranges.names(found, by, pieces["range"])
-    rows = _summed(pieces, names, by).with_columns(_col(by).cast(pl.String))
-    whole = rows["time_ns"].sum()
+    return {"rows": Part(_summed(pieces, names, by).with_columns(_col(by).cast(pl.String)), (by,))}
+
+
+def rows(parts: Parts, by: str, factors: Mapping[str, float] | None = None) -> pl.DataFrame:
+    each = parts["rows"].rows
+    if factors:
+        _check_known(factors, [*KINDS, *parts["names"].rows["name"]])
+    if factors or by == "step":
+        return each
+    whole = each["time_ns"].sum()
     share = pl.when(pl.lit(whole) > 0).then(_col("time_ns") / whole)
-    rows = rows.with_columns(share=share).select(by, "time_ns", "share", pl.exclude(by, "time_ns", "share"))
-    return rows.sort("time_ns", descending=True, maintain_order=True)
+    each = each.with_columns(share=share).select(by, "time_ns", "share", pl.exclude(by, "time_ns", "share"))
+    return each.sort("time_ns", descending=True, maintain_order=True)
+
+
+def _names(found: Analysed) -> Part:
+    return Part(found.complete.ranges.select(_col("name").unique().cast(pl.String)).drop_nulls(), ("name",))
 
 
 def _summed(pieces: pl.DataFrame, key: pl.Series, by: str) -> pl.DataFrame:
@@ -72,13 +89,16 @@ def _summed(pieces: pl.DataFrame, key: pl.Series, by: str) -> pl.DataFrame:
     return sums.group_by(_col("key").alias(by), maintain_order=True).agg(_col("time_ns", "pieces").sum(), *of_kinds)
 
 
-def _check(found: Analysed, factors: Mapping[str, float]) -> None:
-    known = [*KINDS, *found.complete.ranges["name"].unique().drop_nulls().cast(pl.String)]
-    for name, factor in factors.items():
+def _check_known(factors: Mapping[str, float], known: list[str]) -> None:
+    for name in factors:
         if name not in known:
             close = difflib.get_close_matches(name, known, 1)
             meant = f"; did you mean {printable(close[0])!r}?" if close else ""
             raise UsageError(f"no op of this trace is called {printable(name)!r}, nor is a kind of time{meant}")
+
+
+def _check(factors: Mapping[str, float]) -> None:
+    for name, factor in factors.items():
         if not (math.isfinite(factor) and factor >= 0):
             raise UsageError(f"{printable(name)} cannot take {factor} times as long: expected a number, 0 or more")
 
@@ -101,20 +121,24 @@ def factors_of(said: tuple[str, ...]) -> dict[str, float]:
 
 
 def answer(found: Analysed, by: str, factors: Mapping[str, float] | None = None) -> Answer:
-    rows = rows_of(found, by, factors)
-    steps = [name for name in ("rank", "pid") if rows.height and name in rows.columns and rows[name].n_unique() > 1]
+    return answer_of(parts(found, by, factors), by, factors)
+
+
+def answer_of(parts: Parts, by: str, factors: Mapping[str, float] | None = None) -> Answer:
+    table = rows(parts, by, factors)
+    steps = [name for name in ("rank", "pid") if table.height and name in table.columns and table[name].n_unique() > 1]
     names = [Shown({"rank": "Rank", "pid": "Process"}[name], name, texts) for name in steps]
     step = Shown("Step", "step", texts, is_name=True)
     if factors:
         shown = (*names, step, Shown("Time", "time_ns", times), Shown("Would take", "after_ns", times))
-        return Answer("path", rows, (*shown, Shown("Of it", "after_ns", shares_of("time_ns"))), tuple(_said(rows)))
-    kinds = [kind for kind in KINDS if by != "kind" and rows[f"{kind}_ns"].sum()]
+        return Answer("path", table, (*shown, Shown("Of it", "after_ns", shares_of("time_ns"))), tuple(_said(table)))
+    kinds = [kind for kind in KINDS if by != "kind" and table[f"{kind}_ns"].sum()]
     first = [*names, step] if by == "step" else [of_ranges.shown("Path", by)]
     share = [] if by == "step" else [Shown("Share", "share", _percent)]
     shares = [Shown(_TITLES[kind], f"{kind}_ns", shares_of("time_ns"), rank) for rank, kind in enumerate(kinds, 1)]
     counted = Shown("Pieces", "pieces", texts, 5)
-    notes = [] if rows.height else ["There is nothing in this trace: no ranges, no calls, no work"]
-    return Answer("path", rows, (*first, Shown("Time", "time_ns", times), *share, counted, *shares), tuple(notes))
+    notes = [] if table.height else ["There is nothing in this trace: no ranges, no calls, no work"]
+    return Answer("path", table, (*first, Shown("Time", "time_ns", times), *share, counted, *shares), tuple(notes))
 
 
 def _percent(rows: pl.DataFrame, column: str) -> list[str]:

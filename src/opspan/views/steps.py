@@ -9,6 +9,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.busy import KINDS, breakdown, devices, use
 from opspan.analysis.iterations import iterations
+from opspan.analysis.parts import Part, Parts
 from opspan.tables.window import Steps, numbers_of
 from opspan.views.answer import Answer, Shown, marks, shares_of, texts, times
 
@@ -35,6 +36,14 @@ _NONE = (
 
 
 def rows_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
+    return rows(parts(found, step))
+
+
+def rows(parts: Parts, step: Steps | None = None) -> pl.DataFrame:
+    return parts["rows"].rows
+
+
+def parts(found: Analysed, step: Steps | None = None) -> Parts:
     """`step`: what the steps are called, if that is a name."""
     trace, steps = found.complete, steps_of(found, step)
     key = ["rank", "pid", "step"]
@@ -47,7 +56,8 @@ def rows_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
     for frame in (more, used):
         rows = rows.join(frame, on=key, how="left", nulls_equal=True, maintain_order="left")
     kinds = (f"{kind}_ns" for kind in KINDS)
-    return rows.select(*key, "start_ns", "end_ns", "time_ns", *kinds, *used.columns[3:], "how", "is_outlier")
+    each = rows.select(*key, "start_ns", "end_ns", "time_ns", *kinds, *used.columns[3:], "how", "is_outlier")
+    return {"rows": Part(each, times=("start_ns", "end_ns"))}
 
 
 def steps_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
@@ -59,18 +69,22 @@ def steps_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
 
 
 def answer(found: Analysed, step: Steps | None = None) -> Answer:
-    rows = rows_of(found, step)
-    several = [name for name in ("rank", "pid") if rows[name].n_unique() > 1]
+    return answer_of(parts(found, step), step)
+
+
+def answer_of(parts: Parts, step: Steps | None = None) -> Answer:
+    table = rows(parts)
+    several = [name for name in ("rank", "pid") if table[name].n_unique() > 1]
     # A kind that no step has anything of is no column for people.
-    kinds = [kind for kind in KINDS if rows[f"{kind}_ns"].sum()]
+    kinds = [kind for kind in KINDS if table[f"{kind}_ns"].sum()]
     shown = (
         *(Shown(name.capitalize() if name == "rank" else "Process", name, texts) for name in several),
         Shown("Step", "step", texts, is_name=True),
         Shown("Time", "time_ns", times),
-        *(Shown("Outlier", "is_outlier", marks) for _ in range(int(rows["is_outlier"].any() or 0))),
+        *(Shown("Outlier", "is_outlier", marks) for _ in range(int(table["is_outlier"].any() or 0))),
         *(Shown(_TITLES[kind], f"{kind}_ns", shares_of("time_ns"), rank) for rank, kind in enumerate(kinds, start=1)),
     )
-    return Answer("steps", rows, shown, tuple(_notes(rows)))
+    return Answer("steps", table, shown, tuple(_notes(table)))
 
 
 def _notes(rows: pl.DataFrame) -> list[str]:

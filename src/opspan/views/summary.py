@@ -13,13 +13,18 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis import Analysed, averages
+from opspan.analysis.coverage import Share
+from opspan.analysis.parts import Part, Parts, counted, medians
 from opspan.analysis.runs import pyroscope_runs
+from opspan.analysis.sums import RANGE_ORDER
 from opspan.tables import Metadata
 from opspan.text_columns import Layout, cut, wrapped
 from opspan.views.answer import Answer, short_name, time_text
 from opspan.views.findings import files_text
+from opspan.views.findings import parts as finding_parts
+from opspan.views.findings import rows as rows_of_findings
 from opspan.views.findings import rows_of as finding_rows
-from opspan.views.idle import rows_of as idle_rows
+from opspan.views.idle import parts as idle_parts
 
 _col = pl.col
 _MOST = 20  # names on a line
@@ -73,15 +78,29 @@ _HOW = {
 
 
 def answer(found: Analysed, files: Sequence[Path] = ()) -> Answer:
-    costs = finding_rows(found).filter(_col("at_stake_ns").is_not_null())
-    row = _row(found, costs)
+    return _answer(_parts(found), finding_rows(found, files), files)
+
+
+def parts(found: Analysed) -> Parts:
+    return _parts(found) | {f"{_FINDINGS}{name}": part for name, part in finding_parts(found).items()}
+
+
+def answer_of(parts: Parts, files: Sequence[Path] = ()) -> Answer:
+    of_findings = {name.removeprefix(_FINDINGS): part for name, part in parts.items() if name.startswith(_FINDINGS)}
+    return _answer(parts, rows_of_findings(of_findings, files), files)
+
+
+def _answer(parts: Parts, findings: pl.DataFrame, files: Sequence[Path]) -> Answer:
+    costs = findings.filter(_col("at_stake_ns").is_not_null())
+    row = _row(parts, costs)
+    sums = parts["sums"].rows
     facts = _Facts(
         row,
-        _idle(found) if row["idle_ns"] else None,
-        {title: list(top(found, by).head(_MOST).iter_rows()) for title, by in _TOP.items()},
+        _idle(parts) if row["idle_ns"] else None,
+        {title: list(_most(parts[title].rows).head(_MOST).iter_rows()) for title in _TOP},
         list(costs.select("id", "share").iter_rows()),
-        int(found.tables.issues.filter(_col("severity") != "info")["count"].sum()),
-        _next(found, row, files),
+        int(sums["issues"][0]),
+        _next(sums["in_modules"][0], row, files),
         f"opspan report {files_text(files)}",
     )
     notes = tuple(_lines(facts, _Room()))
@@ -95,28 +114,60 @@ def about(found: Analysed) -> str:
     return _about(_head(found), _Room())
 
 
-def _row(found: Analysed, costs: pl.DataFrame) -> dict[str, Any]:
-    trace, steps = found.complete, found.iterations
-    whole = found.whole_devices
-    times = found.whole_breakdown
+def _parts(found: Analysed) -> Parts:
+    trace, steps, share = found.complete, found.iterations, found.coverage.work_in_range
+    head, whole, times = _head(found), found.whole_devices, found.whole_breakdown
     ops = trace.ranges.filter(_col("kind") == "op")
-    lengths = steps["end_ns"] - steps["start_ns"]
-    row = _head(found) | {"device_time_ns": int(whole["time_ns"].sum())}
-    for name in ("busy", "computing", "communicating", "copying", "idle"):
-        row[f"{name}_ns"] = int(whole[f"{name}_ns"].sum())
-    for name in ("calling", "loading", "ops", "other"):
-        row[f"{name}_ns"] = int(times[f"{name}_ns"].sum())
+    sums = {name: head[name] for name in ("ranks", "processes", "devices", "ranges")}
+    sums |= {"device_time_ns": int(whole["time_ns"].sum())}
+    sums |= {f"{name}_ns": int(whole[f"{name}_ns"].sum()) for name in _OF_DEVICES}
+    sums |= {f"{name}_ns": int(times[f"{name}_ns"].sum()) for name in _OF_HOST}
+    sums |= {"attributed": share.count, "work": share.of, "attributed_ns": share.ns, "work_ns": share.of_ns}
+    sums |= {"backward": found.coverage.backward, "linked": found.coverage.linked}
+    sums |= {"sized": ops["sizes"].count(), "ops": ops.height, "in_modules": trace.ranges["module"].count()}
+    sums |= {"steps": steps.height, "outliers": int(steps["is_outlier"].sum())}
+    sums |= {"issues": int(found.tables.issues.filter(_col("severity") != "info")["count"].sum())}
+    lengths = steps.select(ns=_col("end_ns") - _col("start_ns"))
+    idle = idle_parts(found, "op")["rows"] if whole["idle_ns"].sum() else Part(_NO_IDLE, ("op",))
+    return {
+        "sums": Part(pl.DataFrame([sums], schema=dict.fromkeys(sums, pl.Int64)), ()),
+        "longest": Part(pl.DataFrame({"time_ns": [head["time_ns"]]}), (), {"time_ns": "most"}),
+        "pyroscope": Part(pl.DataFrame({"run": head["pyroscope_runs"]}, schema={"run": pl.String}), ("run",)),
+        "tools": Part(pl.DataFrame({"tool": list(map(tool_of, trace.ranks))}).unique(maintain_order=True), ("tool",)),
+        "how": Part(steps.select("how").unique(maintain_order=True), ("how",)),
+        "steps": counted(lengths, (), "ns"),
+        "idle": idle,
+        **{title: Part(_sums(found, by), (by,)) for title, by in _TOP.items()},
+    }
+
+
+_FINDINGS = "findings: "  # in front of the names of their parts
+_OF_DEVICES = ("busy", "computing", "communicating", "copying", "idle")
+_OF_HOST = ("calling", "loading", "ops", "other")
+_NO_IDLE = pl.DataFrame(schema={"op": pl.String})
+
+
+def _row(parts: Parts, costs: pl.DataFrame) -> dict[str, Any]:
+    sums = parts["sums"].rows.row(0, named=True)
+    row: dict[str, Any] = {"tools": ", ".join(parts["tools"].rows["tool"])}
+    row |= {name: sums[name] for name in ("ranks", "processes", "devices")}
+    row |= {"time_ns": parts["longest"].rows["time_ns"][0], "ranges": sums["ranges"]}
+    row["pyroscope_run"] = ", ".join(parts["pyroscope"].rows["run"]) or None
+    row |= {name: sums[name] for name in ("device_time_ns", *(f"{name}_ns" for name in (*_OF_DEVICES, *_OF_HOST)))}
+    attributed = Share(sums["attributed"], sums["work"], sums["attributed_ns"], sums["work_ns"]).fraction
+    steps = medians(parts["steps"], (), "ns")["ns"][0] if sums["steps"] else None
     return row | {
-        "attributed": found.coverage.work_in_range.fraction if whole.height else None,
-        "backward": found.coverage.backward,
-        "linked": found.coverage.linked,
-        "sized": ops["sizes"].count() / ops.height if ops.height else None,
-        "steps": steps.height,
-        "steps_are": steps["how"][0] if steps.height else None,
-        "step_ns": int(lengths.median() or 0) if steps.height else None,  # type: ignore[arg-type]
-        "outliers": int(steps["is_outlier"].sum()),
+        "attributed": attributed if sums["device_time_ns"] or sums["devices"] else None,
+        "backward": sums["backward"],
+        "linked": sums["linked"],
+        "sized": sums["sized"] / sums["ops"] if sums["ops"] else None,
+        "steps": sums["steps"],
+        "steps_are": parts["how"].rows["how"][0] if sums["steps"] else None,
+        "step_ns": int(steps or 0) if sums["steps"] else None,
+        "outliers": sums["outliers"],
         "findings": costs.height,
         "at_stake_ns": costs["at_stake_ns"].max(),
+        "pyroscope_run": ", ".join(parts["pyroscope"].rows["run"]) or None,
     }
 
 
@@ -129,7 +180,7 @@ def _head(found: Analysed) -> dict[str, Any]:
         "devices": found.whole_devices.select("rank", "device_id").unique().height,
         "time_ns": int(times["time_ns"].max() or 0),  # type: ignore[arg-type]  # whole nanoseconds
         "ranges": trace.ranges.height,
-        "pyroscope_run": ", ".join(pyroscope_runs(trace.ranges)) or None,
+        "pyroscope_runs": pyroscope_runs(trace.ranges),
     }
 
 
@@ -180,13 +231,13 @@ def _device(facts: _Facts, room: _Room) -> list[str]:
     return lines
 
 
-def _idle(found: Analysed) -> tuple[str, float, str | None]:
-    rows = idle_rows(found)
+def _idle(parts: Parts) -> tuple[str, float, str | None]:
+    rows = parts["idle"].rows.sort("time_ns", descending=True, maintain_order=True)
     times = {said: int(rows[f"{why}_ns"].sum()) for why, said in WHY_IDLE.items()}
     reason = max(times, key=lambda said: (times[said], said))
     ops = rows.filter(_col("host_ns") > 0).sort("host_ns", descending=True)["op"].drop_nulls()
     op = ops[0] if len(ops) and reason == WHY_IDLE["host"] else None
-    return reason, times[reason] / int(found.whole_devices["idle_ns"].sum()), op
+    return reason, times[reason] / int(parts["sums"].rows["idle_ns"][0]), op
 
 
 WHY_IDLE = {
@@ -221,14 +272,25 @@ def _steps(row: dict[str, Any]) -> list[str]:
 def top(found: Analysed, by: str) -> pl.DataFrame:
     """The ops (by name) or modules with time of their own on devices, or else on the host, and that time: the most
     first."""
+    return _most(_sums(found, by))
+
+
+def _sums(found: Analysed, by: str) -> pl.DataFrame:
     trace = found.complete
     rows = averages(trace.ranges, trace.work, by).filter(_col(by).is_not_null())
     if by == "name":
         ops = trace.ranges.filter(_col("kind").is_in(["op", "backward", "script"]))["name"].unique()
         rows = rows.filter(_col("name").is_in(ops.implode()))
+    return rows.select(_col(by).cast(pl.String), *RANGE_ORDER)
+
+
+def _most(rows: pl.DataFrame) -> pl.DataFrame:
+    by = rows.columns[0]
     time = "self_device_ns" if int(rows["self_device_ns"].sum()) else "self_cpu_ns"
-    rows = rows.filter(_col(time) > 0).sort(time, descending=True, maintain_order=True)
-    return rows.select(_col(by).cast(pl.String), time)
+    rows = rows.filter(_col(time) > 0).sort(
+        time, *RANGE_ORDER, by, descending=[True] * (1 + len(RANGE_ORDER)) + [False]
+    )
+    return rows.select(by, time)
 
 
 def _names(title: str, times: list[tuple[str, int]], room: _Room) -> str:
@@ -253,11 +315,10 @@ def _findings(costs: list[tuple[str, float]], room: _Room) -> list[str]:
     return [line]
 
 
-def _next(found: Analysed, row: dict[str, Any], files: Sequence[Path]) -> str:
+def _next(by_module: int, row: dict[str, Any], files: Sequence[Path]) -> str:
     name = files_text(files)
     if row["findings"]:
         return f"opspan findings {name}"
-    by_module = found.complete.ranges["module"].count()
     return f"opspan table --by {'module' if by_module else 'shape' if row['sized'] else 'kernel'} {name}"
 
 

@@ -16,10 +16,11 @@ from typing import Any
 import polars as pl
 
 from opspan import analysis, html_columns
-from opspan.analysis import Analysed
+from opspan.analysis import Analysed, kernel_use
 from opspan.analysis.averages import BY as BY_SUMS
 from opspan.analysis.averages import launched_in
-from opspan.analysis.kernel_use import figures, launched
+from opspan.analysis.parts import Part
+from opspan.analysis.sums import OF_WORK, RANGE_ORDER, WORK_ORDER
 from opspan.errors import UsageError
 from opspan.events import EventList, events_of
 from opspan.events.table import sort_attribute
@@ -29,7 +30,7 @@ from opspan.tables.names import matching, names_of
 from opspan.tables.window import numbers_of
 from opspan.text_columns import Column, Layout
 from opspan.views import contents, missing, spreadsheet, text_table
-from opspan.views.footer import coverage_values, printable_names
+from opspan.views.footer import Run, coverage_values, printable_names
 from opspan.views.op_table import OF_EVENTS, TORCH, OpRows
 
 __all__ = ["BY", "ROWS_OF_TEXT", "SCHEMA", "Asked", "Table", "as_csv", "as_json", "as_text", "lean", "table_of"]
@@ -39,15 +40,16 @@ SCHEMA = 1  # version of the JSON: it changes when a name, or its meaning, chang
 BY = (*BY_SUMS, "stack")
 _CONTEXTS = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
+_col = pl.col
 _OF_TORCH = {attribute: column for column, attribute in TORCH.items()}
 _LISTS = ("sizes", "stack")  # texts that are JSON
 # Tables that may have only one group -> the key, and its value for no group. `missing` says how to get more groups.
 _WITHOUT = {"module": ("module", "[]"), "step": ("step", "[]"), "shape": ("sizes", "[]"), "stack": ("stack", "[]")}
-_NO_MEMORY = (
+NO_MEMORY = (
     "No memory was recorded: torch.profiler.profile(profile_memory=True) records it, and nsys profile "
     "--cuda-memory-usage=true"
 )
-_SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
+SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
 _DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first that has any time
 _TITLES = {"step": "# of Steps"}  # title of the count; in other tables: calls
 
@@ -112,30 +114,43 @@ def lean(trace: Tables) -> Tables:
 def table_of(found: Analysed, asked: Asked, events: EventList | None = None) -> Table:
     """`events`: those of `found`, from whoever asks for several tables."""
     by = asked.by
-    if by not in BY:
-        raise UsageError(f"there is no table by {by!r}; expected one of {', '.join(BY)}")
-    if asked.memory and by in _OF_WORK:
-        raise UsageError(
-            f"--memory is about ops, and a table by {by} has none; expected --by name, shape, stack, module, "
-            "step or phase"
-        )
+    check(asked)
     if asked.memory and found.tables.memory.height:
         found, events = found.with_memory(), None
-    trace = found.complete if by in _CONTEXTS else found.attributed
-    if by == "step" and asked.step is not None:
-        names = trace.ranges["name"].unique()
-        is_step = numbers_of(names, asked.step).is_not_null()
-        trace = trace.replace(ranges=analysis.steps_named(trace.ranges, names.filter(is_step).cast(pl.String)))
-    names_of_op = None if asked.op is None else _names_of_op(trace, asked.op)
+    trace = looked_at(found, asked)
+    names_of_op = None if asked.op is None else names_of_op_in(names_of(trace.ranges), asked.op)
     if by in OF_EVENTS:
         table = _of_events(found, events_of(found) if events is None else events, asked, names_of_op)
     else:
-        table = _of_averages(trace, asked, names_of_op)
+        table = of_averages(averaged(trace, asked, names_of_op), asked, has_xpu(trace))
     return replace(table, notes=(*_notes(trace, table, asked), *table.notes))
 
 
-def _names_of_op(trace: Tables, op: str) -> list[str]:
-    known = names_of(trace.ranges)
+def check(asked: Asked) -> None:
+    if asked.by not in BY:
+        raise UsageError(f"there is no table by {asked.by!r}; expected one of {', '.join(BY)}")
+    if asked.memory and asked.by in _OF_WORK:
+        raise UsageError(
+            f"--memory is about ops, and a table by {asked.by} has none; expected --by name, shape, stack, module, "
+            "step or phase"
+        )
+
+
+def looked_at(found: Analysed, asked: Asked) -> Tables:
+    """The trace as far as the table needs it analysed."""
+    trace = found.complete if asked.by in _CONTEXTS else found.attributed
+    if asked.by == "step" and asked.step is not None:
+        names = trace.ranges["name"].unique()
+        is_step = numbers_of(names, asked.step).is_not_null()
+        trace = trace.replace(ranges=analysis.steps_named(trace.ranges, names.filter(is_step).cast(pl.String)))
+    return trace
+
+
+def has_xpu(trace: Tables) -> bool:
+    return bool((trace.devices["kind"].cast(pl.String) == "xpu").any())
+
+
+def names_of_op_in(known: Sequence[str], op: str) -> list[str]:
     found = matching(known, op)
     if not found:
         said = "`opspan table FILE --limit -1` lists all names"
@@ -157,10 +172,14 @@ def _notes(trace: Tables, table: Table, asked: Asked) -> list[str]:
         if asked.op is not None and table.by in _OF_WORK:
             return [f"Nothing to show: no kernel or copy was launched in {asked.op}. {contents.holds(trace)}"]
         return [contents.nothing_by(trace, table.by)]
+    notes = [missing.without(trace, table.by)] if is_one_group(table) else []
+    return [*notes, NO_MEMORY] if asked.memory and not trace.memory.height else notes
+
+
+def is_one_group(table: Table) -> bool:
+    """Whether no row has what they are by."""
     column, none = _WITHOUT.get(table.by, ("", None))
-    is_one = column and (table.rows[column].fill_null("[]") == none).all()
-    notes = [missing.without(trace, table.by)] if is_one else []
-    return [*notes, _NO_MEMORY] if asked.memory and not trace.memory.height else notes
+    return bool(column) and bool((table.rows[column].fill_null("[]") == none).all())
 
 
 def as_text(table: Table, limit: int, layout: Layout | None = None) -> str:
@@ -179,7 +198,7 @@ def as_html(table: Table) -> str:
     return html_columns.table(columns, above, (*totals, *more, *table.notes))
 
 
-def as_json(found: Analysed, table: Table, limit: int = -1) -> str:
+def as_json(found: Run, table: Table, limit: int = -1) -> str:
     rows = _limited(table.rows, limit).to_dicts()
     for row in rows:
         row |= {name: json.loads(row[name]) for name in _LISTS if name in row}
@@ -203,7 +222,7 @@ def _limited(rows: pl.DataFrame, limit: int) -> pl.DataFrame:
     return rows.head(limit) if limit >= 0 else rows
 
 
-def _sort_column(rows: pl.DataFrame, by: str, asked: str | None) -> str:
+def sort_column(rows: pl.DataFrame, by: str, asked: str | None) -> str:
     if asked is None:
         of_time = (name for name in _DEFAULT_SORT if name in rows.columns and rows[name].sum())
         return next(of_time, "count" if "count" in rows.columns else "ranges")
@@ -219,36 +238,55 @@ def _sort_column(rows: pl.DataFrame, by: str, asked: str | None) -> str:
 
 
 def _of_events(found: Analysed, events: EventList, asked: Asked, names: Sequence[str] | None) -> Table:
-    rows = OpRows(found, events, asked.by, names, asked.kernels)
-    column = _sort_column(rows.frame, asked.by, asked.sort_by)
-    rows.order(column, descending=column not in _SORTED_UP)
-    frame = rows.frame.drop("rank") if len(found.tables.ranks) == 1 else rows.frame
+    return of_ops(OpRows(found, events, asked.by, names, asked.kernels), asked, len(found.tables.ranks) == 1)
+
+
+def of_ops(rows: OpRows, asked: Asked, is_one_rank: bool) -> Table:
+    column = sort_column(rows.frame, asked.by, asked.sort_by)
+    rows.order(column, descending=column not in SORTED_UP)
+    frame = rows.frame.drop("rank") if is_one_rank else rows.frame
     notes = () if rows.has_ops or not frame.height else ("There are no ops: these are kernels and copies",)
     return Table(asked.by, frame, rows.text, rows.columns, notes)
 
 
-def _of_averages(trace: Tables, asked: Asked, names: Sequence[str] | None) -> Table:
+def averaged(trace: Tables, asked: Asked, names: Sequence[str] | None) -> Part:
+    """The sums of the rows, which add up over ranks."""
     by = asked.by
     if by == "kernel":
-        rows = figures(launched(launched_in(trace.ranges, trace.work, names), trace.devices))
-    else:
-        rows = analysis.averages(trace.ranges, trace.work, by, names)
-    rows = rows.rename({name: f"{name}_bytes" for name in rows.columns if name.endswith("_memory")})
+        sums = kernel_use.sums(kernel_use.launched(launched_in(trace.ranges, trace.work, names), trace.devices))
+        bounds = {"least_device_ns": "least", "most_device_ns": "most"}
+        return Part(sums, OF_WORK["kernel"], bounds)
+    rows = analysis.averages(trace.ranges, trace.work, by, names)
     if by in _CONTEXTS and names is None:
-        # A range inside another of its group would count twice in a sum of whole times.
-        rows = rows.drop("cpu_ns", "device_ns").rename({"count": "ranges"})
+        rows = rows.rename({"count": "ranges"})
         if by != "phase":
-            calls = analysis.calls_of(trace, by)
-            rows = rows.join(calls, on=by, how="left", maintain_order="left").select(
-                by, "count", pl.exclude(by, "count")
-            )
+            rows = rows.join(analysis.calls_of(trace, by), on=by, how="left", maintain_order="left")
+    return Part(rows, OF_WORK["stream"] if by == "stream" else (by,))
+
+
+def of_averages(part: Part, asked: Asked, is_xpu: bool) -> Table:
+    by, rows = asked.by, part.rows
+    if by == "kernel":
+        rows = kernel_use.figures_of(rows)
+    else:
+        # Rows that are alike in what they are sorted by are in this order.
+        order = WORK_ORDER if by == "stream" else (*RANGE_ORDER[:2], "ranges" if "ranges" in rows.columns else "count")
+        keys = part.key or ()
+        rows = rows.sort(*order, *keys, descending=[True] * len(order) + [False] * len(keys))
+    rows = rows.with_columns(_col(name).fill_null(0) for name in rows.columns if name.startswith("backward_"))
+    rows = rows.rename({name: f"{name}_bytes" for name in rows.columns if name.endswith("_memory")})
+    if by in _CONTEXTS and asked.op is None:
+        # A range inside another of its group would count twice in a sum of whole times.
+        rows = rows.drop("cpu_ns", "device_ns")
+        if by != "phase":
+            rows = rows.select(by, "count", pl.exclude(by, "count"))
     if by == "stream":
         rows = rows.with_columns(average_device_ns=pl.col("device_ns") / pl.col("count"))
-    column = _sort_column(rows, by, asked.sort_by)
-    rows = rows.sort(column, descending=column not in _SORTED_UP, nulls_last=True, maintain_order=True)
-    device = "XPU" if (trace.devices["kind"].cast(pl.String) == "xpu").any() else "CUDA"
+    column = sort_column(rows, by, asked.sort_by)
+    rows = rows.sort(column, descending=column not in SORTED_UP, nulls_last=True, maintain_order=True)
+    device = "XPU" if is_xpu else "CUDA"
     shown = printable_names(rows, *(name for name in ("name", "module", "step") if name in rows.columns))
-    counted = "# of Calls" if names is not None else _TITLES.get(by, "# of Calls")
+    counted = "# of Calls" if asked.op is not None else _TITLES.get(by, "# of Calls")
 
     def text(limit: int, layout: Layout) -> tuple[str, list[str]]:
         return text_table.render(_limited(shown, limit), shown, device, layout, counted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysed
+from opspan.analysis.parts import Part, Parts
 from opspan.analysis.waits import WHY
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, shares_of, texts, times
@@ -15,20 +16,32 @@ _col = pl.col
 
 
 def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
+    return rows(parts(found, by), by)
+
+
+def parts(found: Analysed, by: str) -> Parts:
     of_ranges.check(by, BY)
+    return {"rows": _part(found, by)}
+
+
+def rows(parts: Parts, by: str) -> pl.DataFrame:
+    return parts["rows"].rows.sort("wait_ns", descending=True, nulls_last=by == "call", maintain_order=True)
+
+
+def _part(found: Analysed, by: str) -> Part:
     trace = found.complete
     rows = found.waits.with_columns(why=_col("why").cast(pl.String))
     if by == "call":
         op = of_ranges.names(found, "op", rows["range"]).cast(pl.String)
         rows = rows.with_columns(trace.calls["name"].cast(pl.String).gather(rows["call"]).alias("call"), op.alias("op"))
-        rows = rows.select("rank", "pid", "tid", "start_ns", "call", "op", "why", "wait_ns", "busy_ns")
-        return rows.sort("wait_ns", descending=True, nulls_last=True, maintain_order=True)
+        each = rows.select("rank", "pid", "tid", "start_ns", "call", "op", "why", "wait_ns", "busy_ns")
+        return Part(each, times=("start_ns",))
     if by != "why":
         rows = rows.with_columns(of_ranges.names(found, by, rows["range"]).cast(pl.String))
     sums = rows.group_by(by, maintain_order=True).agg(
-        count=pl.len(), wait_ns=_col("wait_ns").sum(), busy_ns=_col("busy_ns").sum(), **_by_reason(by)
+        count=pl.len().cast(pl.Int64), wait_ns=_col("wait_ns").sum(), busy_ns=_col("busy_ns").sum(), **_by_reason(by)
     )
-    return sums.sort("wait_ns", descending=True, maintain_order=True)
+    return Part(sums, (by,))
 
 
 def _by_reason(by: str) -> dict[str, pl.Expr]:
@@ -42,18 +55,22 @@ def _column(why: str) -> str:
 
 
 def answer(found: Analysed, by: str) -> Answer:
-    rows = rows_of(found, by)
+    return answer_of(parts(found, by), by)
+
+
+def answer_of(parts: Parts, by: str) -> Answer:
+    table = rows(parts, by)
     if by == "call":
         first = [Shown("Call", "call", texts, is_name=True), Shown("In", "op", texts, is_name=True)]
         first.append(Shown("Why", "why", texts))
     else:
         first = [of_ranges.shown("The host was in", by) if by != "why" else Shown("Why", "why", texts)]
     counted = [] if by == "call" else [Shown("Waits", "count", texts, 5)]
-    reasons = [why for why in REASONS if by not in ("why", "call") and rows[_column(why)].sum()]
+    reasons = [why for why in REASONS if by not in ("why", "call") and table[_column(why)].sum()]
     shares = [
         Shown(why.capitalize(), _column(why), shares_of("wait_ns"), rank) for rank, why in enumerate(reasons, start=1)
     ]
     busy = Shown("Device busy", "busy_ns", shares_of("wait_ns"), 1)
     shown = (*first, Shown("Waited", "wait_ns", times), busy, *counted, *shares)
-    notes = [] if rows.height else ["No call of this trace is one in which the host waits"]
-    return Answer("waits", rows, shown, tuple(notes))
+    notes = [] if table.height else ["No call of this trace is one in which the host waits"]
+    return Answer("waits", table, shown, tuple(notes))

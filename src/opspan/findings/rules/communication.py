@@ -136,6 +136,7 @@ RULES = (
         command="opspan comm FILE",
         read=_READ,
         look=_exposed,
+        is_over_ranks=True,
     ),
     Rule(
         id="straggler",
@@ -151,6 +152,7 @@ RULES = (
         command="opspan comm FILE --by rank",
         read="docs/analysis.md#communication",
         look=_late(is_one=True),
+        is_over_ranks=True,
     ),
     Rule(
         id="uneven-ranks",
@@ -166,6 +168,7 @@ RULES = (
         command="opspan comm FILE --by rank",
         read="docs/analysis.md#communication",
         look=_late(is_one=False),
+        is_over_ranks=True,
     ),
     Rule(
         id="small-collectives",
@@ -180,6 +183,7 @@ RULES = (
         command="opspan comm FILE --by size",
         read=_READ,
         look=_small,
+        is_over_ranks=True,
     ),
     Rule(
         id="gloo-on-devices",

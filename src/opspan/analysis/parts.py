@@ -1,0 +1,129 @@
+"""What a rank says of an answer in small frames, and how those of several ranks become what all of them say.
+
+    Part(rows)                            rows of one rank stay its rows: those of other ranks stand below them
+    Part(rows, key)                       rows of the same key become one: numbers are summed, unless `rules` say else
+    together(parts) -> Part               of several ranks, in their order
+    moved(part, ranks, shift_ns) -> Part  with other numbers of ranks, and on another clock
+    shifted(part, shifts) -> Part         with ranks on clocks of which each is off by something else
+    counted(rows, key, value)             how often each value is there, in place of the values
+    medians(rows, key, value)             of those
+
+An answer is made of parts in two steps, `parts` and `rows` of its file in views/: a trace's are put together of the
+parts of one, those of many files of the parts of each. So nothing has to be defined twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from opspan.analysis.spans import bounded
+from opspan.tables.clocks import Shift, times
+
+_col = pl.col
+MOST_VALUES = 100_000  # of a part: if there are more, each is kept to three digits, so that memory has a bound
+_DIGITS = 3
+_COUNT = "values"
+
+
+@dataclass(frozen=True)
+class Part:
+    rows: pl.DataFrame
+    key: tuple[str, ...] | None = None
+    rules: Mapping[str, str] = field(default_factory=dict)  # of columns that are no sums: a name of RULES
+    times: tuple[str, ...] = ()  # columns that are readings of the clock
+    value: str | None = None  # of what `counted` gives
+
+
+Parts = dict[str, Part]
+
+# A sum of what nobody knows is not known.
+_SUM = "sum"
+RULES: dict[str, Callable[[str], pl.Expr]] = {
+    _SUM: lambda name: pl.when(_col(name).is_not_null().any()).then(_col(name).sum()),
+    "most": lambda name: _col(name).max(),
+    "least": lambda name: _col(name).min(),
+    "any": lambda name: pl.when(_col(name).is_not_null().any()).then(_col(name).any()),
+    "all": lambda name: _col(name).all(),
+    "first": lambda name: _col(name).drop_nulls().first(),
+    "all of them": lambda name: _col(name).explode().unique(maintain_order=True).implode(),
+}
+
+
+def together(parts: Sequence[Part]) -> Part:
+    """Groups are in the order in which they are first there, rank after rank."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    frames = [part.rows for part in parts if part.rows.height] or [first.rows]
+    rows = pl.concat(frames, how="diagonal_relaxed", rechunk=True)
+    if first.key is not None:
+        rows = _summed(rows, first)
+    if first.value is not None and rows.height > MOST_VALUES:
+        rows = _summed(rows.with_columns(_col(first.value).round_sig_figs(_DIGITS)), first)
+    return replace(first, rows=rows)
+
+
+def _summed(rows: pl.DataFrame, part: Part) -> pl.DataFrame:
+    key = list(part.key or ())
+    rest = [name for name in rows.columns if name not in key]
+    sums = [_rule(part.rules.get(name, _SUM), name, rows.schema[name]) for name in rest]
+    grouped = rows.group_by(key, maintain_order=True).agg(sums) if key else rows.select(sums)
+    return grouped.select(rows.columns)
+
+
+def _rule(rule: str, name: str, dtype: pl.DataType) -> pl.Expr:
+    if rule == _SUM and dtype == pl.Int64:
+        return pl.when(_col(name).is_not_null().any()).then(bounded(_col(name).cast(pl.Int128).sum())).alias(name)
+    return RULES[rule](name).alias(name)
+
+
+def moved(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
+    """`ranks`: new numbers by the old ones; `shift_ns`: what to add to its times."""
+
+    def number(rank: pl.Expr) -> pl.Expr:
+        return rank.replace(list(ranks), list(ranks.values()))
+
+    is_other = any(before != after for before, after in ranks.items())
+    changes = [number(_col("rank"))] if is_other and "rank" in part.rows.columns else []
+    changes += [_col(name) + shift_ns for name in part.times] if shift_ns else []
+    # Of findings, which name ranks and ranges.
+    if is_other and part.rows.schema.get("ranks") == pl.List(pl.Int32):
+        changes.append(_col("ranks").list.eval(number(pl.element())))
+    if (is_other or shift_ns) and isinstance(part.rows.schema.get("ranges"), pl.List):
+        fields = [number(pl.field("rank")), *(pl.field(name) + shift_ns for name in ("start_ns", "end_ns"))]
+        changes.append(_col("ranges").list.eval(pl.element().struct.with_fields(fields)))
+    return replace(part, rows=part.rows.with_columns(changes)) if changes else part
+
+
+def shifted(part: Part, shifts: Mapping[int, Shift]) -> Part:
+    """With the times of each rank moved by its shift."""
+    schema = part.rows.schema
+    changes = [times(_col(name), shifts) for name in part.times if "rank" in schema]
+    if isinstance(schema.get("ranges"), pl.List):
+        fields = [times(pl.field(name), shifts, pl.field("rank")) for name in ("start_ns", "end_ns")]
+        changes.append(_col("ranges").list.eval(pl.element().struct.with_fields(fields)))
+    return replace(part, rows=part.rows.with_columns(changes)) if changes and shifts else part
+
+
+def counted(rows: pl.DataFrame, key: Sequence[str], value: str) -> Part:
+    """Of each value that is known; `key` is what groups are told apart by."""
+    found = rows.drop_nulls(value).group_by(*key, value, maintain_order=True).agg(pl.len().cast(pl.Int64).alias(_COUNT))
+    return Part(found, (*key, value), value=value)
+
+
+def medians(part: Part, key: Sequence[str], name: str) -> pl.DataFrame:
+    """*key, and the median as a column called `name`."""
+    value = str(part.value)
+    rows = part.rows.sort(value)
+    over = _col(_COUNT).cum_sum().over(key) if key else _col(_COUNT).cum_sum()
+    whole = _col(_COUNT).sum().over(key) if key else _col(_COUNT).sum()
+    rows = rows.with_columns(until=over, whole=whole)
+    before = _col("until") - _col(_COUNT)
+    # Of an even number the mean of the two in the middle, as everywhere.
+    low, high = (_col("whole") - 1) // 2, _col("whole") // 2
+    at = [_col(value).filter((before <= place) & (place < _col("until"))).first() for place in (low, high)]
+    middle = ((at[0] + at[1].cast(pl.Float64)) / 2).alias(name)
+    return rows.group_by(key, maintain_order=True).agg(middle) if key else rows.select(middle)

@@ -1,0 +1,69 @@
+"""What rules that compare ranks look at, where each rank was analysed by itself: small frames of each.
+
+parts_of(run) -> Parts    of one rank
+RunOfRanks(parts)         of all of them: a Run, as far as these rules ask
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import polars as pl
+
+from opspan.analysis.over_ranks import matched
+from opspan.analysis.parts import Part, Parts
+from opspan.analysis.spans import PROCESS
+from opspan.findings.run import Run, with_late
+
+_col = pl.col
+_OF_KERNELS = ("start_ns", "end_ns", "ns", "name", "what", "op", "module", "step")
+_NAMES = ("op", "module", "phase", "step")
+_TIMES = ("start_ns", "end_ns")
+
+
+def parts_of(run: Run) -> Parts:
+    own = run.found.own_collectives.with_row_index("at")
+    exposed = run.exposed(own).select("at", "exposed_ns", _col(_NAMES).cast(pl.String))
+    kernels = run.kernels.select(*PROCESS, *_OF_KERNELS).filter(_col("what") == "communicating")
+    totals = {"total_ns": run.total_ns, "usual": run.usual.height, "ranks": len(run.trace.ranks)}
+    return {
+        "collectives": Part(own.join(exposed, on="at", how="left", maintain_order="left").drop("at"), times=_TIMES),
+        "kernels": Part(
+            kernels.with_columns(_col("name", "what", "op", "module", "step").cast(pl.String)), times=_TIMES
+        ),
+        "devices": Part(run.devices),
+        "processes": Part(run.of_process),
+        "totals": Part(pl.DataFrame([totals]), ()),
+    }
+
+
+class RunOfRanks(Run):
+    def __init__(self, parts: Parts) -> None:
+        self._parts = {name: part.rows for name, part in parts.items()}
+
+    @cached_property
+    def total_ns(self) -> int:
+        return int(self._parts["totals"]["total_ns"][0])
+
+    @cached_property
+    def usual(self) -> pl.DataFrame:
+        """As many rows as there are usual steps; nothing else is asked of them."""
+        return pl.DataFrame({"step": pl.int_range(self._parts["totals"]["usual"][0], eager=True)})
+
+    @cached_property
+    def devices(self) -> pl.DataFrame:
+        return self._parts["devices"]
+
+    @cached_property
+    def of_process(self) -> pl.DataFrame:
+        return self._parts["processes"]
+
+    @cached_property
+    def kernels(self) -> pl.DataFrame:
+        return self._parts["kernels"]
+
+    @cached_property
+    def collectives(self) -> pl.DataFrame:
+        rows = self._parts["collectives"]
+        rows = rows.hstack(matched(rows)).filter(_col("exposed_ns").is_not_null())
+        return with_late(rows)

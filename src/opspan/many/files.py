@@ -1,0 +1,119 @@
+"""Which files are meant by paths, folders and patterns: each is a rank, in the order in which people count them.
+
+A folder that is a trace itself (a capture, a result of VTune, ...) is one; any other is a folder of traces, in it or in
+its folders. What is no trace there is left out: a file that was not recognised is asked for all the same if it is
+called like those that were, for then it is one that is damaged.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.many.asking import File
+from opspan.readers import source_for, trace_source
+
+DEPTH = 2  # a folder, and folders of runs or ranks in it
+_NAMES = (".nsys-rep", ".qdrep", ".sqlite", ".opspan", ".nvvp", ".nvprof", ".rpd", ".vtune", ".pt.trace.json")
+_REPORTS = (".nsys-rep", ".qdrep")
+_COMPRESSED = ("", ".gz", ".bz2", ".xz")
+_IS_TRACE = tuple(name + packed for name in _NAMES for packed in _COMPRESSED)
+
+
+class Found(NamedTuple):
+    files: list[File]
+    skipped: int  # files in folders that are no traces
+
+
+def files_of(paths: Sequence[str | os.PathLike[str]], source: str | None = None) -> Found:
+    """`source`: the reader that was named. It decides, so a folder is not looked into."""
+    files: list[Path] = []
+    skipped = 0
+    for path in (each for given in paths for each in _matching(os.fspath(given))):
+        if source is not None or not path.is_dir() or trace_source(path) is not None:
+            files.append(path)
+            continue
+        inside, others = _inside(path)
+        if not inside:
+            raise _no_trace(path)
+        files += inside
+        skipped += others
+    return Found([File(str(path), _size(path)) for path in dict.fromkeys(files)], skipped)
+
+
+def is_several(path: Path) -> bool:
+    """Whether the path stands for several files: it is a pattern, or a folder that is no trace."""
+    return (not path.exists() and glob.has_magic(str(path))) or (path.is_dir() and trace_source(path) is None)
+
+
+def _no_trace(folder: Path) -> ReadError:
+    """What it is, in the words of the readers."""
+    try:
+        source_for(folder)
+    except ReadError as error:
+        return error
+    return NotATrace(f"{folder} is a folder in which there is no trace")
+
+
+def _matching(given: str) -> list[Path]:
+    path = Path(given)
+    if path.exists() or not glob.has_magic(given):
+        return [path]
+    found = sorted(map(Path, glob.glob(given, recursive=True)), key=in_order)  # noqa: PTH207  absolute ones, too
+    if not found:
+        raise NotReadable(f"no file is called {given!r}; expected a pattern that fits some, such as 'run/*.sqlite'")
+    return found
+
+
+def _inside(folder: Path) -> tuple[list[Path], int]:
+    """The traces in a folder, and how many files are none."""
+    known: dict[Path, str] = {}
+    others: list[Path] = []
+    for path in _walked(folder):
+        if (source := trace_source(path)) is not None:
+            known[path] = source.name
+        elif not path.is_dir():
+            others.append(path)
+        # else it is walked into
+    # An export beside its report is the same rank once more.
+    exports = {path.with_suffix("") for path, name in known.items() if name == "nsys" and path.suffix == ".sqlite"}
+    like = {_shape(path) for path in known}
+    damaged = [path for path in others if path.name.endswith(_IS_TRACE) or _shape(path) in like]
+    twice = {path for path in (*known, *damaged) if path.suffix in _REPORTS and path.with_suffix("") in exports}
+    return sorted({*known, *damaged} - twice, key=in_order), len(others) - len(damaged)
+
+
+def _walked(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
+    """What lies in a folder, and in those in it which are no traces."""
+    try:
+        entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError as error:
+        raise NotReadable(f"cannot read {folder}: {error.strerror or error}") from error
+    for path in entries:
+        if not path.is_dir() or trace_source(path) is not None:
+            yield path
+        elif depth > 1:
+            yield from _walked(path, depth - 1)
+
+
+def in_order(path: Path) -> list[tuple[int, int, str]]:
+    """rank2 before rank10."""
+    parts = re.split(r"([0-9]{1,18})", str(path))
+    return [(0, int(part), "") if part.isdigit() and part.isascii() else (1, 0, part) for part in parts]
+
+
+def _shape(path: Path) -> str:
+    """Of its name, without numbers: ranks are called alike."""
+    return re.sub("[0-9]+", "0", path.name)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if not path.is_dir() else sum(one.stat().st_size for one in path.iterdir())
+    except OSError:
+        return 0

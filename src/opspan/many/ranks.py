@@ -1,0 +1,256 @@
+"""Ranks: what load_many gives. The answers of `Trace`, of any number of files, in the memory of a few."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from opspan.errors import ReadError, UsageError
+from opspan.many import FEW
+from opspan.many.asking import Done, File, asked
+from opspan.many.files import files_of
+from opspan.many.processes import Processes
+from opspan.many.task import Answered, Failed, Question, Reading, opened, raised
+from opspan.many.together import Sum, Whole
+from opspan.trace import Trace
+
+if TYPE_CHECKING:
+    from opspan.analysis import Coverage
+    from opspan.analysis.figures import Figures
+    from opspan.analysis.parts import Parts
+    from opspan.tables import Metadata, Tables
+    from opspan.views.table import Table
+
+SMALL_BYTES = 32 << 20  # few files that are together as small are read sooner than a process is begun
+_AT_ONCE = 16  # tasks of an executor that does not say how many it runs
+
+
+def load_many(
+    *paths: str | os.PathLike[str],
+    source: str | None = None,
+    strict: bool = False,
+    between: tuple[int, int] | None = None,
+    step: int | tuple[int, int] | str | None = None,
+    processes: int | None = None,
+    executor: Executor | None = None,
+    progress: Done | None = None,
+) -> Ranks:
+    """The traces of many ranks, each analysed by itself: files, folders of them and patterns ("run/*.sqlite").
+
+    What `opspan.load` gives holds all files at once; this holds none, and reads them when it is asked something. A file
+    that cannot be read is an issue. `processes`: how many read side by side, by default as many as there are
+    processors; 1 reads in this process. `executor`: any of `concurrent.futures`, or dask's, in place of them.
+    `progress` is called with the numbers of files and bytes that were just read. The others are those of `opspan.load`.
+    """
+    if not paths:
+        raise UsageError("nothing to load; expected a folder, a pattern, or the paths of traces")
+    if processes is not None and processes < 1:
+        raise UsageError(f"{processes} processes can read nothing; expected 1 or more")
+    found = files_of(paths, source)
+    reading = Reading(source, strict, between, (step, step) if isinstance(step, int) else step)
+    return Ranks(found.files, reading, processes=processes, executor=executor, progress=progress, skipped=found.skipped)
+
+
+class Ranks:
+    """Each answer reads the files again, and what an answer says of itself is what `Trace` says."""
+
+    def __init__(
+        self,
+        files: Sequence[File],
+        reading: Reading,
+        *,
+        processes: int | None = None,
+        executor: Executor | None = None,
+        progress: Done | None = None,
+        skipped: int = 0,
+    ) -> None:
+        self._files = list(files)
+        self._reading = reading
+        self._processes = processes
+        self._executor = executor
+        self._progress: Done = progress or (lambda _files, _bytes: None)
+        self._skipped = skipped
+        self._whole: Whole | None = None
+
+    # -- who is there
+
+    @property
+    def files(self) -> list[str]:
+        return [file.path for file in self._files]
+
+    @property
+    def whole(self) -> Whole:
+        """What is known of all files, as `Analysed` has it of one trace: metadata, issues and coverage."""
+        if self._whole is None:
+            self.ask()
+        assert self._whole is not None  # noqa: S101  it was set by the call above
+        return self._whole
+
+    @property
+    def ranks(self) -> tuple[Metadata, ...]:
+        """Where each rank came from, in the order in which `rank` counts them."""
+        return self.whole.tables.ranks
+
+    @property
+    def coverage(self) -> Coverage:
+        return self.whole.coverage
+
+    @property
+    def issues(self) -> pl.DataFrame:
+        return self.whole.tables.issues
+
+    def open(self, rank: int) -> Trace:
+        """The trace of one of them, as `opspan.load` gives it: it is rank 0 of itself."""
+        metadata = self.ranks
+        if not 0 <= rank < len(metadata):
+            raise UsageError(f"there is no rank {rank}; expected one from 0 to {len(metadata) - 1}")
+        found = opened(self.whole.files[rank], self._reading)
+        trace = Trace.of(found.tables)
+        trace.analysed = found
+        return trace
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __repr__(self) -> str:
+        size = sum(file.size for file in self._files)
+        return f"Ranks({len(self._files):,} files, {size / 1e6:,.1f} MB)"
+
+    # -- answers
+
+    def table(
+        self,
+        by: str = "name",
+        *,
+        sort_by: str | None = None,
+        op: str | None = None,
+        kernels: bool = False,
+        memory: bool = False,
+        step: str | None = None,
+    ) -> Table:
+        from opspan.views.table import Asked
+        from opspan.views.table_of_ranks import rows
+
+        asked = Asked(by, sort_by, op, kernels, memory, step)
+        return rows(self._one("table_of_ranks", asked=asked), asked)
+
+    def summary(self) -> pl.DataFrame:
+        """What the run is and where its time went, in one row: that of `opspan summary`."""
+        from opspan.views.summary import answer_of
+
+        return answer_of(self._one("summary")).rows
+
+    def steps(self, name: str | None = None) -> pl.DataFrame:
+        return self._rows("steps", step=name)
+
+    def idle(self, by: str = "op") -> pl.DataFrame:
+        return self._rows("idle", by=by)
+
+    def launches(self, by: str = "op") -> pl.DataFrame:
+        """A median of more than 100,000 different values is that of their first three digits."""
+        return self._rows("launches", by=by)
+
+    def waits(self, by: str = "op") -> pl.DataFrame:
+        return self._rows("waits", by=by)
+
+    def flops(self, by: str = "op", *, peak: Sequence[str] = ()) -> pl.DataFrame:
+        from opspan.analysis.costs import registered
+
+        if (known := registered()) and self._processes != 1:
+            raise UsageError(
+                f"the formula of {known[0]} is known to this program alone, and others read the files; expected "
+                "processes=1"
+            )
+        return self._rows("flops", by=by, peak=tuple(peak))
+
+    def path(self, by: str = "op", what_if: Mapping[str, float] | None = None) -> pl.DataFrame:
+        return self._rows("path", by=by, factors=dict(what_if) if what_if else None)
+
+    def memory_use(self, by: str = "op") -> pl.DataFrame:
+        return self._rows("memory", by=by)
+
+    def comm(self, by: str = "kind") -> pl.DataFrame:
+        return self._rows("comm", by=by)
+
+    def findings(self) -> pl.DataFrame:
+        """Rules that compare ranks look at all of them; the others at each, and the sentence is of the one with most at
+        stake."""
+        return self._rows("findings")
+
+    def compare(self, other: Ranks | Tables, by: str = "op") -> pl.DataFrame:
+        """What another run does differently, as `opspan diff` says it, but by place."""
+        from opspan.analysis.compare import compared
+        from opspan.views.diff import figures_of
+
+        after = other.figures(by) if isinstance(other, Ranks) else figures_of(Trace.of(other).analysed, by)
+        return compared(self.figures(by), after)
+
+    def figures(self, by: str = "op") -> Figures:
+        """What of the run is compared."""
+        from opspan.analysis.figures import together
+
+        return together(self._one("diff", by=by), by)
+
+    # -- how
+
+    def _one(self, answer: str, **options: Any) -> Parts:
+        return self.ask(Question(answer, options))[0]
+
+    def _rows(self, answer: str, **options: Any) -> pl.DataFrame:
+        found: pl.DataFrame = import_module(f"opspan.views.{answer}").rows(self._one(answer, **options), **options)
+        return found
+
+    def ask(self, *questions: Question, progress: Done | None = None) -> list[Parts]:
+        """The parts of each answer, of all files together."""
+        sums = Sum(len(questions), self._skipped)
+        failed: list[Failed] = []
+        with self._running() as (executor, at_once):
+            results = asked(self._files, self._reading, questions, executor, at_once, progress or self._progress)
+            for result in results:
+                if isinstance(result, Answered):
+                    sums.add(result)
+                elif not result.is_file or self._reading.strict:
+                    raise raised(result)
+                else:
+                    failed.append(result)
+        if not sums.count:
+            raise raised(failed[0]) if len(failed) == 1 else _none_read(failed)
+        self._whole, parts = sums.whole(failed)
+        return parts
+
+    @contextmanager
+    def _running(self) -> Iterator[tuple[Executor, int]]:
+        if self._executor is not None:
+            yield self._executor, self._processes or getattr(self._executor, "_max_workers", None) or _AT_ONCE
+            return
+        count = min(self._processes or _processors(self._files), len(self._files))
+        if count == 1:
+            yield _Here(), 1
+            return
+        with Processes(count) as pool:
+            yield pool, count
+
+
+def _processors(files: Sequence[File]) -> int:
+    if len(files) <= FEW and sum(file.size for file in files) <= SMALL_BYTES:
+        return 1
+    return len(os.sched_getaffinity(0))
+
+
+def _none_read(failed: Sequence[Failed]) -> ReadError:
+    return ReadError(f"none of the {len(failed):,} files could be read; the first: {failed[0].message}")
+
+
+class _Here(Executor):
+    """Work is done in this process, when it is given."""
+
+    def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(function(*arguments, **named))
+        return future

@@ -1,0 +1,118 @@
+"""What is asked of some files, and what each of them answers: small, and the same on every machine.
+
+    answers = answered(Task(files, Reading(), (Question("idle", {"by": "op"}),)))
+
+`answered` is what executors run. It lies at the top of this module and takes and gives what pickle knows, so it runs
+in any `concurrent.futures.Executor`. What is wrong with a file is a Failed: no exception goes from process to process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opspan.errors import OpspanError, ReadError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from opspan.analysis import Analysed, Coverage
+    from opspan.analysis.parts import Part, Parts
+    from opspan.tables import Metadata
+    from opspan.tables.ranks import Span
+    from opspan.tables.window import Steps
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read: what `opspan.load` takes."""
+
+    source: str | None = None
+    strict: bool = False
+    between: tuple[int, int] | None = None
+    step: Steps | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """`parts(found, **options)` of a file in views/."""
+
+    answer: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Task:
+    files: tuple[str, ...]
+    reading: Reading
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Of one file: where it came from, what is wrong with it, and no rows of the trace."""
+
+    file: str
+    ranks: tuple[Metadata, ...]
+    spans: tuple[Span | None, ...]  # when each was recorded
+    issues: pl.DataFrame
+    coverage: Coverage
+    collectives: Part  # of which all ranks are done at the same time, whatever their clocks say
+    parts: tuple[Parts, ...]  # of each question
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A file that could not be read (`is_file`), or a question that makes no sense for it."""
+
+    file: str
+    error: str  # name of the class in opspan.errors
+    message: str
+    is_file: bool = True
+
+
+def answered(task: Task) -> list[Answered | Failed]:
+    return [_one(file, task) for file in task.files]
+
+
+def _one(file: str, task: Task) -> Answered | Failed:
+    from opspan.analysis.parts import Part
+    from opspan.tables.tables import spans_of
+
+    try:
+        found = opened(file, task.reading)
+        parts = tuple(_parts(found, one) for one in task.questions)
+        tables = found.tables
+        collectives = Part(found.own_collectives.drop("range"), times=("start_ns", "end_ns"))
+        return Answered(file, tables.ranks, tuple(spans_of(tables)), tables.issues, found.coverage, collectives, parts)
+    except OpspanError as error:
+        return Failed(file, type(error).__name__, str(error), isinstance(error, ReadError))
+    except MemoryError:
+        return Failed(file, "TooLarge", f"{file} needs more memory than there is")
+    except Exception as error:  # noqa: BLE001  of a library: the answer is about the other files, and says so
+        return Failed(file, "ReadError", f"{file} could not be analysed ({type(error).__name__}: {error})")
+
+
+def opened(file: str, reading: Reading) -> Analysed:
+    """One file as `opspan.load` reads it."""
+    from opspan.loading import load
+
+    path, how = Path(file), reading
+    return load(path, source=how.source, strict=how.strict, between=how.between, step=how.step).analysed
+
+
+def _parts(found: Analysed, question: Question) -> Parts:
+    parts: Parts = import_module(f"opspan.views.{question.answer}").parts(found, **question.options)
+    return parts
+
+
+def raised(failed: Failed) -> OpspanError:
+    """The error that it was, in this process."""
+    from opspan import errors
+
+    kind = getattr(errors, failed.error, ReadError)
+    is_ours = isinstance(kind, type) and issubclass(kind, OpspanError)
+    return kind(failed.message) if is_ours else UsageError(failed.message)

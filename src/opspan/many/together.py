@@ -1,0 +1,84 @@
+"""What the files of a run said, put together in their order: heads, coverage, and the parts of each answer.
+
+Ranks get their numbers, and times are brought to the clock of the first, as `opspan.load` does with whole traces. Here
+is where the metadata of all ranks stand side by side: what is to be said of them as a run is an issue of `tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+import polars as pl
+
+from opspan.analysis import Coverage
+from opspan.analysis.clocks import aligned
+from opspan.analysis.coverage import together as coverage_of
+from opspan.analysis.parts import Part, Parts, moved, shifted, together
+from opspan.many.task import Answered, Failed
+from opspan.tables import Metadata, Tables
+from opspan.tables.ranks import Span, decided
+from opspan.tables.tables import clock_shift_ns, on_one_clock, renumbered
+
+T = TypeVar("T")
+
+_FOLDED = 32  # so many wait until they are put together: a small frame takes more memory than its rows
+
+
+class Whole(NamedTuple):
+    tables: Tables  # without the rows that grow with what was recorded
+    files: list[str]  # of each rank
+    coverage: Coverage
+
+
+class Sum:
+    """Files are numbered as they come; who their ranks are is decided when all are there."""
+
+    def __init__(self, questions: int, skipped: int) -> None:
+        self.count = 0
+        self._skipped = skipped
+        self._ranks: list[tuple[Metadata, ...]] = []  # of each file
+        self._spans: list[Span | None] = []
+        self._issues: list[pl.DataFrame] = []
+        self._files: list[str] = []
+        self._coverage: list[Coverage] = []
+        self._collectives: list[Part] = []
+        self._parts: list[dict[str, list[Part]]] = [{} for _ in range(questions)]
+
+    def add(self, one: Answered) -> None:
+        before = len(self._files)
+        self.count += 1
+        self._ranks.append(one.ranks)
+        self._spans += one.spans
+        self._files += [one.file] * len(one.ranks)
+        self._coverage = [coverage_of([*self._coverage, one.coverage])]
+        numbers = {rank.rank: before + at for at, rank in enumerate(one.ranks)}
+        _fold(self._issues, one.issues.with_columns(renumbered(numbers)), pl.concat)
+        shift_ns = clock_shift_ns(one.ranks[0], self._ranks[0][0]) or 0
+        _fold(self._collectives, moved(one.collectives, numbers, shift_ns), together)
+        for kept, given in zip(self._parts, one.parts, strict=True):
+            for name, part in given.items():
+                _fold(kept.setdefault(name, []), moved(part, numbers, shift_ns), together)
+
+    def whole(self, failed: Sequence[Failed]) -> tuple[Whole, list[Parts]]:
+        """What is known of all files, and the parts of each answer."""
+        given = [rank for ranks in self._ranks for rank in ranks]
+        numbered, issues = decided(given, self._spans)
+        ranks, _ = on_one_clock(self._ranks, numbered, issues)
+        for one in failed:
+            issues.add("unreadable_file", detail=one.message)
+        if self._skipped:
+            issues.add("no_traces", self._skipped)
+        numbers = {at: rank.rank for at, rank in enumerate(numbered)}
+        said = pl.concat([pl.concat(self._issues).with_columns(renumbered(numbers)), issues.frame()])
+        answers = [{name: moved(together(parts), numbers) for name, parts in kept.items()} for kept in self._parts]
+        if found := aligned(ranks, said, lambda: moved(together(self._collectives), numbers).rows):
+            ranks, said, shifts = found
+            answers = [{name: shifted(part, shifts) for name, part in parts.items()} for parts in answers]
+        return Whole(Tables(ranks, issues=said), self._files, self._coverage[0]), answers
+
+
+def _fold(parts: list[T], part: T, together: Callable[[list[T]], T]) -> None:
+    parts.append(part)
+    if len(parts) == _FOLDED:
+        parts[:] = [together(parts)]

@@ -1,0 +1,87 @@
+"""The table of many ranks, of what each says for itself: `parts` of one, and `rows` of all together.
+
+Rows by name, shape and stack are of a rank each, as in torch's own table; the others are sums over ranks. Of files that
+were read as one trace the table is made by table.py, from the same sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.parts import Part, Parts
+from opspan.events import events_of
+from opspan.events.table import Facts
+from opspan.tables.names import matching, names_of
+from opspan.views import contents, missing
+from opspan.views import table as tables
+from opspan.views.op_table import OF_EVENTS, OpRows, RankRows
+from opspan.views.table import Asked, Table
+
+_FACTS = {field.name: pl.Boolean for field in fields(Facts) if field.name.startswith("has_")}
+_TYPES: dict[str, Any] = {field.name: _FACTS.get(field.name, pl.Int64) for field in fields(Facts)}
+_TYPES |= {"use_device": pl.String, "self_cpu_us": pl.Float64, "self_device_us": pl.Float64}
+_RULES = dict.fromkeys(_FACTS, "any") | {"use_device": "first", "least_flops": "least"}
+_RULES |= dict.fromkeys(("longest_name", "longest_shapes", "longest_stack_entry"), "most")
+
+
+def parts(found: Analysed, asked: Asked) -> Parts:
+    tables.check(asked)
+    if asked.memory and found.tables.memory.height:
+        found = found.with_memory()
+    trace = tables.looked_at(found, asked)
+    known = names_of(trace.ranges)
+    names = None if asked.op is None else matching(known, asked.op)
+    facts = {
+        "is_xpu": tables.has_xpu(trace),
+        "has_memory": trace.memory.height > 0,
+        "nothing": contents.nothing_by(trace, asked.by),
+        "without": missing.without(trace, asked.by),
+    }
+    rules = {"is_xpu": "any", "has_memory": "any", "nothing": "first", "without": "first"}
+    common = {
+        "facts": Part(pl.DataFrame([facts]), (), rules),
+        "names": _texts([] if asked.op is None else known),
+        "missing": _texts(missing.lines(found, asked.by)),
+    }
+    if asked.by not in OF_EVENTS:
+        part = tables.averaged(trace, asked, names)
+        texts = [name for name, dtype in part.rows.schema.items() if dtype == pl.Categorical]
+        return common | {"rows": replace(part, rows=part.rows.with_columns(pl.col(texts).cast(pl.String)))}
+    rows = OpRows(found, events_of(found), asked.by, names, kernels=True)
+    of_all = [] if rows.facts is None else [asdict(rows.facts)]
+    return common | {"rows": Part(rows.frame), "of all": Part(pl.DataFrame(of_all, schema=_TYPES), (), _RULES)}
+
+
+def _texts(texts: list[str]) -> Part:
+    return Part(pl.DataFrame({"text": texts}, schema={"text": pl.String}), ("text",))
+
+
+def rows(parts: Parts, asked: Asked) -> Table:
+    facts = parts["facts"].rows.row(0, named=True)
+    if asked.op is not None:
+        tables.names_of_op_in(parts["names"].rows["text"].to_list(), asked.op)  # an error where no rank has it
+    if asked.by in OF_EVENTS:
+        found = _of_events(parts, asked)
+    else:
+        found = tables.of_averages(parts["rows"], asked, facts["is_xpu"])
+    notes = [facts["nothing"]] if not found.rows.height else []
+    if found.rows.height and tables.is_one_group(found):
+        notes.append(facts["without"])
+    if asked.memory and not facts["has_memory"]:
+        notes.append(tables.NO_MEMORY)
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _of_events(parts: Parts, asked: Asked) -> Table:
+    frame = parts["rows"].rows
+    of_all = parts["of all"].rows
+    facts = None
+    if of_all.height:
+        facts = Facts(**of_all.row(0, named=True))
+        facts = replace(facts, has_nodes=frame["rank"].n_unique() > 1)
+    shown = RankRows(frame, facts, asked.kernels, has_ops=asked.op is not None)
+    return tables.of_ops(shown, asked, is_one_rank=frame["rank"].n_unique() <= 1)

@@ -1,0 +1,207 @@
+"""What many files answer, each analysed by itself, is what they answer when they are read as one trace."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import opspan
+from builders.training import run
+from builders.training_files import kineto_files, nsys_files
+from builders.training_plan import Plan
+from opspan.errors import UsageError
+from opspan.findings import RULES
+from opspan.many.ranks import Ranks
+from opspan.views import comm, flops, idle, launches, memory, path, summary, table, waits
+from opspan.views.diff import figures_of
+from readers.samples import samples
+
+WRITERS: dict[str, Callable[..., list[Path]]] = {"kineto": kineto_files, "nsys": nsys_files}
+PLAN = Plan(ranks=3, steps=4, straggler=(1, 1.5), apart={2: 5_000_000}, item_per_step=True, stalls={2: 9_000_000})
+VIEWS = {
+    "idle": idle,
+    "launches": launches,
+    "waits": waits,
+    "flops": flops,
+    "path": path,
+    "comm": comm,
+    "memory_use": memory,
+}
+ASKED = [(name, by) for name, view in VIEWS.items() for by in view.BY]
+
+
+@pytest.fixture(scope="module", params=WRITERS)
+def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return WRITERS[request.param](tmp_path_factory.mktemp(request.param), run(PLAN))
+
+
+@pytest.fixture(scope="module")
+def whole(files: list[Path]) -> opspan.Trace:
+    return opspan.load(*files)
+
+
+@pytest.fixture(scope="module")
+def ranks(files: list[Path]) -> Ranks:
+    return opspan.load_many(*files, processes=1)
+
+
+def texts(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+@pytest.mark.parametrize(("name", "by"), ASKED)
+def test_answers_are_those_of_one_trace(name: str, by: str, ranks: Ranks, whole: opspan.Trace) -> None:
+    assert_frame_equal(getattr(ranks, name)(by), getattr(whole, name)(by))
+
+
+def test_steps_are_those_of_one_trace(ranks: Ranks, whole: opspan.Trace) -> None:
+    assert_frame_equal(ranks.steps(), whole.steps())
+    assert ranks.steps()["rank"].n_unique() == PLAN.ranks
+
+
+def test_what_if_is_that_of_one_trace(ranks: Ranks, whole: opspan.Trace) -> None:
+    factors = {"aten::mm": 0.5, "launch": 0}
+
+    assert_frame_equal(ranks.path(what_if=factors), whole.path(what_if=factors))
+
+
+def test_peaks_that_were_given_are_those_of_all_ranks(ranks: Ranks, whole: opspan.Trace) -> None:
+    peak = ["bf16=989e12", "bandwidth=3.35e12"]
+
+    assert_frame_equal(ranks.flops("run", peak=peak), whole.flops("run", peak=peak))
+
+
+@pytest.mark.parametrize("by", table.BY)
+@pytest.mark.parametrize("op", [None, "aten::*"])
+def test_tables_are_those_of_one_trace(by: str, op: str | None, ranks: Ranks, whole: opspan.Trace) -> None:
+    ours, theirs = ranks.table(by, op=op), whole.table(by, op=op)
+
+    # Rows of ops that are alike in what they are sorted by stand in order of time in the one, of ranks in the other.
+    alike = by in ("name", "shape", "stack")
+    # Names are text in the one; in the other they may be categories.
+    assert_frame_equal(ours.rows, texts(theirs.rows), check_row_order=not alike)
+    assert ours.notes == theirs.notes
+    lines = [table.as_text(one, -1).splitlines() for one in (ours, theirs)]
+    assert lines[0] == lines[1] if not alike else sorted(lines[0]) == sorted(lines[1])
+
+
+def test_the_summary_is_that_of_one_trace(ranks: Ranks, whole: opspan.Trace) -> None:
+    one = summary.answer(whole.analysed)
+    of_findings = ("findings", "at_stake_ns")  # rules look at each rank for itself
+
+    assert_frame_equal(ranks.summary().drop(of_findings), one.rows.drop(of_findings))
+
+
+def test_rules_that_compare_ranks_say_the_same(ranks: Ranks, whole: opspan.Trace) -> None:
+    over_ranks = [rule.id for rule in RULES if rule.is_over_ranks]
+
+    ours, theirs = (run.findings().filter(pl.col("id").is_in(over_ranks)) for run in (ranks, whole))
+
+    assert_frame_equal(ours, theirs)
+    assert ours["ranks"].to_list() == [[1]]
+
+
+def test_a_finding_names_the_ranks_that_have_it(ranks: Ranks, whole: opspan.Trace) -> None:
+    ours, theirs = (run.findings().sort("id") for run in (ranks, whole))
+
+    assert ours["id"].to_list() == theirs["id"].to_list()
+    # What is little of one rank's time is no finding of it.
+    assert (ours["ranks"].list.set_difference(theirs["ranks"]).list.len() == 0).all()
+    of_each = ours.filter(pl.col("ranks").list.len() == PLAN.ranks)
+    assert of_each["sentence"].str.ends_with("3 of 3 ranks)").all()
+    assert of_each.height
+
+
+def test_who_is_there_is_known(ranks: Ranks, whole: opspan.Trace, files: list[Path]) -> None:
+    assert ranks.ranks == whole.ranks
+    assert ranks.coverage == whole.coverage
+    assert_frame_equal(ranks.issues, whole.issues)
+    alone = ranks.open(2)
+    assert alone.paths == [str(files[2])]
+    assert alone.ranges.height == whole.ranges.filter(rank=2).height
+    with pytest.raises(UsageError, match="no rank 3; expected one from 0 to 2"):
+        ranks.open(3)
+
+
+def test_processes_and_threads_answer_as_this_process_does(files: list[Path], ranks: Ranks) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    seen: list[tuple[int, int]] = []
+    with ThreadPoolExecutor(2) as executor:
+        threads = opspan.load_many(*files, executor=executor).idle()
+    done = opspan.load_many(files[0].parent, processes=2, progress=lambda *each: seen.append(each)).idle()
+
+    assert_frame_equal(threads, ranks.idle())
+    assert_frame_equal(done, ranks.idle())
+    assert sum(count for count, _ in seen) == len(files)
+    assert sum(size for _, size in seen) == sum(file.stat().st_size for file in files)
+
+
+@pytest.mark.parametrize("source", samples())
+def test_of_every_source_answers_are_those_of_one_trace(source: str, tmp_path: Path) -> None:
+    first = samples()[source](tmp_path)
+    second = tmp_path / f"again-{first.name}"
+    (shutil.copytree if first.is_dir() else shutil.copy)(first, second)
+    whole, ranks = opspan.load(first, second), opspan.load_many(first, second, processes=1)
+
+    asked: list[tuple[str, dict[str, Any]]] = [(name, {"by": VIEWS[name].BY[0]}) for name in VIEWS]
+    for name, options in [*asked, ("steps", {})]:
+        assert_frame_equal(getattr(ranks, name)(**options), getattr(whole, name)(**options))
+    for by in table.BY:
+        assert_frame_equal(ranks.table(by).rows, texts(whole.table(by).rows), check_row_order=False)
+    assert_frame_equal(ranks.issues, whole.issues)
+
+
+def test_a_part_is_that_of_one_trace(files: list[Path]) -> None:
+    whole, ranks = opspan.load(*files, step=(1, 2)), opspan.load_many(*files, step=(1, 2), processes=1)
+
+    assert_frame_equal(ranks.steps(), whole.steps())
+    assert_frame_equal(ranks.idle(), whole.idle())
+
+
+def test_a_formula_of_ones_own_stays_in_this_process(files: list[Path]) -> None:
+    opspan.register_flops("aten::gelu", lambda _sizes, _inputs: 7)
+    try:
+        with pytest.raises(UsageError, match=r"aten::gelu is known to this program alone.*expected processes=1"):
+            opspan.load_many(*files, processes=2).flops()
+        found = opspan.load_many(*files, processes=1).flops().filter(op="aten::gelu").row(0, named=True)
+        assert found["flops"] == 7 * found["count"]
+    finally:
+        opspan.register_flops("aten::gelu", None)
+
+
+@pytest.mark.parametrize("by", ["op", "shape", "module", "phase", "kernel"])
+def test_comparisons_are_those_of_two_traces(
+    by: str, ranks: Ranks, whole: opspan.Trace, files: list[Path], tmp_path: Path
+) -> None:
+    write = WRITERS["kineto" if files[0].suffix == ".json" else "nsys"]
+    slow = write(tmp_path, run(replace(PLAN, seed=1, slower={"aten::mm": 2.0})))
+    after = opspan.load(*slow)
+
+    expected = whole.compare(after, by)
+
+    assert_frame_equal(ranks.compare(opspan.load_many(*slow, processes=1), by), expected)
+    assert_frame_equal(ranks.compare(after, by), expected)
+    assert ranks.figures(by).steps == pytest.approx(figures_of(whole.analysed, by).steps)
+    assert expected["change_ns"].abs().max() > 0
+
+
+def test_places_are_those_of_one_trace_alone(ranks: Ranks, whole: opspan.Trace) -> None:
+    with pytest.raises(UsageError, match="load them together to compare by place"):
+        ranks.compare(whole, "place")
+
+
+def test_what_no_rank_has_is_said_once(ranks: Ranks) -> None:
+    with pytest.raises(UsageError, match="no op or range is called 'aten::nothing'"):
+        ranks.table(op="aten::nothing")
+    with pytest.raises(UsageError, match="no op of this trace is called 'aten::nothing'"):
+        ranks.path(what_if={"aten::nothing": 0.5})
+    with pytest.raises(UsageError, match="there is no answer by 'planet'"):
+        ranks.idle("planet")

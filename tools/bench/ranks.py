@@ -1,0 +1,137 @@
+"""What many ranks cost: time and memory, with one process and with two, and whether memory grows with the ranks.
+
+    python tools/bench/ranks.py            64 ranks of 100,000 ranges, and 1,000 of 10,000 (some minutes, 2 GB of disk)
+    python tools/bench/ranks.py --quick    a quarter of the ranks
+
+The ranks are one made file (made.py) under many names: nothing in it says of which rank it is. What is asked is `idle`,
+which needs all of the analysis of ranges, calls and work. Each figure is of a program of its own, from its start to its
+answer; memory is that of the program and its processes together (their Pss: what they share counts once), looked at
+every 50 ms. A round in which other programs took more than a tenth of the processors is taken again, as in read.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import made
+import read
+
+LARGE = made.Size(100_000, 50_000, 50_000)
+SMALL = made.Size(10_000, 5_000, 5_000)
+FEW = 10  # ranks whose memory is compared with
+PROGRAM = "import sys, opspan; opspan.load_many(sys.argv[1], processes=int(sys.argv[2])).idle()"
+PAUSE_S = 0.05
+
+
+class Round(NamedTuple):
+    seconds: float
+    peak: int
+    others: float  # share of the processors that other programs took
+
+
+def ranks(folder: Path, size: made.Size, count: int) -> Path:
+    folder.mkdir()
+    first = made.sqlite(folder / "rank0000.sqlite", size)
+    for number in range(1, count):
+        os.link(first, folder / f"rank{number:04}.sqlite")
+    return folder
+
+
+def once(folder: Path, processes: int) -> Round:
+    busy, own = read.busy_seconds(), children_seconds()
+    started = time.perf_counter()
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder), str(processes)])
+    peak = 0
+    while program.poll() is None:
+        peak = max(peak, sum(map(pss, family(program.pid))))
+        time.sleep(PAUSE_S)
+    seconds = time.perf_counter() - started
+    if program.returncode:
+        raise SystemExit(f"the program for {folder} failed")
+    others = (read.busy_seconds() - busy) - (children_seconds() - own)
+    return Round(seconds, peak, others / seconds / len(os.sched_getaffinity(0)))
+
+
+def children_seconds() -> float:
+    return sum(os.times()[:4])
+
+
+def family(pid: int) -> list[int]:
+    """The process, and all that it and its children began."""
+    found = [pid]
+    for parent in found:
+        with suppress(OSError):
+            found += map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
+            for thread in Path(f"/proc/{parent}/task").iterdir():
+                if thread.name != str(parent):
+                    found += map(int, (thread / "children").read_text().split())
+    return list(dict.fromkeys(found))
+
+
+def pss(pid: int) -> int:
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return 0
+
+
+class Rounds:
+    def __init__(self, count: int, patience: int) -> None:
+        self.count, self.patience = count, patience
+        self.disturbed = 0
+
+    def of(self, folder: Path, processes: int) -> Round:
+        """The medians."""
+        found = [self._quiet(folder, processes) for _ in range(self.count)]
+        return Round(*(statistics.median(column) for column in zip(*found, strict=True)))  # type: ignore[arg-type]
+
+    def _quiet(self, folder: Path, processes: int) -> Round:
+        for _ in range(self.patience):
+            found = once(folder, processes)
+            if found.others <= read.MOST_BUSY:
+                return found
+        self.disturbed += 1
+        return found
+
+
+def report(folder: Path, parts: int, rounds: Rounds) -> None:
+    for size, count in ((LARGE, 64 // parts), (SMALL, 1_000 // parts)):
+        run = ranks(folder / f"{count}", size, count)
+        megabytes = sum(path.stat().st_size for path in run.iterdir()) / 1e6
+        rows = f"{size.ranges:,} ranges, {size.calls + size.work:,} calls and kernels"
+        print(f"\n{count:,} ranks of {rows}: {megabytes:,.0f} MB")
+        one, two = rounds.of(run, 1), rounds.of(run, 2)
+        read.line("one process", f"{one.seconds:.1f} s  {one.peak / 1e6:.0f} MB")
+        read.line("two processes", f"{two.seconds:.1f} s  {two.peak / 1e6:.0f} MB")
+        ratio = two.seconds / one.seconds
+        read.line("two of one", f"{ratio:.2f} x", "<= 0.6 x", ratio <= 0.6)
+        few = rounds.of(ranks(folder / f"{count} few", size, FEW), 2)
+        grown = two.peak / few.peak
+        read.line(
+            f"memory, of that of {FEW} ranks ({few.peak / 1e6:.0f} MB)", f"{grown:.2f} x", "<= 1.5 x", grown <= 1.5
+        )
+    if rounds.disturbed:
+        print(f"  {rounds.disturbed} rounds were taken while other programs ran: times are longer than they are alone")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a quarter of the ranks, one round")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        report(
+            Path(folder), 4 if arguments.quick else 1, Rounds(1 if arguments.quick else 3, 1 if arguments.quick else 5)
+        )
+
+
+if __name__ == "__main__":
+    main()
