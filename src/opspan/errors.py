@@ -13,6 +13,7 @@
     |   `-- StrictError         strict=True, and the trace has issues
     |-- WriteError              a result could not be written
     |-- PushError               a server did not take a profile
+    |-- ClusterError            the cluster that was named cannot read files
     |-- EmitError               the live side: labelling or capturing could not start
     |   |-- AlreadyActive       emit_nvtx and its kin allow one session at a time (a RuntimeError, as in torch)
     |   |-- CaptureError        the capture file could not be made
@@ -84,6 +85,10 @@ class WriteError(OpspanError):
 
 class PushError(OpspanError):
     """A server did not take a profile."""
+
+
+class ClusterError(OpspanError):
+    """The cluster that was named cannot read files."""
 
 
 class EmitError(OpspanError):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opspan import capture_files
+from opspan.addresses import file_of
 from opspan.errors import ReadError, UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from opspan.addresses import File
     from opspan.analysis.narrowed import Part
     from opspan.events import EventList, FunctionEvent
     from opspan.tables import Tables
@@ -37,22 +39,25 @@ def load(
 ) -> Trace:
     """Read traces of any source, told by their content; several paths become the ranks of one run, side by side.
 
-    `source` names the reader instead. `strict` makes an issue that is more than worth knowing a StrictError; without
-    it, `trace.issues` lists them. `between` (nanoseconds since the trace began) and `step` (the number of a
-    ProfilerStep, the first and the last, or what the ranges are called that are steps: "step", "epoch *") read what
-    overlaps that part alone. Without ranges ProfilerStep#N the number is that of a step as `trace.steps()` finds them.
+    A path may be an address, such as https:// or s3://, which is fetched (docs/remote.md). `source` names the reader.
+    `strict` makes an issue that is more than worth knowing a StrictError; without it, `trace.issues` lists them.
+    `between` (nanoseconds since the trace began) and `step` (the number of a ProfilerStep, the first and the last, or
+    what the ranges are called that are steps: "step", "epoch *") read what overlaps that part alone. Without ranges
+    ProfilerStep#N the number is that of a step as `trace.steps()` finds them.
     """
     if not paths:
         raise UsageError("nothing to load; expected the path of at least one trace")
     from opspan.analysis import Analysed, side_by_side
     from opspan.analysis.narrowed import steps_of_all
+    from opspan.remote import each
     from opspan.tables import Tables
     from opspan.tables.window import window_of
     from opspan.trace import Trace
 
     steps = (step, step) if isinstance(step, int) else step
     window = window_of(between, steps)
-    parts, iterations = zip(*(read(path, source, window) for path in map(Path, paths)), strict=True)
+    files = each(map(file_of, paths))
+    parts, iterations = zip(*(read(file, source, window) for file in files), strict=True)
     tables = side_by_side(parts)
     trace = Trace.of(tables.check() if strict else tables)
     if (found := steps_of_all(parts, iterations, trace)) is not None:
@@ -68,9 +73,12 @@ def load_nsys(path: str | os.PathLike[str], *, strict: bool = False) -> EventLis
 def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of an nvprof database; or of what load_nsys reads, as people's scripts say load_nvprof there too."""
     from opspan.readers import sniffed
+    from opspan.remote import local
 
-    is_nsys = sniffed(Path(path), "nsys")
-    return load(path, source="nsys" if is_nsys else "nvprof", strict=strict).events()
+    with local(file_of(path)) as found:
+        is_nsys = sniffed(found.path, "nsys")
+        trace = load(found.path, source="nsys" if is_nsys else "nvprof", strict=strict)
+        return found.said_by(trace).events()
 
 
 def load_kineto(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
@@ -102,8 +110,10 @@ def load_vtune_report(path: str | os.PathLike[str]) -> pl.DataFrame:
     name, metric, value, text). Sums by name are no events; `Trace.with_metrics` puts them beside those of the trace.
     """
     from opspan.readers.vtune.reports import read_report
+    from opspan.remote import local
 
-    return read_report(Path(path))
+    with local(file_of(path)) as found:
+        return read_report(found.path)
 
 
 def parse_nvprof_trace(path: str | os.PathLike[str]) -> list[FunctionEvent]:
@@ -120,9 +130,17 @@ def load_recording(file: Path) -> Trace:
     return Trace.of(side_by_side([_with_devices(read_recording(file), capture_files.device_files(file))]))
 
 
-def read(path: Path, source: str | None, window: Window | None) -> Part:
-    """One trace, with what of it was recorded on devices, which lies in files beside a capture; and its steps, as far
-    as the window needed them."""
+def read(file: File, source: str | None, window: Window | None) -> Part:
+    """One trace, and its steps, as far as the window needed them."""
+    from opspan.remote import local
+
+    with local(file) as found:
+        tables, steps = _read(found.path, source, window)
+        return found.said_by(tables), steps
+
+
+def _read(path: Path, source: str | None, window: Window | None) -> Part:
+    """With what of it was recorded on devices, which lies in files beside a capture."""
     from opspan.analysis.narrowed import narrowed
     from opspan.readers import read_file
     from opspan.tables.window import cut

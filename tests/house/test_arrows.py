@@ -12,12 +12,13 @@ from opspan.sources import SOURCES
 # Room -> the rooms of ours it may import, late imports and those for type checkers too. A new room is a new line here
 # and in docs/architecture.md.
 GROUND = {"errors", "files", "json_columns", "labels", "native", "printable", "private_files", "sources"}
-GROUND |= {"capture_files", "inputs", "outputs", "text_columns", "html_columns"}
+GROUND |= {"capture_files", "inputs", "outputs", "text_columns", "html_columns", "addresses"}
 READING = GROUND | {"arrow_sqlite", "tables"}
 ROOMS: dict[str, set[str]] = {
     "printable": set(),
     "private_files": set(),
     "errors": {"printable"},
+    "addresses": {"errors", "printable"},
     "inputs": set(),
     "capture_files": set(),
     "json_columns": set(),
@@ -33,13 +34,15 @@ ROOMS: dict[str, set[str]] = {
     "tables": GROUND - {"native"},
     "formats": READING,
     "readers": READING | {"formats"},
+    "remote": READING | {"formats"},
     "analysis": READING,
     "events": READING | {"analysis"},
     "findings": READING | {"analysis"},
     "views": READING | {"libraries", "analysis", "events", "findings"},
     "trace": {"tables", "analysis", "events", "views", "html_columns"},
-    "loading": GROUND | {"tables", "readers", "analysis", "events", "trace"},
-    "many": READING | {"readers", "analysis", "views", "trace", "loading"},
+    "loading": GROUND | {"tables", "readers", "remote", "analysis", "events", "trace"},
+    "dask": {"addresses", "errors", "printable"},
+    "many": READING | {"dask", "readers", "remote", "analysis", "views", "trace", "loading"},
     "emit": GROUND | {"libraries", "loading", "events", "trace"},  # the last three late, see below
     "app": READING | {"libraries", "readers", "analysis", "events", "views", "trace", "emit"},
     "itt": {"emit"},
@@ -58,7 +61,8 @@ ROOMS: dict[str, set[str]] = {
         "errors",
         "opspan",
     },
-    "cli": READING | {"formats", "readers", "analysis", "events", "views", "trace", "loading", "many", "app"},
+    "cli": READING
+    | {"dask", "formats", "readers", "remote", "analysis", "events", "views", "trace", "loading", "many", "app"},
     "tensorboard": READING | {"libraries", "readers", "analysis", "views", "loading"},
     "opspan": {"late_names"},  # it names modules and imports none before they are asked for
     "__main__": {"cli"},

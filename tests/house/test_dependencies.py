@@ -40,7 +40,7 @@ def strings() -> set[str]:
 def test_everything_imported_is_declared() -> None:
     extras = project()["optional-dependencies"]
     declared = names(project()["dependencies"])
-    for extra in ("torch", "tensorboard", "excel", "pprof", "pyroscope"):
+    for extra in ("torch", "tensorboard", "excel", "pprof", "pyroscope", "remote", "dask"):
         declared |= names(extras[extra])
     assert third_party() <= {MODULES.get(name, name) for name in declared}
 

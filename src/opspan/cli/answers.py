@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from opspan.addresses import File
 from opspan.cli.loading import (
     Progress,
     expanded,
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Of the files and the verb's own options: the files of each run.
-Sides = Callable[[tuple[Path, ...], Mapping[str, Any]], Sequence[tuple[Path, ...]]]
+Sides = Callable[[tuple[File, ...], Mapping[str, Any]], Sequence[tuple[File, ...]]]
 
 
 @dataclass(frozen=True)
 class Asked:
-    files: tuple[Path, ...]
+    files: tuple[File, ...]
     step: Steps | None  # what was given as --step
     by: str  # "": there is no choice
     other: Analysed | None  # the second run, of a verb that compares two
@@ -74,7 +74,7 @@ def answering(
     )
     @printing
     def command(
-        files: tuple[Path, ...],
+        files: tuple[File, ...],
         between: tuple[str, str] | None,
         step: str | None,
         by: str,
@@ -82,6 +82,7 @@ def answering(
         wide: bool,
         form: str,
         processes: int | None = None,
+        dask: str | None = None,
         **more: Any,
     ) -> int:
         from opspan.tables.window import parsed_steps
@@ -92,7 +93,7 @@ def answering(
         steps = None if step is None else parsed_steps(step)
         several = [expanded(side) for side in sides(files, more)] if sides else [files]
         titles = ("A", "B") if len(several) > 1 else ("",)
-        ranks = None if answer else many(files, between, step, processes)
+        ranks = None if answer else many(files, between, step, processes, dask)
         with Progress((len(files) if ranks is None else len(ranks)) + 1) as progress:
             asked = Asked(files, steps, by, None, more)
             runs: list[Run]

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opspan.cli.answers import Asked, answering
+from opspan.cli.options import FILE_TO_WRITE
 from opspan.errors import UsageError
 
 if TYPE_CHECKING:
+    from opspan.addresses import File
     from opspan.analysis import Analysed
     from opspan.views.answer import Answer
 
@@ -53,7 +55,7 @@ def _share(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -
     return float(text[:-1]) / 100
 
 
-def _sides(files: tuple[Path, ...], more: Mapping[str, Any]) -> Sequence[tuple[Path, ...]]:
+def _sides(files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
     """One run where the other is a baseline; the same one twice where both are parts of it."""
     named = [name for name in ("baseline", "save_baseline") if more[name]]
     is_part = more["with_step"] is not None or more["with_process"] is not None
@@ -88,7 +90,6 @@ def _answer(found: Analysed, asked: Asked) -> Answer:
     return answer(of_file, figures_of(asked.other or found, asked.by, step, process), more["fail_over"])
 
 
-_PATH = click.Path(path_type=Path)
 _OPTIONS = (
     click.Option(
         ["--fail-over"],
@@ -97,12 +98,15 @@ _OPTIONS = (
         help="Exit with 1 if B takes longer than A by more than this.",
     ),
     click.Option(
-        ["--baseline"], metavar="FILE", type=_PATH, help="Compare with this baseline: the one FILE is B, and this is A."
+        ["--baseline"],
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Compare with this baseline: the one FILE is B, and this is A.",
     ),
     click.Option(
         ["--save-baseline"],
         metavar="FILE",
-        type=_PATH,
+        type=FILE_TO_WRITE,
         help="Write what is compared of A to this file, and compare nothing. Replaces an earlier baseline.",
     ),
     click.Option(

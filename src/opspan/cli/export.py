@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from opspan.cli.loading import Progress, expanded, load, part_of_trace, trace_files
+from opspan.cli.options import FILE_TO_WRITE
 from opspan.cli.printing import show
 from opspan.outputs import all_of_them
+
+if TYPE_CHECKING:
+    from opspan.addresses import File
 
 _HELP = """Write a trace as a file for other tools.
 
@@ -29,10 +34,10 @@ Example:
 
 @click.command("export", help=_HELP.format(outputs=all_of_them()))
 @trace_files
-@click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
+@click.argument("out", metavar="OUT", type=FILE_TO_WRITE)
 @part_of_trace
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists (never an input file).")
-def command(files: tuple[Path, ...], out: Path, between: tuple[str, str] | None, step: str | None, force: bool) -> None:
+def command(files: tuple[File, ...], out: Path, between: tuple[str, str] | None, step: str | None, force: bool) -> None:
     from opspan.views import check_output, contents, export, missing
     from opspan.views.footer import issue_lines
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from opspan.addresses import file_of
+from opspan.cli.options import FILE_TO_READ
+
 if TYPE_CHECKING:
+    from opspan.addresses import File
     from opspan.analysis import Analysed
     from opspan.many.ranks import Ranks
     from opspan.tables import Tables
@@ -27,9 +30,9 @@ def _rows() -> int:
     return found.rows() if found else 0
 
 
-trace_files = click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+trace_files = click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE_TO_READ)
 # How many they are is for the verb to say: click would call the third one an unexpected extra argument.
-two_files = click.argument("files", metavar="A B", nargs=-1, required=True, type=click.Path(path_type=Path))
+two_files = click.argument("files", metavar="A B", nargs=-1, required=True, type=FILE_TO_READ)
 
 
 class Progress:
@@ -111,15 +114,21 @@ class Progress:
 
 
 def in_processes(function: F) -> F:
-    """--processes: how many files are read side by side."""
-    option = click.option(
+    """--processes and --dask: who reads the files, and how many side by side."""
+    dask = click.option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Have the workers of this scheduler of dask.distributed read the files: `tcp://host:8786`. They must see "
+        "the same files, and have the same opspan.",
+    )
+    processes = click.option(
         "--processes",
         metavar="N",
         type=click.IntRange(min=1),
         help="Analyse each file by itself, and so many at once. A folder, a pattern and more than four files are read "
         "so anyway.  [default: as many as there are processors]",
     )
-    return option(function)
+    return processes(dask(function))
 
 
 def part_of_trace(function: F) -> F:
@@ -143,7 +152,7 @@ def part_of_trace(function: F) -> F:
 
 
 def load(
-    files: Sequence[Path],
+    files: Sequence[File],
     progress: Progress,
     between: tuple[str, str] | None = None,
     step: str | None = None,
@@ -174,25 +183,34 @@ def _part(between: tuple[str, str] | None, step: str | None) -> tuple[tuple[int,
     return times, None if step is None else parsed_steps(step)
 
 
-def expanded(files: Sequence[Path]) -> tuple[Path, ...]:
+def expanded(files: Sequence[File]) -> tuple[File, ...]:
     """The files that folders and patterns stand for, of a verb that needs all of a trace at once."""
     from opspan.many.files import files_of, is_several
 
-    return tuple(Path(file.path) for file in files_of(files).files) if any(map(is_several, files)) else tuple(files)
+    return tuple(file_of(file.path) for file in files_of(files).files) if any(map(is_several, files)) else tuple(files)
 
 
 def many(
-    files: Sequence[Path], between: tuple[str, str] | None, step: str | None, processes: int | None
+    files: Sequence[File],
+    between: tuple[str, str] | None,
+    step: str | None,
+    processes: int | None,
+    dask: str | None = None,
 ) -> Ranks | None:
     """The files as ranks of which each is analysed by itself; None: they are few, and read as one trace."""
     from opspan.many import FEW
     from opspan.many.files import files_of, is_several
 
-    if processes is None and len(files) <= FEW and not any(map(is_several, files)):
+    if processes is None and dask is None and len(files) <= FEW and not any(map(is_several, files)):
         return None
     from opspan.many.ranks import Ranks
     from opspan.many.task import Reading
 
+    if dask is not None:
+        from opspan.dask import quiet
+
+        quiet()
     found = files_of(files)
     times, steps = _part(between, step)
-    return Ranks(found.files, Reading(None, False, times, steps), processes=processes, skipped=found.skipped)
+    reading = Reading(None, False, times, steps)
+    return Ranks(found.files, reading, processes=processes, dask=dask, skipped=found.skipped)

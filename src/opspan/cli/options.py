@@ -8,9 +8,24 @@ from typing import Any, TypeVar
 
 import click
 
+from opspan.addresses import File, check_local, file_of
 from opspan.app.launch import TOOLS
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Read(click.Path):
+    def convert(self, value: Any, _parameter: click.Parameter | None, _ctx: click.Context | None) -> File:
+        return file_of(value)
+
+
+class _Written(click.Path):
+    def convert(self, value: Any, _parameter: click.Parameter | None, _ctx: click.Context | None) -> Path:
+        return check_local(Path(value))
+
+
+FILE_TO_READ = _Read()  # of this machine, or an address
+FILE_TO_WRITE = _Written()
 
 
 def labelling(function: F) -> F:
@@ -33,7 +48,7 @@ def capture_folder(function: F) -> F:
         "--output",
         "wanted",
         metavar="DIR",
-        type=click.Path(path_type=Path),
+        type=FILE_TO_WRITE,
         help="Folder to write the capture to, new or empty.  [default: a new folder opspan-capture-N]",
     )
     return option(function)

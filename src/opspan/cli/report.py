@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from opspan.cli.loading import Progress, expanded, load, part_of_trace, trace_files
+from opspan.cli.options import FILE_TO_READ, FILE_TO_WRITE
 from opspan.cli.printing import show
 from opspan.errors import UsageError
+
+if TYPE_CHECKING:
+    from opspan.addresses import File
 
 _HELP = """Write a page with all that opspan finds: overview, findings, ops, modules, kernels, timeline, memory, ranks.
 
@@ -30,7 +35,7 @@ Example:
     "--output",
     "out",
     metavar="OUT",
-    type=click.Path(path_type=Path),
+    type=FILE_TO_WRITE,
     default=Path("report.html"),
     show_default=True,
     help="The file to write.",
@@ -40,7 +45,7 @@ Example:
     "other",
     metavar="B",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FILE_TO_READ,
     help="A run to compare to; once for each rank.",
 )
 @click.option(
@@ -52,9 +57,9 @@ Example:
 @part_of_trace
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists (never an input file).")
 def command(
-    files: tuple[Path, ...],
+    files: tuple[File, ...],
     out: Path,
-    other: tuple[Path, ...],
+    other: tuple[File, ...],
     editor: str | None,
     between: tuple[str, str] | None,
     step: str | None,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from opspan.cli.loading import Progress, in_processes, load, many, part_of_trace, trace_files
-from opspan.cli.options import printing
+from opspan.cli.options import FILE_TO_READ, printing
 from opspan.cli.printing import show, show_data
 from opspan.errors import UsageError
 from opspan.sources import SOURCES
 
 if TYPE_CHECKING:
+    from opspan.addresses import File
     from opspan.tables import Tables
     from opspan.views.footer import Run
 
@@ -66,23 +66,24 @@ Example:
     "--metrics",
     metavar="REPORT",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FILE_TO_READ,
     help="A file of `vtune -report ... -group-by task`: its metrics become columns of the table by name. Can be given "
     "several times.",
 )
 @printing
 def command(
-    files: tuple[Path, ...],
+    files: tuple[File, ...],
     between: tuple[str, str] | None,
     step: str | None,
     processes: int | None,
+    dask: str | None,
     by: str,
     op: str | None,
     kernels: bool,
     memory: bool,
     sort_by: str | None,
     limit: int | None,
-    metrics: tuple[Path, ...],
+    metrics: tuple[File, ...],
     wide: bool,
     form: str,
 ) -> None:
@@ -98,7 +99,7 @@ def command(
         raise UsageError(f"--metrics adds columns to the table by name, and --by is {by}; expected --by name")
     steps = None if step is None else parsed_steps(step)
     asked = tables.Asked(by, sort_by, op, kernels, memory, steps if isinstance(steps, str) else None)
-    ranks = many(files, between, step, processes)
+    ranks = many(files, between, step, processes, dask)
     if metrics and ranks is not None:
         raise UsageError("--metrics is a report of one run of a program; expected its one trace, and got several files")
     run: Run
@@ -130,11 +131,13 @@ def command(
     show("".join(f"{line}\n" for line in layout.lines(not_there)), err=True)
 
 
-def _with_reports(trace: Tables, reports: tuple[Path, ...]) -> Tables:
+def _with_reports(trace: Tables, reports: tuple[File, ...]) -> Tables:
     from opspan.readers.vtune.reports import read
+    from opspan.remote import local
     from opspan.tables.metrics import with_metrics
 
-    for path in reports:
-        report = read(path)
+    for file in reports:
+        with local(file) as found:
+            report = read(found.path)
         trace = with_metrics(trace, report.frame, report.issues)
     return trace

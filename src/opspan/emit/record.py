@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opspan.addresses import check_local
 from opspan.emit import ranks
 from opspan.emit.compiled import compiling
 from opspan.emit.device import Devices
@@ -70,7 +71,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
             raise TypeError(f"record({path}): the first argument is the folder: write record(record_shapes={path})")
         if path is not None and not os.fspath(path):
             raise ValueError("record(path=''): name a folder, or leave path out for a temporary one")
-        self._recording = Recording(None if path is None else Path(path).absolute(), add)
+        self._recording = Recording(None if path is None else check_local(Path(path)).absolute(), add)
 
     def __enter__(self) -> record:
         if not compiling():

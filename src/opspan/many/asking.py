@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import CancelledError, Executor, Future, wait
 from dataclasses import replace
 from typing import NamedTuple
 
+from opspan.addresses import file_said
 from opspan.many.task import Answered, Failed, Question, Reading, Task, answered
 
 MOST_FILES, MOST_BYTES = 16, 8 << 20  # of a task
+_LOOKS_S = 0.2
 AHEAD = 2  # tasks for each process: one that it is at, and one that waits
 
 Done = Callable[[int, int], None]  # files and bytes
@@ -69,7 +71,7 @@ def _together(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
 
 def _result(task: Task, future: Future[list[Answered | Failed]], executor: Executor) -> list[Answered | Failed]:
     try:
-        return future.result()
+        return _waited_for(future)
     except CancelledError:
         raise
     except Exception:  # noqa: BLE001  of the executor, whichever that is: `answered` raises none
@@ -78,9 +80,16 @@ def _result(task: Task, future: Future[list[Answered | Failed]], executor: Execu
 
 def _alone(task: Task, executor: Executor) -> Answered | Failed:
     try:
-        return executor.submit(answered, task).result()[0]
+        return _waited_for(executor.submit(answered, task))[0]
     except CancelledError:
         raise
     except Exception as error:  # noqa: BLE001  as above
         why = str(error) or type(error).__name__
-        return Failed(task.files[0], "ReadError", f"{task.files[0]} could not be read: {why}")
+        return Failed(task.files[0], "ReadError", f"{file_said(task.files[0])} could not be read: {why}")
+
+
+def _waited_for(future: Future[list[Answered | Failed]]) -> list[Answered | Failed]:
+    # Where polars has been at work, a signal ends no wait: its handler begins them again. Ctrl-C is seen between two.
+    while not wait([future], _LOOKS_S).done:
+        pass
+    return future.result()

@@ -14,9 +14,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from opspan import addresses
+from opspan.addresses import Address, file_of
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.many.asking import File
 from opspan.readers import source_for, trace_source
+from opspan.remote import listed
 
 DEPTH = 2  # a folder, and folders of runs or ranks in it
 _NAMES = (".nsys-rep", ".qdrep", ".sqlite", ".opspan", ".nvvp", ".nvprof", ".rpd", ".vtune", ".pt.trace.json")
@@ -32,9 +35,25 @@ class Found(NamedTuple):
 
 def files_of(paths: Sequence[str | os.PathLike[str]], source: str | None = None) -> Found:
     """`source`: the reader that was named. It decides, so a folder is not looked into."""
+    files: list[File] = []
+    skipped = 0
+    for given in map(file_of, paths):
+        some, others = (_there(given), 0) if isinstance(given, Address) else _here(given, source)
+        files += some
+        skipped += others
+    return Found(list({file.path: file for file in files}.values()), skipped)
+
+
+def _there(address: Address) -> list[File]:
+    if not address.is_several:
+        return [File(address.text, 0)]
+    return sorted((File(one.text, size) for one, size in listed(address)), key=lambda file: in_order(file.path))
+
+
+def _here(given: Path, source: str | None) -> tuple[list[File], int]:
     files: list[Path] = []
     skipped = 0
-    for path in (each for given in paths for each in _matching(os.fspath(given))):
+    for path in _matching(given):
         if source is not None or not path.is_dir() or trace_source(path) is not None:
             files.append(path)
             continue
@@ -43,12 +62,14 @@ def files_of(paths: Sequence[str | os.PathLike[str]], source: str | None = None)
             raise _no_trace(path)
         files += inside
         skipped += others
-    return Found([File(str(path), _size(path)) for path in dict.fromkeys(files)], skipped)
+    return [File(str(path), _size(path)) for path in files], skipped
 
 
-def is_several(path: Path) -> bool:
-    """Whether the path stands for several files: it is a pattern, or a folder that is no trace."""
-    return (not path.exists() and glob.has_magic(str(path))) or (path.is_dir() and trace_source(path) is None)
+def is_several(file: addresses.File) -> bool:
+    """Whether it stands for several files: it is a pattern, or a folder that is no trace."""
+    if isinstance(file, Address):
+        return file.is_several
+    return (not file.exists() and glob.has_magic(str(file))) or (file.is_dir() and trace_source(file) is None)
 
 
 def _no_trace(folder: Path) -> ReadError:
@@ -60,8 +81,8 @@ def _no_trace(folder: Path) -> ReadError:
     return NotATrace(f"{folder} is a folder in which there is no trace")
 
 
-def _matching(given: str) -> list[Path]:
-    path = Path(given)
+def _matching(path: Path) -> list[Path]:
+    given = str(path)
     if path.exists() or not glob.has_magic(given):
         return [path]
     found = sorted(map(Path, glob.glob(given, recursive=True)), key=in_order)  # noqa: PTH207  absolute ones, too
@@ -101,7 +122,7 @@ def _walked(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
             yield from _walked(path, depth - 1)
 
 
-def in_order(path: Path) -> list[tuple[int, int, str]]:
+def in_order(path: Path | str) -> list[tuple[int, int, str]]:
     """rank2 before rank10."""
     parts = re.split(r"([0-9]{1,18})", str(path))
     return [(0, int(part), "") if part.isdigit() and part.isascii() else (1, 0, part) for part in parts]

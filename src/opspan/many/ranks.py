@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from opspan.dask import absolute, cluster
 from opspan.errors import ReadError, UsageError
 from opspan.many import FEW
 from opspan.many.asking import Done, File, asked
@@ -39,14 +40,16 @@ def load_many(
     step: int | tuple[int, int] | str | None = None,
     processes: int | None = None,
     executor: Executor | None = None,
+    dask: str | None = None,
     progress: Done | None = None,
 ) -> Ranks:
     """The traces of many ranks, each analysed by itself: files, folders of them and patterns ("run/*.sqlite").
 
     What `opspan.load` gives holds all files at once; this holds none, and reads them when it is asked something. A file
     that cannot be read is an issue. `processes`: how many read side by side, by default as many as there are
-    processors; 1 reads in this process. `executor`: any of `concurrent.futures`, or dask's, in place of them.
-    `progress` is called with the numbers of files and bytes that were just read. The others are those of `opspan.load`.
+    processors; 1 reads in this process. `executor`: any of `concurrent.futures` in place of them; `dask`: the address
+    of a scheduler, whose workers read them (docs/remote.md). `progress` is called with the numbers of files and bytes
+    that were just read. The others are those of `opspan.load`.
     """
     if not paths:
         raise UsageError("nothing to load; expected a folder, a pattern, or the paths of traces")
@@ -54,7 +57,15 @@ def load_many(
         raise UsageError(f"{processes} processes can read nothing; expected 1 or more")
     found = files_of(paths, source)
     reading = Reading(source, strict, between, (step, step) if isinstance(step, int) else step)
-    return Ranks(found.files, reading, processes=processes, executor=executor, progress=progress, skipped=found.skipped)
+    return Ranks(
+        found.files,
+        reading,
+        processes=processes,
+        executor=executor,
+        dask=dask,
+        progress=progress,
+        skipped=found.skipped,
+    )
 
 
 class Ranks:
@@ -67,10 +78,14 @@ class Ranks:
         *,
         processes: int | None = None,
         executor: Executor | None = None,
+        dask: str | None = None,
         progress: Done | None = None,
         skipped: int = 0,
     ) -> None:
-        self._files = list(files)
+        if dask is not None and (executor is not None or processes is not None):
+            raise UsageError("who reads the files was said twice; expected one of dask, executor and processes")
+        self._files = list(files) if dask is None else [file._replace(path=absolute(file.path)) for file in files]
+        self._dask = dask
         self._reading = reading
         self._processes = processes
         self._executor = executor
@@ -226,6 +241,10 @@ class Ranks:
 
     @contextmanager
     def _running(self) -> Iterator[tuple[Executor, int]]:
+        if self._dask is not None:
+            with cluster(self._dask, self._files) as found:
+                yield found
+            return
         if self._executor is not None:
             yield self._executor, self._processes or getattr(self._executor, "_max_workers", None) or _AT_ONCE
             return

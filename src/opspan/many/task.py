@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opspan.addresses import file_said
 from opspan.errors import OpspanError, ReadError, UsageError
 
 if TYPE_CHECKING:
@@ -91,17 +91,17 @@ def _one(file: str, task: Task) -> Answered | Failed:
     except OpspanError as error:
         return Failed(file, type(error).__name__, str(error), isinstance(error, ReadError))
     except MemoryError:
-        return Failed(file, "TooLarge", f"{file} needs more memory than there is")
+        return Failed(file, "TooLarge", f"{file_said(file)} needs more memory than there is")
     except Exception as error:  # noqa: BLE001  of a library: the answer is about the other files, and says so
-        return Failed(file, "ReadError", f"{file} could not be analysed ({type(error).__name__}: {error})")
+        return Failed(file, "ReadError", f"{file_said(file)} could not be analysed ({type(error).__name__}: {error})")
 
 
 def opened(file: str, reading: Reading) -> Analysed:
     """One file as `opspan.load` reads it."""
     from opspan.loading import load
 
-    path, how = Path(file), reading
-    return load(path, source=how.source, strict=how.strict, between=how.between, step=how.step).analysed
+    how = reading
+    return load(file, source=how.source, strict=how.strict, between=how.between, step=how.step).analysed
 
 
 def _parts(found: Analysed, question: Question) -> Parts:

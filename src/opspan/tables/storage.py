@@ -14,6 +14,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from opspan import private_files
+from opspan.addresses import check_local
 from opspan.errors import NotATrace, ReadError, TooNew, WriteError
 from opspan.files import named_file, open_file
 from opspan.tables import schema
@@ -27,7 +28,7 @@ VERSION = 1
 
 
 def save(trace: Tables, folder: Path, *, overwrite: bool = False) -> None:
-    replaced = folder.exists() or folder.is_symlink()
+    replaced = check_local(folder).exists() or folder.is_symlink()
     if replaced and not (overwrite and is_saved(folder)):
         what = (
             "exists and is not a saved trace" if not is_saved(folder) else "exists already (overwrite=True replaces it)"

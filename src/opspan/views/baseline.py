@@ -28,6 +28,7 @@ from typing import Any
 import polars as pl
 
 from opspan import private_files
+from opspan.addresses import check_local
 from opspan.analysis import Analysed
 from opspan.analysis.figures import KEYS, Figures, Lasted
 from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge, TooNew, UsageError, WriteError
@@ -59,7 +60,7 @@ def save(found: Analysed, path: Path, step: Steps | None = None, process: int | 
     }
     parts = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
     parts += [f'"{by}": {_text(one)}' for by, one in every.items() if by not in large]
-    exists = path.exists() or path.is_symlink()
+    exists = check_local(path).exists() or path.is_symlink()
     if exists and not _is_baseline(path):
         raise WriteError(f"{path} exists and is no baseline. Nothing was written: choose another name")
     try:

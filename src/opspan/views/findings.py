@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from opspan import html_columns
+from opspan.addresses import File
 from opspan.analysis import Analysed
 from opspan.analysis.parts import Part, Parts
 from opspan.events.times import format_memory
@@ -55,15 +55,15 @@ class Findings(pl.DataFrame):
         return html_columns.or_why_not(lambda: _as_html(self), "The findings")
 
 
-def rows_of(found: Analysed, files: Sequence[Path] = ()) -> Findings:
+def rows_of(found: Analysed, files: Sequence[File] = ()) -> Findings:
     return Findings([_row(finding, files) for finding in findings(found)], schema=pl.Schema(SCHEMA))
 
 
-def answer(found: Analysed, files: Sequence[Path] = ()) -> Answer:
+def answer(found: Analysed, files: Sequence[File] = ()) -> Answer:
     return _answer(rows_of(found, files))
 
 
-def answer_of(parts: Parts, files: Sequence[Path] = ()) -> Answer:
+def answer_of(parts: Parts, files: Sequence[File] = ()) -> Answer:
     return _answer(rows(parts, files))
 
 
@@ -78,7 +78,7 @@ def parts(found: Analysed) -> Parts:
     return {"found": Part(pl.DataFrame([_row(one, ()) for one in said], schema=pl.Schema(SCHEMA))), **parts_of(run)}
 
 
-def rows(parts: Parts, files: Sequence[Path] = ()) -> Findings:
+def rows(parts: Parts, files: Sequence[File] = ()) -> Findings:
     run = RunOfRanks(parts)
     over = [_row(one, files) for one in looked_for(run, [rule for rule in RULES if rule.is_over_ranks])]
     number = int(parts["totals"].rows["ranks"][0])
@@ -105,7 +105,7 @@ def _of_ranks(some: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
     return worst | more
 
 
-def files_text(files: Sequence[Path]) -> str:
+def files_text(files: Sequence[File]) -> str:
     """The files as they would be typed; of several, the first."""
     return " ".join(shlex.quote(os.fspath(path)) for path in files[:1]) + (" ..." if len(files) > 1 else "") or "FILE"
 
@@ -132,7 +132,7 @@ def _short(name: str, longest: int | None = _NAME) -> str:
     return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
 
 
-def _row(finding: Finding, files: Sequence[Path]) -> dict[str, object]:
+def _row(finding: Finding, files: Sequence[File]) -> dict[str, object]:
     rule, evidence = finding.rule, finding.evidence
     return {
         "id": rule.id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from polars.exceptions import PolarsError
 
 from opspan import outputs, private_files
+from opspan.addresses import File, check_local, file_said
 from opspan.analysis import Analysed
 from opspan.errors import UsageError, WriteError
 from opspan.outputs import Output
@@ -53,7 +54,7 @@ def export(
     """Write the trace to `out` as its suffix says, or as the output of that name. Returns a sentence for each thing
     that the format cannot hold. `write`: what writes it, if that was told more than the trace."""
     output = output_for(out) if name is None else _named(name)
-    sources = [Path(path) for path in found.tables.paths]
+    sources = [file_said(path) for path in found.tables.paths]
     _check(out, sources, output, overwrite=overwrite)
     try:
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:
@@ -68,13 +69,13 @@ def export(
     return left_out
 
 
-def check_output(out: Path, sources: list[Path], *, overwrite: bool) -> None:
+def check_output(out: Path, sources: Sequence[File], *, overwrite: bool) -> None:
     """Raises WriteError where `out` must not be written. A file that the trace was read from is never replaced, not
     even with `overwrite`."""
     _check(out, sources, output_for(out), overwrite=overwrite)
 
 
-def check_named(name: str, out: Path, sources: list[Path], *, overwrite: bool) -> None:
+def check_named(name: str, out: Path, sources: Sequence[File], *, overwrite: bool) -> None:
     """The same of an output by its name, whatever the file is called."""
     _check(out, sources, _named(name), overwrite=overwrite)
 
@@ -83,9 +84,9 @@ def _named(name: str) -> Output:
     return next(one for one in outputs.OUTPUTS if one.name == name)
 
 
-def _check(out: Path, sources: list[Path], output: Output, *, overwrite: bool) -> None:
-    target = out.resolve()
-    for source in (path.resolve() for path in sources):
+def _check(out: Path, sources: Sequence[File], output: Output, *, overwrite: bool) -> None:
+    target = check_local(out).resolve()
+    for source in (path.resolve() for path in sources if isinstance(path, Path)):
         if _is_same_file(target, source) or (source in target.parents and target.exists()):
             raise WriteError(
                 f"{out} is, or lies in, {source}, which the trace was read from. That is never replaced: "

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from opspan.addresses import File
 from opspan.analysis import Analysed, averages
 from opspan.analysis.coverage import Share
 from opspan.analysis.parts import Part, Parts, counted, medians
@@ -77,7 +77,7 @@ _HOW = {
 }
 
 
-def answer(found: Analysed, files: Sequence[Path] = ()) -> Answer:
+def answer(found: Analysed, files: Sequence[File] = ()) -> Answer:
     return _answer(_parts(found), finding_rows(found, files), files)
 
 
@@ -85,12 +85,12 @@ def parts(found: Analysed) -> Parts:
     return _parts(found) | {f"{_FINDINGS}{name}": part for name, part in finding_parts(found).items()}
 
 
-def answer_of(parts: Parts, files: Sequence[Path] = ()) -> Answer:
+def answer_of(parts: Parts, files: Sequence[File] = ()) -> Answer:
     of_findings = {name.removeprefix(_FINDINGS): part for name, part in parts.items() if name.startswith(_FINDINGS)}
     return _answer(parts, rows_of_findings(of_findings, files), files)
 
 
-def _answer(parts: Parts, findings: pl.DataFrame, files: Sequence[Path]) -> Answer:
+def _answer(parts: Parts, findings: pl.DataFrame, files: Sequence[File]) -> Answer:
     costs = findings.filter(_col("at_stake_ns").is_not_null())
     row = _row(parts, costs)
     sums = parts["sums"].rows
@@ -315,7 +315,7 @@ def _findings(costs: list[tuple[str, float]], room: _Room) -> list[str]:
     return [line]
 
 
-def _next(by_module: int, row: dict[str, Any], files: Sequence[Path]) -> str:
+def _next(by_module: int, row: dict[str, Any], files: Sequence[File]) -> str:
     name = files_text(files)
     if row["findings"]:
         return f"opspan findings {name}"

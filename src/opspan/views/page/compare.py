@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from opspan.addresses import File
 from opspan.analysis import Analysed
 from opspan.analysis.compare import BY, Whole, compared
 from opspan.analysis.compare_steps import compared_steps
@@ -160,7 +160,7 @@ def _steps(before: Analysed, after: Analysed) -> tuple[dict[str, Any], str]:
     }, ""
 
 
-def _names(before: Sequence[Path], after: Sequence[Path]) -> tuple[str, str]:
+def _names(before: Sequence[File], after: Sequence[File]) -> tuple[str, str]:
     """The files of both, with as much of their paths as tells them apart."""
     depth = 1
     while depth < 8 and {_end(path, depth) for path in before} & {_end(path, depth) for path in after}:
@@ -169,5 +169,5 @@ def _names(before: Sequence[Path], after: Sequence[Path]) -> tuple[str, str]:
     return sides[0], sides[1]
 
 
-def _end(path: Path, depth: int) -> str:
-    return "/".join(path.parts[-depth:])
+def _end(path: File, depth: int) -> str:
+    return "/".join(str(path).split("/")[-depth:])

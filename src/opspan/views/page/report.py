@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from pathlib import Path
 
+from opspan.addresses import File, file_said
 from opspan.analysis import Analysed
 from opspan.views.page.document import document
 from opspan.views.page.section import Subject
@@ -23,7 +25,7 @@ class Report:
         return _INLINE.format(page=html.escape(self.html))
 
 
-def check(out: Path, sources: list[Path], *, overwrite: bool) -> None:
+def check(out: Path, sources: Sequence[File], *, overwrite: bool) -> None:
     """A WriteError where the page must not be written."""
     check_named("page", out, sources, overwrite=overwrite)
 
@@ -48,5 +50,5 @@ def report(found: Analysed, out: Path | None, other: Analysed | None, *, overwri
 
 def subject_of(found: Analysed, other: Analysed | None = None) -> Subject:
     """With the files that both were read from."""
-    files, others = (tuple(map(Path, one.tables.paths)) if one is not None else () for one in (found, other))
+    files, others = (tuple(map(file_said, one.tables.paths)) if one is not None else () for one in (found, other))
     return Subject(found, files, other, others)

@@ -6,9 +6,9 @@ import base64
 import json
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from opspan.addresses import File
 from opspan.analysis import Analysed
 from opspan.views.findings import files_text
 
@@ -21,9 +21,9 @@ class Subject:
     """What a page is about."""
 
     found: Analysed
-    files: tuple[Path, ...] = ()
+    files: tuple[File, ...] = ()
     other: Analysed | None = None  # what it is compared to
-    other_files: tuple[Path, ...] = ()
+    other_files: tuple[File, ...] = ()
     editor: str = EDITOR  # how the address of a line of source is made
 
     @property

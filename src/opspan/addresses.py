@@ -1,0 +1,140 @@
+"""Addresses of files on other machines, as texts: which of them can be read, and what is said of them.
+
+    file_of("run/rank0.json")                     -> Path
+    file_of("https://me:word@host/rank0.json?k=1") -> Address; as text: https://host/rank0.json?...
+
+What may be a secret (a user, a password, the query of a signed address) is in Address.text alone. Nothing is fetched
+here: that is remote.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+from opspan.errors import UsageError, WriteError
+from opspan.printable import shortened
+
+# Scheme -> the package that fetches it. No other is passed on: fsspec knows schemes that open files of this machine,
+# start programs or refer from one address to another.
+SCHEMES = {
+    "https": "aiohttp",
+    "http": "aiohttp",
+    "s3": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "hf": "huggingface_hub",
+    "abfs": "adlfs",
+    "az": "adlfs",
+}
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+"
+_ADDRESS = re.compile(rf"{_SCHEME}(://|::.*://)", re.DOTALL)
+_PARTED = re.compile(rf"({_SCHEME}):/+(?=[^/])")  # as pathlib writes an address: with one slash
+_SECRET = re.compile(r"(?<=://)[^/?#@]*@|[?#].*", re.DOTALL)
+_LONGEST = 1_000  # of an address that is shown
+
+
+@dataclass(frozen=True, repr=False)
+class Address:
+    """`str()` of it is for people and files, and has no secrets."""
+
+    text: str = field()
+
+    @property
+    def scheme(self) -> str:
+        return self.text.partition("://")[0].lower()
+
+    @property
+    def name(self) -> str:
+        """What the file is called there."""
+        return unquote(urlsplit(self.text).path.rstrip("/").rpartition("/")[2]) or self.scheme
+
+    @property
+    def is_folder(self) -> bool:
+        """A folder of files, as the last slash says."""
+        return urlsplit(self.text).path.endswith("/")
+
+    @property
+    def is_several(self) -> bool:
+        """It stands for several files: a folder or a pattern."""
+        return self.is_folder or not {"*", "["}.isdisjoint(urlsplit(self.text).path)
+
+    def secrets(self) -> list[str]:
+        """What of it must not be said: user, password, and the values of the query."""
+        parts = [part for found in _SECRET.findall(self.text) for part in re.split("[&#:]", found.strip("?#@"))]
+        return [value for part in parts if (value := part.partition("=")[2] or part)]
+
+    def __str__(self) -> str:
+        return shown(self.text)
+
+    def __repr__(self) -> str:
+        return f"Address({str(self)!r})"
+
+    def __fspath__(self) -> str:
+        return str(self)
+
+
+File: TypeAlias = Path | Address
+
+
+def shown(address: str) -> str:
+    """Without who asks for it, and without a query, of which only is said that there is one."""
+    return shortened(_SECRET.sub(lambda found: "?..." if found[0][0] == "?" else "", address), _LONGEST)
+
+
+def file_of(path: str | os.PathLike[str]) -> File:
+    """What is meant by it: a file of this machine, or an address of one that can be read."""
+    text = os.fspath(path)
+    if isinstance(path, Address):
+        return path
+    if isinstance(path, os.PathLike):
+        if (address := _as_address(text)) is not None:
+            raise UsageError(f"a Path is of this machine's files alone; expected the address {address} as a text")
+        return Path(path)
+    if not _ADDRESS.match(text):
+        return Path(text)
+    scheme = re.split("://|::", text)[0].lower()
+    if scheme == "file":
+        return _local(text)
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        raise UsageError(f"{shown(text)} is of no kind that is read; expected one of {known} or a path")
+    try:
+        is_whole = bool(urlsplit(text).netloc)
+    except ValueError:  # [ without ]
+        is_whole = False
+    if not is_whole:
+        raise UsageError(f"{shown(text)} is no whole address; expected such as {scheme}://host/rank0.json.gz")
+    return Address(text)
+
+
+def file_said(text: str) -> File:
+    """What a trace says that it was read from: any text."""
+    return Address(text) if text.partition("://")[0] in SCHEMES else Path(text)
+
+
+def _local(text: str) -> Path:
+    parts = urlsplit(text)
+    if parts.netloc not in ("", "localhost"):
+        raise UsageError(f"{shown(text)} is of another machine; expected file:///path, or a path alone")
+    return Path(url2pathname(parts.path))
+
+
+def check_local(path: Path) -> Path:
+    """The path of a result. WriteError where it is an address."""
+    if (address := _as_address(str(path))) is not None:
+        raise WriteError(f"{address} is an address, and only files of this machine are written: choose a path")
+    return path
+
+
+def _as_address(text: str) -> str | None:
+    """What a Path was made of, if that was an address; there may also be a folder that ends with a colon."""
+    found = _PARTED.match(text)
+    if found is None or Path(f"{found[1]}:").exists():
+        return None
+    return shown(f"{found[1]}://{text[found.end() :]}")

@@ -1,0 +1,285 @@
+"""Files of other machines, by address: fetched to a temporary folder, read there like any other, and gone afterwards.
+
+    with local(file_of("https://host/rank0.json.gz")) as found:
+        tables = found.said_by(read_file(found.path))
+
+This is the only module that knows fsspec, which is loaded when the first address is read. What is said of a file names
+its address, and never where it lay meanwhile. An address may hold secrets, and so may the errors of those who fetch:
+no such error is passed on as the cause of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from opspan.addresses import SCHEMES, Address, File
+from opspan.errors import MissingPackage, NotReadable, OpspanError, ReadError, TooLarge
+from opspan.files import temporary_folder
+from opspan.formats import progress
+from opspan.printable import shortened
+from opspan.tables import Tables
+
+T = TypeVar("T")
+SomeTables = TypeVar("SomeTables", bound=Tables)
+
+PATIENCE_S = 30.0  # without a byte
+PAUSES_S = (0.5, 2.0)  # before it is tried again
+SPARE_BYTES = 64 << 20  # of the disk: others need it, too
+MOST_FILES = 10_000  # of a folder or a pattern
+_LONGEST_NAME = 100
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_TRY_AGAIN = (429, 502, 503, 504)
+_HTTP = ("http", "https")
+
+
+class _Refused(Exception):
+    """Its text is for people."""
+
+
+class _BrokeOff(Exception):
+    """What came is not all of it."""
+
+
+# --- one file, as one of this machine
+
+
+@dataclass(frozen=True)
+class Local:
+    path: Path
+    address: Address | None = None
+
+    def said_by(self, tables: SomeTables) -> SomeTables:
+        """What was read, as of its address."""
+        if self.address is None:
+            return tables
+        import polars as pl
+
+        ranks = tuple(replace(rank, paths=tuple(map(self.said, rank.paths))) for rank in tables.ranks)
+        texts = pl.col("message", "path").str.replace_all(str(self.path), str(self.address), literal=True)
+        frames = {**tables.frames, "issues": tables.issues.with_columns(texts)}
+        return type(tables)(ranks, **frames)
+
+    def said(self, text: str) -> str:
+        return text if self.address is None else text.replace(str(self.path), str(self.address))
+
+
+@contextlib.contextmanager
+def local(file: File) -> Iterator[Local]:
+    """The file itself, or what was fetched of its address, for as long as the `with` lasts."""
+    if isinstance(file, Path):
+        yield Local(file)
+        return
+    with temporary_folder("opspan-remote-") as folder:
+        found = Local(_fetched(file, folder), file)
+        try:
+            yield found
+        except OpspanError as error:
+            raise type(error)(found.said(str(error))) from error.__cause__
+
+
+def _fetched(address: Address, folder: Path) -> Path:
+    system = _system(address)
+    target = folder / _local_name(address.name)
+    parts: dict[str, Any] = {}
+    if address.scheme not in _HTTP:  # there an address is of a file, and asking first is one more thing that may fail
+        about = _asked(address, lambda: system.info(address.text))
+        if about.get("type") == "directory":
+            parts = _asked(address, lambda: system.find(address.text, detail=True))
+            _check_count(address, parts)
+    if not parts:
+        _fetch(system, address, address.text, target)
+        return target
+    above = system._strip_protocol(address.text).rstrip("/") + "/"
+    for name in parts:
+        inside = target.joinpath(*map(_local_name, name.removeprefix(above).split("/")))
+        inside.parent.mkdir(parents=True, exist_ok=True)
+        if inside.exists():
+            raise NotReadable(f"{address} has two files that would both be called {inside.name!r}; rename one of them")
+        _fetch(system, address, name, inside)
+    return target
+
+
+def _local_name(name: str) -> str:
+    """A plain name, whatever it is called there: of one folder, not hidden, and with the suffix that it has."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)[-_LONGEST_NAME:].lstrip(".-") or "trace"
+
+
+def _fetch(system: Any, address: Address, name: str, target: Path) -> None:
+    """The whole file `name`, of which the address is, or the folder in which it lies; else an error."""
+    for pause in (*PAUSES_S, None):
+        try:
+            _fetch_once(system, address, name, target)
+            return
+        except _BrokeOff as error:
+            if pause is None:
+                raise NotReadable(f"cannot read {address}: {error}. Nothing of it was read: try again") from None
+            time.sleep(pause)
+
+
+def _fetch_once(system: Any, address: Address, name: str, target: Path) -> None:
+    watch = _Watch(target)
+    try:
+        _asked(address, lambda: system.get_file(name, str(target), callback=watch.callback()), may_again=True)
+        watch.check_whole()
+    finally:
+        watch.is_over = True
+        progress.wait_for("")
+
+
+class _Watch:
+    """What is known of a file while it comes, from another thread."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._size: int | None = None
+        self.is_over = False
+
+    def callback(self) -> Any:
+        from fsspec.callbacks import Callback
+
+        return Callback(hooks={"opspan": self._came})
+
+    def _came(self, size: int | None, count: int, **_: Any) -> None:
+        if self.is_over:  # Ctrl-C
+            raise _Refused("nobody waits for it any more")
+        self._size = size
+        self._check_room(max((size or 0) - count, 0))
+        progress.wait_for(f"{count / 1e6:,.1f}{'' if size is None else f' of {size / 1e6:,.1f}'} MB fetched")
+
+    def _check_room(self, more: int) -> None:
+        free = shutil.disk_usage(self._target.parent).free
+        if more > free - SPARE_BYTES:
+            place = self._target.parent.parent
+            needs = f"it has {self._size / 1e6:,.1f} MB" if self._size else "it is larger than that"
+            raise _Refused(f"{needs}, and {place} has {free / 1e6:,.1f} MB left; choose another disk with TMPDIR")
+
+    def check_whole(self) -> None:
+        came = self._target.stat().st_size
+        if self._size is not None and came != self._size:
+            raise _BrokeOff(f"{came:,} of {self._size:,} bytes came")
+
+
+# --- several
+
+
+def each(files: Iterable[File]) -> list[File]:
+    """The files, with those that a folder or a pattern stands for."""
+    found: list[File] = []
+    for file in files:
+        found += [file] if isinstance(file, Path) or not file.is_several else [one for one, _ in listed(file)]
+    return found
+
+
+def listed(address: Address) -> list[tuple[Address, int]]:
+    """The files of a folder or a pattern, and the bytes of each; 0: not known."""
+    system = _system(address)
+    pattern = f"{address.text}*" if address.is_folder else address.text
+    found: dict[str, Any] = _asked(address, lambda: system.glob(pattern, detail=True))
+    if address.is_folder:
+        found = {name: about for name, about in found.items() if about.get("type") != "directory"}
+    found = {name: about for name, about in found.items() if name.rpartition("/")[2][:1] not in (".", "?")}
+    if not found:
+        raise NotReadable(f"there is no file {address}{'*' if address.is_folder else ''}")
+    _check_count(address, found)
+    return [(Address(system.unstrip_protocol(name)), about.get("size") or 0) for name, about in found.items()]
+
+
+def _check_count(address: Address, found: Sequence[str] | dict[str, Any]) -> None:
+    if len(found) > MOST_FILES:
+        raise TooLarge(f"{address} stands for {len(found):,} files, more than {MOST_FILES:,}; expected fewer at a time")
+
+
+# --- who fetches, and what may go wrong with it
+
+
+def _system(address: Address) -> Any:
+    scheme, package = address.scheme, SCHEMES[address.scheme]
+    try:
+        import fsspec
+
+        found = fsspec.get_filesystem_class(scheme)
+        return found(**_http_options(), skip_instance_cache=True) if scheme in _HTTP else fsspec.filesystem(scheme)
+    except ImportError:
+        missing = "'opspan[remote]'" if scheme in _HTTP else f"'opspan[remote]' {package}"
+        raise MissingPackage(f"{scheme}:// needs {package}: pip install {missing}") from None
+    except Exception as error:  # noqa: BLE001  of whatever package it is: no credentials, no settings
+        raise NotReadable(f"cannot read {address}: {_why(error, address)}") from None
+
+
+def _http_options() -> dict[str, Any]:
+    import aiohttp
+
+    async def stays_safe(_session: Any, _context: Any, asked: aiohttp.TraceRequestRedirectParams) -> None:
+        if asked.url.scheme == "https" and asked.response.headers.get("Location", "").lower().startswith("http:"):
+            raise _Refused("it leads from https:// to http://, which others can read and change on the way")
+
+    redirects = aiohttp.TraceConfig()
+    redirects.on_request_redirect.append(stays_safe)
+    timeout = aiohttp.ClientTimeout(total=None, connect=PATIENCE_S, sock_connect=PATIENCE_S, sock_read=PATIENCE_S)
+    return {
+        "client_kwargs": {
+            # As the file lies there: then its length is the one that is told, and the readers unpack it.
+            "headers": {"Accept-Encoding": "identity"},
+            "auto_decompress": False,
+            "timeout": timeout,
+            "trace_configs": [redirects],
+            "trust_env": True,  # HTTPS_PROXY and its kin
+        }
+    }
+
+
+def _asked(address: Address, ask: Callable[[], T], *, may_again: bool = False) -> T:
+    """What the other side says; _BrokeOff where it may be asked again."""
+    try:
+        return ask()
+    except OpspanError:
+        raise
+    except Exception as error:  # noqa: BLE001  of whatever package it is
+        if isinstance(error, OSError) and error.errno in _DISK:
+            raise ReadError(f"cannot keep {address} here: {error.strerror}; choose another disk with TMPDIR") from None
+        if may_again and _may_pass(error):
+            raise _BrokeOff(_why(error, address)) from None
+        raise NotReadable(f"cannot read {address}: {_why(error, address)}") from None
+
+
+def _may_pass(error: Exception) -> bool:
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if {"ClientConnectorError", "TimeoutError"} & kinds:
+        return False
+    is_broken = {"ConnectionError", "ClientPayloadError", "ClientOSError", "ServerDisconnectedError"} & kinds
+    return bool(is_broken) or getattr(error, "status", None) in _TRY_AGAIN
+
+
+def _why(error: Exception, address: Address) -> str:
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    status = getattr(error, "status", None)
+    if isinstance(error, _Refused):
+        return str(error)
+    if isinstance(error, FileNotFoundError) or status == 404:
+        return "there is nothing at this address"
+    if isinstance(error, PermissionError) or status in (401, 403):
+        return f"it may not be read{f' ({status})' if status else ''}; check the address and your credentials"
+    if "TooManyRedirects" in kinds:
+        return "it leads from one address to another without an end"
+    if isinstance(status, int) and status >= 400:
+        return f"its server answers {status}; try again later"
+    if "RedirectClientError" in kinds:
+        return "it leads to something that is neither http:// nor https://"
+    if isinstance(error, TimeoutError) or "TimeoutError" in kinds:
+        return f"nothing came for {PATIENCE_S:g} s"
+    if "ClientPayloadError" in kinds:
+        return "the connection broke off in the middle"
+    if "ClientConnectorError" in kinds:
+        return "there is no connection to its server"
+    said = " ".join(str(error).split())
+    for secret in (address.text, *address.secrets()):
+        said = said.replace(secret, "...")
+    return f"{type(error).__name__}{': ' if said else ''}{shortened(said, 200)}"

@@ -1,0 +1,16 @@
+"""What is said of an address that cannot be read."""
+
+from __future__ import annotations
+
+import pytest
+
+import opspan
+from opspan.errors import NotReadable
+
+
+def refused(address: str, kind: type[opspan.OpspanError] = NotReadable) -> str:
+    with pytest.raises(kind) as error:
+        opspan.load(address)
+    assert "opspan-remote-" not in str(error.value)
+    assert error.value.__cause__ is None
+    return str(error.value)
