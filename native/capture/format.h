@@ -12,7 +12,8 @@
 namespace opspan::capture {
 
 inline constexpr char kMagic[8] = {'O', 'P', 'S', 'P', 'A', 'N', 'C', 'P'};
-inline constexpr uint32_t kVersion = 2;  // 1 had no kHasInputs
+inline constexpr uint32_t kVersion = 2;         // 1 had no kHasInputs
+inline constexpr uint32_t kSegmentVersion = 3;  // of a segment: its units and texts go on from those before it
 inline constexpr size_t kPage = 4096;
 inline constexpr size_t kUnitBytes = 64;
 inline constexpr uint32_t kChunkMagic = 0x4b4e4843;  // "CHNK"
@@ -47,7 +48,7 @@ struct FileHeader {
   // parent's. 0: written before there was this field.
   int64_t session_ns;
   uint32_t session_pid;
-  uint32_t reserved2;
+  uint32_t segment;  // of a rolling recording, from 1 on; 0: the file is the whole recording of its process
   // NAME=value, each ended by NUL, then one more NUL: what a launcher told the process of its rank (kOfRanks), and
   // nothing else of its environment. Empty: nothing, or written before there was this field.
   char environment[832];

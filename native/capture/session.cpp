@@ -10,11 +10,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
-#include <iterator>
+#include <utility>
 
 #include "capture/guard.h"
 #include "capture/say.h"
+#include "capture/told.h"
 
 namespace opspan::capture {
 namespace {
@@ -46,61 +48,6 @@ int reserve(int fd, uint64_t offset, size_t bytes) {
   return error;
 }
 
-void read_command_line(char* out, size_t size) {
-  int fd = ::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  size_t used = 0;
-  while (used < size - 2) {
-    ssize_t count = read(fd, out + used, size - 2 - used);
-    if (count <= 0) break;
-    used += static_cast<size_t>(count);
-  }
-  ::close(fd);
-}
-
-// Of torchrun, of MPI's launchers, of Slurm. src/opspan/tables/told.py says what each of them means.
-constexpr std::string_view kOfRanks[] = {
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "TORCHELASTIC_RUN_ID",
-    "MASTER_PORT",
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "PMIX_NAMESPACE",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "MPI_LOCALRANKID",
-    "SLURM_PROCID",
-    "SLURM_NTASKS",
-    "SLURM_LOCALID",
-    "SLURM_JOB_ID",
-    "SLURM_STEP_ID",
-};
-
-// As the process was started: getenv may not be called while another thread of the program calls setenv.
-void read_environment(char* out, size_t size) {
-  constexpr size_t kMost = size_t{4} << 20;
-  int fd = ::open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  std::string all;
-  char part[4096];
-  for (ssize_t count; all.size() < kMost && (count = read(fd, part, sizeof(part))) > 0;) {
-    all.append(part, static_cast<size_t>(count));
-  }
-  ::close(fd);
-  size_t used = 0;
-  for (size_t at = 0, end; at < all.size() && (end = all.find('\0', at)) != std::string::npos; at = end + 1) {
-    std::string_view entry = std::string_view(all).substr(at, end - at);
-    std::string_view name = entry.substr(0, entry.find('='));
-    if (std::find(std::begin(kOfRanks), std::end(kOfRanks), name) == std::end(kOfRanks)) continue;
-    if (used + entry.size() + 2 > size) continue;
-    std::memcpy(out + used, entry.data(), entry.size());
-    used += entry.size() + 1;
-  }
-}
-
 template <typename T>
 void store(T* target, T value) {
   __atomic_store_n(target, value, __ATOMIC_RELEASE);
@@ -108,12 +55,27 @@ void store(T* target, T value) {
 
 }  // namespace
 
-Session::Session(std::string where, Producer who, const FileHeader* parent)
+Session::Session(std::string where, Producer who, const FileHeader* parent, uint32_t number)
     : folder(std::move(where)),
       producer(who),
       forked(parent),
       session_ns(parent ? parent->session_ns : 0),
-      session_pid(parent ? parent->session_pid : 0) {}
+      session_pid(parent ? parent->session_pid : 0),
+      id(number),
+      recording(number),
+      common_(std::make_shared<Common>()) {}
+
+Session::Session(const Session& before, uint32_t number)
+    : folder(before.folder),
+      producer(before.producer),
+      forked(before.forked),
+      session_ns(before.session_ns),
+      session_pid(before.session_pid),
+      id(number),
+      recording(before.recording),
+      segment(before.segment + 1),
+      most_chunk_bytes(before.most_chunk_bytes),
+      common_(before.common_) {}
 
 Session::~Session() {
   if (header) unmap_guarded(header, kPage);
@@ -144,15 +106,20 @@ bool Session::open(std::string* error) {
     *error = "cannot " + std::string(what) + " " + path + ": " + strerror(code) +
              (is_limit ? ": raise the limit (ulimit -n)" : "");
     if (fd_ >= 0) unlink(path.c_str());
+    if (is_ours(fd_)) ::close(std::exchange(fd_, -1));
+    errno = code;
     return false;
   };
   int64_t monotonic_ns = 0;
   int64_t utc_ns = 0;
   do {
     utc_ns = clock_pair(&monotonic_ns);
-    path = folder + "/" + std::to_string(getpid()) + "-" + std::to_string(monotonic_ns) + ".opspan";
+    int64_t named_ns = segment > 1 ? session_ns : monotonic_ns;
+    char number[16] = "";
+    if (segment) std::snprintf(number, sizeof(number), ".%06u", segment);
+    path = folder + "/" + std::to_string(getpid()) + "-" + std::to_string(named_ns) + number + ".opspan";
     fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  } while (fd_ < 0 && (errno == EEXIST || errno == EINTR));
+  } while (fd_ < 0 && ((errno == EEXIST && segment <= 1) || errno == EINTR));
   if (fd_ < 0) return fail("create", errno);
   struct stat status;
   if (fstat(fd_, &status) != 0) return fail("look at", errno);
@@ -164,7 +131,7 @@ bool Session::open(std::string* error) {
   size_ = kPage;
 
   header = static_cast<FileHeader*>(page);
-  header->version = kVersion;
+  header->version = segment ? kSegmentVersion : kVersion;
   header->header_bytes = kPage;
   header->pid = static_cast<uint32_t>(getpid());
   header->parent_pid = static_cast<uint32_t>(getppid());
@@ -172,8 +139,9 @@ bool Session::open(std::string* error) {
   header->open_utc_ns = utc_ns;
   header->producer = static_cast<uint32_t>(producer);
   header->forked = forked ? 1 : 0;
-  header->session_ns = forked ? session_ns : monotonic_ns;
-  header->session_pid = forked ? session_pid : header->pid;
+  header->session_ns = session_ns = session_ns ? session_ns : monotonic_ns;
+  header->session_pid = session_pid = session_pid ? session_pid : header->pid;
+  header->segment = segment;
   gethostname(header->host, sizeof(header->host) - 1);
   read_command_line(header->command_line, sizeof(header->command_line));
   read_environment(header->environment, sizeof(header->environment));
@@ -205,7 +173,15 @@ void Session::mark_full(const char* why) {
   [[maybe_unused]] int ignored = ftruncate(descriptor(), static_cast<off_t>(size_));
   header->close_utc_ns = clock_pair(&header->close_monotonic_ns);
   store(&header->state, static_cast<uint32_t>(State::kFull));
-  say("no room for more in " + path + " (" + why + "): recording ends here, the program goes on");
+  if (std::exchange(common_->said_full, true)) return;
+  const char* what = segment ? "less is kept until there is some" : "recording ends here, the program goes on";
+  say("no room for more in " + path + " (" + why + "): " + what);
+}
+
+void Session::remove() {
+  int fd = descriptor();
+  unlink(path.c_str());
+  if (fd >= 0) fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size_));
 }
 
 void Session::count_lost() { __atomic_fetch_add(&header->lost, 1, __ATOMIC_RELAXED); }
@@ -247,7 +223,7 @@ void Session::fetch(uint64_t offset, size_t bytes) {
 char* Session::add_string_chunk(size_t need) {
   size_t least = (sizeof(ChunkHeader) + need + kPage - 1) / kPage * kPage;
   size_t last = string_chunks_.empty() ? kFirstStringChunkBytes / 2 : string_chunks_.back().bytes;
-  size_t like = std::min(last * 2, kLastStringChunkBytes);
+  size_t like = std::min({last * 2, kLastStringChunkBytes, most_chunk_bytes});
   // The size halves until it fits, so it starts at a power of two times the least one.
   size_t bytes = least;
   while (bytes < like) bytes *= 2;
@@ -257,6 +233,12 @@ char* Session::add_string_chunk(size_t need) {
   string_next_ = static_cast<char*>(chunk.base) + sizeof(ChunkHeader);
   string_end_ = static_cast<char*>(chunk.base) + chunk.bytes;
   return string_next_;
+}
+
+// In weeks of segments, each with its texts, they may come to their end; those of long ago are gone by then.
+uint32_t Session::next_string() {
+  uint32_t number = common_->next_string++;
+  return number ? number : common_->next_string++;
 }
 
 uint32_t Session::intern(std::string_view text) {
@@ -274,7 +256,7 @@ uint32_t Session::intern(std::string_view text) {
   if (static_cast<size_t>(string_end_ - string_next_) < need && !add_string_chunk(need)) return 0;
   char* entry = string_next_;
   string_next_ += need;
-  uint32_t number = next_string_++;
+  uint32_t number = next_string();
   std::memcpy(entry + 4, &number, sizeof(number));
   std::memcpy(entry + 8, text.data(), text.size());
   store(reinterpret_cast<uint32_t*>(entry), static_cast<uint32_t>(text.size()) + 1);

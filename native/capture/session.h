@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -29,9 +31,13 @@ struct Mapping {
   uint64_t offset = 0;  // in the file
 };
 
+inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
 struct Session {
   // `parent`: the header of the file that this fork goes on from; null in a process that is no fork.
-  Session(std::string where, Producer who, const FileHeader* parent);
+  Session(std::string where, Producer who, const FileHeader* parent, uint32_t number);
+  // The segment of a rolling recording that comes after `before`.
+  Session(const Session& before, uint32_t number);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -49,18 +55,28 @@ struct Session {
   bool is_cut();
   uint32_t intern(std::string_view text);
   void count_lost();
+  // Deletes the file. Threads may have pieces of it mapped for as long as they sleep: its room is free at once, where
+  // the file system can do that.
+  void remove();
+  int64_t begin_ns() const { return header->open_monotonic_ns; }
+  uint64_t bytes() const { return size_; }
 
   const std::string folder;
   const Producer producer;
   const bool forked;
-  const int64_t session_ns;  // of the fork's parent; 0: this process starts one
-  const uint32_t session_pid;
+  int64_t session_ns;  // of the fork's parent; 0 until it is open: this process starts one
+  uint32_t session_pid;
+  const uint32_t id;         // counts the sessions of this process
+  const uint32_t recording;  // the id of its first segment, or its own
+  uint32_t segment = 0;      // number of the segment of a rolling recording, from 1 on; 0: it is no such
+  int64_t due_ns = kNever;   // when the next segment is to begin
+  size_t most_chunk_bytes = kLastChunkBytes;
   std::string path;
-  uint32_t id = 0;  // counts the sessions of this process
   std::atomic<bool> full{false};
   FileHeader* header = nullptr;
 
  private:
+  uint32_t next_string();
   char* add_string_chunk(size_t least);
   void mark_full(const char* why);
   bool is_ours(int fd) const;
@@ -74,11 +90,16 @@ struct Session {
   // Texts that were written, in the mapped chunks. At most kMaxStrings are remembered: then the table starts over, and
   // a text that comes back is written again under a new id.
   static constexpr size_t kMaxStrings = 1 << 16;
+  // What the segments of a recording have in common.
+  struct Common {
+    uint32_t next_string = 1;
+    bool said_full = false;
+  };
+  const std::shared_ptr<Common> common_;
   std::unordered_map<std::string_view, uint32_t> strings_;
   std::vector<Mapping> string_chunks_;
   char* string_next_ = nullptr;
   char* string_end_ = nullptr;
-  uint32_t next_string_ = 1;
 };
 
 }  // namespace opspan::capture

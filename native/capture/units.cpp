@@ -29,9 +29,9 @@ uint32_t Log::intern(std::string_view text) {
 
 uint32_t Log::intern(Constant& constant) {
   uint64_t known = constant.known_.load(std::memory_order_relaxed);
-  if (known >> 32 == owner_ >> 32) return static_cast<uint32_t>(known);
+  if (known >> 32 == file_) return static_cast<uint32_t>(known);
   uint32_t id = intern(std::string_view(constant.text_));
-  if (id) constant.known_.store(owner_ >> 32 << 32 | id, std::memory_order_relaxed);
+  if (id) constant.known_.store(uint64_t{file_} << 32 | id, std::memory_order_relaxed);
   return id;
 }
 

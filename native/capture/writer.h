@@ -24,14 +24,28 @@ namespace opspan::capture {
 
 struct Session;  // one file; session.h
 class Log;
+struct Process;
+class Dropped;
+
+// What a rolling recording keeps, at least; of several that are given, whichever is least. 0: not given.
+struct Keep {
+  int64_t ns = 0;
+  uint64_t bytes = 0;
+  uint64_t steps = 0;
+  explicit operator bool() const { return ns || bytes || steps; }
+};
 
 inline constexpr uint32_t kWriters = 4;  // they are known by their number; who needs but one takes the first
 
 // Begins a file in `folder`, which must exist. False, with a sentence in *error, when that cannot be.
-bool start(const char* folder, Producer producer, std::string* path, std::string* error, uint32_t writer = 0);
+bool start(const char* folder, Producer producer, std::string* path, std::string* error, uint32_t writer = 0,
+           const Keep& keep = {});
 // Marks the file as closed; other threads may be writing meanwhile. The number of units that were lost for want of
 // space. Called at the process' orderly end too.
 uint64_t stop(uint32_t writer = 0);
+// Of a rolling recording: a training step is over; its files stay as long as somebody copies them.
+void step(uint32_t writer);
+void hold(uint32_t writer, bool on);
 
 // A key of pthread's; where the process has no more of them, one that is none, and whose values are never freed.
 inline pthread_key_t make_key(void (*at_exit)(void*)) {
@@ -51,10 +65,13 @@ struct Place {
 
 // The part of the state that the hot path reads.
 inline constinit std::atomic<uint32_t> g_epochs[kWriters] = {};  // 0: off; changes whenever every log must look again
+inline constinit std::atomic<uint32_t> g_recordings[kWriters] = {};  // 0: off; the same for all segments
 inline constinit thread_local Log* t_logs[kWriters] = {};
 
-// 0: off. Another number after every start and fork, and once the disk is full.
+// 0: off. Another number after every start and fork, with every segment, and once the disk is full.
 inline uint32_t session(uint32_t writer = 0) { return g_epochs[writer].load(std::memory_order_relaxed); }
+// 0: off. Another number after every start, and after a fork's first event.
+inline uint32_t recording(uint32_t writer = 0) { return g_recordings[writer].load(std::memory_order_relaxed); }
 
 // A text that lives as long as the program (a registered string, a literal): its id is looked up once a file.
 class Constant {
@@ -65,7 +82,7 @@ class Constant {
  private:
   friend class Log;
   const std::string text_;
-  std::atomic<uint64_t> known_{0};  // session << 32 | id
+  std::atomic<uint64_t> known_{0};  // Session::id << 32 | id
 };
 
 // A thread's own end of the file.
@@ -100,7 +117,12 @@ class Log {
   uint32_t tid() const { return tid_; }
 
   // The time of a unit of this thread. A thread keeps to this one or to now_ns(): they differ by some nanoseconds.
-  int64_t now() { return clock_.now(); }
+  int64_t now() {
+    int64_t ns = clock_.now();
+    if (ns >= due_ns_) [[unlikely]]
+      roll(ns);
+    return ns;
+  }
 
  private:
   friend Log* log(uint32_t);
@@ -113,9 +135,11 @@ class Log {
   struct Chunk {
     Event* begin = nullptr;  // its header is the line before
     uint64_t first = 0;      // number of its first unit
-    uint64_t units = 0;
-    uint32_t open = 0;    // ranges without an end: the chunk stays mapped for them
-    uint64_t offset = 0;  // of its header, in the file
+    uint64_t units = 0;      // written or to be written
+    uint32_t open = 0;       // ranges without an end: the chunk stays mapped for them
+    uint64_t offset = 0;     // of its header, in the file
+    uint32_t file = 0;       // Session::id
+    size_t bytes = 0;        // mapped
     bool holds(uint64_t number) const { return number - first < units; }
     Event* end() const { return begin + units; }
   };
@@ -130,9 +154,14 @@ class Log {
 
   explicit Log(uint32_t writer);
   ~Log();
-  void attach(std::shared_ptr<Session> session, uint32_t epoch);
+  void attach(std::shared_ptr<Session> session, uint32_t epoch, uint32_t oldest);
   void detach();
+  void leave_segment(uint32_t oldest);
+  void leave_chunk();
+  void forget_texts();
+  void roll(int64_t ns);
   bool grow();
+  bool give_up(Process& p, Dropped& dropped, bool is_news);
   void go_ahead();
   uint32_t intern_slowly(std::string_view text);
   void end(uint64_t number, int64_t end_ns);
@@ -142,9 +171,11 @@ class Log {
   static void unmap(const Chunk& chunk);
 
   Event* next_ = nullptr;
-  Event* limit_ = nullptr;  // the end of what is fetched of the chunk, or next_ once the disk is full
-  uint64_t number_ = 0;     // of next_
-  uint64_t owner_ = 0;      // session << 32 | serial: no two logs of a process share one
+  Event* limit_ = nullptr;      // the end of what is fetched of the chunk, or next_ once the disk is full
+  uint64_t number_ = 0;         // of next_
+  uint64_t owner_ = 0;          // recording << 32 | serial: no two logs of a process share one
+  int64_t due_ns_ = INT64_MAX;  // when the next segment is to begin
+  uint32_t file_ = 0;           // Session::id
   uint32_t epoch_ = 0;
   uint32_t tid_ = 0;
   const uint32_t writer_;

@@ -218,16 +218,16 @@ void user_mark(Thread&, const opspan_range& range) {
   append_user_range(kWriter, Unit::kMark, 0, range);
 }
 
-// What was begun is known by the file it went to: no other file is told of its end.
+// What was begun is known by the recording it went to: no other one is told of its end.
 template <uint32_t kWriter>
 uint64_t user_begin_async(Thread&, uint64_t id, const opspan_range& range) {
   append_user_range(kWriter, Unit::kAsync, id, range);
-  return capture::session(kWriter);
+  return capture::recording(kWriter);
 }
 
 template <uint32_t kWriter>
 void user_end_async(uint64_t id, uint64_t begun) {
-  capture::Log* log = capture::session(kWriter) == begun ? capture::log(kWriter) : nullptr;
+  capture::Log* log = capture::recording(kWriter) == begun ? capture::log(kWriter) : nullptr;
   if (!log) return;
   Event event = {};
   event.kind = static_cast<uint8_t>(Unit::kEnd);
@@ -255,7 +255,8 @@ int start(const opspan_settings& settings, char* said, size_t said_size) {
   stop<kWriter>();  // left over in a fork, where another thread of the parent's had just begun it
   std::string file, sentence;
   errno = 0;
-  if (!capture::start(settings.folder, capture::Producer::kRecord, &file, &sentence, kWriter)) {
+  capture::Keep keep{settings.keep_ns, settings.keep_bytes, settings.keep_steps};
+  if (!capture::start(settings.folder, capture::Producer::kRecord, &file, &sentence, kWriter, keep)) {
     int number = errno ? errno : EIO;
     session<kWriter>().changed(Session::kOff);
     return fail(number, sentence.c_str(), said, said_size);

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 6
+#define OPSPAN_SINKS_ABI 7
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
 // The sinks, one line each, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names its functions
@@ -154,6 +154,10 @@ typedef struct opspan_settings {
   int form;              // OPSPAN_FORM_AUTO, or one that the sink has
   uint32_t max_strings;  // how many distinct names with sizes a tool is given
   const char* folder;    // capture: where this process' file goes; it must exist. A fork's file lands beside it
+  // Capture: keep the last of it alone, at least so much; of several that are given, whichever is least. 0: not given.
+  int64_t keep_ns;
+  uint64_t keep_bytes;
+  uint64_t keep_steps;
 } opspan_settings;
 
 // A tool is listening?  1 yes, 0 no. Asking makes the tool attach. A sink that needs none always is.
@@ -180,6 +184,10 @@ OPSPAN_EXPORT void opspan_labelling(int sink, int on);
 OPSPAN_EXPORT void opspan_session_turn(int sink, int on);
 // In a fork: the session that came with it is its own from here on. 1, or 0 if there is none.
 OPSPAN_EXPORT int opspan_session_adopt(int sink);
+// Of a capture that keeps the last alone: a training step is over; its files stay while somebody copies them (1), until
+// as many have said that they are done (0).
+OPSPAN_EXPORT void opspan_capture_step(int sink);
+OPSPAN_EXPORT void opspan_capture_hold(int sink, int on);
 // When a fork sees that its session is over, it stops its own part of it and calls later(told, sink): Python's
 // Py_AddPendingCall, which calls told(sink) when it may.
 typedef int (*opspan_told)(void* sink);

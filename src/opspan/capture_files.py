@@ -1,6 +1,7 @@
 """What the files of a recording are called, for those who write them and those who read them.
 
 PID-TIME.opspan                 a capture: the host's part of one process (docs/formats/capture.md)
+PID-TIME.000001.opspan          or a segment of it, where it keeps the last alone
 PID-TIME.N.device.json          what torch's own collection saw of devices meanwhile: a torch.profiler trace, for the
                                 N-th time that it was on
 """
@@ -21,6 +22,11 @@ ENVIRONMENT_BYTES: Final = 832
 
 def device_file(capture: Path, number: int) -> Path:
     return capture.with_name(f"{capture.stem}.{number}{DEVICE}")
+
+
+def segments(one: Path) -> list[Path]:
+    """Those that there are of a rolling recording, in their order."""
+    return sorted(one.parent.glob(f"{one.name.partition('.')[0]}.*{CAPTURE}"))
 
 
 def captures(folder: Path) -> list[Path]:

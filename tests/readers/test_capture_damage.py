@@ -150,7 +150,7 @@ def test_strict_reading_allows_what_is_only_worth_knowing(tmp_path: Path) -> Non
 
 
 def test_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(TooNew, match=r"version 7; this opspan reads up to 2"):
+    with pytest.raises(TooNew, match=r"version 7; this opspan reads up to 3"):
         opspan.load(Capture(version=7).write(tmp_path / "a.opspan"))
 
 

@@ -12,7 +12,7 @@ import pytest
 import opspan
 from builders.capture import Capture
 from opspan.capture_files import ENVIRONMENT_AT, ENVIRONMENT_BYTES
-from opspan.readers.capture.chunks import HEADER
+from opspan.readers.capture.source import HEADER
 
 WORLD = 3
 RECORD = """

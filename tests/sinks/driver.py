@@ -75,7 +75,14 @@ class Range(ctypes.Structure):
 
 
 class Settings(ctypes.Structure):
-    _fields_ = (("form", ctypes.c_int), ("max_strings", c_uint32), ("folder", c_char_p))
+    _fields_ = (
+        ("form", ctypes.c_int),
+        ("max_strings", c_uint32),
+        ("folder", c_char_p),
+        ("keep_ns", c_int64),
+        ("keep_bytes", c_uint64),
+        ("keep_steps", c_uint64),
+    )
 
 
 native = ctypes.CDLL(os.environ["SINKS"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,15 +11,18 @@ from opspan.addresses import check_local
 from opspan.emit import ranks
 from opspan.emit.compiled import compiling
 from opspan.emit.device import Devices
+from opspan.emit.dumps import EXCEPTION, SLOW_STEP, Dumping
+from opspan.emit.keep import EVERYTHING, parse
 from opspan.emit.observer import ALL_INPUTS
 from opspan.emit.recording import Recording
-from opspan.emit.schedule import Schedule
+from opspan.emit.schedule import ProfilerAction, Schedule
 from opspan.emit.sessions import Session
 from opspan.emit.sink_list import CAPTURES
 from opspan.emit.sinks import Sinks
+from opspan.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from torch.profiler import ProfilerActivity
 
@@ -36,6 +40,10 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     torch takes and gives back, on every thread; `stacks` the functions of Python that ops are called in; `overloads`
     which overload of its op each is; `device` what runs on devices, by torch's own collection there.
 
+    `keep`, such as "30s", "2GB" or "50 steps", keeps the last of it alone, for as long as the job runs. `dump` copies
+    that; with `dump_to` copies come by themselves, when `dump_on` says: "exception", "signal" (SIGUSR2), "slow step"
+    (`slow` times the median), "exit". The last `dumps` of them stay.
+
         with opspan.record(record_shapes=True) as rec:
             train()
         rec.trace.ranges
@@ -47,6 +55,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     _recording = Recording(None, False)  # of one that was made in compiled code: it records nothing
     _trace: Trace | None = None
     _devices: Devices | None = None
+    _dumping: Dumping | None = None
 
     def __init__(
         self,
@@ -60,10 +69,24 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         device: bool = False,
         modules: bool = False,
         schedule: Schedule | None = None,
+        keep: str | Sequence[str] | None = None,
+        dump_to: str | os.PathLike[str] | None = None,
+        dump_on: Collection[str] = (EXCEPTION,),
+        slow: float = 3.0,
+        dumps: int = 10,
         enabled: bool = True,
     ) -> None:
         if compiling():  # as torch.profiler.profile there: it cannot be entered
             return
+        kept = EVERYTHING if keep is None else parse(keep)
+        if dump_to is not None:
+            self._dumping = Dumping(dump_to, dump_on, slow, dumps)
+        if device and kept:
+            raise UsageError("keep= and device=True: torch's collection of devices cannot roll; leave one of them out")
+        if dump_to is not None and not kept:
+            raise UsageError("dump_to= is of a recording that keeps the last alone: expected keep= as well")
+        if schedule is None and (kept.steps or (self._dumping is not None and SLOW_STEP in self._dumping.on)):
+            schedule = _every_step
         super().__init__(enabled, record_shapes, modules, schedule)
         self.memory, self.stacks, self.overloads = memory, stacks, overloads
         self._devices = Devices() if device else None
@@ -71,12 +94,47 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
             raise TypeError(f"record({path}): the first argument is the folder: write record(record_shapes={path})")
         if path is not None and not os.fspath(path):
             raise ValueError("record(path=''): name a folder, or leave path out for a temporary one")
-        self._recording = Recording(None if path is None else check_local(Path(path)).absolute(), add)
+        self._recording = Recording(None if path is None else check_local(Path(path)).absolute(), add, kept)
 
     def __enter__(self) -> record:
-        if not compiling():
-            super().__enter__()
+        if compiling():
+            return self
+        if self._dumping is not None:
+            self._dumping.check()
+        super().__enter__()
+        if self._dumping is not None and self._is_running():
+            self._dumping.start(self.dump)
         return self
+
+    def __exit__(self, *error: object) -> None:
+        ends = self._dumping is not None and not compiling() and self._is_active() and self._is_owner()
+        super().__exit__()
+        if ends and self._dumping is not None:
+            kind = error[0] if error else None
+            self._dumping.leaving(kind if isinstance(kind, type) and issubclass(kind, BaseException) else None)
+            self._dumping.stop()
+
+    def step(self) -> None:
+        super().step()
+        if self._dumping is not None and self._is_owner():
+            self._dumping.step()
+
+    def dump(self, path: str | os.PathLike[str]) -> Path:
+        """A copy of what is kept now, as a new folder that `opspan.load` reads. The recording goes on meanwhile."""
+        if not self._recording.keep:
+            raise UsageError("dump() is of a recording that keeps the last alone: record(keep='30s')")
+        if self.entered and not self._is_owner():
+            raise RuntimeError("a fork keeps nothing: dump() where the recording was entered")
+        target, labelling = Path(path).absolute(), self._labelling
+        held = contextlib.nullcontext() if labelling is None else labelling.native.capture_held(self._sink.number)
+        with held:
+            self._recording.dump(target)
+        return target
+
+    @property
+    def dumps(self) -> list[Path]:
+        """The folders that were written into `dump_to`, the oldest first."""
+        return [] if self._dumping is None else list(self._dumping.written)
 
     @property
     def path(self) -> Path | None:
@@ -110,6 +168,15 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         if self.file is not None and self._is_owner():
             ranks.tell(self.file)
 
+    def _step_is_over(self) -> None:
+        if self._labelling is not None:
+            self._labelling.native.capture_step(self._sink.number)
+
+    def _in_fork(self) -> None:
+        super()._in_fork()
+        if self._dumping is not None:
+            self._dumping.stop()
+
     def _inputs(self) -> int:
         return ALL_INPUTS
 
@@ -131,3 +198,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     def _discard(self) -> None:
         self._recording.discard()
+
+
+def _every_step(_: int) -> ProfilerAction:
+    return ProfilerAction.RECORD

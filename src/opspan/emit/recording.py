@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opspan import capture_files, private_files
+from opspan.emit import dumps
+from opspan.emit.keep import EVERYTHING, Keep
 from opspan.emit.sink_list import Sink
 from opspan.emit.sinks import Sinks
 from opspan.errors import CaptureError, EmitError
@@ -23,13 +25,21 @@ if TYPE_CHECKING:
 class Recording:
     """Into `folder`, or without one into a temporary folder, which goes once the recording was read, or at exit."""
 
-    def __init__(self, folder: Path | None, add: bool) -> None:
+    def __init__(self, folder: Path | None, add: bool, keep: Keep = EVERYTHING) -> None:
         self.folder = folder
-        self.file: Path | None = None  # the one of the process that started it
+        self.keep = keep
+        self._file: Path | None = None  # the one of the process that started it, or the first of them
         self._add = add
         self._temporary = folder is None
         self._created: list[Path] = []  # folders, the innermost first
         self._others: set[Path] = set()  # files that were there before
+
+    @property
+    def file(self) -> Path | None:
+        """The one of the process that started it; of a rolling recording the newest of them."""
+        if not self.keep or self._file is None:
+            return self._file
+        return next(reversed(capture_files.segments(self._file)), self._file)
 
     def start(self, native: Sinks, sink: Sink) -> None:
         try:
@@ -45,23 +55,31 @@ class Recording:
             todo = "raise the limit (ulimit -n)" if is_limit else "choose another path="
             raise CaptureError(f"the folder for the capture cannot be created ({error}): {todo}") from error
         try:
-            _, file = native.start(sink.number, folder=os.fsencode(self.folder))
+            _, file = native.start(sink.number, folder=os.fsencode(self.folder), keep=self.keep)
         except EmitError as error:
             raise CaptureError(str(error)) from error
-        self.file = Path(os.fsdecode(file))
+        self._file = Path(os.fsdecode(file))
         if not self._temporary:
             self._refuse_others()  # one that began at this very moment
 
     def read(self, keep: bool) -> Trace:
         """What was recorded. Unless the files are to be kept, a temporary folder goes now."""
-        if self.file is None:
+        file = self.file
+        if file is None:
             raise RuntimeError("nothing was recorded: enter the context manager first, outside of compiled code")
         from opspan.loading import load_recording
 
-        trace = load_recording(self.file)
+        trace = load_recording(file)
         if self._temporary and self.folder is not None and not keep:
             private_files.remove(self.folder)
         return trace
+
+    def dump(self, target: Path) -> None:
+        """A copy of what a rolling recording keeps."""
+        files = [] if self._file is None else capture_files.segments(self._file)
+        if not files:
+            raise CaptureError("there is nothing to dump: nothing was recorded, or the temporary folder is gone")
+        dumps.write(files, target)
 
     def discard(self) -> None:
         """It did not come to be: leave no files. Raises nothing that would hide why."""
@@ -70,7 +88,7 @@ class Recording:
             for file in {*self._files(), *capture_files.device_files(self.folder or Path())} - self._others:
                 if file.name.startswith(f"{os.getpid()}-"):
                     file.unlink()
-        self.file = None
+        self._file = None
         if self._temporary and self.folder is not None:
             private_files.remove(self.folder)
             self.folder = None

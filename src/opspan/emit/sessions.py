@@ -52,7 +52,7 @@ class Session:
         self.labels: str | None = None  # the form in use; None when nothing was labelled
         self.stats = Stats()  # of the whole session, once it is over
         self.gives_way = False  # to one that the program itself enters: `opspan exec` started this one
-        self._steps = Steps(schedule, self._turn) if schedule is not None else None
+        self._steps = Steps(schedule, self._turn, self._step_is_over) if schedule is not None else None
         self._undo = contextlib.ExitStack()  # what entering did
 
     def __enter__(self) -> Any:
@@ -170,6 +170,9 @@ class Session:
 
     def _ended(self) -> None:
         self._labelling = None
+
+    def _step_is_over(self) -> None:
+        """Between two steps."""
 
     def _discard(self) -> None:
         """Entering failed: leave no files."""

@@ -6,19 +6,21 @@ pushes and pops keep it, because handing it over and taking it back costs more t
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from opspan import libraries
+from opspan.emit.keep import EVERYTHING, Keep
 from opspan.emit.sink_list import SINKS
 from opspan.errors import EmitError
 
-ABI: Final = 6
+ABI: Final = 7
 
 FORMS: Final = {"auto": 0, "schema": 1, "payload": 2, "text": 3, "torch": 4, "task": 5}
 FORM_NAMES: Final = {number: name for name, number in FORMS.items()}
@@ -61,7 +63,14 @@ class _Stats(ctypes.Structure):
 
 
 class _Settings(ctypes.Structure):
-    _fields_ = (("form", ctypes.c_int), ("max_strings", ctypes.c_uint32), ("folder", ctypes.c_char_p))
+    _fields_ = (
+        ("form", ctypes.c_int),
+        ("max_strings", ctypes.c_uint32),
+        ("folder", ctypes.c_char_p),
+        ("keep_ns", ctypes.c_int64),
+        ("keep_bytes", ctypes.c_uint64),
+        ("keep_steps", ctypes.c_uint64),
+    )
 
 
 class _Payload(ctypes.Union):
@@ -112,6 +121,8 @@ class Sinks:
         self._declare("opspan_session_turn", None, ctypes.c_int, ctypes.c_int)
         self._declare("opspan_session_adopt", ctypes.c_int, ctypes.c_int)
         self._declare("opspan_tell_forks", None, ctypes.c_void_p, _Told)
+        self._declare("opspan_capture_step", None, ctypes.c_int)
+        self._declare("opspan_capture_hold", None, ctypes.c_int, ctypes.c_int)
         self._told: Any = None
         # No argument types: a ready-made byref() and a small int need no conversion, and checking them costs.
         self.push: Any = quick.opspan_push
@@ -151,10 +162,12 @@ class Sinks:
     def itt_collect(self, on: bool) -> None:
         self._slow.opspan_itt_collect(int(on))
 
-    def start(self, sink: int, form: int = 0, max_strings: int = 0, folder: bytes = b"") -> tuple[int, bytes]:
+    def start(
+        self, sink: int, form: int = 0, max_strings: int = 0, folder: bytes = b"", keep: Keep = EVERYTHING
+    ) -> tuple[int, bytes]:
         """Start a session; the form of its labels, and what the sink has to tell: the capture, its file."""
         said = ctypes.create_string_buffer(_SAID_BYTES)
-        settings = _Settings(form, max_strings, folder)
+        settings = _Settings(form, max_strings, folder, keep.ns, keep.bytes, keep.steps)
         return _check(self._slow.opspan_start(sink, ctypes.byref(settings), said, _SAID_BYTES), said), said.value
 
     def turn(self, sink: int, on: bool) -> None:
@@ -164,6 +177,19 @@ class Sinks:
     def adopt(self, sink: int) -> bool:
         """In a fork: the session that came with it is its own from here on."""
         return bool(self._slow.opspan_session_adopt(sink))
+
+    def capture_step(self, sink: int) -> None:
+        """To a capture that keeps the last alone: a training step is over."""
+        self._slow.opspan_capture_step(sink)
+
+    @contextlib.contextmanager
+    def capture_held(self, sink: int) -> Iterator[None]:
+        """Meanwhile such a capture takes none of its files away."""
+        self._slow.opspan_capture_hold(sink, 1)
+        try:
+            yield
+        finally:
+            self._slow.opspan_capture_hold(sink, 0)
 
     def tell_forks(self, told: Callable[[int], None]) -> None:
         """Call this, in the main thread of a fork, once the fork has seen that the session of a sink is over."""

@@ -11,12 +11,13 @@ from opspan.emit.sinks import KIND_STEP
 
 
 class Steps:
-    """Counts steps and turns labelling on for the active ones."""
+    """Counts steps and turns labelling on for the active ones. `over` is told between two of them."""
 
-    def __init__(self, schedule: Schedule, turn: Callable[[bool], None]) -> None:
+    def __init__(self, schedule: Schedule, turn: Callable[[bool], None], over: Callable[[], None]) -> None:
         self.number = 0
         self._schedule = schedule
         self._turn = turn
+        self._over = over
         self._on = False
         self._pushed = False
         self._to = 0
@@ -32,6 +33,7 @@ class Steps:
             raise RuntimeError("step() was called on another thread than the session was entered on")
         self._leave()
         self.number += 1
+        self._over()
         self._enter()
 
     def stop(self) -> None:

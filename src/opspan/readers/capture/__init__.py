@@ -14,10 +14,11 @@ import polars as pl
 from opspan.capture_files import CAPTURE, captures
 from opspan.errors import NotATrace, ReadError
 from opspan.formats.boundary import boundary
-from opspan.readers.capture.chunks import read_file, read_header, stretch_of
+from opspan.readers.capture.chunks import read_file, stretch_of
 from opspan.readers.capture.file import MAGIC, OPEN, CaptureFile, Header
 from opspan.readers.capture.ranges import read_ranges
-from opspan.readers.capture.runs import in_ranks, note_folder
+from opspan.readers.capture.runs import header_of, in_ranks, note_folder, whole_files
+from opspan.readers.capture.source import read_header
 from opspan.readers.capture.tables import note_capture, read_counters, read_memory, read_process, read_threads
 from opspan.readers.capture.twice import told_once
 from opspan.tables import Issues, Metadata, Tables
@@ -46,25 +47,18 @@ def read_part(path: Path, window: Window) -> Tables:
 
 
 def read_recording(file: Path) -> Tables:
-    """The recording that a process began with this file: this file and those of its forks, and nothing else."""
+    """The recording that a process began with this file: its segments, those of its forks, and nothing else."""
     session = read_header(file).session
-    others = (path for path in captures(file.parent) if path != file and _session(path) == session)
+    headers = ((path, header_of(path)) for path in captures(file.parent) if path != file)
+    others = (path for path, header in headers if header is not None and header.session == session)
     return _read_all(file.parent, [file, *others], None)
-
-
-def _session(path: Path) -> tuple[int, int] | None:
-    try:
-        with boundary(path):
-            return read_header(path).session
-    except ReadError:
-        return None
 
 
 def _read(path: Path, window: Window | None) -> Tables:
     if path.is_dir():
         return _read_all(path, captures(path), window)
     stretch = None if window is None else stretch_of([path], window)
-    trace, header = _read_one(path, stretch, window)
+    trace, header = _read_one([path], stretch, window)
     issues = Issues(str(path))
     issues.add("not_closed", int(header.state == OPEN))
     return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
@@ -75,10 +69,10 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tab
     headers: list[Header] = []
     refused: list[ReadError] = []
     stretch = None if window is None else stretch_of(paths, window)
-    for path in paths:
+    for segments in whole_files(paths):
         try:
-            with boundary(path):
-                trace, header = _read_one(path, stretch, window)
+            with boundary(segments[0]):
+                trace, header = _read_one(segments, stretch, window)
             traces.append(trace)
             headers.append(header)
         except ReadError as error:
@@ -118,9 +112,9 @@ def _common(folder: Path, parts: Sequence[Metadata], first: Metadata) -> Metadat
     )
 
 
-def _read_one(path: Path, stretch: Stretch | None, window: Window | None) -> tuple[Tables, Header]:
-    issues = Issues(str(path))
-    file = read_file(path, issues, stretch)
+def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | None) -> tuple[Tables, Header]:
+    issues = Issues(str(paths[0]))
+    file = read_file(paths, issues, stretch)
     counters = read_counters(file, issues)
     note_capture(file, issues)
     ranges, relations = told_once(*read_ranges(file, issues), issues)

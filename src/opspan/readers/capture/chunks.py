@@ -1,13 +1,14 @@
 """Reads the bytes of a capture file in pieces: header, texts and units. Units of ranges are kept in these pieces.
 
-The file is not mapped: if it shrinks while it is read, there are fewer units and an issue, but with a map SIGBUS would
-end the process. Whatever is damaged is left out and becomes an issue; only a file without a usable header is an error.
+Whatever is damaged is left out and becomes an issue; only a file without a usable header is an error. The segments of a
+rolling recording are read as the one file that they are pieces of: its threads count their units on and on, and its
+texts are numbered on and on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
-import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge, TooNew, Truncated
-from opspan.files import open_file, size_on_disk
+from opspan.errors import NotReadable, ReadError, TooLarge
 from opspan.formats import progress
 from opspan.formats.boundary import boundary
 from opspan.formats.budget import LIMIT, TEXTS, Meter, available_bytes, gigabytes
@@ -26,7 +26,6 @@ from opspan.readers.capture.file import (
     BLOB,
     END,
     IDS,
-    MAGIC,
     MARK,
     NO_OWNER,
     NUMBER_BITS,
@@ -35,10 +34,8 @@ from opspan.readers.capture.file import (
     RANGES,
     SCHEMA,
     UNIT_BYTES,
-    VERSION,
     Bools,
     CaptureFile,
-    Header,
     Ints,
     Log,
     Piece,
@@ -47,14 +44,13 @@ from opspan.readers.capture.file import (
     Units,
     find,
 )
+from opspan.readers.capture.source import Source, joined, name_of, read_header
 from opspan.tables import Issues
-from opspan.tables.told import VARIABLES
 from opspan.tables.window import FOREVER, Steps, Stretch, Window, numbers_of, of_steps
 
 PAGE = 4096
 CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
 EVENTS, STRINGS = 1, 2
-HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sqI4x832s")
 CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
 # How much is read at a time: more than a chunk, and little compared with the memory that all ranges take.
@@ -65,6 +61,8 @@ BYTES_A_RANGE = 100  # memory that a table takes at its peak, for each range
 
 @dataclass(frozen=True)
 class Chunk:
+    source: Source
+    goes_on: bool  # in a later segment: units of its thread before it may be gone
     kind: int
     at: int  # where its contents begin in the file
     bytes: int  # size of the contents, as far as the file goes
@@ -78,68 +76,36 @@ class Chunk:
 class Part:
     """Units of a log that follow each other in the file."""
 
+    source: Source
     log: int
     first_unit: int
     at: int
     bytes: int
 
 
-class Source:
-    """A file with the size that it had when it was opened: what is appended while it is read is not seen."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.missing = 0  # bytes that were in the file when it was opened and no longer are
-        try:
-            self._file = open_file(path, 0)
-            facts = os.fstat(self._file.fileno())
-            self.size, self.bytes = facts.st_size, size_on_disk(facts)
-        except OSError as error:
-            raise self._unreadable(error) from error
-
-    def __enter__(self) -> Source:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def read(self, at: int, count: int) -> bytes:
-        """`count` bytes, or as many of them as there are."""
-        buffer = bytearray(count)
-        return bytes(buffer[: self.read_into(memoryview(buffer), at)])
-
-    def read_into(self, buffer: memoryview, at: int) -> int:
-        """Returns how many bytes were read. Bytes that should be there and are not stay zero, which is not a unit."""
-        done, expected = 0, max(0, min(len(buffer), self.size - at))
-        try:
-            while done < expected and (some := os.preadv(self._file.fileno(), [buffer[done:expected]], at + done)):
-                done += some
-        except OSError as error:
-            raise self._unreadable(error) from error
-        self.missing += expected - done
-        return done
-
-    def _unreadable(self, error: OSError) -> NotReadable:
-        return NotReadable(f"cannot read {self.path}: {error.strerror or error}")
-
-
-def read_file(path: Path, issues: Issues, stretch: Stretch | None = None) -> CaptureFile:
-    """The file; with a stretch, without the ranges that are certainly outside of it."""
-    with Source(path) as source:
-        header = _header(path, source.read(0, HEADER.size))
-        chunks = list(_chunks(source, issues))
-        written = Meter(TEXTS, source.bytes, issues)
-        texts = _texts(_contents(source, chunks), written, issues)
+def read_file(paths: Sequence[Path], issues: Issues, stretch: Stretch | None = None) -> CaptureFile:
+    """The file, or its segments in their order; with a stretch, without the ranges that are certainly outside of it."""
+    with contextlib.ExitStack() as opened:
+        sources = [opened.enter_context(source) for source in _sources(paths)]
+        header = joined([source.header() for source in sources])
+        chunks = [chunk for source in sources for chunk in _chunks(source, issues)]
+        written = Meter(TEXTS, sum(source.bytes for source in sources), issues)
+        texts = _texts(chunks, written, issues)
         logs, parts = _logs((chunk for chunk in chunks if chunk.kind == EVENTS), issues)
-        ranges, units, left_out = _units(source, parts, stretch)
-        if source.missing:
+        ranges, units, left_out = _units(parts, stretch)
+        if any(source.missing for source in sources):
             issues.add("truncated_file", detail="it was cut while it was read")
-    return CaptureFile(path, written, header, texts, logs, ranges, units, left_out)
+    return CaptureFile(paths[0], written, header, texts, logs, ranges, units, left_out)
 
 
-def read_header(path: Path) -> Header:
-    with Source(path) as source:
-        return _header(path, source.read(0, HEADER.size))
+def _sources(paths: Sequence[Path]) -> Iterator[Source]:
+    for path in paths:
+        try:
+            yield Source(path)
+        except NotReadable:
+            # The oldest segment of a recording that goes on.
+            if path is paths[-1] or path.exists():
+                raise
 
 
 def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
@@ -165,12 +131,12 @@ def _steps(source: Source, wanted: Steps) -> pl.DataFrame:
     """Number, begin and end of the file's steps. Everything else in it is read, but not kept."""
     issues = Issues()
     chunks = list(_chunks(source, issues))
-    texts = _texts(_contents(source, chunks), Meter(TEXTS, source.bytes, issues), issues)
+    texts = _texts(chunks, Meter(TEXTS, source.bytes, issues), issues)
     _, parts = _logs((chunk for chunk in chunks if chunk.kind == EVENTS), issues)
     numbers = numbers_of(texts.column, wanted)
     is_step = numbers.is_not_null().to_numpy()
     found = [pl.DataFrame(schema={"row": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})]
-    for units, _ in _read(source, parts):
+    for units, _ in _read(parts):
         some = units.of(RANGE)
         rows = texts.rows(some.u32(1))
         some, rows = some.where(is_step[rows]), rows[is_step[rows]]
@@ -181,45 +147,9 @@ def _steps(source: Source, wanted: Steps) -> pl.DataFrame:
     )
 
 
-def _header(path: Path, head: bytes) -> Header:
-    if head[: len(MAGIC)] != MAGIC:
-        found = "is empty" if not head else "does not begin as one"
-        raise NotATrace(f"{path} is not a capture: it {found}; expected the bytes {MAGIC.decode()}")
-    if len(head) >= 12 and (version := struct.unpack_from("<I", head, 8)[0]) > VERSION:
-        raise TooNew(f"{path} is a capture of version {version}; this opspan reads up to {VERSION}: update opspan")
-    if len(head) < HEADER.size:
-        raise Truncated(f"{path} ends within its header, after {len(head)} bytes: nothing can be read from it")
-    _, _, _, pid, parent_pid, opened, opened_utc, closed, closed_utc, *others = HEADER.unpack(head)
-    state, producer, lost, forked, _, host, command_line, session_ns, session_pid, environment = others
-    return Header(
-        pid=pid,
-        parent_pid=parent_pid,
-        open_monotonic_ns=opened,
-        open_utc_ns=opened_utc,
-        close_monotonic_ns=closed,
-        close_utc_ns=closed_utc,
-        state=state,
-        producer=producer,
-        lost=lost,
-        forked=bool(forked),
-        host=_name(host),
-        arguments=tuple(part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")),
-        # Files of older writers have no session: each is a session of its own.
-        session=(session_ns, session_pid) if session_ns else (opened, pid),
-        environment=dict(_variables(environment)),
-    )
-
-
-def _variables(raw: bytes) -> Iterator[tuple[str, str]]:
-    for entry in raw.split(b"\0"):
-        name, is_one, value = entry.decode("utf-8", "replace").partition("=")
-        if is_one and name in VARIABLES:
-            yield name, value
-
-
 def _chunks(source: Source, issues: Issues) -> Iterator[Chunk]:
     """In the order in which they were made."""
-    at, damaged = PAGE, 0
+    at, damaged, goes_on = PAGE, 0, source.header().segment > 1
     while at + CHUNK.size <= source.size:
         magic, kind, size, tid, _, first_unit, name = CHUNK.unpack(source.read(at, CHUNK.size).ljust(CHUNK.size, b"\0"))
         units = (size - CHUNK.size) // UNIT_BYTES
@@ -233,26 +163,23 @@ def _chunks(source: Source, issues: Issues) -> Iterator[Chunk]:
         if at + size > source.size:
             issues.add("truncated_file", detail=f"{at + size - source.size:,} bytes")
         begin, end = at + CHUNK.size, min(at + size, source.size)
-        yield Chunk(kind, begin, end - begin, tid, first_unit, first_unit + units, _name(name))
+        yield Chunk(source, goes_on, kind, begin, end - begin, tid, first_unit, first_unit + units, name_of(name))
         at += size
     if at < source.size or source.size < PAGE:
         issues.add("truncated_file", detail="it ends within the head of a chunk")
     issues.add("damaged_file", damaged, "pages that should begin a chunk")
 
 
-def _name(raw: bytes) -> str:
-    return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
-
-
-def _contents(source: Source, chunks: Iterable[Chunk]) -> Iterator[bytes]:
-    return (source.read(chunk.at, chunk.bytes) for chunk in chunks if chunk.kind == STRINGS)
-
-
-def _texts(contents: Iterable[bytes], written: Meter, issues: Issues) -> Texts:
+def _texts(chunks: Iterable[Chunk], written: Meter, issues: Issues) -> Texts:
     columns = [pl.Series("text", [None], dtype=pl.String)]
     ids = [np.zeros(1, dtype=np.int64)]
     damaged = replaced = 0
-    for raw in contents:
+    last: dict[Source, int] = {}  # texts of two segments may have been numbered in turns
+    in_order = True
+    for chunk in chunks:
+        if chunk.kind != STRINGS:
+            continue
+        raw = chunk.source.read(chunk.at, chunk.bytes)
         begins, sizes, text_ids, sound = _entries(raw)
         damaged += not sound
         spans = [slice(begin, begin + size) for begin, size in zip(begins.tolist(), sizes.tolist(), strict=True)]
@@ -263,11 +190,15 @@ def _texts(contents: Iterable[bytes], written: Meter, issues: Issues) -> Texts:
             replaced += sum(text.encode() != raw[span] for text, span in zip(texts, spans, strict=True))
         columns.append(pl.Series("text", texts, dtype=pl.String))
         ids.append(text_ids)
+        numbers = np.concatenate([[last.get(chunk.source, 0)], text_ids])
+        in_order &= bool((np.diff(numbers) > 0).all())
+        last[chunk.source] = int(numbers[-1])
     issues.add("damaged_file", damaged, "texts")
     issues.add("undecoded_text", replaced)
     column, known = pl.concat(columns), np.concatenate(ids)
-    if not (np.diff(known) > 0).all():
+    if not in_order:
         issues.add("damaged_file", detail="texts out of order")
+    if not (np.diff(known) > 0).all():
         known, first = np.unique(known, return_index=True)
         column = column.gather(first)
     return Texts(column, known[1:], written)
@@ -300,7 +231,7 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
     for chunk in chunks:
         # If unit numbers start again, it is another thread with the same id, or the same thread has begun again.
         if chunk.tid not in current or chunk.first_unit < ends[chunk.tid]:
-            damaged += chunk.first_unit != 0
+            damaged += chunk.first_unit != 0 and not chunk.goes_on
             current[chunk.tid] = len(logs)
             logs.append(Log(chunk.tid, chunk.thread_name))
         ends[chunk.tid] = chunk.end_unit
@@ -308,12 +239,12 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
         for begin in range(0, chunk.bytes // UNIT_BYTES * UNIT_BYTES, PIECE_BYTES):
             size = min(PIECE_BYTES, chunk.bytes // UNIT_BYTES * UNIT_BYTES - begin)
             first_unit = chunk.first_unit + begin // UNIT_BYTES
-            parts.append(Part(current[chunk.tid], first_unit, chunk.at + begin, size))
+            parts.append(Part(chunk.source, current[chunk.tid], first_unit, chunk.at + begin, size))
     issues.add("damaged_file", damaged, "chunks out of order")
     return tuple(logs), sorted(parts, key=lambda part: (part.log, part.first_unit))
 
 
-def _read(source: Source, parts: list[Part]) -> Iterator[tuple[Units, mmap.mmap]]:
+def _read(parts: list[Part]) -> Iterator[tuple[Units, mmap.mmap]]:
     """The units of the parts, a few parts at a time, each time in new memory. Units of kind 0 were not written."""
     begin = 0
     while begin < len(parts):
@@ -325,7 +256,7 @@ def _read(source: Source, parts: list[Part]) -> Iterator[tuple[Units, mmap.mmap]
         buffer = mmap.mmap(-1, max(size, 1))
         at, keys = 0, [np.empty(0, dtype=np.int64)]
         for part in parts[begin:end]:
-            source.read_into(memoryview(buffer)[at : at + part.bytes], part.at)
+            part.source.read_into(memoryview(buffer)[at : at + part.bytes], part.at)
             at += part.bytes
             keys.append((part.log << NUMBER_BITS | part.first_unit) + np.arange(part.bytes // UNIT_BYTES))
         words = np.frombuffer(buffer, dtype=np.int64, count=size // 8).reshape(-1, 8)
@@ -334,13 +265,13 @@ def _read(source: Source, parts: list[Part]) -> Iterator[tuple[Units, mmap.mmap]
         begin = end
 
 
-def _units(source: Source, parts: list[Part], stretch: Stretch | None) -> tuple[Ranges, Units, int]:
+def _units(parts: list[Part], stretch: Stretch | None) -> tuple[Ranges, Units, int]:
     """The ranges, all other units, and how many ranges lie outside of the stretch."""
     pieces: list[Piece] = []
     others: list[Units] = []
     left_out = 0
     room = None if stretch is None else available_bytes()
-    for units, buffer in _read(source, parts):
+    for units, buffer in _read(parts):
         is_range = units.kind_is(*RANGES)
         is_other = ~is_range & (units.kinds != 0)
         if stretch is not None:
@@ -351,8 +282,9 @@ def _units(source: Source, parts: list[Part], stretch: Stretch | None) -> tuple[
         if is_range.any():
             pieces.append(Piece.of(*_compacted(units, is_range, buffer)))
             if room is not None and BYTES_A_RANGE * (kept := sum(len(piece.words) for piece in pieces)) > room:
+                path = parts[0].source.path
                 raise TooLarge(
-                    f"{source.path}: {kept:,} ranges and more overlap the part that was asked for, which does not fit "
+                    f"{path}: {kept:,} ranges and more overlap the part that was asked for, which does not fit "
                     f"into {gigabytes(room)} of memory: read a smaller part, or say with {LIMIT}=64G what may be used"
                 )
         if rest is not None:

@@ -67,7 +67,7 @@ def read(file: CaptureFile, issues: Issues) -> Ends:
         ended[where[used]] = rows
         pairs.append((rows, where[used]))
     # If only a part of the file was read, other ends may belong to ranges outside of the part.
-    if not file.left_out:
+    if not file.is_part:
         issues.add("end_without_start", int((ended < 0).sum()))
     rows, used = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     # If a range has several ends, the last in time counts.

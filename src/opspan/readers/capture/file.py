@@ -17,7 +17,7 @@ import polars as pl
 from opspan.formats.budget import Meter
 
 MAGIC = b"OPSPANCP"
-VERSION = 2
+VERSION = 3  # 3: of segments
 UNIT_BYTES = 64
 OPEN, CLOSED, FULL = range(3)  # states of a file
 
@@ -57,6 +57,7 @@ class Header:
     arguments: tuple[str, ...]
     environment: Mapping[str, str]  # what a launcher told the process of its rank
     session: tuple[int, int]  # the recording that the file belongs to: when and by which process it was started
+    segment: int  # of a rolling recording, from 1 on; 0: the whole file
 
 
 @dataclass(frozen=True)
@@ -257,6 +258,11 @@ class CaptureFile:
     ranges: Ranges
     units: Units  # all that are not ranges
     left_out: int  # ranges that are not here, because only a part of the file was asked for
+
+    @property
+    def is_part(self) -> bool:
+        """Units may refer to others that are not here, and nothing is wrong with that."""
+        return bool(self.left_out) or self.header.segment > 1
 
     @property
     def tids(self) -> Ints:

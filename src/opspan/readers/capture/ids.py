@@ -49,7 +49,7 @@ class TaskIds:
         self.units = file.units.of(IDS)
         rows = file.ranges.rows(self.units.owners)
         named = rows >= 0
-        self._is_part = bool(file.left_out)
+        self._is_part = file.is_part
         if not self._is_part:
             issues.add("dangling_data", int((~named & (self.units.i64(1) != NO_OWNER)).sum()), "ids")
         beside = self.units.where(named)
@@ -138,7 +138,7 @@ def relations(file: CaptureFile, tasks: TaskIds, issues: Issues) -> pl.DataFrame
     units = file.units.of(RELATION)
     times, kinds = units.i64(1), units.u16(1)
     heads, tails = tasks.find(_ids(units, 2), times), tasks.find(_ids(units, 5), times)
-    if not file.left_out:
+    if not file.is_part:
         issues.add("dangling_relations", int(((heads < 0) | (tails < 0)).sum()), "relations")
     return pl.DataFrame(
         {

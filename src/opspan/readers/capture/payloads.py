@@ -41,7 +41,7 @@ def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Ext
     at_end = find(file.units.of(END).keys, owners)
     rows = np.where(at_end < 0, file.ranges.rows(owners), np.append(ended, -1)[at_end])
     of_schema = find(file.units.of(SCHEMA).keys, owners) >= 0
-    if not file.left_out:
+    if not file.is_part:
         issues.add("dangling_data", int(((rows < 0) & ~of_schema).sum()), "payloads")
     payloads = payloads.with_columns(row=pl.Series(rows)).filter(pl.col("row") >= 0)
     domains = file.texts.of(file.ranges.at(payloads["row"].to_numpy()).u32(10))

@@ -255,7 +255,7 @@ def _attributes(file: CaptureFile, tasks: TaskIds, issues: Issues) -> Attributes
     by_id = (units.u16(1) & OWNER_BY_ID) != 0
     rows[by_id] = tasks.of_units(owners[by_id])
     of_thread = (units.i64(1) == NO_OWNER) & ~by_id
-    if not file.left_out:
+    if not file.is_part:
         issues.add("dangling_data", int(((rows < 0) & ~of_thread).sum()), "attributes")
     order = np.argsort(rows, kind="stable")
     order = order[rows[order] >= 0]

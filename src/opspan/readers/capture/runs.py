@@ -1,11 +1,16 @@
-"""How the files of a folder are related: processes of one rank, or of several; forks of one recording; several runs."""
+"""How the files of a folder are related: segments of one file, processes of one rank or of several, forks of one
+recording, several runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from opspan.errors import ReadError
+from opspan.formats.boundary import boundary
 from opspan.readers.capture.file import OPEN, Header
+from opspan.readers.capture.source import read_header
 from opspan.tables import Issues, Metadata, Tables
 
 RECORD = 1  # the header's `producer` of opspan.record
@@ -34,6 +39,26 @@ def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metada
         else:
             found.append(replace(rank, rank=its.rank, rank_by=its.by or "", told=its))
     return found
+
+
+def header_of(path: Path) -> Header | None:
+    """None: of a file that cannot be read; why is said where it is read."""
+    try:
+        with boundary(path):
+            return read_header(path)
+    except ReadError:
+        return None
+
+
+def whole_files(paths: Iterable[Path]) -> list[list[Path]]:
+    """Each file by itself, but the segments of one file together, in their order."""
+    files: dict[tuple[object, ...], list[tuple[int, Path]]] = {}
+    for path in paths:
+        header = header_of(path)
+        number = 0 if header is None else header.segment
+        key = (path,) if header is None or number == 0 else (header.session, header.pid)
+        files.setdefault(key, []).append((number, path))
+    return [[path for _, path in sorted(segments)] for segments in files.values()]
 
 
 def note_folder(headers: Sequence[Header], issues: Issues) -> None:

@@ -1,0 +1,205 @@
+// A thread's own end of the file: how it comes to a file, makes room in it, and ends what it began.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <mutex>
+#include <utility>
+
+#include "capture/guard.h"
+#include "capture/process.h"
+#include "capture/writer.h"
+
+namespace opspan::capture {
+
+Log::Log(uint32_t writer)
+    : tid_(static_cast<uint32_t>(syscall(SYS_gettid))), writer_(writer), known_(new Known[kKnown]) {}
+
+Log::~Log() { detach(); }
+
+void Log::unmap(const Chunk& chunk) {
+  if (chunk.begin) unmap_guarded(chunk.begin - 1, chunk.bytes);
+}
+
+void Log::detach() {
+  unmap(chunk_);
+  for (const Chunk& chunk : old_) unmap(chunk);
+  chunk_ = {};
+  old_.clear();
+  next_ = limit_ = nullptr;
+  number_ = 0;
+  session_.reset();
+  forget_texts();
+}
+
+void Log::forget_texts() {
+  for (size_t i = 0; i < kKnown; ++i) known_[i] = {};
+}
+
+void Log::leave_chunk() {
+  if (chunk_.open) {
+    old_.push_back(chunk_);
+  } else {
+    unmap(chunk_);
+  }
+}
+
+// For the next one. What is open here is finished here later, unless the segment has been dropped by then.
+void Log::leave_segment(uint32_t oldest) {
+  chunk_.units = number_ - chunk_.first;  // what comes now is elsewhere
+  leave_chunk();
+  chunk_ = {};
+  next_ = limit_ = nullptr;
+  forget_texts();
+  auto gone = std::stable_partition(old_.begin(), old_.end(), [=](const Chunk& chunk) { return chunk.file >= oldest; });
+  std::for_each(gone, old_.end(), unmap);
+  old_.erase(gone, old_.end());
+}
+
+// Another thread may have been first. This one goes on where it is: what it is about to write has its texts there.
+void Log::roll(int64_t ns) {
+  Process& p = process();
+  Dropped dropped;
+  std::lock_guard lock(p.mutex);
+  if (p.writers[writer_].session == session_) p.roll_if_due(writer_, ns, dropped);
+  due_ns_ = p.writers[writer_].session == session_ ? ns + kRetryNs : kNever;
+}
+
+void Log::attach(std::shared_ptr<Session> session, uint32_t epoch, uint32_t oldest) {
+  epoch_ = epoch;
+  if (session_ && session != session_ && session->recording == session_->recording) {
+    leave_segment(oldest);
+  } else if (session != session_) {
+    detach();
+    tid_ = static_cast<uint32_t>(syscall(SYS_gettid));  // another one after a fork
+    owner_ = uint64_t{session->recording} << 32 | ++process().serials;
+  }
+  session_ = std::move(session);
+  file_ = session_->id;
+  due_ns_ = session_->due_ns;
+  if (session_->full) limit_ = next_;  // open ranges can still be finished, and losses are counted
+}
+
+Log* open_log(uint32_t writer) {
+  if (g_epochs[writer].load(std::memory_order_acquire) == 0) return nullptr;
+  Process& p = process();
+  std::lock_guard lock(p.mutex);
+  if (p.writers[writer].parent) continue_after_fork(p, writer);
+  if (!p.writers[writer].session) return nullptr;
+  Log*& log = t_logs[writer];
+  if (!log) {
+    log = new Log(writer);
+    pthread_setspecific(p.key, t_logs);
+  }
+  const Writer& to = p.writers[writer];
+  log->attach(to.session, g_epochs[writer].load(std::memory_order_relaxed), to.ring ? to.ring->oldest() : 0);
+  return log;
+}
+
+// Lets the next units be written, as many as are worth fetching at a time.
+void Log::go_ahead() {
+  Event* base = chunk_.begin - 1;
+  Event* from = limit_ ? limit_ : base;
+  size_t bytes = std::min(kAheadBytes, static_cast<size_t>(chunk_.end() - from) * kUnitBytes);
+  if (limit_) session_->fetch(chunk_.offset + static_cast<uint64_t>(from - base) * kUnitBytes, bytes);
+  limit_ = from + bytes / kUnitBytes;
+}
+
+// The file is full: the unit is lost. A rolling recording goes on in another file, as soon as it gets one.
+bool Log::give_up(Process& p, Dropped& dropped, bool is_news) {
+  session_->count_lost();
+  if (is_news) p.new_epoch(writer_);
+  p.roll_if_due(writer_, now_ns(), dropped);
+  return false;
+}
+
+// next_ has reached limit_: what was fetched is used up, or the chunk is, or the disk.
+bool Log::grow() {
+  if (session_->full && !session_->segment) {
+    session_->count_lost();
+    return false;
+  }
+  Process& p = process();
+  Dropped dropped;
+  std::lock_guard lock(p.mutex);
+  if (!p.writers[writer_].takes(*session_)) return false;  // stopped meanwhile
+  bool was_full = session_->full;
+  if (session_->is_cut()) return give_up(p, dropped, !was_full);
+  if (next_ != chunk_.end()) {
+    go_ahead();
+    return true;
+  }
+  size_t bytes =
+      chunk_.begin ? std::min((chunk_.units + 1) * kUnitBytes * 4, session_->most_chunk_bytes) : kFirstChunkBytes;
+  Mapping made = session_->add_chunk(ChunkKind::kEvents, bytes, kPage, tid_, number_);
+  if (!made.base) return give_up(p, dropped, true);
+  leave_chunk();
+  chunk_ = {
+      static_cast<Event*>(made.base) + 1, number_, made.bytes / kUnitBytes - 1, 0, made.offset, file_, made.bytes};
+  p.roll_if_due(writer_, now_ns(), dropped);
+  next_ = chunk_.begin;
+  limit_ = nullptr;
+  go_ahead();
+  return true;
+}
+
+void Log::lose() { session_->count_lost(); }
+
+void Log::end_in_old(uint64_t number, int64_t end_ns) {
+  for (auto chunk = old_.begin(); chunk != old_.end(); ++chunk) {
+    if (!chunk->holds(number)) continue;
+    end_in(*chunk, number, end_ns);
+    if (chunk->open == 0) {
+      unmap(*chunk);
+      old_.erase(chunk);
+    }
+    return;
+  }
+}
+
+Event* Log::open_range_in_old(uint64_t number) {
+  for (const Chunk& chunk : old_) {
+    if (chunk.holds(number)) return chunk.begin + (number - chunk.first);
+  }
+  return nullptr;
+}
+
+void finish_slowly(const Place& place, int64_t end_ns) {
+  // Not in a fork that has written nothing yet: an end alone is no reason to open a file.
+  if (g_forked[place.writer].load(std::memory_order_relaxed)) return;
+  Log* log = capture::log(place.writer);
+  if (!log) return;
+  if (!end_ns) end_ns = log->now();
+  if (log->owner_ == place.owner) {
+    log->end(place.number, end_ns);
+  } else if (log->owner_ >> 32 == place.owner >> 32) {
+    Event event{};
+    event.kind = static_cast<uint8_t>(Unit::kEnd);
+    event.flags = kForeignEnd;
+    event.end.time_ns = end_ns;
+    event.end.owner_tid = place.tid;
+    event.end.owner_unit = place.number;
+    log->append(event);
+  }
+}
+
+void release(const Place& place) {
+  if (Log* log = t_logs[place.writer]; log && log->owner_ == place.owner) log->end(place.number, 0);
+}
+
+uint32_t Log::intern_slowly(std::string_view text) {
+  Process& p = process();
+  Dropped dropped;
+  std::lock_guard lock(p.mutex);
+  if (!p.writers[writer_].takes(*session_) || session_->full) return 0;
+  uint32_t id = session_->intern(text);
+  p.roll_if_due(writer_, now_ns(), dropped);
+  if (session_->full) {
+    p.new_epoch(writer_);
+    limit_ = next_;  // rather no event than one without its name
+  }
+  return id;
+}
+
+}  // namespace opspan::capture

@@ -1,0 +1,153 @@
+"""Copies of what a rolling recording keeps: written when the program asks for one, or when something has happened.
+
+A dump is a folder of captures, as any recording leaves it. It appears whole or not at all, and whatever goes wrong with
+one that nobody called for is a warning: the program that is recorded has done nothing wrong.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import statistics
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from opspan import private_files
+from opspan.emit import notices
+from opspan.errors import CaptureError, UsageError
+
+EXCEPTION, SIGNAL, SLOW_STEP, EXIT = REASONS = ("exception", "signal", "slow step", "exit")
+# A step is slow against so many before it; so many are needed to say so; and after so many the next dump may come.
+_WINDOW: Final = 50
+_ENOUGH: Final = 10
+# In the header of a capture: close_monotonic_ns, close_utc_ns, state (docs/formats/capture.md).
+_CLOSED_AT: Final = 40
+_CLOSED: Final = struct.Struct("<2qI")
+
+
+def write(files: Sequence[Path], target: Path) -> None:
+    """Copies of these captures in a new folder. The newest first: it is being written, and the others are not."""
+    try:
+        _refuse_if_no_room(sum(file.stat().st_size for file in files), target.parent)
+        with private_files.unfinished(target, overwrite=False) as folder:
+            folder.mkdir()
+            for file in sorted(files, reverse=True):
+                _close(Path(shutil.copy(file, folder)))
+    except FileExistsError as error:
+        raise CaptureError(f"{target} is there already: name a folder that is not") from error
+    except OSError as error:
+        raise CaptureError(f"no dump was written to {target} ({error}): the recording goes on") from error
+
+
+def _refuse_if_no_room(size: int, folder: Path) -> None:
+    """Before it takes the room that the recording itself needs to go on."""
+    facts = os.statvfs(folder)
+    free = facts.f_bavail * facts.f_frsize
+    if size + size // 8 > free:
+        raise CaptureError(
+            f"no dump was written to {folder}: it takes {size:,} bytes, and {free:,} are free; the recording goes on"
+        )
+
+
+def _close(copy: Path) -> None:
+    """As of now: the copy of a file that is still being written ends here."""
+    with copy.open("r+b") as file:
+        file.seek(_CLOSED_AT)
+        if _CLOSED.unpack(file.read(_CLOSED.size))[2] == 0:
+            file.seek(_CLOSED_AT)
+            file.write(_CLOSED.pack(time.monotonic_ns(), time.time_ns(), 1))
+
+
+class Dumping:
+    """Dumps that come by themselves: into `folder`, for these reasons, of which the last `most` stay."""
+
+    def __init__(self, folder: str | os.PathLike[str], on: Collection[str], slow: float, most: int) -> None:
+        self.on = frozenset([on] if isinstance(on, str) else on)
+        if not self.on or not self.on <= set(REASONS):
+            raise UsageError(f"dump_on={on!r}: expected some of {', '.join(map(repr, REASONS))}")
+        if not slow > 1:
+            raise UsageError(f"slow={slow!r}: expected how many times the median a slow step takes, more than 1")
+        if most < 1:
+            raise UsageError(f"dumps={most!r}: expected how many dumps stay, at least 1")
+        self.folder = Path(folder).absolute()
+        self.written: list[Path] = []
+        self._slow, self._most = slow, most
+        self._numbers = count(1)
+        self._write: Callable[[Path], object] | None = None  # while the recording is on
+        self._before: Any = None  # SIGUSR2's handler
+        self._took: deque[float] = deque(maxlen=_WINDOW)
+        self._began = 0.0
+        self._steps_left = 0  # until the next slow step may be dumped
+
+    def check(self) -> None:
+        """Before the recording begins: can it be done?"""
+        if SIGNAL not in self.on:
+            return
+        if signal.getsignal(signal.SIGUSR2) is None:
+            raise CaptureError("dump_on='signal': SIGUSR2 has a handler that is not Python's, which would be lost")
+        try:
+            signal.signal(signal.SIGUSR2, signal.getsignal(signal.SIGUSR2))
+        except ValueError as error:
+            raise CaptureError("dump_on='signal': enter the recording on the main thread") from error
+
+    def start(self, write: Callable[[Path], object]) -> None:
+        self._write = write
+        self._began = time.perf_counter()
+        atexit.register(self._at_exit)
+        if SIGNAL in self.on:
+            self._before = signal.signal(signal.SIGUSR2, self._on_signal)
+
+    def stop(self) -> None:
+        self._write = None
+        atexit.unregister(self._at_exit)
+        if SIGNAL in self.on and signal.getsignal(signal.SIGUSR2) == self._on_signal:
+            with contextlib.suppress(ValueError):  # left on another thread: it stays, and hands every signal on
+                signal.signal(signal.SIGUSR2, self._before)
+
+    def leaving(self, error: type[BaseException] | None) -> None:
+        """The `with` block is over."""
+        self.dump(EXIT if error is None or issubclass(error, SystemExit) else EXCEPTION)
+
+    def step(self) -> None:
+        """A training step is over."""
+        took = time.perf_counter() - self._began
+        self._steps_left = max(0, self._steps_left - 1)
+        is_slow = len(self._took) >= _ENOUGH and took > self._slow * statistics.median(self._took)
+        if is_slow and not self._steps_left and self.dump(SLOW_STEP):
+            self._steps_left = _WINDOW
+        self._took.append(took)
+        self._began = time.perf_counter()
+
+    def dump(self, reason: str) -> bool:
+        """Was one asked for, for this reason, and written?"""
+        if self._write is None or reason not in self.on:
+            return False
+        name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{reason.replace(' ', '-')}"
+        target = self.folder / f"{name}-{os.getpid()}-{next(self._numbers)}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._write(target)
+        except (CaptureError, OSError) as error:
+            notices.warn_at_end(f"{reason}: {error}", stacklevel=2)
+            return False
+        self.written.append(target)
+        while len(self.written) > self._most:
+            shutil.rmtree(self.written.pop(0), ignore_errors=True)
+        return True
+
+    def _at_exit(self) -> None:
+        self.dump(EXIT)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.dump(SIGNAL)
+        if callable(self._before):
+            self._before(number, frame)

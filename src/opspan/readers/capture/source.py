@@ -1,0 +1,121 @@
+"""The bytes of a capture file and what its header says.
+
+The file is not mapped: if it shrinks while it is read, there are fewer units and an issue, but with a map SIGBUS would
+end the process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from opspan.errors import NotATrace, NotReadable, TooNew, Truncated
+from opspan.files import open_file, size_on_disk
+from opspan.readers.capture.file import FULL, MAGIC, VERSION, Header
+from opspan.tables.told import VARIABLES
+
+HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sq2I832s")
+
+
+class Source:
+    """A file with the size that it had when it was opened: what is appended while it is read is not seen."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.missing = 0  # bytes that were in the file when it was opened and no longer are
+        try:
+            self._file = open_file(path, 0)
+            facts = os.fstat(self._file.fileno())
+            self.size, self.bytes = facts.st_size, size_on_disk(facts)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def header(self) -> Header:
+        return _header(self.path, self.read(0, HEADER.size))
+
+    def read(self, at: int, count: int) -> bytes:
+        """`count` bytes, or as many of them as there are."""
+        buffer = bytearray(count)
+        return bytes(buffer[: self.read_into(memoryview(buffer), at)])
+
+    def read_into(self, buffer: memoryview, at: int) -> int:
+        """Returns how many bytes were read. Bytes that should be there and are not stay zero, which is not a unit."""
+        done, expected = 0, max(0, min(len(buffer), self.size - at))
+        try:
+            while done < expected and (some := os.preadv(self._file.fileno(), [buffer[done:expected]], at + done)):
+                done += some
+        except OSError as error:
+            raise self._unreadable(error) from error
+        self.missing += expected - done
+        return done
+
+    def _unreadable(self, error: OSError) -> NotReadable:
+        return NotReadable(f"cannot read {self.path}: {error.strerror or error}")
+
+
+def read_header(path: Path) -> Header:
+    with Source(path) as source:
+        return source.header()
+
+
+def _variables(raw: bytes) -> Iterator[tuple[str, str]]:
+    for entry in raw.split(b"\0"):
+        name, is_one, value = entry.decode("utf-8", "replace").partition("=")
+        if is_one and name in VARIABLES:
+            yield name, value
+
+
+def joined(headers: Sequence[Header]) -> Header:
+    """The header of a file that has been cut into segments."""
+    first, last = headers[0], headers[-1]
+    return dataclasses.replace(
+        first,
+        close_monotonic_ns=last.close_monotonic_ns,
+        close_utc_ns=last.close_utc_ns,
+        state=FULL if any(header.state == FULL for header in headers) else last.state,
+        lost=sum(header.lost for header in headers),
+        environment=last.environment,  # the rank that torch.distributed says is added at the end
+    )
+
+
+def _header(path: Path, head: bytes) -> Header:
+    if head[: len(MAGIC)] != MAGIC:
+        found = "is empty" if not head else "does not begin as one"
+        raise NotATrace(f"{path} is not a capture: it {found}; expected the bytes {MAGIC.decode()}")
+    if len(head) >= 12 and (version := struct.unpack_from("<I", head, 8)[0]) > VERSION:
+        raise TooNew(f"{path} is a capture of version {version}; this opspan reads up to {VERSION}: update opspan")
+    if len(head) < HEADER.size:
+        raise Truncated(f"{path} ends within its header, after {len(head)} bytes: nothing can be read from it")
+    _, _, _, pid, parent_pid, opened, opened_utc, closed, closed_utc, *others = HEADER.unpack(head)
+    state, producer, lost, forked, _, host, command_line, session_ns, session_pid, segment, environment = others
+    return Header(
+        pid=pid,
+        parent_pid=parent_pid,
+        open_monotonic_ns=opened,
+        open_utc_ns=opened_utc,
+        close_monotonic_ns=closed,
+        close_utc_ns=closed_utc,
+        state=state,
+        producer=producer,
+        lost=lost,
+        forked=bool(forked),
+        host=name_of(host),
+        arguments=tuple(part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")),
+        # Files of older writers have no session: each is a session of its own.
+        session=(session_ns, session_pid) if session_ns else (opened, pid),
+        segment=segment,
+        environment=dict(_variables(environment)),
+    )
+
+
+def name_of(raw: bytes) -> str:
+    return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
