@@ -6,6 +6,7 @@ nothing: no polars, no torch. Editors and type checkers read the imports, a runn
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from opspan.late_names import finder
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from opspan.emit.annotate import mark as mark
     from opspan.emit.annotate import record_function as record_function
     from opspan.emit.itt import emit_itt as emit_itt
+    from opspan.emit.listening import listen as listen
     from opspan.emit.nvtx import emit_nvtx as emit_nvtx
     from opspan.emit.pyroscope import emit_pyroscope as emit_pyroscope
     from opspan.emit.record import record as record
@@ -59,6 +61,7 @@ _HOMES = {
     "emit_pyroscope": "opspan.emit.pyroscope:emit_pyroscope",
     "errors": "opspan.errors",
     "itt": "opspan.itt",
+    "listen": "opspan.emit.listening:listen",
     "load": "opspan.loading:load",
     "load_kineto": "opspan.loading:load_kineto",
     "load_many": "opspan.many.ranks:load_many",
@@ -93,6 +96,9 @@ if not TYPE_CHECKING:  # else a name that is misspelt would be any
 
             return version("opspan")
         return _find(name)
+
+    if os.environ.get("OPSPAN_LISTEN", "0") != "0":
+        _find("listen")()
 
 
 def __dir__() -> list[str]:

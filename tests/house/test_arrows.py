@@ -44,7 +44,7 @@ ROOMS: dict[str, set[str]] = {
     "dask": {"addresses", "errors", "printable"},
     "many": READING | {"dask", "readers", "remote", "analysis", "views", "trace", "loading"},
     "emit": GROUND | {"libraries", "loading", "events", "trace"},  # the last three late, see below
-    "app": READING | {"libraries", "readers", "analysis", "events", "views", "trace", "emit"},
+    "app": READING | {"libraries", "readers", "analysis", "events", "views", "trace", "loading", "emit"},
     "itt": {"emit"},
     "nvtx": {"emit"},
     "late_names": set(),

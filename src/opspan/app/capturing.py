@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, NoReturn
 
 from opspan import libraries
 from opspan.capture_files import captures
@@ -98,6 +99,31 @@ def _make_folder(wanted: Path | None) -> Path:
     return folder
 
 
+def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Run it in place of this process: its number, its signals and its exit code are those of the caller's child."""
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, for itself; who is run would go on ignoring them
+        signal.signal(ignored, signal.SIG_DFL)
+    try:
+        os.execvpe(command[0], list(command), environment)
+    except OSError as error:
+        raise _not_run(command[0], error) from None
+
+
+def start(command: Sequence[str], environment: Mapping[str, str], output: BinaryIO) -> subprocess.Popen[bytes]:
+    """Run it beside this process, which may end before it: keys that are pressed here are no signals to it."""
+    try:
+        return subprocess.Popen(
+            list(command),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _not_run(command[0], error) from error
+
+
 def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run it and wait; the exit code as a shell gives it, 128 + the signal for one that was killed."""
     # Blocked, not handled: sigwaitinfo tells who sent a signal, and nothing can slip in between.
@@ -116,14 +142,18 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
             child = subprocess.Popen(
                 list(command), env=environment, close_fds=False, restore_signals=True, preexec_fn=as_without_us
             )
-        except FileNotFoundError:
-            raise UsageError(f"there is no command {command[0]}: looked for it on the PATH") from None
         except OSError as error:
-            raise UsageError(f"the command {command[0]} cannot be run: {error.strerror}") from error
+            raise _not_run(command[0], error) from error
         child.returncode = _wait(child.pid, waited)  # said to it as well: it must not look for a child that is gone
         return child.returncode
     finally:
         as_without_us()
+
+
+def _not_run(command: str, error: OSError) -> UsageError:
+    if isinstance(error, FileNotFoundError):
+        return UsageError(f"there is no command {command}: looked for it on the PATH")
+    return UsageError(f"the command {command} cannot be run: {error.strerror}")
 
 
 def _wait(child: int, waited: set[signal.Signals]) -> int:

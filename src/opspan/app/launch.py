@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import atexit
 import importlib
-import importlib.util
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opspan.emit.sink_list import ITT, NVTX, SINKS
+from opspan.emit.torch_import import when_torch_is_imported as when_torch_is_imported
 from opspan.errors import OpspanError
 
 if TYPE_CHECKING:
@@ -27,6 +24,7 @@ if TYPE_CHECKING:
 SITE = Path(__file__).parent / "launch_site"  # holds a sitecustomize.py for Python children
 TOOLS = {sink.name: sink.tool for sink in SINKS if sink.tool is not None}  # that --emit can name
 _VARIABLE = "OPSPAN_EMIT"
+_IDLE = "OPSPAN_IDLE"
 _TOOL_VARIABLES = [tool.variable for tool in TOOLS.values()]
 
 
@@ -56,8 +54,17 @@ def environment(before: Mapping[str, str], collectors: Path, captures: Path, emi
     after.pop(_VARIABLE, None)
     if emit is not None:
         after[_VARIABLE] = emit.as_text()
-        after["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SITE), before.get("PYTHONPATH")]))
+        after["PYTHONPATH"] = _python_path(before)
     return after
+
+
+def idle_environment(before: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program that is to be ready for `opspan attach`, and of its children."""
+    return {**before, _IDLE: "1", "PYTHONPATH": _python_path(before)}
+
+
+def _python_path(before: Mapping[str, str]) -> str:
+    return os.pathsep.join(filter(None, [str(SITE), before.get("PYTHONPATH")]))
 
 
 def other_tools(tool: str | None) -> Iterator[str]:
@@ -77,6 +84,8 @@ def start_from_environment() -> None:
     asked = os.environ.get(_VARIABLE)
     if asked:
         when_torch_is_imported(lambda: _start_and_go_on(asked))
+    if os.environ.get(_IDLE):
+        when_torch_is_imported(_listen_and_go_on)
 
 
 def start(emit: Emit) -> None:
@@ -96,7 +105,7 @@ def start(emit: Emit) -> None:
         module, _, name = sink.session.partition(":")
         kind = getattr(importlib.import_module(module), name)
         session: Session = kind(record_shapes=emit.record_shapes, modules=emit.modules)
-        session.gives_way = True
+        session.gives_way = session.in_each_process = True
         session.__enter__()
         atexit.register(_end, session)
 
@@ -108,53 +117,20 @@ def _end(session: Session) -> None:
         _say(f"the labels may not be complete: {why(error)}")
 
 
-def when_torch_is_imported(call: Callable[[], None]) -> None:
-    """Once `import torch` has run. Importing torch ourselves would come before what a program sets up for it."""
-    if "torch" in sys.modules:
-        call()
-    else:
-        sys.meta_path.insert(0, _TorchFinder(call))
-
-
-class _TorchFinder:
-    """Finds torch through the others, and has its loader call back. Goes away when that is done."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call = call
-        self._asking = False
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name != "torch" or self._asking:
-            return None
-        self._asking = True
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            self._asking = False
-        if spec is not None and spec.loader is not None:
-            self._watch(spec.loader)
-        return spec
-
-    def _watch(self, loader: Any) -> None:
-        run = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            del loader.exec_module  # as if we had never been here
-            run(module)
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-            self._call()
-
-        loader.exec_module = exec_module  # of this one loader, which is made for torch alone
-
-
 def _start_and_go_on(asked: str) -> None:
     try:
         start(Emit.from_text(asked))
     except Exception as error:  # noqa: BLE001  # the program is what matters here, and it has begun
         _say(f"this process is not labelled: {why(error)}")
+
+
+def _listen_and_go_on() -> None:
+    try:
+        from opspan.emit.listening import listen
+
+        listen()
+    except Exception as error:  # noqa: BLE001  # as above
+        _say(f"nobody can attach to this process: {why(error)}")
 
 
 def why(error: Exception) -> str:

@@ -22,6 +22,7 @@ from opspan.errors import OpspanError, UsageError
 
 # verb -> the module whose `command` it is
 VERBS = {
+    "attach": "opspan.cli.attach",
     "comm": "opspan.cli.comm",
     "demo": "opspan.cli.demo",
     "diff": "opspan.cli.diff",
@@ -40,6 +41,7 @@ VERBS = {
     "steps": "opspan.cli.steps",
     "summary": "opspan.cli.summary",
     "table": "opspan.cli.table",
+    "top": "opspan.cli.top",
     "waits": "opspan.cli.waits",
 }
 

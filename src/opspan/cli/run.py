@@ -16,21 +16,32 @@ from opspan.errors import UsageError
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @capture_folder
 @labelling
+@click.option("--idle", is_flag=True, help="Capture nothing: only make CMD ready for `opspan attach` and `opspan top`.")
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(wanted: Path | None, tool: str | None, record_shapes: bool, modules: bool, cmd: tuple[str, ...]) -> int:
+def command(
+    wanted: Path | None, tool: str | None, record_shapes: bool, modules: bool, idle: bool, cmd: tuple[str, ...]
+) -> int:
     """Run CMD and capture its NVTX and ITT ranges.
 
     The processes that CMD starts are captured as well. With --emit, every Python program among them that imports
     torch labels its ops, and no file has to be edited; without it, torch's ops are not labelled. Exits with CMD's exit
     code, or with 128 + n if signal n ended CMD.
 
+    With --idle, CMD runs as it would without opspan, in place of this process. Every Python program below it that
+    imports torch listens meanwhile: `opspan attach` has it record.
+
     \b
     Example:
       opspan run --emit nvtx --record-shapes -o capture -- python train.py --epochs 3
       opspan run -- ./program-that-uses-nvtx
+      opspan run --idle -- torchrun --nproc-per-node 8 train.py
     """
     from opspan.app import capturing, launch
 
+    if idle:
+        if wanted is not None or tool is not None or record_shapes or modules:
+            raise UsageError("--idle captures nothing: what to record, and where to, is said to `opspan attach`")
+        capturing.become(cmd, launch.idle_environment(os.environ))
     collectors = capturing.collectors()
     if (record_shapes or modules) and tool is None:
         raise UsageError("--record-shapes and --modules say what --emit labels: add --emit nvtx (or itt)")

@@ -6,12 +6,16 @@ warning is a line on standard error, which no filter such as `python -W error` t
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
 
 from opspan.printable import printable, printable_lines
 
 _put_in = False
+_here = threading.local()
 
 
 def put_in() -> None:
@@ -20,8 +24,21 @@ def put_in() -> None:
     _put_in = True
 
 
+@contextlib.contextmanager
+def collected(into: list[str]) -> Iterator[None]:
+    """Warnings of this thread go there: who asked is another process, and the program is not to be told."""
+    before, _here.into = getattr(_here, "into", None), into
+    try:
+        yield
+    finally:
+        _here.into = before
+
+
 def warn(message: str, stacklevel: int) -> None:
-    if _put_in:
+    into: list[str] | None = getattr(_here, "into", None)
+    if into is not None:
+        into.append(printable(message))
+    elif _put_in:
         say(f"opspan: {message}\n")
     else:
         warnings.warn(printable(message), stacklevel=stacklevel + 1)

@@ -17,7 +17,7 @@ import contextlib
 import os
 from typing import Any, ClassVar
 
-from opspan.emit import compiled, notices, observer, ranges, sinks, tools
+from opspan.emit import compiled, notices, observer, ranges, sinks, step_ends, tools
 from opspan.emit.changes import active, change, told_over
 from opspan.emit.fallback import TorchEmitter
 from opspan.emit.labelling import Labelling, Wanted
@@ -51,7 +51,8 @@ class Session:
         self.modules = modules
         self.labels: str | None = None  # the form in use; None when nothing was labelled
         self.stats = Stats()  # of the whole session, once it is over
-        self.gives_way = False  # to one that the program itself enters: `opspan exec` started this one
+        self.gives_way = False  # to one that the program itself enters, which did not enter this one
+        self.in_each_process = False  # a fork has one for itself: `opspan exec` started this one
         self._steps = Steps(schedule, self._turn, self._step_is_over) if schedule is not None else None
         self._undo = contextlib.ExitStack()  # what entering did
 
@@ -64,9 +65,9 @@ class Session:
         with change():
             for sink in self._sinks:
                 other = active.get(sink.number)
-                if isinstance(other, Session) and (other.gives_way or not other._is_owner()):
+                if isinstance(other, Session) and not other._is_owner():
                     other.__exit__()
-            free = next((sink for sink in self._sinks if sink.number not in active), None)
+            free = self._free() or self._given_way()
             if free is None:
                 raise AlreadyActive(self._too_many())
             self._sink, number = free, free.number
@@ -98,6 +99,7 @@ class Session:
         if self._steps is not None and self._is_running() and self._is_owner():
             with change():
                 self._steps.step()
+            step_ends.tell()
 
     def turn(self, on: bool) -> None:
         """Label no more for a while, or go on. What has begun still ends. Nothing in a fork."""
@@ -150,6 +152,8 @@ class Session:
             else:
                 native.turn(self._sink.number, False)
                 self._tell(False)
+                if not self.gives_way:
+                    self._undo.enter_context(step_ends.said_by_program())
                 self._undo.callback(self._stop_steps, self._steps)
                 self._steps.start(self._sink.bit)
 
@@ -177,6 +181,16 @@ class Session:
     def _discard(self) -> None:
         """Entering failed: leave no files."""
 
+    def _free(self) -> Sink | None:
+        return next((sink for sink in self._sinks if sink.number not in active), None)
+
+    def _given_way(self) -> Sink | None:
+        others = (active[sink.number] for sink in self._sinks)
+        other = next((session for session in others if isinstance(session, Session) and session.gives_way), None)
+        if other is not None and not self.gives_way:
+            other.__exit__()
+        return self._free()
+
     def _is_active(self) -> bool:
         return self._owner != 0 and active.get(self._sink.number) is self
 
@@ -199,7 +213,7 @@ class Session:
 
     def _in_fork(self) -> None:
         """In the child, first of all."""
-        if self.gives_way:  # nobody wrote it into the program, so each process has one for itself
+        if self.in_each_process:
             if self._labelling is not None:
                 self._labelling.native.adopt(self._sink.number)
             self._owner = os.getpid()

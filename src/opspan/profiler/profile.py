@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
+from opspan.emit import step_ends
 from opspan.emit.annotate import record_function
 from opspan.emit.schedule import ProfilerAction
 from opspan.profiler.activities import parsed
@@ -72,6 +73,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         self.step_num = 0
         self.current_action = action_of(self.schedule(0))
         self._step_range: AbstractContextManager[Any] | None = None
+        self._speaking = ExitStack()
 
     def __enter__(self) -> profile:
         self.start()
@@ -85,10 +87,13 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
                 self.execution_trace_observer.cleanup()
 
     def start(self) -> None:
+        if self.record_steps:
+            self._speaking.enter_context(step_ends.said_by_program())
         self._go(ProfilerAction.NONE, self.current_action)
         self._begin_step()
 
     def stop(self) -> None:
+        self._speaking.close()
         self._end_step()
         self._go(self.current_action, None)
 
@@ -100,6 +105,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         self.step_num += 1
         self._go(last, following)
         self._begin_step()
+        step_ends.tell()
 
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
         """From the next cycle on."""

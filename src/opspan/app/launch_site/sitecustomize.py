@@ -1,10 +1,11 @@
-"""Runs first in every Python under `opspan run --emit`: hands over to the user's own sitecustomize, then to opspan.
+"""Runs first in every Python under `opspan run --emit` or `--idle`: hands over to the user's sitecustomize, then to us.
 
 Not a part of the package: its folder stands first in PYTHONPATH, and leaves sys.path here.
 """
 
 import contextlib
 import importlib
+import os
 import sys
 from pathlib import Path
 
@@ -41,6 +42,7 @@ finally:  # also where it raises: that is then told, as without us
 
         launch.start_from_environment()
     except ImportError as error:
-        _say(f"opspan: this Python is not labelled, it has no opspan ({error}): {sys.executable}\n")
+        if "OPSPAN_IDLE" not in os.environ:  # there nobody has asked for anything yet
+            _say(f"opspan: this Python is not labelled, it has no opspan ({error}): {sys.executable}\n")
     except Exception as error:  # noqa: BLE001  # an opspan for another Python, for instance
         _say(f"opspan: this Python is not labelled ({type(error).__name__}: {error}): {sys.executable}\n")

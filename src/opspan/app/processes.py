@@ -1,0 +1,97 @@
+"""Processes of this machine, as /proc says: whose they are, who descends from whom, and where they listen for us."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from opspan.emit.asking import SOCKET, peer
+from opspan.errors import UsageError
+
+_PROC = Path("/proc")
+_LISTENS = 0x10000  # in the column Flags of /proc/PID/net/unix
+_CONNECT_SECONDS = 5
+
+
+def check(pid: int) -> None:
+    """UsageError where there is no such process, or it is not for us."""
+    try:
+        owner = (_PROC / str(pid)).stat().st_uid
+        namespace = (_PROC / str(pid) / "ns" / "mnt").stat().st_ino
+    except FileNotFoundError:
+        raise UsageError(f"there is no process {pid}") from None
+    except OSError:
+        raise _of_another(pid) from None
+    if owner != os.geteuid():
+        raise _of_another(pid)
+    if namespace != (_PROC / "self" / "ns" / "mnt").stat().st_ino:
+        raise UsageError(f"process {pid} sees other files than this one (a container): run opspan attach in there")
+
+
+def _of_another(pid: int) -> UsageError:
+    return UsageError(f"process {pid} is another user's: who it belongs to may attach, and nobody else")
+
+
+def descendants(pid: int) -> list[int]:
+    """`pid`, its children, theirs and so on."""
+    children: dict[int, list[int]] = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdecimal() and (parent := _parent(entry)) is not None:
+            children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for known in found:  # which grows
+        found += sorted(children.get(known, []))
+    return found
+
+
+def _parent(process: Path) -> int | None:
+    try:
+        # 4242 (name (of any kind)) S 4241 ...
+        return int((process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
+    except (OSError, IndexError, ValueError):  # it has just ended
+        return None
+
+
+def listens_at(pid: int) -> str | None:
+    """The path of the socket at which it listens, if it does: one that it has open, whatever lies about elsewhere."""
+    process = _PROC / str(pid)
+    try:
+        lines = (process / "net" / "unix").read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]
+        ours: dict[str, str] = {}
+        for line in lines:
+            # Num RefCount Protocol Flags Type St Inode Path
+            columns = line.split(None, 7)
+            if len(columns) == 8 and int(columns[3], 16) & _LISTENS and columns[7].endswith(f"/{SOCKET}"):
+                ours[f"socket:[{columns[6]}]"] = columns[7]
+        for descriptor in (process / "fd").iterdir() if ours else ():
+            if (path := ours.get(_link(descriptor))) is not None:
+                return path
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""
+
+
+def connect(pid: int, path: str) -> socket.socket:
+    """UsageError where it is not that process who listens."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(_CONNECT_SECONDS)
+        connection.connect(path)
+        found = peer(connection)
+        if found != (pid, os.geteuid()):
+            raise UsageError(f"at the socket of process {pid} listens process {found[0]}: attach to that one")
+    except OSError as error:
+        connection.close()
+        raise UsageError(f"process {pid} does not answer at {path} ({error.strerror or error})") from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection

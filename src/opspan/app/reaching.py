@@ -1,0 +1,74 @@
+"""Makes a process listen that was not made ready: Python 3.14 can have another process of its own version run a file.
+
+That needs the right to trace it: the same user, and in containers often CAP_SYS_PTRACE.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from opspan import private_files
+from opspan.app import processes
+from opspan.errors import UsageError
+from opspan.printable import printable
+
+_SECONDS = 10.0  # the other process runs it between two lines of Python, and may be in the middle of a long one
+_READY = "start it with `opspan run --idle -- python train.py`, or call opspan.listen() in it"
+
+# Run by the other process, whose Python may lack opspan. What is wrong is written beside it, not to its terminal.
+_SCRIPT = """\
+def _opspan():
+    import sys
+    try:
+        try:
+            import opspan
+        except ImportError:
+            sys.path.append({source!r})
+            try:
+                import opspan
+            finally:
+                sys.path.remove({source!r})
+        opspan.listen()
+    except Exception as error:
+        with open({said!r}, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{{type(error).__name__}}: {{error}}")
+_opspan()
+del _opspan
+"""
+
+
+def reach(pid: int) -> str:
+    """The path of the socket at which it listens from now on."""
+    remote_exec: Callable[[int, str], None] | None = getattr(sys, "remote_exec", None)
+    if remote_exec is None:
+        raise UsageError(f"process {pid} does not listen: {_READY} (or use Python 3.14 on both sides)")
+    with private_files.claimed(None, "opspan-reach-") as folder:
+        script, said = folder / "listen.py", folder / "said"
+        source = str(Path(__file__).resolve().parents[2])
+        script.write_text(_SCRIPT.format(source=source, said=str(said)), encoding="utf-8")
+        try:
+            remote_exec(pid, str(script))
+        except PermissionError as error:
+            raise UsageError(
+                f"process {pid} does not listen, and the system does not let us into it ({error}): {_READY}; "
+                "in a container, sys.remote_exec needs the capability SYS_PTRACE"
+            ) from error
+        except (OSError, RuntimeError, ValueError) as error:  # no Python, another version, it is switched off there
+            raise UsageError(f"process {pid} does not listen, and cannot be made to ({error}): {_READY}") from error
+        return _wait(pid, said)
+
+
+def _wait(pid: int, said: Path) -> str:
+    until = time.monotonic() + _SECONDS
+    while time.monotonic() < until:
+        if (path := processes.listens_at(pid)) is not None:
+            return path
+        if said.is_file():
+            time.sleep(0.05)  # until it is written
+            why = printable(said.read_text(encoding="utf-8", errors="replace")[:500])
+            raise UsageError(f"process {pid} cannot listen: {why}")
+        time.sleep(0.05)
+    raise UsageError(f"process {pid} runs no line of Python for {_SECONDS:.0f} s, so it cannot be reached: {_READY}")

@@ -1,0 +1,136 @@
+"""opspan top: one short recording after another of a process that runs, and what is in each, until somebody ends it.
+
+The next recording begins before the one before is read, so that little is missed. Each goes into a temporary folder of
+this user's, and is removed once it was read.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO
+
+from opspan import capture_files, private_files
+from opspan.app import attaching, capturing, launch
+from opspan.app.top_rows import Shown, shown_of
+from opspan.errors import EmitError, OpspanError, UsageError, WriteError
+from opspan.trace import Trace
+
+
+@dataclass
+class Wish:
+    """What is to be shown, which may change at any time."""
+
+    by: str = "ops"
+    by_total: bool = False
+    is_paused: bool = False
+
+
+class Recorder:
+    """Records process `pid` again and again, `seconds` long, on a thread, until `close` or an error."""
+
+    def __init__(self, pid: int, seconds: float, wish: Wish) -> None:
+        self._pid = pid
+        self._seconds = seconds
+        self._wish = wish
+        self._done: queue.Queue[tuple[str, Path] | OpspanError] = queue.Queue(maxsize=1)
+        self._over = threading.Event()
+        self._asking: list[attaching.Asking] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def next(self, seconds: float) -> Shown | None:
+        """The next recording, if there is one within this time. OpspanError where there will be none any more."""
+        try:
+            found = self._done.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        if isinstance(found, OpspanError):
+            raise found
+        by, folder = found
+        try:
+            return shown_of(_read(folder), by)
+        finally:
+            private_files.remove(folder)
+
+    def close(self) -> None:
+        """What is being recorded ends now."""
+        self._over.set()
+        attaching.end(self._asking)
+        while self._thread.is_alive():
+            try:
+                self._done.get(timeout=0.05)
+            except queue.Empty:
+                self._thread.join(0.05)
+
+    def _run(self) -> None:
+        try:
+            while not self._over.is_set():
+                if self._wish.is_paused:
+                    self._over.wait(0.1)
+                else:
+                    by = self._wish.by
+                    self._done.put((by, self._recorded(by)))
+        except OpspanError as error:
+            self._done.put(error)
+        except OSError as error:  # a full disk
+            self._done.put(EmitError(f"nothing more can be recorded: {error}"))
+
+    def _recorded(self, by: str) -> Path:
+        folder = private_files.folder("opspan-top-")
+        asked = attaching.Asked(
+            str(folder), 0, self._seconds, False, by == "lines", False, by == "modules", devices=True
+        )
+        with attaching.connected([self._pid]) as self._asking:
+            if self._over.is_set():
+                return folder
+            attaching.ask(self._asking, asked)
+        if (error := self._asking[0].error) is not None:
+            private_files.remove(folder)
+            raise error
+        return folder
+
+
+def start(command: Sequence[str]) -> tuple[int, Path]:
+    """Start a program that listens; the first of its processes that does, and the file that its output goes to."""
+    log, file = _new_log()
+    with file:
+        child = capturing.start(command, launch.idle_environment(os.environ), file)
+    while True:
+        if found := attaching.listening(child.pid):
+            return found[0], log
+        if child.poll() is not None:
+            raise UsageError(
+                f"{command[0]} ended with exit code {child.returncode}, and no Python process of it imported torch: "
+                f"its output is in {log}"
+            )
+        time.sleep(0.1)
+
+
+def _new_log() -> tuple[Path, BinaryIO]:
+    for number in count(1):
+        path = Path.cwd() / f"opspan-top-{number}.log"
+        try:
+            return path, path.open("xb")
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise WriteError(
+                f"{path} cannot be written ({error.strerror}): the output of the program goes there"
+            ) from error
+    raise AssertionError  # there is always another number
+
+
+def _read(folder: Path) -> Trace:
+    from opspan.loading import load_recording
+
+    files = capture_files.captures(folder)
+    if not files:
+        raise UsageError("nothing was recorded")
+    return load_recording(files[0])

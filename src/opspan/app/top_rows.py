@@ -1,0 +1,86 @@
+"""What `opspan top` shows of one short recording: rows of ops, modules or lines, and how long steps take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+
+from opspan.trace import Trace
+
+_TORCH = "/torch/"
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    count: int
+    self_ns: int
+    total_ns: int
+
+    def ns(self, by_total: bool) -> int:
+        return self.total_ns if by_total else self.self_ns
+
+
+@dataclass(frozen=True)
+class Shown:
+    by: str
+    rows: tuple[Row, ...]
+    is_device: bool  # the time of devices, where any was used; else that of the host
+    steps: int
+    step_ns: float | None  # the median
+
+
+def shown_of(trace: Trace, by: str) -> Shown:
+    ranges = trace.analysed.attributed.ranges
+    part = "device" if ranges["self_device_ns"].sum() else "cpu"
+    found = trace.analysed.iterations
+    median = (found["end_ns"] - found["start_ns"]).cast(float).median()
+    return Shown(
+        by,
+        tuple(_ROWS[by](trace, part)),
+        part == "device",
+        found.height,
+        median if isinstance(median, float) else None,
+    )
+
+
+def ordered(shown: Shown, by_total: bool) -> list[Row]:
+    return sorted(shown.rows, key=lambda row: (-row.ns(by_total), row.name))
+
+
+def _ops(trace: Trace, part: str) -> list[Row]:
+    table = trace.table("name").rows.select("name", "count", f"self_{part}_ns", f"{part}_ns")
+    return [Row(*values) for values in table.iter_rows()]
+
+
+def _modules(trace: Trace, part: str) -> list[Row]:
+    """In total: with all modules inside of it."""
+    table = trace.table("module").rows.drop_nulls("module").select("module", "count", f"self_{part}_ns")
+    rows = list(table.iter_rows())
+    return [
+        Row(name, count or 0, own, own + sum(ns for other, _, ns in rows if other.startswith(f"{name}.")))
+        for name, count, own in rows
+    ]
+
+
+def _lines(trace: Trace, part: str) -> list[Row]:
+    """A line itself has the time of the ops that it calls, be it through torch's own Python; in total, that of all ops
+    which are called below it."""
+    own = "self_ns" if part == "cpu" else "self_device_ns"
+    ranges = trace.analysed.attributed.ranges.drop_nulls("stack")
+    stacks = ranges.group_by("stack").agg(count=pl.len(), ns=pl.col(own).sum())
+    found: dict[str, list[int]] = {}
+    for stack, count, ns in stacks.iter_rows():
+        all_ = str(stack).split("\n")  # the outermost first
+        lines = [line for line in all_ if _TORCH not in line] or all_
+        for line in dict.fromkeys(lines):
+            found.setdefault(line, [0, 0, 0])[2] += ns
+        found[lines[-1]][0] += count
+        found[lines[-1]][1] += ns
+    return [Row(line, *values) for line, values in found.items()]
+
+
+_ROWS: dict[str, Callable[[Trace, str], list[Row]]] = {"ops": _ops, "modules": _modules, "lines": _lines}
+BY = tuple(_ROWS)

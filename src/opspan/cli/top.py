@@ -1,0 +1,158 @@
+"""opspan top: what takes the time in a process now."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from opspan.cli.printing import show
+from opspan.errors import OpspanError
+
+if TYPE_CHECKING:
+    from opspan.app.top import Recorder, Wish
+    from opspan.app.top_rows import Shown
+
+_KEYS = "q quit   o ops   m modules   l lines   s self or total   space pause"
+_BY = {"o": "ops", "m": "modules", "l": "lines"}
+
+
+@click.command("top", context_settings={"allow_interspersed_args": True})
+@click.option("--by", type=click.Choice(["ops", "modules", "lines"]), default="ops", show_default=True, help="Rows.")
+@click.option("--total", is_flag=True, help="Order by the time with all that is inside, not by a row's own.")
+@click.option(
+    "--every",
+    metavar="S",
+    type=click.FloatRange(0, 3600, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Record for S seconds at a time.",
+)
+@click.option("--count", metavar="N", type=click.IntRange(min=1), help="Show N recordings, then end.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), default=20, help="Rows, where it is no terminal.")
+@click.argument("what", metavar="PID | -- CMD", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(by: str, total: bool, every: float, count: int | None, limit: int, what: tuple[str, ...]) -> int:
+    """Show the ops, modules or lines that take the time in process PID now, live in the terminal.
+
+    PID is made ready as for `opspan attach`. With CMD in its place, that is started, ready, and its output goes to a
+    new file opspan-top-N.log; it goes on when top ends. The keys are shown below the table. Where the output is no
+    terminal, a table is printed for each recording. It costs what recording costs, as long as it is not paused.
+
+    \b
+    Example:
+      opspan top 4242
+      opspan top --by modules --total -- python train.py
+      opspan top 4242 --count 1 --every 5 > now.txt
+    """
+    from opspan.app.top import Recorder, Wish, start
+
+    pid, log = (int(what[0]), None) if len(what) == 1 and what[0].isdecimal() else start(what)
+    wish = Wish(by, total)
+    recorder = Recorder(pid, every, wish)
+    try:
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            ended = _live(recorder, wish, pid, count)
+        else:
+            ended = _plain(recorder, wish, pid, count, limit)
+    finally:
+        recorder.close()
+    if ended is not None:
+        show(f"{ended}\n", err=True)
+    if log is not None:
+        show(f"Process {pid} writes to {log}\n", err=True)
+    return 0
+
+
+def _live(recorder: Recorder, wish: Wish, pid: int, count: int | None) -> str | None:
+    """What was said in the end, by who ended it: nothing by the user."""
+    from opspan.cli import live
+
+    shown: Shown | None = None
+    seen = 0
+    with live.screen() as screen:
+        while count is None or seen < count:
+            title, rows = _title(shown, wish, pid), _rows(shown, wish, screen.rows)
+            columns: tuple[str, ...] = _COLUMNS
+            if screen.is_narrow:
+                kept = (2 if wish.by_total else 0, 1, 4)
+                columns, *rows = (tuple(row[place] for place in kept) for row in (columns, *rows))
+            screen.show(title, columns, rows, _KEYS)
+            pressed = live.key(0.1)
+            if pressed in ("q", "\x03", "\x04"):
+                return None
+            wish.by = _BY.get(pressed, wish.by)
+            wish.by_total ^= pressed == "s"
+            wish.is_paused ^= pressed == " "
+            try:
+                new = recorder.next(0)
+            except OpspanError as error:
+                return _ended(pid, error, seen)
+            if new is not None:
+                shown, seen = new, seen + 1
+    return None
+
+
+def _plain(recorder: Recorder, wish: Wish, pid: int, count: int | None, limit: int) -> str | None:
+    seen = 0
+    while count is None or seen < count:
+        try:
+            shown = recorder.next(1)
+        except OpspanError as error:
+            return _ended(pid, error, seen)
+        if shown is not None:
+            seen += 1
+            lines = [_title(shown, wish, pid), *_aligned(_rows(shown, wish, limit))]
+            show("\n".join(lines) + "\n\n")
+    return None
+
+
+def _ended(pid: int, error: OpspanError, seen: int) -> str:
+    """An error, unless it is that the process has ended by itself."""
+    from opspan.app import processes
+
+    if seen and processes.listens_at(pid) is None:  # which it does until it ends
+        return f"process {pid} has ended"
+    raise error
+
+
+_COLUMNS = ("Self", "%", "Total", "Count", "Name")
+
+
+def _title(shown: Shown | None, wish: Wish, pid: int) -> str:
+    from opspan.views.answer import time_text
+
+    head = f"opspan top: process {pid}, {wish.by} by {'total' if wish.by_total else 'self'}"
+    if wish.is_paused:
+        head += ", paused"
+    if shown is None or shown.by != wish.by:
+        return f"{head}, recording ..."
+    head += ", time of devices" if shown.is_device else ""
+    return head if shown.step_ns is None else f"{head}, {shown.steps} steps of {time_text(round(shown.step_ns))}"
+
+
+def _rows(shown: Shown | None, wish: Wish, limit: int) -> list[tuple[str, ...]]:
+    from opspan.app.top_rows import ordered
+    from opspan.views.answer import time_text
+
+    if shown is None or shown.by != wish.by:
+        return []
+    whole = sum(row.self_ns for row in shown.rows) or 1
+    return [
+        (
+            time_text(row.self_ns),
+            f"{100 * row.ns(wish.by_total) / whole:.1f}",
+            time_text(row.total_ns),
+            f"{row.count:,}",
+            row.name,
+        )
+        for row in ordered(shown, wish.by_total)[:limit]
+    ]
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, cells)) for cells in zip(_COLUMNS, *rows, strict=True)][:-1]
+    lines = []
+    for *figures, name in (_COLUMNS, *rows):
+        lines.append("  ".join([*(f"{text:>{width}}" for text, width in zip(figures, widths, strict=True)), name]))
+    return lines

@@ -1,0 +1,86 @@
+"""Has a recording label whole steps of a program, so many, each from one end of a step (`step_ends`) to the next.
+
+Who is heard first counts, and nobody else: one of several optimizers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+from opspan.emit import notices, ranges, step_ends
+from opspan.emit.record import record
+from opspan.emit.sinks import KIND_STEP
+
+
+class StepCount:
+    """`recording` is entered, and labels nothing yet. `done` is called when it has all steps, or can have no more."""
+
+    def __init__(self, recording: record, steps: int, notes: list[str], done: Callable[[], None]) -> None:
+        self.recorded = 0
+        self.begun = False
+        self.failed: Exception | None = None
+        self._recording = recording
+        self._steps = steps
+        self._notes = notes
+        self._done = done
+        self._is_over = False
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._by = -1
+        self._thread = 0
+        self._range = 0
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[None]:
+        with step_ends.counted_by(self._step_is_over):
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._is_over = True
+
+    def _step_is_over(self, by: int) -> None:
+        """On a thread of the program, which must not notice whatever goes wrong."""
+        if self._is_over or os.getpid() != self._pid:
+            return
+        with self._lock:
+            try:
+                with notices.collected(self._notes):
+                    self._count(by)
+            except Exception as error:  # noqa: BLE001
+                self.failed = error
+                self._end()
+
+    def _count(self, by: int) -> None:
+        if self._is_over:  # by now
+            return
+        if not self._recording._is_running():  # the program has ended it
+            self._end()
+        elif self.begun:
+            if by == self._by and threading.get_ident() == self._thread:
+                self._next()
+        else:
+            self.begun, self._by, self._thread = True, by, threading.get_ident()
+            self._recording.turn(True)
+            self._begin()
+
+    def _next(self) -> None:
+        ranges.range_end(self._range)
+        self.recorded += 1
+        if self.recorded < self._steps:
+            self._begin()
+        else:
+            self._recording.turn(False)
+            self._end()
+
+    def _begin(self) -> None:
+        # Started, not pushed: an optimizer's own range is open here, and ends inside of the step that begins.
+        ref = ranges.ref_of(f"ProfilerStep#{self.recorded}", kind=KIND_STEP)
+        self._range = ranges.range_start(ref, self._recording._sink.bit)
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._done()

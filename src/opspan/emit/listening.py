@@ -1,0 +1,159 @@
+"""listen: makes this process ready to be recorded whenever `opspan attach` asks. Until then nothing is observed.
+
+A thread waits in the kernel at a Unix socket, in a folder that nobody but this user can enter. Whoever asks gets a
+thread for as long as it is recorded. None of them takes a signal that is meant for the program. A fork does not listen:
+it closes what it has of its parent's.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from opspan import private_files
+from opspan.emit import notices
+from opspan.emit.asking import SOCKET, asked_of, line_of, peer, read_line, send
+from opspan.emit.on_demand import Bell, record_for
+from opspan.emit.step_ends import watch_optimizers
+from opspan.emit.torch_import import when_torch_is_imported
+from opspan.errors import EmitError, OpspanError
+
+_MOST_AT_ONCE: Final = 64  # four of them can record, see sink_list; others are told so
+_TO_ASK_SECONDS: Final = 5.0
+_TO_END_SECONDS: Final = 10.0
+# What a thread does to itself is not for others to take.
+_OWN_SIGNALS: Final = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
+
+_lock = threading.RLock()
+_listener: _Listener | None = None
+
+
+def listen() -> None:
+    """Let `opspan attach` and `opspan top` of this user record this process. Once is enough; a fork asks anew."""
+    global _listener
+    with _lock:
+        if _listener is not None:
+            return
+        try:
+            _listener = _Listener()
+        except OSError as error:
+            notices.warn(f"this process does not listen, nobody can attach: {error}", stacklevel=2)
+            return
+    when_torch_is_imported(watch_optimizers)
+
+
+class _Listener:
+    def __init__(self) -> None:
+        self._asking: dict[threading.Thread, tuple[socket.socket, Bell]] = {}
+        self._owner = os.getpid()
+        self._over = threading.Event()
+        self._folder = contextlib.ExitStack()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            path = self._folder.enter_context(private_files.claimed(_short_parent(), "opspan-listen-")) / SOCKET
+            self._socket.bind(str(path))
+            path.chmod(0o600)  # until now the folder's own mode keeps others out
+            self._socket.listen(_MOST_AT_ONCE)
+            _start_thread(self._serve)
+        except BaseException:
+            self._socket.close()
+            self._folder.close()
+            raise
+        atexit.register(self._end)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                if self._over.wait(1):  # else no descriptor is free for now
+                    return
+                continue
+            try:
+                if len(self._asking) < _MOST_AT_ONCE:
+                    _start_thread(functools.partial(self._answer, connection))
+                    continue
+            except RuntimeError:  # no more threads here
+                pass
+            connection.close()
+
+    def _answer(self, connection: socket.socket) -> None:
+        bell = Bell()
+        self._asking[threading.current_thread()] = connection, bell
+        try:
+            send(connection, self._answered(connection, bell))
+        finally:
+            del self._asking[threading.current_thread()]
+            connection.close()
+            bell.close()
+
+    def _answered(self, connection: socket.socket, bell: Bell) -> bytes:
+        try:
+            line = read_line(connection, _TO_ASK_SECONDS)
+            if peer(connection)[1] != os.geteuid():
+                raise EmitError("that process is another user's")
+            return line_of(record_for(asked_of(line), connection, bell))
+        except OpspanError as error:
+            return line_of(EmitError(str(error)))
+        except Exception as error:  # noqa: BLE001  # it is who asked who is to know, and not the program
+            return line_of(EmitError(f"the recording failed: {type(error).__name__}: {error}"))
+
+    def _end(self) -> None:
+        """The program ends: what is being recorded is ended as if its time was over."""
+        if self._owner != os.getpid():
+            return
+        self._over.set()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._folder.close()
+        until = time.monotonic() + _TO_END_SECONDS
+        for thread, (_, bell) in list(self._asking.items()):
+            with contextlib.suppress(OSError):  # it has just ended by itself
+                bell.ring()
+            thread.join(max(until - time.monotonic(), 0))
+
+    def leave_in_fork(self) -> None:
+        self._socket.close()
+        for connection, bell in list(self._asking.values()):
+            connection.close()
+            bell.close()
+
+
+def _short_parent() -> Path | None:
+    """Where temporary folders are, unless a socket's path, of 107 bytes at most, would not fit."""
+    return None if len(os.fsencode(tempfile.gettempdir())) < 64 else Path("/tmp")
+
+
+def _start_thread(run: Callable[[], None]) -> None:
+    thread = threading.Thread(target=run, name="opspan", daemon=True)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _OWN_SIGNALS)
+    try:
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+
+
+def _in_child() -> None:
+    global _listener
+    listener, _listener = _listener, None
+    _lock.release()
+    if listener is not None:
+        listener.leave_in_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_lock.release, after_in_child=_in_child)

@@ -1,0 +1,52 @@
+"""Calls back once a program has imported torch. Importing it ourselves would come before what it sets up for torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+def when_torch_is_imported(call: Callable[[], None]) -> None:
+    """Once `import torch` has run; now, if it has."""
+    if "torch" in sys.modules:
+        call()
+    else:
+        sys.meta_path.insert(0, _TorchFinder(call))
+
+
+class _TorchFinder:
+    """Finds torch through the others, and has its loader call back. Goes away when that is done."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._asking = False
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != "torch" or self._asking:
+            return None
+        self._asking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asking = False
+        if spec is not None and spec.loader is not None:
+            self._watch(spec.loader)
+        return spec
+
+    def _watch(self, loader: Any) -> None:
+        run = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module  # as if we had never been here
+            run(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            self._call()
+
+        loader.exec_module = exec_module  # of this one loader, which is made for torch alone
