@@ -1,4 +1,4 @@
-"""What many ranks cost: time and memory, with one process and with two, and whether memory grows with the ranks.
+"""What many ranks cost: time and memory, with one process, with two and on a cluster, and whether memory grows.
 
     python tools/bench/ranks.py            64 ranks of 100,000 ranges, and 1,000 of 10,000 (some minutes, 2 GB of disk)
     python tools/bench/ranks.py --quick    a quarter of the ranks
@@ -24,11 +24,12 @@ from typing import NamedTuple
 
 import made
 import read
+from distributed import LocalCluster
 
 LARGE = made.Size(100_000, 50_000, 50_000)
 SMALL = made.Size(10_000, 5_000, 5_000)
 FEW = 10  # ranks whose memory is compared with
-PROGRAM = "import sys, opspan; opspan.load_many(sys.argv[1], processes=int(sys.argv[2])).idle()"
+PROGRAM = "import sys, opspan; opspan.load_many(sys.argv[1], {}).idle()"
 PAUSE_S = 0.05
 
 
@@ -46,10 +47,10 @@ def ranks(folder: Path, size: made.Size, count: int) -> Path:
     return folder
 
 
-def once(folder: Path, processes: int) -> Round:
+def once(folder: Path, how: str) -> Round:
     busy, own = read.busy_seconds(), children_seconds()
     started = time.perf_counter()
-    program = subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder), str(processes)])
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM.format(how), str(folder)])
     peak = 0
     while program.poll() is None:
         peak = max(peak, sum(map(pss, family(program.pid))))
@@ -89,14 +90,14 @@ class Rounds:
         self.count, self.patience = count, patience
         self.disturbed = 0
 
-    def of(self, folder: Path, processes: int) -> Round:
-        """The medians."""
-        found = [self._quiet(folder, processes) for _ in range(self.count)]
+    def of(self, folder: Path, how: str) -> Round:
+        """The medians. `how`: an argument of load_many."""
+        found = [self._quiet(folder, how) for _ in range(self.count)]
         return Round(*(statistics.median(column) for column in zip(*found, strict=True)))  # type: ignore[arg-type]
 
-    def _quiet(self, folder: Path, processes: int) -> Round:
+    def _quiet(self, folder: Path, how: str) -> Round:
         for _ in range(self.patience):
-            found = once(folder, processes)
+            found = once(folder, how)
             if found.others <= read.MOST_BUSY:
                 return found
         self.disturbed += 1
@@ -109,12 +110,17 @@ def report(folder: Path, parts: int, rounds: Rounds) -> None:
         megabytes = sum(path.stat().st_size for path in run.iterdir()) / 1e6
         rows = f"{size.ranges:,} ranges, {size.calls + size.work:,} calls and kernels"
         print(f"\n{count:,} ranks of {rows}: {megabytes:,.0f} MB")
-        one, two = rounds.of(run, 1), rounds.of(run, 2)
+        one, two = rounds.of(run, "processes=1"), rounds.of(run, "processes=2")
         read.line("one process", f"{one.seconds:.1f} s  {one.peak / 1e6:.0f} MB")
         read.line("two processes", f"{two.seconds:.1f} s  {two.peak / 1e6:.0f} MB")
         ratio = two.seconds / one.seconds
         read.line("two of one", f"{ratio:.2f} x", "<= 0.6 x", ratio <= 0.6)
-        few = rounds.of(ranks(folder / f"{count} few", size, FEW), 2)
+        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+            # Its workers are no children of the program: its time counts, and not its memory.
+            on_cluster = [once(run, f"dask={cluster.scheduler_address!r}").seconds for _ in range(rounds.count)]
+        seconds = statistics.median(on_cluster)
+        read.line("a cluster of two workers", f"{seconds:.1f} s, {seconds / one.seconds:.2f} x of one process")
+        few = rounds.of(ranks(folder / f"{count} few", size, FEW), "processes=2")
         grown = two.peak / few.peak
         read.line(
             f"memory, of that of {FEW} ranks ({few.peak / 1e6:.0f} MB)", f"{grown:.2f} x", "<= 1.5 x", grown <= 1.5
