@@ -101,7 +101,7 @@ def test_every_verb_takes_them(files: dict[str, Path], verb: str) -> None:
 
 def test_of_several_files_each_has_its_own(files: dict[str, Path]) -> None:
     found = rows("steps", files["ranges"], files["kernels"], "--step", "5")
-    assert [(row["rank"], row["step"]) for row in found] == [(0, "turn #5"), (1, "iteration #5")]
+    assert [(row["rank"], row["step"]) for row in found] == [(3, "turn #5"), (8, "iteration #5")]  # both say: 3 of 8
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,8 @@ def test_paper_has_every_section(browser: Browser, trace: opspan.Trace, pages: P
     out = pages / "paper.html"
     trace.report(out)
     with browser.open(out) as opened:
-        opened.at.wait_for_function("document.querySelectorAll('.unpacking').length === 0")
+        for unpacking in opened.at.locator(".unpacking").all():
+            unpacking.wait_for(state="detached")
         # Drawings of sections that nobody has opened have the width of paper by then.
         drawings = opened.at.locator("main > section[hidden] svg")
         before = drawings.count()

@@ -86,7 +86,7 @@ def pixels(opened: Opened, count: str = "new Set(data).size") -> Any:
 
 def test_an_address_with_a_name_leads_to_its_first_shape(opened: Opened, trace: Trace) -> None:
     opened.goto("timeline?name=aten::addmm")
-    opened.at.wait_for_function("document.querySelector('.timeline .panel h3')")
+    opened.at.locator(".timeline .panel h3").wait_for(state="attached")
     count = (trace.ranges["name"] == "aten::addmm").sum()
     assert title(opened) == "aten::addmm"
     assert status(opened) == f"1 of {count}"
@@ -138,7 +138,7 @@ def test_keys_choose_shapes_and_follow_arrows(opened: Opened) -> None:
 
 def test_a_backward_op_leads_to_its_forward(opened: Opened) -> None:
     opened.goto("timeline?name=AddmmBackward0")
-    opened.at.wait_for_function("document.querySelector('.timeline .panel h3')")
+    opened.at.locator(".timeline .panel h3").wait_for(state="attached")
     opened.at.locator(".panel button.link").first.click()
     assert title(opened) == "aten::addmm"
     assert "Its backward" in panel(opened)
@@ -173,7 +173,7 @@ def test_keys_wheel_and_drag_move_and_zoom(opened: Opened) -> None:
 
 def test_fitting_shows_no_more_than_the_shape(opened: Opened, trace: Trace) -> None:
     opened.goto("timeline?name=AddmmBackward0")
-    opened.at.wait_for_function("document.querySelector('.timeline .panel h3')")
+    opened.at.locator(".timeline .panel h3").wait_for(state="attached")
     press(opened, "f")
     from_ns, to_ns = window(opened)
     shapes = trace.ranges.filter(pl.col("name") == "AddmmBackward0").sort("start_ns")
@@ -220,7 +220,7 @@ def test_lanes_fold_and_unfold(opened: Opened) -> None:
 def test_the_panel_says_what_the_tables_say(opened: Opened, trace: Trace) -> None:
     kernel = trace.work.filter(pl.col("kind") == "kernel").sort("start_ns").row(0, named=True)
     opened.goto(f"timeline?name={kernel['name']}".replace("<", "%3C").replace(">", "%3E").replace(" ", "%20"))
-    opened.at.wait_for_function("document.querySelector('.timeline .panel h3')")
+    opened.at.locator(".timeline .panel h3").wait_for(state="attached")
     assert title(opened) == kernel["name"]
     took = kernel["end_ns"] - kernel["start_ns"]
     assert f"{took / 1000:.3f} µs" in panel(opened)
@@ -272,7 +272,7 @@ def test_names_are_text_whatever_they_hold(browser: Browser, pages: Path) -> Non
     made.report(pages / "long.html")
     with browser.open(pages / "long.html") as opened:
         opened.goto(f"timeline?name={long}")
-        opened.at.wait_for_function("document.querySelector('.timeline .panel h3')")
+        opened.at.locator(".timeline .panel h3").wait_for(state="attached")
         assert title(opened).startswith("long yyy")
         assert opened.at.evaluate("document.documentElement.scrollWidth") <= 1280
 

@@ -69,10 +69,10 @@ def test_what_has_a_kind_keeps_it(
 def test_a_file_that_cannot_be_read_is_lost_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read_one = capture._read_one
 
-    def fail(path: Path, *others: object) -> object:
-        if path.name == "100-1.opspan":
+    def fail(segments: list[Path], *others: object) -> object:
+        if segments[0].name == "100-1.opspan":
             raise OverflowError("nobody thought of it")
-        return read_one(path, *others)  # type: ignore[arg-type]
+        return read_one(segments, *others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(capture, "_read_one", fail)
     trace = opspan.load(hostile.captures(tmp_path))

@@ -20,7 +20,6 @@ from opspan.analysis.analysed import attribute
 from opspan.analysis.collective_names import TOGETHER, ranges_named
 from opspan.analysis.collectives import collectives
 from opspan.analysis.kernels import is_communication
-from opspan.analysis.over_ranks import matched
 from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.clocks import BY_COLLECTIVES, Shift, shifted, times
 from opspan.tables.ranks import runs_of
@@ -152,6 +151,8 @@ def clocks(rows: pl.DataFrame, ranks: Sequence[Metadata]) -> dict[int, Clock]:
 
 def _ends(rows: pl.DataFrame) -> pl.DataFrame:
     """match, place, end_ns: when each collective was over there."""
+    from opspan.analysis.over_ranks import matched  # imports numpy, which most traces need not
+
     # Which of them are one is not asked of the clocks, which it is to set.
     pairs = pl.concat([rows, matched(rows, trusts_clocks=False).select("match")], how="horizontal")
     is_timed = _col("kind").is_in(TOGETHER) & _col("time_ns").is_not_null() & _col("end_ns").is_not_null()
