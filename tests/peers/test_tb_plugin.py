@@ -84,7 +84,7 @@ def steps_of(theirs: dict[str, Any], trace: opspan.Trace) -> pl.DataFrame:
     first = known.sort("start_ns").row(0, named=True)
     shift = first["start_ns"] - round(theirs["first_us"] * US)
     rows = [
-        {"rank": 0, "pid": first["pid"], "step": str(number)}
+        {"rank": first["rank"], "pid": first["pid"], "step": str(number)}
         | {"start_ns": round(start * US) + shift, "end_ns": round(end * US) + shift}
         for number, (_, start, end) in enumerate(theirs["steps"])
     ]
