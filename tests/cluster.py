@@ -103,7 +103,7 @@ def cluster(folder: Path, workers: int = 2, *options: str, **environment: str) -
             process.terminate()
         for process in found.processes:
             try:
-                process.wait(20)
+                process.wait(3)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
