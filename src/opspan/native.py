@@ -102,6 +102,22 @@ class _Result:
             _new_capsule(ctypes.addressof(self.array), _ARRAY_NAME, None),
         )
 
+    def frame(self) -> pl.DataFrame:
+        """Each column by itself: of a whole frame, all columns would be there as long as one of them is."""
+        count = self.schema.n_children
+        schemas = ctypes.cast(self.schema.children, ctypes.POINTER(ctypes.POINTER(_Schema)))
+        arrays = ctypes.cast(self.array.children, ctypes.POINTER(ctypes.POINTER(_Array)))
+        columns = []
+        for number in range(count):
+            column = _Result()
+            for part, child in ((column.schema, schemas[number]), (column.array, arrays[number])):
+                ctypes.memmove(ctypes.byref(part), child, ctypes.sizeof(part))
+                child.contents.release = type(part.release)()  # it was moved
+            name = (column.schema.name or b"").decode()
+            columns.append(pl.Series(name, column))
+            column.close()
+        return pl.DataFrame(columns)
+
     def close(self) -> None:
         for part in (self.schema, self.array):
             if part.release:
@@ -161,7 +177,7 @@ def _call(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, nu
         )
         if done != 0:
             raise OpspanError(f"reading {first.height:,} rows failed: {error.value.decode(errors='replace')}")
-        return pl.DataFrame(result)
+        return result.frame()
     finally:
         result.close()
 
