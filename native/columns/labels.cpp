@@ -1,11 +1,9 @@
 // A column of labels, taken apart: names and sizes as dictionaries, the rest as numbers and as views into the texts.
 
-#include <exception>
-#include <thread>
-
 #include "columns/columns.h"
 #include "columns/grammar.h"
 #include "columns/interface.h"
+#include "columns/together.h"
 
 namespace opspan::columns {
 namespace {
@@ -39,7 +37,6 @@ struct Part {
   size_t from, to;
   Copies copies;
   Dictionary names, classes, sizes;
-  std::exception_ptr failed;
 
   void parse(const Texts& texts, Columns& out) {
     std::vector<Kinds> kinds;
@@ -107,21 +104,7 @@ Output labels(const Input& frame, int64_t workers) {
   Columns columns(rows);
   const auto blocks = std::make_shared<Blocks>();
   std::vector<Part> parts = parts_of(rows, workers, blocks);
-  auto work = [&](Part& part) {
-    try {
-      part.parse(texts, columns);
-    } catch (...) {
-      part.failed = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (size_t at = 1; at < parts.size(); ++at) threads.emplace_back(work, std::ref(parts[at]));
-    if (!parts.empty()) work(parts[0]);
-  }
-  for (const Part& part : parts) {
-    if (part.failed) std::rethrow_exception(part.failed);
-  }
+  together(parts.size(), [&](size_t n) { parts[n].parse(texts, columns); });
 
   Output out(rows);
   auto names = join(parts, &Part::names, columns.name);

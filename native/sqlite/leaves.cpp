@@ -2,8 +2,8 @@
 #include <limits>
 #include <utility>
 
+#include "columns/together.h"
 #include "sqlite/pages.h"
-#include "sqlite/together.h"
 
 namespace opspan::sqlite {
 namespace {
@@ -20,7 +20,7 @@ Byte kind_of(const File& file, Level& level, size_t threads) {
   const size_t count = std::min(threads, level.size() / kPagesOfThread + 1);
   const size_t each = level.size() / count + 1;
   std::vector<Byte> kinds(count);
-  together(count, [&](size_t n) {
+  columns::together(count, [&](size_t n) {
     for (size_t at = n * each; at < std::min(level.size(), (n + 1) * each); ++at) {
       Byte head[kBegin];
       file.read_begin(level[at].page, sizeof head, head);

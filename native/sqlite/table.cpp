@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "columns/together.h"
 #include "sqlite/column.h"
 #include "sqlite/pages.h"
-#include "sqlite/together.h"
 
 namespace opspan::sqlite {
 namespace {
@@ -189,7 +189,7 @@ columns::Output read(int descriptor, std::vector<Column> wanted_columns, const T
   const size_t count = std::min(table.threads, all.size() / kLeavesOfThread + 1);
   std::vector<std::unique_ptr<Part>> parts(count);
   auto bound = [&](size_t n) { return all.size() * n / count; };
-  together(count, [&](size_t n) {
+  columns::together(count, [&](size_t n) {
     const size_t from = bound(n), to = bound(n + 1);
     parts[n] = std::make_unique<Part>(file, wanted_columns, table.fields, rows[from], rows[to], blocks);
     parts[n]->read(all, from, to, most_text);

@@ -52,7 +52,7 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
   let whole = layout(data, Object.keys(data.own)[0]!);
   let open = whole; // the frame that is as wide as the picture
   let current = whole; // the frame that the keyboard is at
-  let width = root.clientWidth; // 0: it is hidden
+  let width = 0; // it is hidden
 
   function show(measure: string): void {
     const path = pathOf(open);
@@ -183,7 +183,6 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
     draw();
   });
   onScheme(draw);
-  draw();
   return show;
 }
 

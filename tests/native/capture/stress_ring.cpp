@@ -3,7 +3,6 @@
 // with 0.
 #include <dirent.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "capture/writer.h"
+#include "forks.h"
 
 namespace {
 
@@ -23,12 +23,6 @@ using namespace opspan::capture;
 constexpr int kThreads = 3;
 constexpr int kRecordings = 10;
 constexpr Keep kKeep[] = {{0, 4 << 20, 0}, {20'000'000, 0, 0}, {0, 0, 16}, {50'000'000, 8 << 20, 100}};
-// A sanitizer's own run-time library does not survive a fork while other threads allocate.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kForks = false;
-#else
-constexpr bool kForks = true;
-#endif
 
 std::atomic<bool> done{false};
 std::atomic<bool> holds{false};  // not where it is checked how much is kept
@@ -91,14 +85,10 @@ uint64_t bytes_in(const std::string& folder, bool remove) {
 
 // It keeps nothing, and takes nothing away.
 bool fork_once() {
-  pid_t child = fork();
-  if (child == 0) {
+  return good_in_fork([] {
     step(0);
-    _exit(opspan::capture::log() ? 1 : 0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return !opspan::capture::log();
+  });
 }
 
 }  // namespace

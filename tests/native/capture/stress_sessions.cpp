@@ -1,7 +1,6 @@
 // Threads record without pause while sessions start and stop around them, ranges are ended by other threads than began
 // them, threads come and go, and the process forks. Run by tools/sanitize; ends by itself with 0.
 #include <dirent.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "capture/writer.h"
+#include "forks.h"
 
 namespace {
 
@@ -20,12 +20,6 @@ using namespace opspan::capture;
 
 constexpr int kThreads = 4;
 constexpr int kSessions = 200;
-// A sanitizer's own run-time library does not survive a fork while other threads allocate.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kForks = false;
-#else
-constexpr bool kForks = true;
-#endif
 
 std::atomic<bool> done{false};
 std::atomic<long> written{0};
@@ -85,19 +79,15 @@ void empty(const std::string& folder) {
 }
 
 bool fork_once() {
-  pid_t child = fork();
-  if (child == 0) {
+  return good_in_fork([] {
     bool good = true;
     for (int i = 0; i < 3000; ++i) {
       Log* log = opspan::capture::log();
       if (log) finish(log->append(range(*log, i)), now_ns());
       good = good && log;
     }
-    _exit(good ? 0 : 1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return good;
+  });
 }
 
 }  // namespace

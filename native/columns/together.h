@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace opspan::sqlite {
+namespace opspan::columns {
 
 // Runs work(n) for each n below `count` in a thread of its own, the first in this one. What one throws is thrown here.
 template <class Work>
@@ -29,4 +29,4 @@ void together(size_t count, const Work& work) {
   }
 }
 
-}  // namespace opspan::sqlite
+}  // namespace opspan::columns
