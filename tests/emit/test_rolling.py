@@ -31,7 +31,8 @@ def test_so_many_bytes_of_every_thread(tmp_path: Path) -> None:
     for folder in (ring, dump):
         trace = opspan.load(folder)
         assert trace.issues.is_empty(), trace.issues
-        assert trace.ranges.height == kept
+        # After a dump the oldest segment may go, if the newest has grown enough meanwhile: the dump still has it.
+        assert trace.ranges.height == kept or (folder == dump and kept < trace.ranges.height < kept * 17 / 15)
         assert trace.ranges["end_ns"].null_count() == 0
         assert sum(check_last_of(trace, thread, 159_999) for thread in range(2)) > 200_000 * 16 / 20
 
