@@ -23,8 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import made
-
-from emit import line
+from figures import figure, title
 
 
 def once(paths: list[str]) -> dict[str, float]:
@@ -88,20 +87,13 @@ def main() -> None:
     loading = found.pop("load and analyse")
     before, after = found.pop("MiB then"), found.pop("MiB at the end")
     what = f"{options.ranks} ranks" if options.ranks else f"{3 * options.rows:,} rows"
-    print(f"{what}: load and analyse {loading:.2f} s, peak {before:.0f} MiB")
+    title(what, f"load and analyse {loading:.2f} s, peak {before:.0f} MiB")
     for name, seconds in found.items():
-        print(f"  {name:<8} {seconds:6.2f} s  {seconds / loading:5.2f} x")
-    findings, what_if = found.pop("findings"), found.pop("what if")
-    total = sum(found.values())
-    line("all analyses together, of loading", f"{total:.2f} s, {total / loading:.2f} x", "<= 1 x", total <= loading)
-    line(
-        "what-if after path, of loading",
-        f"{what_if:.2f} s, {what_if / loading:.2f} x",
-        "<= 0.5 x",
-        what_if <= loading / 2,
-    )
-    line("findings after them, of loading", f"{findings:.2f} s, {findings / loading:.2f} x", "", None)
-    line("peak at the end, of that after loading", f"{after / before:.2f} x", "<= 2 x", after <= 2 * before)
+        most = 0.5 if name == "what if" else None
+        figure(f"{name}, of loading", seconds / loading, beside=f"{seconds:.2f} s", most=most)
+    total = sum(seconds for name, seconds in found.items() if name not in ("findings", "what if"))
+    figure("all analyses together, of loading", total / loading, beside=f"{total:.2f} s", most=1)
+    figure("peak at the end, of that after loading", after / before, most=2)
 
 
 if __name__ == "__main__":

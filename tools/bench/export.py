@@ -10,15 +10,17 @@ file: it loads and analyses the trace first, and the memory is what its peak is 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from figures import figure, title
 from made import Size, parquet
 
 CHILD = """
-import os, sys, time
+import json, os, sys, time
 from pathlib import Path
 import opspan
 
@@ -31,8 +33,7 @@ Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
 before, cpu, began = status("VmRSS"), sum(os.times()[:2]), time.perf_counter()
 trace.export(sys.argv[2])
 took, cpu = time.perf_counter() - began, sum(os.times()[:2]) - cpu
-size = os.path.getsize(sys.argv[2]) / 1e6
-print(f"{took:8.1f} s {cpu:8.1f} s {before:10,.0f} MiB {status('VmHWM'):10,.0f} MiB {size:10,.0f} MB")
+print(json.dumps([took, cpu, before, status("VmHWM"), os.path.getsize(sys.argv[2])]))
 """
 NAMES = ("run.json", "run.json.gz", "run.perfetto-trace", "run.perfetto-trace.gz")
 
@@ -40,11 +41,13 @@ NAMES = ("run.json", "run.json.gz", "run.perfetto-trace", "run.perfetto-trace.gz
 def report(folder: Path, rows: int) -> None:
     source = folder / "source"
     parquet(source, Size(ranges=rows // 2, calls=rows // 4, work=rows // 4))
-    print(f"\n{rows:,} rows{'':13} time  processors  trace before    peak from then       file")
+    title(f"timelines of {rows:,} rows", "time of the processors; memory is of the peak, above that of the trace")
     for name in NAMES:
         command = [sys.executable, "-c", CHILD, source, folder / name]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        print(f"{name:22} {done.stdout.rstrip()}", flush=True)
+        took, processors, before, peak, size = json.loads(done.stdout)
+        figure(name, processors, "s", beside=f"{took:.1f} s by the clock, {size / 1e6:,.0f} MB")
+        figure(f"{name}: memory", peak - before, "MiB", beside=f"above {before:,.0f} MiB")
         (folder / name).unlink()
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from captures import capture
+from figures import figure, title
 
 CHILD = """
 import os, sys
@@ -65,12 +66,10 @@ def report(folder: Path, ranges: int, by: str) -> None:
         an_ns = (many.processor_s - few.processor_s) / ranges * 1e9
         one_ns = (some.processor_s - few.processor_s) / FEW * 1e9
         what = "with shapes" if shapes else "without shapes"
-        met = "met" if a_range <= MOST_BYTES else "MISSED"
-        print(f"{ranges:,} ranges {what}, by {by}: {many.seconds:.1f} s, peak {many.peak / 1e6:,.0f} MB")
-        print(f"  memory a range           {a_range:6.1f} bytes   <= {MOST_BYTES} bytes   {met}")
-        times, met = an_ns / one_ns, "met" if an_ns <= one_ns else "MISSED"
-        print(f"  processor time a range   {an_ns:6.0f} ns; of {FEW:,} {one_ns:.0f} ns: {times:.2f} x <= 1 x   {met}")
-        sys.stdout.flush()
+        title(f"{ranges:,} ranges {what}, by {by}", f"{many.seconds:.1f} s, peak {many.peak / 1e6:,.0f} MB")
+        figure("memory a range", a_range, "bytes", most=MOST_BYTES)
+        beside = f"{an_ns:.0f} / {one_ns:.0f} ns"
+        figure(f"processor time a range, of that of {FEW:,}", an_ns / one_ns, beside=beside, most=1.1)
 
 
 def main() -> None:

@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 
 import made
+from figures import figure, title
 
 import opspan
-from emit import line
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "page"))
 from browser import started
@@ -73,14 +73,13 @@ def measure(folder: Path, rows: int) -> None:
         took = opened.at.evaluate(_FRAMES)
         shapes = opened.at.locator(".shapes").get_attribute("aria-label")
     source.unlink()
-    print(f"{rows:,} rows: load and analyse {loading:.2f} s. {shapes}")
-    times = f"{writing:.2f} s, {writing / loading:.2f} x"
-    line("to write the page, of loading", times, "<= 1.5 x", writing <= 1.5 * loading)
-    line("its size", f"{size / 1e6:.2f} MB", "<= 8 MB", size <= 8e6)
-    line("first content: the overview", f"{content:.0f} ms", "<= 3 s", content <= 3000)
-    line("first frame of the timeline", f"{first:.0f} ms", "", None)
+    title(f"the page of {rows:,} rows", f"load and analyse {loading:.2f} s. {shapes}")
+    figure("to write it, of loading", writing / loading, beside=f"{writing:.2f} s", most=1.5)
+    figure("its size", size / 1e6, "MB", beside=f"{size:,} bytes", most=8)
+    figure("first content: the overview", content, "ms", most=3000)
+    figure("first frame of the timeline", first, "ms")
     rate, mean = 1000 / statistics.median(took), 1000 / statistics.mean(took)
-    line("frames a second, median and mean", f"{rate:.0f}, {mean:.0f}", ">= 30", rate >= 30)
+    figure("frames of the timeline", rate, "a second", beside=f"mean {mean:.0f}", least=30)
 
 
 def main() -> None:

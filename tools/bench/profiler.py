@@ -27,7 +27,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from emit import STEPS, empty_observer, line, ranges_of
+from figures import figure, title
+
+from emit import STEPS, empty_observer, ranges_of
 
 OPTIONS: dict[str, dict[str, bool]] = {
     "plain": {},
@@ -126,14 +128,14 @@ def child(*arguments: str) -> Any:
 
 def report_ranges(rounds: int, seconds: float) -> None:
     for step in STEPS:
-        print(f"\n{step} step: a range above an empty observer, opspan / torch")
+        title(f"{step} step", "a range above an empty observer, opspan's of torch's")
         for name, goal in GOALS.items():
             found: dict[str, list[float]] = {"opspan": [], "torch": []}
             for _ in range(rounds):
                 for whose, each in found.items():
                     each.append(child("ranges", whose, name, step, str(seconds)))
             ours, theirs = (statistics.median(each) for each in found.values())
-            line(name, f"{ours:5.0f} / {theirs:5.0f} ns, {ours / theirs:.2f} x", f"<= {goal} x", ours <= goal * theirs)
+            figure(name, ours / theirs, beside=f"{ours:.0f} / {theirs:.0f} ns", most=goal)
 
 
 def report_lists(rounds: int, ops: int, suffix: str) -> None:
@@ -144,14 +146,14 @@ def report_lists(rounds: int, ops: int, suffix: str) -> None:
     medians = {
         asked: {name: statistics.median(one[name] for one in each) for name in each[0]} for asked, each in found.items()
     }
-    print(f"\nafter {ops:,} ops, with {suffix}: opspan / torch")
+    title(f"after {ops:,} ops", f"opspan's of torch's, with {suffix}")
     ours, theirs = medians["opspan", "plain"], medians["torch", "plain"]
     for name, goal in AFTER_GOALS.items():
-        ratio = ours[name] / theirs[name]
-        line(name, f"{ours[name]:.2f} / {theirs[name]:.2f} s, {ratio:.3f} x", f"<= {goal} x", ratio <= goal)
+        beside = f"{ours[name]:.2f} / {theirs[name]:.2f} s"
+        figure(name, ours[name] / theirs[name], beside=beside, most=goal)
     for name, most in MEMORY_GOALS.items():
         size = medians["opspan", name]["bytes"]
-        line(f"memory and disk held a range, {name}", f"{size:.0f} bytes", f"<= {most}", size <= most)
+        figure(f"memory and disk held a range, {name}", size, "bytes", most=most)
 
 
 def main() -> None:

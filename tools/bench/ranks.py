@@ -25,6 +25,7 @@ from typing import NamedTuple
 import made
 import read
 from distributed import LocalCluster
+from figures import figure, title
 
 LARGE = made.Size(100_000, 50_000, 50_000)
 SMALL = made.Size(10_000, 5_000, 5_000)
@@ -109,22 +110,19 @@ def report(folder: Path, parts: int, rounds: Rounds) -> None:
         run = ranks(folder / f"{count}", size, count)
         megabytes = sum(path.stat().st_size for path in run.iterdir()) / 1e6
         rows = f"{size.ranges:,} ranges, {size.calls + size.work:,} calls and kernels"
-        print(f"\n{count:,} ranks of {rows}: {megabytes:,.0f} MB")
+        title(f"{count:,} ranks of {rows}", f"{megabytes:,.0f} MB")
         one, two = rounds.of(run, "processes=1"), rounds.of(run, "processes=2")
-        read.line("one process", f"{one.seconds:.1f} s  {one.peak / 1e6:.0f} MB")
-        read.line("two processes", f"{two.seconds:.1f} s  {two.peak / 1e6:.0f} MB")
-        ratio = two.seconds / one.seconds
-        read.line("two of one", f"{ratio:.2f} x", "<= 0.6 x", ratio <= 0.6)
+        figure("one process", one.seconds, "s", beside=f"{one.peak / 1e6:.0f} MB")
+        beside = f"{two.seconds:.1f} s, {two.peak / 1e6:.0f} MB"
+        figure("two processes, of one", two.seconds / one.seconds, beside=beside, most=0.6)
         with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
             # Its workers are no children of the program: its time counts, and not its memory.
             on_cluster = [once(run, f"dask={cluster.scheduler_address!r}").seconds for _ in range(rounds.count)]
         seconds = statistics.median(on_cluster)
-        read.line("a cluster of two workers", f"{seconds:.1f} s, {seconds / one.seconds:.2f} x of one process")
+        figure("a cluster of two workers, of one process", seconds / one.seconds, beside=f"{seconds:.1f} s")
         few = rounds.of(ranks(folder / f"{count} few", size, FEW), "processes=2")
-        grown = two.peak / few.peak
-        read.line(
-            f"memory, of that of {FEW} ranks ({few.peak / 1e6:.0f} MB)", f"{grown:.2f} x", "<= 1.5 x", grown <= 1.5
-        )
+        beside = f"{few.peak / 1e6:.0f} MB"
+        figure(f"memory, of that of {FEW} ranks", two.peak / few.peak, beside=beside, most=1.5)
     if rounds.disturbed:
         print(f"  {rounds.disturbed} rounds were taken while other programs ran: times are longer than they are alone")
 

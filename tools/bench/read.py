@@ -28,6 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import made
+from figures import figure, title
 
 ROOT = Path(__file__).parents[2]
 MILLION = 1_000_000
@@ -171,15 +172,9 @@ def against_torch(folder: Path, rounds: int) -> tuple[float, float] | None:
 # --- the table
 
 
-def line(what: str, figure: str, goal: str = "", met: bool | None = None) -> None:
-    said = {True: "met", False: "MISSED", None: ""}[met]
-    print(f"  {what:<68} {figure:>18}   {goal:<12} {said}", flush=True)
-
-
-def ratio(what: str, found: list[dict[str, float]], goal: float | None = None) -> None:
+def ratio(what: str, found: list[dict[str, float]], most: float | None = None) -> None:
     times = statistics.median(one["seconds"] / one["base"] for one in found)
-    seconds = statistics.median(one["seconds"] for one in found)
-    line(what, f"{times:.2f} x  {seconds:.2f} s", f"<= {goal} x" if goal else "", times <= goal if goal else None)
+    figure(what, times, beside=f"{median(found, 'seconds'):.2f} s", most=most)
 
 
 def median(found: list[dict[str, float]], what: str) -> float:
@@ -190,26 +185,26 @@ def report(folder: Path, count: int) -> None:
     rounds = Rounds(count)
     database = made.sqlite(folder / "rows.sqlite", ROWS)
     found = rounds.of(database)
-    print(f"\n{ROWS.rows:,} rows; SQLite's own step through them {median(found, 'base'):.2f} s")
-    ratio("SQLite -> nested, attributed, linked -> key_averages().table()", found, 1.5)
-    ratio("the same from parquetdir", rounds.of(made.parquet(folder / "rows", ROWS), database), 0.5)
+    title(f"{ROWS.rows:,} rows", f"SQLite's own step through them {median(found, 'base'):.2f} s")
+    ratio("SQLite -> nested, attributed, linked -> key_averages().table()", found, 0.6)
+    ratio("the same from parquetdir", rounds.of(made.parquet(folder / "rows", ROWS), database), 0.4)
     ratio("SQLite, labels with shapes", rounds.of(made.sqlite(folder / "shapes.sqlite", SHAPES)))
 
     peak, twice = median(found, "peak"), median(rounds.of(made.sqlite(folder / "twice.sqlite", TWICE)), "peak")
-    line("peak memory of the process", f"{peak / 1e6:.0f} MB", "<= 700 MB", peak <= 700e6)
+    figure("peak memory of the process", peak / 1e6, "MB", most=400)
     a_row = (twice - peak) / (TWICE.rows - ROWS.rows)
-    line(f"each row past that, to {TWICE.rows:,}", f"{a_row:.0f} bytes", "<= 200 bytes", a_row <= 200)
+    figure(f"each row past that, to {TWICE.rows:,}", a_row, "bytes", most=200)
 
     few = rounds.of(made.sqlite(folder / "few.sqlite", FEW))
     growth = median(found, "seconds") / ROWS.rows / (median(few, "seconds") / FEW.rows)
-    line(f"time a row, of that with {FEW.rows:,} rows", f"{growth:.2f} x", "<= 1.2 x", growth <= 1.2)
+    figure(f"time a row, of that with {FEW.rows:,} rows", growth, most=1.2)
 
     seconds = shell(made.sqlite(folder / "small.sqlite", SMALL), max(5, count))
-    line("opspan table on a small file, from the shell", f"{seconds:.2f} s", "<= 0.8 s", seconds <= 0.8)
+    figure("opspan table on a small file, from the shell", seconds, "s", most=0.8)
     if both := against_torch(folder, min(3, count)):
         theirs, ours = both
-        figure = f"{theirs / ours:.0f} x faster"
-        line(f"load_nvprof to the table, {TORCH_OPS:,} ops: torch {theirs:.2f} s, ours {ours:.3f} s", figure)
+        beside = f"{ours:.3f} / {theirs:.2f} s"
+        figure(f"load_nvprof to the table, {TORCH_OPS:,} ops, of torch's", ours / theirs, beside=beside)
     if rounds.disturbed:
         print(f"  {rounds.disturbed} rounds were taken while other programs ran: times are longer than they are alone")
 
@@ -217,8 +212,9 @@ def report(folder: Path, count: int) -> None:
 def long_run(folder: Path) -> None:
     found = Rounds(1).of(made.sqlite(folder / "long.sqlite", LONG))
     peak = median(found, "peak")
+    title(f"{LONG.rows:,} rows")
     ratio(f"{LONG.ranges:,} ranges, {LONG.calls:,} calls, {LONG.work:,} kernels", found)
-    line("peak memory of the process", f"{peak / 1e9:.2f} GB", "<= 6 GB", peak <= 6e9)
+    figure("peak memory of the process", peak / 1e9, "GB", most=3)
 
 
 # --- other sources
@@ -243,36 +239,28 @@ def other_sources(folder: Path, rounds: int, hta: str | None) -> None:
 
     some = made.Size(300_000, 180_000, 180_000, shapes=True)
     gigabyte = made.Size(1_060_000, 640_000, 640_000, shapes=True)
-    print(f"\nother sources; against SQLite's step through every column, or Python's json.load; median of {rounds}")
-    files = {
-        f"VTune, {some.ranges:,} tasks with metadata": made_others.vtune(folder / "r000hs", some),
-        f"rocpd (RPD), {some.rows:,} rows": made_others.rpd(folder / "run.rpd", some),
-        f"unitrace, {some.rows:,} events and their arrows": made_others.unitrace(folder / "app.json", some),
-        f"torch.profiler, {gigabyte.rows:,} events and arrows": made_others.kineto(
-            folder / "run.pt.trace.json", gigabyte
-        ),
-    }
-    for what, path in files.items():
+    title("other sources", f"of SQLite's step through every column, or Python's json.load; medians of {rounds}")
+    events = f"{gigabyte.rows:,} events and arrows"
+    files = (
+        (f"VTune, {some.ranges:,} tasks with metadata", 2, made_others.vtune(folder / "r000hs", some)),
+        (f"rocpd (RPD), {some.rows:,} rows", 1.5, made_others.rpd(folder / "run.rpd", some)),
+        (f"unitrace, {some.rows:,} events and their arrows", 0.1, made_others.unitrace(folder / "app.json", some)),
+        (f"torch.profiler, {events}", 0.08, made_others.kineto(folder / "run.pt.trace.json", gigabyte)),
+    )
+    for what, most, path in files:
         file = path / "sqlite-db" / "dicer.db" if path.is_dir() else path
         is_json = path.suffix == ".json"
         base = statistics.median(base_of(JSON_BASE, file)[0] if is_json else all_stepped(file) for _ in range(rounds))
         found = Rounds(rounds).of(path, folder / "no database")
         seconds, peak = median(found, "seconds"), median(found, "peak")
         size = file.stat().st_size
-        line(f"{what}: {size / 1e6:.0f} MB in {seconds:.2f} s", f"{seconds / base:.2f} x")
-        is_large = size >= 900e6
-        met = peak <= 3 * size if is_large else None
-        goal = "<= 3 x file" if is_large else ""
-        line("  peak memory of the process, and of the file", f"{peak / 1e6:.0f} MB {peak / size:.2f} x", goal, met)
+        figure(what, seconds / base, beside=f"{size / 1e6:.0f} MB in {seconds:.2f} s", most=most)
+        beside = f"{peak / 1e6:.0f} MB"
+        figure(f"{what}: peak memory, of the file", peak / size, beside=beside, most=1.3 if size >= 900e6 else None)
     if hta:
         theirs, memory = base_of(HTA_BASE, path, hta)
-        times = theirs / seconds
-        line(
-            f"  HTA's parser on the same file: {theirs:.1f} s, {memory / 1e6:.0f} MB",
-            f"{times:.1f} x slower",
-            "> 1 x",
-            times > 1,
-        )
+        beside = f"{theirs:.1f} s, {memory / 1e6:.0f} MB"
+        figure("HTA's parser on the same file, of ours", theirs / seconds, beside=beside, least=1)
 
 
 def all_stepped(path: Path) -> float:

@@ -20,6 +20,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from figures import figure, title
+
 from opspan import libraries
 
 ROOT = Path(__file__).parents[2]
@@ -94,12 +96,13 @@ def memory_of(pid: int) -> list[int]:
 def report_flat(program: Path, folder: Path | None, ranges: int, shapes: int) -> None:
     found = run(program, folder, ranges, shapes, KEEP_BYTES)
     early = found.memory[len(found.memory) // 10]
-    print(f"{ranges:,} ranges of {shapes:,} shapes in {found.seconds:.0f} s, {found.ns:.1f} ns of the processor each")
-    print(f"  disk at most    {found.disk / 1e6:8.1f} MB   {found.disk / KEEP_BYTES:.2f} x what is to be kept")
-    print(
-        f"  memory at most  {max(found.memory) / 1e6:8.1f} MB   {(max(found.memory) - early) / 1e6:+.2f} MB in the run"
+    title(
+        f"{ranges:,} ranges of {shapes:,} shapes", f"{found.seconds:.0f} s, {found.ns:.1f} ns of the processor a range"
     )
-    print(f"  units lost      {found.lost:8}")
+    figure("disk at most, of what is to be kept", found.disk / KEEP_BYTES, beside=f"{found.disk:,} bytes", most=1.2)
+    beside = f"{max(found.memory):,} bytes"
+    figure("memory grows by", (max(found.memory) - early) / 1e6, "MB", beside=beside, most=1)
+    figure("units lost", found.lost, "units", most=0)
 
 
 def report_cost(program: Path, folder: Path | None, shapes: int) -> None:
@@ -108,10 +111,10 @@ def report_cost(program: Path, folder: Path | None, shapes: int) -> None:
         plain.append(run(program, folder, COST_RANGES, shapes, 0).ns)
         ring.append(run(program, folder, COST_RANGES, shapes, KEEP_BYTES).ns)
     ratio = statistics.median(b / a for a, b in zip(plain, ring, strict=True))
-    print(f"{COST_RANGES:,} ranges, {ROUNDS} rounds in turn: nanoseconds of the processor a range")
-    print(f"  record()           {statistics.median(plain):6.1f}   {min(plain):.1f} to {max(plain):.1f}")
-    print(f"  record(keep=...)   {statistics.median(ring):6.1f}   {min(ring):.1f} to {max(ring):.1f}")
-    print(f"  ratio of a round   {ratio:6.2f}")
+    title("a range of the sinks", f"{COST_RANGES:,} ranges, {ROUNDS} rounds in turn, time of the processor")
+    figure("record()", statistics.median(plain), "ns", beside=f"{min(plain):.1f} to {max(plain):.1f}")
+    figure("record(keep=...)", statistics.median(ring), "ns", beside=f"{min(ring):.1f} to {max(ring):.1f}")
+    figure("record(keep=...), of record()", ratio, most=1)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
+from figures import figure, title
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 SIZES = {"tiny": (4, 1, 2), "transformer": (64, 4, 32), "large transformer": (256, 6, 64)}  # width, layers, length
@@ -76,8 +78,7 @@ def main() -> None:
         }
         pyroscope.configure(application_name="bench", server_address=server.url, gil_only=False, upload_interval=5)
         versions = f"pyroscope-io {metadata.version('pyroscope-io')}, torch {torch.__version__}"
-        print(f"{versions}; {rounds} rounds; microseconds a step")
-        print(f"{'step':<20}{'alone':>10}{'agent':>10}" + "".join(f"{mode:>22}" for mode in modes))
+        title("labels for Pyroscope, of a step beside the agent alone", f"{versions}; {rounds} rounds")
         for name, step in steps.items():
             times: dict[str, list[float]] = {mode: [] for mode in ("agent", *modes)}
             for _ in range(rounds):
@@ -86,9 +87,10 @@ def main() -> None:
                     with opspan.emit_pyroscope(by=by) as session:
                         times[mode].append(timed(step, session.step, 0.2))
             agent = statistics.median(times["agent"])
-            cells = [f"{(found := statistics.median(times[mode])):>10,.0f} ({found / agent:.2f}x)" for mode in modes]
-            row = f"{name:<20}{alone[name]:>10,.0f}{agent:>10,.0f}" + "".join(f"{cell:>22}" for cell in cells)
-            print(row, flush=True)
+            figure(f"{name}: the agent, of none", agent / alone[name], beside=f"{agent:,.0f} / {alone[name]:,.0f} us")
+            for mode in modes:
+                us = statistics.median(times[mode])
+                figure(f"{name}: by {mode}", us / agent, beside=f"{us:,.0f} us")
         pyroscope.shutdown()
 
 

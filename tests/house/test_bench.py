@@ -1,0 +1,128 @@
+"""tools/bench: what is called worse is worse, what is noise is not called so, and what is kept is of its commit."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from house.tree import REPO
+
+BENCH = REPO / "tools" / "bench"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def benches() -> Iterator[None]:
+    sys.path.insert(0, str(BENCH))
+    yield
+    sys.path.remove(str(BENCH))
+
+
+def runs(values: list[float], **goal: float) -> list[list[object]]:
+    from figures import Figure
+
+    return [[Figure("bench", "title", "words", value, "x", **goal)] for value in values]
+
+
+def share_called_worse(times: float, noise: float, pairs: int = 3, more_is_better: bool = False) -> float:
+    """Of 2,000 comparisons of a figure that becomes so many times itself, measured as --against does."""
+    from changes import changes
+
+    numbers = random.Random(times * 1000 + noise)
+    goal = {"least": 1.0} if more_is_better else {"most": 1.0}
+
+    def is_worse() -> bool:
+        old: list[float] = []
+        new: list[float] = []
+        for _ in range(2):
+            old += [numbers.gauss(1, noise) for _ in range(pairs)]
+            new += [numbers.gauss(times, noise * times) for _ in range(pairs)]
+            (found,) = changes(runs(old, **goal), runs(new, **goal))
+            if not found.is_worse:
+                return False
+        return True
+
+    return sum(is_worse() for _ in range(2000)) / 2000
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.02, 0.2])
+def test_noise_is_not_called_worse(noise: float) -> None:
+    assert share_called_worse(1.0, noise) < 0.001
+
+
+def test_what_is_worse_by_far_more_than_the_noise_is_called_so() -> None:
+    assert share_called_worse(1.1, 0.01) > 0.99
+    assert share_called_worse(0.9, 0.01) == 0
+    assert share_called_worse(0.9, 0.01, more_is_better=True) > 0.99
+    assert share_called_worse(1.1, 0.01, more_is_better=True) == 0
+
+
+def test_figures_below_nothing_are_compared_too() -> None:
+    from changes import changes
+
+    (found,) = changes(runs([-2.0, -2.1]), runs([1.0, 1.1]))
+    assert found.is_worse
+    (found,) = changes(runs([0.0, 0.0]), runs([0.0, 0.0]))
+    assert not found.is_worse
+    assert not found.is_better
+    (found,) = changes(runs([1.0, 1.1]), runs([-2.0, -2.1]))
+    assert found.is_better
+
+
+def test_figures_that_only_one_commit_has_are_not_compared() -> None:
+    from changes import changes
+
+    assert changes(runs([1.0, 1.0]), [[], []]) == []
+
+
+def test_a_bench_says_a_figure_to_who_reads_and_to_who_keeps(tmp_path: Path) -> None:
+    from figures import read
+
+    code = """from figures import figure, title
+title("rows", "7 s")
+figure("time", 0.5, beside="1 s", most=0.4)
+figure("all", 3, "s")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(BENCH), "OPSPAN_FIGURES": str(tmp_path / "figures")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    one, two = read(tmp_path / "figures")
+    assert (one.of, one.what, one.value, one.goal, one.met) == ("rows", "time", 0.5, "<= 0.4 x", False)
+    assert (two.shown, two.goal, two.met) == ("3.00 s", "", None)
+    assert done.stdout.split() == "rows: 7 s time 0.50 x 1 s <= 0.4 x MISSED all 3.00 s".split()
+
+
+def test_the_table_is_what_was_kept() -> None:
+    kept = json.loads((BENCH / "kept.json").read_text(encoding="utf-8"))
+    page = (REPO / "docs" / "figures.md").read_text(encoding="utf-8")
+
+    assert kept
+    for row in kept:
+        assert f"| {row['what']} | " in page
+        assert f" | {row['day']}, {row['commit']} |" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nothing"], "no part is called nothing"),
+        (["--keep", "--against", "HEAD"], "leave out --against"),
+        (["--against", "HEAD", "--pairs", "1"], "two runs of each"),
+        (["--against", "no-such-commit"], "git rev-parse"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(words: list[str], said: str) -> None:
+    done = subprocess.run([sys.executable, BENCH, *words], capture_output=True, text=True, check=False)
+
+    assert done.returncode != 0
+    assert said in done.stderr

@@ -1,0 +1,190 @@
+"""All figures: measured, kept, and beside those of another commit.
+
+    python tools/bench                      measures every part that has goals, and prints it (20 minutes, 3 GB of disk)
+    python tools/bench read page            these parts
+    python tools/bench --keep               and writes them into the table of docs/figures.md, with commit and day
+    python tools/bench --against HEAD~1 read    tells which figures are worse than that commit's, by more than the noise
+
+Against a commit, each of both is built into an environment of its own, with the packages of this one, and both are
+measured in turn by the benches of this tree. A figure is worse where every run of the new one is above every run of the
+old one, and the medians lie further apart than the runs of either. What looks worse is measured as often again before
+it is said. Exit code: 1 where something is worse.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from changes import Change, changes
+from figures import FILE, Figure, read
+
+HERE = Path(__file__).parent
+REPO = HERE.parents[1]
+PAGE = REPO / "docs" / "figures.md"
+TABLE = HERE / "kept.json"
+BEGIN, END = "<!-- python tools/bench --keep writes from here -->\n", "<!-- to here -->\n"
+HEAD = "| of | figure | measured | goal | | of commit |\n| --- | --- | --- | --- | --- | --- |\n"
+PARTS = {
+    "emit": ("emit.py", "--quick"),
+    "profiler": ("profiler.py", "--quick"),
+    "rolling": ("rolling.py", "--cost"),
+    "read": ("read.py", "--quick"),
+    "others": ("read.py", "--others", "--quick"),
+    "answers": ("answers.py", "--rounds", "1"),
+    "page": ("page.py",),
+    "ranks": ("ranks.py", "--quick"),
+    "export": ("export.py", "--rows", "1000000"),
+}
+
+
+def main() -> int:
+    options = arguments()
+    parts = options.parts or list(PARTS)
+    if options.against:
+        return against(options.against, parts, options.pairs)
+    found = [one for part in parts for one in measured(part, sys.executable)]
+    if options.keep:
+        keep(found)
+    missed = [one for one in found if one.met is False]
+    print(f"\n{len(found)} figures, {len(missed)} of which miss their goal")
+    return 0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} [default: all]")
+    parser.add_argument("--keep", action="store_true", help="write them into docs/figures.md")
+    parser.add_argument("--against", metavar="COMMIT")
+    parser.add_argument("--pairs", type=int, default=3, help="runs of each commit [default: 3]")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"no part is called {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
+    if options.against and options.keep:
+        parser.error("--keep writes what was measured of this commit alone: leave out --against")
+    if options.pairs < 2:
+        parser.error("--pairs: two runs of each at least, or nothing tells what is noise")
+    if options.keep and git("status", "--porcelain", "--", "src", "native"):
+        parser.error("--keep says of which commit the figures are, and src or native have changes that are in none")
+    return options
+
+
+def measured(part: str, python: str | Path, quiet: bool = False) -> list[Figure]:
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "figures"
+        file.touch()
+        name, *options = PARTS[part]
+        done = subprocess.run(
+            [python, HERE / name, *options],
+            env={**os.environ, FILE: str(file)},
+            stdout=subprocess.DEVNULL if quiet else None,
+            check=False,
+        )
+        if done.returncode:
+            raise SystemExit(f"{part}: {name} {' '.join(options)} failed with exit code {done.returncode}")
+        print(f"  [{part}: {time.perf_counter() - began:.0f} s]", flush=True)
+        return read(file)
+
+
+# --- the table
+
+
+def keep(found: Sequence[Figure]) -> None:
+    """In place of those of the same benches and titles; the others stay, of the commit that they were measured at."""
+    kept = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else []
+    again = {(one.bench, one.of) for one in found}
+    when = {"commit": git("rev-parse", "--short=7", "HEAD"), "day": datetime.date.today().isoformat()}
+    rows = [row for row in kept if (row["bench"], row["of"]) not in again]
+    rows += [{**asdict(one), **when} for one in found]
+    rows.sort(key=lambda row: (row["bench"], row["of"]))
+    text = "".join(_row(row) for row in rows)
+    TABLE.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    PAGE.write_text(before + BEGIN + HEAD + text + END + rest.partition(END)[2], encoding="utf-8")
+
+
+def _row(row: dict[str, object]) -> str:
+    one = Figure(**{name: row[name] for name in Figure.__dataclass_fields__})
+    cells = (f"{one.bench}: {one.of}", one.what, one.shown, one.goal, one.verdict, f"{row['day']}, {row['commit']}")
+    return f"| {' | '.join(cells)} |\n"
+
+
+# --- two commits
+
+
+def against(commit: str, parts: Sequence[str], pairs: int) -> int:
+    full = git("rev-parse", "--verify", f"{commit}^{{commit}}")
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        tree = folder / "tree"
+        git("worktree", "add", "--detach", "--force", str(tree), full)
+        try:
+            old, new = environment(folder / "old", tree), environment(folder / "new", REPO)
+            found = [one for part in parts for one in in_turn(part, old, new, pairs)]
+        finally:
+            git("worktree", "remove", "--force", str(tree))
+    for verdict, some in (
+        ("better", [one for one in found if one.is_better]),
+        ("WORSE", [one for one in found if one.is_worse]),
+    ):
+        print(f"\n{verdict}: {len(some)} of {len(found)} figures")
+        for one in some:
+            print(_shown(one))
+    return 1 if any(one.is_worse for one in found) else 0
+
+
+def environment(folder: Path, tree: Path) -> Path:
+    """Its interpreter. opspan is built from this tree, all else is what this interpreter has."""
+    venv.create(folder, symlinks=True)
+    paths = {"base": str(folder), "platbase": str(folder)}
+    site = Path(sysconfig.get_path("purelib", vars=paths))
+    # As a path and no more: what is installed there as editable is not found by it.
+    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, tree]
+    subprocess.run([*map(str, command)], check=True)
+    return folder / "bin" / "python"
+
+
+def in_turn(part: str, old: Path, new: Path, pairs: int) -> list[Change]:
+    before: list[list[Figure]] = []
+    after: list[list[Figure]] = []
+    for _ in range(2):
+        for _ in range(pairs):
+            before.append(measured(part, old, quiet=True))
+            after.append(measured(part, new, quiet=True))
+        found = changes(before, after)
+        for one in found:
+            print(_shown(one), flush=True)
+        if not any(one.is_worse for one in found):
+            break
+    return found
+
+
+def _shown(one: Change) -> str:
+    by = f"{one.worse_by:+.1%}, noise {one.noise:.1%}"
+    said = " WORSE" if one.is_worse else " better" if one.is_better else ""
+    values = " against ".join(", ".join(map(one.figure.show, values)) for values in (one.new, one.old))
+    return f"  {one.figure.of}: {one.figure.what}: {values} ({by}){said}"
+
+
+def git(*words: str) -> str:
+    done = subprocess.run(["git", "-C", str(REPO), *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"git {words[0]}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

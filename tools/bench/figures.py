@@ -1,0 +1,86 @@
+"""How a bench says a figure: a line to read, and one for `python tools/bench` in the file that $OPSPAN_FIGURES names.
+
+A figure is known by its bench, the title above it and its own words, so these stay as they are from run to run: what
+differs between runs stands beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FILE = "OPSPAN_FIGURES"
+PLACES = {"x": 2, "s": 2, "GB": 2, "MB": 0, "MiB": 0, "ms": 0, "us": 0, "ns": 0, "bytes": 0, "a second": 0, "units": 0}
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Figure:
+    bench: str
+    of: str  # the title above it
+    what: str
+    value: float
+    unit: str
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.bench, self.of, self.what
+
+    @property
+    def goal(self) -> str:
+        if self.most is not None:
+            return f"<= {self.most:g} {self.unit}"
+        return f">= {self.least:g} {self.unit}" if self.least is not None else ""
+
+    @property
+    def met(self) -> bool | None:
+        if self.most is not None:
+            return self.value <= self.most
+        return self.value >= self.least if self.least is not None else None
+
+    @property
+    def shown(self) -> str:
+        return self.show(self.value)
+
+    def show(self, value: float) -> str:
+        places = PLACES[self.unit] + (self.unit == "x" and abs(value) < 0.1)
+        return f"{value:,.{places}f} {self.unit}"
+
+    @property
+    def verdict(self) -> str:
+        return {True: "met", False: "MISSED", None: ""}[self.met]
+
+
+_title = ""
+
+
+def title(text: str, beside: str = "") -> None:
+    global _title
+    _title = text
+    print(f"\n{text}" + (f": {beside}" if beside else ""), flush=True)
+
+
+def figure(
+    what: str,
+    value: float,
+    unit: str = "x",
+    *,
+    beside: str = "",
+    most: float | None = None,
+    least: float | None = None,
+) -> None:
+    found = Figure(Path(sys.argv[0]).stem, _title, what, value, unit, most, least)
+    print(f"  {what:<64} {found.shown:>12}  {beside:<24} {found.goal:<14} {found.verdict}".rstrip(), flush=True)
+    if path := os.environ.get(FILE):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(found)) + "\n")
+
+
+def read(path: Path) -> list[Figure]:
+    return [Figure(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
