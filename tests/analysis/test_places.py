@@ -145,5 +145,5 @@ def test_what_is_alike_at_both_ends_costs_nothing_of_the_length(a: list[int], b:
 def test_of_steps_that_overlap_it_is_in_the_one_that_began_last() -> None:
     steps = pl.DataFrame({"rank": [0, 0], "pid": [1, 1], "start_ns": [0, 10], "end_ns": [100, 50]})
     parts = ranges(("a", 5, 6), ("a", 20, 21), ("a", 30, 31), ("a", 70, 71)).with_columns(module=pl.lit(None))
-    found = places.placed(parts.with_columns(ns=1), steps)
+    found = places.placed(parts.with_columns(ns=1), steps, [0])
     assert found["place"].to_list() == [1, 1, 2, 2]

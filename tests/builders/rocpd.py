@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +14,7 @@ V3 = {
     "string": "id guid string",
     "event": "id guid category_id stack_id parent_stack_id correlation_id",
     "info_node": "id guid hostname",
-    "info_process": "id guid nid ppid pid command",
+    "info_process": "id guid nid ppid pid command environment",
     "info_thread": "id guid pid tid name",
     "info_agent": "id guid type type_index name product_name",
     "info_kernel_symbol": "id guid kernel_name display_name",
@@ -26,7 +27,7 @@ V3 = {
 }
 
 
-def rocprof(path: Path, joined: bool = False) -> Path:
+def rocprof(path: Path, joined: bool = False, environments: Sequence[object] = ()) -> Path:
     """Two runs of a process each: a marked op that launches a kernel, a copy, an allocation."""
     with closing(sqlite3.connect(path)) as database, database:
         for number, guid in enumerate(GUIDS):
@@ -45,7 +46,8 @@ def rocprof(path: Path, joined: bool = False) -> Path:
 
             put("metadata", tag="schema_version", value="3")
             put("info_node", hostname="box")
-            process = put("info_process", pid=100 + number, ppid=1, command="python train.py")
+            environment = json.dumps(environments[number]) if environments else "{}"
+            process = put("info_process", pid=100 + number, ppid=1, command="python train.py", environment=environment)
             thread = put("info_thread", pid=process, tid=200 + number, name="main")
             put("info_agent", type="CPU", type_index=0, name="cpu")
             gpu = put("info_agent", type="GPU", type_index=number, name="gfx942", product_name="MI300X")

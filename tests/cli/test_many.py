@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,8 +14,11 @@ from builders import nsys
 from builders.training import run
 from builders.training_files import kineto_files
 from builders.training_plan import Plan
+from opspan import load
+from opspan.analysis.compare import compared
 from opspan.cli import main
 from opspan.cli.loading import Progress
+from opspan.views.diff import figures_of
 
 VERBS = ("idle", "launches", "waits", "steps", "path", "comm", "memory", "flops", "summary", "table")
 
@@ -68,6 +72,40 @@ def test_what_needs_all_at_once_takes_a_folder_too(verb: str, folder: Path, tmp_
         assert out.is_file()
     else:
         assert {row["change_ns"] for row in json.loads(done.stdout)["rows"]} == {0}
+
+
+@pytest.mark.parametrize("by", ["op", "kernel", "place"])
+@pytest.mark.parametrize("part", [[], ["--step", "1", "--with-step", "1:2"]])
+def test_a_diff_of_folders_is_that_of_their_files_read_at_once(
+    by: str, part: list[str], folder: Path, tmp_path: Path
+) -> None:
+    kineto_files(tmp_path, run(Plan(ranks=2, steps=4, seed=1, slower={"aten::mm": 2.0})))
+    sides = [load(*sorted(one.iterdir())).analysed for one in (folder, tmp_path)]
+    steps: list[Any] = [(1, 1), (1, 2)] if part else [None, None]
+    expected = compared(*(figures_of(side, by, step) for side, step in zip(sides, steps, strict=True)))
+
+    done = opspan("diff", folder, tmp_path, "--by", by, *part, "--processes", "1", "--format", "json")
+
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["rows"] == json.loads(expected.write_json())
+    assert expected["change_ns"].abs().max() > 0
+
+
+@pytest.mark.parametrize("option", ["--processes", "--dask"])
+@pytest.mark.parametrize("verb", ["export", "report", "push", "diff"])
+def test_what_needs_all_at_once_is_read_here(verb: str, option: str, folder: Path, tmp_path: Path) -> None:
+    more = {
+        "export": [tmp_path / "out.sqlite"],
+        "report": [],
+        "push": ["--url", "http://127.0.0.1:1", "--app", "train"],
+        "diff": ["--save-baseline", tmp_path / "baseline.json"],
+    }
+    refused = opspan(verb, folder, *more[verb], option, "2" if option == "--processes" else "tcp://127.0.0.1:1")
+
+    assert refused.exit_code == 2
+    assert "needs all of a trace at once" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_bad_file_is_said_below_the_answer(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +20,7 @@ from builders.training_plan import Plan
 from opspan.errors import UsageError
 from opspan.findings import RULES
 from opspan.many.ranks import Ranks
+from opspan.many.task import Answered, Question, Reading, Task, answered
 from opspan.views import comm, flops, idle, launches, memory, path, summary, table, waits
 from opspan.views.diff import figures_of
 from readers.samples import samples
@@ -166,6 +168,18 @@ def test_a_part_is_that_of_one_trace(files: list[Path]) -> None:
     assert_frame_equal(ranks.idle(), whole.idle())
 
 
+@pytest.mark.parametrize(
+    "asked", [Question("comm", {"by": "kind"}), Question("findings"), Question("waits", {"by": "op"})]
+)
+def test_collectives_are_sent_once(asked: Question, files: list[Path]) -> None:
+    (one,) = answered(Task((str(files[0]),), Reading(), (asked,)))
+
+    assert isinstance(one, Answered)
+    sent = [part for part in (*one.parts[0].values(), one.collectives) if part and "own_rank" in part.rows.columns]
+    assert len(sent) == 1
+    assert sent[0].rows.height
+
+
 def test_a_formula_of_ones_own_stays_in_this_process(files: list[Path]) -> None:
     opspan.register_flops("aten::gelu", lambda _sizes, _inputs: 7)
     try:
@@ -177,7 +191,7 @@ def test_a_formula_of_ones_own_stays_in_this_process(files: list[Path]) -> None:
         opspan.register_flops("aten::gelu", None)
 
 
-@pytest.mark.parametrize("by", ["op", "shape", "module", "phase", "kernel"])
+@pytest.mark.parametrize("by", ["op", "shape", "module", "phase", "kernel", "place"])
 def test_comparisons_are_those_of_two_traces(
     by: str, ranks: Ranks, whole: opspan.Trace, files: list[Path], tmp_path: Path
 ) -> None:
@@ -193,9 +207,32 @@ def test_comparisons_are_those_of_two_traces(
     assert expected["change_ns"].abs().max() > 0
 
 
-def test_places_are_those_of_one_trace_alone(ranks: Ranks, whole: opspan.Trace) -> None:
-    with pytest.raises(UsageError, match="load them together to compare by place"):
-        ranks.compare(whole, "place")
+def test_places_of_a_rank_without_steps_are_outside_of_those_of_others(tmp_path: Path) -> None:
+    def written(name: str, *steps: int) -> Path:
+        """Two ops in each step; outside of steps where there are none."""
+        begins = [1000 * step for step in steps or (1, 2)]
+        events = [
+            {"ph": "X", "name": op, "cat": "cpu_op", "pid": 7, "tid": 7, "ts": begin + at, "dur": 10 + begin / 100}
+            for begin in begins
+            for at, op in ((10, "aten::mm"), (200, "aten::add"))
+        ]
+        events += [
+            {"ph": "X", "name": f"ProfilerStep#{step}", "cat": "user_annotation"}
+            | {"pid": 7, "tid": 7, "ts": 1000 * step, "dur": 900}
+            for step in steps
+        ]
+        (tmp_path / name).write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+        return tmp_path / name
+
+    before = [written("rank0.json"), written("rank1.json", 1, 2, 3), written("rank2.json", 1, 2, 3)]
+    after = [written("new-rank0.json", 1, 2, 3), written("new-rank1.json"), written("new-rank2.json", 1, 2, 3, 4)]
+    expected = opspan.load(*before).compare(opspan.load(*after), "place")
+
+    ours = [opspan.load_many(*files, processes=1) for files in (before, after)]
+
+    assert_frame_equal(ours[0].compare(ours[1], "place"), expected)
+    assert expected["place_before"].null_count()
+    assert expected["place_before"].max() == 1
 
 
 def test_what_no_rank_has_is_said_once(ranks: Ranks) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -47,14 +50,62 @@ def test_a_damaged_file_is_an_issue(tmp_path: Path, processes: int) -> None:
     assert [rank.paths for rank in ranks.ranks] == [(str(path),) for path in good]
 
 
-@pytest.mark.parametrize(("count", "bad"), [(40, 4), pytest.param(1000, 10, marks=RELEASE)])
-def test_of_many_files_some_are_damaged(tmp_path: Path, count: int, bad: int) -> None:
-    run = folder_of(tmp_path / "run", count, *range(1, count, count // bad))
+PAGE = 4096
+# What is in place of a file whose content was this. Some of it is what other programs write.
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "zeros": lambda content: bytes(len(content)),
+    "cut in a page": lambda content: content[: PAGE * 5 + 1000],
+    "cut between pages": lambda content: content[:-PAGE],
+    "the first page zeroed": lambda content: bytes(PAGE) + content[PAGE:],
+    "the list of tables zeroed": lambda content: content[:100] + bytes(PAGE - 100) + content[PAGE:],
+    "noise behind the head": lambda content: content[:100] + Random(0).randbytes(len(content) - 100),
+    "a picture": lambda _: b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8,
+    "an error page": lambda _: b"<!DOCTYPE html><html><body>404 not found</body></html>",
+    "a FIFO": lambda _: b"",
+}
+OF_RANGES = 2  # the page of them: what else is in the file can be read
 
-    ranks = opspan.load_many(run, processes=2)
 
-    assert ranks.steps()["rank"].n_unique() == count - bad
-    assert ranks.issues.filter(code="unreadable_file")["count"].sum() == bad
+ASKED = tuple(Question(name, {"by": by}) for name, by in (("idle", "device"), ("launches", "op"), ("waits", "op")))
+
+
+@pytest.mark.parametrize(
+    ("count", "processes", "asked"), [(24, 1, ASKED), pytest.param(1000, 2, ASKED[:1], marks=RELEASE)]
+)
+def test_of_many_files_some_are_damaged(
+    tmp_path: Path, count: int, processes: int, asked: tuple[Question, ...]
+) -> None:
+    run = folder_of(tmp_path / "run", count)
+    damaged = [run / f"rank{number:04}.sqlite" for number in range(1, count, count // len(DAMAGE))][: len(DAMAGE)]
+    for path, (what, damage) in zip(damaged, DAMAGE.items(), strict=True):
+        content = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path) if what == "a FIFO" else path.write_bytes(damage(content))
+    partly = run / f"rank{count - 1:04}.sqlite"
+    content = partly.read_bytes()
+    partly.write_bytes(content[: PAGE * OF_RANGES] + bytes(PAGE) + content[PAGE * (OF_RANGES + 1) :])
+    sound = tmp_path / "sound"
+    sound.mkdir()
+    for path in sorted({*run.iterdir()} - {*damaged}):
+        shutil.copy(path, sound)
+
+    ranks, expected = (opspan.load_many(folder, processes=processes) for folder in (run, sound))
+
+    answers = ranks.ask(*asked)
+    for ours, theirs in zip(answers, expected.ask(*asked), strict=True):
+        assert ours.keys() == theirs.keys()
+        for name, part in ours.items():
+            assert_frame_equal(part.rows, theirs[name].rows)
+    assert answers[0]["rows"].rows["rank"].n_unique() == count - len(DAMAGE)
+    assert len(ranks.ranks) == count - len(DAMAGE)
+    issues = ranks.issues
+    messages = issues.filter(code="unreadable_file")["message"].to_list()
+    assert len(messages) == len(DAMAGE)
+    assert sorted(path.name for path in damaged) == sorted(
+        path.name for path in damaged for message in messages if str(path) in message
+    )
+    assert issues.filter(pl.col("message").str.contains("NVTX_EVENTS.*malformed"), rank=count - 1).height == 1
 
 
 def test_where_no_file_can_be_read_that_is_the_error(tmp_path: Path) -> None:

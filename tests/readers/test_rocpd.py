@@ -58,6 +58,31 @@ def test_rocprof_has_markers_calls_kernels_copies_of_every_run(joined: bool, tmp
     ]  # fmt: skip
 
 
+LAUNCHED = {"WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "1f2e", "HF_TOKEN": "hf_secret"}
+
+
+def test_a_process_is_the_rank_that_its_launcher_told_it(tmp_path: Path) -> None:
+    told = [{**LAUNCHED, "RANK": rank, "LOCAL_RANK": rank} for rank in ("3", "1")]
+
+    trace = opspan.load(rocprof(tmp_path / "run.db", environments=told))
+
+    assert [(one.rank, one.rank_by, one.told.local_rank, one.told.run) for one in trace.ranks] == [
+        (1, "RANK", 1, "torchrun 1f2e"),
+        (3, "RANK", 3, "torchrun 1f2e"),
+    ]
+    assert {one.told.world_size for one in trace.ranks} == {4}
+    for name in ("ranges", "calls", "work", "threads", "processes"):
+        assert rows(trace.frames[name].unique(["rank", "pid"]).sort("rank"), "rank", "pid") == [(1, 101), (3, 100)]
+    assert "hf_secret" not in str(trace.ranks)
+
+
+@pytest.mark.parametrize("said", ["{", [], {"RANK": "1"}, {"RANK": "x", "WORLD_SIZE": "2"}, {"RANK": {}}, None])
+def test_an_environment_that_says_nothing_is_one_rank(said: object, tmp_path: Path) -> None:
+    trace = opspan.load(rocprof(tmp_path / "run.db", environments=[said, said]))
+
+    assert [(one.rank, one.rank_by, one.told.rank) for one in trace.ranks] == [(0, "order", None)]
+
+
 def test_rpd_has_ops_with_what_its_tools_found_and_graphs(tmp_path: Path) -> None:
     trace = opspan.load(rpd(tmp_path / "run.rpd"))
 

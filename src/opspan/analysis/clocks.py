@@ -28,6 +28,7 @@ from opspan.tables.window import without_strangers
 
 # Devices see the end of one collective this far apart, on clocks that agree.
 LEAST_ERROR_NS = 20_000
+COLLECTIVES = "collectives"  # what a part is called that has them
 # Fewer collectives say nothing; fewer than that nothing of a drift.
 LEAST, LEAST_OF_DRIFT = 4, 30
 _SURER = 2  # as many times smaller the error has to be with a drift as without

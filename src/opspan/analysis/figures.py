@@ -7,8 +7,7 @@
         .steps   how many there were, how long they took until what they launched was done (`until_done`), and whether
                  they tell the noise
     several(run, ways, ...) -> Figures for each way, what is the same for all of them worked out once
-    parts_of(run, by, steps), together(parts, by) -> the same of ranks that were looked at one by one; not by place,
-        which is one of the typical step of all of them
+    parts_of(run, by, steps), together(parts, by) -> what figures are made of, and they, of any number of ranks
     lasted(steps) -> Lasted, the last of these
 
 `run` is complete (`Analysed.complete`); `steps`: what `until_done` gives, or `iterations`; `process`: its pid, if only
@@ -87,6 +86,59 @@ def several(
     *,
     is_part: bool = False,
 ) -> dict[str, Figures]:
+    return {by: together(parts, by) for by, parts in _parts(run, ways, steps, process, is_part=is_part)}
+
+
+def parts_of(run: Tables, by: str, steps: pl.DataFrame | None = None, *, is_part: bool = False) -> Parts:
+    ((_, parts),) = _parts(run, [by], steps, None, is_part=is_part)
+    return parts
+
+
+def together(parts: Parts, by: str) -> Figures:
+    keys, steps = list(KEYS[by]), _lasted(parts)
+    rows, off = parts["rows"].rows, medians(parts["off"], ("time", *keys), "deviation")
+    times = rows["time"].to_list()
+    time = "device" if "device" in times or by == "kernel" else "cpu"
+    more = ["position"] if by == "place" else []
+    is_of_several = len(set(times)) > 1
+    if by == "place":
+        rows = _on_the_same_steps(rows, parts["typical"].rows, steps)
+        is_of_several |= rows["is_whole"].n_unique() > 1
+    rows = rows.join(off, on=["time", *keys], how="left", nulls_equal=True)
+    if is_of_several:
+        # Ranks without time of devices have none of each name.
+        numbers = [_col(name) * (_col("time") == time) for name in ("ns", "step_ns", "medians", "deviation")]
+        sums = ("count", "ns", "step_ns", "medians", "times")
+        rows = rows.with_columns(numbers).group_by(keys).agg(_col("deviation", *more).max(), _col(sums).sum())
+    rows = rows.select(
+        *keys,
+        *more,
+        "count",
+        "ns",
+        step=(_col("step_ns") / max(steps.number, 1)).round().cast(pl.Int64),
+        median=_col("medians") / _col("times"),
+        deviation="deviation",
+    )
+    return Figures(by, time, rows, steps)
+
+
+def lasted(steps: pl.DataFrame) -> Lasted:
+    return _lasted(_parts_of_steps(steps))
+
+
+def _on_the_same_steps(rows: pl.DataFrame, typical: pl.DataFrame, steps: Lasted) -> pl.DataFrame:
+    """A rank without steps, where others have some, is outside of steps; and one rank has the typical step."""
+    counts = _col("is_whole") == (steps.number == 0)
+    rank = pl.lit(next(iter(typical.filter(counts)["rank"]), None), dtype=pl.Int32)
+    return rows.with_columns(
+        place=pl.when(counts).then("place"),
+        position=pl.when(counts, _col("rank") == rank).then("position"),
+    )
+
+
+def _parts(
+    run: Tables, ways: Sequence[str], steps: pl.DataFrame | None, process: int | None, *, is_part: bool
+) -> Iterator[tuple[str, Parts]]:
     for by in ways:
         if by not in KEYS:
             raise UsageError(f"cannot compare by {by!r}; expected one of {', '.join(KEYS)}")
@@ -94,74 +146,56 @@ def several(
     if "took_ns" not in steps.columns:
         steps = until_done(steps, run.calls, run.work)
     steps = _of_process(steps, process)
-    of_step = lasted(steps)
     time = "device" if _of_process(run.ranges, process)["self_device_ns"].sum() else "cpu"
-    found: dict[str, Figures] = {}
+    of_steps = _parts_of_steps(steps)
     for by, sums in _several(run, ways, steps, process, time, is_part=is_part):
-        found[by] = Figures(by, "device" if by == "kernel" else time, _typical_of(sums, steps), of_step)
-    return found
+        yield by, {**_parts_of_sums(sums, by, "device" if by == "kernel" else time, steps), **of_steps}
 
 
-def parts_of(run: Tables, by: str, steps: pl.DataFrame) -> Parts:
-    """`steps`: with how long each took until it was done."""
-    if by == "place":
-        raise UsageError("a place is one of the typical step of all ranks: load them together to compare by place")
-    time = "device" if run.ranges["self_device_ns"].sum() else "cpu"
-    ((_, sums),) = _several(run, [by], steps, None, time, is_part=False)
-    names = sums.names.with_columns(_col(KEYS[by]).cast(pl.String)).with_row_index("key")
+def _parts_of_sums(sums: _Sums, by: str, time: str, steps: pl.DataFrame) -> Parts:
+    texts = [name for name in KEYS[by] if name != "place"]
+    names = sums.names.with_columns(_col(texts).cast(pl.String), time=pl.lit(time)).with_row_index("key")
     key = ("time", *KEYS[by])
-    is_of = pl.lit("device" if by == "kernel" else time).alias("time")
     of_keys = sums.times.group_by("key").agg(
         step_ns=_col("ns").sum(), medians=_col("median").sum(), times=pl.len().cast(pl.Int64)
     )
-    rows = sums.whole.join(of_keys, on="key", how="left").join(names, on="key").with_columns(is_of)
-    off = sums.times.select("key", off=(_col("ns") - _col("median")).abs()).join(names, on="key").with_columns(is_of)
+    rows = sums.whole.join(of_keys, on="key", how="left").join(names, on="key")
+    off = counted(sums.times.select("key", off=(_col("ns") - _col("median")).abs()), ["key"], "off").rows
+    off = off.join(names, on="key", maintain_order="left").drop("key")
+    numbers = ("count", "ns", "step_ns", "medians", "times")
+    found = {"rows": Part(rows.select(*key, *numbers), key), "off": Part(off, (*key, "off"), value="off")}
+    if by == "place":
+        # Without steps it is a place in the whole; who has steps as well is not known yet.
+        is_whole = pl.lit(not steps.height).alias("is_whole")
+        rank = pl.lit(sums.typical, dtype=pl.Int32).alias("rank")
+        rows = rows.select(*key, is_whole, *numbers, "position", pl.when(_col("position").is_not_null()).then(rank))
+        found["rows"] = Part(rows, (*key, "is_whole"), {"position": "first", "rank": "first"})
+        found["typical"] = Part(pl.select(is_whole, rank), ("is_whole",), {"rank": "first"})
+    return found
+
+
+def _parts_of_steps(steps: pl.DataFrame) -> Parts:
     process = _off(steps.select(*PROCESS, ns="took_ns"))
     lasted = process.select(
         number=pl.len().cast(pl.Int64), least=pl.len().over(PROCESS).min().cast(pl.Int64), medians=_col("median").sum()
     )
-    return {
-        "rows": Part(rows.select(*key, "count", "ns", "step_ns", "medians", "times"), key),
-        "off": counted(off, key, "off"),
-        "steps": Part(lasted, (), {"least": "least"}),
-        "steps off": counted(process, (), "off"),
-    }
+    return {"steps": Part(lasted, (), {"least": "least"}), "steps off": counted(process, (), "off")}
 
 
-def together(parts: Parts, by: str) -> Figures:
-    rows, off = parts["rows"].rows, medians(parts["off"], ("time", *KEYS[by]), "deviation")
-    times = rows["time"].to_list()
-    time = "device" if "device" in times or by == "kernel" else "cpu"
-    keys = list(KEYS[by])
-    rows = rows.join(off, on=["time", *keys], how="left", nulls_equal=True)
-    if len(set(times)) > 1:
-        # Ranks without time of devices have none of each name.
-        numbers = [_col(name) * (_col("time") == time) for name in ("ns", "step_ns", "medians", "deviation")]
-        rows = (
-            rows.with_columns(numbers)
-            .group_by(keys)
-            .agg(_col("deviation").max(), pl.exclude("time", "deviation").sum())
-        )
-    (number, least, sums), usual = parts["steps"].rows.row(0), medians(parts["steps off"], (), "off")["off"][0]
-    steps = Lasted(number, least, sums / number, usual) if number else Lasted(0, 0, 0.0, 0.0)
-    rows = rows.select(
-        *keys,
-        "count",
-        "ns",
-        step=(_col("step_ns") / max(number, 1)).round().cast(pl.Int64),
-        median=_col("medians") / _col("times"),
-        deviation="deviation",
-    )
-    return Figures(by, time, rows, steps)
+def _lasted(parts: Parts) -> Lasted:
+    number, least, sums = parts["steps"].rows.row(0)
+    if not number:
+        return Lasted(0, 0, 0.0, 0.0)
+    return Lasted(number, least, sums / number, medians(parts["steps off"], (), "off")["off"][0])
 
 
 class _Sums(NamedTuple):
     """`whole` and `times` are by `key`, the number of a row of `names`."""
 
     names: pl.DataFrame
-    more: tuple[str, ...]
-    whole: pl.DataFrame  # key, count, ns, and more
+    whole: pl.DataFrame  # key, count, ns; of places their position in the typical step
     times: pl.DataFrame  # key, ns, median: for each step and process in which it is
+    typical: int | None  # the rank of which the typical step is
 
 
 def _several(
@@ -180,21 +214,12 @@ def _several(
         if is_part:
             parts = parts[within(parts, "start_ns", steps, PROCESS)["row"].unique().sort()]
         if "place" in asked:
-            parts = placed(parts, steps)
+            parts = placed(parts, steps, [rank.rank for rank in run.ranks])
         yield from _sums(parts, asked, steps)
 
 
 def _keys(asked: dict[str, list[str]]) -> list[str]:
     return list(dict.fromkeys(key for keys in asked.values() for key in keys))
-
-
-def lasted(steps: pl.DataFrame) -> Lasted:
-    if not steps.height:
-        return Lasted(0, 0, 0.0, 0.0)
-    least = steps.group_by(PROCESS).len().sort("len")["len"][0]
-    off = _off(steps.select(*PROCESS, ns="took_ns"))
-    median, deviation = off.select(_col("median").mean(), _col("off").median()).row(0)
-    return Lasted(steps.height, least, median, deviation)
 
 
 def _processes(run: Tables) -> str:
@@ -227,6 +252,7 @@ def _kernels(trace: Tables) -> pl.DataFrame:
 def _sums(parts: pl.DataFrame, asked: dict[str, list[str]], steps: pl.DataFrame) -> Iterator[tuple[str, _Sums]]:
     """For each way what its figures are made of. `asked`: the keys of each way."""
     more = ("position",) if "position" in parts.columns else ()  # each of a place's is the same, or null
+    typical = parts.filter(_col("position").is_not_null()).select(_col("rank").max()).item() if more else None
     names, which = numbered(parts, _keys(asked))
     parts = parts.select(*more, *PROCESS, "start_ns", "ns", key=which)
     whole = parts.group_by("key").agg(
@@ -250,21 +276,7 @@ def _sums(parts: pl.DataFrame, asked: dict[str, list[str]], steps: pl.DataFrame)
         times = _in_steps(own_inside, steps)
         of_group = times.group_by("group").agg(median=_col("ns").median())["median"]  # sorted as the groups are
         times = times.with_columns(median=of_group.gather(times["group"]))
-        yield by, _Sums(own_names, more, own_whole, times)
-
-
-def _typical_of(sums: _Sums, steps: pl.DataFrame) -> pl.DataFrame:
-    """The rows of figures."""
-    share = (_col("ns").sum() / max(steps.height, 1)).round().cast(pl.Int64)
-    typical = sums.times.group_by("key").agg(
-        step=share, median=_col("median").mean(), deviation=(_col("ns") - _col("median")).abs().median()
-    )
-    rows = sums.whole.join(typical, on="key", how="left").join(sums.names.with_row_index("key"), on="key")
-    keys = sums.names.columns
-    texts = (key for key in keys if key != "place")
-    return rows.with_columns(_col(name).cast(pl.String) for name in texts).select(
-        *keys, *sums.more, "count", "ns", "step", "median", "deviation"
-    )
+        yield by, _Sums(own_names, own_whole, times, typical)
 
 
 def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:

@@ -1,14 +1,15 @@
 """Places in a step: which range is the third aten::mm of its module, and which range of another run's step that is.
 
     numbered(rows, keys) -> the values of these columns that there are, and for each row which of them it has
-    placed(parts, steps) -> parts with
+    placed(parts, steps, ranks) -> parts with
         place      Int64  the number among the ranges of its name and module in its step, by their begins, from 1; null:
                           outside of steps. Without steps, among those of its process
         position   Int64  in the typical step, thread after thread, of the first range at that place; null: not in it
     partners(one, other) -> Int64, for each row of `other` the place in `one` that it is the same as; null: it is new
     is_too_long(one, other) -> the steps are longer than what partners aligns
 
-The typical step is the first that has as many ranges as the middle one of all steps has. The typical steps of two runs
+The typical step is one of the first process that has any (`ranks`: the first to the last): the first that has as
+many ranges as the middle one of its steps has. The typical steps of two runs
 are aligned by the longest sequence of names and modules that they have in common, so what comes after something new
 keeps its partner. What that leaves alone on both sides is the same if name, module and place are. In steps that are too
 long for it, all is aligned by these.
@@ -40,14 +41,14 @@ def numbered(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.
     return groups.select(keys), _put(which["row"], which["number"], rows.height)
 
 
-def placed(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def placed(parts: pl.DataFrame, steps: pl.DataFrame, ranks: Sequence[int]) -> pl.DataFrame:
     if steps.height:
         stretch = _steps_of(parts, steps)
     elif parts.height:
         stretch = parts.select(pl.struct(PROCESS).rank("dense").cast(pl.UInt32)).to_series()
     else:
         stretch = pl.Series([], dtype=pl.UInt32)
-    rows = parts.select("tid", "start_ns", stretch=stretch, name=numbered(parts, _NAME)[1], row=ROW)
+    rows = parts.select(*PROCESS, "tid", "start_ns", stretch=stretch, name=numbered(parts, _NAME)[1], row=ROW)
     inside = rows.drop_nulls("stretch")
     # In order of time, and at one time in that of the rows.
     order = inside if inside["start_ns"].is_sorted() else inside.sort("start_ns", maintain_order=True)
@@ -55,7 +56,7 @@ def placed(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     order = order.sort("key", maintain_order=True).with_columns(at=pl.int_range(pl.len(), dtype=pl.Int64))
     is_first = _col("key").ne_missing(_col("key").shift(1))
     number = order.select("row", place=1 + _col("at") - pl.when(is_first).then("at").forward_fill())
-    typical = _typical(inside)
+    typical = _typical(inside, ranks)
     return parts.with_columns(
         place=_put(number["row"], number["place"], parts.height),
         position=_put(typical["row"], typical["position"], parts.height),
@@ -79,8 +80,11 @@ def _put(rows: pl.Series, values: pl.Series, height: int) -> pl.Series:
     return found.scatter(rows, values) if len(rows) else found
 
 
-def _typical(inside: pl.DataFrame) -> pl.DataFrame:
+def _typical(inside: pl.DataFrame, ranks: Sequence[int]) -> pl.DataFrame:
     """row, position"""
+    nth = _col("rank").replace_strict(ranks, list(range(len(ranks))), default=len(ranks), return_dtype=pl.Int64)
+    first = inside.select(PROCESS).unique().sort(nth, "rank", "pid", nulls_last=True).head(1)
+    inside = inside.join(first, on=PROCESS, how="semi", nulls_equal=True)
     counts = inside.group_by("stretch").len().sort("len", "stretch")
     if not counts.height:
         return inside.select("row", position=pl.lit(None, dtype=pl.Int64))

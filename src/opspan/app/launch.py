@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opspan.emit.keep import REASONS as REASONS
+from opspan.emit.keep import parse
 from opspan.emit.sink_list import ITT, NVTX, SINKS
 from opspan.emit.torch_import import when_torch_is_imported as when_torch_is_imported
-from opspan.errors import OpspanError
+from opspan.errors import OpspanError, UsageError
 
 if TYPE_CHECKING:
     from opspan.emit.sessions import Session
@@ -25,6 +28,7 @@ SITE = Path(__file__).parent / "launch_site"  # holds a sitecustomize.py for Pyt
 TOOLS = {sink.name: sink.tool for sink in SINKS if sink.tool is not None}  # that --emit can name
 _VARIABLE = "OPSPAN_EMIT"
 _IDLE = "OPSPAN_IDLE"
+_KEEP = "OPSPAN_KEEP"
 _TOOL_VARIABLES = [tool.variable for tool in TOOLS.values()]
 
 
@@ -46,6 +50,24 @@ class Emit:
         return cls(tool, "record_shapes" in flags, "modules" in flags)
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A rolling recording of each process: the arguments of `record`."""
+
+    keep: tuple[str, ...]
+    dump_to: str | None = None
+    dump_on: tuple[str, ...] = ()
+    shapes: bool = False
+    modules: bool = False
+    folder: str = ""
+
+    def check(self) -> None:
+        """UsageError, before anything runs."""
+        parse(self.keep)
+        if self.dump_on and self.dump_to is None:
+            raise UsageError("--dump-on says when dumps are written: add --dump-to, the folder for them")
+
+
 def environment(before: Mapping[str, str], collectors: Path, captures: Path, emit: Emit | None) -> dict[str, str]:
     """The environment of a captured program and its children."""
     after = dict(before)
@@ -61,6 +83,12 @@ def environment(before: Mapping[str, str], collectors: Path, captures: Path, emi
 def idle_environment(before: Mapping[str, str]) -> dict[str, str]:
     """The environment of a program that is to be ready for `opspan attach`, and of its children."""
     return {**before, _IDLE: "1", "PYTHONPATH": _python_path(before)}
+
+
+def rolling_environment(before: Mapping[str, str], kept: Kept, folder: Path) -> dict[str, str]:
+    """The environment of a program of which the last is kept in the folder, and of its children."""
+    asked = json.dumps(asdict(replace(kept, folder=str(folder))))
+    return {**before, _KEEP: asked, "PYTHONPATH": _python_path(before)}
 
 
 def _python_path(before: Mapping[str, str]) -> str:
@@ -84,6 +112,8 @@ def start_from_environment() -> None:
     asked = os.environ.get(_VARIABLE)
     if asked:
         when_torch_is_imported(lambda: _start_and_go_on(asked))
+    if kept := os.environ.get(_KEEP):
+        when_torch_is_imported(lambda: _keep_and_go_on(Kept(**json.loads(kept))))
     if os.environ.get(_IDLE):
         when_torch_is_imported(_listen_and_go_on)
 
@@ -107,12 +137,12 @@ def start(emit: Emit) -> None:
         session: Session = kind(record_shapes=emit.record_shapes, modules=emit.modules)
         session.gives_way = session.in_each_process = True
         session.__enter__()
-        atexit.register(_end, session)
+        atexit.register(_end, session.__exit__)
 
 
-def _end(session: Session) -> None:
+def _end(end: Callable[[], None]) -> None:
     try:
-        session.__exit__()
+        end()
     except Exception as error:  # noqa: BLE001  # the program has ended well: it must not end with our traceback
         _say(f"the labels may not be complete: {why(error)}")
 
@@ -122,6 +152,19 @@ def _start_and_go_on(asked: str) -> None:
         start(Emit.from_text(asked))
     except Exception as error:  # noqa: BLE001  # the program is what matters here, and it has begun
         _say(f"this process is not labelled: {why(error)}")
+
+
+def _keep_and_go_on(kept: Kept) -> None:
+    try:
+        from opspan.emit import notices
+        from opspan.emit.rolling import Rolling
+
+        notices.put_in()
+        rolling = Rolling(**asdict(kept))
+        rolling.start()
+        atexit.register(_end, rolling.end)
+    except Exception as error:  # noqa: BLE001  as above
+        _say(f"this process is not recorded: {why(error)}")
 
 
 def _listen_and_go_on() -> None:

@@ -22,6 +22,7 @@ from opspan.cli.loading import (
 )
 from opspan.cli.options import printing
 from opspan.cli.printing import show, show_data
+from opspan.errors import UsageError
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysed
@@ -41,8 +42,9 @@ class Asked:
     files: tuple[File, ...]
     step: Steps | None  # what was given as --step
     by: str  # "": there is no choice
-    other: Analysed | None  # the second run, of a verb that compares two
+    other: Analysed | Ranks | None  # the second run, of a verb that compares two
     more: Mapping[str, Any]  # the verb's own options
+    done: Callable[[int, int], None]  # to be told of how many files, and bytes, were read
 
 
 def answering(
@@ -51,19 +53,21 @@ def answering(
     asks: Callable[[Asked], dict[str, Any]] = lambda asked: {"by": asked.by},
     by: Sequence[str] = (),
     *,
-    answer: Callable[[Analysed, Asked], Answer] | None = None,
+    answer: Callable[[Analysed | Ranks, Asked], Answer] | None = None,
     is_whole: bool = False,
     sides: Sides | None = None,
+    needs_all: Callable[[Mapping[str, Any]], str | None] = lambda _more: None,
     options: Sequence[click.Option] = (),
 ) -> click.Command:
     """A verb that prints the answer of its name in views/ to what it `asks`, or what `answer` says of the whole traces.
     `by`: what its rows can be by, the default first. `is_whole`: nothing is to be said below it; `sides`: which files
-    are which run, of a verb that compares; `options`: more of its own."""
+    are which run, of a verb that compares; `needs_all`: the option with which it needs all of a trace at once;
+    `options`: more of its own."""
 
     @click.command(name, help=text)
     @(two_files if sides else trace_files)
     @part_of_trace
-    @(_unchanged if answer else in_processes)
+    @in_processes
     @click.option(
         "--by",
         type=click.Choice(by or ("",)),
@@ -91,26 +95,28 @@ def answering(
         from opspan.views.footer import footer_lines
 
         steps = None if step is None else parsed_steps(step)
-        several = [expanded(side) for side in sides(files, more)] if sides else [files]
+        several = sides(files, more) if sides else [files]
         titles = ("A", "B") if len(several) > 1 else ("",)
-        ranks = None if answer else many(files, between, step, processes, dask)
-        with Progress((len(files) if ranks is None else len(ranks)) + 1) as progress:
-            asked = Asked(files, steps, by, None, more)
-            runs: list[Run]
-            if ranks is not None:
-                given = _of_ranks(ranks, name, asks(asked), progress)
-                runs = [ranks.whole]
+        if whole := needs_all(more):
+            if processes or dask:
+                raise UsageError(f"{whole} needs all of a trace at once: leave out --processes and --dask")
+            several = [expanded(side) for side in several]
+        # A verb that compares takes the steps from the whole run.
+        part = None if sides else step
+        each = dict.fromkeys(several)
+        ranks = {side: None if whole else many(side, between, part, processes, dask) for side in each}
+        with Progress(sum(len(of or side) for side, of in ranks.items()) + 1) as progress:
+            asked = Asked(files, steps, by, None, more, progress.done)
+            loaded = {side: ranks[side] or load(side, progress, between, part) for side in each}
+            found = [loaded[side] for side in several]
+            progress.step(_doing(found))
+            if answer is not None:
+                given = answer(found[0], replace(asked, other=found[-1]))
+            elif (many_ranks := ranks[files]) is not None:
+                given = _of_ranks(many_ranks, name, asks(asked), progress)
             else:
-                # A verb that compares takes the steps from the whole run.
-                part = None if sides else step
-                loaded = {side: load(side, progress, between, part) for side in dict.fromkeys(several)}
-                found = [loaded[side] for side in several]
-                progress.step(f"looking at {sum(run.tables.ranges.height for run in found):,} ranges")
-                if answer is not None:
-                    given = answer(found[0], replace(asked, other=found[-1]))
-                else:
-                    given = import_module(f"opspan.views.{name}").answer(found[0], **asks(asked))
-                runs = [*found]
+                given = import_module(f"opspan.views.{name}").answer(found[0], **asks(asked))
+            runs = [_known(run) for run in found]
             named = zip(runs, titles, strict=True)
             below = [] if is_whole else [line for run, title in named for line in footer_lines(run, title)]
         if form == "json":
@@ -128,14 +134,24 @@ def answering(
     return command
 
 
-def _unchanged(function: F) -> F:
-    return function
+def _known(run: Analysed | Ranks) -> Run:
+    """What there is to say below an answer."""
+    from opspan.analysis import Analysed
+
+    return run if isinstance(run, Analysed) else run.whole
+
+
+def _doing(found: Sequence[Analysed | Ranks]) -> str:
+    from opspan.analysis import Analysed
+
+    files = sum(len(run) for run in found if not isinstance(run, Analysed))
+    ranges = sum(run.tables.ranges.height for run in found if isinstance(run, Analysed))
+    return f"reading {files:,} files" if files else f"looking at {ranges:,} ranges"
 
 
 def _of_ranks(ranks: Ranks, name: str, options: dict[str, Any], progress: Progress) -> Answer:
     from opspan.many.task import Question
 
-    progress.step(f"reading {len(ranks):,} files")
     # Which files were named is for the sentences alone.
     parts = ranks.ask(Question(name, {key: options[key] for key in options if key != "files"}), progress=progress.done)
     answer: Answer = import_module(f"opspan.views.{name}").answer_of(parts[0], **options)

@@ -16,6 +16,9 @@ from opspan.errors import UsageError
 if TYPE_CHECKING:
     from opspan.addresses import File
     from opspan.analysis import Analysed
+    from opspan.analysis.figures import Figures
+    from opspan.many.ranks import Ranks
+    from opspan.tables.window import Steps
     from opspan.views.answer import Answer
 
 _HELP = """Compare two runs: what takes longer in B than in A, and is it noise.
@@ -35,6 +38,8 @@ runs does more or less, what comes after it keeps its partner.
 Two parts of one run are compared with --with-step or --with-process, which say what B is where that differs from A.
 With --step, what began in these steps is compared, also what a device did for them later: all of the trace is read.
 
+A and B may be folders or patterns: the ranks of a run.
+
 \b
 Example:
   opspan diff before.json after.json
@@ -44,6 +49,7 @@ Example:
   opspan diff new.json --baseline baseline.json --fail-over 5%
   opspan diff run.json --step 3 --with-step 7 --by place
   opspan diff run.sqlite --process 4100 --with-process 4101
+  opspan diff before/ after/ --processes 8
 """
 
 
@@ -74,20 +80,37 @@ def _sides(files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[F
     return [files[:1], files[-1:]]
 
 
-def _answer(found: Analysed, asked: Asked) -> Answer:
+def _answer(found: Analysed | Ranks, asked: Asked) -> Answer:
+    from opspan.analysis import Analysed
     from opspan.tables.window import parsed_steps
     from opspan.views import baseline
-    from opspan.views.diff import answer, figures_of, saved
+    from opspan.views.diff import answer, saved
 
     more, process = asked.more, asked.more["process"]
     if path := more["save_baseline"]:
+        assert isinstance(found, Analysed)  # noqa: S101  as `_needs_all` says
         return saved(path, baseline.save(found, path, asked.step, process))
-    of_file = figures_of(found, asked.by, asked.step, process)
+    of_file = _figures(found, asked, asked.step, process)
     if path := more["baseline"]:
         return answer(baseline.load(path, asked.by), of_file, more["fail_over"])
     step = asked.step if more["with_step"] is None else parsed_steps(more["with_step"])
     process = process if more["with_process"] is None else more["with_process"]
-    return answer(of_file, figures_of(asked.other or found, asked.by, step, process), more["fail_over"])
+    return answer(of_file, _figures(asked.other or found, asked, step, process), more["fail_over"])
+
+
+def _figures(found: Analysed | Ranks, asked: Asked, step: Steps | None, process: int | None) -> Figures:
+    from opspan.analysis import Analysed
+    from opspan.views.diff import figures_of
+
+    if isinstance(found, Analysed):
+        return figures_of(found, asked.by, step, process)
+    return found.figures(asked.by, step, asked.done)
+
+
+def _needs_all(more: Mapping[str, Any]) -> str | None:
+    """The option that needs all of a trace at once."""
+    named = [name for name in ("save_baseline", "process", "with_process") if more[name] is not None]
+    return f"--{named[0].replace('_', '-')}" if named else None
 
 
 _OPTIONS = (
@@ -122,4 +145,4 @@ _OPTIONS = (
 )
 _BY = ("op", "shape", "module", "phase", "kernel", "place")
 
-command = answering("diff", _HELP, answer=_answer, by=_BY, sides=_sides, options=_OPTIONS)
+command = answering("diff", _HELP, answer=_answer, by=_BY, sides=_sides, needs_all=_needs_all, options=_OPTIONS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, expanded, load, part_of_trace, trace_files
+from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace, trace_files
 from opspan.cli.options import FILE_TO_WRITE
 from opspan.cli.printing import show
 from opspan.outputs import all_of_them
@@ -35,6 +35,7 @@ Example:
 @click.command("export", help=_HELP.format(outputs=all_of_them()))
 @trace_files
 @click.argument("out", metavar="OUT", type=FILE_TO_WRITE)
+@all_at_once
 @part_of_trace
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists (never an input file).")
 def command(files: tuple[File, ...], out: Path, between: tuple[str, str] | None, step: str | None, force: bool) -> None:

@@ -11,6 +11,7 @@ import click
 
 from opspan.addresses import file_of
 from opspan.cli.options import FILE_TO_READ
+from opspan.errors import UsageError
 
 if TYPE_CHECKING:
     from opspan.addresses import File
@@ -129,6 +130,20 @@ def in_processes(function: F) -> F:
         "so anyway.  [default: as many as there are processors]",
     )
     return processes(dask(function))
+
+
+def all_at_once(function: F) -> F:
+    """Of a verb that needs all of a trace: who asks for --processes or --dask is told, and not that there is none."""
+
+    def refuse(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> None:
+        if given is not None:
+            raise UsageError(
+                f"`opspan {ctx.info_name}` needs all of a trace at once and reads it here: leave out --processes and "
+                "--dask, and name fewer files if they are too many"
+            )
+
+    options = click.option("--processes", "--dask", hidden=True, expose_value=False, callback=refuse)
+    return options(function)
 
 
 def part_of_trace(function: F) -> F:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from opspan.app.ingest import CREDENTIALS
-from opspan.cli.loading import Progress, load, part_of_trace, trace_files
+from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace, trace_files
 from opspan.cli.printing import show
+
+if TYPE_CHECKING:
+    from opspan.addresses import File
 
 _HELP = f"""Push a trace's tree to a Pyroscope server, as a profile with host time and device time.
 
@@ -24,6 +28,7 @@ Example:
 
 @click.command("push", help=_HELP)
 @trace_files
+@all_at_once
 @part_of_trace
 @click.option("--url", required=True, metavar="URL", help="Address of the server: http://host:4040.")
 @click.option("--app", required=True, metavar="NAME", help="Name of the application there (service_name).")
@@ -48,7 +53,7 @@ Example:
     help="How long to wait for the server to go on.",
 )
 def command(
-    files: tuple[Path, ...],
+    files: tuple[File, ...],
     between: tuple[str, str] | None,
     step: str | None,
     url: str,
@@ -69,6 +74,7 @@ def command(
     if server.is_overheard:
         notes.append("credentials go over http, where others can read them: use an https:// address")
     show("".join(f"note: {note}\n" for note in notes), err=True)
+    files = expanded(files)
     with Progress(len(files) + 1) as progress:
         found = load(files, progress, between, step)
         progress.step(f"pushing to {server.where}")

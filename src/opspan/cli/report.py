@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, expanded, load, part_of_trace, trace_files
+from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace, trace_files
 from opspan.cli.options import FILE_TO_READ, FILE_TO_WRITE
 from opspan.cli.printing import show
 from opspan.errors import UsageError
@@ -54,6 +54,7 @@ Example:
     default=None,
     help="How a line of source is opened: an address with {file} and {line} in it. Default: vscode://file/{file}:{line}",
 )
+@all_at_once
 @part_of_trace
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists (never an input file).")
 def command(

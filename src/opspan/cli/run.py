@@ -5,27 +5,62 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.options import capture_folder, labelling
+from opspan.app.launch import REASONS
+from opspan.cli.options import FILE_TO_WRITE, capture_folder, labelling
 from opspan.cli.printing import show
 from opspan.errors import UsageError
+
+if TYPE_CHECKING:
+    from opspan.app import launch
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @capture_folder
 @labelling
+@click.option(
+    "--keep",
+    metavar="AMOUNT",
+    multiple=True,
+    help="Record torch's ops and keep the last of them, for as long as CMD runs: `30s`, `2GB` or `50 steps`. Of "
+    "several whichever is least.",
+)
+@click.option(
+    "--dump-to",
+    metavar="DIR",
+    type=FILE_TO_WRITE,
+    help="With --keep: a folder for copies of what is kept, each a folder in it.",
+)
+@click.option(
+    "--dump-on",
+    type=click.Choice(REASONS),
+    multiple=True,
+    help="With --dump-to: when. `signal` is SIGUSR2, sent to a process of CMD.  [default: exception]",
+)
 @click.option("--idle", is_flag=True, help="Capture nothing: only make CMD ready for `opspan attach` and `opspan top`.")
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
-    wanted: Path | None, tool: str | None, record_shapes: bool, modules: bool, idle: bool, cmd: tuple[str, ...]
+    wanted: Path | None,
+    tool: str | None,
+    record_shapes: bool,
+    modules: bool,
+    keep: tuple[str, ...],
+    dump_to: Path | None,
+    dump_on: tuple[str, ...],
+    idle: bool,
+    cmd: tuple[str, ...],
 ) -> int:
     """Run CMD and capture its NVTX and ITT ranges.
 
     The processes that CMD starts are captured as well. With --emit, every Python program among them that imports
     torch labels its ops, and no file has to be edited; without it, torch's ops are not labelled. Exits with CMD's exit
     code, or with 128 + n if signal n ended CMD.
+
+    With --keep, every Python program below CMD that imports torch records its ops itself, to a ring of files in DIR
+    that keeps the last of them. DIR can be read at any time, also after a crash.
 
     With --idle, CMD runs as it would without opspan, in place of this process. Every Python program below it that
     imports torch listens meanwhile: `opspan attach` has it record.
@@ -34,14 +69,22 @@ def command(
     Example:
       opspan run --emit nvtx --record-shapes -o capture -- python train.py --epochs 3
       opspan run -- ./program-that-uses-nvtx
+      opspan run --keep 30s -o ring --dump-to dumps --dump-on signal -- python train.py
       opspan run --idle -- torchrun --nproc-per-node 8 train.py
     """
     from opspan.app import capturing, launch
 
     if idle:
-        if wanted is not None or tool is not None or record_shapes or modules:
+        if wanted is not None or tool is not None or record_shapes or modules or keep or dump_to or dump_on:
             raise UsageError("--idle captures nothing: what to record, and where to, is said to `opspan attach`")
         capturing.become(cmd, launch.idle_environment(os.environ))
+    if keep or dump_to is not None or dump_on:
+        if not keep:
+            raise UsageError("--dump-to and --dump-on are of a recording that keeps the last alone: add --keep 30s")
+        if tool is not None:
+            raise UsageError("--keep records ops itself, without NVTX or ITT: leave out --emit")
+        to = None if dump_to is None else str(dump_to.absolute())
+        return _keep(launch.Kept(keep, to, dump_on, record_shapes, modules), wanted, cmd)
     collectors = capturing.collectors()
     if (record_shapes or modules) and tool is None:
         raise UsageError("--record-shapes and --modules say what --emit labels: add --emit nvtx (or itt)")
@@ -58,6 +101,21 @@ def command(
         listened = f", and {processes} could be listened to ({folder})" if captured.processes else ""
         why = _why_nothing(tool, None if captured.processes else wanted, cmd)
         show(f"Captured nothing: {why}{listened}\n", err=True)
+    return code
+
+
+def _keep(kept: launch.Kept, wanted: Path | None, cmd: tuple[str, ...]) -> int:
+    from opspan.app import capturing, launch
+
+    kept.check()
+    with capturing.capture_folder(wanted) as folder:
+        code = capturing.run(cmd, launch.rolling_environment(os.environ, kept, folder))
+        captured = capturing.look(folder)
+    processes = "1 process" if captured.processes == 1 else f"{captured.processes} processes"
+    if captured.processes:
+        show(f"Wrote {folder} ({processes}, {captured.bytes:,} bytes: the last of it)\n", err=True)
+    else:
+        show("Recorded nothing: no Python process imported torch (or it runs with -S, -E or -I)\n", err=True)
     return code
 
 

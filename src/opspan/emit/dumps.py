@@ -23,9 +23,9 @@ from typing import Any, Final
 
 from opspan import private_files
 from opspan.emit import notices
+from opspan.emit.keep import EXCEPTION, EXIT, REASONS, SIGNAL, SLOW_STEP
 from opspan.errors import CaptureError, UsageError
 
-EXCEPTION, SIGNAL, SLOW_STEP, EXIT = REASONS = ("exception", "signal", "slow step", "exit")
 # A step is slow against so many before it; so many are needed to say so; and after so many the next dump may come.
 _WINDOW: Final = 50
 _ENOUGH: Final = 10

@@ -1,4 +1,4 @@
-"""How much a rolling recording keeps: what a user writes ("30s", "2GB", "50 steps") as numbers."""
+"""What a rolling recording is asked for: when it is copied, and how much it keeps ("30s", "2GB", "50 steps")."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Final
 
 from opspan.errors import UsageError
 
+# Why a copy is written by itself.
+EXCEPTION, SIGNAL, SLOW_STEP, EXIT = REASONS = ("exception", "signal", "slow step", "exit")
 _AMOUNT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", re.ASCII)
 # What it is an amount of, one of each unit, and the least that is worth keeping.
 _UNITS: Final = {

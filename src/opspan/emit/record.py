@@ -11,8 +11,8 @@ from opspan.addresses import check_local
 from opspan.emit import ranks
 from opspan.emit.compiled import compiling
 from opspan.emit.device import Devices
-from opspan.emit.dumps import EXCEPTION, SLOW_STEP, Dumping
-from opspan.emit.keep import EVERYTHING, parse
+from opspan.emit.dumps import Dumping
+from opspan.emit.keep import EVERYTHING, EXCEPTION, SLOW_STEP, parse
 from opspan.emit.observer import ALL_INPUTS
 from opspan.emit.recording import Recording
 from opspan.emit.schedule import ProfilerAction, Schedule
@@ -117,6 +117,12 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     def step(self) -> None:
         super().step()
         if self._dumping is not None and self._is_owner():
+            self._dumping.step()
+
+    def step_is_over(self) -> None:
+        """Somebody else counts the steps, and gives them their ranges."""
+        self._step_is_over()
+        if self._dumping is not None:
             self._dumping.step()
 
     def dump(self, path: str | os.PathLike[str]) -> Path:

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import polars as pl
 
+from opspan.analysis.clocks import COLLECTIVES
 from opspan.analysis.over_ranks import matched
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.spans import PROCESS
@@ -27,7 +28,7 @@ def parts_of(run: Run) -> Parts:
     kernels = run.kernels.select(*PROCESS, *_OF_KERNELS).filter(_col("what") == "communicating")
     totals = {"total_ns": run.total_ns, "usual": run.usual.height, "ranks": len(run.trace.ranks)}
     return {
-        "collectives": Part(own.join(exposed, on="at", how="left", maintain_order="left").drop("at"), times=_TIMES),
+        COLLECTIVES: Part(own.join(exposed, on="at", how="left", maintain_order="left").drop("at"), times=_TIMES),
         "kernels": Part(
             kernels.with_columns(_col("name", "what", "op", "module", "step").cast(pl.String)), times=_TIMES
         ),
@@ -64,6 +65,6 @@ class RunOfRanks(Run):
 
     @cached_property
     def collectives(self) -> pl.DataFrame:
-        rows = self._parts["collectives"]
+        rows = self._parts[COLLECTIVES]
         rows = rows.hstack(matched(rows)).filter(_col("exposed_ns").is_not_null())
         return with_late(rows)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from opspan.analysis.figures import Figures
     from opspan.analysis.parts import Parts
     from opspan.tables import Metadata, Tables
+    from opspan.tables.window import Steps
     from opspan.views.table import Table
 
 SMALL_BYTES = 32 << 20  # few files that are together as small are read sooner than a process is begun
@@ -199,18 +200,18 @@ class Ranks:
         return self._rows("findings")
 
     def compare(self, other: Ranks | Tables, by: str = "op") -> pl.DataFrame:
-        """What another run does differently, as `opspan diff` says it, but by place."""
+        """What another run does differently, as `opspan diff` says it."""
         from opspan.analysis.compare import compared
         from opspan.views.diff import figures_of
 
         after = other.figures(by) if isinstance(other, Ranks) else figures_of(Trace.of(other).analysed, by)
         return compared(self.figures(by), after)
 
-    def figures(self, by: str = "op") -> Figures:
-        """What of the run is compared."""
+    def figures(self, by: str = "op", step: Steps | None = None, progress: Done | None = None) -> Figures:
+        """What of the run is compared; of some steps alone, if they are named."""
         from opspan.analysis.figures import together
 
-        return together(self._one("diff", by=by), by)
+        return together(self.ask(Question("diff", {"by": by, "step": step}), progress=progress)[0], by)
 
     # -- how
 

@@ -60,8 +60,8 @@ class Answered:
     spans: tuple[Span | None, ...]  # when each was recorded
     issues: pl.DataFrame
     coverage: Coverage
-    collectives: Part  # of which all ranks are done at the same time, whatever their clocks say
     parts: tuple[Parts, ...]  # of each question
+    collectives: Part | None  # of which all ranks are done at the same time; None: a part has them
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ def answered(task: Task) -> list[Answered | Failed]:
 
 
 def _one(file: str, task: Task) -> Answered | Failed:
+    from opspan.analysis.clocks import COLLECTIVES
     from opspan.analysis.parts import Part
     from opspan.tables.tables import spans_of
 
@@ -86,8 +87,10 @@ def _one(file: str, task: Task) -> Answered | Failed:
         found = opened(file, task.reading)
         parts = tuple(_parts(found, one) for one in task.questions)
         tables = found.tables
-        collectives = Part(found.own_collectives.drop("range"), times=("start_ns", "end_ns"))
-        return Answered(file, tables.ranks, tuple(spans_of(tables)), tables.issues, found.coverage, collectives, parts)
+        own = None
+        if not any(COLLECTIVES in one for one in parts):
+            own = Part(found.own_collectives.drop("range"), times=("start_ns", "end_ns"))
+        return Answered(file, tables.ranks, tuple(spans_of(tables)), tables.issues, found.coverage, parts, own)
     except OpspanError as error:
         return Failed(file, type(error).__name__, str(error), isinstance(error, ReadError))
     except MemoryError:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import polars as pl
 
 from opspan.analysis import Coverage
-from opspan.analysis.clocks import aligned
+from opspan.analysis.clocks import COLLECTIVES, aligned
 from opspan.analysis.coverage import together as coverage_of
 from opspan.analysis.parts import Part, Parts, moved, shifted, together
 from opspan.many.task import Answered, Failed
@@ -55,7 +55,8 @@ class Sum:
         numbers = {rank.rank: before + at for at, rank in enumerate(one.ranks)}
         _fold(self._issues, one.issues.with_columns(renumbered(numbers)), pl.concat)
         shift_ns = clock_shift_ns(one.ranks[0], self._ranks[0][0]) or 0
-        _fold(self._collectives, moved(one.collectives, numbers, shift_ns), together)
+        if one.collectives is not None:
+            _fold(self._collectives, moved(one.collectives, numbers, shift_ns), together)
         for kept, given in zip(self._parts, one.parts, strict=True):
             for name, part in given.items():
                 _fold(kept.setdefault(name, []), moved(part, numbers, shift_ns), together)
@@ -72,7 +73,12 @@ class Sum:
         numbers = {at: rank.rank for at, rank in enumerate(numbered)}
         said = pl.concat([pl.concat(self._issues).with_columns(renumbered(numbers)), issues.frame()])
         answers = [{name: moved(together(parts), numbers) for name, parts in kept.items()} for kept in self._parts]
-        if found := aligned(ranks, said, lambda: moved(together(self._collectives), numbers).rows):
+
+        def collectives() -> pl.DataFrame:
+            there = [parts[COLLECTIVES] for parts in answers if COLLECTIVES in parts]
+            return (there[0] if there else moved(together(self._collectives), numbers)).rows
+
+        if found := aligned(ranks, said, collectives):
             ranks, said, shifts = found
             answers = [{name: shifted(part, shifts) for name, part in parts.items()} for parts in answers]
         return Whole(Tables(ranks, issues=said), self._files, self._coverage[0]), answers

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis import Analysed
+from opspan.analysis.clocks import COLLECTIVES
 from opspan.analysis.collective_names import bus_factor
 from opspan.analysis.over_ranks import matched
 from opspan.analysis.parts import Part, Parts
@@ -55,7 +56,7 @@ def parts(found: Analysed, by: str) -> Parts:
         communicating_ns="communicating_ns",
         exposed_ns="exposed_communicating_ns",
     )
-    return {"rows": Part(each, times=("start_ns", "end_ns")), "load": Part(load)}
+    return {COLLECTIVES: Part(each.drop("range"), times=("start_ns", "end_ns")), "load": Part(load)}
 
 
 def rows(parts: Parts, by: str, *, is_of_each_place: bool = False) -> pl.DataFrame:
@@ -63,7 +64,7 @@ def rows(parts: Parts, by: str, *, is_of_each_place: bool = False) -> pl.DataFra
 
 
 def _together(parts: Parts) -> pl.DataFrame:
-    each = parts["rows"].rows
+    each = parts[COLLECTIVES].rows
     return each.hstack(matched(each))
 
 

@@ -13,7 +13,6 @@ from opspan.analysis.figures import LEAST, Figures, parts_of, several
 from opspan.analysis.parts import Parts
 from opspan.analysis.places import is_too_long
 from opspan.analysis.until_done import until_done
-from opspan.errors import UsageError
 from opspan.printable import printable
 from opspan.tables.window import Steps, numbers_of, of_steps
 from opspan.views import of_ranges
@@ -35,17 +34,19 @@ def figures_of(found: Analysed, by: str = "op", step: Steps | None = None, proce
     return several_of(found, [by], step, process)[by]
 
 
-def parts(found: Analysed, by: str) -> Parts:
+def parts(found: Analysed, by: str, step: Steps | None = None) -> Parts:
     """What is compared of a run of many ranks."""
-    if by not in BY:
-        raise UsageError(f"cannot compare by {by!r}; expected one of {', '.join(BY)}")
-    return parts_of(found.complete, by, found.iterations_until_done)
+    return parts_of(found.complete, by, _steps_asked(found, step), is_part=step is not None)
 
 
 def several_of(
     found: Analysed, ways: Sequence[str], step: Steps | None = None, process: int | None = None
 ) -> dict[str, Figures]:
     """The same by several, at less than the cost of each."""
+    return several(found.complete, ways, _steps_asked(found, step), process, is_part=step is not None)
+
+
+def _steps_asked(found: Analysed, step: Steps | None) -> pl.DataFrame:
     if isinstance(step, str):
         steps = until_done(steps_of(found, step), found.complete.calls, found.complete.work)
     else:
@@ -55,7 +56,7 @@ def several_of(
         steps = steps.with_columns(number=one).drop_nulls("number")
         of_steps(step, steps["number"], steps["start_ns"], steps["end_ns"])  # an error where there are none
         steps = steps.filter(_col("number").is_between(*step)) if isinstance(step, tuple) else steps
-    return several(found.complete, ways, steps, process, is_part=step is not None)
+    return steps
 
 
 def answer(before: Figures, after: Figures, fail_over: float | None = None) -> Answer:

@@ -30,6 +30,6 @@ def read(path: Path) -> Tables:
             )
         database = Database(file, issues)
         form = rpd if rpd.is_one(file.tables) else rocprof
-        frames, metadata = form.read(database, path)
+        trace: Tables = form.read(database, path)
         database.skip_the_rest()
-    return Tables((metadata,), **frames, issues=issues.frame())
+    return trace.replace(issues=issues.frame())

@@ -4,7 +4,8 @@
     rocpd_kernel_dispatch, rocpd_memory_copy, rocpd_memory_allocate
     rocpd_event            of each of those: category, stack id. Work has the stack id of the call that asked for it.
 
-pid and tid in rows are numbers of rows in rocpd_info_process and rocpd_info_thread.
+pid and tid in rows are numbers of rows in rocpd_info_process and rocpd_info_thread. environment of a process is JSON:
+{"RANK": "3", "WORLD_SIZE": "8", ...}.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import polars as pl
 from opspan.formats.columns import constant, labelled, numbered
 from opspan.formats.sqlite import Type
 from opspan.readers.rocpd.database import Database, base_name
-from opspan.tables import Metadata
+from opspan.tables import Metadata, Tables, Told
+from opspan.tables.processes import in_ranks
 from opspan.tables.schema import WORK_KIND
+from opspan.tables.told import VARIABLES, from_environment
 
 _col = pl.col
 _MARKER = "MARKER"  # MARKER_CORE_API, MARKER_CORE_RANGE_API, ...
@@ -53,7 +56,8 @@ class Run:
         frame = self.keyed
         self.strings = frame("rocpd_string", {"string": "text"})
         self.events = frame("rocpd_event", {"category_id": "int", "stack_id": "int"})
-        self.processes = frame("rocpd_info_process", {"nid": "int", "ppid": "int", "pid": "int", "command": "text"})
+        process: dict[str, Type] = {"nid": "int", "ppid": "int", "pid": "int", "command": "text", "environment": "text"}
+        self.processes = frame("rocpd_info_process", process)
         self.threads = frame("rocpd_info_thread", {"pid": "int", "tid": "int", "name": "text"})
         self.agents = frame(
             "rocpd_info_agent", {"type": "text", "type_index": "int", "name": "text", "product_name": "text"}
@@ -82,7 +86,7 @@ class Run:
         return self.look_up(frame, number, gpus, {"type_index": name})
 
 
-def read(database: Database, path: Path) -> tuple[dict[str, pl.DataFrame], Metadata]:
+def read(database: Database, path: Path) -> Tables:
     run = Run(database)
     regions = run.look_up(run.rows("rocpd_region", REGION), "name_id", run.strings, {"string": "name"})
     is_marker = _col("category").str.starts_with(_MARKER).fill_null(value=False)
@@ -112,7 +116,19 @@ def read(database: Database, path: Path) -> tuple[dict[str, pl.DataFrame], Metad
     tags = database.frame("rocpd_metadata", {"tag": "text", "value": "text"}).drop_nulls()
     options = dict(zip(tags["tag"], tags["value"], strict=True))
     host = nodes[0] if len(nodes) else None
-    return frames, Metadata("rocpd", (str(path),), "rocprof", options.get("schema_version"), host, options=options)
+    metadata = Metadata("rocpd", (str(path),), "rocprof", options.get("schema_version"), host, options=options)
+    return in_ranks(Tables((metadata,), **frames), _told(run))
+
+
+def _told(run: Run) -> dict[int, Told]:
+    """Of each process, by what its launcher told it; of the environment no more is read, as it holds secrets."""
+    variables = {name: _col("environment").str.json_path_match(f"$.{name}") for name in sorted(VARIABLES)}
+    told: dict[int, set[Told]] = {}
+    for pid, *values in run.processes.drop_nulls("pid").select("pid", **variables).iter_rows():
+        said = {name: value for name, value in zip(variables, values, strict=True) if value is not None}
+        told.setdefault(pid, set()).add(from_environment(said))
+    # Processes of several hosts may have one number.
+    return {pid: next(iter(one)) for pid, one in told.items() if len(one) == 1}
 
 
 def _ranges(markers: pl.DataFrame) -> pl.DataFrame:

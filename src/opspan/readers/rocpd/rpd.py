@@ -15,7 +15,7 @@ import polars as pl
 from opspan.formats.columns import SIZES, constant, labelled, numbered
 from opspan.formats.sqlite import Type
 from opspan.readers.rocpd.database import Database
-from opspan.tables import Metadata
+from opspan.tables import Metadata, Tables
 from opspan.tables.schema import WORK_KIND
 
 MARKER = "UserMarker"
@@ -43,7 +43,7 @@ def is_one(tables: Iterable[str]) -> bool:
     return {"rocpd_api", "rocpd_op", "rocpd_api_ops", "rocpd_string"} <= set(tables)
 
 
-def read(database: Database, path: Path) -> tuple[dict[str, pl.DataFrame], Metadata]:
+def read(database: Database, path: Path) -> Tables:
     strings = database.frame("rocpd_string", {"id": "int", "string": "text"}).unique("id", keep="first")
     api = database.timed("rocpd_api", API)
     api = _with_text(database, _with_text(database, api, strings, "apiName_id", "api_name"), strings, "args_id", "args")
@@ -72,7 +72,8 @@ def read(database: Database, path: Path) -> tuple[dict[str, pl.DataFrame], Metad
     )
     tags = database.frame("rocpd_metadata", {"tag": "text", "value": "text"}).drop_nulls()
     options = dict(zip(tags["tag"], tags["value"], strict=True))
-    return frames, Metadata("rocpd", (str(path),), "rocmProfileData", options.get("schema_version"), options=options)
+    schema = options.get("schema_version")
+    return Tables((Metadata("rocpd", (str(path),), "rocmProfileData", schema, options=options),), **frames)
 
 
 def _with_text(database: Database, frame: pl.DataFrame, strings: pl.DataFrame, number: str, name: str) -> pl.DataFrame:

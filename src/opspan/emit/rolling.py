@@ -1,0 +1,84 @@
+"""A rolling recording of a program that was not edited: from when torch is imported until the process ends.
+
+Its steps are what lies between two calls of `optimizer.step()`, of the first optimizer that is heard, on its thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Sequence
+
+from opspan.emit import notices, ranges
+from opspan.emit.keep import EXCEPTION
+from opspan.emit.record import record
+from opspan.emit.schedule import ProfilerAction
+from opspan.emit.sinks import KIND_STEP
+from opspan.emit.step_ends import counted_by, watch_optimizers
+
+
+class Rolling:
+    def __init__(
+        self,
+        folder: str,
+        keep: Sequence[str],
+        dump_to: str | None,
+        dump_on: Sequence[str],
+        shapes: bool,
+        modules: bool,
+    ) -> None:
+        self._recording = record(
+            folder,
+            shapes,
+            add=True,  # processes share it; who was asked has seen that it is empty
+            modules=modules,
+            schedule=lambda _: ProfilerAction.NONE,  # turned on here, and its steps are counted here
+            keep=keep,
+            dump_to=dump_to,
+            dump_on=dump_on or (EXCEPTION,),
+        )
+        self._recording.gives_way = True
+        self._counting = contextlib.ExitStack()
+        self._by: tuple[int, int] | None = None
+        self._steps = 0
+        self._range = 0
+        self._pid = os.getpid()
+
+    def start(self) -> None:
+        self._recording.__enter__()
+        self._recording.turn(True)
+        self._range = self._begun()
+        watch_optimizers()
+        self._counting.enter_context(counted_by(self._step_is_over))
+
+    def end(self) -> None:
+        """As the program ends: if it does so by an exception, that is why it is dumped."""
+        if os.getpid() != self._pid:
+            return
+        self._counting.close()
+        ranges.range_end(self._range)
+        error = getattr(sys, "last_value", None)  # what the interpreter has just reported
+        self._recording.__exit__(type(error) if error is not None else None, error, None)
+
+    def _step_is_over(self, by: int) -> None:
+        """On a thread of the program, which must not notice whatever goes wrong."""
+        who = by, threading.get_ident()
+        self._by = self._by or who
+        if who != self._by or os.getpid() != self._pid or not self._recording._is_running():
+            return
+        try:
+            ranges.range_end(self._range)
+            self._steps += 1
+            self._recording.step_is_over()
+            self._range = self._begun()
+        except Exception as error:  # noqa: BLE001
+            self._by = (-1, 0)  # nobody
+            notices.warn_at_end(f"steps are not counted any more: {type(error).__name__}: {error}", stacklevel=2)
+
+    def _begun(self) -> int:
+        # Started, not pushed: an optimizer's own range is open when a step ends.
+        return ranges.range_start(
+            ranges.ref_of(f"ProfilerStep#{self._steps}", kind=KIND_STEP), self._recording._sink.bit
+        )
