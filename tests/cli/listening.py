@@ -60,9 +60,12 @@ class Program:
         self._done: subprocess.CompletedProcess[str] | None = None
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        until(lambda: (folder / "pid").exists() or self._done is not None)
+
+    def wait(self) -> None:
+        """Until it has said that it is ready."""
+        until(lambda: (self.folder / "pid").exists() or self._done is not None)
         assert self._done is None, self._done
-        self.pid = int((folder / "pid").read_text())
+        self.pid = int((self.folder / "pid").read_text())
 
     def _run(self) -> None:
         self._done = forked(self._code, self.folder, str(sys.maxsize), strict=True)
@@ -81,7 +84,8 @@ class Program:
 def running(code: str, folder: Path) -> Iterator[Program]:
     folder.mkdir()
     program = Program(code, folder)
-    try:
+    try:  # one that is not ready in time is stopped, too: those of other tests wait for it
+        program.wait()
         yield program
     finally:
         if program._thread.is_alive():
@@ -97,7 +101,7 @@ def losses_alone(code: str, folder: Path, count: int) -> list[str]:
     return found
 
 
-def until(is_so: Callable[[], Any], seconds: float = 60) -> None:
+def until(is_so: Callable[[], Any], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "it took too long"

@@ -110,7 +110,7 @@ def test_without_a_folder_it_takes_the_first_free_number_here(tmp_path: Path) ->
 def test_two_who_ask_at_once_get_an_answer_each(tmp_path: Path) -> None:
     with running(TRAIN, tmp_path / "job") as job:
         asking = [started("attach", str(job.pid), "--seconds", "1", "-o", f"out{n}", cwd=tmp_path) for n in range(2)]
-        said = [asked.communicate(timeout=60) for asked in asking]
+        said = [asked.communicate(timeout=300) for asked in asking]
 
     assert [asked.returncode for asked in asking] == [0, 0], said
     for number in range(2):
@@ -149,7 +149,10 @@ def test_too_few_steps_are_kept_and_counted(tmp_path: Path) -> None:
         done = opspan("attach", str(job.pid), "--steps", "100", "--seconds", "0.7", "-o", "out", cwd=tmp_path)
 
     assert done.returncode == 0
-    assert re.fullmatch(r"note: ended after 0\.\d s with [1-6] whole steps\n", done.stderr)
+    said = re.fullmatch(r"note: ended after (\d+\.\d) s with (\d+) whole steps\n", done.stderr)
+    assert said is not None, done.stderr
+    assert float(said[1]) >= 0.7
+    assert 1 <= int(said[2]) <= (float(said[1]) + 0.05) / 0.1  # a step takes a tenth of a second, or more
     assert "aten::addmm" in names(tmp_path / "out")
 
 
@@ -162,7 +165,7 @@ def test_whoever_goes_leaves_a_whole_recording_and_a_job_that_can_be_asked_again
         until(lambda: list(tmp_path.glob("out/*.opspan")))
         time.sleep(0.1)
         asking.send_signal(how)
-        out, err = asking.communicate(timeout=60)
+        out, err = asking.communicate(timeout=300)
         again = opspan("attach", str(job.pid), "--steps", "1", "-o", "again", cwd=tmp_path)
 
     if how == signal.SIGINT:
@@ -187,7 +190,7 @@ def test_a_job_that_is_killed_meanwhile_is_said(tmp_path: Path) -> None:
         until(lambda: list(tmp_path.glob("out/*.opspan")))
         time.sleep(0.1)
         os.kill(job.pid, signal.SIGKILL)
-        out, err = asking.communicate(timeout=60)
+        out, err = asking.communicate(timeout=300)
         job.stop(-signal.SIGKILL)
 
     assert asking.returncode == 2

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.test_compare import runs
@@ -24,6 +23,7 @@ from opspan.analysis.compare import BY, compare, compared
 from opspan.analysis.figures import figures
 from opspan.tables import Tables
 from opspan.views import baseline
+from properties import property_of
 
 SLOWER = Plan(noise=0.003, steps=5, seed=1, slower={"aten::mm": 1.2})
 
@@ -83,7 +83,7 @@ def test_the_exit_code_says_whether_steps_take_longer(times: float, code: int, i
     assert f"{'Failed' if code else 'Passed'}: B may take 5% longer" in done.stdout
 
 
-@given(runs(), runs(), st.sampled_from(list(BY)))
+@property_of(runs(), runs(), st.sampled_from(list(BY)), few=25, many=100)
 def test_what_is_read_is_what_was_written(one: Tables, other: Tables, by: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "base.json"

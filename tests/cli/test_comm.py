@@ -263,7 +263,7 @@ def test_two_real_ranks_match_all_of_theirs(how: str, tmp_path: Path) -> None:
     command = [sys.executable, str(PROGRAM), str(tmp_path), how]
     started = [subprocess.Popen([*command, str(rank)], stderr=subprocess.PIPE) for rank in (0, 1)]
     for process in started:
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors.decode()
     paths = [tmp_path / f"rank{rank}{'' if how == 'record' else '.json'}" for rank in (0, 1)]
     trace = package.load(*reversed(paths))

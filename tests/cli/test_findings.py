@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -82,10 +79,7 @@ def test_foreign_names_are_shown_safely(slow: Path) -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_text_is_as_wide_as_it_may_be(width: int, slow: Path) -> None:
-    environment = {**os.environ, "COLUMNS": str(width)}
-    done = subprocess.run(
-        [sys.executable, "-m", "opspan", "findings", str(slow)], env=environment, capture_output=True, text=True
-    )
+    done = opspan("findings", slow, env={"COLUMNS": str(width)})
     assert done.returncode == 0, done.stderr
     for line in done.stdout.split("\nCoverage:")[0].splitlines():
         # What is typed or opened stays in one piece, and so does a word.

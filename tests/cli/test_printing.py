@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from builders.capture import Capture
-from emit.running import environment, on_terminal, opspan, under_collectors
+from emit.running import MAIN, environment, on_terminal, opspan, under_collectors
 from test_printable import OBEYED
 from views.sources import nsys
 
@@ -174,7 +174,7 @@ def test_a_line_from_within_the_users_program_is_likewise(tmp_path: Path) -> Non
 def test_data_is_not_changed_but_on_a_terminal(tmp_path: Path) -> None:
     path = capture(tmp_path / "1-1.opspan")
     piped = run("table", path, "--format", "csv").stdout
-    shown = on_terminal([sys.executable, "-m", "opspan", "table", path, "--format", "csv"], "stdout")
+    shown = on_terminal(MAIN, "table", path, "--format", "csv", stream="stdout")
 
     assert EVIL in piped
     assert SHOWN in shown

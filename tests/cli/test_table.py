@@ -383,4 +383,4 @@ class TestProgress:
 
     def progress(self, path: Path) -> str:
         env = {"TERM": "xterm", "COLUMNS": "100"}
-        return on_terminal([sys.executable, "-c", self.SLOW, "table", path], "stderr", env)
+        return on_terminal(self.SLOW, "table", path, stream="stderr", env=env)

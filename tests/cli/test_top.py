@@ -163,7 +163,7 @@ class Terminal:
         """The exit code; the terminal is as it was."""
         self.until("\x1b[?1049l")
         self.until("\x1b[?25h")
-        code = self.process.wait(60)
+        code = self.process.wait(300)
         assert termios.tcgetattr(self._follower) == self.mode
         return code
 

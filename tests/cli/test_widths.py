@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from rich.cells import cell_len
 
 import opspan as package
 from builders import kineto
-from emit.running import on_terminal, opspan
+from emit.running import MAIN, on_terminal, opspan
 from opspan.text_columns import Layout
 from opspan.views.answer import as_text
 from opspan.views.summary import answer
@@ -36,8 +35,8 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @cache
 def shown(path: Path, width: int, *arguments: str) -> list[str]:
     """Lines on a terminal of that many columns."""
-    command = [sys.executable, "-m", "opspan", arguments[0], path, *arguments[1:]]
-    return on_terminal(command, "stdout", {"TERM": "xterm"}, width).replace("\r\n", "\n").splitlines()
+    verb, *more = arguments
+    return on_terminal(MAIN, verb, path, *more, stream="stdout", env={"TERM": "xterm"}, columns=width).splitlines()
 
 
 def line_of(lines: list[str], label: str) -> str:

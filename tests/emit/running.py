@@ -19,10 +19,12 @@ import tempfile
 import termios
 import textwrap
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from once import made_once
+from opspan.sources import SOURCES
 
 # A tool that the tests themselves run under must not listen to the programs they start.
 _TOOLS = (
@@ -39,9 +41,22 @@ WARNINGS = ("-W", "error", "-W", "ignore:CUDA initialization:UserWarning")
 
 # What a program that labels imports; polars for what it has recorded, which starts no thread before it is used.
 LABELLING = ("torch", "polars")
-# What the verbs that read import before they look at their file, and what they read it with.
-READING = ("opspan.cli.export", "opspan.cli.table", "opspan.readers.nsys", "opspan.views.table")
+# What the first optimizer and the first torch.compile import besides, which takes almost as long as torch.
+TRAINING = (*LABELLING, "torch._dynamo")
+# The verbs that read, and what they import for one file or another. Those that answer have a view of their name.
+ANSWER = ("comm", "diff", "findings", "flops", "idle", "launches", "memory", "path", "steps", "summary", "table")
+ANSWER += ("waits",)
+READ = (*ANSWER, "export", "push", "report")
+READING = (
+    *(f"opspan.cli.{verb}" for verb in READ),
+    *(f"opspan.views.{verb}" for verb in ANSWER),
+    *(f"opspan.readers.{source.name}" for source in SOURCES),
+    "opspan.loading",
+    "opspan.many.asking",
+)
 
+# The command line.
+MAIN = "from opspan.cli import main; main()"
 # Finds or builds the observer, and says where.
 LOAD = "import torch; from opspan.emit import observer; print(observer.load().path)"
 
@@ -118,9 +133,12 @@ def forked(
     env: Mapping[str, str | None] | None = None,
     cwd: Path | None = None,
     strict: bool = False,
-    imported: tuple[str, ...] = LABELLING,
+    imported: tuple[str, ...] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """A program that imports these first, whatever its exit code. Strict: its warnings are errors."""
+    """A program that imports these first, whatever its exit code; None: what a program of torch's has. Strict: its
+    warnings are errors."""
+    if imported is None:
+        imported = TRAINING if re.search(r"\boptim\b|torch\.compile|\b_dynamo\b", code) else LABELLING
     request = {"code": code, "arguments": arguments, "env": environment(env), "cwd": cwd, "strict": strict}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, Path(os.devnull).open() as nothing:
         status = _with_imported(imported).run(request, [nothing.fileno(), out.fileno(), err.fileno()])
@@ -174,16 +192,29 @@ def _with_imported(modules: tuple[str, ...]) -> _Imported:
 
 
 def on_terminal(
-    command: list[str | Path], stream: str, env: Mapping[str, str | None] | None = None, columns: int | None = None
+    code: str,
+    *arguments: str | Path,
+    stream: str,
+    env: Mapping[str, str | None] | None = None,
+    columns: int | None = None,
 ) -> str:
-    """What a program that must not fail writes to `stream` ("stdout" or "stderr") where that is a terminal, of so many
-    columns if that is said."""
+    """What a program that reads and must not fail writes to `stream` ("stdout" or "stderr") where that is a terminal,
+    of so many columns if that is said."""
     leader, follower = pty.openpty()
     if columns is not None:
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 25, columns, 0, 0))
-    files = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: follower}
-    with subprocess.Popen([str(part) for part in command], env=environment(env), **files) as process:
-        os.close(follower)
+    request = {"code": code, "arguments": arguments, "env": environment(env), "cwd": None, "strict": False}
+
+    def run_there() -> int:
+        with Path(os.devnull).open("r+") as nothing:
+            files = {name: nothing.fileno() for name in ("stdin", "stdout", "stderr")} | {stream: follower}
+            try:
+                return _with_imported(READING).run(request, list(files.values()))
+            finally:
+                os.close(follower)
+
+    with ThreadPoolExecutor(1) as beside:
+        status = beside.submit(run_there)
         shown = b""
         try:
             while part := os.read(leader, 4096):
@@ -192,7 +223,7 @@ def on_terminal(
             pass
         finally:
             os.close(leader)
-        assert process.wait(300) == 0
+    assert status.result() == 0
     return shown.decode()
 
 
@@ -202,11 +233,11 @@ def opspan(
     """The command line, whatever its exit code.
 
     A verb that reads takes longer to import what it reads with than to read a test's file, so it runs in a process that
-    has imported that. Not where the environment is what is tested: it may say how a process begins. Newlines stay as
-    they are written there.
+    has imported that. Not where the environment is what is tested: it may say how a process begins, but for what is
+    looked at when it prints. Newlines stay as they are written there.
     """
-    if arguments[0] in ("diff", "table", "export") and env is None:
-        return forked("from opspan.cli import main; main()", *arguments, cwd=cwd, imported=READING)
+    if arguments[0] in READ and set(env or ()) <= {"COLUMNS", "TERM"}:
+        return forked(MAIN, *arguments, env=env, cwd=cwd, imported=READING)
     return run([sys.executable, "-m", "opspan", *arguments], env, cwd)
 
 

@@ -40,7 +40,7 @@ def running(code: str, **more: str | None) -> Iterator[subprocess.Popen[str]]:
         try:
             yield program
         finally:
-            program.communicate(timeout=60)
+            program.communicate(timeout=300)
 
 
 def path_of(pid: int) -> Path:
@@ -112,7 +112,7 @@ with warnings.catch_warnings(record=True) as said:
     opspan.listen()
 print(len(said), "nobody can attach" in str(said[0].message))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), timeout=300)
 
     assert (done.stdout, done.stderr) == ("1 True\n", "")
 
@@ -258,12 +258,12 @@ except OSError as error:
     print(error.strerror)
 """
         shut = subprocess.run(
-            [sys.executable, "-c", ask], env=environment(), capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", ask], env=environment(), capture_output=True, text=True, timeout=300
         )
         path.parent.chmod(0o755)
         path.chmod(0o666)
         open_ = subprocess.run(
-            [sys.executable, "-c", ask], env=environment(), capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", ask], env=environment(), capture_output=True, text=True, timeout=300
         )
 
     refused = f"process {program.pid} is another user's: who it belongs to may attach, and nobody else"
