@@ -78,15 +78,13 @@ def test_a_verb_asks_the_cluster(two: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path) -> None:
-    files = ranks_in(tmp_path / "run", 24, "slow{}.json.gz")
+    files = ranks_in(tmp_path / "run", 10, "slow{}.json.gz")
     with cluster(tmp_path, 2, "--no-nanny") as found:
-        killed: list[int] = []
+        victim = found.processes[1]
 
         def kill() -> None:
-            while len(found.read()) < 8:
+            while victim.pid not in {pid for pid, _ in found.read()}:
                 time.sleep(0.01)
-            victim = found.processes[1]
-            killed.append(victim.pid)
             victim.kill()
 
         killer = threading.Thread(target=kill)
@@ -94,8 +92,8 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path) -
         there = opspan.load_many(*files, dask=found.address).idle()
         killer.join()
 
-        of_victim = [name for pid, name in found.read() if pid == killed[0]]
-        by_other = {name for pid, name in found.read() if pid != killed[0]}
+        of_victim = [name for pid, name in found.read() if pid == victim.pid]
+        by_other = {name for pid, name in found.read() if pid != victim.pid}
 
     assert of_victim, "it had begun"
     assert of_victim[-1] in by_other, "what it was at was read by the other"
@@ -105,7 +103,7 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path) -
 def test_a_file_that_kills_every_worker_is_an_issue(tmp_path: Path) -> None:
     ranks_in(tmp_path / "run", 6)
     deadly = kineto.write(tmp_path / "run" / "deadly.json.gz", indent=1)
-    with cluster(tmp_path, 2, "--nanny", DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="1") as found:
+    with cluster(tmp_path, 2, "--nanny", DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0") as found:
         there = opspan.load_many(tmp_path / "run", dask=found.address)
         rows = there.idle()
         deaths = sum(name == deadly.name for _, name in found.read())
@@ -115,7 +113,7 @@ def test_a_file_that_kills_every_worker_is_an_issue(tmp_path: Path) -> None:
     assert len(there.ranks) == 6
     (message,) = there.issues.filter(code="unreadable_file")["message"]
     assert f"{deadly} could not be read: Attempted to run task" in message
-    assert deaths == 4  # twice as many as allowed: with others, and alone
+    assert deaths == 2  # one more than allowed, twice: with others, and alone
 
 
 def test_without_any_worker_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +173,7 @@ def test_no_scheduler_is_said_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(ClusterError, match="no scheduler of dask answers at"):
         opspan.load_many(*files, dask=taken).idle()
 
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("address", ["", "localhost", "8786", "inproc://x", "/tmp/file", "tcp://"])

@@ -88,7 +88,8 @@ def _distributed() -> Any:
 def quiet() -> None:
     """For a program whose errors are one line: dask logs to the same terminal."""
     _distributed()
-    for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]:
+    theirs = ("distributed", "tornado")
+    for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in theirs]:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.frames import nested_rows, ranges, table
@@ -17,6 +16,7 @@ from opspan.analysis.iterations import iterations
 from opspan.analysis.until_done import until_done
 from opspan.errors import UsageError
 from opspan.tables import Metadata, Tables
+from properties import property_of
 
 WHERE = {"rank": 0, "pid": 1}
 STEP = 10_000
@@ -170,7 +170,7 @@ def runs(draw: st.DrawFn) -> Tables:
     return run(rows, draw(st.lists(kernel, max_size=4)))
 
 
-@given(runs(), st.sampled_from(list(BY)))
+@property_of(runs(), st.sampled_from(list(BY)), few=30, many=300)
 def test_a_run_has_not_changed_from_itself(one: Tables, by: str) -> None:
     rows = compare(one, one, by)
     assert not any(rows["change_ns"])
@@ -179,7 +179,7 @@ def test_a_run_has_not_changed_from_itself(one: Tables, by: str) -> None:
 
 
 # By place: of several longest sequences in common it may find another one the other way round.
-@given(runs(), runs(), st.sampled_from([by for by in BY if by != "place"]))
+@property_of(runs(), runs(), st.sampled_from([by for by in BY if by != "place"]), few=30, many=300)
 def test_the_other_way_round_every_change_is_the_opposite(one: Tables, other: Tables, by: str) -> None:
     there, back = (
         {tuple(row[key] for key in BY[by]): row for row in compare(*pair, by).to_dicts()}
@@ -192,7 +192,7 @@ def test_the_other_way_round_every_change_is_the_opposite(one: Tables, other: Ta
         assert (row["is_real"], row["state"]) == (back[key]["is_real"], opposite[back[key]["state"]])
 
 
-@given(runs(), runs(), st.sampled_from(list(BY)))
+@property_of(runs(), runs(), st.sampled_from(list(BY)), few=30, many=300)
 def test_no_time_is_lost(one: Tables, other: Tables, by: str) -> None:
     rows = compare(one, other, by)
     for trace, side in ((one, "before"), (other, "after")):

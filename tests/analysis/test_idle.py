@@ -7,7 +7,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 import opspan
@@ -19,6 +18,7 @@ from opspan.analysis.functions import functions
 from opspan.analysis.idle import WHY, gaps, gaps_of_streams, in_functions, meanwhile, parts
 from opspan.analysis.iterations import iterations
 from opspan.tables import Metadata, Tables
+from properties import property_of
 
 LAST = 30
 moments = st.integers(0, LAST)
@@ -94,7 +94,7 @@ def test_who_the_host_was_busy_with() -> None:
     assert sum(times.values()) <= found["ns"].sum()
 
 
-@given(nested_rows(), calls_and_work)
+@property_of(nested_rows(), calls_and_work, few=40, many=300)
 def test_gaps_are_the_idle_time_moment_by_moment(marked: list[dict], launched: list[dict]) -> None:
     trace = trace_of(marked, launched)
     found = gaps(trace)
@@ -125,7 +125,7 @@ def check_reason(row: dict, launched: list[dict]) -> None:
         assert row["host_ns"] == min(calls) - row["start_ns"]
 
 
-@given(nested_rows(), calls_and_work)
+@property_of(nested_rows(), calls_and_work, few=40, many=300)
 def test_the_hosts_part_goes_to_the_innermost_range_of_each_moment(marked: list[dict], launched: list[dict]) -> None:
     trace = trace_of(marked, launched)
     found = gaps(trace)
@@ -139,7 +139,7 @@ def test_the_hosts_part_goes_to_the_innermost_range_of_each_moment(marked: list[
     assert got == expected
 
 
-@given(nested_rows(), nested_rows(), calls_and_work)
+@property_of(nested_rows(), nested_rows(), calls_and_work, few=40, many=300)
 def test_functions_are_those_that_the_host_was_in_at_each_moment(
     marked: list[dict], called: list[dict], launched: list[dict]
 ) -> None:
@@ -185,7 +185,7 @@ def test_real_files_name_functions_outside_of_ranges_too(name: str, traces_dir: 
     assert int(nobodys["host_ns"].sum()) < 0.03 * int(by_function["host_ns"].sum())
 
 
-@given(nested_rows(), calls_and_work)
+@property_of(nested_rows(), calls_and_work, few=40, many=300)
 def test_gaps_of_streams_are_those_of_devices_of_one_stream_each(marked: list[dict], launched: list[dict]) -> None:
     trace = trace_of(marked, launched)
     number = pl.col("device_id") * 10 + pl.col("stream_id").cast(pl.Int32)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+import opspan
 from builders.training import ALL_REDUCE, run
 from builders.training_files import load
 from builders.training_plan import COMPUTE, Plan, Range, Run, Work, pid_of
@@ -115,9 +118,17 @@ def test_the_device_of_a_healthy_run_is_busy_for_nine_tenths_of_it(ranks: int) -
 # --- both sources
 
 
-@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
-def test_sources_that_hold_the_same_give_the_same_answers(tmp_path: Path, plan: Plan) -> None:
-    one, other = (load(tmp_path / source, plan, source) for source in SOURCES)
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], opspan.Trace]:
+    """The run of a plan, in the files of a source: several tests look at it."""
+    return cache(lambda name, source: load(tmp_path_factory.mktemp("run") / source, PLANS[name], source))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_sources_that_hold_the_same_give_the_same_answers(
+    loaded: Callable[[str, str], opspan.Trace], name: str
+) -> None:
+    one, other = (loaded(name, source) for source in SOURCES)
     moved = ["start_ns", "end_ns"]
     assert one.steps().drop(moved).equals(other.steps().drop(moved))
     assert one.idle("step").equals(other.idle("step"))
@@ -135,9 +146,12 @@ def test_sources_that_hold_the_same_give_the_same_answers(tmp_path: Path, plan: 
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
-def test_how_long_devices_were_busy_is_what_the_model_says(tmp_path: Path, plan: Plan, source: str) -> None:
-    trace, made = load(tmp_path / "run", plan, source), run(plan)
+@pytest.mark.parametrize("name", PLANS)
+def test_how_long_devices_were_busy_is_what_the_model_says(
+    loaded: Callable[[str, str], opspan.Trace], name: str, source: str
+) -> None:
+    plan = PLANS[name]
+    trace, made = loaded(name, source), run(plan)
     found = devices(trace.analysed.complete, trace.analysed.iterations.clear())
     assert trace.issues.is_empty()
     assert found["rank"].to_list() == list(range(plan.ranks))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 import opspan
@@ -20,6 +19,7 @@ from opspan.analysis.path_cuts import KINDS
 from opspan.analysis.what_if import what_if
 from opspan.errors import UsageError
 from opspan.tables import Metadata, Tables
+from properties import property_of
 
 WHERE = {"rank": 0, "pid": 1}
 LAUNCH, SYNC = "cudaLaunchKernel", "cudaDeviceSynchronize"
@@ -160,14 +160,14 @@ def usable(calls: list[dict], work: list[dict], marked: list[dict]) -> bool:
     return bool(calls or work or marked)
 
 
-@given(programs().filter(lambda some: usable(*some)), factors)
+@property_of(programs().filter(lambda some: usable(*some)), factors, few=30, many=300)
 def test_it_would_take_as_long_as_the_longest_path_of_the_graph(program: tuple, by: dict[str, float]) -> None:
     calls, work, marked = program
     got = would_take(trace_of(calls, work, [one | {"name": f"{one['name']}"} for one in marked]), by)
     assert got.select("before_ns", "after_ns").rows() == [longest(calls, work, marked, by)]
 
 
-@given(programs(threads=3).filter(lambda some: usable(*some)), factors)
+@property_of(programs(threads=3).filter(lambda some: usable(*some)), factors, few=30, many=300)
 def test_the_path_is_as_long_as_the_run_and_is_a_path_of_the_graph(program: tuple, by: dict[str, float]) -> None:
     trace = trace_of(*program)
     found = Analysed(trace)
@@ -278,7 +278,7 @@ def test_in_real_files_the_path_of_each_step_is_as_long_as_the_step(name: str, t
 odd = st.sampled_from([None, 0, 1, 2, 3, 5, 8, -(2**62), 2**62])
 
 
-@given(st.lists(st.tuples(odd, odd, odd, odd, st.sampled_from([1, 2, None])), max_size=5))
+@property_of(st.lists(st.tuples(odd, odd, odd, odd, st.sampled_from([1, 2, None])), max_size=5), few=30, many=300)
 def test_odd_times_are_no_trouble(rows: list[tuple]) -> None:
     calls = [
         {"name": (LAUNCH, SYNC)[at % 2], "tid": tid, "start_ns": begin, "end_ns": end, "correlation_id": at}

@@ -8,13 +8,14 @@ No file of a real tool is in here; the column lists are those that docs/formats/
 
 from __future__ import annotations
 
-import sqlite3
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+
+from builders.sqlite import created
 
 Rows = Sequence[Mapping[str, Any]]
 Tables = Mapping[str, Rows]
@@ -42,7 +43,7 @@ def global_pid(pid: int) -> int:
 
 def export(path: Path, tables: Tables, columns: Mapping[str, str] | None = None) -> Path:
     """A database with these rows. A table's columns are those of its rows, or as said."""
-    connection = sqlite3.connect(path)
+    connection = created(path)
     for name, rows in tables.items():
         names = (columns or {}).get(name, "").split() or list(dict.fromkeys(key for row in rows for key in row))
         declared = ", ".join(f'"{column}" {TYPES.get(column, "INTEGER")}' for column in names)

@@ -8,11 +8,12 @@ No file of a real tool is in here; the columns are those that docs/formats/nvpro
 
 from __future__ import annotations
 
-import sqlite3
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from builders.sqlite import created
 
 Rows = Sequence[Mapping[str, Any]]
 Tables = Mapping[str, Rows]  # by their names without CUPTI_ACTIVITY_KIND_
@@ -71,7 +72,7 @@ COLUMNS["MEMCPY2"] = {8: COLUMNS["MEMCPY"][8] + " srcDeviceId dstDeviceId"}
 
 def profile(path: Path, tables: Tables, texts: Sequence[str] = (), version: int | None = 12) -> Path:
     """A database with these rows; columns that a row has not are 0, as nvprof's are. `texts` are numbered from 1."""
-    connection = sqlite3.connect(path)
+    connection = created(path)
     connection.execute("CREATE TABLE StringTable(_id_ INTEGER PRIMARY KEY AUTOINCREMENT, value TEXT NOT NULL UNIQUE)")
     connection.executemany("INSERT INTO StringTable VALUES (?, ?)", enumerate(("-- null --", *texts)))
     connection.execute("CREATE TABLE Version(version INTEGER)")

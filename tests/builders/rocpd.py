@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+
+from builders.sqlite import created
 
 GUIDS = ("00000001-0002-0003-0004-000000000005", "00000001-0002-0003-0004-000000000006")
 V3 = {
@@ -29,7 +30,7 @@ V3 = {
 
 def rocprof(path: Path, joined: bool = False, environments: Sequence[object] = ()) -> Path:
     """Two runs of a process each: a marked op that launches a kernel, a copy, an allocation."""
-    with closing(sqlite3.connect(path)) as database, database:
+    with closing(created(path)) as database, database:
         for number, guid in enumerate(GUIDS):
             suffix = guid.replace("-", "" if joined else "_")
             rows = {name: [] for name in V3}
@@ -150,7 +151,7 @@ def rpd(path: Path) -> Path:
         "rocpd_copyapi": [(15, 4096)],
         "rocpd_monitor": [(1, "gpu", 0, "sclk", 1000, 2000, "134")],
     }
-    with closing(sqlite3.connect(path)) as database, database:
+    with closing(created(path)) as database, database:
         for table, columns in RPD.items():
             names = columns.split()
             database.execute(f"CREATE TABLE {table} ({', '.join(f'[{name}]' for name in names)})")

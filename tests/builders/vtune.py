@@ -8,11 +8,12 @@ No file of a real tool is in here; the columns are those that docs/formats/vtune
 
 from __future__ import annotations
 
-import sqlite3
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from builders.sqlite import created
 
 Rows = Sequence[Mapping[str, Any]]
 Tables = Mapping[str, Rows]
@@ -159,7 +160,7 @@ def names(*texts: str, **more: Any) -> list[dict[str, Any]]:
 def database(path: Path, tables: Tables, age: str = "2020") -> Path:
     """The tables of an age with these rows. A row's `rowid` numbers it, else its place does, from 1."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path)
+    connection = created(path)
     for name, ages in COLUMNS.items():
         known = [columns for first, columns in ages.items() if first <= age]
         if not known or (name not in tables and name.endswith("_data") and age > "2020"):

@@ -187,6 +187,8 @@ class TestFlame:
             assert "36.000 µs" in opened.at.locator(".flame-said").inner_text()
 
     def test_a_switch_shows_the_other_side(self, browser: Browser, pages: Path) -> None:
+        from playwright.sync_api import expect
+
         out = pages / "both sides.html"
         trace = load(pages / "both sides", Plan(steps=2))
         trace.report(out)
@@ -196,9 +198,9 @@ class TestFlame:
             said = opened.at.locator(".flame-said")
             assert f"{whole['self_device_ns'].sum() / 1e6:.3f} ms" in said.inner_text()
             opened.at.get_by_label("Time on").select_option("host")
-            assert f"{whole['self_cpu_ns'].sum() / 1e6:.3f} ms" in said.inner_text()
+            expect(said).to_contain_text(f"{whole['self_cpu_ns'].sum() / 1e6:.3f} ms")
             opened.at.locator("select", has_text="the ops in each").select_option(index=1)
-            assert opened.at.locator(".flame-frame", has_text="ProfilerStep*").count() == 1
+            expect(opened.at.locator(".flame-frame", has_text="ProfilerStep*")).to_have_count(1)
 
     def test_it_is_as_wide_as_its_place_and_keeps_nobody_out(self, browser: Browser, page: Path) -> None:
         width = min(WIDTHS)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import subprocess
+import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +26,54 @@ def python_of(name: str) -> Path:
     return folder / "bin" / "python"
 
 
-def figures_of(name: str, *arguments: str | Path, program: str = "", **environment: str) -> list[dict[str, Any]]:
-    """What the tool says of each file. It does not see opspan, and reads files that are not its own: give it time.
+def figures_of(name: str, path: Path, program: str = "", **environment: str) -> dict[str, Any]:
+    """What the tool says of a file. It does not see opspan, and reads files that are not its own: give it time.
 
     `program`: that of the programs here which asks it, where that is not called like the tool.
     """
-    kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    command = [python_of(name), "-I", HERE / f"{program or name}_figures.py", *arguments]
-    done = subprocess.run(command, env={**kept, **environment}, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    return _answering(python_of(name), f"{program or name}_figures", *environment.items()).ask(str(path))
+
+
+class _Answering:
+    """answering.py, started once for each program."""
+
+    def __init__(self, python: Path, program: str, environment: dict[str, str]) -> None:
+        kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
+        self._process = subprocess.Popen(
+            [python, "-I", HERE / "answering.py", program],
+            env={**kept, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            text=True,
+        )
+        atexit.register(self.close)
+
+    def ask(self, *arguments: str) -> dict[str, Any]:
+        assert self._process.stdin
+        assert self._process.stdout
+        too_long = threading.Timer(300, self._process.kill)
+        too_long.start()
+        try:
+            print(json.dumps(arguments), file=self._process.stdin, flush=True)
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:  # it ended before
+            answer = ""
+        finally:
+            too_long.cancel()
+        if not answer:
+            self._said.seek(0)
+            raise AssertionError(self._said.read().decode(errors="replace"))
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.communicate()
+        self._said.close()
+
+
+@functools.cache
+def _answering(python: Path, program: str, *environment: tuple[str, str]) -> _Answering:
+    return _Answering(python, program, dict(environment))

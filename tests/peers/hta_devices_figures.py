@@ -1,6 +1,4 @@
-"""What HolisticTraceAnalysis says of devices, as JSON; for test_hta_figures.py, with an interpreter that has it.
-
-python hta_devices_figures.py trace.json.gz ...
+"""What HolisticTraceAnalysis says of devices; for test_hta_figures.py, run by answering.py.
 
 It is given times in whole nanoseconds from the first event on, where it would have microseconds since 1970: no figure
 is rounded. Steps have names that it does not know, for it leaves out what was launched in the last one and outside of
@@ -9,13 +7,10 @@ all; and ops have no argument `stream`, which would make them work of a device.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
-import logging
-import sys
+import math
 import tempfile
-import warnings
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -41,12 +36,12 @@ def read(path: Path) -> list[dict[str, Any]]:
     return spans
 
 
-def figures(path: Path) -> dict[str, Any]:
+def figures(name: str) -> dict[str, Any]:
     from hta.trace_analysis import TraceAnalysis
 
     with tempfile.TemporaryDirectory() as folder:
         with gzip.open(f"{folder}/rank0.json.gz", "wt", compresslevel=1) as copy:
-            json.dump({"distributedInfo": {"rank": 0}, "traceEvents": read(path)}, copy, default=float)
+            json.dump({"distributedInfo": {"rank": 0}, "traceEvents": read(Path(name))}, copy, default=float)
         analysis = TraceAnalysis(trace_dir=folder)
     trace, words = analysis.t.traces[0], analysis.t.symbol_table.sym_table
     with_waits = temporal(analysis)
@@ -57,13 +52,14 @@ def figures(path: Path) -> dict[str, Any]:
     queues = analysis.get_queue_length_time_series(ranks=[0]).get(0)
     launches = analysis.get_cuda_kernel_launch_stats(ranks=[0], visualize=False, include_memory_events=True)[0]
     waits = analysis.get_idle_time_breakdown(ranks=[0], visualize=False, consecutive_kernel_delay=BACK_TO_BACK_NS)[0]
+    overlap = float(analysis.get_comm_comp_overlap(visualize=False)["comp_comm_overlap_pctg"].iloc[0])
     return {
         "first_ns": int(work["ts"].min()),
         "types": types({words[name] for name in work["name"]}),
         "temporal": temporal(analysis),
         "temporal_with_waits": with_waits,
         "kinds": dict(zip(kinds["kernel_type"], map(int, kinds["sum"]), strict=True)),
-        "overlap_percent": float(analysis.get_comm_comp_overlap(visualize=False)["comp_comm_overlap_pctg"].iloc[0]),
+        "overlap_percent": None if math.isnan(overlap) else overlap,
         "queues": [] if queues is None else whole(queues[["stream", "ts", "queue_length"]]),
         "launches": whole(launches[["correlation", "cpu_duration", "gpu_duration", "launch_delay"]]),
         "idle": [
@@ -86,15 +82,3 @@ def temporal(analysis: Any) -> dict[str, int]:
 
 def whole(frame: Any) -> list[list[int]]:
     return [list(map(int, row)) for row in frame.itertuples(index=False)]
-
-
-def main(*paths: str) -> None:
-    warnings.simplefilter("ignore")
-    logging.disable(logging.CRITICAL)
-    with contextlib.redirect_stdout(sys.stderr):
-        found = [figures(Path(path)) for path in paths]
-    print(json.dumps(found).replace("NaN", "null"))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,17 +1,10 @@
-"""What HolisticTraceAnalysis says of traces, as JSON; for test_hta.py, with an interpreter that has it.
-
-python hta_figures.py trace.json.gz ...
-"""
+"""What HolisticTraceAnalysis says of a trace; for test_hta.py, run by answering.py."""
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
-import logging
-import sys
 import tempfile
-import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -23,10 +16,11 @@ def rows(frame: Any) -> list[Any]:
     return sorted(found, key=json.dumps)
 
 
-def figures(path: Path) -> dict[str, Any]:
+def figures(name: str) -> dict[str, Any]:
     from hta.common.call_stack import CallGraph
     from hta.trace_analysis import TraceAnalysis
 
+    path = Path(name)
     with tempfile.TemporaryDirectory() as folder:
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt") as file, gzip.open(f"{folder}/rank0.json.gz", "wt") as copy:
@@ -57,15 +51,3 @@ def figures(path: Path) -> dict[str, Any]:
         found["idle time"] = rows(analysis.get_idle_time_breakdown(ranks=[0], visualize=False)[0])
         found["memory bandwidth"] = rows(analysis.get_memory_bw_summary(ranks=[0]))
     return found
-
-
-def main(*paths: str) -> None:
-    warnings.simplefilter("ignore")
-    logging.disable(logging.CRITICAL)
-    with contextlib.redirect_stdout(sys.stderr):
-        found = [figures(Path(path)) for path in paths]
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,19 +1,14 @@
-"""What the TensorBoard plugin of torch.profiler says of traces, as JSON; for test_tb_plugin.py.
+"""What the TensorBoard plugin of torch.profiler says of a trace; for test_tb_plugin.py, run by answering.py.
 
-python tb_plugin_figures.py trace.json.gz ...       the files as they are
-python tb_plugin_figures.py --old trace.json.gz ... with names of events that it knows, as old torch wrote them
-
+It is given names of events that it knows, as old torch wrote them.
 Times are in microseconds from the first event on: those since 1970 have more digits than its numbers.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
-import logging
 import sys
-import warnings
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,7 +17,7 @@ CALLS = ("_runtime", "_driver")
 OF_COSTS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other", "time")
 
 
-def read(path: Path, old: bool) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt") as file:
         document = json.load(file, parse_float=Decimal, strict=False)
@@ -35,18 +30,19 @@ def read(path: Path, old: bool) -> dict[str, Any]:
         event["ts"] = float(Decimal(event["ts"]) - zero)
         if "dur" in event:
             event["dur"] = float(event["dur"])
-        if old and str(event.get("cat")).endswith(CALLS):
+        if str(event.get("cat")).endswith(CALLS):
             event["cat"] = "Runtime"
-        if old and event.get("cat") == "user_annotation" and str(event["name"]).startswith("enumerate(DataLoader)#"):
+        if event.get("cat") == "user_annotation" and str(event["name"]).startswith("enumerate(DataLoader)#"):
             event["cat"] = "Operator"
     found: dict[str, Any] = json.loads(json.dumps({**document, "traceEvents": events}, default=float))
     return found
 
 
-def figures(path: Path, old: bool) -> dict[str, Any]:
+def figures(name: str) -> dict[str, Any]:
     from torch_tb_profiler.profiler import data, event_parser
     from torch_tb_profiler.profiler.module_op import aggegate_module_view
 
+    sys.setrecursionlimit(20_000)
     parsers = []
 
     class Kept(event_parser.EventParser):  # type: ignore[misc]  # its steps are not kept
@@ -55,7 +51,7 @@ def figures(path: Path, old: bool) -> dict[str, Any]:
             parsers.append(self)
 
     data.EventParser = Kept
-    document = read(path, old)
+    document = read(Path(name))
     profile = data.RunProfileData.from_json("worker", None, document)
     (parser,) = parsers
     gpus = profile.gpu_metrics_parser
@@ -124,17 +120,3 @@ def modules(stats: list[Any]) -> dict[str, dict[str, Any]]:
         found[f"{one.name}_{one.id}" if not one.name.endswith(f"_{one.id}") else one.name] = kept
         found.update(modules(one.children))
     return found
-
-
-def main(*words: str) -> None:
-    warnings.simplefilter("ignore")
-    logging.disable(logging.CRITICAL)
-    sys.setrecursionlimit(20_000)
-    paths = [Path(word) for word in words if word != "--old"]
-    with contextlib.redirect_stdout(sys.stderr):
-        found = [figures(path, "--old" in words) for path in paths]
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

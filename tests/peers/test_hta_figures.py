@@ -74,7 +74,7 @@ def both(request: pytest.FixtureRequest, traces_dir: Path) -> Both:
     path = traces_dir / "kineto" / f"{request.param}.json.gz"
     if not path.exists():
         pytest.skip(f"{request.param} is not among the recorded traces")
-    (hta,) = figures_of("hta", path, program="hta_devices")
+    hta = figures_of("hta", path, program="hta_devices")
     return Both(request.param, hta, opspan.load(path).analysed.complete)
 
 

@@ -6,8 +6,10 @@ and so no op has device time.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,6 @@ OTHER_IDS = ("alexnet_sync_events", "rank0_sampled", "rank1_sampled", "compare_b
 # Self time on the host differs in ops around collectives, where annotations lie between ops and calls; why, is open.
 OPEN = {"ns_resolution.pt.trace": ("record_param_comms", "c10d::broadcast_", "c10d::allreduce_")}
 COLLECTIVES = r"^(nccl|gloo):(broadcast|reduce|all_reduce|all_gather|reduce_scatter)$"
-EXPORT = "ours.json.gz"
 US = 1000
 _col = pl.col
 
@@ -61,16 +62,36 @@ def source(request: pytest.FixtureRequest, traces_dir: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=["the file", "its export"])
-def both(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What the plugin says of a file, or of what opspan exports of it, and what opspan makes of the file."""
+@pytest.fixture(scope="module")
+def trace(source: Path) -> opspan.Trace:
+    return opspan.load(source)
+
+
+@pytest.fixture(scope="module")
+def export(trace: opspan.Trace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "ours.json.gz"
+    trace.export(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def said_of(source: Path) -> Callable[[Path], dict[str, Any]]:
+    """What the plugin says, which is asked once of each file."""
     python_of("tb_plugin")
-    trace, path = opspan.load(source), source
-    if request.param == "its export":
-        path = tmp_path_factory.mktemp("export") / EXPORT
-        trace.export(path)
-    (theirs,) = figures_of("tb_plugin", "--old", path)
-    return source.name.removesuffix(".json.gz"), theirs, trace, path
+    return functools.cache(functools.partial(figures_of, "tb_plugin"))
+
+
+@pytest.fixture(scope="module", params=["the file", "its export"])
+def both(
+    request: pytest.FixtureRequest,
+    source: Path,
+    export: Path,
+    said_of: Callable[[Path], dict[str, Any]],
+    trace: opspan.Trace,
+) -> Any:
+    """What the plugin says of a file, or of what opspan exports of it, and what opspan makes of the file."""
+    path = export if request.param == "its export" else source
+    return source.name.removesuffix(".json.gz"), said_of(path), trace, path
 
 
 def kernels_of(trace: opspan.Trace) -> pl.DataFrame:
@@ -209,10 +230,11 @@ def without_annotations(trace: opspan.Trace, path: Path) -> Any:
     return Analysed(tables.replace(ranges=tables.ranges.filter(~dropped))).attributed
 
 
-def test_its_views_of_an_export_are_those_of_the_file(source: Path, tmp_path: Path) -> None:
+def test_its_views_of_an_export_are_those_of_the_file(
+    source: Path, export: Path, said_of: Callable[[Path], dict[str, Any]]
+) -> None:
     """Modules, and stacks where the file has them; and operators, which they are made of."""
-    opspan.load(source).export(tmp_path / EXPORT)
-    theirs, ours = figures_of("tb_plugin", "--old", source, tmp_path / EXPORT)
+    theirs, ours = said_of(source), said_of(export)
     for view in ("modules", "stacks", "operators"):
         assert ours[view].keys() == theirs[view].keys()
         for name, said in theirs[view].items():

@@ -11,6 +11,7 @@ import pytest
 
 import opspan
 from builders.capture import Capture
+from emit.running import forked
 from opspan.capture_files import ENVIRONMENT_AT, ENVIRONMENT_BYTES
 from opspan.readers.capture.source import HEADER
 
@@ -132,6 +133,7 @@ with opspan.record(path=sys.argv[1]) as rec:
     pass
 dist.destroy_process_group()
 """
-    subprocess.run([sys.executable, "-c", program, str(tmp_path / "run")], check=True, timeout=60)
+    done = forked(program, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
     (file,) = (tmp_path / "run").glob("*.opspan")
     assert b"TORCH_RANK=0\0TORCH_WORLD_SIZE=1\0\0" in file.read_bytes()[:4096]

@@ -18,6 +18,7 @@ import pytest
 
 import opspan
 from builders import kineto, nsys, nvprof, vtune
+from emit.running import READING, forked
 from opspan.errors import OpspanError
 from readers.samples import samples
 from tiers import before_release
@@ -68,6 +69,12 @@ def damage(script: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+def run_script(script: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """In a process that has most of what it imports, which takes longer than a few variants."""
+    program = "import runpy, sys; sys.argv[:] = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    return forked(program, script, *arguments, imported=READING)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("variants", before_release(VARIANTS, kept=1))
 @pytest.mark.parametrize("name", FILES)
@@ -84,7 +91,7 @@ def test_damaged_files_are_read_or_refused(script: Path, tmp_path: Path, name: s
         "--keep",
         str(tmp_path / "kept"),
     ]
-    done = subprocess.run([sys.executable, script, *options, file], capture_output=True, text=True)
+    done = run_script(script, *options, file)
     assert done.returncode == 0, done.stdout + done.stderr
     assert ("with issues" if name in LEFT_OUT else "refused") in done.stdout
     assert not (tmp_path / "kept").exists()
@@ -93,7 +100,7 @@ def test_damaged_files_are_read_or_refused(script: Path, tmp_path: Path, name: s
 @pytest.mark.slow
 @pytest.mark.release
 def test_hostile_files_come_to_what_is_told(script: Path) -> None:
-    done = subprocess.run([sys.executable, script, "--hostile", "--seconds", SECONDS], capture_output=True, text=True)
+    done = run_script(script, "--hostile", "--seconds", SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "failed" not in done.stdout
 
@@ -101,9 +108,7 @@ def test_hostile_files_come_to_what_is_told(script: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("word", ["payload", "FIFO", "lost 2^63"])
 def test_some_hostile_files_come_to_what_is_told(script: Path, word: str) -> None:
-    done = subprocess.run(
-        [sys.executable, script, "--hostile", word, "--seconds", SECONDS], capture_output=True, text=True
-    )
+    done = run_script(script, "--hostile", word, "--seconds", SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -204,7 +209,7 @@ results, failures = damage.run(iter(made), test_damage.{read.__name__}, limits, 
 print(dict(results))
 print(*failures, sep="\\n")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = forked(program, imported=READING)
     assert done.stdout.startswith("{'failed': 2}"), done.stdout + done.stderr
     assert done.stdout.count(says) == 2
     assert len(list((tmp_path / "kept").iterdir())) == 2

@@ -20,9 +20,9 @@ SAMPLES = samples()
 OUTPUTS = ("x.json", "x.json.gz", "x.table.json", "x.sqlite", "x.parquet", "x.csv", "x-hostname-box.csv", "x.stacks")
 
 
-@pytest.fixture(params=SAMPLES)
-def trace(request: pytest.FixtureRequest, tmp_path: Path) -> Trace:
-    return opspan.load(SAMPLES[request.param](tmp_path))
+@pytest.fixture(scope="module", params=SAMPLES)
+def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    return opspan.load(SAMPLES[request.param](tmp_path_factory.mktemp("source")))
 
 
 def test_ops_backward_and_work_find_each_other(trace: Trace) -> None:

@@ -12,14 +12,14 @@ from builders import nsys as build
 from opspan.trace import Trace
 
 
-@pytest.fixture(params=build.AGES)
+@pytest.fixture(scope="module", params=build.AGES)
 def age(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def trace(age: str, tmp_path: Path) -> Trace:
-    return opspan.load(build.run(tmp_path / "run.sqlite", age))
+@pytest.fixture(scope="module")
+def trace(age: str, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    return opspan.load(build.run(tmp_path_factory.mktemp("run") / "run.sqlite", age))
 
 
 def test_every_age_is_told_by_its_content(trace: Trace) -> None:

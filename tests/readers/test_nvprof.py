@@ -19,9 +19,9 @@ from opspan.readers.nvprof import cbids
 from opspan.trace import Trace
 
 
-@pytest.fixture(params=build.VERSIONS)
-def trace(request: pytest.FixtureRequest, tmp_path: Path) -> Trace:
-    return opspan.load(build.run(tmp_path / "run.sql", request.param))
+@pytest.fixture(scope="module", params=build.VERSIONS)
+def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    return opspan.load(build.run(tmp_path_factory.mktemp("run") / "run.sql", request.param))
 
 
 @pytest.fixture

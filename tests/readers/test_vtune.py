@@ -18,14 +18,14 @@ from opspan.trace import Trace
 AGES = tuple(vtune.VERSIONS)
 
 
-@pytest.fixture(params=AGES)
+@pytest.fixture(scope="module", params=AGES)
 def age(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def trace(tmp_path: Path, age: str) -> Trace:
-    return load(vtune.run(tmp_path / "r000hs", age))
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory, age: str) -> Trace:
+    return load(vtune.run(tmp_path_factory.mktemp("result") / "r000hs", age))
 
 
 def of_run(frame: pl.DataFrame, *columns: str) -> list[tuple]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 
 import opspan
 from builders.capture import Capture
-from emit.running import environment
+from emit.running import READING, forked
 from emit.running import opspan as command
 from opspan.errors import WriteError
 from opspan.outputs import OUTPUTS
@@ -110,21 +108,26 @@ def test_where_nothing_may_be_replaced_one_is_whole_and_the_others_are_told(
     assert [path.name for path in folder.iterdir()] == [out.name]
 
 
-def run_limited(source: Path, out: Path, most_bytes: int | None, *more: str) -> subprocess.CompletedProcess[str]:
-    if most_bytes is None:
-        return command("export", source, out, *more)
+# The limit is that of every file, and what is said goes to one.
+LIMITED = """
+import contextlib, io, resource, sys
+from opspan.cli import main
+sys.dont_write_bytecode = True
+most_bytes, *sys.argv[1:] = sys.argv[1:]
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+said = io.StringIO()
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(most_bytes), most))
+try:
+    with contextlib.redirect_stderr(said):
+        main()
+finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    sys.stderr.write(said.getvalue())
+"""
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
-    return subprocess.run(
-        [sys.executable, "-B", "-m", "opspan", "export", str(source), str(out), *more],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        preexec_fn=limit,
-        timeout=300,
-    )
+def run_limited(source: Path, out: Path, most_bytes: int) -> subprocess.CompletedProcess[str]:
+    return forked(LIMITED, str(most_bytes), "export", source, out, imported=READING)
 
 
 def is_one_sentence(done: subprocess.CompletedProcess[str], out: Path) -> bool:
@@ -164,7 +167,7 @@ def full_disk(folder: Path) -> Iterator[Path]:
 def test_a_full_disk_leaves_nothing_beside_what_was_there(suffix: str, source: Path, full_disk: Path) -> None:
     out = full_disk / f"out{suffix}"
 
-    done = run_limited(source, out, None)
+    done = command("export", source, out)
 
     assert is_one_sentence(done, out), done.stdout + done.stderr
     assert [path.name for path in full_disk.iterdir()] == ["filler"]
