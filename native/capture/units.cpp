@@ -27,6 +27,20 @@ uint32_t Log::intern(std::string_view text) {
   return id;
 }
 
+uint32_t Log::learn_name(const char* name) {
+  std::string_view text(name);
+  uint32_t id = intern(text);
+  if (!id || text.size() >= sizeof(Named::text)) return id;
+  if (!named_) named_.reset(new Named[kNamed]);
+  Named* named = &named_[place_of(name)];
+  named[1] = named[0];  // the older of the two goes
+  named[0].at = name;
+  named[0].id = id;
+  text.copy(named[0].text, text.size());
+  named[0].text[text.size()] = 0;
+  return id;
+}
+
 uint32_t Log::intern(Constant& constant) {
   uint64_t known = constant.known_.load(std::memory_order_relaxed);
   if (known >> 32 == file_) return static_cast<uint32_t>(known);

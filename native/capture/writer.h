@@ -66,7 +66,7 @@ struct Place {
 // The part of the state that the hot path reads.
 inline constinit std::atomic<uint32_t> g_epochs[kWriters] = {};  // 0: off; changes whenever every log must look again
 inline constinit std::atomic<uint32_t> g_recordings[kWriters] = {};  // 0: off; the same for all segments
-inline constinit thread_local Log* t_logs[kWriters] = {};
+inline constinit thread_local Log* t_logs[kWriters] = {};  // a thread may keep its address, which costs less to ask
 
 // 0: off. Another number after every start and fork, with every segment, and once the disk is full.
 inline uint32_t session(uint32_t writer = 0) { return g_epochs[writer].load(std::memory_order_relaxed); }
@@ -91,6 +91,9 @@ class Log {
   // The id of a text. Repeats come from a cache of this thread.
   uint32_t intern(std::string_view text);
   uint32_t intern(Constant& constant);
+  // The same for a name that torch has: those stay where they are, so the address tells where to look first. What is
+  // there is compared like anything else.
+  uint32_t intern_name(const char* name);
 
   // Writes a unit. A kRange without an end should be finished or released later.
   Place append(const Event& event);
@@ -125,9 +128,9 @@ class Log {
   }
 
  private:
-  friend Log* log(uint32_t);
+  friend Log* log(uint32_t, Log* const*);
   friend Log* open_log(uint32_t);
-  friend void finish(const Place&, int64_t);
+  friend void finish(const Place&, int64_t, Log* const*);
   friend void finish_slowly(const Place&, int64_t);
   friend void release(const Place&);
   friend void forget_logs(void*);
@@ -151,6 +154,12 @@ class Log {
   };
   static constexpr size_t kKnown = 512;  // pairs of two; a power of two
   static constexpr size_t kLongestKnown = 4096;
+  struct alignas(64) Named {  // all that a name's look-up reads is one line
+    const char* at = nullptr;
+    uint32_t id = 0;
+    char text[52];  // ends with NUL
+  };
+  static constexpr size_t kNamed = 256;  // pairs of two; a power of two
 
   explicit Log(uint32_t writer);
   ~Log();
@@ -164,6 +173,8 @@ class Log {
   bool give_up(Process& p, Dropped& dropped, bool is_news);
   void go_ahead();
   uint32_t intern_slowly(std::string_view text);
+  uint32_t learn_name(const char* name);
+  static size_t place_of(const char* name) { return reinterpret_cast<uintptr_t>(name) / 16 % (kNamed / 2) * 2; }
   void end(uint64_t number, int64_t end_ns);
   void end_in_old(uint64_t number, int64_t end_ns);
   Event* open_range_in_old(uint64_t number);
@@ -184,14 +195,26 @@ class Log {
   std::vector<Chunk> old_;
   std::shared_ptr<Session> session_;
   std::unique_ptr<Known[]> known_;
+  std::unique_ptr<Named[]> named_;  // from the first name on
 };
 
 Log* open_log(uint32_t writer);
 void finish_slowly(const Place& place, int64_t end_ns);
 
+inline uint32_t Log::intern_name(const char* name) {
+  if (named_) [[likely]] {
+    const Named* named = &named_[place_of(name)];
+    for (int way = 0; way < 2; ++way) {
+      if (named[way].at == name && !std::strcmp(named[way].text, name)) [[likely]]
+        return named[way].id;
+    }
+  }
+  return learn_name(name);
+}
+
 // This thread's log; null when capture is off.
-inline Log* log(uint32_t writer = 0) {
-  Log* log = t_logs[writer];
+inline Log* log(uint32_t writer = 0, Log* const* logs = t_logs) {
+  Log* log = logs[writer];
   if (log && log->epoch_ == g_epochs[writer].load(std::memory_order_acquire)) [[likely]] {
     return log;
   }
@@ -229,9 +252,9 @@ inline void Log::end(uint64_t number, int64_t end_ns) {
 
 // Ends a kRange: in place on its own thread, with a kEnd unit on another, not at all when its file is not the current
 // one any more (stopped, or another process' since a fork). 0: now, as this thread's log has it.
-inline void finish(const Place& place, int64_t end_ns = 0) {
+inline void finish(const Place& place, int64_t end_ns = 0, Log* const* logs = t_logs) {
   if (!place) return;
-  Log* log = t_logs[place.writer];
+  Log* log = logs[place.writer];
   if (log && log->owner_ == place.owner && log->epoch_ == g_epochs[place.writer].load(std::memory_order_acquire))
       [[likely]] {
     log->end(place.number, end_ns ? end_ns : log->now());

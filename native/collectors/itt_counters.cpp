@@ -51,7 +51,7 @@ bool is_signed(const Counter& counter) {
 void step(Counter* counter, uint64_t delta) {
   if (!counter) return;
   uint64_t value = counter->value.fetch_add(delta, std::memory_order_relaxed) + delta;
-  write(*counter, is_signed(*counter) ? capture::kValueInt : capture::kValueUint, value, capture::now_ns());
+  write(*counter, is_signed(*counter) ? capture::kValueInt : capture::kValueUint, value, now());
 }
 
 template <typename T>
@@ -116,8 +116,8 @@ void counter_dec_delta_v3(DomainPtr domain, NamePtr name, unsigned long long del
   step(find(text_of(name), text_of(domain), itt::kU64), 0 - delta);
 }
 
-void counter_set_value(Counter* counter, void* value) { set(known(counter), value, capture::now_ns()); }
-void counter_set_value_v3(Counter* counter, void* value) { set(known(counter), value, capture::now_ns()); }
+void counter_set_value(Counter* counter, void* value) { set(known(counter), value, now()); }
+void counter_set_value_v3(Counter* counter, void* value) { set(known(counter), value, now()); }
 
 void counter_set_value_ex(Counter* counter, ClockPtr clock, Stamp stamp, void* value) {
   set(known(counter), value, time_ns(clock, stamp));

@@ -180,7 +180,7 @@ void collect(bool on) {
   if (!log) return;
   Event event = event_of(Unit::kState, Source::kItt);
   event.flags = on;
-  event.state.time_ns = capture::now_ns();
+  event.state.time_ns = now();
   log->append(event);
 }
 
@@ -233,17 +233,13 @@ void formatted_metadata_add_overlapped(DomainPtr, itt::Id id, NamePtr format, ..
   va_end(arguments);
 }
 
-void relation_add(DomainPtr, itt::Id head, int relation, itt::Id tail) {
-  relate(head, relation, tail, capture::now_ns());
-}
+void relation_add(DomainPtr, itt::Id head, int relation, itt::Id tail) { relate(head, relation, tail, now()); }
 
 void relation_add_ex(DomainPtr, ClockPtr clock, Stamp stamp, itt::Id head, int relation, itt::Id tail) {
   relate(head, relation, tail, time_ns(clock, stamp));
 }
 
-void relation_add_to_current(DomainPtr, int relation, itt::Id tail) {
-  relate_current(relation, tail, capture::now_ns());
-}
+void relation_add_to_current(DomainPtr, int relation, itt::Id tail) { relate_current(relation, tail, now()); }
 
 void relation_add_to_current_ex(DomainPtr, ClockPtr clock, Stamp stamp, int relation, itt::Id tail) {
   relate_current(relation, tail, time_ns(clock, stamp));

@@ -7,7 +7,7 @@
 namespace opspan::collectors {
 namespace {
 
-Stamp get_timestamp() { return static_cast<Stamp>(capture::now_ns()); }
+Stamp get_timestamp() { return static_cast<Stamp>(now()); }
 void detach() { pause(); }
 const char* api_version() { return "opspan collector"; }
 

@@ -39,7 +39,7 @@ capture::Constant* text_of_handle(const Handle* handle, const char* text) {
 // Not under the registry: the client's function may use ITT.
 int64_t pin(itt::ClockDomain* clock) {
   if (clock->fn) clock->fn(&clock->info, clock->fn_data);
-  int64_t now_ns = capture::now_ns();
+  int64_t now_ns = now();
   std::lock_guard lock(registry());
   return names().pinned[clock] = now_ns;
 }
@@ -119,7 +119,7 @@ void reset_clocks() {
 }
 
 int64_t time_ns(const itt::ClockDomain* clock, unsigned long long timestamp) {
-  if (timestamp == ~0ULL) return capture::now_ns();    // "now"
+  if (timestamp == ~0ULL) return now();                // "now"
   if (!clock) return static_cast<int64_t>(timestamp);  // from our own __itt_get_timestamp
   int64_t base_ns = 0;
   {

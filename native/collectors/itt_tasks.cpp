@@ -24,6 +24,7 @@ struct Frame {
 };
 
 struct Thread {
+  Log* const* logs = capture::t_logs;
   Stack<Frame> tasks;
   std::vector<std::pair<int, uint64_t>> events;  // user events begun here: event, id of the range
   uint64_t last_id = 0;
@@ -67,8 +68,8 @@ struct Range {
   uint32_t category = 0;
 };
 
-Place write(const Range& range) {
-  Log* log = capture::log();
+Place write(const Range& range, Log* const* logs = capture::t_logs) {
+  Log* log = capture::log(0, logs);
   if (!log) return {};
   Event event = event_of(range.kind, Source::kItt);
   event.name = intern(*log, range.name);
@@ -76,7 +77,7 @@ Place write(const Range& range) {
   event.range.id = range.short_id;
   event.range.category = range.category;
   event.range.end_ns = range.end_ns;
-  event.range.start_ns = range.start_ns ? range.start_ns : capture::now_ns();
+  event.range.start_ns = range.start_ns ? range.start_ns : log->now();
   Place place = log->append(event);
   if (range.id || range.parent) write_ids(*log, place, range.id, range.parent);
   return place;
@@ -98,8 +99,9 @@ bool is_op(Constant* domain, const itt::Id& id, const itt::Id& parent) {
   return !parent || (parent.d2 == label::kTag && parent.d3 <= label::kUsers && parent.d1 < capture::kUsersParent);
 }
 
-Place write_op(Constant* domain, Constant* name, const itt::Id& id, const itt::Id& parent, int64_t start_ns) {
-  Log* log = capture::log();
+Place write_op(Constant* domain, Constant* name, const itt::Id& id, const itt::Id& parent, int64_t start_ns,
+               Log* const* logs) {
+  Log* log = capture::log(0, logs);
   if (!log) return {};
   Event event = event_of(Unit::kRange, Source::kItt);
   event.flags = capture::kHasLabel;
@@ -107,23 +109,24 @@ Place write_op(Constant* domain, Constant* name, const itt::Id& id, const itt::I
   event.range.domain = intern(*log, domain);
   event.range.id = id.d1;
   event.range.parent = parent.d1 | (parent.d3 ? capture::kUsersParent : 0);
-  event.range.start_ns = start_ns ? start_ns : capture::now_ns();
+  event.range.start_ns = start_ns ? start_ns : log->now();
   return log->append(event);
 }
 
 void begin(DomainPtr domain, itt::Id id, itt::Id parent, Constant* name, int64_t start_ns) {
+  Thread& here = of_thread<Thread>();
   Constant* text = text_of(domain);
   bool has_label = is_op(text, id, parent);
-  Place place = has_label ? write_op(text, name, id, parent, start_ns)
-                          : write({Unit::kRange, text, name, id, parent, 0, start_ns});
-  of_thread<Thread>().tasks.push({place, text, id, has_label});
+  Place place = has_label ? write_op(text, name, id, parent, start_ns, here.logs)
+                          : write({Unit::kRange, text, name, id, parent, 0, start_ns}, here.logs);
+  here.tasks.push({place, text, id, has_label});
 }
 
-void end(DomainPtr domain, int64_t end_ns) {
+void end(Thread& here, DomainPtr domain, int64_t end_ns) {
   Constant* text = text_of(domain);
   Frame frame;
-  if (of_thread<Thread>().tasks.pop(&frame, [text](const Frame& it) { return it.domain == text; })) {
-    capture::finish(frame.place, end_ns);
+  if (here.tasks.pop(&frame, [text](const Frame& it) { return it.domain == text; })) {
+    capture::finish(frame.place, end_ns, here.logs);
   }
 }
 
@@ -154,9 +157,14 @@ void task_begin_fn_ex(DomainPtr domain, ClockPtr clock, Stamp stamp, itt::Id id,
   begin(domain, id, parent, text_of_function(fn), time_ns(clock, stamp));
 }
 
-void task_end(DomainPtr domain) { end(domain, capture::now_ns()); }
+void task_end(DomainPtr domain) {
+  Thread& here = of_thread<Thread>();
+  end(here, domain, now(here.logs));
+}
 
-void task_end_ex(DomainPtr domain, ClockPtr clock, Stamp stamp) { end(domain, time_ns(clock, stamp)); }
+void task_end_ex(DomainPtr domain, ClockPtr clock, Stamp stamp) {
+  end(of_thread<Thread>(), domain, time_ns(clock, stamp));
+}
 
 void task_begin_overlapped(DomainPtr domain, itt::Id id, itt::Id parent, NamePtr name) {
   begin_async(kOverlapped, domain, id, parent, name, 0);
@@ -166,7 +174,7 @@ void task_begin_overlapped_ex(DomainPtr domain, ClockPtr clock, Stamp stamp, itt
   begin_async(kOverlapped, domain, id, parent, name, time_ns(clock, stamp));
 }
 
-void task_end_overlapped(DomainPtr, itt::Id id) { write_end(short_id(id, kOverlapped), capture::now_ns()); }
+void task_end_overlapped(DomainPtr, itt::Id id) { write_end(short_id(id, kOverlapped), now()); }
 
 void task_end_overlapped_ex(DomainPtr, ClockPtr clock, Stamp stamp, itt::Id id) {
   write_end(short_id(id, kOverlapped), time_ns(clock, stamp));
@@ -176,7 +184,7 @@ void region_begin(DomainPtr domain, itt::Id id, itt::Id parent, NamePtr name) {
   begin_async(kRegion, domain, id, parent, name, 0);
 }
 
-void region_end(DomainPtr, itt::Id id) { write_end(short_id(id, kRegion), capture::now_ns()); }
+void region_end(DomainPtr, itt::Id id) { write_end(short_id(id, kRegion), now()); }
 
 void frame_begin_v3(DomainPtr domain, itt::Id* id) {
   Constant* text = text_of(domain);
@@ -184,7 +192,7 @@ void frame_begin_v3(DomainPtr domain, itt::Id* id) {
 }
 
 void frame_end_v3(DomainPtr domain, itt::Id* id) {
-  int64_t end_ns = capture::now_ns();
+  int64_t end_ns = now();
   write_end(short_id(frame_id(domain, id), kFrame), end_ns);
 }
 
@@ -242,7 +250,7 @@ int event_start(int event) {
 }
 
 int event_end(int event) {
-  int64_t end_ns = capture::now_ns();
+  int64_t end_ns = now();
   auto& open = of_thread<Thread>().events;
   auto found = std::find_if(open.rbegin(), open.rend(), [event](auto& it) { return it.first == event; });
   if (found == open.rend()) return 1;

@@ -19,6 +19,7 @@ struct Frame {
 };
 
 struct Thread {
+  capture::Log* const* logs = capture::t_logs;
   std::vector<Stack<Frame>> stacks;  // by domain
   uint64_t last_id = 0;
 
@@ -82,8 +83,8 @@ void take_payload(const nvtxEventAttributes_t& from, Event* event) {
 }
 
 // Writes the event, timed as late as can be: our own work is not part of a range that begins.
-Place write(Unit kind, Domain& domain, const Said& said, uint64_t id) {
-  Log* log = capture::log();
+Place write(Unit kind, Domain& domain, const Said& said, uint64_t id, Log* const* logs = capture::t_logs) {
+  Log* log = capture::log(0, logs);
   if (!log) return {};
   domain.describe(*log);
   Event event = event_of(kind, Source::kNvtx);
@@ -108,7 +109,7 @@ Place write(Unit kind, Domain& domain, const Said& said, uint64_t id) {
     event.name = log->intern(said.text);
   }
   payloads.apply(*log, &event);
-  event.range.start_ns = capture::now_ns();
+  event.range.start_ns = log->now();
   Place place = log->append(event);
   payloads.write(*log, place);
   return place;
@@ -117,18 +118,20 @@ Place write(Unit kind, Domain& domain, const Said& said, uint64_t id) {
 }  // namespace
 
 int push(Domain& domain, const Said& said) {
-  return of_thread<Thread>().stack(domain).push({write(Unit::kRange, domain, said, 0)});
+  Thread& here = of_thread<Thread>();
+  return here.stack(domain).push({write(Unit::kRange, domain, said, 0, here.logs)});
 }
 
 int pop(Domain& domain, const Said& said) {
-  int64_t end_ns = capture::now_ns();
-  Stack<Frame>& stack = of_thread<Thread>().stack(domain);
+  Thread& here = of_thread<Thread>();
+  int64_t end_ns = now(here.logs);
+  Stack<Frame>& stack = here.stack(domain);
   Frame frame;
   if (!stack.pop(&frame, [](const Frame&) { return true; })) return -1;
   if (said.payload_count) {
     if (Log* log = capture::log()) Payloads(domain, said.payloads, said.payload_count).write(*log, frame.place);
   }
-  capture::finish(frame.place, end_ns);
+  capture::finish(frame.place, end_ns, here.logs);
   return stack.depth();
 }
 
@@ -139,7 +142,7 @@ uint64_t start_range(Domain& domain, const Said& said) {
 }
 
 void end_range(Domain& domain, uint64_t id, const Said& said) {
-  int64_t end_ns = capture::now_ns();
+  int64_t end_ns = now();
   Log* log = capture::log();
   if (!log) return;
   Event event = event_of(Unit::kEnd, Source::kNvtx);

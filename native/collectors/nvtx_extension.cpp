@@ -62,7 +62,7 @@ void sample(Handle handle, uint64_t id, uint16_t flag, int64_t value) {
   event.name = log->intern(*counter->name);
   event.counter.value = value;
   event.counter.domain = counter->domain->name(*log);
-  event.counter.time_ns = capture::now_ns();
+  event.counter.time_ns = now();
   log->append(event);
 }
 
@@ -126,7 +126,7 @@ void fill_payload(Set set) {
   });
   set(NVTX3EXT_CBID_nvtxDomainIsEnabled, +[](Handle) { return uint8_t{1}; });
   set(NVTX3EXT_CBID_nvtxScopeRegister, no_scope);
-  set(NVTX3EXT_CBID_nvtxTimestampGet, +[] { return capture::now_ns(); });
+  set(NVTX3EXT_CBID_nvtxTimestampGet, +[] { return now(); });
 }
 
 template <typename Set>

@@ -14,48 +14,11 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
-#include <unordered_map>
 
+#include "blocks.h"
 #include "sinks.h"
 
 namespace opspan {
-
-// The sizes of blocks that are alive, by address.
-class Blocks {
- public:
-  void put(void* block, size_t size) {
-    Shard& shard = of(block);
-    std::lock_guard lock(shard.mutex);
-    shard.sizes[block] = size;
-  }
-  // False: it is none of ours.
-  bool take(void* block, size_t* size) {
-    Shard& shard = of(block);
-    std::lock_guard lock(shard.mutex);
-    auto found = shard.sizes.find(block);
-    if (found == shard.sizes.end()) return false;
-    *size = found->second;
-    shard.sizes.erase(found);
-    return true;
-  }
-  // A fork must not come with the lock of a thread that is not in it.
-  void lock() {
-    for (Shard& shard : shards_) shard.mutex.lock();
-  }
-  void unlock() {
-    for (Shard& shard : shards_) shard.mutex.unlock();
-  }
-
- private:
-  struct alignas(64) Shard {
-    std::mutex mutex;
-    std::unordered_map<void*, size_t> sizes;
-  };
-  static constexpr size_t kShards = 64;
-  Shard& of(void* block) { return shards_[reinterpret_cast<uintptr_t>(block) / 64 * 0x9e3779b97f4a7c15 >> 58]; }
-
-  std::array<Shard, kShards> shards_;
-};
 
 class Memory final : public c10::Allocator {
  public:

@@ -31,12 +31,14 @@ using opspan::address;
 using opspan::Addresses;
 using opspan::Sizes;
 
-uint32_t kind_of(at::RecordScope scope, const char* name, size_t length) {
+uint32_t kind_of(at::RecordScope scope, const char* name) {
   constexpr char kEngine[] = "autograd::engine::evaluate_function";
-  constexpr size_t kEngineLength = sizeof(kEngine) - 1;
+  auto is_engine = [&] {  // nearly every name is told by its second letter
+    return name[0] == 'a' && name[1] == 'u' && !std::strncmp(name, kEngine, sizeof(kEngine) - 1);
+  };
   switch (scope) {
     case at::RecordScope::FUNCTION:
-      return length < kEngineLength || std::memcmp(name, kEngine, kEngineLength) ? OPSPAN_KIND_OP : OPSPAN_KIND_ENGINE;
+      return is_engine() ? OPSPAN_KIND_ENGINE : OPSPAN_KIND_OP;
     case at::RecordScope::BACKWARD_FUNCTION:
       return OPSPAN_KIND_BACKWARD;
     case at::RecordScope::TORCHSCRIPT_FUNCTION:
@@ -65,8 +67,7 @@ opspan_sink g_sinks[OPSPAN_SINK_COUNT];
 opspan_op describe(const at::RecordFunction& fn) {
   opspan_op op = {};
   op.name = fn.name();
-  op.name_length = std::strlen(op.name);
-  op.kind = kind_of(fn.scope(), op.name, op.name_length);
+  op.kind = kind_of(fn.scope(), op.name);
   op.sequence = fn.seqNr();
   op.op_id = fn.handle();
   op.thread = fn.threadId();
@@ -119,9 +120,8 @@ void add_overload(const at::RecordFunction& fn, opspan_op& op) {
   auto found = fn.operator_name();
   if (!found || found->overload_name.empty()) return;
   thread_local std::string name;
-  name.assign(op.name, op.name_length).append(1, '.').append(found->overload_name);
+  name.assign(op.name).append(1, '.').append(found->overload_name);
   op.name = name.c_str();
-  op.name_length = name.size();
   op.overload_length = found->overload_name.size();
 }
 

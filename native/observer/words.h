@@ -13,11 +13,9 @@ class Words {
   void add(Word word) {
     if (count_ < kInline) {
       inline_[count_++] = word;
-      return;
+    } else {
+      add_to_heap(word);
     }
-    if (count_ == kInline) more_.assign(inline_, inline_ + kInline);
-    more_.push_back(word);
-    ++count_;
   }
   void add(const Words& others) {
     for (size_t i = 0; i < others.count(); ++i) add(others.data()[i]);
@@ -30,6 +28,13 @@ class Words {
   const Word* data() const { return count_ > kInline ? more_.data() : inline_; }
 
  private:
+  // Apart, so that what nearly every word needs is written where it is called.
+  [[gnu::noinline]] void add_to_heap(Word word) {
+    if (count_ == kInline) more_.assign(inline_, inline_ + kInline);
+    more_.push_back(word);
+    ++count_;
+  }
+
   size_t count_ = 0;
   Word inline_[kInline];
   std::vector<Word> more_;

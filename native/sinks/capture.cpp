@@ -46,17 +46,28 @@ struct Inputs {
 enum : uint8_t { kNothing = 0, kWritten = 1 };
 
 // In place on its own thread; `late` may be called on another, and writes a unit that names this one.
-void finish(const Frame& frame) {
-  if (frame.where == kWritten) capture::finish(frame.place);
+void finish(const Frame& frame, capture::Log* const* logs = capture::t_logs) {
+  if (frame.where == kWritten) capture::finish(frame.place, 0, logs);
 }
 
-void close(Frame& frame) {
+void close_with(Frame& frame, capture::Log* const* logs) {
   Ended ended = frame.ended.load(std::memory_order_relaxed);
-  if (ended == Ended::kNo) finish(frame);
+  if (ended == Ended::kNo) finish(frame, logs);
   if (ended == Ended::kElsewhere && frame.where == kWritten) capture::release(frame.place);
 }
 
+void close(Frame& frame) { close_with(frame, capture::t_logs); }
 void late(Frame& frame) { finish(frame); }
+
+// The same for a thread whose logs are known.
+auto close_at(const Thread& here) {
+  return [logs = here.logs](Frame& frame) { close_with(frame, logs); };
+}
+
+uint32_t name_id(capture::Log& log, const opspan_op& op) {
+  bool stays = op.kind == OPSPAN_KIND_OP && !op.overload_length;  // other names are put together for each range
+  return stays ? log.intern_name(op.name) : log.intern(text::name_of(op));
+}
 
 template <void (*kAppend)(std::string&, const int64_t*, size_t)>
 std::string text_of(const int64_t* words, size_t count) {
@@ -124,17 +135,17 @@ void begin(const void* key, const opspan_op* op) {
   Thread& here = Thread::here();
   here.know(op->thread);
   Frames& frames = here.frames[kSink<kWriter>];
-  frames.settle(close);
+  frames.settle(close_at(here));
   Frame* frame = here.next_frame(kSink<kWriter>, key, op->op_id);
   if (!frame) return;
-  if (capture::Log* log = session<kWriter>().form() ? capture::log(kWriter) : nullptr) {
+  if (capture::Log* log = session<kWriter>().form() ? capture::log(kWriter, here.logs) : nullptr) {
     Texts& texts = g_texts<kWriter>;
     Event event;
     event.kind = static_cast<uint8_t>(Unit::kRange);
     event.source = static_cast<uint8_t>(Source::kTorch);
     event.flags = op->sequence >= 0 ? capture::kValueInt : capture::kValueNone;
     if (op->overload_length) event.flags |= capture::kHasOverload;
-    event.name = log->intern(text::name_of(*op));
+    event.name = name_id(*log, *op);
     event.range = {};
     event.range.value = op->sequence;
     event.range.id = op->op_id;
@@ -158,7 +169,8 @@ void begin(const void* key, const opspan_op* op) {
 
 template <uint32_t kWriter>
 void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, size_t) {
-  end_range(Thread::here(), kSink<kWriter>, key, op_id, thread, close, late);
+  Thread& here = Thread::here();
+  end_range(here, kSink<kWriter>, key, op_id, thread, close_at(here), late);
 }
 
 template <uint32_t kWriter>

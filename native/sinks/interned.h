@@ -67,10 +67,10 @@ class Interned {
   // The same for a name alone. Torch's names stay where they are, so the address tells where to look first; what is
   // there is compared like anything else.
   template <class Build, class Give>
-  const Entry* get_name(std::string_view name, uint32_t limit, Build&& build, Give&& give) {
-    std::atomic<const Entry*>& place = recent_[reinterpret_cast<uintptr_t>(name.data()) / 8 % kRecent];
+  const Entry* get_name(const char* name, uint32_t limit, Build&& build, Give&& give) {
+    std::atomic<const Entry*>& place = recent_[reinterpret_cast<uintptr_t>(name) / 8 % kRecent];
     const Entry* last = place.load(std::memory_order_acquire);
-    if (last && last->name_length == name.size() && same(last->name, name.data(), name.size())) [[likely]]
+    if (last && !std::strcmp(last->name, name)) [[likely]]
       return last;
     const Entry* entry = get(Key(name), limit, build, give);
     if (entry) place.store(entry, std::memory_order_release);

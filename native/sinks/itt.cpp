@@ -2,6 +2,7 @@
 // it.
 #include <errno.h>
 
+#include <cstring>
 #include <mutex>
 #include <string>
 
@@ -24,13 +25,13 @@ Interned g_names;
 void* give(const char* text) { return call(g_calls.string_handle_create, text); }
 }  // namespace
 
-StringHandle* handle(std::string_view text, uint32_t limit) {
+StringHandle* handle(const char* text, uint32_t limit) {
   auto build = [&](std::string& out) { out += text; };
   auto* entry = g_names.get_name(text, limit, build, give);
   return entry ? static_cast<StringHandle*>(entry->handle) : nullptr;
 }
 
-StringHandle* key(std::string_view name) { return handle(name, UINT32_MAX); }
+StringHandle* key(const char* name) { return handle(name, UINT32_MAX); }
 
 void close(Frame& frame) {
   if (frame.where == kOpspanDomain) call(g_calls.task_end, g_domain.load(std::memory_order_relaxed));
@@ -86,9 +87,9 @@ void add_sizes(Thread& here, const opspan_op& op, Domain* domain, Id id) {
 
 void begin_task(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
   Id id = op_id(op.op_id);
-  StringHandle* name = handle(text::name_of(op), kMaxNames);
+  StringHandle* name = handle(op.name, kMaxNames);
   call(g_calls.task_begin, domain, id, parent, name ? name : g_handles.other);
-  if (!name) call(g_calls.metadata_str_add, domain, id, g_handles.name, op.name, op.name_length);
+  if (!name) call(g_calls.metadata_str_add, domain, id, g_handles.name, op.name, std::strlen(op.name));
   if (op.sequence >= 0) {
     int64_t sequence = op.sequence;
     call(g_calls.metadata_add, domain, id, g_handles.seq, kS64, size_t{1}, static_cast<void*>(&sequence));
@@ -112,13 +113,13 @@ void begin_text(Thread& here, const opspan_op& op, Domain* domain) {
   text::append_label(here.text, op, forward);
   auto build = [&](std::string& out) { out = here.text; };
   auto* entry = g_texts.get(Key(here.text), g_sessions[OPSPAN_ITT].max_strings(), build, give);
-  StringHandle* name = entry ? static_cast<StringHandle*>(entry->handle) : handle(text::name_of(op), kMaxNames);
+  StringHandle* name = entry ? static_cast<StringHandle*>(entry->handle) : handle(op.name, kMaxNames);
   if (!entry) here.counters[OPSPAN_ITT].sizes_dropped.add();
   call(g_calls.task_begin, domain, kNull, kNull, name ? name : g_handles.other);
 }
 
 void begin_torch(const opspan_op& op, Domain* domain) {
-  StringHandle* name = handle(text::name_of(op), kMaxNames);
+  StringHandle* name = handle(op.name, kMaxNames);
   if (!name) name = call(g_calls.string_handle_create, op.name);
   call(g_calls.task_begin, domain, kNull, kNull, name);
 }

@@ -28,9 +28,9 @@ Id parent_of(const Frames& frames);
 // A name's handle. Null: there are `limit` names already. A table of handles costs most collectors a search for every
 // new name, and memory for good.
 inline constexpr uint32_t kMaxNames = 65536;
-StringHandle* handle(std::string_view text, uint32_t limit);
+StringHandle* handle(const char* text, uint32_t limit);
 // For the few names that are ours.
-StringHandle* key(std::string_view name);
+StringHandle* key(const char* name);
 
 // For end_range.
 void close(Frame& frame);

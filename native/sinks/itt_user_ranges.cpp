@@ -11,7 +11,7 @@ namespace {
 using namespace itt;
 
 void describe(Domain* domain, Id id, const opspan_range& range) {
-  auto text = [&](std::string_view name, const char* value) {
+  auto text = [&](const char* name, const char* value) {
     if (value) call(g_calls.metadata_str_add, domain, id, key(name), value, std::strlen(value));
   };
   text("category", range.category);
@@ -27,7 +27,7 @@ void describe(Domain* domain, Id id, const opspan_range& range) {
 // The task's name, or a common one with the name beside it when there are too many already.
 template <class Begin>
 void begin_named(Domain* domain, Id id, const opspan_range& range, Begin&& begin) {
-  StringHandle* name = handle(text::name_of(range), kMaxNames);
+  StringHandle* name = handle(range.name, kMaxNames);
   begin(name ? name : key("other"));
   if (!name) call(g_calls.metadata_str_add, domain, id, key("name"), range.name, range.name_length);
   describe(domain, id, range);

@@ -48,9 +48,8 @@ void set_name(Label* label, const opspan_op& op, text::ForwardThread forward, st
   };
   // A user's names may be numbered: those are texts, not strings to keep.
   if (op.kind != OPSPAN_KIND_USER) {
-    std::string_view name = text::name_of(op);
-    auto* entry = forward.named ? g_names.get(Key(name, uint64_t{forward.tid} + 1), kMaxNames, build, give)
-                                : g_names.get_name(name, kMaxNames, build, give);
+    auto* entry = forward.named ? g_names.get(Key(text::name_of(op), uint64_t{forward.tid} + 1), kMaxNames, build, give)
+                                : g_names.get_name(op.name, kMaxNames, build, give);
     if (entry) {
       label->registered = handle(entry);
       return;
@@ -119,7 +118,7 @@ void push_text(Thread& here, const opspan_op& op, const Label& base) {
 
 void push_torch(Thread& here, const opspan_op& op) {
   std::string& out = here.text;
-  out.assign(op.name, op.name_length);
+  out = op.name;
   if (op.sequence >= 0) {
     out += ", seq = ";
     text::append_number(out, op.sequence);

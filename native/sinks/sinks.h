@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 7
+#define OPSPAN_SINKS_ABI 8
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
 // The sinks, one line each, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names its functions
@@ -86,8 +86,7 @@ enum {
 
 // One range as torch's RecordFunction tells it. Pointers live only as long as the call.
 typedef struct opspan_op {
-  const char* name;  // ended by NUL
-  size_t name_length;
+  const char* name;        // ended by NUL; whoever needs its length counts
   size_t overload_length;  // where overloads were asked for: of aten::add.Tensor, the name's end after the last point
   uint32_t kind;
   uint32_t sizes_count;  // words in sizes; 0 when shapes are off

@@ -46,7 +46,7 @@ void append_forward(std::string& out, ForwardThread forward);
 // A user's own range: `name[, class = C][, args = A]`.
 void append_user_range(std::string& out, const opspan_range& range);
 
-inline std::string_view name_of(const opspan_op& op) { return {op.name, op.name_length}; }
+inline std::string_view name_of(const opspan_op& op) { return op.name; }
 inline std::string_view name_of(const opspan_range& range) { return {range.name, range.name_length}; }
 // The key under which opspan_range::detail goes.
 inline const char* detail_key(const opspan_range& range) { return range.kind == OPSPAN_KIND_MODULE ? "class" : "args"; }

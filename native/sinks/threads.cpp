@@ -129,6 +129,7 @@ Thread& Thread::enter() {
   for (int& depth : thread->user_depth) depth = 0;
   for (uint32_t& depth : thread->inherited) depth = 0;
   thread->tid = os_tid();
+  thread->logs = capture::t_logs;
   t_here = thread;
   // Not a C++ destructor: those of other thread-locals may still run ops after it, and then the thread enters anew.
   pthread_setspecific(all.at_exit, thread);

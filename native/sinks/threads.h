@@ -52,7 +52,8 @@ struct Thread {
   int user_depth[OPSPAN_SINK_COUNT] = {};      // of the user's own ranges
   uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // ranges that were open when this process was forked: its parent's
   Forwards forwards;
-  std::string text;  // for building labels
+  capture::Log* const* logs = nullptr;  // of the capture's writers: t_logs of this thread
+  std::string text;                     // for building labels
 
   // The frame of a range that begins: see Frames::next.
   Frame* next_frame(int sink, const void* key, uint64_t id) {

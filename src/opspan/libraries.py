@@ -17,6 +17,7 @@ SINKS = "libopspan_sinks.so"
 COLLECTORS = "libopspan_collectors.so"
 COLUMNS = "libopspan_columns.so"
 OBSERVER_SOURCES = (
+    "blocks.h",
     "observer.cpp",
     "observer.h",
     "inputs.h",

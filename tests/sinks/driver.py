@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
@@ -18,7 +19,6 @@ TO_NVTX, TO_ITT, TO_CAPTURE, TO_ALL = 1, 2, 4, 63
 class Op(ctypes.Structure):
     _fields_ = (
         ("name", c_char_p),
-        ("name_length", c_size_t),
         ("overload_length", c_size_t),
         ("kind", c_uint32),
         ("sizes_count", c_uint32),
@@ -133,9 +133,17 @@ def stop(sink: int) -> Stats:
     return stats
 
 
-def begin(sink: int, key: int, name: str, sizes: list[int] = (), tensors: list[int] = (), **fields: int) -> None:  # type: ignore[assignment]
-    text = name.encode()
-    op = Op(name=text, name_length=len(text), kind=OP, sequence=-1, op_id=key, thread=1)
+def begin(
+    sink: int,
+    key: int,
+    name: str | ctypes.Array[Any],
+    sizes: Sequence[int] = (),
+    tensors: Sequence[int] = (),
+    **fields: int,
+) -> None:
+    """The name is a text, or a buffer of the caller's that holds one."""
+    text = name.encode() if isinstance(name, str) else ctypes.cast(name, c_char_p)
+    op = Op(name=text, kind=OP, sequence=-1, op_id=key, thread=1)
     op.sizes_count, op.sizes = len(sizes), (c_int64 * len(sizes))(*sizes)
     op.tensor_count, op.tensors = len(tensors), (c_size_t * len(tensors))(*tensors)
     for field, value in fields.items():

@@ -141,3 +141,29 @@ def test_a_fork_writes_a_file_of_its_own(native: Native, tmp_path: Path) -> None
 
 def test_a_folder_that_is_not_there_is_said(native: Native) -> None:
     assert "/nowhere" in drive(native, "print(start_capture('/nowhere'))")
+
+
+def test_names_are_told_apart_by_their_letters_wherever_they_lie(native: Native, tmp_path: Path) -> None:
+    """One address has one name after the other, one name lies at many; some are too long for the quick table."""
+    names = ["aten::a", "aten::ab", "aten::a", "", "x" * 51, "x" * 52, "x" * 53, "y" * 5000, "aten::ab", "aten::b"]
+    capture, _ = captured(
+        native,
+        tmp_path,
+        f"""
+import ctypes
+names = {names!r}
+here = ctypes.create_string_buffer(6000)
+others = [ctypes.create_string_buffer(b"aten::a") for _ in range(1000)]
+start_capture(folder)
+for key, name in enumerate(names * 3, 1):
+    here.value = name.encode()
+    begin(CAPTURE, key, here)
+    end(CAPTURE, key)
+for key, other in enumerate(others * 2, 1000):
+    begin(CAPTURE, key, other)
+    end(CAPTURE, key)
+stop(CAPTURE)
+""",
+    )
+
+    assert [unit.name for unit in capture.units(units.RANGE)] == names * 3 + ["aten::a"] * 2000

@@ -30,7 +30,6 @@ void work(const opspan_sink* sink, uint64_t thread, uint64_t ranges, uint64_t sh
       int64_t sizes[] = {2, static_cast<int64_t>((i + depth) % shapes), 64};
       opspan_op op = {};
       op.name = kNames[depth];
-      op.name_length = strlen(op.name);
       op.kind = OPSPAN_KIND_OP;
       op.sizes = sizes;
       op.sizes_count = std::size(sizes);

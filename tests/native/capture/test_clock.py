@@ -38,3 +38,8 @@ def test_whatever_the_counter_does_it_never_goes_back_and_is_right_again_soon(cl
     (found,) = said(clocks, "made", "1000")
     assert found["most"] < 10_000_000
     assert found["quiet"] < 1000
+
+
+@pytest.mark.release
+def test_it_stays_within_a_microsecond_for_ten_minutes(clocks: Path) -> None:
+    assert all(max(thread["early"], thread["late"]) < 1000 for thread in said(clocks, "real", "600"))

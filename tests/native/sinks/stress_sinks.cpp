@@ -59,7 +59,6 @@ struct Worker {
     auto* begun = new Begun{++g_op_id, thread};
     opspan_op op = {};
     op.name = kNames[upto(std::size(kNames))];
-    op.name_length = strlen(op.name);
     op.kind = 1 + upto(4);
     op.sequence = upto(2) ? sequence++ : -1;
     op.op_id = begun->op_id;

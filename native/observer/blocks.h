@@ -1,0 +1,98 @@
+// The sizes of blocks of memory that are alive, by address.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace opspan {
+
+// Places in a row, each block as near as can be to where its address says: a block that comes or goes allocates
+// nothing, which a table of nodes does for each.
+class alignas(64) Shard {
+ public:
+  // Throws where there is no memory.
+  void put(void* block, size_t size) {
+    if (2 * (used_ + 1) > places_.size()) grow();
+    size_t at = place_of(block);
+    while (places_[at].block && places_[at].block != block) at = next(at);
+    if (!places_[at].block) ++used_;
+    places_[at] = {block, size};
+  }
+
+  // False: there is none.
+  bool take(void* block, size_t* size) {
+    if (!block || places_.empty()) return false;
+    size_t at = place_of(block);
+    for (; places_[at].block != block; at = next(at)) {
+      if (!places_[at].block) return false;
+    }
+    *size = places_[at].size;
+    --used_;
+    // Whatever stands after it, and could stand here, moves up: a search ends at the first empty place.
+    for (size_t from = next(at); places_[from].block; from = next(from)) {
+      if (distance(place_of(places_[from].block), from) < distance(at, from)) continue;
+      places_[at] = places_[from];
+      at = from;
+    }
+    places_[at] = {};
+    return true;
+  }
+
+  std::mutex mutex;
+
+ private:
+  struct Place {
+    void* block = nullptr;  // null: empty
+    size_t size = 0;
+  };
+
+  size_t next(size_t at) const { return (at + 1) & (places_.size() - 1); }
+  size_t distance(size_t from, size_t to) const { return (to - from) & (places_.size() - 1); }
+  size_t place_of(void* block) const {
+    return (reinterpret_cast<uintptr_t>(block) / 16 * 0x9e3779b97f4a7c15 >> 20) & (places_.size() - 1);
+  }
+  void grow() {
+    std::vector<Place> before(places_.empty() ? 64 : 2 * places_.size());
+    before.swap(places_);
+    used_ = 0;
+    for (const Place& place : before) {
+      if (place.block) put(place.block, place.size);
+    }
+  }
+
+  std::vector<Place> places_;  // a power of two
+  size_t used_ = 0;
+};
+
+class Blocks {
+ public:
+  void put(void* block, size_t size) {
+    Shard& shard = of(block);
+    std::lock_guard lock(shard.mutex);
+    shard.put(block, size);
+  }
+  // False: it is none of ours.
+  bool take(void* block, size_t* size) {
+    Shard& shard = of(block);
+    std::lock_guard lock(shard.mutex);
+    return shard.take(block, size);
+  }
+  // A fork must not come with the lock of a thread that is not in it.
+  void lock() {
+    for (Shard& shard : shards_) shard.mutex.lock();
+  }
+  void unlock() {
+    for (Shard& shard : shards_) shard.mutex.unlock();
+  }
+
+ private:
+  static constexpr size_t kShards = 64;
+  Shard& of(void* block) { return shards_[reinterpret_cast<uintptr_t>(block) / 64 * 0x9e3779b97f4a7c15 >> 58]; }
+
+  std::array<Shard, kShards> shards_;
+};
+
+}  // namespace opspan
