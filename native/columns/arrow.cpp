@@ -1,5 +1,6 @@
 #include "columns/arrow.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -93,6 +94,14 @@ Texts Input::texts(const char* name) const {
   return {static_cast<const Texts::View*>(column.buffers[1]) + offset(column), column.buffers + 2, nulls(column)};
 }
 
+std::vector<std::shared_ptr<const void>> Input::parts_of_texts(const char* name) const {
+  const ArrowArray& column = expect(name, "vu");
+  std::vector<std::shared_ptr<const void>> parts;
+  parts.emplace_back(batch_, static_cast<const Texts::View*>(column.buffers[1]) + offset(column));
+  for (int64_t at = 2; at < column.n_buffers; ++at) parts.emplace_back(batch_, column.buffers[at]);
+  return parts;
+}
+
 // --- out
 
 namespace {
@@ -154,7 +163,13 @@ Output::Column& Output::column(const char* name, const char* format, Bits* valid
   added.length = rows_;
   if (valid != nullptr) {
     size_t set = 0;
-    for (uint8_t byte : valid->bytes()) set += static_cast<size_t>(std::popcount(byte));
+    const std::vector<uint8_t>& bytes = valid->bytes();
+    size_t byte = 0;
+    for (uint64_t word; byte + sizeof word <= bytes.size(); byte += sizeof word) {
+      std::memcpy(&word, &bytes[byte], sizeof word);
+      set += static_cast<size_t>(std::popcount(word));
+    }
+    for (; byte < bytes.size(); ++byte) set += static_cast<size_t>(std::popcount(bytes[byte]));
     added.null_count = static_cast<int64_t>(rows_ - set);
   }
   added.owners.push_back(added.null_count > 0 ? shared(std::move(valid->bytes())) : nullptr);
@@ -164,39 +179,40 @@ Output::Column& Output::column(const char* name, const char* format, Bits* valid
 namespace {
 Bits valid_rows(const Row* rows, size_t count) {
   Bits valid(count);
-  for (size_t at = 0; at < count; ++at) {
-    if (rows[at] != kNone) valid.set(at);
+  for (size_t byte = 0; byte < valid.bytes().size(); ++byte) {
+    unsigned bits = 0;
+    for (size_t at = byte * 8; at < std::min(count, byte * 8 + 8); ++at) bits |= (rows[at] != kNone) << (at & 7);
+    valid.bytes()[byte] = static_cast<uint8_t>(bits);
   }
   return valid;
 }
 }  // namespace
 
-void Output::add(const char* name, std::unique_ptr<Row[]> rows) {
+void Output::add(const char* name, Array<Row> rows) {
   Bits valid = valid_rows(rows.get(), rows_);
   column(name, "I", &valid).owners.push_back(shared(std::move(rows)));
-}
-
-void Output::add(const char* name, std::unique_ptr<int64_t[]> values, Bits* valid) {
-  column(name, "l", valid).owners.push_back(shared(std::move(values)));
-}
-
-void Output::add(const char* name, std::unique_ptr<uint8_t[]> values, Bits* valid) {
-  column(name, "C", valid).owners.push_back(shared(std::move(values)));
 }
 
 void Output::add(const char* name, Bits&& flags) {
   column(name, "b", nullptr).owners.push_back(shared(std::move(flags.bytes())));
 }
 
-void Output::add(const char* name, Zeroed<Texts::View> views, Bits* valid, const std::shared_ptr<Blocks>& blocks,
-                 bool is_text) {
+void Output::add(const char* name, std::shared_ptr<const void> views, Bits* valid,
+                 std::vector<std::shared_ptr<const void>> buffers, bool is_text) {
   Column& added = column(name, is_text ? "vu" : "vz", valid);
-  added.owners.push_back(shared(std::move(views)));
-  for (size_t at = 0; at < blocks->count(); ++at) added.owners.emplace_back(blocks, blocks->bytes(at));
-  added.owners.emplace_back(blocks, blocks->sizes());
+  added.owners.push_back(std::move(views));
+  added.owners.insert(added.owners.end(), buffers.begin(), buffers.end());
 }
 
-void Output::add(const char* name, std::unique_ptr<uint32_t[]> codes, std::vector<std::string_view> dictionary) {
+void Output::add(const char* name, Array<Texts::View> views, Bits* valid, const std::shared_ptr<Blocks>& blocks,
+                 bool is_text) {
+  std::vector<std::shared_ptr<const void>> buffers;
+  for (size_t at = 0; at < blocks->count(); ++at) buffers.emplace_back(blocks, blocks->bytes(at));
+  buffers.emplace_back(blocks, blocks->sizes());
+  add(name, shared(std::move(views)), valid, std::move(buffers), is_text);
+}
+
+void Output::add(const char* name, Array<uint32_t> codes, std::vector<std::string_view> dictionary) {
   Bits valid = valid_rows(codes.get(), rows_);
   Column& added = column(name, "I", &valid);
   added.owners.push_back(shared(std::move(codes)));

@@ -7,16 +7,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "columns/memory.h"
 
 extern "C" {
 
@@ -65,25 +65,6 @@ inline constexpr Row kNone = std::numeric_limits<Row>::max();
 struct BadInput : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
-
-template <class T>
-std::unique_ptr<T[]> uninitialized(size_t count) {
-  return std::make_unique_for_overwrite<T[]>(count);
-}
-
-struct Free {
-  void operator()(void* memory) const { std::free(memory); }
-};
-template <class T>
-using Zeroed = std::unique_ptr<T[], Free>;
-
-// From all zeros. Where nothing is ever written, as in most columns of a label, it takes next to no time or memory.
-template <class T>
-Zeroed<T> zeroed(size_t count) {
-  Zeroed<T> memory(static_cast<T*>(std::calloc(count + 1, sizeof(T))));
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
 
 inline bool bit(const uint8_t* bits, size_t at) { return (bits[at >> 3] >> (at & 7)) & 1; }
 
@@ -176,6 +157,9 @@ class Input {
   Values<T> values(const char* name) const;
   Flags flags(const char* name) const;
   Texts texts(const char* name) const;
+  // What a column of texts consists of, for an output that goes on using it: first the views of the rows, then the
+  // buffers that they point into, and the sizes of those. There must be rows.
+  std::vector<std::shared_ptr<const void>> parts_of_texts(const char* name) const;
 
  private:
   const ArrowArray* find(const char* name, const char** format = nullptr) const;
@@ -211,7 +195,7 @@ class Blocks {
 
  private:
   std::mutex lock_;
-  std::vector<std::unique_ptr<char[]>> blocks_;
+  std::vector<Array<char>> blocks_;
   std::vector<int64_t> sizes_;
 };
 
@@ -219,19 +203,23 @@ class Output {
  public:
   explicit Output(size_t rows) : rows_(rows) {}
 
-  void add(const char* name, std::unique_ptr<Row[]> rows);  // kNone is null
-  void add(const char* name, std::unique_ptr<int64_t[]> values, Bits* valid = nullptr);
+  void add(const char* name, Array<Row> rows);  // kNone is null
   template <class T>
-  void add(const char* name, Zeroed<T> values, Bits* valid) {
+  void add(const char* name, Array<T> values, Bits* valid = nullptr) {
     column(name, kFormat<T>, valid).owners.push_back(std::shared_ptr<T[]>(std::move(values)));
   }
-  void add(const char* name, std::unique_ptr<uint8_t[]> values, Bits* valid = nullptr);
   void add(const char* name, Bits&& flags);
+  // Views into buffers, the sizes of which come last.
+  void add(const char* name, std::shared_ptr<const void> views, Bits* valid,
+           std::vector<std::shared_ptr<const void>> buffers, bool is_text = true);
   // Views into blocks, which several columns may share.
-  void add(const char* name, Zeroed<Texts::View> views, Bits* valid, const std::shared_ptr<Blocks>& blocks,
+  void add(const char* name, Array<Texts::View> views, Bits* valid, const std::shared_ptr<Blocks>& blocks,
            bool is_text = true);
   // Codes into a dictionary; kNone is null.
-  void add(const char* name, std::unique_ptr<uint32_t[]> codes, std::vector<std::string_view> dictionary);
+  void add(const char* name, Array<uint32_t> codes, std::vector<std::string_view> dictionary);
+
+  // The column that was added last has one row, which stands for all.
+  void is_the_same() { columns_.back().length = 1; }
 
   bool is_empty() const { return columns_.empty(); }
   // The frame as a struct array. Nothing is left here.

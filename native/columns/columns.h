@@ -86,7 +86,7 @@ struct Numbers {
     values[row] = *value;
     valid.set(row);
   }
-  Zeroed<int64_t> values;
+  Array<int64_t> values;
   Bits valid;
 };
 
@@ -122,28 +122,36 @@ class Copies {
   int32_t number_ = 0;
 };
 
+// Of a text that stands at `offset` of `buffer`.
+inline Texts::View view_of(std::string_view text, int32_t buffer, int32_t offset) {
+  Texts::View view{};
+  view.length = static_cast<int32_t>(text.size());
+  if (text.size() <= static_cast<size_t>(Texts::kInline)) {
+    std::memcpy(reinterpret_cast<char*>(&view) + 4, text.data(), text.size());
+  } else {
+    std::memcpy(view.prefix, text.data(), sizeof view.prefix);
+    view.buffer = buffer;
+    view.offset = offset;
+  }
+  return view;
+}
+inline Texts::View view_of(const Copy& copy) {
+  return view_of(copy.text, copy.block, static_cast<int32_t>(copy.text.data() - copy.block_bytes));
+}
+
 struct Views {
   explicit Views(size_t rows) : views(zeroed<Texts::View>(rows)), valid(rows) {}
-  // `part` of `whole`, as it stands there.
-  void set(size_t row, std::string_view part, std::string_view whole, const Copy& copy) {
-    Texts::View& view = views[row];
-    if (part.size() <= static_cast<size_t>(Texts::kInline)) {
-      std::memcpy(reinterpret_cast<char*>(&view) + 4, part.data(), part.size());
-    } else {
-      std::memcpy(view.prefix, part.data(), sizeof view.prefix);
-      view.buffer = copy.block;
-      view.offset = static_cast<int32_t>(copy.text.data() - copy.block_bytes + (part.data() - whole.data()));
-    }
-    view.length = static_cast<int32_t>(part.size());
+  void set(size_t row, const Texts::View& view) {
+    views[row] = view;
     valid.set(row);
   }
-  Zeroed<Texts::View> views;
+  Array<Texts::View> views;
   Bits valid;
 };
 
 struct Codes {
   explicit Codes(size_t rows) : codes(uninitialized<uint32_t>(rows)) {}
-  std::unique_ptr<uint32_t[]> codes;
+  Array<uint32_t> codes;
 };
 
 }  // namespace opspan::columns

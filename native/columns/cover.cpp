@@ -27,7 +27,7 @@ class ByStart {
   size_t next_ = 0;
 };
 
-std::unique_ptr<int64_t[]> copied(const std::vector<int64_t>& from) {
+Array<int64_t> copied(const std::vector<int64_t>& from) {
   auto to = uninitialized<int64_t>(from.size());
   std::copy(from.begin(), from.end(), to.get());
   return to;

@@ -44,13 +44,13 @@ struct TextColumn {
     for (size_t row = 0; row < rows; ++row) plain[row] = codes[row] - 1;  // 0 becomes kNone
     out.add(name, std::move(plain), words.texts());
   }
-  Zeroed<uint32_t> codes;
+  Array<uint32_t> codes;
   Words words;
 };
 
 struct ViewColumn {
   explicit ViewColumn(size_t rows) : views(rows), blocks(std::make_shared<Blocks>()), copies(blocks) {}
-  void set(size_t row, std::string_view text) { views.set(row, text, text, copies.add(text)); }
+  void set(size_t row, std::string_view text) { views.set(row, view_of(copies.add(text))); }
   void clear(size_t row) { views.valid.clear(row); }
   void give(const char* name, Output& out) { out.add(name, std::move(views.views), &views.valid, blocks); }
   Views views;
@@ -67,7 +67,7 @@ struct Arg {
   std::string name;
   As as;
   std::optional<Numbers> numbers;  // of these the one that the type wants
-  Zeroed<double> reals;
+  Array<double> reals;
   std::optional<Bits> valid;
   std::optional<TextColumn> texts;
   std::optional<ViewColumn> views;

@@ -189,8 +189,8 @@ class Piece {
   State state_;
   bool is_last_;
   size_t most_, rows_ = 0, read_again_ = 0;
-  Zeroed<uint8_t> what_, states_;
-  Zeroed<int64_t> end_;
+  Array<uint8_t> what_, states_;
+  Array<int64_t> end_;
   Bits is_damaged_;
   EventColumns columns_;
   std::string value_;

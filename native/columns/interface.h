@@ -3,7 +3,7 @@
 // A function takes one frame or two (a stream with at most one batch of rows, columns by name), a number, and gives a
 // frame back as an Arrow struct array. Returns 0, or -1 with a sentence in `error`. The streams stay the caller's.
 // Any value may stand in any column; a column that is missing or of another type is the caller's mistake, and is said.
-// Only `rank` and `pid` may be missing where one frame has places: they are the same in all rows then, and take no
+// Only `rank` and `pid` may be missing, in all frames of a call: they are the same in all rows then, and take no
 // memory. opspan.native is the Python side, docs/analysis.md says what the results mean.
 #pragma once
 

@@ -15,16 +15,17 @@ struct Columns {
         forward_tid(rows),
         args(rows),
         input_op_ids(rows),
-        text(rows),
+        has_text(rows),
         name(rows),
         class_name(rows),
         sizes(rows),
         kind(uninitialized<uint8_t>(rows)),
         known(rows) {}
   Numbers seq, op_id, forward_tid;
-  Views args, input_op_ids, text;  // text: where it is not just the name
+  Views args, input_op_ids;
+  Bits has_text;  // it is not just the name
   Codes name, class_name, sizes;
-  std::unique_ptr<uint8_t[]> kind;
+  Array<uint8_t> kind;
   Bits known;
 };
 
@@ -35,8 +36,8 @@ struct Kinds {  // of one name
 // A stretch of the rows, with dictionaries of its own.
 struct Part {
   size_t from, to;
-  Copies copies;
   Dictionary names, classes, sizes;
+  size_t text_bytes = 0, all_bytes = 0;  // of those that are not just a name, and of all
 
   void parse(const Texts& texts, Columns& out) {
     std::vector<Kinds> kinds;
@@ -60,23 +61,45 @@ struct Part {
       out.forward_tid.set(row, label.forward_tid);
       out.class_name.codes[row] = code(classes, label.class_name);
       out.sizes.codes[row] = code(sizes, label.sizes);
+      all_bytes += text.size();
       if (label.name.size() == text.size()) continue;
-      const Copy copy = copies.add(text);
-      out.text.set(row, text, text, copy);
-      if (label.args) out.args.set(row, *label.args, text, copy);
-      if (label.input_op_ids) out.input_op_ids.set(row, *label.input_op_ids, text, copy);
+      text_bytes += text.size();
+      out.has_text.set(row);
+      auto part = [&](const std::string_view& field) {
+        const Texts::View& whole = texts.views[row];
+        const bool is_inline = whole.length <= Texts::kInline;
+        const auto within = static_cast<int32_t>(field.data() - text.data());
+        return view_of(field, is_inline ? 0 : whole.buffer, is_inline ? 0 : whole.offset + within);
+      };
+      if (label.args) out.args.set(row, part(*label.args));
+      if (label.input_op_ids) out.input_op_ids.set(row, part(*label.input_op_ids));
+    }
+  }
+
+  // The texts of which there is more than a name, copied, and the fields with them.
+  void copy(const Texts& texts, Views& text, Columns& out, const std::shared_ptr<Blocks>& blocks) const {
+    Copies copies(blocks);
+    for (size_t row = from; row < to; ++row) {
+      if (!out.has_text[row]) continue;
+      text.set(row, view_of(copies.add(texts[row])));
+      for (Views* fields : {&out.args, &out.input_op_ids}) {
+        Texts::View& field = fields->views[row];
+        if (field.length <= Texts::kInline) continue;
+        field.buffer = text.views[row].buffer;
+        field.offset += text.views[row].offset - texts.views[row].offset;
+      }
     }
   }
 };
 
-std::vector<Part> parts_of(size_t rows, int64_t workers, const std::shared_ptr<Blocks>& blocks) {
+std::vector<Part> parts_of(size_t rows, int64_t workers) {
   constexpr size_t kLeastRows = 65536;  // below, a thread costs more than it saves
   const size_t most = std::max<size_t>(1, static_cast<size_t>(std::max<int64_t>(1, workers)));
   const size_t count = std::min(most, rows / kLeastRows + 1);
   const size_t each = (rows / count + 64) & ~size_t{63};  // no two write bits of one byte
   std::vector<Part> parts;
   for (size_t from = 0; from < rows; from += each) {
-    parts.push_back({.from = from, .to = std::min(rows, from + each), .copies = Copies(blocks)});
+    parts.push_back({.from = from, .to = std::min(rows, from + each)});
   }
   return parts;
 }
@@ -96,14 +119,39 @@ std::vector<std::string_view> join(std::vector<Part>& parts, Dictionary Part::* 
   return all.texts();
 }
 
+// The texts themselves, and the fields that are views into them. Where most of them are needed, they stay where they
+// are; else what is needed is copied, so that the rest can go.
+void add_texts(const Input& frame, const Texts& texts, const std::vector<Part>& parts, Columns& columns, Output& out) {
+  size_t text_bytes = 0, all_bytes = 0;
+  for (const Part& part : parts) {
+    text_bytes += part.text_bytes;
+    all_bytes += part.all_bytes;
+  }
+  if (text_bytes > all_bytes / 2) {
+    auto buffers = frame.parts_of_texts("text");
+    const std::shared_ptr<const void> views = std::move(buffers.front());
+    buffers.erase(buffers.begin());
+    out.add("text", views, &columns.has_text, buffers);
+    for (auto [name, fields] : {std::pair{"args", &columns.args}, std::pair{"input_op_ids", &columns.input_op_ids}}) {
+      out.add(name, std::shared_ptr<Texts::View[]>(std::move(fields->views)), &fields->valid, buffers);
+    }
+    return;
+  }
+  const auto blocks = std::make_shared<Blocks>();
+  Views text(frame.rows());
+  together(parts.size(), [&](size_t n) { parts[n].copy(texts, text, columns, blocks); });
+  out.add("text", std::move(text.views), &text.valid, blocks);
+  out.add("args", std::move(columns.args.views), &columns.args.valid, blocks);
+  out.add("input_op_ids", std::move(columns.input_op_ids.views), &columns.input_op_ids.valid, blocks);
+}
+
 }  // namespace
 
 Output labels(const Input& frame, int64_t workers) {
   const size_t rows = frame.rows();
   const Texts texts = frame.texts("text");
   Columns columns(rows);
-  const auto blocks = std::make_shared<Blocks>();
-  std::vector<Part> parts = parts_of(rows, workers, blocks);
+  std::vector<Part> parts = parts_of(rows, workers);
   together(parts.size(), [&](size_t n) { parts[n].parse(texts, columns); });
 
   Output out(rows);
@@ -115,11 +163,9 @@ Output labels(const Input& frame, int64_t workers) {
   out.add("op_id", std::move(columns.op_id.values), &columns.op_id.valid);
   out.add("forward_tid", std::move(columns.forward_tid.values), &columns.forward_tid.valid);
   out.add("class_name", std::move(columns.class_name.codes), std::move(classes));
-  out.add("args", std::move(columns.args.views), &columns.args.valid, blocks);
   out.add("sizes", std::move(columns.sizes.codes), std::move(sizes));
-  out.add("input_op_ids", std::move(columns.input_op_ids.views), &columns.input_op_ids.valid, blocks);
   out.add("kind", std::move(columns.kind), &columns.known);
-  out.add("text", std::move(columns.text.views), &columns.text.valid, blocks);
+  add_texts(frame, texts, parts, columns, out);
   return out;
 }
 

@@ -161,7 +161,7 @@ Output link(const Input& frame, const Input& names) {
   processes.reset();
   auto forward = uninitialized<Row>(count);
   std::fill_n(forward.get(), count, kNone);
-  auto links = std::make_unique<uint8_t[]>(count);
+  auto links = zeroed<uint8_t>(count);
   Group group(places.thread_count());
   for (size_t process = 0; process < by_process.count(); ++process) {
     const std::span<Row> rows = by_process[process];

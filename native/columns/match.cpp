@@ -20,7 +20,7 @@ struct Side {
   int64_t time(Row row) const { return start.null(row) ? std::numeric_limits<int64_t>::min() : start[row]; }
 
   Values<int64_t> id, start;
-  std::unique_ptr<uint32_t[]> processes;
+  Array<uint32_t> processes;
   size_t rows;
 };
 

@@ -30,7 +30,7 @@ struct Ranges {
   Values<int64_t> start, given_end;
   Values<uint32_t> domain;
   Flags is_async, is_mark;
-  std::unique_ptr<int64_t[]> end;
+  Array<int64_t> end;
 };
 
 // A range still open inside one of its own stack that ended, ended with it at the latest: its pop was lost.
@@ -65,9 +65,9 @@ struct Tree {
         self(uninitialized<int64_t>(rows)),
         overlaps(rows) {}
 
-  std::unique_ptr<Row[]> parent;
-  std::unique_ptr<uint32_t[]> depth;
-  std::unique_ptr<int64_t[]> self;  // an unsigned number until the end
+  Array<Row> parent;
+  Array<uint32_t> depth;
+  Array<int64_t> self;  // an unsigned number until the end
   Bits overlaps;
 };
 

@@ -60,7 +60,7 @@ uint32_t Places::process(const Reader& rows, size_t row) {
   return processes_.number(pair(rank, pid));
 }
 
-std::unique_ptr<uint32_t[]> Places::processes(const Input& frame) {
+Array<uint32_t> Places::processes(const Input& frame) {
   const Reader reader(frame);
   auto numbers = uninitialized<uint32_t>(frame.rows());
   for (size_t row = 0; row < frame.rows(); ++row) {
@@ -73,7 +73,7 @@ uint32_t Places::thread(uint32_t process, int64_t tid) {
   return threads_.number(pair(process, with_null(tids_, false, static_cast<uint64_t>(tid))));
 }
 
-std::unique_ptr<uint32_t[]> Places::threads(const Input& frame) {
+Array<uint32_t> Places::threads(const Input& frame) {
   const Reader reader(frame);
   const auto tid = frame.values<int64_t>("tid");
   auto numbers = uninitialized<uint32_t>(frame.rows());

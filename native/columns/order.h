@@ -35,8 +35,8 @@ class Numbering {
 class Places {
  public:
   // One number a row for (rank, pid), or for (rank, pid, tid).
-  std::unique_ptr<uint32_t[]> processes(const Input& frame);
-  std::unique_ptr<uint32_t[]> threads(const Input& frame);
+  Array<uint32_t> processes(const Input& frame);
+  Array<uint32_t> threads(const Input& frame);
   // The number of a thread of a process, by a value that need not be a row's.
   uint32_t thread(uint32_t process, int64_t tid);
   uint32_t process_count() const { return processes_.count(); }

@@ -46,7 +46,7 @@ class Text {
   void cut(size_t size) { size_ = size; }
   size_t size() const { return size_; }
   char& operator[](size_t at) { return begin()[at]; }
-  std::unique_ptr<uint8_t[]> take() { return std::move(bytes_); }
+  Array<uint8_t> take() { return std::move(bytes_); }
 
  private:
   char* begin() { return reinterpret_cast<char*>(bytes_.get()); }
@@ -56,7 +56,7 @@ class Text {
     bytes_ = std::move(larger);
     room_ = room;
   }
-  std::unique_ptr<uint8_t[]> bytes_;
+  Array<uint8_t> bytes_;
   size_t size_ = 0, room_ = 0;
 };
 

@@ -122,7 +122,7 @@ class Timeline {
   Values<int64_t> start_, end_;
   Flags is_mark_, is_apart_;
   size_t count_;
-  Zeroed<uint32_t> lanes_;
+  Array<uint32_t> lanes_;
   std::vector<uint32_t> events_;
   std::vector<Row> order_;
 };

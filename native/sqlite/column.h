@@ -2,9 +2,12 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "columns/columns.h"
@@ -23,38 +26,89 @@ struct Default {
 };
 
 struct Column {
+  using View = columns::Texts::View;
+
   std::string name;
   int32_t field;  // of the record; -1: the number of the row
   Kind kind;
   Default otherwise;
-  columns::Zeroed<int64_t> numbers;
-  columns::Zeroed<int32_t> small;
-  columns::Zeroed<double> floats;
-  columns::Zeroed<columns::Texts::View> texts;
+  columns::Array<int64_t> numbers;
+  columns::Array<int32_t> small;
+  columns::Array<double> floats;
+  columns::Array<View> texts;
   std::unique_ptr<columns::Bits> valid;
 
   void begin(size_t rows);
-  // A column of nothing but null is less without memory, and left out unless it is `needed`.
-  void give(columns::Output& to, const std::shared_ptr<columns::Blocks>& blocks, bool needed = false);
+  void give(columns::Output& to, const std::shared_ptr<columns::Blocks>& blocks, bool has_nulls);
+
+  template <class T>
+  T* values() {
+    if constexpr (std::is_same_v<T, int64_t>) return numbers.get();
+    if constexpr (std::is_same_v<T, int32_t>) return small.get();
+    if constexpr (std::is_same_v<T, double>) return floats.get();
+    if constexpr (std::is_same_v<T, View>) return texts.get();
+  }
 };
+
+// What the rows of one thread hold. Most columns hold nothing, or one value in all rows: as long as that is so, nothing
+// is written and no memory is taken.
+enum class Held : uint8_t { kNothing, kSame, kAll, kSome };
 
 // The rows of one thread in one column.
 class Cells {
  public:
   Cells(Column& column, size_t from, size_t to, const std::shared_ptr<columns::Blocks>& blocks)
-      : column_(column), first_(from >> 3), last_(to == from ? first_ : (to - 1) >> 3), copies_(blocks) {}
+      : column_(column),
+        from_(from),
+        to_(to),
+        first_(from >> 3),
+        last_(to == from ? first_ : (to - 1) >> 3),
+        copies_(blocks) {}
 
-  int32_t field() const { return column_.field; }
-  // A cell of a record, by its serial type.
+  const Column& column() const { return column_; }
+  // A cell of a record, by its serial type. Eight bytes can be read at it, however few are its own.
   void set(size_t row, uint64_t type, const Byte* at);
   void set_number(size_t row, int64_t value);
   void set_default(size_t row);
-  // Bits in bytes that another thread has rows in, too; once all are done.
-  void join();
   size_t text_bytes() const { return text_bytes_; }
 
+  bool holds_nothing() const { return held_ == Held::kNothing; }
+  bool has_nulls() const { return held_ == Held::kNothing || held_ == Held::kSome; }
+  bool is_the_same(const Cells& other) const {
+    return held_ == Held::kSame && other.held_ == Held::kSame && std::memcmp(same_, other.same_, sizeof same_) == 0;
+  }
+  // Writes the value that is the same in all rows to those before this one.
+  void write(size_t until);
+  // Once all threads are done, one after the other: writes what was not written yet; and, if a row of the column is
+  // null, which of these rows are not.
+  void finish(bool has_nulls);
+
  private:
+  template <class T>
+  void put(size_t row, const T& value) {
+    if (held_ == Held::kSame) {
+      if (std::memcmp(same_, &value, sizeof value) == 0) return;
+      write(row);
+      held_ = Held::kAll;
+    } else if (held_ == Held::kNothing) {
+      if (row == from_) {
+        std::memcpy(same_, &value, sizeof value);
+        held_ = Held::kSame;
+        return;
+      }
+      held_ = Held::kSome;
+    }
+    column_.values<T>()[row] = value;
+    if (held_ == Held::kSome) mark(row);
+  }
+  void put_null(size_t row) {
+    if (has_nulls()) return;
+    if (held_ == Held::kSame) write(row);
+    mark(from_, row);
+    held_ = Held::kSome;
+  }
   void set_text(size_t row, std::string_view text);
+  Column::View view_of(std::string_view text);
   void mark(size_t row) {
     const size_t byte = row >> 3;
     const auto bit = static_cast<uint8_t>(1u << (row & 7));
@@ -66,13 +120,16 @@ class Cells {
       column_.valid->bytes()[byte] |= bit;
     }
   }
+  void mark(size_t from, size_t to);
 
   Column& column_;
-  size_t first_, last_;
+  size_t from_, to_, first_, last_;
+  Held held_ = Held::kNothing;
+  alignas(8) Byte same_[sizeof(Column::View)] = {};
   std::array<uint8_t, 2> edges_{};
   columns::Copies copies_;
   columns::Dictionary known_;  // texts that were copied already
-  std::vector<columns::Texts::View> views_;
+  std::vector<Column::View> views_;
   size_t text_bytes_ = 0, long_texts_ = 0;
 };
 
@@ -82,6 +139,50 @@ inline uint64_t bytes_of(uint64_t type) {
   if (type >= 12) return (type - 12) / 2;
   if (type >= 10) throw Declined("a type that is none");
   return kBytes[type];
+}
+
+// Eight bytes, the highest first.
+inline uint64_t eight_bytes(const Byte* at) {
+  return __builtin_bswap64(columns::loaded<uint64_t>(reinterpret_cast<const char*>(at)));
+}
+
+inline constexpr uint64_t kNull = 0, kReal = 7, kZero = 8, kOne = 9;
+
+// The whole numbers are of 1, 2, 3, 4, 6 or 8 bytes.
+inline int64_t whole(uint64_t type, const Byte* at) {
+  if (type >= kZero) return type == kOne ? 1 : 0;
+  return static_cast<int64_t>(eight_bytes(at)) >> (64 - 8 * bytes_of(type));
+}
+
+inline bool is_whole(uint64_t type) { return type <= kOne && type != kReal; }  // and not null
+
+inline void Cells::set(size_t row, uint64_t type, const Byte* at) {
+  if (type == kNull) {
+    put_null(row);
+  } else if (column_.kind == Kind::kInt || column_.kind == Kind::kInt32) {
+    if (!is_whole(type)) throw Declined("a cell that is no whole number");
+    set_number(row, whole(type, at));
+  } else if (column_.kind == Kind::kFloat) {
+    if (!is_whole(type) && type != kReal) throw Declined("a cell that is no number");
+    const double value = type == kReal ? std::bit_cast<double>(eight_bytes(at)) : static_cast<double>(whole(type, at));
+    value != value ? put_null(row) : put(row, value);  // SQLite has no NaN: it is null
+  } else {
+    const bool is_text = column_.kind == Kind::kText;
+    if (type < 12 || (is_text && type % 2 == 0))
+      throw Declined(is_text ? "a cell that is no text" : "a cell that is no bytes");
+    set_text(row, {reinterpret_cast<const char*>(at), bytes_of(type)});
+  }
+}
+
+inline void Cells::set_number(size_t row, int64_t value) {
+  if (column_.kind == Kind::kInt) {
+    put(row, value);
+  } else if (column_.kind == Kind::kInt32) {
+    if (value != static_cast<int32_t>(value)) throw Declined("a number that is too large");
+    put(row, static_cast<int32_t>(value));
+  } else {
+    throw Declined("a number where none is wanted");
+  }
 }
 
 }  // namespace opspan::sqlite

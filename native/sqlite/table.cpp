@@ -18,10 +18,12 @@ using columns::Output;
 
 constexpr size_t kLeavesOfThread = 256;  // with fewer, a thread costs more than it saves
 
+constexpr size_t kSpare = 8;  // bytes that can be read behind a value
+
 // Leaves one after the other, as many as lie close together at once.
 class Window {
  public:
-  explicit Window(const File& file) : file_(file), bytes_(kPages * file.page_bytes()) {}
+  explicit Window(const File& file) : file_(file), bytes_(kPages * file.page_bytes() + kSpare) {}
 
   const Byte* page(const std::vector<Leaf>& leaves, size_t at, size_t to) {
     const Page page = leaves[at].page;
@@ -70,6 +72,7 @@ class Records {
       record_.insert(record_.end(), next_.begin() + 4, next_.begin() + 4 + static_cast<ptrdiff_t>(more));
       page = four_bytes(next_.data());
     }
+    record_.resize(bytes + kSpare);
     return record_.data();
   }
 
@@ -108,9 +111,7 @@ class Part {
     return bytes;
   }
 
-  void join() {
-    for (Cells& cells : cells_) cells.join();
-  }
+  Cells& cells(size_t column) { return cells_[column]; }
 
  private:
   void leaf(const Byte* page, const Leaf& leaf) {
@@ -149,9 +150,13 @@ class Part {
     const Byte* no_more = values;
     size_t field = 0;
     for (; types < no_more; ++field) {
-      uint64_t type = 0;
-      types = varint(types, no_more, type);
-      if (types == nullptr) throw Declined("a record with a broken head");
+      uint64_t type = *types;
+      if (type < 0x80) {
+        ++types;
+      } else {
+        types = varint(types, no_more, type);
+        if (types == nullptr) throw Declined("a record with a broken head");
+      }
       if (field == by_field_.size()) throw Declined("a record with too many fields");
       const uint64_t size = bytes_of(type);
       if (size > static_cast<size_t>(end - values)) throw Declined("a value outside of its record");
@@ -172,6 +177,27 @@ class Part {
   std::vector<Cells*> numbers_;   // of rows
   size_t row_;
 };
+
+// Hands over a column by what each thread found: nothing where it holds nothing, and one row where all are the same,
+// unless it `must_be_whole`. True: it is.
+bool give(std::vector<std::unique_ptr<Part>>& parts, size_t at, Column& column, Output& to,
+          const std::shared_ptr<Blocks>& blocks, bool must_be_whole) {
+  auto all = [&](auto is) {
+    return std::all_of(parts.begin(), parts.end(), [&](auto& part) { return is(part->cells(at)); });
+  };
+  Cells& first = parts[0]->cells(at);
+  if (!must_be_whole && all([](const Cells& cells) { return cells.holds_nothing(); })) return false;
+  if (!must_be_whole && all([&](const Cells& cells) { return cells.is_the_same(first); })) {
+    first.write(1);
+    column.give(to, blocks, false);
+    to.is_the_same();
+    return false;
+  }
+  const bool has_nulls = !all([](const Cells& cells) { return !cells.has_nulls(); });
+  for (auto& part : parts) part->cells(at).finish(has_nulls);
+  column.give(to, blocks, has_nulls);
+  return true;
+}
 
 }  // namespace
 
@@ -195,15 +221,19 @@ columns::Output read(int descriptor, std::vector<Column> wanted_columns, const T
     parts[n]->read(all, from, to, most_text);
   });
   size_t text_bytes = 0;
-  for (const auto& part : parts) {
-    part->join();
-    text_bytes += part->text_bytes();
-  }
+  for (const auto& part : parts) text_bytes += part->text_bytes();
   if (text_bytes > most_text) throw Declined("more text than a file of this size holds");
 
   Output out(rows.back());
-  for (Column& column : wanted_columns) column.give(out, blocks);
-  if (out.is_empty() && !wanted_columns.empty()) wanted_columns[0].give(out, blocks, true);
+  auto total = columns::uninitialized<int64_t>(1);
+  total[0] = static_cast<int64_t>(text_bytes);
+  out.add("text_bytes", std::move(total));
+  out.is_the_same();
+  bool is_any_whole = false;
+  for (size_t at = 0; at < wanted_columns.size(); ++at) {
+    const bool is_last = at + 1 == wanted_columns.size();
+    is_any_whole = give(parts, at, wanted_columns[at], out, blocks, is_last && !is_any_whole) || is_any_whole;
+  }
   return out;
 }
 

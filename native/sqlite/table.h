@@ -14,7 +14,9 @@ struct Table {
   size_t most_text;  // bytes
 };
 
-// Columns that hold nothing are left out, but for the first if none holds anything. Throws Declined.
+// First one row, text_bytes: how long all texts and bytes are together. Then the columns; those that hold nothing are
+// left out, and those that hold one value in all rows have one row, but for the last if no other has all rows. Throws
+// Declined.
 columns::Output read(int descriptor, std::vector<Column> wanted_columns, const Table& table);
 
 }  // namespace opspan::sqlite

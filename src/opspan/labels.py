@@ -129,4 +129,7 @@ def parse_column(texts: pl.Series) -> pl.DataFrame:
 
     from opspan import native
 
-    return native.labels(texts.cast(pl.String), threads=len(os.sched_getaffinity(0)))
+    found = native.labels(texts.cast(pl.String), threads=len(os.sched_getaffinity(0)))
+    # Most fields are in no label. As a literal a column of nothing takes no memory.
+    empty = (column for column in found.iter_columns() if column.null_count() == len(column))
+    return found.with_columns(pl.lit(None, dtype=column.dtype).alias(column.name) for column in empty)

@@ -102,8 +102,8 @@ class _Result:
             _new_capsule(ctypes.addressof(self.array), _ARRAY_NAME, None),
         )
 
-    def frame(self) -> pl.DataFrame:
-        """Each column by itself: of a whole frame, all columns would be there as long as one of them is."""
+    def columns(self) -> list[pl.Series]:
+        """Each by itself: of a whole frame, all columns would be there as long as one of them is."""
         count = self.schema.n_children
         schemas = ctypes.cast(self.schema.children, ctypes.POINTER(ctypes.POINTER(_Schema)))
         arrays = ctypes.cast(self.array.children, ctypes.POINTER(ctypes.POINTER(_Array)))
@@ -116,7 +116,7 @@ class _Result:
             name = (column.schema.name or b"").decode()
             columns.append(pl.Series(name, column))
             column.close()
-        return pl.DataFrame(columns)
+        return columns
 
     def close(self) -> None:
         for part in (self.schema, self.array):
@@ -158,6 +158,10 @@ def _load() -> dict[str, Any]:
 
 
 def _call(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, number: int = 0) -> pl.DataFrame:
+    return pl.DataFrame(_columns(name, first, second, number))
+
+
+def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, number: int = 0) -> list[pl.Series]:
     """Run one of interface.h's functions. Columns go by name; a frame in pieces is put together first."""
     function = _load()[name]
     # The capsules own the streams: they live until the call is over.
@@ -177,7 +181,7 @@ def _call(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, nu
         )
         if done != 0:
             raise OpspanError(f"reading {first.height:,} rows failed: {error.value.decode(errors='replace')}")
-        return result.frame()
+        return result.columns()
     finally:
         result.close()
 
@@ -256,9 +260,10 @@ def timeline(slices: pl.DataFrame) -> pl.DataFrame:
     return _call("timeline", slices)
 
 
-def sqlite(wanted: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> pl.DataFrame:
-    """Columns of a table of an SQLite file, from its pages, as native/sqlite/table.cpp says; or why not."""
-    return _call("sqlite", wanted, table, descriptor)
+def sqlite(wanted: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[pl.Series]:
+    """Columns of a table of an SQLite file, from its pages, as native/sqlite/table.h says; or why not. A column of one
+    row stands for all of them."""
+    return _columns("sqlite", wanted, table, descriptor)
 
 
 def demangled(name: str) -> str:

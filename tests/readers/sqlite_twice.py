@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+import struct
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,18 @@ from opspan.tables import Issues
 KINDS: tuple[Type, ...] = ("int", "int32", "float", "text", "bytes")
 PLAIN: dict[str, Type] = {"a": "int", "b": "int32", "c": "float", "d": "text", "e": "bytes", ROWID: "int"}
 PAGES = (512, 1024, 4096, 65536)
+
+
+def reserve(path: Path, reserved: int, *pragmas: str) -> None:
+    """Make an empty file with bytes reserved at the end of each page, which SQLite's SQL cannot ask for."""
+    with closing(sqlite3.connect(path)) as database:
+        for pragma in ("PRAGMA synchronous = OFF", *pragmas, "VACUUM"):  # which writes the first page
+            database.execute(pragma)
+    raw = bytearray(path.read_bytes())
+    raw[20] = reserved
+    page = struct.unpack(">H", raw[16:18])[0]
+    raw[105:107] = struct.pack(">H", page - reserved)  # where cells begin
+    path.write_bytes(raw)
 
 
 class BySqlite(SqliteFile):

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from opspan.formats.sqlite import ROWID, SqliteFile
 from opspan.formats.sqlite_cells import Type
-from readers.sqlite_twice import KINDS, PAGES, BySqlite, told
+from readers.sqlite_twice import KINDS, PAGES, BySqlite, reserve, told
+from tiers import RELEASE
 
 CELLS = st.one_of(
     st.none(),
@@ -33,10 +34,14 @@ TYPED = {
 }
 
 
+Script = list[str | tuple[str, list[Any]]]
+
+
 @st.composite
-def databases(draw: st.DrawFn) -> tuple[list[str | tuple[str, list[Any]]], dict[str, Type]]:
-    """Statements that make a database, and columns to be asked for."""
-    script: list[str | tuple[str, list[Any]]] = [f"PRAGMA page_size = {draw(st.sampled_from(PAGES[:3]))}"]
+def databases(draw: st.DrawFn) -> tuple[int, Script, dict[str, Type]]:
+    """Bytes that are reserved in pages, statements that make a database, and columns to be asked for."""
+    reserved = draw(st.sampled_from([0, 0, 8, 32]))
+    script: Script = [f"PRAGMA page_size = {draw(st.sampled_from(PAGES[:3]))}"]
     script.append(f"PRAGMA auto_vacuum = {draw(st.sampled_from(['NONE', 'FULL', 'INCREMENTAL']))}")
     types = draw(st.lists(st.sampled_from([*TYPED, "", "NUMERIC", "INTEGER PRIMARY KEY"]), min_size=1, max_size=5))
     while types.count("INTEGER PRIMARY KEY") > 1:
@@ -71,7 +76,7 @@ def databases(draw: st.DrawFn) -> tuple[list[str | tuple[str, list[Any]]], dict[
         name: draw(st.sampled_from(KINDS)) if is_odd else fitting.get(kind.split(" ")[0], "bytes")
         for name, kind in zip(names, types, strict=True)
     }
-    return script, {**columns, ROWID: "int"}
+    return reserved, script, {**columns, ROWID: "int"}
 
 
 def _cells(kind: str, is_odd: bool) -> st.SearchStrategy[Any]:
@@ -80,6 +85,7 @@ def _cells(kind: str, is_odd: bool) -> st.SearchStrategy[Any]:
 
 def _run(path: Path, script: Sequence[str | tuple[str, list[Any]]]) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA synchronous = OFF")  # or most of the time goes into waiting for the disk
         for statement in script:
             try:
                 if isinstance(statement, str):
@@ -98,15 +104,19 @@ def _run(path: Path, script: Sequence[str | tuple[str, list[Any]]]) -> None:
                     database.execute("COMMIT")
 
 
-@pytest.mark.slow
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-@given(databases())
-def test_any_database_is_read_as_sqlite_reads_it(
-    tmp_path: Path, case: tuple[list[str | tuple[str, list[Any]]], dict[str, Type]]
-) -> None:
-    script, columns = case
+@pytest.mark.parametrize("examples", [pytest.param(100, marks=pytest.mark.slow), pytest.param(2_000, marks=RELEASE)])
+def test_any_database_is_read_as_sqlite_reads_it(tmp_path: Path, examples: int) -> None:
     path = tmp_path / "x.sqlite"
-    path.unlink(missing_ok=True)
-    _run(path, script)
-    if path.exists() and path.stat().st_size:
-        assert told(SqliteFile, path, columns) == told(BySqlite, path, columns)
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(databases())
+    def check(case: tuple[int, Script, dict[str, Type]]) -> None:
+        reserved, script, columns = case
+        path.unlink(missing_ok=True)
+        if reserved:
+            reserve(path, reserved, *(statement for statement in script[:2] if isinstance(statement, str)))
+        _run(path, script)
+        if path.exists() and path.stat().st_size:
+            assert told(SqliteFile, path, columns) == told(BySqlite, path, columns)
+
+    check()

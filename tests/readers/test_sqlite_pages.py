@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
-import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -20,7 +20,7 @@ from opspan.formats import sqlite, sqlite_pages
 from opspan.formats.sqlite import ROWID, SqliteFile, quoted
 from opspan.formats.sqlite_cells import Type
 from opspan.tables import Issues
-from readers.sqlite_twice import PAGES, PLAIN, BySqlite, told
+from readers.sqlite_twice import PAGES, PLAIN, BySqlite, reserve, told
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 TABLE = "CREATE TABLE t (a INTEGER, b INTEGER, c REAL, d TEXT, e BLOB)"
@@ -34,7 +34,8 @@ def read(path: Path, columns: Mapping[str, Type] = PLAIN) -> tuple[pl.DataFrame 
     ):
         layout = sqlite_pages.layout_of(database, "t", quoted("t"))
         assert layout is not None
-        return sqlite_pages.read(descriptor, layout, columns, 2, 1 << 30)
+        found = sqlite_pages.read(descriptor, layout, columns, 2, 1 << 30)
+        return (None, found) if isinstance(found, str) else (found[0], "")
 
 
 def made(path: Path, rows: Sequence[Sequence[object]], *more: str, page: int = 4096, table: str = TABLE) -> Path:
@@ -189,15 +190,26 @@ def test_a_log_beside_the_file_is_not_forgotten(tmp_path: Path) -> None:
             assert file.frame("t", PLAIN)["a"].to_list()[-1] == 4711
 
 
+_SAME = [4711, 7, 2.5, "a text of which there is one only", b"x"]
+_OTHER = [-1, -2, -1.5, "another text, which is as long as it", b""]
+_NOTHING: list[object] = [None] * 5
+
+
+@pytest.mark.parametrize("usual_row", [_SAME, [0, 0, 0.0, "", b""], _NOTHING])
+def test_columns_that_hold_one_value_as_long_as_they_do(tmp_path: Path, usual_row: list[object]) -> None:
+    count = 5_000
+    cases: list[Sequence[int]] = [(), (0,), (count - 1,), (2_321, 2_322), range(2_500, count), range(3, 4_000)]
+    for number, (places, odd_row) in enumerate(product(cases, (_OTHER, _NOTHING, _SAME))):
+        rows = [odd_row if place in places else usual_row for place in range(count)]
+        frame, why = read(made(tmp_path / f"{number}.sqlite", rows, page=512))  # so many pages that two threads read
+        assert not why
+        assert frame is not None
+        assert repr(frame.drop(ROWID).rows()) == repr([tuple(row) for row in rows])
+
+
 def test_reserved_bytes_at_the_end_of_pages(tmp_path: Path) -> None:
     path, reserved, page = tmp_path / "x.sqlite", 32, 1024
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(f"PRAGMA page_size = {page}")
-        database.execute("VACUUM")  # writes the first page, of an empty file
-    raw = bytearray(path.read_bytes())
-    raw[20] = reserved
-    raw[105:107] = struct.pack(">H", page - reserved)  # where cells begin
-    path.write_bytes(raw)
+    reserve(path, reserved, f"PRAGMA page_size = {page}")
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(TABLE)
         database.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", usual(2_000))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from opspan import native
-from opspan.analysis.nest import innermost
+from opspan.analysis.nest import innermost, thread_key
 
 # From an instance of a graph to its graph, then to one that it was cloned from or is a child of. Only a damaged file
 # has a longer way.
@@ -39,7 +39,8 @@ def launches(
     """`nodes`: every graph node that was made (rank, pid, tid, start_ns, graph_node_id, original_graph_node_id); if not
     given, the calls that made one."""
     called_in = innermost(ranges, calls.rename({"start_ns": "time_ns"}))
-    id_columns = (pl.col("rank").cast(pl.Int32), pl.col("pid").cast(pl.Int64), "correlation_id", "start_ns")
+    *process, _ = thread_key(calls, work)
+    id_columns = (*process, pl.col("correlation_id"), pl.col("start_ns"))
     matched = native.match(calls.select(id_columns), work.select(id_columns))
     launch_range = _or_named(called_in.gather(matched["call"]), ranges, work)
     captured_in = _captured_in(ranges, work, graph_nodes(calls) if nodes is None else nodes)

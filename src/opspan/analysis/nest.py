@@ -29,16 +29,25 @@ ADDED = ("parent", "depth", "self_ns", "end_ns", "is_open", "is_async", "overlap
 _IS_APART = _col("is_async").fill_null(value=False) | (_col("end_tid") != _col("tid")).fill_null(value=False)
 
 
-def thread_key(ranges: pl.DataFrame) -> tuple[pl.Expr, ...]:
-    """THREAD_KEY for a call with one frame: without `rank` and `pid` where all rows have the same, to save memory."""
+def thread_key(*frames: pl.DataFrame) -> tuple[pl.Expr, ...]:
+    """THREAD_KEY for a call with these frames: without `rank` and `pid` where all rows have the same."""
     names = ((column, column.meta.output_name()) for column in THREAD_KEY)
-    return tuple(column for column, name in names if name == "tid" or not is_one(ranges, name))
+    return tuple(column for column, name in names if name == "tid" or not is_same(name, *frames))
 
 
 def is_one(rows: pl.DataFrame, name: str) -> bool:
     """All rows have the same value: most traces are of one process, and one device."""
-    column = rows[name]  # asked for itself: as an expression it would take ten times as long where there are few rows
-    return bool(len(column)) and column.null_count() == 0 and bool(column.min() == column.max())
+    return is_same(name, rows)
+
+
+def is_same(name: str, *frames: pl.DataFrame) -> bool:
+    """All rows of all frames have the same value."""
+    column = pl.col(name)
+    # As an expression, for which a literal need not become a column.
+    asked = (column.min().alias("low"), column.max().alias("high"), column.null_count().alias("nulls"))
+    found = {frame.select(asked).row(0) for frame in frames}
+    low, high, nulls = found.pop()
+    return not found and low is not None and low == high and nulls == 0
 
 
 def codes(name: str) -> pl.Expr:
@@ -83,8 +92,9 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
     is_apart = _col("is_async")
     if "overlaps" in ranges.columns:
         is_apart &= ~_col("overlaps")
-    columns = ranges.select(*THREAD_KEY, "start_ns", "end_ns", is_apart.fill_null(value=False).alias("is_async"))
-    return native.innermost(columns, points.select(*THREAD_KEY, "time_ns"))
+    key = thread_key(ranges, points)
+    columns = ranges.select(*key, "start_ns", "end_ns", is_apart.fill_null(value=False).alias("is_async"))
+    return native.innermost(columns, points.select(*key, "time_ns"))
 
 
 def openings(ranges: pl.DataFrame) -> pl.DataFrame:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan import native
-from opspan.analysis.nest import THREAD_KEY, openings
-from opspan.analysis.path_threads import NONE, THREAD, driving, is_same
+from opspan.analysis.nest import THREAD_KEY, is_same, openings
+from opspan.analysis.path_threads import NONE, THREAD, driving
 from opspan.analysis.spans import PROCESS, within
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _on_threads(
         )
         for rows, kind in ((driving(trace.calls), "call"), (waits, "wait"))
     ]
-    same = [name for name in PROCESS if all(is_same(rows, threads, name) for rows in (ranges, *others) if rows.height)]
+    same = [name for name in PROCESS if is_same(name, threads, *(rows for rows in (ranges, *others) if rows.height))]
     key = [column for column in THREAD_KEY if column.meta.output_name() not in same]
     spans = pl.concat([ranges, *others]).select(*key, pl.exclude(THREAD))
     on = path.with_columns(_col("kind").to_physical(), thread=pl.when(_col("thread") != NONE).then("thread"))

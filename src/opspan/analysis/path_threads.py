@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.busy import APIS
-from opspan.analysis.nest import is_one
+from opspan.analysis.nest import is_same
 from opspan.analysis.spans import PROCESS, length, only
 
 _col = pl.col
@@ -58,7 +58,7 @@ def is_driving(api: pl.Series) -> pl.Series:
 
 def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...] = THREAD) -> npt.NDArray[np.int64]:
     """For each row the number of its thread; NONE: it has none. `threads`: those of path_graph.Graph."""
-    key = [name for name in by if not is_same(rows, threads, name)]
+    key = [name for name in by if not is_same(name, rows, threads)]
     if not key:
         return np.zeros(rows.height, dtype=np.int64)
     if key == ["tid"] and not rows["tid"].null_count() and threads.height:
@@ -69,12 +69,6 @@ def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...
         return np.where(is_there, in_order["thread"].to_numpy()[place], NONE)
     found = rows.select(key).join(threads, on=key, how="left", nulls_equal=True, maintain_order="left")
     return found["thread"].fill_null(NONE).to_numpy()
-
-
-def is_same(rows: pl.DataFrame, others: pl.DataFrame, name: str) -> bool:
-    """All rows of both have the same value."""
-    both = (is_one(frame, name) for frame in (rows, others))
-    return all(both) and bool(rows[name][0] == others[name][0])
 
 
 def main_threads(

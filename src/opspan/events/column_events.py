@@ -25,7 +25,7 @@ from opspan.events.table import Facts, Options
 from opspan.events.times import Microseconds
 
 BLOCK = 512  # events made at a time: asking polars for one row costs more than making the event
-PART = 1 << 19  # rows that are summed at a time, because the intermediate results take more memory than the rows
+PART = 1 << 18  # rows that are summed at a time, because the intermediate results take more memory than the rows
 BLOCKS = 32  # blocks that are kept, for programs that walk through the list by index
 DEEPEST = 1000  # functions in a stack: Python's own limit
 
@@ -91,9 +91,8 @@ class ColumnEvents:
                 cpu_ns=pl.lit(0, pl.Int64),
                 self_ns=pl.lit(0, pl.Int64),
                 device_ns=elapsed,
-                self_device_ns=elapsed,
                 parent=pl.lit(None, pl.UInt32),
-            )
+            ).with_columns(self_device_ns="device_ns")
         )
 
     @cached_property
@@ -337,11 +336,9 @@ def _without_python(cpu: pl.DataFrame) -> pl.DataFrame:
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows in the list's order. Mostly they are already, and checking that costs a tenth of sorting."""
-    start, longest = pl.col("start_ns"), -pl.col("end_ns")
-    before = pl.col("start_ns").shift(1)
-    wrong = (start < before) | ((start == before) & (longest < longest.shift(1)))
-    ordered = rows.sort(*_IN_ORDER) if rows.select(wrong.any()).item() else rows
-    return ordered.with_row_index("position")
+    (before, start), (last, end) = ((rows[name][:-1], rows[name][1:]) for name in ("start_ns", "end_ns"))
+    wrong = (start < before) | ((start == before) & (end > last))
+    return (rows.sort(*_IN_ORDER) if wrong.any() else rows).with_row_index("position")
 
 
 def _by(rows: pl.DataFrame) -> pl.DataFrame:

@@ -132,10 +132,10 @@ def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _device(work: pl.DataFrame) -> pl.DataFrame:
-    columns = {
-        "name": pl.coalesce("full_name", "name"),  # torch's names are full ones, with template arguments
-        "end_ns": pl.max_horizontal("start_ns", "end_ns"),
-    }
+    # torch's names are full ones, with template arguments
+    columns = {"name": pl.coalesce("full_name", "name") if work["full_name"].null_count() else pl.col("full_name")}
+    if work.select(((pl.col("end_ns") < pl.col("start_ns")) | pl.col("end_ns").is_null()).any()).item():
+        columns["end_ns"] = pl.max_horizontal("start_ns", "end_ns")
     return _select(work.filter(pl.col("start_ns").is_not_null()), columns, DEVICE)
 
 

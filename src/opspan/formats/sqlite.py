@@ -181,10 +181,11 @@ class SqliteFile:
             most_text = CELLS.allows(self.bytes) - self._text_bytes[table]
             if self._pages is None or layout is None or most_text < 0:
                 return None
-            frame, _ = sqlite_pages.read(self._pages, layout, columns, THREADS, most_text)
-            if frame is None:
+            found = sqlite_pages.read(self._pages, layout, columns, THREADS, most_text)
+            if isinstance(found, str):
                 return None
-            self._text_bytes[table] += sqlite_pages.text_bytes(frame)
+            frame, text_bytes = found
+            self._text_bytes[table] += text_bytes
             progress.add(frame.height)
             return _Chunk([frame])
 
@@ -348,6 +349,8 @@ def table_names(path: str | Path) -> frozenset[str]:
 
 def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
     """The frames, which are used up, as one in one piece: never is more than one column there twice."""
+    if len(frames) == 1:
+        return frames[0].rechunk()
     columns: list[pl.Series] = []
     schema, rows = frames[0].schema, sum(frame.height for frame in frames)
     for name in schema:

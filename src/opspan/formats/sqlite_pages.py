@@ -71,10 +71,11 @@ def opened(path: Path) -> Iterator[int]:
 
 def read(
     descriptor: int, layout: Layout, columns: Mapping[str, Type], threads: int, most_text: int
-) -> tuple[pl.DataFrame | None, str]:
-    """The columns, or why they are declined. `most_text`: bytes of text that the file may hold."""
+) -> tuple[pl.DataFrame, int] | str:
+    """The columns, and how many bytes of text are in them; or why they are declined. `most_text`: bytes of text that
+    the file may hold."""
     if not columns.keys() <= layout.fields.keys():
-        return None, "a column that is not there"
+        return "a column that is not there"
     wanted = pl.DataFrame(
         [_wanted(layout, name, kind) for name, kind in columns.items()],
         schema={
@@ -90,17 +91,14 @@ def read(
     about = pl.DataFrame(
         {"root": [layout.root], "fields": [layout.width], "threads": [threads], "most_bytes": [most_text]}
     )
-    frame = native.sqlite(wanted, about, descriptor)
-    if "declined" in frame.columns and frame["declined"].dtype == pl.UInt8:
-        return None, bytes(frame["declined"].to_list()).decode()
-    return completed(frame, dtypes_of(columns)), ""
-
-
-def text_bytes(frame: pl.DataFrame) -> int:
-    """How long the texts and bytes of the frame are, together."""
-    texts = (column.str.len_bytes() for column in frame.iter_columns() if column.dtype == pl.String)
-    others = (column.bin.size() for column in frame.iter_columns() if column.dtype == pl.Binary)
-    return sum(int(lengths.sum()) for lengths in (*texts, *others))
+    about_it, *found = native.sqlite(wanted, about, descriptor)
+    if about_it.name == "declined":
+        return bytes(about_it.to_list()).decode()
+    rows = max(map(len, found))
+    whole = pl.DataFrame([column for column in found if len(column) == rows])
+    # What is the same in all rows takes no memory as a literal, like what is null in all of them.
+    same = [pl.lit(column[0], dtype=column.dtype).alias(column.name) for column in found if len(column) < rows]
+    return completed(whole.with_columns(same), dtypes_of(columns)), int(about_it[0])
 
 
 def _wanted(layout: Layout, name: str, kind: Type) -> tuple[str, int, int, int | None, str | None, bool]:

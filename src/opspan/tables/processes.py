@@ -45,7 +45,7 @@ def in_ranks(trace: Tables, told: Mapping[int, Told], of_all: Told = NOTHING) ->
 
 def active(trace: Tables) -> list[int]:
     """The processes that did something."""
-    pids = pl.concat([trace.frames[name]["pid"].unique() for name in _ACTIVE])
+    pids = pl.concat([trace.frames[name].select(pl.col("pid").unique())["pid"] for name in _ACTIVE])
     return sorted(pids.drop_nulls().unique().to_list())
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
+import polars as pl
+
 from opspan.errors import NotATrace
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.readers.nsys import calls, memory, nvtx, ranks, samples, tables, target, work
@@ -56,7 +58,7 @@ def _read(path: Path, export: Export, issues: Issues) -> Tables:
     }
     threads = target.threads(export, ranges.threads, frames.values())
     processes = target.processes(export, frames.values())
-    devices = target.devices(export, frames["work"]["device_id"])
+    devices = target.devices(export, frames["work"].select(pl.col("device_id").unique())["device_id"])
     target.note_diagnostics(export)
     metadata = target.metadata(export, path)
     trace = Tables((metadata,), **frames, threads=threads, processes=processes, devices=devices)

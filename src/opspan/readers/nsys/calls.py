@@ -14,7 +14,7 @@ import polars as pl
 
 from opspan.formats.columns import constant, named
 from opspan.readers.nsys import tables
-from opspan.readers.nsys.export import Export, pid_of, tid_of
+from opspan.readers.nsys.export import Export, where
 from opspan.readers.nsys.payloads import as_json
 from opspan.readers.nsys.tables import Columns
 from opspan.tables.schema import empty
@@ -48,7 +48,9 @@ def _runtime(export: Export, table: str) -> pl.DataFrame:
     # `cudaLaunchKernel_v7000`: the version that the program was compiled for
     names = export.strings.values.str.replace("_v[0-9]+$", "")
     return frame.select(
-        *_where(),
+        *where(frame),
+        "start_ns",
+        "end_ns",
         export.strings.names(frame["nameId"], table, names).alias("name"),
         named(frame["eventClass"], tables.RUNTIME_CLASSES, other="cuda").alias("api"),
         pl.when(pl.col("eventClass").ne_missing(tables.BACKTRACES)).then("correlationId").alias("correlation_id"),
@@ -65,22 +67,15 @@ def _calls(export: Export, table: str) -> pl.DataFrame:
     # Beside the common columns a table has its own: sizes, tags and ranks of MPI, ids of OpenMP's tasks.
     frame = export.timed(table, {**columns, **dict.fromkeys(others, "text")})
     return frame.select(
-        *_where(),
+        *where(frame),
+        "start_ns",
+        "end_ns",
         export.strings.names(frame[name], table).alias("name"),
         constant(_api(table)).alias("api"),
         *_graph(graph),
         *([] if graph else [pl.col("returnValue").alias("return_code")]),
         _json(export, frame, others).alias("payload_json"),
     )
-
-
-def _where() -> list[pl.Expr]:
-    return [
-        pid_of("globalTid").alias("pid"),
-        tid_of("globalTid").alias("tid"),
-        pl.col("start_ns"),
-        pl.col("end_ns"),
-    ]
 
 
 def _graph(graph: bool) -> list[pl.Expr]:

@@ -127,6 +127,20 @@ class Export:
         self.issues.add("skipped_tables", sum(skipped.values()), listed_counts(skipped))
 
 
+def where(frame: pl.DataFrame, column: str = "globalTid") -> list[pl.Expr]:
+    """pid and tid of a column of such ids; what is the same in all rows as a literal, which takes no memory."""
+    low, high, nulls = frame.select(
+        pl.col(column).min().alias("low"), pl.col(column).max().alias("high"), pl.col(column).null_count()
+    ).row(0)
+    pid, tid = pid_of(column), tid_of(column)
+    if low is not None and not nulls:
+        if low // PID_UNIT == high // PID_UNIT:  # so are those between
+            pid = pl.lit((low // PID_UNIT) & ID_MASK, dtype=pl.Int64)
+        if low == high:
+            tid = pl.lit(low & ID_MASK, dtype=pl.Int64)
+    return [pid.alias("pid"), tid.alias("tid")]
+
+
 def pid_of(column: str) -> pl.Expr:
     return (pl.col(column) // PID_UNIT) & ID_MASK
 

@@ -16,10 +16,11 @@ from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, USERS_KINDS, co
 from opspan.formats.sqlite import stacked
 from opspan.labels import KIND_NAMES, Kind
 from opspan.readers.nsys import payloads, tables
-from opspan.readers.nsys.export import Export, pid_of, tid_of
-from opspan.tables.schema import KIND
+from opspan.readers.nsys.export import Export, tid_of, where
+from opspan.tables.schema import KIND, null
 
 SLICE_ROWS = 1_000_000
+_IS_OWN = (pl.col("domain") == OWN_DOMAIN).fill_null(value=False)
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,8 @@ class Nvtx:
 
 def read(export: Export) -> Nvtx:
     types = _event_types(export)
-    events = export.timed(tables.NVTX, tables.NVTX_COLUMNS, tables.NVTX_EXTRAS).with_columns(
-        pid=pid_of("globalTid"), tid=tid_of("globalTid")
-    )
+    events = export.timed(tables.NVTX, tables.NVTX_COLUMNS, tables.NVTX_EXTRAS)
+    events = events.with_columns(where(events))
 
     def of(names: tuple[str, ...]) -> pl.Expr:
         return pl.col("eventType").is_in([types[name] for name in names])
@@ -70,10 +70,10 @@ def _text(export: Export, events: pl.DataFrame) -> pl.Series:
     return events["text"].zip_with(events["text"].is_not_null(), export.strings.texts(events["textId"], tables.NVTX))
 
 
-def _domains(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series:
+def _domains(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
     """Names of the domains, which are numbered per process; the number where there is no name, null for the default."""
-    if not (events["domainId"] != 0).any():
-        return pl.Series("domain", [None], dtype=pl.Categorical).new_from_index(0, events.height)
+    if not events.select((pl.col("domainId") != 0).any()).item():
+        return null("domain", pl.Categorical)
     used = events.select("pid", "domainId").unique().filter(pl.col("domainId") != 0)
     key = ["pid", "domainId"]
     known = used.join(names.unique(key, keep="last"), on=key, how="left", nulls_equal=True)
@@ -81,12 +81,12 @@ def _domains(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series:
     return events.select(key).join(known, on=key, how="left", nulls_equal=True, maintain_order="left")["domain"]
 
 
-def _categories(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series:
+def _categories(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
     """Names of the categories, else their numbers. In opspan's own domain the first numbers are kinds instead."""
     if "category" not in events.columns:
-        return pl.Series("category_name", [None], dtype=pl.Categorical).new_from_index(0, events.height)
+        return null("category_name", pl.Categorical)
     key = ["pid", "domainId", "category"]
-    used = events.select(*key, own=_is_own(events)).unique().filter((pl.col("category") != 0).fill_null(value=False))
+    used = events.select(*key, own=_IS_OWN).unique().filter((pl.col("category") != 0).fill_null(value=False))
     used = used.filter(~(pl.col("own") & (pl.col("category") < len(KIND_NAMES))))
     if "category" in names.columns:
         given = names.select(*key, category_name="text").unique(key, keep="last")
@@ -98,14 +98,13 @@ def _categories(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series:
     return joined["category_name"]
 
 
-def _is_own(events: pl.DataFrame) -> pl.Series:
-    return (events["domain"] == OWN_DOMAIN).fill_null(value=False)
-
-
 def _labels(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     """The fields of the labels, a row an event. Registered texts are taken apart once each."""
-    may_be = events["domain"].is_null() | events["domain"].is_in(LABELLED_DOMAINS)
-    has_text = events["text"].is_not_null()
+    domain = pl.col("domain")
+    asked = events.select(
+        may_be=domain.is_null() | domain.is_in(LABELLED_DOMAINS), has_text=pl.col("text").is_not_null()
+    )
+    may_be, has_text = asked.get_columns()
     if has_text.all() and may_be.all():
         return parse_labels(events["text"])
     rows = export.strings.rows(events["textId"], tables.NVTX)
@@ -134,7 +133,7 @@ def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     frame = pl.concat([events.drop("text"), labels, payloads.read(export, events)], how="horizontal")
     missing = {name: pl.Int64 for name in ("category", "endGlobalTid", "color") if name not in frame.columns}
     frame = frame.with_columns(pl.lit(None, dtype=dtype).alias(name) for name, dtype in missing.items())
-    frame = frame.with_columns(own=_is_own(frame))
+    frame = frame.with_columns(own=_IS_OWN)
 
     is_kind = col("own") & (col("category") > 0) & (col("category") < len(KIND_NAMES))
     kind = pl.when(is_kind).then("category")

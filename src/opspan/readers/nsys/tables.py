@@ -33,6 +33,8 @@ NVTX_EXTRAS: Columns = {
     "binaryData": "bytes",
     "eventId": "int",
 }
+# Those that payloads are in.
+PAYLOADS = frozenset(NVTX_EXTRAS) - {"endGlobalTid", "category", "color"}
 
 # Names of ENUM_NSYS_EVENT_TYPE and the numbers they have where a file has no such table.
 EVENT_TYPES = {

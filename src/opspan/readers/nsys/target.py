@@ -103,7 +103,7 @@ def _origin_utc_ns(export: Export, written: dict[str, str | None]) -> int | None
 
 def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Processes of the file's own list, and those that only its rows name."""
-    pids = pl.concat([_changes(frame["pid"]) for frame in frames if "pid" in frame.columns]).unique()
+    pids = pl.concat([_changes(frame.select("pid")) for frame in frames if "pid" in frame.columns]).unique()
     listed = export.frame("PROCESSES", {"globalPid": "int", "pid": "int", "name": "text"}).select(
         pl.coalesce(pid_of("globalPid"), pl.col("pid") & ID_MASK).alias("pid"), "globalPid", "name"
     )
@@ -119,7 +119,7 @@ def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 def threads(export: Export, given: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Threads of the file's list and of its rows, with the best name: the program's own (NVTX), else the system's."""
     keys = [
-        _changes(frame.select(key=pl.col("pid") * PID_UNIT + pl.col("tid"))["key"])
+        _changes(frame.select(key=pl.col("pid") * PID_UNIT + pl.col("tid")))
         for frame in frames
         if {"pid", "tid"} <= set(frame.columns)
     ]
@@ -135,9 +135,15 @@ def threads(export: Export, given: pl.DataFrame, frames: Iterable[pl.DataFrame])
     return best.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", pl.col("name").cast(pl.Categorical))
 
 
-def _changes(numbers: pl.Series) -> pl.Series:
-    """The values that there are, without hashing or sorting all rows: those of one thread mostly follow each other."""
-    return numbers.filter(numbers.ne_missing(numbers.shift(1))).sort().unique() if len(numbers) else numbers
+def _changes(frame: pl.DataFrame) -> pl.Series:
+    """The values of its one column, without hashing or sorting all: those of one thread mostly follow each other."""
+    column = pl.first()
+    low, high, nulls = frame.select(low=column.min(), high=column.max(), nulls=column.null_count()).row(0)
+    if low == high and not nulls:
+        return frame.head(1).to_series()
+    numbers = frame.to_series()
+    changed = numbers[1:].filter(numbers[1:].ne_missing(numbers[:-1]))
+    return pl.concat([numbers[:1], changed]).unique()
 
 
 # --- devices

@@ -13,7 +13,7 @@ import polars as pl
 
 from opspan.formats.columns import constant, named
 from opspan.readers.nsys import tables
-from opspan.readers.nsys.export import Export, pid_of, tid_of
+from opspan.readers.nsys.export import Export, where
 from opspan.readers.nsys.tables import Columns
 from opspan.tables.schema import WORK_KIND, conform
 
@@ -35,9 +35,9 @@ def read(export: Export) -> pl.DataFrame:
 
 def _on_device(export: Export, table: str, columns: Columns, kind: str) -> pl.DataFrame:
     frame = export.timed(table, columns).rename(tables.WORK_NAMES, strict=False)
-    return frame.with_columns(
-        pid=pid_of("globalPid"), kind=pl.lit(kind, dtype=WORK_KIND), is_overhead=pl.lit(value=False)
-    ).drop("globalPid")
+    pid, _ = where(frame, "globalPid")
+    kinds = {"kind": pl.lit(kind, dtype=WORK_KIND), "is_overhead": pl.lit(value=False)}
+    return frame.with_columns(pid, **kinds).drop("globalPid")
 
 
 def _kernels(export: Export) -> pl.DataFrame:
@@ -92,8 +92,7 @@ def _overhead(export: Export, table: str) -> pl.DataFrame:
     kinds = export.labels("ENUM_CUPTI_OVERHEAD_TYPE", tables.OVERHEAD_KINDS)
     names = export.strings.names(frame["nameId"], table)
     return frame.with_columns(overhead=named(frame["overheadType"], kinds), given=names).select(
-        pid_of("globalTid").alias("pid"),
-        tid_of("globalTid").alias("tid"),
+        *where(frame),
         "start_ns",
         "end_ns",
         pl.lit("other", dtype=WORK_KIND).alias("kind"),

@@ -1,0 +1,55 @@
+#include "columns/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+namespace opspan::columns {
+namespace {
+
+constexpr size_t kLarge = size_t{1} << 20;
+// A page of the processor's larger kind. One of them is there in a fraction of the time of the 512 that it stands for.
+constexpr size_t kHuge = size_t{1} << 21;
+constexpr size_t kSmall = size_t{1} << 12;
+
+char* mapped(size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return static_cast<char*>(memory);
+}
+
+}  // namespace
+
+void Free::operator()(void* memory) const {
+  if (mapped != 0) {
+    munmap(memory, mapped);
+  } else {
+    std::free(memory);
+  }
+}
+
+std::unique_ptr<void, Free> take(size_t bytes, bool zeroed) {
+  if (bytes > std::numeric_limits<size_t>::max() / 2) throw std::bad_alloc();
+  if (bytes < kLarge) {
+    void* memory = zeroed ? std::calloc(bytes + 1, 1) : std::malloc(bytes + 1);
+    if (memory == nullptr) throw std::bad_alloc();
+    return {memory, Free{}};
+  }
+  const size_t wanted = (bytes + kSmall) / kSmall * kSmall;
+  if (wanted < kHuge) return {mapped(wanted), Free{wanted}};
+  // Huge pages begin at multiples of their size: what is before the first and behind what is wanted goes back.
+  char* memory = mapped(wanted + kHuge);
+  const size_t before = (kHuge - reinterpret_cast<uintptr_t>(memory) % kHuge) % kHuge;
+  if (before > 0) munmap(memory, before);
+  memory += before;
+  munmap(memory + wanted, kHuge - before);
+  // Only what fills such pages whole: the rest of the last would be memory that nobody uses. A system that has none
+  // says no, and nothing is lost.
+  madvise(memory, wanted / kHuge * kHuge, MADV_HUGEPAGE);
+  return {memory, Free{wanted}};
+}
+
+}  // namespace opspan::columns
