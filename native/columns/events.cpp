@@ -23,7 +23,7 @@ enum What : uint8_t { kEvent, kMember, kStructure, kSkipped, kEndMissing };
 // Bytes that may be read again after an event that could not be read: so many times those of the piece, and these.
 // Without a bound, events within events that none of them ends are each read to the end of the file.
 constexpr size_t kReadAgain = 4, kAlwaysReadAgain = 32 << 20;
-constexpr size_t kLeastBytes = 16;  // of an event that says anything: so many rows at most are made at a time
+constexpr size_t kLeastBytes = 16;  // of an event that says anything
 constexpr std::string_view kSpace = " \t\r\n";
 
 // Where the next thing begins that looks like an event; nothing: not in these bytes.
@@ -42,6 +42,14 @@ std::optional<size_t> next_event(std::string_view bytes, size_t from) {
   return {};
 }
 
+// So many rows at most are made at a time; memory is taken for all of them.
+size_t most_rows(std::string_view bytes, State state) {
+  const bool is_among_events = state == kEvents || state == kBareEvents;
+  if (!is_among_events) return bytes.size() / kLeastBytes + 2;
+  constexpr size_t kOthers = 64;  // rows that are no events, most of which are behind the last one
+  return static_cast<size_t>(std::count(bytes.begin(), bytes.end(), '{')) + kOthers;
+}
+
 class Piece {
  public:
   Piece(std::string_view bytes, const Input& wanted, State state, bool is_last)
@@ -49,7 +57,7 @@ class Piece {
         json_(bytes),
         state_(state),
         is_last_(is_last),
-        most_(bytes.size() / kLeastBytes + 2),
+        most_(most_rows(bytes, state)),
         what_(zeroed<uint8_t>(most_)),
         states_(zeroed<uint8_t>(most_)),
         end_(zeroed<int64_t>(most_)),

@@ -158,8 +158,9 @@ std::string_view Json::word() {
   return {from, static_cast<size_t>(at_ - from)};
 }
 
-void quote(std::string_view text, std::string& out) {
+void quote(std::string_view text, std::string& out, Controls controls) {
   constexpr std::string_view kDigits = "0123456789abcdef";
+  constexpr std::string_view kControls = "\b\t\n\f\r", kShort = "btnfr";
   // Letters that are line ends to JavaScript: a viewer's page may hold the text as a script.
   constexpr std::string_view kLineEnd = "\xe2\x80\xa8", kParagraphEnd = "\xe2\x80\xa9";
   out += '"';
@@ -174,6 +175,9 @@ void quote(std::string_view text, std::string& out) {
     const auto byte = static_cast<uint8_t>(text[at]);
     if (byte == '"' || byte == '\\') {
       escape(at, 1, {'\\', text[at]});
+    } else if (const size_t place = kControls.find(text[at]);
+               controls == Controls::kShort && place != std::string_view::npos) {
+      escape(at, 1, {'\\', kShort[place]});
     } else if (byte < 0x20 || byte == 0x7f) {
       escape(at, 1, {'\\', 'u', '0', '0', kDigits[byte >> 4], kDigits[byte & 15]});
     } else if (const std::string_view letter = text.substr(at, 3); letter == kLineEnd || letter == kParagraphEnd) {

@@ -67,8 +67,9 @@ class Json {
   const char *begin_, *at_, *end_;
 };
 
-// Text as a JSON string, at the end of `out`.
-void quote(std::string_view text, std::string& out);
+// Text as a JSON string, at the end of `out`. Control characters are \u000a, or \n where they have a short form.
+enum class Controls : uint8_t { kByNumber, kShort };
+void quote(std::string_view text, std::string& out, Controls controls = Controls::kByNumber);
 
 // A decimal number times 1000, rounded to the nearest integer; nothing where that is none, or not within +-2^62.
 std::optional<int64_t> thousandfold(std::string_view word);

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
 from opspan.errors import UsageError, WriteError
 from opspan.printable import shortened
@@ -122,7 +121,7 @@ def _local(text: str) -> Path:
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost"):
         raise UsageError(f"{shown(text)} is of another machine; expected file:///path, or a path alone")
-    return Path(url2pathname(parts.path))
+    return Path(unquote(parts.path))
 
 
 def check_local(path: Path) -> Path:

@@ -16,7 +16,7 @@ import polars as pl
 from opspan import libraries
 from opspan.errors import OpspanError
 
-ABI: Final = 8
+ABI: Final = 9
 _ERROR_BYTES: Final = 512
 
 # Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
@@ -38,6 +38,8 @@ _FRAMES: Final = (
     "link",
     "labels",
     "events",
+    "metadata",
+    "json_objects",
     "json_items",
     "protobuf",
     "timeline",
@@ -241,6 +243,16 @@ def labels(texts: pl.Series, threads: int) -> pl.DataFrame:
 def chrome_events(text: pl.Series, args: pl.DataFrame, state: int, is_last: bool) -> pl.DataFrame:
     """The events in a piece of a Chrome trace, which begins in `state`; `args`: which of their args are wanted."""
     return _call("events", text.alias("bytes").to_frame(), args, 2 * state + is_last)
+
+
+def metadata(texts: pl.Series, threads: int) -> pl.DataFrame:
+    """seq, op_id, forward_tid and sizes, as a text of any making says them: native/columns/metadata.cpp."""
+    return _call("metadata", texts.alias("text").to_frame(), number=threads)
+
+
+def json_objects(texts: pl.Series) -> pl.Series:
+    """Each text as a JSON object with one member, which is called like the column."""
+    return _call("json_objects", texts.to_frame())["json"]
 
 
 def json_items(rows: pl.DataFrame, before: int = 0) -> memoryview:

@@ -56,11 +56,13 @@ SOURCES = (
     Source(
         "unitrace",
         "Chrome traces of Intel's unitrace",
+        memory=0.9,
         labelled_by="unitrace --chrome-itt-logging --chrome-kernel-logging opspan exec --emit itt{} train.py",
     ),
     Source(
         "kineto",
         "torch.profiler's Chrome traces (*.pt.trace.json, *.json.gz)",
+        memory=0.9,
         labelled_by=MappingProxyType(
             {
                 "": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",

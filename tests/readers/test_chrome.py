@@ -66,7 +66,7 @@ slow = settings(max_examples=150, suppress_health_check=[HealthCheck.function_sc
 def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any], Issues]:
     issues = Issues(str(path))
     file = ChromeFile(path, issues)
-    rows = [row for piece in file.pieces(ARGS) for row in piece.iter_rows(named=True)]
+    rows = [row for piece in file.pieces(ARGS, lambda events: events) for row in piece.iter_rows(named=True)]
     return rows, file.members, issues
 
 
@@ -131,7 +131,7 @@ def test_a_file_cut_anywhere_gives_the_events_before(
     issues = Issues()
     file = ChromeFile(path, issues)
 
-    rows = [row for part in file.pieces(ARGS) for row in part.iter_rows(named=True)]
+    rows = [row for part in file.pieces(ARGS, lambda events: events) for row in part.iter_rows(named=True)]
 
     # One that is cut in its args may be there, without them.
     whole = [found(row) for row in rows[: len(rows) - len(issues.found)]]
@@ -202,6 +202,24 @@ def test_an_event_larger_than_a_piece(tmp_path: Path, monkeypatch: pytest.Monkey
     rows, _, _ = read(path)
     assert [row["ts_ns"] for row in rows] == [1000, 2000]
     assert len(rows[0]["rest"]) > 5_000_000
+
+
+@pytest.mark.parametrize("piece", [*range(20, 60, 7), 200, 1000])
+@pytest.mark.parametrize("is_bare", [True, False])
+def test_what_looks_like_an_event_within_one_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int, is_bare: bool
+) -> None:
+    within = [{"ph": "X", "ts": 7}, {"name": "a", "more": [{"ph": "X"}]}, {"tid": 8}]
+    listed = [{"ph": "X", "ts": number, "args": {"more": within, "other": within}} for number in range(30)]
+    path = tmp_path / "file.json"
+    document = listed if is_bare else {"traceEvents": listed, "others": within}
+    path.write_text(json.dumps(document, indent=1))
+    monkeypatch.setattr(chrome, "_PIECE", piece)
+    rows, members, issues = read(path)
+    assert [row["ts_ns"] for row in rows] == [number * 1000 for number in range(30)]
+    assert all(json.loads(row["more"]) == within == json.loads(row["rest"])["other"] for row in rows)
+    assert members == ({} if is_bare else {"others": within})
+    assert not issues.found
 
 
 def test_an_event_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,7 @@ PARTS = {
     "rolling": ("rolling.py", "--cost"),
     "read": ("read.py", "--quick"),
     "others": ("read.py", "--others", "--quick"),
+    "walk": ("walk.py",),
     "answers": ("answers.py", "--rounds", "1"),
     "page": ("page.py",),
     "ranks": ("ranks.py", "--quick"),

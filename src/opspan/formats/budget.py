@@ -17,6 +17,7 @@ import polars as pl
 
 from opspan.errors import TooLarge, UsageError
 from opspan.files import open_file
+from opspan.formats.keys import places
 from opspan.tables import Issues
 
 BUDGET = "OPSPAN_BUDGET"
@@ -116,14 +117,14 @@ class Meter:
 
     def join(self, frame: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
         """The frame with the columns of the rows that its key refers to, each key once; texts as in `gather`."""
-        texts = [name for name, dtype in rows.schema.items() if dtype == pl.String and name not in key]
-        if not texts:
-            return frame.join(rows, on=key, how="left", maintain_order="left")
-        numbered = rows.drop(texts).with_row_index("text_row")
-        joined = frame.join(numbered, on=key, how="left", maintain_order="left")
-        found = {name: self.gather(rows[name], joined["text_row"]) for name in texts}
-        order = [name for name in rows.columns if name not in key]
-        return joined.with_columns(**found).select(*frame.columns, *order)
+        return frame.with_columns(self.found(rows.drop(key), places(frame.select(key), rows.select(key))))
+
+    def found(self, rows: pl.DataFrame, at: pl.Series) -> list[pl.Series]:
+        """The columns of the rows at these places, null where there is none; texts as in `gather`."""
+        return [
+            self.gather(column, at) if column.dtype == pl.String else column.gather(at)
+            for column in rows.iter_columns()
+        ]
 
 
 def _times() -> float:

@@ -8,13 +8,16 @@ readers' business.
 from __future__ import annotations
 
 import json
-from collections import Counter
+import os
+import re
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -38,10 +41,17 @@ _EVENT, _MEMBER, _STRUCTURE, _SKIPPED, _END_MISSING = range(5)
 
 _PIECE: Final = 8 << 20
 _SNIFFED: Final = 256 << 10
+_NEAR_END: Final = 256 << 10  # of a piece: where it is cut
+_BEFORE_EVENT: Final = re.compile(rb'[,\[]\s*(?=\{\s*"(?:ph|cat|name|pid|tid|ts|id|dur|args|s|bp)")')
+_BETWEEN: Final = b" \t\r\n,"  # events
+_BEFORE: Final = b"\xef\xbb\xbf \t\r\n"
+# Each has some tens of megabytes at a time.
+_THREADS: Final = min(len(os.sched_getaffinity(0)), 8)
 _SINCE_1970_NS: Final = 10**18
 BOOKKEEPING: Final = "bookkeeping"  # the group of events that say nothing of the program: not read, not counted
 _NO_ARGS: Final = pl.DataFrame(schema={"column": pl.String, "key": pl.String, "as": pl.UInt8})
 _col = pl.col
+T = TypeVar("T")
 
 
 class Arg(NamedTuple):
@@ -50,6 +60,50 @@ class Arg(NamedTuple):
     column: str
     as_: int
     keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Parsed(Generic[T]):
+    """What was found in some bytes, and what was made of the events among it."""
+
+    rows: int  # events and others
+    state: int = _START  # after them
+    used: int = 0  # bytes
+    last: int = 0  # where the last row begins
+    others: pl.DataFrame = field(default_factory=pl.DataFrame)
+    events: int = 0
+    odd: int = 0
+    damaged: int = 0
+    made: T | None = None  # nothing of no events
+
+
+class _Reading:
+    """The bytes of a stream in pieces that end where an event seems to begin."""
+
+    def __init__(self, stream: Bounded) -> None:
+        self._stream = stream
+        self._tail = b""
+
+    def piece(self, size: int) -> tuple[bytes | memoryview, bool, tuple[str, str] | None]:
+        """Some bytes, whether they are the last, and the issue that made them so."""
+        parts, left = [self._tail], size
+        try:
+            while left > 0:
+                part = self._stream.read(left)
+                if not part:
+                    return b"".join(parts), True, None
+                parts.append(part)
+                left -= len(part)
+        except EOFError:
+            return b"".join(parts), True, ("truncated_file", "its compressed data ends early")
+        except FAILURES as error:
+            why = f"its compressed data cannot be unpacked further: {error}"
+            return b"".join(parts), True, ("damaged_file", why)
+        text = b"".join(parts)
+        begins = [found.end() for found in _BEFORE_EVENT.finditer(text, max(0, len(text) - _NEAR_END))]
+        cut = begins[-1] if begins else len(text)
+        self._tail = text[cut:]
+        return memoryview(text)[:cut], False, None
 
 
 class ChromeFile:
@@ -62,73 +116,69 @@ class ChromeFile:
         self._issues = issues
         self._has_events = False
 
-    def pieces(self, args: Sequence[Arg]) -> Iterator[pl.DataFrame]:
-        """The events, some at a time: ph, cat, name, pid, tid (pid_text, tid_text: those that are no numbers), id,
-        ts_ns, dur_ns, the columns of `args`, and `rest`: JSON of all other args."""
+    def pieces(self, args: Sequence[Arg], make: Callable[[pl.DataFrame], T]) -> Iterator[T]:
+        """What `make`, which several threads call, makes of the events, some at a time: ph, cat, name, pid, tid
+        (pid_text, tid_text: those that are no numbers), id, ts_ns, dur_ns, the columns of `args`, and `rest`: JSON of
+        all other args."""
+        wanted = _frame_of(args)
         try:
             with open_file(self.path) as file:
                 head = file.read(6)
             with closing(opened(self.path, head)) as stream:
-                yield from self._pieces(stream, _frame_of(args))
+                parse = partial(_parsed, args=wanted, make=make)
+                yield from self._pieces(_Reading(stream), parse)
         except OSError as error:
             raise NotReadable(f"cannot read {self.path}: {error.strerror or error}") from error
         if not self._has_events:
             raise NotATrace(f"{self.path} has no traceEvents; expected the JSON of a Chrome trace")
 
-    def _pieces(self, stream: Bounded, args: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        state, rest, is_last = _START, b"", False
-        with ThreadPoolExecutor(1) as reader:  # unpacks the next piece while this one is read
-            ahead = reader.submit(self._read, stream, _PIECE)
-            while not is_last:
-                fresh, is_last = ahead.result()
-                if not is_last:
-                    # What no event has ended in is not read over and over: it is doubled each time.
-                    ahead = reader.submit(self._read, stream, max(_PIECE, len(rest)))
-                rest += fresh
-                while rest or is_last:
+    def _pieces(self, reading: _Reading, parse: Callable[[bytes | memoryview, int, bool], _Parsed[T]]) -> Iterator[T]:
+        """Pieces are parsed side by side, each as if it began with an event. What the one before it leaves tells
+        whether it did: if not, that is parsed again with what was left."""
+        state = supposed = _START
+        rest = b""
+        ahead: deque[tuple[bytes | memoryview, int, bool, Future[_Parsed[T]]]] = deque()
+        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(_THREADS) as parsers:
+            fresh = reader.submit(reading.piece, _PIECE)
+            is_read = False
+            while ahead or not is_read:
+                while not is_read and len(ahead) <= _THREADS:
+                    text, is_read, issue = fresh.result()
+                    if issue:
+                        self._issues.add(issue[0], 1, issue[1])
+                    if not is_read:
+                        # What no event has ended in is not read over and over: it is doubled each time.
+                        fresh = reader.submit(reading.piece, max(_PIECE, len(rest)))
+                    ahead.append((text, supposed, is_read, parsers.submit(parse, text, supposed, is_read)))
+                    if supposed == _START:
+                        supposed = _BARE_EVENTS if bytes(text[:_SNIFFED]).lstrip(_BEFORE)[:1] == b"[" else _EVENTS
+                text, was_supposed, is_last, parsing = ahead.popleft()
+                found: _Parsed[T] | None = parsing.result()
+                if state != was_supposed or rest.strip(_BETWEEN):
+                    text, found = rest + bytes(text), None
+                while text or is_last:
                     # What is longer than any event is given up.
-                    is_over = not is_last and len(rest) > EVENT.allows()
-                    rows = _rows(rest, args, state, is_last or is_over)
-                    if not rows.height:
+                    is_over = not is_last and len(text) > EVENT.allows()
+                    if found is None or is_over:
+                        found = parse(text, state, is_last or is_over)
+                    if not found.rows:
                         break
-                    used, before = int(rows["end"][-1]), state
-                    state = int(rows["state"][-1])
-                    self._note(rows, rest, before, is_over)
-                    rest = rest[used:]
-                    events = self._events(rows)
-                    if events.height:
-                        progress.add(events.height)
-                        yield events
-                if state == _DONE:
-                    rest = b""  # what follows is read all the same: it may be no space, or say that the file is damaged
+                    self._note(found, bytes(text[found.last : found.used]), state, is_over)
+                    state, text = found.state, text[found.used :]
+                    if found.made is not None:
+                        progress.add(found.events)
+                        yield found.made
+                    found = None
+                # What follows the end is read all the same: it may be no space, or say that the file is damaged.
+                rest = b"" if state == _DONE else bytes(text)
 
-    def _read(self, stream: Bounded, size: int) -> tuple[bytes, bool]:
-        """So many bytes, and whether they are the last."""
-        parts: list[bytes] = []
-        size_left = size
-        try:
-            while size_left > 0:
-                part = stream.read(size_left)
-                if not part:
-                    return b"".join(parts), True
-                parts.append(part)
-                size_left -= len(part)
-        except EOFError:
-            self._issues.add("truncated_file", 1, "its compressed data ends early")
-            return b"".join(parts), True
-        except FAILURES as error:
-            self._issues.add("damaged_file", 1, f"its compressed data cannot be unpacked further: {error}")
-            return b"".join(parts), True
-        return b"".join(parts), False
-
-    def _note(self, rows: pl.DataFrame, bytes_: bytes, before: int, is_over: bool) -> None:
-        """Everything that is no event. `is_over`: the last of them is longer than any may be."""
-        others = rows.filter(_col("what") != _EVENT).select("what", "state", "end", "name", "rest")
-        for what, state, end, name, value in others.iter_rows():
+    def _note(self, found: _Parsed[T], last: bytes, before: int, is_over: bool) -> None:
+        """Everything that is no event. `last`: the bytes of the last row, longer than any may be if `is_over`."""
+        for what, state, name, value in found.others.iter_rows():
             if what == _STRUCTURE and state in (_EVENTS, _BARE_EVENTS):
                 self._has_events = True
             elif what == _MEMBER:
-                self.members[name] = _parsed(value)
+                self.members[name] = _json_value(value)
             elif what == _SKIPPED:
                 if before == _START:
                     raise NotATrace(f"{self.path} is not JSON; expected the JSON of a Chrome trace")
@@ -136,19 +186,29 @@ class ChromeFile:
             elif what == _END_MISSING and is_over:
                 self._issues.add("over_budget", detail=EVENT.said())
             elif what == _END_MISSING and self._has_events:
-                last = rows["end"][-2] if rows.height > 1 else 0
-                self.is_open_ended = not bytes_[last:end].strip(b" \t\r\n,")
+                self.is_open_ended = not last.strip(_BETWEEN)
                 if not self.is_open_ended:
                     self._issues.add("truncated_file")
             before = state
+        self._issues.add("odd_cells", found.odd, "fields of events")
+        self._issues.add("damaged_file", found.damaged, "args of events")
 
-    def _events(self, rows: pl.DataFrame) -> pl.DataFrame:
-        counts = rows.select("is_odd", "is_damaged").sum().row(0)
-        self._issues.add("odd_cells", counts[0], "fields of events")
-        self._issues.add("damaged_file", counts[1], "args of events")
-        is_event = rows["what"] == _EVENT
-        events = rows if is_event.all() else rows.filter(is_event)
-        return events.drop("what", "state", "end", "is_odd", "is_damaged")
+
+def _parsed(
+    text: bytes | memoryview, state: int, is_last: bool, args: pl.DataFrame, make: Callable[[pl.DataFrame], T]
+) -> _Parsed[T]:
+    rows = _rows(text, args, state, is_last)
+    if not rows.height:
+        return _Parsed(0)
+    is_event = rows["what"] == _EVENT
+    odd, damaged = rows.select("is_odd", "is_damaged").sum().row(0)
+    others = rows.select("what", "state", "name", "rest").filter(~is_event)
+    state, used, last = int(rows["state"][-1]), int(rows["end"][-1]), int(rows["end"][-2]) if rows.height > 1 else 0
+    events = rows.drop("what", "state", "end", "is_odd", "is_damaged")
+    if others.height:
+        events = events.filter(is_event)
+    made = make(events) if events.height else None
+    return _Parsed(rows.height, state, used, last, others, events.height, odd, damaged, made)
 
 
 @dataclass(frozen=True)
@@ -182,32 +242,53 @@ def gathered(file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.D
     found: dict[str, list[pl.DataFrame]] = {group: [] for group in groups.columns}
     skipped: Counter[str] = Counter()
     before = 0
-    for piece in file.pieces(groups.args):
-        numbered = piece.with_row_index("at", offset=before)
-        before += piece.height
-        # The few values that make a difference are looked at apart from the many events that have them.
-        keys = piece.select(**groups.keys)
-        distinct = keys.unique()
-        names = pl.Series("group", [groups.of(*row) for row in distinct.iter_rows()], dtype=pl.String)
-        grouped = keys.join(
-            distinct.with_columns(names), on=keys.columns, how="left", nulls_equal=True, maintain_order="left"
-        )["group"]
-        for group in names.unique():
-            chosen = grouped.eq_missing(group)
-            if group is None:
-                skipped.update(_kinds_of(keys.filter(chosen)))
-            elif group != BOOKKEEPING:
-                rows = numbered.filter(chosen)
-                rows = rows if group in groups.timeless else _timed(rows, group, issues)
-                found[group].append(put_back(rows, groups.args, groups.columns[group]).select(groups.columns[group]))
+    for piece in file.pieces(groups.args, lambda events: _sorted_out(events, groups)):
+        skipped.update(piece.skipped)
+        for group, rows in piece.groups.items():
+            issues.add("no_time", piece.timeless[group], f"events that are {group}")
+            numbers = {"at": _col("at") + before} if "at" in rows.columns else {}
+            found[group].append(rows.with_columns(**numbers))
+        before += piece.events
     issues.add("skipped_events", skipped.total(), listed_counts(dict(sorted(skipped.items()))))
     dtypes = groups.dtypes
     return {
         group: pl.concat(parts)
-        if (parts := found[group])
+        if (parts := found.pop(group))
         else without_rows({column: dtypes[column] for column in columns})
         for group, columns in groups.columns.items()
     }
+
+
+class _Sorted(NamedTuple):
+    """The events of a piece by their groups."""
+
+    events: int
+    groups: dict[str, pl.DataFrame]
+    timeless: Counter[str]  # of each group those that were left out
+    skipped: Counter[str]  # of no group
+
+
+def _sorted_out(events: pl.DataFrame, groups: Groups) -> _Sorted:
+    # The few values that make a difference are looked at apart from the many events that have them.
+    keys = events.select(**groups.keys)
+    distinct = keys.unique(maintain_order=True)
+    names = pl.Series("group", [groups.of(*row) for row in distinct.iter_rows()], dtype=pl.String)
+    grouped = keys.join(
+        distinct.with_columns(names), on=keys.columns, how="left", nulls_equal=True, maintain_order="left"
+    )["group"]
+    numbered = events.with_row_index("at")
+    found = _Sorted(events.height, {}, Counter(), Counter())
+    for group in names.unique(maintain_order=True):
+        chosen = grouped.eq_missing(group)
+        if group is None:
+            found.skipped.update(_kinds_of(keys.filter(chosen)))
+        elif group != BOOKKEEPING:
+            rows = numbered.filter(chosen)
+            timed = rows if group in groups.timeless else _timed(rows)
+            found.timeless[group] = rows.height - timed.height
+            columns = groups.columns[group]
+            found.groups[group] = put_back(timed, groups.args, columns).select(columns)
+    return found
 
 
 def put_back(rows: pl.DataFrame, args: Sequence[Arg], kept: Iterable[str]) -> pl.DataFrame:
@@ -235,9 +316,8 @@ def _json_of(rows: pl.DataFrame, arg: Arg) -> pl.Expr:
     return pl.when(is_json).then(value).otherwise(value.replace_strict(distinct, quoted, default=None))
 
 
-def _timed(rows: pl.DataFrame, group: str, issues: Issues) -> pl.DataFrame:
+def _timed(rows: pl.DataFrame) -> pl.DataFrame:
     known = rows.select(is_time(_col("ts_ns")).fill_null(value=False)).to_series()
-    issues.add("no_time", rows.height - int(known.sum()), f"events that are {group}")
     return rows if known.all() else rows.filter(known)
 
 
@@ -258,7 +338,7 @@ def is_utc(*frames: pl.DataFrame) -> bool:
     return min((first for first in firsts if isinstance(first, int)), default=0) > _SINCE_1970_NS
 
 
-def _rows(text: bytes, args: pl.DataFrame, state: int, is_last: bool = False) -> pl.DataFrame:
+def _rows(text: bytes | memoryview, args: pl.DataFrame, state: int, is_last: bool = False) -> pl.DataFrame:
     return native.chrome_events(pl.Series(np.frombuffer(text, np.uint8)), args, state, is_last)
 
 
@@ -267,7 +347,7 @@ def _frame_of(args: Sequence[Arg]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_NO_ARGS.schema, orient="row")
 
 
-def _parsed(value: str) -> Any:
+def _json_value(value: str) -> Any:
     try:
         return json.loads(value)
     except (ValueError, RecursionError):  # integers of thousands of digits
@@ -284,7 +364,7 @@ def beginning(path: Path, head: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
                 text += more
     except (*FAILURES, ReadError):
         return none, pl.DataFrame()
-    if not text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+    if not text.lstrip(_BEFORE).startswith((b"{", b"[")):
         return none, pl.DataFrame()
     members, events, state = none, [], _START
     while text:
@@ -292,7 +372,7 @@ def beginning(path: Path, head: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
         if not rows.height:
             break
         for name, value in rows.filter(_col("what") == _MEMBER).select("name", "rest").iter_rows():
-            members[name] = _parsed(value)
+            members[name] = _json_value(value)
         events.append(rows.filter(_col("what") == _EVENT))
         state, text = int(rows["state"][-1]), text[int(rows["end"][-1]) :]
         if state == _DONE:

@@ -126,12 +126,9 @@ def parse_labels(texts: pl.Series) -> pl.DataFrame:
 
 
 def labelled(texts: pl.Series) -> pl.DataFrame:
-    """The columns of ranges that a text says, each distinct text read once."""
-    distinct = texts.unique(maintain_order=True)
-    labels = parse_labels(distinct).with_columns(distinct.alias("label"))
-    found = pl.DataFrame({"label": texts}).join(labels, on="label", how="left", nulls_equal=True, maintain_order="left")
-    kinds = found["kind"].fill_null(0)
-    return found.select(LABEL).with_columns(pl.Series("kind", KIND_NAMES, dtype=KIND).gather(kinds).alias("kind"))
+    """The columns of ranges that a text says."""
+    labels = parse_labels(texts)
+    return labels.with_columns(pl.Series("kind", KIND_NAMES, dtype=KIND).gather(labels["kind"].fill_null(0)))
 
 
 def numbered(frame: pl.DataFrame) -> pl.DataFrame:

@@ -48,6 +48,7 @@ _ARGS = (
 _SPAN = ("name", "pid", "tid", "ts_ns", "dur_ns", "at")
 _SAID = ("seq", "op", "forward", "said_sizes", "rest")
 _col = pl.col
+_text = pl.col("text")
 
 
 def _group(phase: str | None, category: str | None) -> str | None:
@@ -144,6 +145,14 @@ def _owner(names: pl.Series) -> pl.Series:
     return names.replace_strict(distinct, owners, default=None, return_dtype=pl.String).alias("api")
 
 
+def _each(texts: pl.Series, said: dict[str, pl.Expr]) -> pl.DataFrame:
+    """What is said of each text, a row each; each distinct one is looked at once."""
+    distinct = texts.unique().to_frame("text")
+    said_of = distinct.with_columns(distinct.select(_col("text").cast(pl.String)).select(**said))
+    found = texts.to_frame("text").join(said_of, on="text", how="left", nulls_equal=True, maintain_order="left")
+    return found.drop("text")
+
+
 def _number(column: str) -> pl.Expr:
     return _col(column).cast(pl.String).str.strip_chars("[] ").cast(pl.Int64, strict=False)
 
@@ -153,19 +162,23 @@ def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
         [tasks.with_columns(is_mark=pl.lit(value=False)), marks.with_columns(is_mark=pl.lit(value=True))],
         how="diagonal",
     )
-    text = _col("name").cast(pl.String)
-    parts = frame.select(domain=text.str.extract(_TASK, 1), label=pl.coalesce(text.str.extract(_TASK, 2), text))
+    parts = _each(
+        frame["name"], {"domain": _text.str.extract(_TASK, 1), "label": pl.coalesce(_text.str.extract(_TASK, 2), _text)}
+    )
     may_be = parts["domain"].is_null() | parts["domain"].is_in(LABELLED_DOMAINS)
     nothing = pl.Series([None], dtype=pl.String)
     labels = labelled(parts["label"].zip_with(may_be, nothing))
     labels = labels.rename({"seq": "p_seq", "op_id": "p_op", "forward_tid": "p_forward", "sizes": "p_sizes"})
+    numbers = {"seq": "own_seq", "op": "own_op", "forward": "own_forward"}
+    frame = frame.with_columns(_number(column).alias(own) for column, own in numbers.items())
+    own_sizes = {"own_sizes": _text.str.extract(r'^\["(.*)"\]$').cast(pl.Categorical)}
+    frame = frame.with_columns(_each(frame["said_sizes"], own_sizes))
     others = frame.select(pl.exclude("name"), own=(parts["domain"] == OWN_DOMAIN).fill_null(value=False))
     frame = pl.concat([others, labels, parts], how="horizontal")
-    said_sizes = _col("said_sizes").cast(pl.String).str.extract(r'^\["(.*)"\]$').cast(pl.Categorical)
-    seq = pl.coalesce(_number("seq"), "p_seq")
-    is_backward = _number("forward").is_not_null()  # only those have it
+    seq = pl.coalesce("own_seq", "p_seq")
+    is_backward = _col("own_forward").is_not_null()  # only those have it
     kind = pl.when(is_backward & (_col("kind") != "engine")).then(pl.lit("backward", KIND)).otherwise("kind")
-    beside = pl.any_horizontal(_number(column).is_not_null() for column in ("seq", "op", "forward"))
+    beside = pl.any_horizontal(_col(*numbers.values()).is_not_null())
     # A text of ours without the field means the main thread; a thread of 0 is one that is not known.
     main = pl.when(_col("own") & (_col("kind") == "backward") & ~beside).then("pid")
     return numbered(
@@ -179,9 +192,9 @@ def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
             pl.when(_col("domain").is_null()).then(constant("unitrace")).otherwise(constant("itt")).alias("source"),
             _col("domain").cast(pl.Categorical),
             pl.when(seq >= 0).then(seq).alias("seq"),
-            pl.coalesce(_number("op"), "p_op").replace(0, None).alias("op_id"),
-            pl.coalesce(_number("forward"), "p_forward", main).replace(0, None).alias("forward_tid"),
-            pl.coalesce(said_sizes, "p_sizes").alias("sizes"),
+            pl.coalesce("own_op", "p_op").replace(0, None).alias("op_id"),
+            pl.coalesce("own_forward", "p_forward", main).replace(0, None).alias("forward_tid"),
+            pl.coalesce("own_sizes", "p_sizes").alias("sizes"),
             "input_op_ids",
             "class_name",
             "args",

@@ -39,6 +39,11 @@ class Database:
             if table.startswith(("rocpd_", "ext_")):
                 self._tables.setdefault(base_name(table), []).append(table)
 
+    def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
+        """Begin to read what `frame` will be asked for."""
+        for name in self._tables.get(table, []):
+            self._file.ahead(name, columns)
+
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
         """The columns of all tables of that base name, null where there are none."""
         self._read.add(table)

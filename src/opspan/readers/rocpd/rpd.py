@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.formats.columns import SIZES, constant, labelled, numbered
+from opspan.formats.keys import looked_up, once
 from opspan.formats.sqlite import Type
 from opspan.readers.rocpd.database import Database
 from opspan.tables import Metadata, Tables
@@ -25,6 +26,7 @@ SIDES = {"CopyHostToDevice": ("pinned", "device"), "CopyDeviceToHost": ("device"
 SIDES |= {"CopyDeviceToDevice": ("device", "device")}
 TASK = "Task"  # of a graph: a kernel, when it has a description
 
+STRING: dict[str, Type] = {"id": "int", "string": "text"}
 API: dict[str, Type] = dict.fromkeys(("id", "pid", "tid", "start", "end", "apiName_id", "args_id"), "int")
 OP: dict[str, Type] = dict.fromkeys(("id", "gpuId", "queueId", "start", "end", "description_id", "opType_id"), "int")
 # Texts of numbers, empty where there is none.
@@ -44,7 +46,9 @@ def is_one(tables: Iterable[str]) -> bool:
 
 
 def read(database: Database, path: Path) -> Tables:
-    strings = database.frame("rocpd_string", {"id": "int", "string": "text"}).unique("id", keep="first")
+    for table, columns in {"rocpd_string": STRING, "rocpd_api": API, "rocpd_op": OP}.items():
+        database.ahead(table, columns)
+    strings = once(database.frame("rocpd_string", STRING), "id")
     api = database.timed("rocpd_api", API)
     api = _with_text(database, _with_text(database, api, strings, "apiName_id", "api_name"), strings, "args_id", "args")
     is_marker = (_col("api_name") == MARKER).fill_null(value=False)
@@ -89,8 +93,8 @@ def _ranges(database: Database, markers: pl.DataFrame, strings: pl.DataFrame) ->
     issues.add("odd_cells", sum(odd) - sum(numbers[name].count() for name in SAID), "ext_autogradapi")
     said = said.with_columns(numbers)
     issues.add("dangling_data", said.join(markers, left_on="api_ptr_id", right_on="id", how="anti").height)
-    said = _with_text(database, said, strings, "autogradName_id", "op").unique("api_ptr_id", keep="first")
-    rows = markers.join(said, left_on="id", right_on="api_ptr_id", how="left", maintain_order="left")
+    said = once(_with_text(database, said, strings, "autogradName_id", "op"), "api_ptr_id")
+    rows = looked_up(markers, "id", said, "api_ptr_id")
     labels = labelled(rows.select(pl.coalesce("op", "args")).to_series())
     frame = pl.concat(
         [rows.select(pl.exclude(labels.columns)), rows.select(own_seq="seq", own_id="op_id"), labels], how="horizontal"
@@ -122,27 +126,26 @@ def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.Da
     ops = _with_text(
         database, _with_text(database, ops, strings, "opType_id", "type"), strings, "description_id", "description"
     )
-    pairs = database.frame("rocpd_api_ops", {"api_id": "int", "op_id": "int"}).unique("op_id", keep="first")
-    ops = ops.join(pairs, left_on="id", right_on="op_id", how="left", maintain_order="left")
-    ops = ops.join(api.select("id", "pid"), left_on="api_id", right_on="id", how="left", maintain_order="left")
+    pairs = once(database.frame("rocpd_api_ops", {"api_id": "int", "op_id": "int"}), "op_id")
+    ops = looked_up(ops, "id", pairs, "op_id")
+    ops = looked_up(ops, "api_id", once(api.select("id", "pid"), "id"), "id")
     kernels = _with_text(database, database.frame("rocpd_kernelapi", KERNEL), strings, "kernelName_id", "kernel")
-    kernels = kernels.unique("api_ptr_id", keep="first")
-    ops = ops.join(kernels, left_on="api_id", right_on="api_ptr_id", how="left", maintain_order="left")
-    copies = database.frame("rocpd_copyapi", {"api_ptr_id": "int", "size": "int"}).unique("api_ptr_id", keep="first")
-    ops = ops.join(copies, left_on="api_id", right_on="api_ptr_id", how="left", maintain_order="left")
+    ops = looked_up(ops, "api_id", once(kernels, "api_ptr_id"), "api_ptr_id")
+    copies = once(database.frame("rocpd_copyapi", {"api_ptr_id": "int", "size": "int"}), "api_ptr_id")
+    ops = looked_up(ops, "api_id", copies, "api_ptr_id")
+    ops = looked_up(ops, "opType_id", _kinds(strings, ops["opType_id"]), "id")
     described = _col("description") != ""
-    kind = (
-        pl.when((_col("type") == TASK) & described)
-        .then(pl.lit("kernel"))
-        .otherwise(_col("type").replace_strict(KINDS, default="other", return_dtype=pl.String))
-    )
+    is_task = ((_col("type") == TASK) & described).fill_null(value=False)
+    kind = pl.when(is_task).then(pl.lit("kernel", WORK_KIND)).otherwise(pl.coalesce("kind", pl.lit("other", WORK_KIND)))
     name = pl.when(described).then("description").otherwise(pl.coalesce("kernel", "type"))
-    is_copy, alone = kind == "memcpy", pl.len().over("api_id") == 1
     processes = api["pid"].drop_nulls().unique()
     only = processes[0] if len(processes) == 1 else None
-    frame = ops.with_columns(kind=kind, shown=pl.when(is_copy).then("type").otherwise(name))
+    frame = ops.with_columns(kind=kind, alone=pl.len().over("api_id") == 1)
+    is_copy = _col("kind") == "memcpy"
+    shown = pl.when(is_copy).then("type").otherwise(name).cast(pl.Categorical)
     # What a call says of its kernel or copy is not said of the many of a graph.
-    of_kernel = (_col("kind") == "kernel") & alone
+    frame = frame.with_columns(shown=shown, of_kernel=(_col("kind") == "kernel") & _col("alone"))
+    of_kernel = _col("of_kernel")
     return numbered(
         frame.select(
             pl.coalesce("pid", pl.lit(only, pl.Int64)).alias("pid"),
@@ -150,21 +153,13 @@ def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.Da
             _col("queueId").alias("stream_id"),
             "start_ns",
             "end_ns",
-            _col("kind").cast(WORK_KIND),
-            _col("shown").cast(pl.Categorical).alias("name"),
-            pl.when(_col("kind") == "kernel").then("shown").cast(pl.Categorical).alias("full_name"),
+            "kind",
+            _col("shown").alias("name"),
+            pl.when(_col("kind") == "kernel").then("shown").alias("full_name"),
             _col("api_id").alias("correlation_id"),
-            pl.when((_col("kind") == "memcpy") & alone).then("size").alias("bytes"),
-            *(
-                pl.when(_col("kind") == "memcpy")
-                .then(_col("type").replace_strict(sides, default=None, return_dtype=pl.String))
-                .cast(pl.Categorical)
-                .alias(column)
-                for column, sides in (
-                    ("copy_from", {key: one for key, (one, _) in SIDES.items()}),
-                    ("copy_to", {key: other for key, (_, other) in SIDES.items()}),
-                )
-            ),
+            pl.when(is_copy & _col("alone")).then("size").alias("bytes"),
+            "copy_from",
+            "copy_to",
             *(
                 pl.when(of_kernel).then(_col(column).cast(pl.Int32, strict=False)).alias(to)
                 for column, to in zip(GRID, SIZES, strict=True)
@@ -172,6 +167,20 @@ def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.Da
             pl.when(of_kernel).then("groupSegmentSize").alias("dynamic_shared_bytes"),
         )
     )
+
+
+def _kinds(strings: pl.DataFrame, types: pl.Series) -> pl.DataFrame:
+    """What each type of op says: id, kind, copy_from, copy_to."""
+    used = strings.filter(_col("id").is_in(types.unique().implode()))
+    sides = (
+        _col("string").replace_strict(
+            {key: one[side] for key, one in SIDES.items()}, default=None, return_dtype=pl.String
+        )
+        for side in (0, 1)
+    )
+    copy_from, copy_to = (side.cast(pl.Categorical) for side in sides)
+    kind = _col("string").replace_strict(KINDS, default="other", return_dtype=pl.String).cast(WORK_KIND)
+    return used.select("id", kind=kind, copy_from=copy_from, copy_to=copy_to)
 
 
 def _counters(database: Database) -> pl.DataFrame:

@@ -18,6 +18,7 @@ import polars as pl
 
 from opspan.formats.budget import TEXTS, Meter
 from opspan.formats.columns import in_time
+from opspan.formats.keys import once, places
 from opspan.formats.sqlite import ROWID, SqliteFile
 from opspan.printable import listed_counts
 from opspan.readers.vtune import tables
@@ -64,8 +65,7 @@ class Database:
 
     def rows(self, table: str, columns: Columns) -> pl.DataFrame:
         """The same of a table that others refer to: each row id once."""
-        found = self.frame(table, columns).drop_nulls(ROWID)
-        return found.unique(ROWID, keep="first", maintain_order=True) if found[ROWID].is_duplicated().any() else found
+        return once(self.frame(table, columns).drop_nulls(ROWID), ROWID)
 
     def target(self, of: str, column: str, *known: str) -> str:
         """The table that a column of a table refers to: as the file states it, else the first known that has rows."""
@@ -84,12 +84,11 @@ class Database:
 
     def referred(self, frame: pl.DataFrame, column: str, rows: pl.DataFrame, what: str, to: str) -> pl.DataFrame:
         """The frame with the columns of the rows that its column refers to; what refers to nothing is counted."""
-        joined = self.written.join(frame, rows.rename({ROWID: column}), [column])
-        is_found = pl.col(column).is_in(rows[ROWID].implode())
-        lost = int(frame.select(((pl.col(column) >= 0) & ~is_found).sum()).item())
+        at = places(frame.select(column), rows.select(pl.col(ROWID).alias(column)))
+        lost = int((at.is_null() & (frame[column] >= 0)).sum())
         why = "" if rows.height else self._why_empty(to)
         self.issues.add("missing_rows", lost, f"{what} to rows of {to}{why}")
-        return joined
+        return frame.with_columns(self.written.found(rows.drop(ROWID), at))
 
     def _why_empty(self, table: str) -> str:
         if not self.has(table):

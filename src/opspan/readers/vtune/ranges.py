@@ -11,20 +11,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan import json_columns
+from opspan import json_columns, native
 from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, constant, parse_labels
-from opspan.formats.sqlite import ROWID
+from opspan.formats.sqlite import ROWID, THREADS
 from opspan.labels import KIND_NAMES, Kind
 from opspan.readers.vtune import tables
 from opspan.readers.vtune.database import Database, builtin
 from opspan.tables.schema import KIND
-
-# A field of a label in a text of any making: seq=3, seq: 3, "seq": [3], ...
-_FIELD = r"""(?:^|[^\w]){}["']?\s*[:=]\s*["'\[]?\s*{}"""
-_SEQ = _FIELD.format("seq", r"(\d{1,18})")
-_OP_ID = _FIELD.format("op_id", r"(\d{1,18})")
-_FORWARD = _FIELD.format("fwd_tid", r"(\d{1,18})")
-_SIZES = r"""(?:^|[^\w])sizes["']?\s*[:=]\s*["']?(\[[\[\], 0-9]*\])"""
 
 # What the parts have in common, before it is known what their names say.
 _PART = {
@@ -129,13 +122,8 @@ def ranges(frame: pl.DataFrame) -> pl.DataFrame:
     col = pl.col
     may_be = frame["domain"].is_null() | frame["domain"].is_in(LABELLED_DOMAINS)
     own = col("domain").eq_missing(pl.lit(OWN_DOMAIN, dtype=pl.Categorical))
-    found = pl.col("parameter").fill_null("")
-    frame = frame.with_columns(
-        m_seq=pl.when(own).then(found.str.extract(_SEQ)).cast(pl.Int64),
-        m_op_id=pl.when(own).then(found.str.extract(_OP_ID)).cast(pl.Int64),
-        m_forward=pl.when(own).then(found.str.extract(_FORWARD)).cast(pl.Int64),
-        m_sizes=pl.when(own).then(found.str.extract(_SIZES)),
-    )
+    said = native.metadata(frame.select(pl.when(own).then("parameter")).to_series(), THREADS)
+    frame = frame.with_columns(said.select(pl.all().name.prefix("m_")))
     beside = frame.select(pl.any_horizontal(col("m_seq", "m_op_id", "m_sizes").is_not_null())).to_series()
     nothing = pl.Series([None], dtype=pl.String)
     # Where the label stands beside the name, the name is a name, whatever it looks like; its kind is still guessed.
@@ -152,7 +140,6 @@ def ranges(frame: pl.DataFrame) -> pl.DataFrame:
     frame = pl.concat([frame, labels], how="horizontal")
     # An own label without the field means the main thread, which is left out to keep names few.
     main = own & (col("p_kind") == int(Kind.BACKWARD)) & ~pl.lit(beside)
-    parameter = pl.Series('{"parameter": ' + json_columns.written(frame["parameter"], json_columns.text) + "}")
     return frame.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("id"),
         pl.lit(0, dtype=pl.Int32).alias("rank"),
@@ -168,12 +155,12 @@ def ranges(frame: pl.DataFrame) -> pl.DataFrame:
         "category",
         pl.coalesce("m_seq", "p_seq").alias("seq"),
         pl.coalesce("m_op_id", "p_op_id").replace(0, None).alias("op_id"),
-        pl.coalesce("m_forward", "p_forward_tid", pl.when(main).then("pid")).replace(0, None).alias("forward_tid"),
+        pl.coalesce("m_forward_tid", "p_forward_tid", pl.when(main).then("pid")).replace(0, None).alias("forward_tid"),
         pl.coalesce(col("m_sizes").cast(pl.Categorical), "p_sizes").alias("sizes"),
         col("p_input_op_ids").alias("input_op_ids"),
         col("p_class_name").alias("class_name"),
         col("p_args").alias("args"),
-        pl.coalesce(pl.lit(parameter), "payload_json").alias("payload_json"),
+        pl.coalesce(pl.lit(native.json_objects(frame["parameter"])), "payload_json").alias("payload_json"),
         "is_async",
         "is_mark",
     )
