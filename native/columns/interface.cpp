@@ -41,11 +41,12 @@ extern "C" {
 
 #define OPSPAN_SHOWN __attribute__((visibility("default")))
 
-OPSPAN_SHOWN int opspan_columns_abi(void) { return 9; }
+OPSPAN_SHOWN int opspan_columns_abi(void) { return 10; }
 
 OPSPAN_SHOWN OPSPAN_CALL(nest, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(innermost, Input(first), Input(second)) OPSPAN_SHOWN
     OPSPAN_CALL(cover, Input(first), Input(second)) OPSPAN_SHOWN
+    OPSPAN_CALL(covered, Input(first), Input(second)) OPSPAN_SHOWN
     OPSPAN_CALL(cut, Input(first), Input(second)) OPSPAN_SHOWN
     OPSPAN_CALL(match, Input(first), Input(second)) OPSPAN_SHOWN OPSPAN_CALL(nearest, Input(first)) OPSPAN_SHOWN
     OPSPAN_CALL(rollup, Input(first), Input(second)) OPSPAN_SHOWN
@@ -54,5 +55,6 @@ OPSPAN_SHOWN OPSPAN_CALL(nest, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(enclose, Input(first)) OPSPAN_SHOWN OPSPAN_CALL(json_items, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(protobuf, Input(first), number) OPSPAN_SHOWN OPSPAN_CALL(timeline, Input(first)) OPSPAN_SHOWN
     OPSPAN_CALL(metadata, Input(first), number) OPSPAN_SHOWN OPSPAN_CALL(json_objects, Input(first)) OPSPAN_SHOWN
+    OPSPAN_CALL(places, Input(first), number) OPSPAN_SHOWN OPSPAN_CALL(blocks, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(sqlite, Input(first), Input(second), number)
 }

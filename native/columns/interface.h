@@ -21,6 +21,7 @@ opspan_columns_call opspan_columns_nest;       // ranges; -; end of the trace
 opspan_columns_call opspan_columns_enclose;    // events
 opspan_columns_call opspan_columns_innermost;  // ranges; points
 opspan_columns_call opspan_columns_cover;      // spans; more of them
+opspan_columns_call opspan_columns_covered;    // spans; stretches
 opspan_columns_call opspan_columns_cut;        // stretches; ranges, and spans of kinds
 opspan_columns_call opspan_columns_match;      // calls; work
 opspan_columns_call opspan_columns_nearest;    // parents with marked rows
@@ -34,6 +35,8 @@ opspan_columns_call opspan_columns_json_objects;  // texts
 opspan_columns_call opspan_columns_json_items;    // rows of any columns; -; how many items are before them
 opspan_columns_call opspan_columns_protobuf;  // rows of columns that are called after fields; -; the rows' own field
 opspan_columns_call opspan_columns_timeline;  // slices of tracks
+opspan_columns_call opspan_columns_places;    // shapes of lanes; -; rows of a lane
+opspan_columns_call opspan_columns_blocks;    // shapes in the order in which they are drawn; -; how many at most
 opspan_columns_call opspan_columns_sqlite;    // columns of a table; the table; the file's descriptor
 
 // The name of a C++ function as its source has it, without a 0 at its end: its length, or -1 where it is not a mangled
@@ -47,6 +50,7 @@ Output nest(const Input& ranges, int64_t trace_end);
 Output enclose(const Input& events);
 Output innermost(const Input& ranges, const Input& points);
 Output cover(const Input& spans, const Input& others);
+Output covered(const Input& spans, const Input& stretches);
 Output cut(const Input& stretches, const Input& spans);
 Output match(const Input& calls, const Input& work);
 Output nearest(const Input& ranges);
@@ -59,6 +63,8 @@ Output json_objects(const Input& texts);
 Output json_items(const Input& frame, int64_t before);
 Output protobuf(const Input& frame, int64_t number);
 Output timeline(const Input& slices);
+Output places(const Input& shapes, int64_t rows_of_lane);
+Output blocks(const Input& shapes, int64_t most);
 // Its home is native/sqlite.
 Output sqlite(const Input& wanted, const Input& table, int64_t descriptor);
 

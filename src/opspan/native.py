@@ -16,7 +16,7 @@ import polars as pl
 from opspan import libraries
 from opspan.errors import OpspanError
 
-ABI: Final = 9
+ABI: Final = 10
 _ERROR_BYTES: Final = 512
 
 # Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
@@ -31,6 +31,7 @@ _FRAMES: Final = (
     "enclose",
     "innermost",
     "cover",
+    "covered",
     "cut",
     "match",
     "nearest",
@@ -43,6 +44,8 @@ _FRAMES: Final = (
     "json_items",
     "protobuf",
     "timeline",
+    "places",
+    "blocks",
     "sqlite",
 )
 
@@ -208,6 +211,11 @@ def cover(spans: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     return _call("cover", spans, others)
 
 
+def covered(spans: pl.DataFrame, stretches: pl.DataFrame) -> pl.Series:
+    """How much of each stretch the spans cover together, in ns; null where it has no begin or no end."""
+    return _call("covered", spans, stretches)["ns"]
+
+
 def cut(stretches: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """Stretches of time on threads in pieces, cut where a span of their thread begins or ends: stretch, start_ns,
     end_ns, and of what is open the row of the innermost `range`, which is a span without a kind, and the highest kind.
@@ -270,6 +278,19 @@ def protobuf(rows: pl.DataFrame, number: int) -> memoryview:
 def timeline(slices: pl.DataFrame) -> pl.DataFrame:
     """Begins and ends of slices in the order of time: the row of each, its lane beside the track, whether it ends."""
     return _call("timeline", slices)
+
+
+def places(shapes: pl.DataFrame, rows_of_lane: int) -> pl.DataFrame:
+    """Shapes (lane, start_ns from 0, length_ns) in the order in which they are drawn: the row of each as `shape`, its
+    place (rows_of_lane * lane + row of the lane), its time, and `is_crowded`: it is on the last row, with any others.
+    No two shapes of another row overlap."""
+    return _call("places", shapes, number=rows_of_lane)
+
+
+def blocks(shapes: pl.DataFrame, most: int) -> pl.DataFrame:
+    """What of `places` is drawn as one, so that no more than `most` are: first and longest of them, how many, until
+    when, how long together; and under_ns, which is the same for all: shorter ones are drawn with their neighbours."""
+    return _call("blocks", shapes, number=most)
 
 
 def sqlite(wanted: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[pl.Series]:

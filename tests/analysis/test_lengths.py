@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.frames import EXTREMES, maybe_times, times
-from opspan.analysis.spans import covered, difference, length, union
+from opspan.analysis.spans import difference, length, time_in, union
 
 LEAST, MOST = -(2**63), 2**63 - 1
 pairs = st.lists(st.tuples(maybe_times, maybe_times), max_size=8)
@@ -37,7 +37,7 @@ def test_from_one_time_to_another(rows: list[tuple]) -> None:
 
 @given(pairs, pairs)
 def test_how_much_is_covered(rows: list[tuple], asked: list[tuple]) -> None:
-    found = covered(union(frame(rows), ()), *frame(asked).get_columns())
+    found = time_in(frame(rows), frame(asked), ())
 
     assert found.to_list() == [None if None in one else covered_by(known(rows), *one) for one in asked]
 
@@ -54,14 +54,14 @@ def test_by_hand() -> None:
 
     assert spans.rows() == [(90, 210), (300, 301)]
     asked = frame([(0, 400), (100, 205), (210, 300), (300, 301), (205, 100), (None, 400), (0, None)])
-    assert covered(spans, *asked.get_columns()).to_list() == [121, 105, 0, 1, 0, None, None]
-    assert covered(spans.clear(), *asked.get_columns()).to_list() == [0, 0, 0, 0, 0, None, None]
+    assert time_in(spans, asked, ()).to_list() == [121, 105, 0, 1, 0, None, None]
+    assert time_in(spans.clear(), asked, ()).to_list() == [0, 0, 0, 0, 0, None, None]
 
 
 @given(times, times)
 def test_all_of_time_is_covered_by_all_of_time(start: int, end: int) -> None:
     whole = frame([(min(EXTREMES), max(EXTREMES))])
 
-    found = covered(union(whole, ()), *frame([(start, end)]).get_columns())
+    found = time_in(whole, frame([(start, end)]), ())
 
     assert found.to_list() == [max(0, min(MOST, end - start))]

@@ -16,15 +16,15 @@ import opspan
 from analysis.frames import range_rows, ranges, table
 from builders import training_files
 from builders.training_plan import Plan
+from opspan import native
 from opspan.analysis import Analysed
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import nest
 from opspan.tables import Metadata, Tables
 from opspan.views.page import timeline, timeline_lanes
-from opspan.views.page.section import Subject, packed
+from opspan.views.page.section import Subject, as_json, packed
+from opspan.views.page.timeline import MOST_ROWS
 from opspan.views.page.timeline_counters import counters
-from opspan.views.page.timeline_merge import FEW, merged
-from opspan.views.page.timeline_rows import LAST_ROW, rows_of
 from page.timeline_read import shapes_of, summed
 from properties import property_of
 from views.sources import HOSTILE, capture, nsys
@@ -39,8 +39,8 @@ def analysed(**frames: pl.DataFrame) -> Analysed:
 def data_of(found: Analysed) -> dict[str, Any]:
     data = timeline.section(Subject(found)).data
     assert data is not None
-    json.dumps(data, allow_nan=False)
-    return data
+    read: dict[str, Any] = json.loads(as_json(data))
+    return read
 
 
 def training(folder: Path) -> Analysed:
@@ -122,15 +122,24 @@ def test_merging_is_that_of_its_twin_in_loops(made: list[Any], most: int) -> Non
             # On a crowded row the next may begin before this one is over.
             start += 0 if is_crowded else length
     schema = {"place": pl.UInt32, "start_ns": pl.Int64, "length_ns": pl.Int64, "is_crowded": pl.Boolean}
-    under_ns, block = merged(pl.DataFrame(rows, schema=schema, orient="row"), most)
+    found = native.blocks(pl.DataFrame(rows, schema=schema, orient="row"), most)
+    under_ns = found["under_ns"][0] if rows else 0
+    block = [number for number, count in enumerate(found["count"]) for _ in range(count)]
+    assert found["first"].to_list() == [block.index(number) for number in range(found.height)]
+    for number, (first, longest, count, until, busy) in enumerate(found.drop("under_ns").rows()):
+        some = rows[first : first + count]
+        assert max(row[2] for row in some) == rows[longest][2]
+        assert longest == next(at for at in range(first, len(rows)) if rows[at][2] == rows[longest][2]), number
+        assert until == max(start + length for _, start, length, _ in some) - rows[first][1]
+        assert busy == sum(row[2] for row in some)
     lowest = [0, *(2**power for power in range(62))]
     tried = [(length, merged_in_loops(rows, length)) for length in lowest]
     if len(rows) <= most and not any(row[3] for row in rows):
-        assert (under_ns, block.to_list()) == (0, list(range(len(rows))))
+        assert (under_ns, block) == (0, list(range(len(rows))))
         return
     fits = [length for length, blocks in tried if not blocks or blocks[-1] < most]
     assert under_ns == (fits[0] if fits else lowest[-1])
-    assert block.to_list() == dict(tried)[under_ns]
+    assert block == dict(tried)[under_ns]
 
 
 def merged_in_loops(rows: list[tuple[int, int, int, bool]], under_ns: int) -> list[int]:
@@ -142,7 +151,7 @@ def merged_in_loops(rows: list[tuple[int, int, int, bool]], under_ns: int) -> li
         if at and rows[at - 1][0] == place:
             _, before, last, was_crowded = rows[at - 1]
             was_short = was_crowded or last < under_ns
-            width = FEW * max(1, under_ns)
+            width = 4 * max(1, under_ns)
             is_same = start // width == before // width or start < until
             begins = not (is_short and was_short and is_same)
         else:
@@ -159,11 +168,20 @@ spans = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 30), st.integers(0,
 def test_no_two_shapes_of_a_row_overlap_and_what_nests_stands_below(made: list[tuple[int, int, int]]) -> None:
     schema = {"lane": pl.UInt32, "start_ns": pl.Int64, "length_ns": pl.Int64}
     shapes = pl.DataFrame(made, schema=schema, orient="row")
-    rows = rows_of(shapes).to_list()
+    placed = native.places(shapes, MOST_ROWS)
+    assert placed["place"].is_sorted()
+    assert placed.select("shape", lane=pl.col("place") // MOST_ROWS).equals(
+        placed.select("shape", lane=shapes["lane"].gather(placed["shape"]))
+    )
+    assert placed.select("start_ns", "length_ns").equals(shapes.select("start_ns", "length_ns")[placed["shape"]])
+    assert placed["is_crowded"].to_list() == (placed["place"] % MOST_ROWS == MOST_ROWS - 1).to_list()
+    within = placed.select("place", "start_ns", "shape")
+    assert within.equals(within.sort("place", "start_ns", "shape"))
+    rows = (placed.sort("shape")["place"] % MOST_ROWS).to_list()
     for one, (lane, start, length) in enumerate(made):
         for other in range(one):
             at, begin, took = made[other]
-            if at == lane and rows[one] == rows[other] < LAST_ROW:
+            if at == lane and rows[one] == rows[other] < MOST_ROWS - 1:
                 assert start + length <= begin or begin + took <= start
     nested = nest(ranges(*(("a", start, start + length) for _, start, length in made if length)))
     if not nested["overlaps"].any() and len({lane for lane, *_ in made}) == 1 and all(row[2] for row in made):
@@ -188,7 +206,7 @@ def test_nothing_is_lost_whatever_the_times(rows: list[dict[str, Any]]) -> None:
     if section.data is None:
         assert timed == 0
         return
-    json.dumps(section.data, allow_nan=False)
+    as_json(section.data)
     assert sum(lane["ranges"] for lane in section.data["lanes"] if lane["table"] == "ranges") == timed
     left_out = found.complete.ranges["start_ns"].null_count()
     assert any(f"{left_out} ranges" in note for note in section.data["notes"]) == bool(left_out)

@@ -15,7 +15,7 @@ import opspan
 from builders import kineto
 from opspan.tensorboard.pages import Failed, Pages, Waiting
 from opspan.views.page.document import page_parts
-from opspan.views.page.section import Subject
+from opspan.views.page.section import Subject, as_json
 from views.sources import nsys
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def test_a_page_is_what_the_report_has(pages: Pages, tmp_path: Path) -> None:
 
     assert head(pages, path) == expected
     served = {name: json.loads(gzip.decompress(pages.part(name, (path,)))) for name in parts}
-    assert served == json.loads(json.dumps(parts))
+    assert served == json.loads(as_json(parts))
     with pytest.raises(KeyError):
         pages.part("../head", (path,))
 

@@ -33,9 +33,21 @@ import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import is_communication, uses_tensor_cores
-from opspan.analysis.nest import is_one
 from opspan.analysis.occupancy import SHAPE, blocks_per_sm, occupancy
-from opspan.analysis.spans import DEVICE, LEAST, MOST, PROCESS, apart, distinct, length, only, time_in, union, within
+from opspan.analysis.spans import (
+    DEVICE,
+    LEAST,
+    MOST,
+    PROCESS,
+    apart,
+    distinct,
+    length,
+    only,
+    summed_by,
+    time_in,
+    union,
+    within,
+)
 from opspan.tables.window import stretches
 
 if TYPE_CHECKING:
@@ -128,11 +140,13 @@ def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) 
     return found.with_columns(other_ns=_col("time_ns") - _col("together")).drop("start_ns", "end_ns", "together")
 
 
+BUSY_BY = (*DEVICE, "start_ns", "end_ns", "kind", "name", "is_overhead")
+
+
 def busy_with(work: pl.DataFrame, *more: str) -> pl.DataFrame:
     """The work that devices were busy with, its row as `work`, the columns that matter here and `more`, and as `what`
     what it is."""
-    columns = (*DEVICE, "start_ns", "end_ns", "kind", "name", "is_overhead", *more)
-    rows = on_device(work.select(columns).with_row_index("work"))
+    rows = on_device(work.select(*BUSY_BY, *more).with_row_index("work"))
     names = rows.select(_col("name").unique())
     rows = rows.with_columns(
         is_communication=_is_any_of(names.filter(is_communication(_col("name")))),
@@ -192,10 +206,7 @@ def whole_times(trace: Tables) -> pl.DataFrame:
 
 
 def _ends(rows: pl.DataFrame) -> pl.DataFrame:
-    times = (_col("start_ns").min(), _col("end_ns").max())
-    if rows.height and all(is_one(rows, name) for name in PROCESS):  # nothing to group
-        return rows.select(*(_col(name).first() for name in PROCESS), *times)
-    return rows.group_by(PROCESS).agg(times)
+    return summed_by(rows, PROCESS, start_ns=_col("start_ns").min(), end_ns=_col("end_ns").max())
 
 
 def _with_shape(kernels: pl.DataFrame, trace: Tables) -> pl.DataFrame:
@@ -240,15 +251,16 @@ def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:
     """Sums over kernels, each whole in the step that it begins in."""
     steps = used.with_row_index("number")
     inside = within(kernels, "start_ns", steps, DEVICE)  # once for each, where steps overlap
-    known = _col("occupancy").is_not_null()
-    sums = (
-        kernels.select("uses_tensor_cores", "occupancy", ns=length())[inside["row"]]
-        .group_by(inside["stretch"].alias("number"))
-        .agg(
-            work_ns=_col("ns").sum(),
-            tensor_core_ns=_col("ns").filter(_col("uses_tensor_cores")).sum(),
-            occupancy_ns=pl.when(known.any()).then((_col("occupancy") * _col("ns")).sum()),
-            with_occupancy_ns=pl.when(known.any()).then(_col("ns").filter(known).sum()),
-        )
+    ns, known = length(), _col("occupancy").is_not_null()
+    each = kernels.select(
+        work_ns=ns,
+        tensor_core_ns=pl.when("uses_tensor_cores").then(ns).otherwise(0),
+        occupancy_ns=_col("occupancy") * ns,
+        with_occupancy_ns=pl.when(known).then(ns),
+        is_known=known,
     )
+    sums = each[inside["row"]].group_by(inside["stretch"].alias("number")).agg(_col(each.columns).sum())
+    sums = sums.with_columns(
+        pl.when(_col("is_known") > 0).then(_col("occupancy_ns", "with_occupancy_ns")),
+    ).drop("is_known")
     return steps.join(sums, on="number", how="left").select(*DEVICE, "step", "start_ns", *sums.columns[1:])

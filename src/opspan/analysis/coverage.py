@@ -103,6 +103,9 @@ def together(found: Sequence[Coverage]) -> Coverage:
 
 def _share(frame: pl.DataFrame, column: str) -> Share:
     has = pl.col(column).is_not_null()
+    if frame.height and not frame[column].null_count():
+        ns = int(frame.select(DURATION.sum()).item())
+        return Share(frame.height, frame.height, ns, ns)
     count, ns, of_ns = frame.select(
         has.sum(), DURATION.filter(has).sum().alias("ns"), DURATION.sum().alias("of_ns")
     ).row(0)

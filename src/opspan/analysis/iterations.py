@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.spans import PROCESS, length, only
+from opspan.analysis.spans import PROCESS, distinct, length, only
 from opspan.analysis.steps import matching, torch_steps
 
 _col = pl.col
@@ -47,13 +47,15 @@ def iterations(ranges: pl.DataFrame, names: pl.Series | None = None, work: pl.Da
     for more in found[1:]:
         rows = pl.concat([rows, more.join(rows, on=PROCESS, how="anti", nulls_equal=True)])
     if work is not None and names is None:
-        from opspan.analysis.repeating import repeating  # late: it needs numpy, and a table does not
+        silent = distinct(work, PROCESS)
+        silent = silent.join(rows, on=PROCESS, how="anti", nulls_equal=True) if rows.height else silent
+        if silent.height:
+            from opspan.analysis.repeating import repeating  # late: it needs numpy, and most runs do not
 
-        silent = (
-            work.join(rows, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left") if rows.height else work
-        )
-        named = repeating(silent).with_columns(name=pl.lit("iteration"))
-        rows = pl.concat([rows, _numbered(named, "kernels")])
+            if rows.height:
+                work = work.join(silent, on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")
+            named = repeating(work).with_columns(name=pl.lit("iteration"))
+            rows = pl.concat([rows, _numbered(named, "kernels")])
     return _with_outliers(rows.sort(*PROCESS, "start_ns", "end_ns")).select(COLUMNS)
 
 

@@ -43,13 +43,16 @@ def figures(rows: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.Dat
 def sums(rows: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.DataFrame:
     """What figures are made of: sums and bounds, which add up over parts of a run."""
     ns = _col("duration_ns")
-    known = {name: _col(name).is_not_null() for name in MEANS}
+    rows = rows.with_columns(
+        **{f"{name}_ns": pl.when(_col(name).is_not_null()).then(ns).otherwise(0) for name in MEANS},
+        **{name: _col(name) * ns for name in MEANS},
+    )
     return rows.group_by(by).agg(
         *summed(WORK_SUMS, rows.columns),
+        _col([f"{name}_ns" for name in MEANS]).sum(),
+        _col(MEANS).sum(),
         least_device_ns=ns.min(),
         most_device_ns=ns.max(),
-        **{f"{name}_ns": ns.filter(is_known).sum() for name, is_known in known.items()},
-        **{name: (_col(name) * ns).sum() for name in MEANS},
     )
 
 

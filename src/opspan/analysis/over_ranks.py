@@ -22,8 +22,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.collective_names import TOGETHER
@@ -36,7 +34,6 @@ _EQUAL = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _MOST_SHIFTS = 4096
 _MOST_APART = 0.1
 _NEARER = 3  # as many times nearer in time is one stretch than any other, to be the one
-_Numbers = npt.NDArray[np.int64]
 
 
 def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
@@ -160,9 +157,8 @@ def _laid(rows: pl.DataFrame, base: int, trusts_clocks: bool) -> pl.DataFrame:
     return pl.concat(found)
 
 
-def _columns(rows: pl.DataFrame) -> tuple[_Numbers, _Numbers, _Numbers]:
-    ends = rows.select(pl.coalesce("end_ns", "start_ns")).to_series()
-    return rows["what"].to_numpy(), rows["size"].to_numpy(), ends.to_numpy()
+def _columns(rows: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
+    return rows["what"], rows["size"], rows.select(pl.coalesce("end_ns", "start_ns")).to_series()
 
 
 def offset(long: Any, short: Any, *, trusts_clocks: bool = True) -> int | None:
@@ -191,16 +187,17 @@ def offset(long: Any, short: Any, *, trusts_clocks: bool = True) -> int | None:
     return apart[0][1] if apart[0][0] * _NEARER < apart[1][0] else None
 
 
-def _agree(what: _Numbers, size: _Numbers, other_what: _Numbers, other_size: _Numbers) -> bool:
-    if not np.array_equal(what[:64], other_what[:64]) or not np.array_equal(what, other_what):
+def _agree(what: pl.Series, size: pl.Series, other_what: pl.Series, other_size: pl.Series) -> bool:
+    if not what.head(64).equals(other_what.head(64)) or not what.equals(other_what):
         return False
     return bool(((size == other_size) | (size < 0) | (other_size < 0)).all())
 
 
-def _apart(end: _Numbers, other_end: _Numbers, shift: int) -> float:
+def _apart(end: pl.Series, other_end: pl.Series, shift: int) -> float:
     """How far apart the ends usually are: of a collective all ranks are done at about the same time."""
     begin, until = max(0, -shift), min(len(other_end), len(end) - shift)
-    return float(np.median(np.abs(end[begin + shift : until + shift].astype(float) - other_end[begin:until])))
+    ends, others = end.slice(begin + shift, until - begin), other_end.slice(begin, until - begin)
+    return float((ends.cast(pl.Float64) - others).abs().median())  # type: ignore[arg-type]  # a number
 
 
 def _with_times(rows: pl.DataFrame) -> pl.DataFrame:

@@ -2,7 +2,6 @@
 
     difference(start, end) -> an expression: from the one time to the other, negative if `end` is earlier
     length(start, end)     -> the same, at least 0
-    covered(spans, start_ns, end_ns) -> for each stretch, how much of it `spans` cover: stretches that do not overlap
     union(rows, by) -> *by, start_ns, end_ns: the same time, in stretches that do not touch, in order; union(rows, by,
         others): that of both
     within(rows, time, spans, by) -> row, stretch: which rows of `rows` lie in which rows of `spans`
@@ -66,33 +65,44 @@ def union(rows: pl.DataFrame, by: Sequence[str], others: pl.DataFrame | None = N
 
 
 def time_in(rows: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str]) -> pl.Series:
-    each = spans.select(*by, "start_ns", "end_ns").with_row_index("number").partition_by(by, as_dict=True)
+    each = apart(spans.select(*by, "start_ns", "end_ns").with_row_index("number"), by)
     parts = apart(rows, by)
     found = [pl.DataFrame(schema={"number": pl.UInt32, "ns": pl.Int64})]
     none = rows.clear()
     for key, some in each.items():
-        whole = _union(parts.get(key, none), none)
-        found.append(some.select("number", ns=covered(whole, some["start_ns"], some["end_ns"])))
-    return pl.concat(found).sort("number")["ns"]
+        spans = parts.get(key, none).select("start_ns", "end_ns")
+        found.append(some.select("number", native.covered(spans, some.select("start_ns", "end_ns"))))
+    return found[-1]["ns"] if len(each) == 1 else pl.concat(found).sort("number")["ns"]
 
 
 def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.DataFrame]:
     """By what tells them apart: the time of one device, say, is sorted and summed by itself. At least one is there."""
     if not rows.height:
         return {(None,) * len(by): rows}
-    if _is_one(rows, by):
+    told_by = _told_by(rows, by)
+    if not told_by:
         return {rows.select(by).row(0) if by else (): rows}
-    return rows.partition_by(by, as_dict=True)
+    parts = rows.partition_by(told_by, as_dict=True)
+    same = {name: rows[name][0] for name in by if name not in told_by}
+    return {tuple((same | dict(zip(told_by, key, strict=True)))[name] for name in by): parts[key] for key in parts}
 
 
-def _is_one(rows: pl.DataFrame, by: Sequence[str]) -> bool:
-    """Nothing tells any of them apart."""
-    return rows.height > 0 and all(is_one(rows, name) for name in by)
+def summed_by(rows: pl.DataFrame, by: Sequence[str], **sums: pl.Expr) -> pl.DataFrame:
+    """A row for each value of `by`, in any order: grouped by what is not the same in all rows."""
+    told_by = _told_by(rows, by)
+    same = (_col(name).first() for name in by if name not in told_by)
+    grouped = rows.group_by(told_by).agg(*same, **sums) if told_by else rows.select(*same, **sums)
+    return grouped.select(*by, *sums)
+
+
+def _told_by(rows: pl.DataFrame, by: Sequence[str]) -> list[str]:
+    """What is not the same in all rows; of no rows, all."""
+    return [name for name in by if not is_one(rows, name)]
 
 
 def distinct(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """What tells rows apart, once each, in any order."""
-    told_by = [name for name in by if not _is_one(rows, (name,))]
+    told_by = _told_by(rows, by)
     return rows.select(by).unique(told_by) if told_by else rows.select(by).head(1)
 
 
@@ -105,10 +115,10 @@ def only(rows: pl.DataFrame, which: pl.Expr | pl.Series) -> pl.DataFrame:
 def looked_up(rows: pl.DataFrame, table: pl.DataFrame, on: Sequence[str]) -> pl.DataFrame:
     """`rows` with the other columns of `table`, which has at most one row for each value of `on`: a join, on those of
     its columns alone that are not the same in all rows."""
-    same = [name for name in on if _is_one(rows, (name,))]
-    for name in same:
-        table = table.filter(_col(name) == rows[name][0]).drop(name)
-    if rest := [name for name in on if name not in same]:
+    rest = _told_by(rows, on)
+    if same := {name: rows[name][0] for name in on if name not in rest}:
+        table = table.filter(**same).drop(same)
+    if rest:
         return rows.join(table, on=rest, how="left", nulls_equal=True, maintain_order="left")
     few = table if table.height else table.clear(1)
     return rows.with_columns(pl.lit(few[name][0], dtype=few.schema[name]).alias(name) for name in few.columns)
@@ -134,7 +144,7 @@ def within(rows: pl.DataFrame, time: str, spans: pl.DataFrame, by: Sequence[str]
     at = rows.select(*by, time, row=pl.int_range(pl.len(), dtype=pl.UInt32))
     at = at.drop_nulls(time) if rows[time].null_count() else at
     stretches = spans.select(*by, "start_ns", "end_ns", stretch=pl.int_range(pl.len(), dtype=pl.UInt32))
-    asked = stretches.partition_by(by, as_dict=True)
+    asked = apart(stretches, by)
     for key, some in apart(at, by).items():
         if (those := asked.get(key)) is None:
             continue
@@ -145,19 +155,3 @@ def within(rows: pl.DataFrame, time: str, spans: pl.DataFrame, by: Sequence[str]
         pairs = pairs.drop_nulls("place")
         parts.append(pl.DataFrame({"row": some["row"].gather(pairs["place"]), "stretch": pairs["stretch"]}))
     return pl.concat([pl.DataFrame(schema={"row": pl.UInt32, "stretch": pl.UInt32}), *parts])
-
-
-def covered(spans: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series) -> pl.Series:
-    """`spans`: start_ns, end_ns, as `union` gives them."""
-    sums = spans.select("start_ns", "end_ns", covered=_between(_START, _END).cum_sum())
-    asked = pl.DataFrame({"start_ns": start_ns, "end_ns": end_ns})
-    since, until = (_covered_until(sums, asked[name]).alias(f"until_{name}") for name in asked.columns)
-    return asked.select(covered=_bounded(pl.lit(until) - pl.lit(since), _END <= _START))["covered"]
-
-
-def _covered_until(sums: pl.DataFrame, times: pl.Series) -> pl.Series:
-    """For each time how much is covered before it, in 64 bits as if there were more: differences are right."""
-    begun = sums["start_ns"].search_sorted(times.fill_null(0), side="right")
-    last = sums[begun.set(begun == 0, None) - 1].with_columns(time_ns=times)
-    rest = pl.when(_col("time_ns") < _END).then(_END - _col("time_ns")).otherwise(0)
-    return last.select(pl.when(_col("time_ns").is_not_null()).then(_col("covered").fill_null(0) - rest)).to_series()

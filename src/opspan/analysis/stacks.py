@@ -44,7 +44,8 @@ def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("
     `rows`: row, parent (a row; none may be missing), depth, root, the keys, and what is summed. Equal keys are one."""
     count = 0
     above = pl.DataFrame(schema={"row": pl.UInt32, "around": pl.UInt32})  # the stack of each row of the level above
-    for level, part in enumerate(rows.sort("depth", maintain_order=True).partition_by("depth", maintain_order=True)):
+    parts = rows.partition_by("depth", as_dict=True)
+    for level, (_, part) in enumerate(sorted(parts.items())):
         placed = part.join(above, left_on="parent", right_on="row", how="left", maintain_order="left")
         stacks = placed.group_by("root", "around", *keys, maintain_order=True).agg(*sums, _col("row").alias("rows"))
         stacks = stacks.with_row_index("stack", offset=count).rename({"around": "parent"})

@@ -63,11 +63,21 @@ class Finding:
         return "info" if share is None else next(name for least, name in SEVERITIES if share >= least)
 
 
-def ranges_of(rows: pl.DataFrame) -> pl.DataFrame:
-    """The longest of some rows with rank, pid, start_ns and end_ns, in order of time."""
-    longest = rows.select(_RANGES.names()).cast(_RANGES).with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
+def ranges_of(rows: pl.DataFrame, once: str | None = None) -> pl.DataFrame:
+    """The longest of some rows with rank, pid, start_ns and end_ns, in order of time. `once`: a column of numbers; rows
+    of the same number are of one range."""
+    longest = rows.with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
+    # First those that may be among them: sorting a million rows for a few takes long.
+    ns = longest["ns"]
+    if once is not None and longest.height:
+        count = int(rows[once].max()) + 1  # type: ignore[arg-type]  # a number
+        ns = pl.Series([None], dtype=ns.dtype).new_from_index(0, count).scatter(rows[once], ns)
+    least = pl.lit(ns.top_k(_MOST_RANGES).min(), dtype=pl.Int64)  # null where no time is known
+    longest = longest.filter((pl.col("ns") >= least).fill_null(value=True))
+    if once is not None:
+        longest = longest.unique(once, keep="first", maintain_order=True)
     longest = longest.sort("ns", descending=True, maintain_order=True).head(_MOST_RANGES)
-    return longest.drop("ns").sort("start_ns")
+    return longest.select(_RANGES.names()).cast(_RANGES).sort("start_ns")
 
 
 class Where(TypedDict):

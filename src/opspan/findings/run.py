@@ -15,7 +15,7 @@ from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import breakdown, busy_with, devices, whole_times, within_part
 from opspan.analysis.kept import kept
-from opspan.analysis.spans import DEVICE, PROCESS, apart, distinct, length, looked_up, only, time_in, within
+from opspan.analysis.spans import DEVICE, PROCESS, apart, distinct, length, looked_up, only, summed_by, time_in, within
 from opspan.findings.cuts import cut_at
 from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
@@ -121,7 +121,7 @@ class Run:
 
     def per_process(self, rows: pl.DataFrame, column: str) -> int:
         """The sum of a column that is summed over devices, as time of the processes."""
-        sums = rows.group_by(PROCESS).agg(_col(column).cast(pl.Int64).sum())
+        sums = summed_by(rows, PROCESS, **{column: _col(column).cast(pl.Int64).sum()})
         sums = sums.join(self.of_process, on=PROCESS, nulls_equal=True)
         return int(sums.select((_col(column) / _col("devices")).sum()).item() or 0)
 
@@ -149,6 +149,15 @@ class Run:
         return rows.with_columns(ranges[column].gather(rows["range"]).alias(name) for name, column in names.items())
 
     # -- the host
+
+    @kept
+    def _names(self) -> pl.Series:
+        return self.ranges["name"].unique().drop_nulls()
+
+    def called(self, pattern: str) -> pl.DataFrame:
+        """The ranges in whose names the pattern is found: looked for once in each name."""
+        chosen = self._names.filter(self._names.cast(pl.String).str.contains(pattern))
+        return self.ranges.filter(_col("name").is_in(chosen.implode())) if len(chosen) else self.ranges.clear()
 
     @kept
     def has_loop_in_optimizer(self) -> bool:
@@ -191,8 +200,9 @@ class Run:
             some.select(*PROCESS, apart_ns=_col("called_ns").sort().diff())
             for some in apart(rows.select(*_THREAD, "called_ns"), _THREAD).values()
         ]
-        paces = pl.concat(between).group_by(PROCESS).agg(_col("apart_ns").median())
-        sums = rows.group_by(PROCESS).agg(work_ns=_col("ns").median(), launches=pl.len(), short=_col("is_short").sum())
+        paces = summed_by(pl.concat(between), PROCESS, apart_ns=_col("apart_ns").median())
+        facts = {"work_ns": _col("ns").median(), "launches": pl.len(), "short": _col("is_short").sum()}
+        sums = summed_by(rows, PROCESS, **facts)
         return sums.join(paces, on=PROCESS, nulls_equal=True)
 
     # -- collectives
@@ -221,14 +231,14 @@ class Run:
         wait (the reason), start_ns and end_ns of the gap, op, module, phase, step."""
         gaps = self._gaps
         pieces = cut_at(self.steps, self.found.attributed, self.found.gaps, self.found.idle)
-        columns = (*DEVICE, "start_ns", "end_ns", "wait", "waited", "wait_ns", "held_ns", "is_start")
-        pieces = pieces.with_columns(gaps[name].gather(pieces["gap"]) for name in columns)
-        pieces = pieces.filter(~_col("is_start")).with_row_index("piece")
-        usual = self.begun_in_usual(pieces.select("piece", *PROCESS, "at_ns"), "at_ns")
-        pieces = pieces[usual["piece"]].with_columns(usual["step"].cast(pl.Categorical))
-        pieces = self.named(pieces.drop("piece"))
+        pieces = only(pieces, ~gaps["is_start"].gather(pieces["gap"])).with_row_index("piece")
+        whose = (gaps[name].gather(pieces["gap"]) for name in PROCESS)
+        usual = self.begun_in_usual(pieces.select("piece", "at_ns").with_columns(whose), "at_ns")
+        pieces = pieces.drop("piece")[usual["piece"]].with_columns(usual["step"].cast(pl.Categorical))
+        columns = (*DEVICE, "start_ns", "end_ns", "wait", "waited", "wait_ns", "held_ns")
+        pieces = self.named(pieces.with_columns(gaps[name].gather(pieces["gap"]) for name in columns))
         is_compiling, is_falling_back = (
-            pl.lit(inside.gather(pieces["range"]).fill_null(value=False))
+            pl.lit(inside.gather(pieces["range"]).fill_null(value=False)) if inside.any() else pl.lit(value=False)
             for inside in (self._is_compiling, self.is_falling_back)
         )
         compile_, fallback, data, optimizer = (pl.lit(name, dtype=_CAUSE) for name in CAUSES[:4])

@@ -49,10 +49,11 @@ def _part(found: Analysed, by: str) -> Part:
         pieces = pieces.with_columns(found.tables.functions["name"].gather(pieces["function"]).alias(by))
     else:
         pieces = pieces.with_columns(of_ranges.names(found, by, pieces["range"]))
-    sums = pieces.group_by(key, maintain_order=True).agg(
-        time_ns=_col("ns").sum(),
-        gaps=_col("gap").n_unique().cast(pl.Int64),
-        **{f"{why}_ns": _col("ns").filter(_col("why") == why).sum() for why in WHY},
+    each = {f"{why}_ns": pl.when(_col("why") == why).then("ns").otherwise(0) for why in WHY}
+    sums = (
+        pieces.with_columns(**each)
+        .group_by(key, maintain_order=True)
+        .agg(_col("ns").sum().alias("time_ns"), _col("gap").n_unique().cast(pl.Int64).alias("gaps"), _col(*each).sum())
     )
     return Part(sums if by == "device" else sums.with_columns(_col(by).cast(pl.String)), key)
 

@@ -279,7 +279,11 @@ def _sums(found: Analysed, by: str) -> pl.DataFrame:
     trace = found.complete
     rows = averages(trace.ranges, trace.work, by).filter(_col(by).is_not_null())
     if by == "name":
-        ops = trace.ranges.filter(_col("kind").is_in(["op", "backward", "script"]))["name"].unique()
+        ops = (
+            trace.ranges.select("kind", "name")
+            .filter(_col("kind").is_in(["op", "backward", "script"]))["name"]
+            .unique()
+        )
         rows = rows.filter(_col("name").is_in(ops.implode()))
     return rows.select(_col(by).cast(pl.String), *RANGE_ORDER)
 

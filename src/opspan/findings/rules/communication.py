@@ -97,7 +97,7 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
 def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.has_devices:
         return
-    rows = run.ranges.filter(_col("name").cast(pl.String).str.starts_with("gloo:"))
+    rows = run.called("^gloo:")
     rows = run.begun_in_usual(rows.with_columns(ns=_col("end_ns") - _col("start_ns"))).filter(_col("ns") > 0)
     at_stake = int(rows["ns"].sum())
     if run.matters(at_stake, threshold):
@@ -111,7 +111,7 @@ def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _data_parallel(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.ranges.filter(_col("name").cast(pl.String) == "DataParallel.forward")
+    rows = run.called(r"^DataParallel\.forward$")
     spread = run.idle.filter(_col("cause").is_in(["host", "launch", "queued"])) if run.has_devices else None
     at_stake = 0 if spread is None else run.per_process(spread, "ns")
     if rows.height and run.matters(at_stake, threshold):

@@ -39,9 +39,8 @@ def _again(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
-    names = run.ranges["name"].cast(pl.String)
-    rows = run.begun_in_usual(run.ranges.filter(names.str.contains(_REGION)))
-    lookups = run.begun_in_usual(run.ranges.filter(names == "TorchDynamo Cache Lookup"))
+    rows = run.begun_in_usual(run.called(_REGION))
+    lookups = run.begun_in_usual(run.called("^TorchDynamo Cache Lookup$"))
     frames = {found[1] for name in rows["name"].unique() if (found := re.match(_REGION, str(name)))}
     if len(frames) < threshold:
         return

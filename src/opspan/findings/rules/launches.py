@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import PROCESS
+from opspan.analysis.spans import PROCESS, looked_up
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -22,7 +22,7 @@ def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     as long as launching takes; or all other. And the paces of these processes."""
     rows = run.idle.filter(_col("cause").is_in(["host", "launch"]))
     paces = run.paces.with_columns(is_bound=_col("apart_ns") > _col("work_ns"))
-    rows = rows.join(paces.select(*PROCESS, "is_bound", "apart_ns"), on=PROCESS, how="left", nulls_equal=True)
+    rows = looked_up(rows, paces.select(*PROCESS, "is_bound", "apart_ns"), PROCESS)
     is_pace = _col("end_ns") - _col("start_ns") <= _PACES * _col("apart_ns")
     chosen = (_col("is_bound") & is_pace).fill_null(value=False)
     rows = rows.filter(chosen if is_bound else ~chosen)
@@ -65,7 +65,7 @@ def _queued(run: Run, threshold: float) -> Iterator[Evidence]:
 def _evidence(
     rows: pl.DataFrame, at_stake: int, figures: dict[str, float], words: dict[str, str] | None = None
 ) -> Evidence:
-    gaps = rows.unique("gap", keep="first", maintain_order=True)
+    pieces = rows.select(*PROCESS, "start_ns", "end_ns", "gap")
     return Evidence(
         at_stake,
         figures,
@@ -74,7 +74,7 @@ def _evidence(
         modules=top(rows, "ns", "module"),
         steps=top(rows, "ns", "step"),
         ranks=ranks_of(rows),
-        ranges=ranges_of(gaps),
+        ranges=ranges_of(pieces, once="gap"),
     )
 
 

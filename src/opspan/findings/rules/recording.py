@@ -59,13 +59,13 @@ def _unlabelled(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _without_sizes(run: Run, threshold: float) -> Iterator[Evidence]:
-    ops = run.ranges.filter(_col("kind") == "op")
+    ops = run.ranges.select("kind", "sizes").filter(_col("kind") == "op")
     if ops.height and ops["sizes"].count() < threshold * ops.height:
         yield _missing(run, SHAPES, {"known_share": ops["sizes"].count() / ops.height, "ops": ops.height})
 
 
 def _without_modules(run: Run, threshold: float) -> Iterator[Evidence]:
-    ops = run.ranges.filter(_col("kind") == "op")
+    ops = run.ranges.select("kind", "module").filter(_col("kind") == "op")
     if ops.height and ops["module"].count() < threshold * ops.height:
         yield _missing(run, MODULES, {"known_share": ops["module"].count() / ops.height, "ops": ops.height})
 

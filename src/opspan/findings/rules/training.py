@@ -22,7 +22,7 @@ def _loop(run: Run, threshold: float) -> Iterator[Evidence]:
     at_stake = run.per_process(idle, "ns")
     if not run.matters(at_stake, threshold):
         return
-    steps = run.ranges.filter(_col("name").cast(pl.String).str.starts_with("Optimizer.step#"))
+    steps = run.called(r"^Optimizer\.step#")
     kernels = run.kernels.filter(_col("phase") == "optimizer")
     figures = {"idle_ns": at_stake, "idle_share": run.share(at_stake), "steps": steps.height, "kernels": kernels.height}
     yield Evidence(
@@ -37,7 +37,7 @@ def _loop(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     ranges = run.trace.ranges
-    is_linked = ranges["link"].cast(pl.String) == LINKED
+    is_linked = ranges["link"] == LINKED
     if not is_linked.any():
         return
     # What computed, on devices or on the host, and the range that it belongs to: a collective is nobody's gradient.
@@ -49,11 +49,11 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     is_target = pl.Series([False]).new_from_index(0, ranges.height).scatter(target.drop_nulls().unique(), True)
     backward_of = target.gather(nearest(ranges, target.is_not_null())).gather(took["range"])
     forward_of = nearest(ranges, is_target).gather(took["range"])
-    name = ranges["name"].cast(pl.String)
+    name = ranges["name"]
     took = took.with_columns(backward=name.gather(backward_of), forward=name.gather(forward_of))
     sums = took.filter(_col("backward").is_null()).group_by(name="forward").agg(forward_ns=_col("ns").sum())
     backward = took.group_by(name="backward").agg(backward_ns=_col("ns").sum())
-    sums = sums.drop_nulls("name").join(backward, on="name")
+    sums = sums.drop_nulls("name").join(backward, on="name").with_columns(_col("name").cast(pl.String))
     sums = sums.with_columns(more_ns=_col("backward_ns") - _TWICE * _col("forward_ns"))
     least = _LEAST * run.total_ns
     sums = sums.filter(

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis.kernel_use import KERNELS, figures, launched
+from opspan.analysis.sums import WORK_ORDER
 from opspan.views.missing import device_command
 from opspan.views.page.columns import MOST_ROWS, Column, known, table, text, values
 from opspan.views.page.section import Section, Subject
@@ -87,7 +88,7 @@ def section(subject: Subject) -> Section:
         {
             "total_ns": total,
             "tables": tables if kernels.height else [],
-            "ops": _ops(work, kernels.head(MOST_ROWS)),
+            "ops": _ops(launches, kernels.head(MOST_ROWS)),
             "top": [
                 {"name": text(str(name)), "ns": ns} for name, ns in kernels.select("name", "device_ns").head(TOP).rows()
             ],
@@ -115,13 +116,15 @@ def _table(rows: pl.DataFrame, columns: tuple[Column, ...]) -> dict[str, Any]:
     return table(rows, known(rows, columns))
 
 
-def _ops(work: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:
+def _ops(launches: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:
     """For each kernel by name the ops that launched it, those with most time first, and its names in full."""
-    by_op = figures(work, ("kind", "name", "op"))
+    by = ("kind", "name", "op")
+    by_op = launches.group_by(by).agg(_col(WORK_ORDER).sum())
+    by_op = by_op.sort(*WORK_ORDER, *by, descending=[True] * len(WORK_ORDER) + [False] * len(by))
     by_op = by_op.group_by("kind", "name", maintain_order=True).agg(
         _col("op", "count", "device_ns").head(MOST_OPS), ops=pl.len()
     )
-    full = work.group_by("kind", "name").agg(_col("full_name").drop_nulls().unique().sort().head(MOST_OPS))
+    full = launches.group_by("kind", "name").agg(_col("full_name").drop_nulls().unique().sort().head(MOST_OPS))
     found = kernels.select("kind", "name").join(
         by_op, on=["kind", "name"], how="left", nulls_equal=True, maintain_order="left"
     )

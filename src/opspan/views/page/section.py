@@ -8,6 +8,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
+
 from opspan.addresses import File
 from opspan.analysis import Analysed
 from opspan.views.findings import files_text
@@ -46,6 +48,17 @@ class Section:
 
 
 def as_json(data: Any) -> str:
+    """`data`: what JSON knows, and in dicts and in lists of dicts columns of numbers, too."""
+    if isinstance(data, pl.Series):
+        return data.alias("").implode().to_frame().write_json().removeprefix('[{"":').removesuffix("}]")
+    if isinstance(data, dict):
+        return "{" + ",".join(f"{_plain(str(key))}:{as_json(value)}" for key, value in data.items()) + "}"
+    if isinstance(data, list) and data and isinstance(data[0], dict):
+        return "[" + ",".join(map(as_json, data)) + "]"
+    return _plain(data)
+
+
+def _plain(data: Any) -> str:
     return json.dumps(data, allow_nan=False, separators=(",", ":"))
 
 

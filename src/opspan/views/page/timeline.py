@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from opspan import native
 from opspan.analysis import Analysed
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.spans import difference, length
@@ -17,11 +18,11 @@ from opspan.views.page.section import Section, Subject, packed
 from opspan.views.page.timeline_columns import deltas, shown
 from opspan.views.page.timeline_counters import counters
 from opspan.views.page.timeline_details import details, self_times
-from opspan.views.page.timeline_lanes import FORMS, KINDS, TABLES, Lanes, lanes_of
-from opspan.views.page.timeline_merge import is_alone, merged
-from opspan.views.page.timeline_rows import LAST_ROW, MOST_ROWS, rows_of
+from opspan.views.page.timeline_lanes import TABLES, Lanes, lanes_of
+from opspan.views.page.timeline_looks import FORMS, KINDS, forms, kinds
 
 MOST_SHAPES = 250_000
+MOST_ROWS = 96  # of a lane; functions of Python are about as deep as that
 MOST_BYTES = 4_000_000  # in the page
 _MOST_STEPS = 5_000
 _LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50  # for each name of ranges in blocks that is counted, the most frequent first
@@ -35,7 +36,7 @@ def section(subject: Subject) -> Section:
     if lanes is None:
         why = "Nothing in this trace has a time: it holds figures, and no ranges, calls or work"
         return Section("Timeline", None, why, f"opspan summary {subject.typed}")
-    placed = _placed(lanes)
+    placed = native.places(lanes.shapes.select("lane", "start_ns", "length_ns"), MOST_ROWS)
     most = MOST_SHAPES
     while True:
         data = _data(subject, lanes, placed, most)
@@ -53,6 +54,8 @@ def _at_most(data: Any) -> int:
         return sum(map(_at_most, data.values()))
     if isinstance(data, str):
         return 2 * len(data)
+    if isinstance(data, pl.Series):
+        return _OF_NUMBER * len(data)
     if not isinstance(data, (list, tuple)):
         return _OF_NUMBER
     if data and isinstance(data[0], (int, float)):
@@ -60,26 +63,18 @@ def _at_most(data: Any) -> int:
     return sum(map(_at_most, data))
 
 
-def _placed(lanes: Lanes) -> pl.DataFrame:
-    """The shapes in the order in which they are written, with the row that each is drawn on."""
-    row = rows_of(lanes.shapes)
-    place = lanes.shapes["lane"].cast(pl.UInt32) * MOST_ROWS + row
-    return lanes.shapes.with_columns(place=place, is_crowded=row == LAST_ROW).sort(
-        "place", "start_ns", maintain_order=True
-    )
-
-
 def _data(subject: Subject, lanes: Lanes, placed: pl.DataFrame, most: int) -> dict[str, Any]:
     found = subject.found
-    under_ns, block = merged(placed, most)
-    shapes = _drawn(placed, block)
-    names, hidden = _names(placed, shapes, block, max(_LEAST_HIDDEN, most // _SHAPES_OF_HIDDEN))
+    blocks = native.blocks(placed, most)
+    shapes = _drawn(found, lanes, placed, blocks)
+    block = _block_of(placed, blocks)
+    names, hidden = _names(lanes, placed, shapes, block, max(_LEAST_HIDDEN, most // _SHAPES_OF_HIDDEN))
     texts, name = numbered(names)
     end = shapes["start_ns"] + shapes["length_ns"]
     gap = (shapes["start_ns"] - end.shift(1)).zip_with(shapes["place"] == shapes["place"].shift(1), shapes["start_ns"])
     is_block = shapes["count"] > 1
-    ranges = shapes.filter(~is_block, _col("table") == "ranges")
-    inner = self_times(found, ranges["row"])
+    rows = {table: shapes["row"].filter(~is_block & (shapes["table"] == table)) for table in TABLES}
+    inner = self_times(found, rows["ranges"])
     values_over_time, notes = counters(found, lanes.begin_ns, lanes.length_ns)
     return {
         "begin": str(lanes.begin_ns),
@@ -88,68 +83,61 @@ def _data(subject: Subject, lanes: Lanes, placed: pl.DataFrame, most: int) -> di
         "forms": FORMS,
         "tables": TABLES,
         "groups": [_group(row) for row in lanes.groups.iter_rows(named=True)],
-        "lanes": _lanes(lanes, placed, shapes),
+        "lanes": _lanes(lanes, shapes),
         "names": shown(texts),
         "hidden": _hidden(texts, hidden),
-        "gap": gap.fill_null(shapes["start_ns"]).to_list(),
-        "length_ns": shapes["length_ns"].to_list(),
-        "name": name.slice(0, shapes.height).fill_null(-1).to_list(),
+        "gap": gap.fill_null(shapes["start_ns"]),
+        "length_ns": shapes["length_ns"],
+        "name": name.slice(0, shapes.height).fill_null(-1),
         "kind": deltas(shapes["kind"].to_physical()),
         "form": deltas(shapes["form"].to_physical()),
         "blocks": _blocks(shapes, is_block),
-        "inner": inner.fill_null(-1).to_list(),
-        "details": {
-            table: details(found, table, shapes.filter(~is_block, _col("table") == table)["row"]) for table in TABLES
-        },
-        "arrows": _arrows(found, placed, block, is_block),
+        "inner": inner.fill_null(-1),
+        "details": {table: details(found, table, rows[table]) for table in TABLES},
+        "arrows": _arrows(found, lanes, placed, block, is_block),
         "counters": values_over_time,
         "steps": _steps(found, lanes),
-        "merged": _merged(shapes, is_block, under_ns),
+        "merged": _merged(shapes, is_block, blocks),
         "notes": [*lanes.notes, *notes, *_more_steps(found)],
         "perfetto": f"opspan export {subject.typed} run.perfetto-trace",
         "files": subject.typed,
     }
 
 
-def _drawn(placed: pl.DataFrame, block: pl.Series) -> pl.DataFrame:
+def _drawn(found: Analysed, lanes: Lanes, placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     """A row for each shape that is drawn. A block looks like the longest of those in it."""
-    if block.n_unique() == placed.height:
-        return placed.with_columns(block, count=pl.lit(1, pl.UInt32), busy_ns="length_ns")
-    rows = placed.with_columns(block.set_sorted())
-    end = _col("start_ns") + _col("length_ns")
-    same = ("table", "place", "lane", "form")
-    alone = is_alone(block)
-    single = rows.filter(alone).with_columns(count=pl.lit(1, pl.UInt32), busy_ns="length_ns")
-    several = rows.filter(~alone)
-    together = several.group_by("block", maintain_order=True).agg(
-        *(_col(name).first() for name in same),
-        _col("start_ns").first(),
-        until=end.max(),
-        longest_ns=_col("length_ns").max(),
-        count=pl.len(),
-        busy_ns=_col("length_ns").sum(),
+    first = lanes.shapes.select("table", "row")[placed["shape"].gather(blocks["first"])]
+    longest = lanes.shapes.select("table", "row", "name")[placed["shape"].gather(blocks["longest"])]
+    return longest.with_columns(
+        placed["place"].gather(blocks["first"]),
+        placed["start_ns"].gather(blocks["first"]),
+        blocks["length_ns"],
+        blocks["count"],
+        blocks["busy_ns"],
+        kinds(found, longest).alias("kind"),
+        forms(found, first).alias("form"),
     )
-    # In step with the blocks, which come in order.
-    number = (several["block"] != several["block"].shift(1)).fill_null(value=True).cum_sum() - 1
-    longest = several.filter(several["length_ns"] == together["longest_ns"].gather(number))
-    longest = longest.filter((_col("block") != _col("block").shift(1)).fill_null(value=True))
-    together = together.hstack(longest.select("name", "kind", "row")).with_columns(
-        length_ns=_col("until") - _col("start_ns"), is_crowded=pl.lit(value=False)
-    )
-    return pl.concat([single, together.select(single.columns)]).sort("block")
 
 
-def _names(placed: pl.DataFrame, shapes: pl.DataFrame, block: pl.Series, most: int) -> tuple[pl.Series, pl.DataFrame]:
+def _block_of(placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
+    """For each that is placed the number of its block: they come one after the other."""
+    begins = pl.zeros(placed.height, pl.UInt32, eager=True).scatter(blocks["first"][1:], 1)
+    return begins.cum_sum().alias("block")
+
+
+def _names(
+    lanes: Lanes, placed: pl.DataFrame, shapes: pl.DataFrame, block: pl.Series, most: int
+) -> tuple[pl.Series, pl.DataFrame]:
     """The names of shapes, then further ones of those in blocks; and how often each is in a block."""
-    inside = placed["name"].filter(~is_alone(block)).value_counts(sort=True).drop_nulls()
-    inside = inside.head(most)
+    together = placed["shape"].filter((shapes["count"] > 1).gather(block))
+    inside = lanes.shapes["name"].gather(together).value_counts(sort=True).drop_nulls().head(most)
     return pl.concat([shapes["name"], inside["name"]]), inside
 
 
 def _hidden(texts: pl.Series, hidden: pl.DataFrame) -> dict[str, Any]:
     at = hidden.join(pl.DataFrame({"name": texts}).with_row_index("at"), on="name")
     at = at.sort("at")
-    return {"name": deltas(at["at"]), "count": at["count"].to_list()}
+    return {"name": deltas(at["at"]), "count": at["count"]}
 
 
 def _group(row: dict[str, Any]) -> dict[str, Any]:
@@ -162,12 +150,9 @@ def _group(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _lanes(lanes: Lanes, placed: pl.DataFrame, shapes: pl.DataFrame) -> list[dict[str, Any]]:
-    rows = placed.group_by("place", maintain_order=True).agg(ranges=pl.len())
-    drawn = shapes.group_by("place", maintain_order=True).agg(shapes=pl.len())
-    rows = rows.join(drawn, on="place", maintain_order="left").with_columns(
-        lane=_col("place") // MOST_ROWS, row=_col("place") % MOST_ROWS
-    )
+def _lanes(lanes: Lanes, shapes: pl.DataFrame) -> list[dict[str, Any]]:
+    drawn = shapes.group_by("place", maintain_order=True).agg(shapes=pl.len(), ranges=_col("count").sum())
+    rows = drawn.with_columns(lane=_col("place") // MOST_ROWS, row=_col("place") % MOST_ROWS)
     of_lane = rows.group_by("lane", maintain_order=True).agg("row", "shapes", "ranges")
     said = lanes.lanes.join(of_lane, on="lane", maintain_order="left")
     return [
@@ -188,22 +173,26 @@ def _lanes(lanes: Lanes, placed: pl.DataFrame, shapes: pl.DataFrame) -> list[dic
 
 def _blocks(shapes: pl.DataFrame, is_block: pl.Series) -> dict[str, Any]:
     at = shapes.select("count", "busy_ns", shape=pl.int_range(pl.len())).filter(is_block)
-    return {"shape": deltas(at["shape"]), "count": at["count"].to_list(), "busy_ns": at["busy_ns"].to_list()}
+    return {"shape": deltas(at["shape"]), "count": at["count"], "busy_ns": at["busy_ns"]}
 
 
-def _arrows(found: Analysed, placed: pl.DataFrame, block: pl.Series, is_block: pl.Series) -> dict[str, Any]:
+def _arrows(
+    found: Analysed, lanes: Lanes, placed: pl.DataFrame, block: pl.Series, is_block: pl.Series
+) -> dict[str, Any]:
     """Pairs of shapes, of which at least one stands for itself: from launches to work, from forward to backward ops."""
     work = found.complete.work.select(_from="call", to=pl.int_range(pl.len(), dtype=pl.UInt32))
     ranges = found.complete.ranges
     linked = ranges.select(_from="forward", to=pl.int_range(pl.len(), dtype=pl.UInt32)).filter(
         ranges["link"] != BY_NESTING
     )
+    blocks = pl.zeros(placed.height, pl.UInt32, eager=True).scatter(placed["shape"], block)
+    rows = lanes.shapes.select("table", "row", blocks.alias("block"))
     shape_of = {
         table: pl.Series([None], dtype=pl.UInt32)
-        .new_from_index(0, getattr(found.complete, table).height)
-        .scatter(rows["row"], rows["block"])
+        .new_from_index(0, found.complete.frames[table].height)
+        .scatter(some["row"], some["block"])
         for table in ("ranges", "calls", "work")
-        for rows in [placed.select("table", "row").with_columns(block).filter(_col("table") == table)]
+        for some in [rows.filter(_col("table") == table)]
     }
     both = {"launch": (work, "calls", "work"), "backward": (linked, "ranges", "ranges")}
     return {name: _pairs(rows, shape_of[one], shape_of[other], is_block) for name, (rows, one, other) in both.items()}
@@ -238,6 +227,7 @@ def _more_steps(found: Analysed) -> list[str]:
     return [f"{more:,} more steps are not above the axis"] if more > 0 else []
 
 
-def _merged(shapes: pl.DataFrame, is_block: pl.Series, under_ns: int) -> dict[str, int]:
-    together = shapes.filter(is_block)["count"]
-    return {"under_ns": under_ns, "ranges": sum(together), "of": len(shapes) - len(together) + sum(together)}
+def _merged(shapes: pl.DataFrame, is_block: pl.Series, blocks: pl.DataFrame) -> dict[str, int]:
+    together = int(shapes["count"].filter(is_block).sum())
+    of = int(shapes["count"].sum())
+    return {"under_ns": int(blocks["under_ns"][0]), "ranges": together, "of": of}

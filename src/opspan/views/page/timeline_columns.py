@@ -14,15 +14,15 @@ _EXACT = 2**53
 MOST_CHARACTERS = 1_000_000
 
 
-def deltas(numbers: pl.Series) -> list[int] | dict[str, list[int]]:
+def deltas(numbers: pl.Series) -> pl.Series | dict[str, pl.Series]:
     """Each less the one before; in the page they are added up again. No nulls. Where many of these are the same one
     after the other, how many there are of each: what is constant, or counts, is two numbers."""
     number = _col("number").cast(pl.Int64)
     changes = numbers.to_frame("number").select(number.diff().fill_null(number.first())).to_series()
     runs = changes.rle().struct.unnest()
     if 2 * runs.height >= len(changes):
-        return changes.to_list()
-    return {"count": runs["len"].to_list(), "delta": runs["value"].to_list()}
+        return changes
+    return {"count": runs["len"], "delta": runs["value"]}
 
 
 def shown(texts: pl.Series) -> list[str]:

@@ -14,7 +14,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.launched import STREAM
-from opspan.analysis.spans import DEVICE, apart, time_in
+from opspan.analysis.spans import DEVICE, apart, distinct, time_in
 from opspan.views.page.columns import text, values
 from opspan.views.page.timeline_columns import deltas
 
@@ -59,7 +59,7 @@ def _by(rows: pl.DataFrame, keys: tuple[str, ...]) -> list[pl.DataFrame]:
 def _utilisation(found: Analysed, begin_ns: int, length_ns: int) -> list[pl.DataFrame]:
     """The share of each stretch in which anything ran."""
     work = on_device(found.complete.work.select(*_DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
-    devices = work.select(_DEVICE).unique().sort(_DEVICE).head(_MOST_LANES)
+    devices = distinct(work, _DEVICE).sort(_DEVICE).head(_MOST_LANES)
     edges = pl.DataFrame({"edge": [begin_ns + length_ns * at // _STRETCHES for at in range(_STRETCHES + 1)]})
     stretches = edges.select(start_ns="edge", end_ns=_col("edge").shift(-1)).filter(_col("end_ns") > _col("start_ns"))
     asked = devices.join(stretches, how="cross")
@@ -94,7 +94,10 @@ def _sampled(rows: pl.DataFrame, begin_ns: int, length_ns: int) -> pl.DataFrame:
     if rows.height <= 2 * _STRETCHES:
         return rows
     stretch = ((_col("time_ns") - begin_ns) // max(1, length_ns // _STRETCHES)).alias("stretch")
-    first = [_col("time_ns").first(), _col("value").max()]
-    last = [_col("time_ns").last(), _col("value").last()]
-    parts = [rows.group_by(stretch, maintain_order=True).agg(ends) for ends in (first, last)]
+    times, numbers = _col("time_ns"), _col("value")
+    ends = rows.group_by(stretch, maintain_order=True).agg(
+        first=times.first(), most=numbers.max(), last=times.last(), then=numbers.last()
+    )
+    pairs = (("first", "most"), ("last", "then"))
+    parts = [ends.select("stretch", time_ns=time, value=number) for time, number in pairs]
     return pl.concat(parts).sort("stretch", "time_ns", maintain_order=True).drop("stretch")

@@ -1,0 +1,92 @@
+"""What shapes of the timeline look like: their kind, which is a colour of src/page/colors.ts, and their form. Asked of
+those that are drawn: most shapes of a long trace are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.busy import BUSY_BY, busy_with
+
+_col = pl.col
+KINDS = (
+    *("forward", "backward", "optimizer", "ops", "module", "step", "loading", "other", "function", "calling"),
+    *("waiting", "computing", "communicating", "copying", "filling", "idle"),
+)
+_KIND = pl.Enum(KINDS)
+FORMS = ("", "mark", "open", "backwards")  # backwards: it ends before it begins
+_FORM = pl.Enum(FORMS)
+_NO_KIND = ("script", "static_op", "op", "dtype", "lite")  # ops of which no phase is known
+_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "data": "loading"}
+
+
+def kinds(found: Analysed, shapes: pl.DataFrame) -> pl.Series:
+    """`shapes`: table and row."""
+    return _of_tables(shapes, lambda table, rows: _KIND_OF[table](found, rows), _KIND)
+
+
+def forms(found: Analysed, shapes: pl.DataFrame) -> pl.Series:
+    """`shapes`: table and row."""
+    return _of_tables(shapes, lambda table, rows: _form(found, table, rows), _FORM)
+
+
+def _of_tables(shapes: pl.DataFrame, look: Callable[[str, pl.Series], pl.Series], dtype: pl.Enum) -> pl.Series:
+    looks = pl.Series([None], dtype=dtype).new_from_index(0, shapes.height)
+    for table in shapes["table"].unique():
+        at = (shapes["table"] == table).arg_true()
+        looks = looks.scatter(at, look(table, shapes["row"].gather(at)).cast(dtype))
+    return looks
+
+
+def _ranges(found: Analysed, rows: pl.Series) -> pl.Series:
+    ranges = found.complete.ranges.select("kind", "phase")[rows]
+    phase = _col("phase").cast(pl.String).replace(_PHASES)
+    kind = _col("kind").cast(pl.String)
+    said = pl.when(kind.is_in(["module", "step"])).then(kind).otherwise(phase)
+    said = said.fill_null(pl.when(kind.is_in(_NO_KIND)).then(pl.lit("ops")).otherwise(pl.lit("other")))
+    alike = ranges.unique().with_columns(shown=said.cast(_KIND))
+    return ranges.join(alike, on=["kind", "phase"], how="left", nulls_equal=True, maintain_order="left")["shown"]
+
+
+def _calls(found: Analysed, rows: pl.Series) -> pl.Series:
+    waits = pl.Series([False]).new_from_index(0, found.complete.calls.height).scatter(found.waits["call"], True)
+    return _all("calling", rows).set(waits.gather(rows), "waiting")
+
+
+def _work(found: Analysed, rows: pl.Series) -> pl.Series:
+    work = found.complete.work.select(BUSY_BY)[rows]
+    busy = busy_with(work).select("work", "what")
+    looks = _all("other", rows).scatter(busy["work"], busy["what"].fill_null("other").cast(_KIND))
+    return looks.set((work["kind"] == "sync").fill_null(value=False), "waiting")
+
+
+def _all(kind: str, rows: pl.Series) -> pl.Series:
+    return pl.Series([kind], dtype=_KIND).new_from_index(0, len(rows))
+
+
+_KIND_OF: dict[str, Callable[[Analysed, pl.Series], pl.Series]] = {
+    "functions": lambda _, rows: _all("function", rows),
+    "ranges": _ranges,
+    "calls": _calls,
+    "work": _work,
+    "gaps": lambda _, rows: _all("idle", rows),
+}
+
+
+def _form(found: Analysed, table: str, rows: pl.Series) -> pl.Series:
+    frame = found.gaps if table == "gaps" else found.complete.frames[table]
+    is_open, is_back = _col("end_ns").is_null(), _col("end_ns") < _col("start_ns")
+    if table != "ranges":
+        times = frame.select("start_ns", "end_ns")[rows]
+        return times.select(form=_first_of(open=is_open, backwards=is_back))["form"]
+    is_mark, was_open = (_col(name).fill_null(value=False) for name in ("is_mark", "is_open"))
+    times = frame.select("start_ns", "end_ns", "is_mark", "is_open")[rows]
+    recorded = pl.lit(found.tables.ranges["end_ns"].gather(rows))  # nesting puts ends to where they can be
+    is_back = is_back | (recorded < _col("start_ns"))
+    return times.select(form=_first_of(mark=is_mark, open=is_open | was_open, backwards=is_back))["form"]
+
+
+def _first_of(**forms: pl.Expr) -> pl.Expr:
+    return pl.coalesce(*(pl.when(so).then(pl.lit(name)) for name, so in forms.items()), pl.lit("")).cast(_FORM)
