@@ -18,7 +18,7 @@ from opspan.addresses import file_of
 from opspan.errors import ReadError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import polars as pl
 
@@ -47,8 +47,7 @@ def load(
     """
     if not paths:
         raise UsageError("nothing to load; expected the path of at least one trace")
-    from opspan.analysis import Analysed, side_by_side
-    from opspan.analysis.narrowed import steps_of_all
+    from opspan.analysis import Analysed
     from opspan.remote import each
     from opspan.tables import Tables
     from opspan.tables.window import window_of
@@ -56,11 +55,9 @@ def load(
 
     steps = (step, step) if isinstance(step, int) else step
     window = window_of(between, steps)
-    files = each(map(file_of, paths))
-    parts, iterations = zip(*(read(file, source, window) for file in files), strict=True)
-    tables = side_by_side(parts)
+    tables, found = read_all(each(map(file_of, paths)), source, window)
     trace = Trace.of(tables.check() if strict else tables)
-    if (found := steps_of_all(parts, iterations, trace)) is not None:
+    if found is not None:
         trace.analysed = Analysed(Tables(trace.ranks, **trace.frames), iterations=found)
     return trace
 
@@ -128,6 +125,23 @@ def load_recording(file: Path) -> Trace:
     from opspan.trace import Trace
 
     return Trace.of(side_by_side([_with_devices(read_recording(file), capture_files.device_files(file))]))
+
+
+def read_all(
+    files: Iterable[File], source: str | None, window: Window | None, kept: Callable[[Tables], Tables] | None = None
+) -> tuple[Tables, pl.DataFrame | None]:
+    """The traces side by side, and their steps, as far as the window needed them. `kept`: what is needed of a trace."""
+    from opspan.analysis import side_by_side
+    from opspan.analysis.narrowed import steps_of_all
+
+    parts, iterations = [], []
+    for file in files:
+        tables, steps = read(file, source, window)
+        parts.append(tables if kept is None else kept(tables))
+        del tables  # a large one is not kept whole beside what is kept of it
+        iterations.append(steps)
+    whole = side_by_side(parts)
+    return whole, steps_of_all(parts, iterations, whole)
 
 
 def read(file: File, source: str | None, window: Window | None) -> Part:

@@ -113,8 +113,10 @@ def meet():
     gate.wait(); gate.wait()
 gate = threading.Barrier(2)
 with opspan.record(sys.argv[1], keep="40 steps") as rec:
-    threading.Thread(target=nest, args=(0,)).start()
+    nesting = threading.Thread(target=nest, args=(0,))
+    nesting.start()
     for i in range(20): gate.wait(); rec.step(); gate.wait()
+    nesting.join()
 print(json.dumps(rec.trace.issues["code"].to_list()))
 """
     assert told(code, tmp_path / "ring") == []

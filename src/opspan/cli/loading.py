@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -174,21 +174,17 @@ def load(
     kept: Callable[[Tables], Tables] | None = None,
 ) -> Analysed:
     """The files side by side, a step of the progress each. `kept`: what is needed of a trace."""
-    from opspan.analysis import Analysed, side_by_side
-    from opspan.analysis.narrowed import steps_of_all
-    from opspan.loading import read
+    from opspan.analysis import Analysed
+    from opspan.loading import read_all
     from opspan.tables.window import window_of
 
-    window = window_of(*_part(between, step))
-    traces, iterations = [], []
-    for file in files:
-        progress.step(f"reading {file.name!r}")
-        trace, found = read(file, None, window)
-        traces.append(trace if kept is None else kept(trace))
-        del trace  # a large one is not kept whole beside what is kept of it
-        iterations.append(found)
-    whole = side_by_side(traces)
-    return Analysed(whole, iterations=steps_of_all(traces, iterations, whole))
+    def announced() -> Iterator[File]:
+        for file in files:
+            progress.step(f"reading {file.name!r}")
+            yield file
+
+    whole, iterations = read_all(announced(), None, window_of(*_part(between, step)), kept)
+    return Analysed(whole, iterations=iterations)
 
 
 def _part(between: tuple[str, str] | None, step: str | None) -> tuple[tuple[int, int] | None, Steps | None]:
