@@ -146,12 +146,14 @@ def frames(size: Size) -> Iterator[tuple[str, pl.DataFrame]]:
         ranges = _ranges(first_layer, size.shapes).head(size.ranges - done)
         until = done + ranges.height
         # What has been made of the calls and the work is in proportion to what has been made of the ranges.
-        some_calls = _calls(ranges, done, range(calls, until * size.calls // size.ranges), size)
+        last_call, last = until * size.calls // size.ranges, until * size.work // size.ranges
         yield "NVTX_EVENTS", ranges
-        yield "CUPTI_ACTIVITY_KIND_RUNTIME", some_calls
-        last = until * size.work // size.ranges
-        yield "CUPTI_ACTIVITY_KIND_KERNEL", _kernels(some_calls, calls, range(work, last), size)
-        done, calls, work = until, calls + some_calls.height, last
+        if last_call > calls:
+            some_calls = _calls(ranges, done, range(calls, last_call), size)
+            yield "CUPTI_ACTIVITY_KIND_RUNTIME", some_calls
+        if last > work:
+            yield "CUPTI_ACTIVITY_KIND_KERNEL", _kernels(some_calls, calls, range(work, last), size)
+        done, calls, work = until, last_call, last
         first_layer += SLICE_LAYERS
 
 
