@@ -158,12 +158,12 @@ struct Drawn : Shapes {
     *under = 0;
     bool any_crowded = false;
     for (size_t at = 0; at < count && !any_crowded; ++at) any_crowded = is_crowded[at];
-    int power = least_power(most);
     std::vector<Row> found;
     if (count <= most && !any_crowded) {
       for (size_t at = 0; at < count; ++at) found.push_back(static_cast<Row>(at));
       return found;
     }
+    int power = least_power(most);
     for (found = begins(power); found.size() > most && power < kLongest; found = begins(power)) ++power;
     if (power >= 0) *under = int64_t{1} << power;
     return found;

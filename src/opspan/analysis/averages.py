@@ -89,10 +89,10 @@ def _of_ranges(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) 
         grouped = grouped.join(_backward(ranges, keys, wanted), on=keys, how="left", nulls_equal=True).with_columns(
             _col("backward_cpu_ns", "backward_device_ns").fill_null(0)
         )
-    return _sorted(grouped, RANGE_ORDER, keys)
+    return in_order(grouped, RANGE_ORDER, keys)
 
 
-def _sorted(grouped: pl.DataFrame, order: Sequence[str], keys: Sequence[str]) -> pl.DataFrame:
+def in_order(grouped: pl.DataFrame, order: Sequence[str], keys: Sequence[str]) -> pl.DataFrame:
     return grouped.sort(*order, *keys, descending=[True] * len(order) + [False] * len(keys))
 
 
@@ -115,4 +115,4 @@ def _backward(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -
 
 def _of_work(work: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     busy = on_device(work)
-    return _sorted(busy.group_by(keys).agg(summed(WORK_SUMS, busy.columns)), WORK_ORDER, keys)
+    return in_order(busy.group_by(keys).agg(summed(WORK_SUMS, busy.columns)), WORK_ORDER, keys)

@@ -70,8 +70,8 @@ def time_in(rows: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str]) -> pl.Se
     found = [pl.DataFrame(schema={"number": pl.UInt32, "ns": pl.Int64})]
     none = rows.clear()
     for key, some in each.items():
-        spans = parts.get(key, none).select("start_ns", "end_ns")
-        found.append(some.select("number", native.covered(spans, some.select("start_ns", "end_ns"))))
+        covering = parts.get(key, none).select("start_ns", "end_ns")
+        found.append(some.select("number", native.covered(covering, some.select("start_ns", "end_ns"))))
     return found[-1]["ns"] if len(each) == 1 else pl.concat(found).sort("number")["ns"]
 
 

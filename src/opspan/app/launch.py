@@ -29,6 +29,7 @@ TOOLS = {sink.name: sink.tool for sink in SINKS if sink.tool is not None}  # tha
 _VARIABLE = "OPSPAN_EMIT"
 _IDLE = "OPSPAN_IDLE"
 _KEEP = "OPSPAN_KEEP"
+_MAY_LACK = "the labels may not be complete"
 _TOOL_VARIABLES = [tool.variable for tool in TOOLS.values()]
 
 
@@ -109,13 +110,12 @@ def other_tools(tool: str | None) -> Iterator[str]:
 
 def start_from_environment() -> None:
     """For the sitecustomize.py of `SITE`."""
-    asked = os.environ.get(_VARIABLE)
-    if asked:
-        when_torch_is_imported(lambda: _start_and_go_on(asked))
+    if asked := os.environ.get(_VARIABLE):
+        when_torch_is_imported(_unharmed(lambda: start(Emit.from_text(asked)), "this process is not labelled"))
     if kept := os.environ.get(_KEEP):
-        when_torch_is_imported(lambda: _keep_and_go_on(Kept(**json.loads(kept))))
+        when_torch_is_imported(_unharmed(lambda: _keep(Kept(**json.loads(kept))), "this process is not recorded"))
     if os.environ.get(_IDLE):
-        when_torch_is_imported(_listen_and_go_on)
+        when_torch_is_imported(_unharmed(_listen, "nobody can attach to this process"))
 
 
 def start(emit: Emit) -> None:
@@ -137,43 +137,35 @@ def start(emit: Emit) -> None:
         session: Session = kind(record_shapes=emit.record_shapes, modules=emit.modules)
         session.gives_way = session.in_each_process = True
         session.__enter__()
-        atexit.register(_end, session.__exit__)
+        atexit.register(_unharmed(session.__exit__, _MAY_LACK))
 
 
-def _end(end: Callable[[], None]) -> None:
-    try:
-        end()
-    except Exception as error:  # noqa: BLE001  # the program has ended well: it must not end with our traceback
-        _say(f"the labels may not be complete: {why(error)}")
+def _keep(kept: Kept) -> None:
+    from opspan.emit import notices
+    from opspan.emit.rolling import Rolling
+
+    notices.put_in()
+    rolling = Rolling(**asdict(kept))
+    rolling.start()
+    atexit.register(_unharmed(rolling.end, _MAY_LACK))
 
 
-def _start_and_go_on(asked: str) -> None:
-    try:
-        start(Emit.from_text(asked))
-    except Exception as error:  # noqa: BLE001  # the program is what matters here, and it has begun
-        _say(f"this process is not labelled: {why(error)}")
+def _listen() -> None:
+    from opspan.emit.listening import listen
+
+    listen()
 
 
-def _keep_and_go_on(kept: Kept) -> None:
-    try:
-        from opspan.emit import notices
-        from opspan.emit.rolling import Rolling
+def _unharmed(act: Callable[[], object], lost: str) -> Callable[[], None]:
+    """Does it inside a program that goes on, or ends, as it would without us: an error is a sentence."""
 
-        notices.put_in()
-        rolling = Rolling(**asdict(kept))
-        rolling.start()
-        atexit.register(_end, rolling.end)
-    except Exception as error:  # noqa: BLE001  as above
-        _say(f"this process is not recorded: {why(error)}")
+    def acts() -> None:
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001  the program is what matters here
+            _say(f"{lost}: {why(error)}")
 
-
-def _listen_and_go_on() -> None:
-    try:
-        from opspan.emit.listening import listen
-
-        listen()
-    except Exception as error:  # noqa: BLE001  # as above
-        _say(f"nobody can attach to this process: {why(error)}")
+    return acts
 
 
 def why(error: Exception) -> str:

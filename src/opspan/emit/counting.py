@@ -15,6 +15,12 @@ from opspan.emit.record import record
 from opspan.emit.sinks import KIND_STEP
 
 
+def begun_step(recording: record, number: int) -> int:
+    """The range of a step that begins, for `ranges.range_end`. Started, not pushed: an optimizer's own range is open
+    here, and ends inside of it."""
+    return ranges.range_start(ranges.ref_of(f"ProfilerStep#{number}", kind=KIND_STEP), recording._sink.bit)
+
+
 class StepCount:
     """`recording` is entered, and labels nothing yet. `done` is called when it has all steps, or can have no more."""
 
@@ -65,21 +71,16 @@ class StepCount:
         else:
             self.begun, self._by, self._thread = True, by, threading.get_ident()
             self._recording.turn(True)
-            self._begin()
+            self._range = begun_step(self._recording, self.recorded)
 
     def _next(self) -> None:
         ranges.range_end(self._range)
         self.recorded += 1
         if self.recorded < self._steps:
-            self._begin()
+            self._range = begun_step(self._recording, self.recorded)
         else:
             self._recording.turn(False)
             self._end()
-
-    def _begin(self) -> None:
-        # Started, not pushed: an optimizer's own range is open here, and ends inside of the step that begins.
-        ref = ranges.ref_of(f"ProfilerStep#{self.recorded}", kind=KIND_STEP)
-        self._range = ranges.range_start(ref, self._recording._sink.bit)
 
     def _end(self) -> None:
         self._is_over = True

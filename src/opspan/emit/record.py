@@ -119,7 +119,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         if self._dumping is not None and self._is_owner():
             self._dumping.step()
 
-    def step_is_over(self) -> None:
+    def _step_was_counted(self) -> None:
         """Somebody else counts the steps, and gives them their ranges."""
         self._step_is_over()
         if self._dumping is not None:

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Sequence
 
 from opspan.emit import notices, ranges
+from opspan.emit.counting import begun_step
 from opspan.emit.keep import EXCEPTION
 from opspan.emit.record import record
 from opspan.emit.schedule import ProfilerAction
-from opspan.emit.sinks import KIND_STEP
 from opspan.emit.step_ends import counted_by, watch_optimizers
 
 
@@ -49,7 +49,7 @@ class Rolling:
     def start(self) -> None:
         self._recording.__enter__()
         self._recording.turn(True)
-        self._range = self._begun()
+        self._range = begun_step(self._recording, self._steps)
         watch_optimizers()
         self._counting.enter_context(counted_by(self._step_is_over))
 
@@ -71,14 +71,8 @@ class Rolling:
         try:
             ranges.range_end(self._range)
             self._steps += 1
-            self._recording.step_is_over()
-            self._range = self._begun()
+            self._recording._step_was_counted()
+            self._range = begun_step(self._recording, self._steps)
         except Exception as error:  # noqa: BLE001
             self._by = (-1, 0)  # nobody
             notices.warn_at_end(f"steps are not counted any more: {type(error).__name__}: {error}", stacklevel=2)
-
-    def _begun(self) -> int:
-        # Started, not pushed: an optimizer's own range is open when a step ends.
-        return ranges.range_start(
-            ranges.ref_of(f"ProfilerStep#{self._steps}", kind=KIND_STEP), self._recording._sink.bit
-        )

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from opspan.analysis.averages import in_order
 from opspan.analysis.kernel_use import KERNELS, figures, launched
 from opspan.analysis.sums import WORK_ORDER
 from opspan.views.missing import device_command
@@ -119,8 +120,7 @@ def _table(rows: pl.DataFrame, columns: tuple[Column, ...]) -> dict[str, Any]:
 def _ops(launches: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:
     """For each kernel by name the ops that launched it, those with most time first, and its names in full."""
     by = ("kind", "name", "op")
-    by_op = launches.group_by(by).agg(_col(WORK_ORDER).sum())
-    by_op = by_op.sort(*WORK_ORDER, *by, descending=[True] * len(WORK_ORDER) + [False] * len(by))
+    by_op = in_order(launches.group_by(by).agg(_col(WORK_ORDER).sum()), WORK_ORDER, by)
     by_op = by_op.group_by("kind", "name", maintain_order=True).agg(
         _col("op", "count", "device_ns").head(MOST_OPS), ops=pl.len()
     )

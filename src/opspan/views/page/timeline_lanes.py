@@ -19,7 +19,7 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.nest import is_one, trace_end_ns
-from opspan.analysis.spans import distinct, length, looked_up, only
+from opspan.analysis.spans import distinct, length, looked_up, only, summed_by
 from opspan.tables import Tables
 from opspan.views.names import device_name, device_names, process_names, stream_name, thread_names
 
@@ -89,8 +89,9 @@ def _timeless(table: str, frame: pl.DataFrame) -> str:
 
 
 def _spans(frame: pl.DataFrame, *more: str) -> pl.DataFrame:
-    lane = (name for name in _LANE if name in frame.columns)
-    return frame.select(*lane, "start_ns", "end_ns", "name", *more, row=pl.int_range(pl.len(), dtype=pl.UInt32))
+    return frame.select(
+        *_tells(frame), "start_ns", "end_ns", "name", *more, row=pl.int_range(pl.len(), dtype=pl.UInt32)
+    )
 
 
 def _names_of_gaps(gaps: pl.DataFrame) -> pl.Series:
@@ -101,30 +102,19 @@ def _keys(frames: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """What tells lanes apart, a row for each lane of each table, and how many shapes it has."""
     keys = []
     for table, frame in frames.items():
-        told = [name for name in _LANE if name in frame.columns]
-        names = _told_by(frame)
-        facts = (_col(name).first() for name in told if name not in names)
-        counted = (*facts, pl.len().alias("count"))
-        alike = frame.group_by(names).agg(counted) if names else frame.select(counted)
-        keys.append(alike.with_columns(table=pl.lit(table, TABLE)))
+        keys.append(summed_by(frame, _tells(frame), count=pl.len()).with_columns(table=pl.lit(table, TABLE)))
     every = pl.concat(keys, how="diagonal").with_row_index("key")
     return every.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LANE if name not in every.columns)
 
 
-def _told_by(frame: pl.DataFrame) -> list[str]:
-    """Most traces are of one process and one device: nothing is told apart by what is the same in all rows."""
-    told = [name for name in _LANE if name in frame.columns]
-    return [name for name in told if not is_one(frame, name)] if frame.height else told
+def _tells(frame: pl.DataFrame) -> list[str]:
+    return [name for name in _LANE if name in frame.columns]
 
 
 def _shapes(table: str, frame: pl.DataFrame, keys: pl.DataFrame, begin_ns: int, close_ns: int) -> pl.DataFrame:
     """From the begin of the trace; what has no end and is no mark is open until the end of the trace."""
-    names = _told_by(frame)
-    keys = keys.filter(_col("table") == table).select(*names, "lane")
-    if keys.height > 1:
-        frame = frame.join(keys, on=names, how="left", nulls_equal=True, maintain_order="left")
-    else:
-        frame = frame.with_columns(lane=pl.lit(keys["lane"][0] if keys.height else None, pl.UInt32))
+    told = _tells(frame)
+    frame = looked_up(frame, keys.filter(_col("table") == table).select(*told, "lane"), told)
     frame = only(frame, frame["lane"].is_not_null())
     end = _col("end_ns").fill_null(close_ns)
     if "is_mark" in frame.columns:
