@@ -19,7 +19,7 @@ Log::Log(uint32_t writer)
 Log::~Log() { detach(); }
 
 void Log::unmap(const Chunk& chunk) {
-  if (chunk.begin) unmap_guarded(chunk.begin - 1, chunk.bytes);
+  if (chunk.begin) unmap_guarded(chunk.header(), chunk.bytes);
 }
 
 void Log::detach() {
@@ -48,7 +48,7 @@ void Log::leave_chunk() {
 
 // For the next one. What is open here is finished here later, unless the segment has been dropped by then.
 void Log::leave_segment(uint32_t oldest) {
-  chunk_.units = number_ - chunk_.first;  // what comes now is elsewhere
+  chunk_.halves = number_ - chunk_.first;  // what comes now is elsewhere
   leave_chunk();
   chunk_ = {};
   next_ = limit_ = nullptr;
@@ -100,11 +100,11 @@ Log* open_log(uint32_t writer) {
 
 // Lets the next units be written, as many as are worth fetching at a time.
 void Log::go_ahead() {
-  Event* base = chunk_.begin - 1;
-  Event* from = limit_ ? limit_ : base;
-  size_t bytes = std::min(kAheadBytes, static_cast<size_t>(chunk_.end() - from) * kUnitBytes);
-  if (limit_) session_->fetch(chunk_.offset + static_cast<uint64_t>(from - base) * kUnitBytes, bytes);
-  limit_ = from + bytes / kUnitBytes;
+  auto* base = reinterpret_cast<Half*>(chunk_.header());
+  Half* from = limit_ ? limit_ : base;
+  size_t bytes = std::min(kAheadBytes, static_cast<size_t>(chunk_.end() - from) * kHalfBytes);
+  if (limit_) session_->fetch(chunk_.offset + static_cast<uint64_t>(from - base) * kHalfBytes, bytes);
+  limit_ = from + bytes / kHalfBytes;
 }
 
 // The file is full: the unit is lost. A rolling recording goes on in another file, as soon as it gets one.
@@ -131,13 +131,13 @@ bool Log::grow() {
     go_ahead();
     return true;
   }
-  size_t bytes =
-      chunk_.begin ? std::min((chunk_.units + 1) * kUnitBytes * 4, session_->most_chunk_bytes) : kFirstChunkBytes;
-  Mapping made = session_->add_chunk(ChunkKind::kEvents, bytes, kPage, tid_, number_);
+  size_t bytes = chunk_.begin ? std::min((chunk_.halves * kHalfBytes + kUnitBytes) * 4, session_->most_chunk_bytes)
+                              : kFirstChunkBytes;
+  Mapping made = session_->add_chunk(ChunkKind::kHalves, bytes, kPage, tid_, number_);
   if (!made.base) return give_up(p, dropped, true);
   leave_chunk();
-  chunk_ = {
-      static_cast<Event*>(made.base) + 1, number_, made.bytes / kUnitBytes - 1, 0, made.offset, file_, made.bytes};
+  auto* begin = reinterpret_cast<Half*>(static_cast<char*>(made.base) + sizeof(ChunkHeader));
+  chunk_ = {begin, number_, (made.bytes - sizeof(ChunkHeader)) / kHalfBytes, 0, made.offset, file_, made.bytes};
   p.roll_if_due(writer_, now_ns(), dropped);
   next_ = chunk_.begin;
   limit_ = nullptr;
@@ -147,10 +147,10 @@ bool Log::grow() {
 
 void Log::lose() { session_->count_lost(); }
 
-void Log::end_in_old(uint64_t number, int64_t end_ns) {
+void Log::end_in_old(const Place& place, int64_t end_ns) {
   for (auto chunk = old_.begin(); chunk != old_.end(); ++chunk) {
-    if (!chunk->holds(number)) continue;
-    end_in(*chunk, number, end_ns);
+    if (!chunk->holds(place.number)) continue;
+    end_in(*chunk, place, end_ns);
     if (chunk->open == 0) {
       unmap(*chunk);
       old_.erase(chunk);
@@ -159,9 +159,9 @@ void Log::end_in_old(uint64_t number, int64_t end_ns) {
   }
 }
 
-Event* Log::open_range_in_old(uint64_t number) {
+Half* Log::at_in_old(uint64_t number) {
   for (const Chunk& chunk : old_) {
-    if (chunk.holds(number)) return chunk.begin + (number - chunk.first);
+    if (chunk.holds(number)) return chunk.at(number);
   }
   return nullptr;
 }
@@ -173,7 +173,7 @@ void finish_slowly(const Place& place, int64_t end_ns) {
   if (!log) return;
   if (!end_ns) end_ns = log->now();
   if (log->owner_ == place.owner) {
-    log->end(place.number, end_ns);
+    log->end(place, end_ns);
   } else if (log->owner_ >> 32 == place.owner >> 32) {
     Event event{};
     event.kind = static_cast<uint8_t>(Unit::kEnd);
@@ -186,7 +186,7 @@ void finish_slowly(const Place& place, int64_t end_ns) {
 }
 
 void release(const Place& place) {
-  if (Log* log = t_logs[place.writer]; log && log->owner_ == place.owner) log->end(place.number, 0);
+  if (Log* log = t_logs[place.writer]; log && log->owner_ == place.owner) log->end(place, 0);
 }
 
 uint32_t Log::intern_slowly(std::string_view text) {

@@ -131,7 +131,7 @@ bool Session::open(std::string* error) {
   size_ = kPage;
 
   header = static_cast<FileHeader*>(page);
-  header->version = segment ? kSegmentVersion : kVersion;
+  header->version = kVersion;
   header->header_bytes = kPage;
   header->pid = static_cast<uint32_t>(getpid());
   header->parent_pid = static_cast<uint32_t>(getppid());
@@ -208,7 +208,7 @@ Mapping Session::add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t 
   head->bytes = bytes;
   head->tid = tid;
   head->first_unit = first_unit;
-  if (kind == ChunkKind::kEvents) pthread_getname_np(pthread_self(), head->thread_name, sizeof(head->thread_name));
+  if (kind == ChunkKind::kHalves) pthread_getname_np(pthread_self(), head->thread_name, sizeof(head->thread_name));
   store(&head->magic, kChunkMagic);
   return made;
 }

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,6 +18,7 @@
 
 #include "capture/clock.h"
 #include "capture/format.h"
+#include "capture/halves.h"
 
 namespace opspan::capture {
 
@@ -55,8 +55,9 @@ inline pthread_key_t make_key(void (*at_exit)(void*)) {
 
 // Where a unit is: what it takes to finish it later. Copy freely; an outdated one is harmless.
 struct Place {
-  uint64_t owner = 0;   // Log::owner_ of the log it was written to; 0: nothing was written
-  uint64_t number = 0;  // the unit's number on its thread
+  uint64_t owner = 0;    // Log::owner_ of the log it was written to; 0: nothing was written
+  uint64_t number = 0;   // the unit's number on its thread
+  int64_t start_ns = 0;  // of a short range: its end is told from it; 0: it is none
   uint32_t tid = 0;
   uint32_t writer = 0;
 
@@ -106,12 +107,12 @@ class Log {
   void blob(const Place& place, const void* bytes, size_t count, uint32_t schema = 0);
   void ids(const Place& place, const uint64_t id[3], const uint64_t parent[3]);
 
-  // A range of this thread that is open, for what is said of it later. Null when its file is not the current one.
+  // A range of this thread that is open, for what is said of it later. Null when its file is not the current one, and
+  // where it is short.
   Event* open_range(const Place& place) {
-    if (place.owner != owner_) return nullptr;
-    if (chunk_.holds(place.number)) [[likely]]
-      return chunk_.begin + (place.number - chunk_.first);
-    return open_range_in_old(place.number);
+    if (place.owner != owner_ || place.start_ns) return nullptr;
+    Half* at = chunk_.holds(place.number) ? chunk_.at(place.number) : at_in_old(place.number);
+    return reinterpret_cast<Event*>(at);
   }
 
   // Counts what a client said and could not be taken.
@@ -136,15 +137,17 @@ class Log {
   friend void forget_logs(void*);
 
   struct Chunk {
-    Event* begin = nullptr;  // its header is the line before
-    uint64_t first = 0;      // number of its first unit
-    uint64_t units = 0;      // written or to be written
-    uint32_t open = 0;       // ranges without an end: the chunk stays mapped for them
-    uint64_t offset = 0;     // of its header, in the file
-    uint32_t file = 0;       // Session::id
-    size_t bytes = 0;        // mapped
-    bool holds(uint64_t number) const { return number - first < units; }
-    Event* end() const { return begin + units; }
+    Half* begin = nullptr;  // its header is the line before
+    uint64_t first = 0;     // number of its first half
+    uint64_t halves = 0;    // written or to be written
+    uint32_t open = 0;      // ranges without an end: the chunk stays mapped for them
+    uint64_t offset = 0;    // of its header, in the file
+    uint32_t file = 0;      // Session::id
+    size_t bytes = 0;       // mapped
+    bool holds(uint64_t number) const { return number - first < halves; }
+    Half* at(uint64_t number) const { return begin + (number - first); }
+    Half* end() const { return begin + halves; }
+    ChunkHeader* header() const { return reinterpret_cast<ChunkHeader*>(begin) - 1; }
   };
   struct Known {
     uint64_t hash = 0;
@@ -169,20 +172,25 @@ class Log {
   void leave_chunk();
   void forget_texts();
   void roll(int64_t ns);
+  void skip_half() {
+    if (!(reinterpret_cast<uintptr_t>(next_) & kHalfBytes)) return;
+    ++next_;
+    ++number_;
+  }
   bool grow();
   bool give_up(Process& p, Dropped& dropped, bool is_news);
   void go_ahead();
   uint32_t intern_slowly(std::string_view text);
   uint32_t learn_name(const char* name);
   static size_t place_of(const char* name) { return reinterpret_cast<uintptr_t>(name) / 16 % (kNamed / 2) * 2; }
-  void end(uint64_t number, int64_t end_ns);
-  void end_in_old(uint64_t number, int64_t end_ns);
-  Event* open_range_in_old(uint64_t number);
-  static void end_in(Chunk& chunk, uint64_t number, int64_t end_ns);
+  void end(const Place& place, int64_t end_ns);
+  void end_in_old(const Place& place, int64_t end_ns);
+  Half* at_in_old(uint64_t number);
+  static void end_in(Chunk& chunk, const Place& place, int64_t end_ns);
   static void unmap(const Chunk& chunk);
 
-  Event* next_ = nullptr;
-  Event* limit_ = nullptr;      // the end of what is fetched of the chunk, or next_ once the disk is full
+  Half* next_ = nullptr;
+  Half* limit_ = nullptr;       // the end of what is fetched of the chunk, or next_ once the disk is full
   uint64_t number_ = 0;         // of next_
   uint64_t owner_ = 0;          // recording << 32 | serial: no two logs of a process share one
   int64_t due_ns_ = INT64_MAX;  // when the next segment is to begin
@@ -222,31 +230,39 @@ inline Log* log(uint32_t writer = 0, Log* const* logs = t_logs) {
 }
 
 inline Place Log::append(const Event& event) {
-  if (next_ == limit_ && !grow()) [[unlikely]] {
+  bool is_half = is_short(event);
+  if (!is_half) skip_half();
+  if (next_ >= limit_ && !grow()) [[unlikely]] {  // past it: a half was skipped there
     return {};
   }
-  using Word [[gnu::may_alias]] = uint64_t;
-  Event* unit = next_++;
-  // Word by word, as they were just written: wider loads would have to wait until those stores are done.
-  for (size_t i = 0; i < std::size(event.words); ++i) {
-    __atomic_store_n(&unit->words[i], event.words[i], __ATOMIC_RELAXED);
+  Place place{owner_, number_, is_half ? event.range.start_ns : 0, tid_, writer_};
+  if (is_half) [[likely]] {
+    write_short(next_, event);
+  } else {
+    write_whole(next_, event);
   }
-  __atomic_store_n(reinterpret_cast<Word*>(unit), *reinterpret_cast<const Word*>(&event), __ATOMIC_RELEASE);
+  next_ += is_half ? 1 : 2;
+  number_ += is_half ? 1 : 2;
   if (event.kind == static_cast<uint8_t>(Unit::kRange) && event.range.end_ns == 0) ++chunk_.open;
-  return {owner_, number_++, tid_, writer_};
+  return place;
 }
 
 // An end of 0 leaves the range open and only gives up its place.
-inline void Log::end_in(Chunk& chunk, uint64_t number, int64_t end_ns) {
-  if (end_ns) __atomic_store_n(&chunk.begin[number - chunk.first].range.end_ns, end_ns, __ATOMIC_RELAXED);
+inline void Log::end_in(Chunk& chunk, const Place& place, int64_t end_ns) {
+  Half* at = chunk.at(place.number);
+  if (end_ns && place.start_ns) {
+    end_short(at, place.start_ns, end_ns);
+  } else if (end_ns) {
+    __atomic_store_n(&reinterpret_cast<Event*>(at)->range.end_ns, end_ns, __ATOMIC_RELAXED);
+  }
   if (chunk.open) --chunk.open;
 }
 
-inline void Log::end(uint64_t number, int64_t end_ns) {
-  if (chunk_.holds(number)) [[likely]] {
-    end_in(chunk_, number, end_ns);
+inline void Log::end(const Place& place, int64_t end_ns) {
+  if (chunk_.holds(place.number)) [[likely]] {
+    end_in(chunk_, place, end_ns);
   } else {
-    end_in_old(number, end_ns);
+    end_in_old(place, end_ns);
   }
 }
 
@@ -257,7 +273,7 @@ inline void finish(const Place& place, int64_t end_ns = 0, Log* const* logs = t_
   Log* log = logs[place.writer];
   if (log && log->owner_ == place.owner && log->epoch_ == g_epochs[place.writer].load(std::memory_order_acquire))
       [[likely]] {
-    log->end(place.number, end_ns ? end_ns : log->now());
+    log->end(place, end_ns ? end_ns : log->now());
   } else {
     finish_slowly(place, end_ns);
   }

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PAGE = 4096
-UNIT = 64
+UNIT, HALF = 64, 32
 NOTHING = (1 << 64) - 1
 
 RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
+SHORT = 15
 TORCH, USER, NVTX, ITT = 1, 2, 3, 4
 OP, BACKWARD, ENGINE, USERS, MODULE, STEP = 1, 2, 3, 4, 5, 6
 INT, UINT, DOUBLE, TEXT, BYTES = 1, 2, 3, 4, 5
@@ -35,20 +36,54 @@ def value_word(value: float | None, unsigned: bool = False) -> tuple[int, bytes]
     return (2, struct.pack("<Q", value)) if unsigned else (1, struct.pack("<q", value))
 
 
+def shortened(unit: bytes) -> bytes | None:
+    """What takes half a line, if the range does."""
+    kind, source, flags, name, start, end, value, identity, *rest = struct.unpack("<BBHIqqqQ6I", unit)
+    domain, category, forward, *more = rest
+    took = end - start + 1 if end else 0
+    fits = (kind, source) == (RANGE, TORCH) and not flags & ~(1 | 8 | 256 | 512) and not (domain or any(more))
+    value = value if flags & 1 else 0
+    if not fits or category > 15 or not 0 <= value < 1 << 32 or identity >> 32 or not 0 <= took < 1 << 48:
+        return None
+    if end and (took <= 0 or not took & 0xFFFFFFFF):
+        return None
+    what = category | 16 * (flags & 1) | 4 * (flags & 8) | (flags & 256) // 4 | (flags & 512) // 4
+    return struct.pack("<BBHIqIIII", SHORT, what, took >> 32, name, start, took & 0xFFFFFFFF, forward, identity, value)
+
+
 @dataclass
 class Thread:
     capture: Capture
     tid: int
     name: str = ""
     chunk_units: int = 63  # of its first chunk; a page
-    units: list[bytes] = field(default_factory=list)
+    units: dict[int, bytes] = field(default_factory=dict)  # by their numbers
+    size: int = 0  # in what is numbered: halves of lines, or units
 
     def put(self, kind: int, source: int, flags: int, name: int, body: bytes) -> int:
         """Write a unit; its number."""
         if len(body) > UNIT - 8:
             raise ValueError("a unit is 64 bytes")
-        self.units.append(struct.pack("<BBHI", kind, source, flags, name) + body.ljust(UNIT - 8, b"\0"))
-        return len(self.units) - 1
+        unit = struct.pack("<BBHI", kind, source, flags, name) + body.ljust(UNIT - 8, b"\0")
+        if self.capture.halves:
+            unit = shortened(unit) or unit
+            self.size += self.size % 2 if len(unit) == UNIT else 0
+        number = self.size
+        self.units[number] = unit
+        self.size += len(unit) // self.capture.numbered
+        return number
+
+    def bytes(self) -> bytes:
+        """All units, whole lines."""
+        raw = bytearray(-(-self.size * self.capture.numbered // UNIT) * UNIT)
+        for number, unit in self.units.items():
+            at = number * self.capture.numbered
+            raw[at : at + len(unit)] = unit
+        return bytes(raw)
+
+    def owners(self) -> list[int]:
+        """The numbers of its ranges."""
+        return [number for number, unit in self.units.items() if unit[0] in (RANGE, ASYNC, MARK, FRAME, SHORT)]
 
     def range(
         self,
@@ -182,7 +217,8 @@ class Capture:
     producer: int = 1
     lost: int = 0
     forked: bool = False
-    version: int = 1
+    version: int = 4
+    halves: bool = True  # ranges that fit take half a line; False: as older writers
     open_ns: tuple[int, int] = (1_000, 1_700_000_000_000_001_000)  # monotonic, UTC
     close_ns: tuple[int, int] = (9_000, 1_700_000_000_000_009_000)
     threads: list[Thread] = field(default_factory=list)
@@ -201,6 +237,11 @@ class Capture:
         raw = text.encode() if isinstance(text, str) else text
         return self.texts.setdefault(raw, len(self.texts) + 1)
 
+    @property
+    def numbered(self) -> int:
+        """Bytes of what is numbered."""
+        return HALF if self.halves else UNIT
+
     # --- bytes
 
     def header(self) -> bytes:
@@ -216,11 +257,12 @@ class Capture:
         """Event chunks of all threads, doubling, taking turns; then the texts."""
         queues = []
         for thread in self.threads:
-            queue, first, size = [], 0, thread.chunk_units
-            units = [*thread.units, *[bytes(UNIT)] * self.spare_units]
-            while first < len(units):
-                queue.append(self._events(thread, first, units[first : first + size], size))
-                first, size = first + size, size * 2 + 1
+            queue, first, size = [], 0, thread.chunk_units * UNIT
+            raw = thread.bytes() + bytes(UNIT * self.spare_units)
+            while first < len(raw):
+                content = raw[first : first + size].ljust(size, b"\0")
+                queue.append(chunk(3 if self.halves else 1, content, thread.tid, first // self.numbered, thread.name))
+                first, size = first + size, size * 2 + UNIT
             queues.append(queue)
         chunks = []
         while any(queues):
@@ -233,10 +275,6 @@ class Capture:
     def write(self, path: Path) -> Path:
         path.write_bytes(self.to_bytes())
         return path
-
-    def _events(self, thread: Thread, first: int, units: list[bytes], size: int) -> bytes:
-        raw = b"".join(units).ljust(size * UNIT, b"\0")
-        return chunk(1, raw, thread.tid, first, thread.name)
 
     def _text_chunks(self) -> list[bytes]:
         entries = []

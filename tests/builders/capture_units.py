@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 PAGE = 4096
-UNIT = 64
+UNIT, HALF = 64, 32
 OPEN, CLOSED, FULL = range(3)
 RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
+SHORT = 15
 TORCH, USER, NVTX, ITT = range(1, 5)
 INT, UINT, DOUBLE = 1, 2, 3  # what `value` is
 HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL = 4, 8, 16, 32, 64
@@ -34,6 +35,7 @@ FIELDS = {
     SCHEMA: ("<Q4I", "schema_id domain entries payload_bytes schema_type"),
     STATE: ("<q", "time_ns"),
 }
+FIELDS[SHORT] = ("<q4I", "start_ns took extra id value")
 FIELDS[MEMORY] = ("<qQqqii", "time_ns address bytes total device_type device_index")
 FIELDS |= dict.fromkeys((ASYNC, MARK, FRAME), FIELDS[RANGE])
 
@@ -117,7 +119,7 @@ def read(path: Path) -> Capture:
     data = path.read_bytes()
     (magic, version, header_bytes, pid, parent, mono, utc, mono2, utc2, state, producer, lost, forked, reserved,
      host, command) = HEADER.unpack_from(data)  # fmt: skip
-    require(magic == b"OPSPANCP" and version in (1, 2) and header_bytes == PAGE and reserved == 0, "header")
+    require(magic == b"OPSPANCP" and version == 4 and header_bytes == PAGE and reserved == 0, "header")
     texts: dict[int, str] = {}
     chunks = list(split(data))
     for kind, _, _, _, content in chunks:
@@ -126,7 +128,7 @@ def read(path: Path) -> Capture:
     threads: dict[int, list[Unit]] = {}
     names = {}
     for kind, tid, name, first, content in chunks:
-        if kind == 1:
+        if kind == 3:
             threads.setdefault(tid, []).extend(read_units(content, tid, first, texts))
             names[tid] = name
     for units in threads.values():
@@ -154,7 +156,7 @@ def split(data: bytes) -> Any:
         if magic == 0:  # a chunk that was being made
             require(not any(data[at + 4 :]), "bytes after the last chunk")
             return
-        require(magic == 0x4B4E4843 and kind in (1, 2) and size % PAGE == 0 and size > 0, f"chunk at {at}")
+        require(magic == 0x4B4E4843 and kind in (2, 3) and size % PAGE == 0 and size > 0, f"chunk at {at}")
         require(at + size <= len(data), f"chunk at {at} ends after the file")
         yield kind, tid, name.split(b"\0")[0].decode(), first, data[at + UNIT : at + size]
         at += size
@@ -173,16 +175,33 @@ def read_texts(content: bytes, texts: dict[int, str]) -> None:
 
 
 def read_units(content: bytes, tid: int, first: int, texts: dict[int, str]) -> Any:
-    for index in range(len(content) // UNIT):
-        raw = content[index * UNIT : (index + 1) * UNIT]
-        kind, source, flags, name = EVENT.unpack_from(raw)
+    at = 0
+    while at < len(content):
+        kind, source, flags, name = EVENT.unpack_from(content, at)
+        if kind == 0 and at % UNIT and any(content[at:]):  # beside a short unit, before a whole one
+            require(not any(content[at : at + HALF]), "half a line that is neither empty nor a unit")
+            at += HALF
+            continue
         if kind == 0:
-            require(not any(content[index * UNIT :]), "a unit after the last one")
+            require(not any(content[at:]), "a unit after the last one")
             return
+        require(kind == SHORT or not at % UNIT, "a whole unit in two lines")
         layout, names = FIELDS[kind]
-        values = dict(zip(names.split(), struct.unpack_from(layout, raw, 8), strict=True))
+        values = dict(zip(names.split(), struct.unpack_from(layout, content, at + 8), strict=True))
+        number = first + at // HALF
+        at += HALF if kind == SHORT else UNIT
+        if kind == SHORT:
+            kind, source, flags, values = whole(source, flags, values)
         text = None if kind == BLOB or name == 0 else texts[name]
-        yield Unit(kind, source, flags, text, name, tid, first + index, values)
+        yield Unit(kind, source, flags, text, name, tid, number, values)
+
+
+def whole(what: int, high: int, of: dict[str, int]) -> tuple[int, int, int, dict[str, int]]:
+    """Kind, source, flags and fields of the range that half a line stands for."""
+    flags = sum(flag for bit, flag in ((16, INT), (32, HAS_FORWARD), (64, 256), (128, 512)) if what & bit)
+    end = of["start_ns"] + (high << 32 | of["took"]) - 1 if of["took"] else 0
+    values = (of["start_ns"], end, of["value"], of["id"], 0, what & 15, of["extra"], 0, 0, 0)
+    return RANGE, TORCH, flags, dict(zip(FIELDS[RANGE][1].split(), values, strict=True))
 
 
 def attach(units: list[Unit], texts: dict[int, str]) -> None:

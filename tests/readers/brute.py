@@ -12,7 +12,7 @@ import struct
 from labels.grammar import parse
 from opspan.labels import KIND_NAMES, Kind, kind_of
 
-PAGE, UNIT = 4096, 64
+PAGE, UNIT, SHORT = 4096, 64, 15
 SOURCES = {1: "torch", 2: "user", 3: "nvtx", 4: "itt"}
 OWN_KEYS = {"kind": "iu", "seq": "iu", "op_id": "iu", "fwd_tid": "iu", "payload": "iud", "name": "t", "sizes": "t"}
 OWN_KEYS |= {"category": "t", "class": "t", "args": "t"}
@@ -89,9 +89,25 @@ def contents(raw: bytes) -> tuple[dict[int, str | None], list[tuple[int, dict[in
                 mine = [(tid, {})]
                 logs.append(mine[0])
             for i in range(len(body) // UNIT):
-                mine[-1][1][first + i] = body[i * UNIT : (i + 1) * UNIT]
+                line = body[i * UNIT : (i + 1) * UNIT]
+                if kind == 1:
+                    mine[-1][1][first + i] = line
+                elif line[0] == SHORT:
+                    mine[-1][1][first + 2 * i] = whole(line[:32])
+                    mine[-1][1][first + 2 * i + 1] = whole(line[32:]) if line[32] else bytes(UNIT)
+                else:
+                    mine[-1][1][first + 2 * i] = line
         at += size
     return texts, logs
+
+
+def whole(short: bytes) -> bytes:
+    """The unit that says the same."""
+    _, what, high, name, start, low, extra, identity, value = struct.unpack("<BBHIqIIII", short)
+    flags = sum(flag for bit, flag in ((16, 1), (32, 8), (64, 256), (128, 512)) if what & bit)
+    end = start + (high << 32 | low) - 1 if low else 0
+    fields = (1, 1, flags, name, start, end, value, identity, 0, what & 15, extra, 0, 0, 0)
+    return struct.pack("<BBHIqqqQ6I", *fields)
 
 
 def name_id(unit: bytes) -> int:

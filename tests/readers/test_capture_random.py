@@ -49,7 +49,7 @@ sizes = st.sampled_from([None, "[[2, 4]]", "[[[2], [3]], []]"])
 
 @st.composite
 def captures(draw: st.DrawFn) -> Capture:
-    made = Capture(pid=100)
+    made = Capture(pid=100, halves=draw(st.booleans()))
     threads = [made.thread(tid) for tid in draw(st.lists(st.integers(100, 102), min_size=1, max_size=4))]
     schemas = set()
     for _ in range(draw(st.integers(0, 25))):
@@ -76,7 +76,7 @@ def captures(draw: st.DrawFn) -> Capture:
                 ]
             )
         )
-        owners = [number for number, unit in enumerate(thread.units) if unit[0] in (1, 2, 3, 13)]
+        owners = thread.owners()
         if what in ("range", "async", "torch"):
             start = draw(times)
             end = draw(st.none() | st.integers(1, 40))

@@ -16,10 +16,10 @@ import made
 import numpy as np
 import numpy.typing as npt
 
-PAGE, UNIT = 4096, 64
+PAGE, UNIT, HALF = 4096, 64, 32
 FIRST_CHUNK, LAST_CHUNK = 1 << 14, 1 << 22
 CHUNK_MAGIC = 0x4B4E4843
-RANGE, TORCH, USER = 1, 1, 2
+RANGE, TORCH, USER, SHORT = 1, 1, 2, 15
 INT, HAS_FORWARD = 1, 8
 OP, BACKWARD, ENGINE, A_USERS = 1, 2, 3, 4
 STEP_NS = made.LAYERS * made.LAYER_NS * 2
@@ -51,24 +51,47 @@ class _Log:
     """The chunks of one thread."""
 
     def __init__(self, tid: int) -> None:
-        self.tid, self.first_unit, self.chunk_bytes = tid, 0, FIRST_CHUNK
-        self.units: Words = np.empty((0, 8), dtype=np.int64)
+        self.tid, self.first, self.chunk_bytes = tid, 0, FIRST_CHUNK
+        self.lines: Words = np.empty((0, 8), dtype=np.int64)
 
     def add(self, units: Words) -> Iterator[bytes]:
-        self.units = np.concatenate([self.units, units])
-        while len(self.units) >= (room := self.chunk_bytes // UNIT - 1):
+        self.lines = np.concatenate([self.lines, _lines(units)])
+        while len(self.lines) >= (room := self.chunk_bytes // UNIT - 1):
             yield self._chunk(room)
 
     def rest(self) -> bytes:
-        return self._chunk(self.chunk_bytes // UNIT - 1) if len(self.units) else b""
+        return self._chunk(self.chunk_bytes // UNIT - 1) if len(self.lines) else b""
 
     def _chunk(self, room: int) -> bytes:
-        head = struct.pack("<2IQ2IQ16s16x", CHUNK_MAGIC, 1, self.chunk_bytes, self.tid, 0, self.first_unit, b"python")
-        some, self.units = self.units[:room], self.units[room:]
+        head = struct.pack("<2IQ2IQ16s16x", CHUNK_MAGIC, 3, self.chunk_bytes, self.tid, 0, self.first, b"python")
+        some, self.lines = self.lines[:room], self.lines[room:]
         whole = (head + some.tobytes()).ljust(self.chunk_bytes, b"\0")
-        self.first_unit += len(some)
+        self.first += len(some) * UNIT // HALF
         self.chunk_bytes = min(self.chunk_bytes * 4, LAST_CHUNK)
         return whole
+
+
+def _lines(units: Words) -> Words:
+    """The units, those that fit in half a line each."""
+    of_torch = units.view(np.uint8)[:, 1] == TORCH
+    is_short = of_torch & (units[:, 6] >> 32 == 0)  # without sizes
+    # Where each begins: a whole one at a line.
+    sizes = np.where(is_short, 1, 2)
+    places = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    for whole in np.flatnonzero(~is_short):
+        places[whole:] += places[whole] % 2
+    halves = np.zeros((-(-int(places[-1] + sizes[-1]) // 2) * 2, 4), dtype=np.int64)
+    wide, at = units[~is_short], places[~is_short]
+    halves[at], halves[at + 1] = wide[:, :4], wide[:, 4:]
+    short, at = units[is_short], places[is_short]
+    words, flags = np.zeros((len(short), 4), dtype=np.int64), short[:, 0] >> 16
+    what = short[:, 5] >> 32 | (flags & INT) * 16 | (flags & HAS_FORWARD) * 4
+    words[:, 0] = short[:, 0] >> 32 << 32 | what << 8 | SHORT
+    words[:, 1] = short[:, 1]
+    words[:, 2] = short[:, 6] << 32 | (short[:, 2] - short[:, 1] + 1)
+    words[:, 3] = short[:, 3] << 32 | short[:, 4]
+    halves[at] = words
+    return halves.reshape(-1, 8)
 
 
 def _layers(ranges: int, number: dict[str, int], of_sizes: npt.NDArray[np.uint32]) -> Iterator[dict[int, Words]]:
@@ -122,7 +145,7 @@ def _layers(ranges: int, number: dict[str, int], of_sizes: npt.NDArray[np.uint32
 def _header() -> bytes:
     times = (900_000_000, 1_700_000_000_000_000_000, 1 << 50, 1_700_000_000_000_000_000 + (1 << 50) - 900_000_000)
     return struct.pack(
-        "<8s4I4q2IQ2I64s3072s", b"OPSPANCP", 1, PAGE, made.PID, 1, *times, 1, 1, 0, 0, 0, b"bench", b"train.py"
+        "<8s4I4q2IQ2I64s3072s", b"OPSPANCP", 4, PAGE, made.PID, 1, *times, 1, 1, 0, 0, 0, b"bench", b"train.py"
     ).ljust(PAGE, b"\0")
 
 

@@ -19,8 +19,8 @@ from opspan.errors import UsageError, WriteError
 # As far as is needed to see whether a file holds anything: native/capture/format.h has all of its bytes.
 _PAGE, _UNIT_BYTES = 4096, 64
 _CHUNK = struct.Struct("<2IQ48x")
-_CHUNK_MAGIC, _EVENTS = 0x4B4E4843, 1
-_EVENT_KINDS = frozenset((1, 2, 3, 10, 13))  # ranges, marks, counters, frames: not what only describes them
+_CHUNK_MAGIC, _TEXTS = 0x4B4E4843, 2
+_EVENT_KINDS = frozenset((1, 2, 3, 10, 13, 15))  # ranges, marks, counters, frames: not what only describes them
 # What somebody may send to us and means for the program. Stop and continue go to a terminal's whole group anyway.
 _FORWARDED = (
     signal.SIGINT,
@@ -190,6 +190,6 @@ def _finds_a_range(path: Path) -> bool:
             magic, kind, size = _CHUNK.unpack(head) if len(head) == _CHUNK.size else (0, 0, 0)
             if magic != _CHUNK_MAGIC or size < _PAGE:
                 return False
-            if kind == _EVENTS and not _EVENT_KINDS.isdisjoint(file.read(size - _CHUNK.size)[::_UNIT_BYTES]):
+            if kind != _TEXTS and not _EVENT_KINDS.isdisjoint(file.read(size - _CHUNK.size)[::_UNIT_BYTES]):
                 return True
             offset += size

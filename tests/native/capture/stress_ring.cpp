@@ -37,7 +37,7 @@ void record(int thread) {
     if (Log* log = opspan::capture::log()) {
       Event event{};
       event.kind = static_cast<uint8_t>(Unit::kRange);
-      event.source = static_cast<uint8_t>(Source::kUser);
+      event.source = static_cast<uint8_t>(i % 4 ? Source::kTorch : Source::kUser);  // short ones, and whole ones
       event.name = i % 3 ? log->intern("name " + std::to_string(i % 1500)) : log->intern(constant);
       event.range.start_ns = log->now();
       Place place = log->append(event);

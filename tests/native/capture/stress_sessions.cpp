@@ -30,7 +30,7 @@ Constant constant{"a constant"};
 Event range(Log& log, int i) {
   Event event{};
   event.kind = static_cast<uint8_t>(Unit::kRange);
-  event.source = static_cast<uint8_t>(Source::kUser);
+  event.source = static_cast<uint8_t>(i % 4 ? Source::kTorch : Source::kUser);  // short ones, and whole ones
   event.name = i % 3 ? log.intern("name " + std::to_string(i % 1500)) : log.intern(constant);
   event.range.start_ns = now_ns();
   return event;

@@ -14,10 +14,9 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def clocks(tmp_path_factory) -> Path:
-    output = tmp_path_factory.getbasetemp().parent / "clocks"
+def clocks(shared_folder: Path) -> Path:
     sources = (HERE / "clocks.cpp", NATIVE / "capture/clock.cpp")
-    return compiled(output, "g++", "-std=c++20", "-O2", "-I", NATIVE, *sources, "-pthread")
+    return compiled(shared_folder / "clocks", "g++", "-std=c++20", "-O2", "-I", NATIVE, *sources, "-pthread")
 
 
 def said(program: Path, *arguments: str) -> list[dict[str, int]]:

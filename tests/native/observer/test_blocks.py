@@ -11,9 +11,9 @@ from collectors.running import NATIVE, compiled
 
 
 @pytest.fixture(scope="module")
-def blocks(tmp_path_factory) -> Path:
-    output = tmp_path_factory.getbasetemp().parent / "blocks"
-    return compiled(output, "g++", "-std=c++20", "-O2", "-I", NATIVE, Path(__file__).parent / "blocks.cpp", "-pthread")
+def blocks(shared_folder: Path) -> Path:
+    source = Path(__file__).parent / "blocks.cpp"
+    return compiled(shared_folder / "blocks", "g++", "-std=c++20", "-O2", "-I", NATIVE, source, "-pthread")
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -44,17 +44,20 @@ from opspan.readers.capture.file import (
     Units,
     find,
 )
+from opspan.readers.capture.halves import HALF_BYTES, widened
 from opspan.readers.capture.source import Source, joined, name_of, read_header
 from opspan.tables import Issues
 from opspan.tables.window import FOREVER, Steps, Stretch, Window, numbers_of, of_steps
 
 PAGE = 4096
 CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
-EVENTS, STRINGS = 1, 2
+UNITS, STRINGS, HALVES = 1, 2, 3
+SIZES = {UNITS: UNIT_BYTES, STRINGS: UNIT_BYTES, HALVES: HALF_BYTES}  # of what is numbered
 CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
 # How much is read at a time: more than a chunk, and little compared with the memory that all ranges take.
 PIECE_BYTES = 16 << 20
+PART_BYTES = PIECE_BYTES * HALF_BYTES // UNIT_BYTES  # of the file at a time: its units may be half as large there
 MOST_UNITS = 1 << NUMBER_BITS  # in a log, because their numbers have this many bits
 BYTES_A_RANGE = 100  # memory that a table takes at its peak, for each range
 
@@ -81,6 +84,12 @@ class Part:
     first_unit: int
     at: int
     bytes: int
+    is_halves: bool
+
+    @property
+    def room(self) -> int:
+        """Bytes that its units take at most."""
+        return self.bytes * UNIT_BYTES // HALF_BYTES if self.is_halves else self.bytes
 
 
 def read_file(paths: Sequence[Path], issues: Issues, stretch: Stretch | None = None) -> CaptureFile:
@@ -91,7 +100,7 @@ def read_file(paths: Sequence[Path], issues: Issues, stretch: Stretch | None = N
         chunks = [chunk for source in sources for chunk in _chunks(source, issues)]
         written = Meter(TEXTS, sum(source.bytes for source in sources), issues)
         texts = _texts(chunks, written, issues)
-        logs, parts = _logs((chunk for chunk in chunks if chunk.kind == EVENTS), issues)
+        logs, parts = _logs(chunks, issues)
         ranges, units, left_out = _units(parts, stretch)
         if any(source.missing for source in sources):
             issues.add("truncated_file", detail="it was cut while it was read")
@@ -132,7 +141,7 @@ def _steps(source: Source, wanted: Steps) -> pl.DataFrame:
     issues = Issues()
     chunks = list(_chunks(source, issues))
     texts = _texts(chunks, Meter(TEXTS, source.bytes, issues), issues)
-    _, parts = _logs((chunk for chunk in chunks if chunk.kind == EVENTS), issues)
+    _, parts = _logs(chunks, issues)
     numbers = numbers_of(texts.column, wanted)
     is_step = numbers.is_not_null().to_numpy()
     found = [pl.DataFrame(schema={"row": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})]
@@ -152,8 +161,8 @@ def _chunks(source: Source, issues: Issues) -> Iterator[Chunk]:
     at, damaged, goes_on = PAGE, 0, source.header().segment > 1
     while at + CHUNK.size <= source.size:
         magic, kind, size, tid, _, first_unit, name = CHUNK.unpack(source.read(at, CHUNK.size).ljust(CHUNK.size, b"\0"))
-        units = (size - CHUNK.size) // UNIT_BYTES
-        sound = kind in (EVENTS, STRINGS) and size >= PAGE and size % PAGE == 0 and first_unit + units <= MOST_UNITS
+        units = (size - CHUNK.size) // SIZES.get(kind, UNIT_BYTES)
+        sound = kind in SIZES and size >= PAGE and size % PAGE == 0 and first_unit + units <= MOST_UNITS
         if magic != CHUNK_MAGIC or not sound:
             # A chunk that was just being made, or damage. The next chunk begins at some later page. No page inside a
             # chunk can look like the beginning of one, because "CHNK" is not the first word of any unit.
@@ -229,6 +238,8 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
     damaged = 0
     parts: list[Part] = []
     for chunk in chunks:
+        if chunk.kind == STRINGS:
+            continue
         # If unit numbers start again, it is another thread with the same id, or the same thread has begun again.
         if chunk.tid not in current or chunk.first_unit < ends[chunk.tid]:
             damaged += chunk.first_unit != 0 and not chunk.goes_on
@@ -236,10 +247,11 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
             logs.append(Log(chunk.tid, chunk.thread_name))
         ends[chunk.tid] = chunk.end_unit
         # A damaged chunk may say that it is as large as the file, so it is read in parts.
-        for begin in range(0, chunk.bytes // UNIT_BYTES * UNIT_BYTES, PIECE_BYTES):
-            size = min(PIECE_BYTES, chunk.bytes // UNIT_BYTES * UNIT_BYTES - begin)
-            first_unit = chunk.first_unit + begin // UNIT_BYTES
-            parts.append(Part(chunk.source, current[chunk.tid], first_unit, chunk.at + begin, size))
+        for begin in range(0, chunk.bytes // UNIT_BYTES * UNIT_BYTES, PART_BYTES):
+            size = min(PART_BYTES, chunk.bytes // UNIT_BYTES * UNIT_BYTES - begin)
+            first_unit = chunk.first_unit + begin // SIZES[chunk.kind]
+            is_halves = chunk.kind == HALVES
+            parts.append(Part(chunk.source, current[chunk.tid], first_unit, chunk.at + begin, size, is_halves))
     issues.add("damaged_file", damaged, "chunks out of order")
     return tuple(logs), sorted(parts, key=lambda part: (part.log, part.first_unit))
 
@@ -248,21 +260,32 @@ def _read(parts: list[Part]) -> Iterator[tuple[Units, mmap.mmap]]:
     """The units of the parts, a few parts at a time, each time in new memory. Units of kind 0 were not written."""
     begin = 0
     while begin < len(parts):
-        end, size = begin + 1, parts[begin].bytes
-        while end < len(parts) and size + parts[end].bytes <= PIECE_BYTES:
-            size += parts[end].bytes
+        end, size = begin + 1, parts[begin].room
+        while end < len(parts) and size + parts[end].room <= PIECE_BYTES:
+            size += parts[end].room
             end += 1
         # Not memory of numpy's: all of this goes back to the system, whatever else was allocated in the meantime.
         buffer = mmap.mmap(-1, max(size, 1))
-        at, keys = 0, [np.empty(0, dtype=np.int64)]
-        for part in parts[begin:end]:
-            part.source.read_into(memoryview(buffer)[at : at + part.bytes], part.at)
-            at += part.bytes
-            keys.append((part.log << NUMBER_BITS | part.first_unit) + np.arange(part.bytes // UNIT_BYTES))
         words = np.frombuffer(buffer, dtype=np.int64, count=size // 8).reshape(-1, 8)
-        progress.add(len(words))
-        yield Units(words, np.concatenate(keys)), buffer
+        count, keys = 0, [np.empty(0, dtype=np.int64)]
+        for part in parts[begin:end]:
+            numbers = _units_of(part, words[count:])
+            count += len(numbers)
+            keys.append((part.log << NUMBER_BITS | part.first_unit) + numbers)
+        progress.add(count)
+        yield Units(words[:count], np.concatenate(keys)), buffer
         begin = end
+
+
+def _units_of(part: Part, into: Ints) -> Ints:
+    """Reads the part's units. Their numbers, from the part's first on."""
+    if part.is_halves:
+        raw = bytearray(part.bytes)
+        part.source.read_into(memoryview(raw), part.at)
+        return widened(np.frombuffer(raw, dtype=np.int64).reshape(-1, HALF_BYTES // 8), into)
+    count = part.bytes // UNIT_BYTES
+    part.source.read_into(memoryview(into[:count].view(np.uint8).data).cast("B"), part.at)
+    return np.arange(count)
 
 
 def _units(parts: list[Part], stretch: Stretch | None) -> tuple[Ranges, Units, int]:

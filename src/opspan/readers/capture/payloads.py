@@ -81,7 +81,7 @@ def _payloads(blobs: Units) -> pl.DataFrame:
     """owner, schema, first (row of its first blob), units, size: one row for each payload, in the order of the file."""
     owners, schemas, used = blobs.owners, blobs.u32(1), np.minimum(blobs.u16(1), BLOB_BYTES)
     begins = np.ones(len(blobs), dtype=np.bool_)
-    goes_on = (used[:-1] == BLOB_BYTES) & (np.diff(blobs.keys) == 1)
+    goes_on = (used[:-1] == BLOB_BYTES) & (np.diff(blobs.keys) <= 2)  # a unit is two halves of a line
     begins[1:] = ~(goes_on & (owners[1:] == owners[:-1]) & (schemas[1:] == schemas[:-1]))
     first = np.flatnonzero(begins)
     sizes = np.add.reduceat(used.astype(np.int64), first) if len(first) else np.empty(0, dtype=np.int64)

@@ -1,0 +1,47 @@
+"""Ranges that take half a line of a capture file come back as they were told, wherever they stand."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import opspan
+from builders import capture_units as units
+from collectors.running import NATIVE, compiled
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def halves(shared_folder: Path) -> Path:
+    sources = (HERE / "halves.cpp", *(NATIVE / "capture").glob("*.cpp"))
+    return compiled(shared_folder / "halves", "g++", "-std=c++20", "-O1", "-I", NATIVE, *sources, "-pthread")
+
+
+@pytest.mark.parametrize(("ranges", "seed"), [(1, 1), (2, 2), (300, 3), (20_000, 4)])
+def test_every_range_is_read_as_it_was_written(halves: Path, tmp_path: Path, ranges: int, seed: int) -> None:
+    done = subprocess.run([halves, tmp_path, str(ranges), str(seed)], capture_output=True, text=True, check=True)
+    told = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    (capture,) = units.read_folder(tmp_path)
+    found = [
+        (it.number, it.start_ns, it.end_ns, it.flags, it.fields["value"], it.id, it.category, it.forward_tid)
+        for it in capture.units()
+    ]
+    assert found == told
+
+    trace = opspan.load(tmp_path)
+    assert trace.ranges["start_ns"].to_list() == [one[1] for one in found]
+    assert trace.ranges["end_ns"].to_list() == [one[2] or None for one in found]
+    assert set(trace.issues["code"]) <= {"open_ranges", "unknown_strings"}
+    assert trace.issues.filter(code="unknown_strings").is_empty() or ranges > 1
+
+
+def test_most_ranges_of_ops_take_half_a_line(halves: Path, tmp_path: Path) -> None:
+    subprocess.run([halves, tmp_path, "20000", "5"], capture_output=True, check=True)
+    (path,) = tmp_path.glob("*.opspan")
+    kinds = [content[at] for kind, _, _, _, content in units.split(path.read_bytes()) if kind == 3
+             for at in range(0, len(content), 32)]  # fmt: skip
+
+    assert kinds.count(units.SHORT) > 3000
