@@ -113,6 +113,8 @@ size_t stack_text(const int64_t* words, size_t count, char* out, size_t size) {
   return text.size();
 }
 
+constexpr opspan_stacks kStacks = {opspan::stack_words, stack_text};
+
 std::atomic<bool> g_overloads[OPSPAN_SINK_COUNT];
 
 // The text is the thread's, and lasts until its next op begins.
@@ -132,16 +134,11 @@ void begin_at(int sink, const at::RecordFunction& fn) {
   if (g_overloads[sink].load(std::memory_order_relaxed)) [[unlikely]] {
     add_overload(fn, op);
   }
-  if (!g_stacks[sink].load(std::memory_order_relaxed)) [[likely]] {
-    begin_with<kInputs>(g_sinks[sink], fn, op);
-  } else {
-    opspan::StackWords stack;
-    opspan::add_stack(stack);
-    op.stack = stack.data();
-    op.stack_count = stack.count();
-    op.stack_text = stack_text;
-    begin_with<kInputs>(g_sinks[sink], fn, op);
+  if (g_stacks[sink].load(std::memory_order_relaxed)) {
+    op.python = opspan::innermost(&op.instruction);
+    op.stacks = &kStacks;
   }
+  begin_with<kInputs>(g_sinks[sink], fn, op);
 }
 
 template <int kSink, int kInputs>

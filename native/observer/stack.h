@@ -9,22 +9,14 @@
 #include <cstring>
 #include <string>
 
-#include "words.h"
-
 #ifdef OPSPAN_PYTHON
 #include "python_frames.h"
 #endif
 
 namespace opspan {
 
-// Three words a frame, the innermost first: its code, a hash of its file and name, and where in the code it is with the
-// line that the code begins in. The hash is of the texts themselves: code that is gone may leave its address to other
-// code, and its texts theirs to other texts.
-using StackWords = Words<int64_t, 192>;
-
 #ifdef OPSPAN_PYTHON
 inline constexpr bool kHasStacks = true;
-inline constexpr size_t kDeepest = 256;
 
 inline uint64_t hash_of(PyObject* text) {
   if (!text || !PyUnicode_Check(text) || !PyUnicode_IS_READY(text)) return 0;
@@ -46,17 +38,34 @@ inline uint64_t hash_of(PyObject* text) {
   return hash;
 }
 
-inline void add_stack(StackWords& words) {
+inline python::Frame* function_at(python::Frame* frame) {
+  while (frame && !python::is_function(frame)) frame = python::caller(frame);
+  return frame;
+}
+
+inline python::Frame* innermost() {
   const PyThreadState* thread = PyGILState_GetThisThreadState();
-  python::Frame* frame = thread ? python::innermost(thread) : nullptr;
-  for (size_t depth = 0; frame && depth < kDeepest; frame = python::caller(frame)) {
-    if (!python::is_function(frame)) continue;
+  return function_at(thread ? python::innermost(thread) : nullptr);
+}
+
+inline const void* innermost(int64_t* instruction) {
+  python::Frame* frame = innermost();
+  if (frame) *instruction = python::offset_of(frame);
+  return frame;
+}
+
+// Three words a frame, the innermost first: its code, a hash of its file and name, and where in the code it is with the
+// line that the code begins in. The hash is of the texts themselves: code that is gone may leave its address to other
+// code, and its texts theirs to other texts.
+inline size_t stack_words(int64_t* out, size_t room) {
+  size_t count = 0;
+  for (python::Frame* frame = innermost(); frame && count + 3 <= room; frame = function_at(python::caller(frame))) {
     const PyCodeObject* code = python::code_of(frame);
-    words.add(reinterpret_cast<int64_t>(code));
-    words.add(static_cast<int64_t>(hash_of(code->co_filename) * 31 + hash_of(code->co_name)));
-    words.add(static_cast<int64_t>(python::offset_of(frame)) << 32 | code->co_firstlineno);
-    ++depth;
+    out[count++] = reinterpret_cast<int64_t>(code);
+    out[count++] = static_cast<int64_t>(hash_of(code->co_filename) * 31 + hash_of(code->co_name));
+    out[count++] = static_cast<int64_t>(python::offset_of(frame)) << 32 | code->co_firstlineno;
   }
+  return count;
 }
 
 inline void append_utf8(std::string& out, Py_UCS4 letter) {
@@ -112,7 +121,8 @@ inline void append_stack(std::string& out, const int64_t* words, size_t count) {
 }
 #else
 inline constexpr bool kHasStacks = false;
-inline void add_stack(StackWords&) {}
+inline const void* innermost(int64_t*) { return nullptr; }
+inline size_t stack_words(int64_t*, size_t) { return 0; }
 inline void append_stack(std::string&, const int64_t*, size_t) {}
 #endif
 

@@ -81,9 +81,10 @@ void begin(const void* key, const opspan_op* op) {
     if (op->kind == OPSPAN_KIND_BACKWARD) {
       event.flags |= capture::kHasForward;
       event.range.forward_tid = forward_tid(here, *op);
-    } else if (op->stack_count) {
-      event.flags |= capture::kHasStack;
-      event.range.stack = stack_id(texts.stacks, *log, here, *op);
+      if (op->python) frame->functions = {op->python, op->instruction, functions_around(frames, *op)};
+    } else if (op->python) {
+      event.range.stack = stack_id(texts.stacks, *log, here, *op, functions_around(frames, *op), *frame);
+      if (event.range.stack) event.flags |= capture::kHasStack;
     }
     if (op->sizes_count) tell_inputs(texts.inputs, *log, *op, event);
     if (op->values_count) event.range.inputs = values_id(texts.values, *log, here, *op);

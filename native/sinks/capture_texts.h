@@ -2,8 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "capture/writer.h"
 #include "sinks/interned.h"
@@ -53,14 +56,19 @@ inline void tell_inputs(Interned& texts, capture::Log& log, const opspan_op& op,
   event.range.strides = log.intern(inputs.strides);
 }
 
-// The text that stands for these words.
+// The text that stands for these words; null where there is no more room for texts.
 template <class Build>
-uint32_t interned(Interned& table, capture::Log& log, Thread& here, const int64_t* words, size_t count, Build&& build) {
+capture::Constant* constant(Interned& table, const int64_t* words, size_t count, Build&& build) {
   auto give = [](const char* text) -> void* { return new capture::Constant(text); };
   auto drop = [](void* constant) { delete static_cast<capture::Constant*>(constant); };
-  if (auto* entry = table.get(Key({}, 0, words, count), kMaxTexts, build, give, drop)) {
-    return log.intern(*static_cast<capture::Constant*>(entry->handle));
-  }
+  auto* entry = table.get(Key({}, 0, words, count), kMaxTexts, build, give, drop);
+  return entry ? static_cast<capture::Constant*>(entry->handle) : nullptr;
+}
+
+// Its id, with room or without.
+template <class Build>
+uint32_t id_of(capture::Constant* constant, capture::Log& log, Thread& here, Build&& build) {
+  if (constant) return log.intern(*constant);
   here.text.clear();
   build(here.text);
   return log.intern(here.text);
@@ -68,20 +76,43 @@ uint32_t interned(Interned& table, capture::Log& log, Thread& here, const int64_
 
 inline uint32_t values_id(Interned& texts, capture::Log& log, Thread& here, const opspan_op& op) {
   auto build = [&](std::string& out) { text::append_values(out, op.values, op.values_count); };
-  return interned(texts, log, here, op.values, op.values_count, build);
+  return id_of(constant(texts, op.values, op.values_count, build), log, here, build);
 }
 
-inline uint32_t stack_id(Interned& texts, capture::Log& log, Thread& here, const opspan_op& op) {
+// Does torch end the range before the function of C++ returns that began it? Then the functions of Python around it
+// stay as they are until it ends. Ranges that Python begins (record_function and its like) may outlive those.
+inline bool is_scoped(const opspan_op& op) {
+  constexpr std::string_view kTorchs = "aten::";
+  return op.kind == OPSPAN_KIND_ENGINE || op.kind == OPSPAN_KIND_BACKWARD ||
+         (op.kind == OPSPAN_KIND_OP && !std::strncmp(op.name, kTorchs.data(), kTorchs.size()));
+}
+
+// What the innermost open range knows of its functions, if this op begins in them.
+inline capture::Constant* functions_around(const Frames& frames, const opspan_op& op) {
+  const Frame* around = frames.top();
+  if (!around || around->functions.python != op.python || around->functions.instruction != op.instruction)
+    return nullptr;
+  return around->functions.text;
+}
+
+// 0: it is in none. `frame` is that of the op, not open yet.
+inline uint32_t stack_id(Interned& texts, capture::Log& log, Thread& here, const opspan_op& op,
+                         capture::Constant* around, Frame& frame) {
+  int64_t words[OPSPAN_STACK_WORDS];
+  size_t count = around ? 0 : op.stacks->words(words, std::size(words));
+  if (!around && !count) return 0;
   auto build = [&](std::string& out) {
     out.resize(4096);
-    size_t size = op.stack_text(op.stack, op.stack_count, out.data(), out.size());
+    size_t size = op.stacks->text(words, count, out.data(), out.size());
     if (size > out.size()) {
       out.resize(size);
-      size = std::min(size, op.stack_text(op.stack, op.stack_count, out.data(), size));
+      size = std::min(size, op.stacks->text(words, count, out.data(), size));
     }
     out.resize(size);
   };
-  return interned(texts, log, here, op.stack, op.stack_count, build);
+  capture::Constant* found = around ? around : constant(texts, words, count, build);
+  if (is_scoped(op)) frame.functions = {op.python, op.instruction, found};
+  return id_of(found, log, here, build);
 }
 
 }  // namespace opspan::capture_texts

@@ -18,12 +18,20 @@ namespace opspan {
 
 enum class Ended : uint8_t { kNo, kHere, kElsewhere };
 
+// The functions of Python that an op was called in.
+struct Functions {
+  const void* python = nullptr;  // as opspan_op has it
+  int64_t instruction = 0;
+  capture::Constant* text = nullptr;  // null: not known to those inside
+};
+
 struct Frame {
   std::atomic<const void*> key{nullptr};  // torch's RecordFunction; null for a user's own range
   std::atomic<uint64_t> id{0};            // op id, or the number of a user's own range
   std::atomic<Ended> ended{Ended::kNo};
   uint8_t where = 0;  // the sink's: what begin did, 0 for nothing
   capture::Place place;
+  Functions functions;
 
   bool is(const void* other_key, uint64_t other_id) const {
     return key.load(std::memory_order_relaxed) == other_key && id.load(std::memory_order_relaxed) == other_id &&
@@ -50,6 +58,7 @@ class Frames {
     frame->id.store(id, std::memory_order_relaxed);
     frame->ended.store(Ended::kNo, std::memory_order_relaxed);
     frame->where = 0;
+    frame->functions.text = nullptr;
     return frame;
   }
 

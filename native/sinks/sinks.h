@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 8
+#define OPSPAN_SINKS_ABI 9
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
 // The sinks, one line each, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names its functions
@@ -84,6 +84,16 @@ enum {
   OPSPAN_VALUE_LIST = 5,
 };
 
+// Of the functions of Python that the calling thread is in. Only while its op begins.
+typedef struct opspan_stacks {
+  // Words that are equal for equal stacks, as far as `out` has room (OPSPAN_STACK_WORDS are enough); how many they are.
+  size_t (*words)(int64_t* out, size_t room);
+  // The text that such words stand for, into `out` as far as it has room (no NUL): a line a function, the outermost
+  // first. The answer is its whole length.
+  size_t (*text)(const int64_t* words, size_t count, char* out, size_t size);
+} opspan_stacks;
+enum { OPSPAN_STACK_WORDS = 768 };
+
 // One range as torch's RecordFunction tells it. Pointers live only as long as the call.
 typedef struct opspan_op {
   const char* name;        // ended by NUL; whoever needs its length counts
@@ -97,11 +107,11 @@ typedef struct opspan_op {
   uint32_t strides_count;
   const int64_t* values;
   size_t values_count;
-  // Only where stacks were asked for: words that are equal for equal stacks, and who writes one as text while it lasts,
-  // into `out` as far as it has room (no NUL): a line a function, the outermost first. The answer is its whole length.
-  const int64_t* stack;
-  size_t stack_count;
-  size_t (*stack_text)(const int64_t* stack, size_t count, char* out, size_t size);
+  // Only where stacks were asked for, and the thread runs Python: its innermost function, and where it is in that.
+  // While an op runs, a second one that begins at the same place is in the same functions.
+  const void* python;
+  int64_t instruction;
+  const opspan_stacks* stacks;
   int64_t sequence;         // -1: none
   uint64_t op_id;           // 0: none
   uint64_t thread;          // torch's logical id of this thread, 0: not known
