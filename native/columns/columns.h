@@ -103,8 +103,9 @@ class Copies {
   explicit Copies(std::shared_ptr<Blocks> blocks) : blocks_(std::move(blocks)) {}
   Copy add(std::string_view text) {
     if (text.size() > left_) {
-      constexpr size_t kBlock = size_t{1} << 20;
-      left_ = std::max(kBlock, text.size());
+      constexpr size_t kLargest = size_t{1} << 23;
+      left_ = std::max(block_, text.size());
+      block_ = std::min(2 * block_, kLargest);
       std::tie(begin_, number_) = blocks_->take(left_);
       at_ = begin_;
     }
@@ -118,7 +119,7 @@ class Copies {
  private:
   std::shared_ptr<Blocks> blocks_;
   char *begin_ = nullptr, *at_ = nullptr;
-  size_t left_ = 0;
+  size_t left_ = 0, block_ = size_t{1} << 20;
   int32_t number_ = 0;
 };
 

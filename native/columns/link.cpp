@@ -59,8 +59,8 @@ class Names {
 
 // How often the seq of a row's thread had gone back before it: a thread's seq only grows, so another thread of the same
 // number, with a seq of its own, had come. Empty where none ever had.
-std::vector<uint32_t> eras(const Ranges& ranges, const uint32_t* threads, size_t count, size_t thread_count) {
-  std::vector<uint32_t> era(count, 0);
+Array<uint32_t> eras(const Ranges& ranges, const uint32_t* threads, size_t count, size_t thread_count) {
+  auto era = zeroed<uint32_t>(count);
   Slices by_thread = slices(threads, count, thread_count);
   bool any = false;
   for (size_t thread = 0; thread < by_thread.count(); ++thread) {
@@ -93,13 +93,13 @@ class Group {  // the forward ops of one seq in one process that have begun
     latest_ = kNone;
   }
 
-  void add(Row row, uint32_t thread, const std::vector<uint32_t>& era) {
+  void add(Row row, uint32_t thread, const Array<uint32_t>& era) {
     Seen& seen = seen_[thread];
     if (seen.group != number_) {
       seen = {number_, row, false};
       threads_.push_back(thread);
     } else {
-      seen.used_again = seen.used_again || (!era.empty() && era[row] != era[seen.last]);
+      seen.used_again = seen.used_again || (era && era[row] != era[seen.last]);
       seen.last = row;
     }
     latest_ = thread;
@@ -154,7 +154,7 @@ Output link(const Input& frame, const Input& names) {
     }
     if (!is_forward && !is_backward) processes[row] = kNone;
   }
-  const std::vector<uint32_t> era = eras(ranges, candidates.get(), count, places.thread_count());
+  const Array<uint32_t> era = eras(ranges, candidates.get(), count, places.thread_count());
   candidates.reset();
 
   Slices by_process = slices(processes.get(), count, places.process_count());

@@ -95,7 +95,7 @@ Slices slices(const uint32_t* groups, size_t rows, size_t group_count) {
     if (groups[row] != kNone) ++sliced.starts[groups[row] + 1];
   }
   for (size_t group = 0; group < group_count; ++group) sliced.starts[group + 1] += sliced.starts[group];
-  sliced.rows.resize(sliced.starts[group_count]);
+  sliced.rows = uninitialized<Row>(sliced.starts[group_count]);
   std::vector<size_t> next(sliced.starts.begin(), sliced.starts.end() - 1);
   for (size_t row = 0; row < rows; ++row) {
     if (groups[row] != kNone) sliced.rows[next[groups[row]]++] = static_cast<Row>(row);
@@ -103,7 +103,7 @@ Slices slices(const uint32_t* groups, size_t rows, size_t group_count) {
   return sliced;
 }
 
-void radix_sort(std::vector<Keyed>& keyed) {
+void radix_sort(std::span<Keyed> keyed) {
   constexpr int kBits = 11;
   constexpr size_t kDigits = size_t{1} << kBits;
   uint64_t low = ~uint64_t{0}, high = 0;
@@ -112,15 +112,17 @@ void radix_sort(std::vector<Keyed>& keyed) {
     high = std::max(high, item.key);
   }
   const int width = keyed.empty() ? 0 : std::bit_width(high - low);
-  std::vector<Keyed> other(keyed.size());
+  const auto room = uninitialized<Keyed>(keyed.size());
+  std::span<Keyed> from = keyed, to(room.get(), keyed.size());
   for (int shift = 0; shift < width; shift += kBits) {
     std::array<size_t, kDigits> next{};
-    for (const Keyed& item : keyed) ++next[((item.key - low) >> shift) & (kDigits - 1)];
+    for (const Keyed& item : from) ++next[((item.key - low) >> shift) & (kDigits - 1)];
     size_t sum = 0;
     for (size_t& start : next) sum += std::exchange(start, sum);
-    for (const Keyed& item : keyed) other[next[((item.key - low) >> shift) & (kDigits - 1)]++] = item;
-    keyed.swap(other);
+    for (const Keyed& item : from) to[next[((item.key - low) >> shift) & (kDigits - 1)]++] = item;
+    std::swap(from, to);
   }
+  if (from.data() != keyed.data()) std::copy(from.begin(), from.end(), keyed.begin());
 }
 
 }  // namespace opspan::columns

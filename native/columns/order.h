@@ -52,9 +52,9 @@ class Places {
 
 // Rows in slices, one a group, each in the order of the rows. A row whose group is kNone is in none.
 struct Slices {
-  std::vector<Row> rows;
+  Array<Row> rows;
   std::vector<size_t> starts;  // one more than there are groups
-  std::span<Row> operator[](size_t group) { return {rows.data() + starts[group], rows.data() + starts[group + 1]}; }
+  std::span<Row> operator[](size_t group) { return {rows.get() + starts[group], rows.get() + starts[group + 1]}; }
   size_t count() const { return starts.size() - 1; }
 };
 
@@ -68,7 +68,7 @@ struct Keyed {
   Row row;
 };
 
-void radix_sort(std::vector<Keyed>& keyed);
+void radix_sort(std::span<Keyed> keyed);
 
 // Rows in the order of the high bits of their keys, and where the rows of one such value end. Rows of one stay in
 // order.
@@ -84,9 +84,9 @@ std::vector<size_t> partition_rows(std::span<Row> rows, Key key) {
   std::vector<size_t> next((size_t{1} << kBits) + 1, 0);
   for (Row row : rows) ++next[((ordered(key(row)) - low) >> shift) + 1];
   for (size_t at = 1; at < next.size(); ++at) next[at] += next[at - 1];
-  std::vector<Row> other(rows.size());
+  auto other = uninitialized<Row>(rows.size());
   for (Row row : rows) other[next[(ordered(key(row)) - low) >> shift]++] = row;
-  std::copy(other.begin(), other.end(), rows.begin());
+  std::copy_n(other.get(), rows.size(), rows.begin());
   next.pop_back();
   return next;
 }
@@ -133,7 +133,8 @@ void sort_rows(std::span<Row> rows, Key key, Before before) {
     }
     return;
   }
-  std::vector<Keyed> keyed(rows.size());
+  const auto keys = uninitialized<Keyed>(rows.size());
+  const std::span<Keyed> keyed(keys.get(), rows.size());
   for (size_t at = 0; at < rows.size(); ++at) keyed[at] = {ordered(key(rows[at])), rows[at]};
   radix_sort(keyed);
   for (size_t at = 0; at < rows.size(); ++at) rows[at] = keyed[at].row;

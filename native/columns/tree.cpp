@@ -7,28 +7,46 @@
 namespace opspan::columns {
 namespace {
 
-// Rows so that each comes after its parent. Rows in a ring, and below one, are left out.
-std::vector<Row> parents_first(const Input& frame, Row* parents) {
-  const auto given = frame.values<Row>("parent");
-  const size_t count = frame.rows();
-  std::vector<uint32_t> children(count, 0);
-  for (size_t row = 0; row < count; ++row) {
-    parents[row] = given.null(row) || given[row] >= count ? kNone : given[row];
-    if (parents[row] != kNone) ++children[parents[row]];
+// The rows of a frame so that each comes after its parent. Rows in a ring, and below one, are left out.
+class ParentsFirst {
+ public:
+  explicit ParentsFirst(const Input& frame) : parents_(uninitialized<Row>(frame.rows())), count_(frame.rows()) {
+    const auto given = frame.values<Row>("parent");
+    bool is_as_given = true;  // so it is where rows are in the order of time
+    for (size_t row = 0; row < count_; ++row) {
+      parents_[row] = given.null(row) || given[row] >= count_ ? kNone : given[row];
+      is_as_given = is_as_given && (parents_[row] == kNone || parents_[row] < row);
+    }
+    if (!is_as_given) sort();
   }
+
+  size_t count() const { return count_; }
+  Row operator[](size_t at) const { return order_ ? order_[at] : static_cast<Row>(at); }
+  Row parent(Row row) const { return parents_[row]; }
+
+ private:
   // Leaves first: a row follows when its last child has. What is left over when no leaf is, is a ring.
-  std::vector<Row> order;
-  order.reserve(count);
-  for (size_t row = 0; row < count; ++row) {
-    if (children[row] == 0) order.push_back(static_cast<Row>(row));
+  void sort() {
+    auto children = zeroed<uint32_t>(count_);
+    for (size_t row = 0; row < count_; ++row) {
+      if (parents_[row] != kNone) ++children[parents_[row]];
+    }
+    order_ = uninitialized<Row>(count_);
+    size_t found = 0;
+    for (size_t row = 0; row < count_; ++row) {
+      if (children[row] == 0) order_[found++] = static_cast<Row>(row);
+    }
+    for (size_t at = 0; at < found; ++at) {
+      const Row parent = parents_[order_[at]];
+      if (parent != kNone && --children[parent] == 0) order_[found++] = parent;
+    }
+    std::reverse(order_.get(), order_.get() + found);
+    count_ = found;
   }
-  for (size_t at = 0; at < order.size(); ++at) {
-    const Row parent = parents[order[at]];
-    if (parent != kNone && --children[parent] == 0) order.push_back(parent);
-  }
-  std::reverse(order.begin(), order.end());
-  return order;
-}
+
+  Array<Row> parents_, order_;
+  size_t count_;
+};
 
 int64_t sum(int64_t left, int64_t right) {  // of what is not negative
   return left > std::numeric_limits<int64_t>::max() - right ? std::numeric_limits<int64_t>::max() : left + right;
@@ -39,11 +57,12 @@ int64_t sum(int64_t left, int64_t right) {  // of what is not negative
 Output nearest(const Input& frame) {
   const size_t count = frame.rows();
   const auto marked = frame.flags("marked");
-  auto parents = uninitialized<Row>(count);
   auto found = uninitialized<Row>(count);
   std::fill_n(found.get(), count, kNone);
-  for (Row row : parents_first(frame, parents.get())) {
-    found[row] = marked[row] ? row : parents[row] == kNone ? kNone : found[parents[row]];
+  const ParentsFirst rows(frame);
+  for (size_t at = 0; at < rows.count(); ++at) {
+    const Row row = rows[at], parent = rows.parent(row);
+    found[row] = marked[row] ? row : parent == kNone ? kNone : found[parent];
   }
   Output out(count);
   out.add("nearest", std::move(found));
@@ -63,11 +82,10 @@ Output rollup(const Input& frame, const Input& work) {
     self[range[row]] = sum(self[range[row]], static_cast<int64_t>(std::min(took, most)));
   }
   std::copy_n(self.get(), count, total.get());
-  auto parents = uninitialized<Row>(count);
-  const std::vector<Row> order = parents_first(frame, parents.get());
-  for (auto row = order.rbegin(); row != order.rend(); ++row) {
-    const Row parent = parents[*row];
-    if (parent != kNone) total[parent] = sum(total[parent], total[*row]);
+  const ParentsFirst rows(frame);
+  for (size_t at = rows.count(); at-- > 0;) {
+    const Row row = rows[at], parent = rows.parent(row);
+    if (parent != kNone) total[parent] = sum(total[parent], total[row]);
   }
   Output out(count);
   out.add("self_device_ns", std::move(self));

@@ -60,11 +60,11 @@ Column::View Cells::view_of(std::string_view text) {
     if (is_text && !is_utf8(text)) throw Declined("a text that is not UTF-8");
     return columns::view_of(text, 0, 0);
   }
-  // Most texts are there many times. Where they are not, to remember them is of no use.
-  constexpr size_t kTry = 65536;
-  const bool is_worth_it = ++long_texts_ < kTry || known_.texts().size() < long_texts_ / 2;
-  const uint32_t code = is_worth_it ? known_.code(text) : columns::kNone;
-  if (code < views_.size()) return views_[code];
+  const uint32_t code = is_worth_it() ? known_.code(text) : columns::kNone;
+  if (code < views_.size()) {
+    ++found_;
+    return views_[code];
+  }
   if (is_text && !is_utf8(text)) throw Declined("a text that is not UTF-8");
   const columns::Copy copy = copies_.add(text);
   const Column::View view = columns::view_of(copy);
@@ -72,6 +72,24 @@ Column::View Cells::view_of(std::string_view text) {
   known_.move(code, copy.text);
   views_.push_back(view);
   return view;
+}
+
+// Most texts are there many times. Where they are not, to remember them takes longer than to copy them.
+bool Cells::is_worth_it() {
+  constexpr size_t kTried = 16384, kLeft = 8 * kTried;
+  if (left_ > 0) {
+    --left_;
+    return false;
+  }
+  if (++tried_ > kTried) {
+    if (found_ < kTried / 4) {
+      known_ = {};
+      views_.clear();
+      left_ = kLeft;
+    }
+    tried_ = found_ = 0;
+  }
+  return left_ == 0;
 }
 
 void Cells::write(size_t until) {

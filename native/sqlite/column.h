@@ -57,8 +57,10 @@ enum class Held : uint8_t { kNothing, kSame, kAll, kSome };
 // The rows of one thread in one column.
 class Cells {
  public:
-  Cells(Column& column, size_t from, size_t to, const std::shared_ptr<columns::Blocks>& blocks)
+  // `turns`: counts how often a column of these rows turned out to hold something else than before.
+  Cells(Column& column, size_t from, size_t to, const std::shared_ptr<columns::Blocks>& blocks, size_t& turns)
       : column_(column),
+        turns_(turns),
         from_(from),
         to_(to),
         first_(from >> 3),
@@ -70,6 +72,8 @@ class Cells {
   void set(size_t row, uint64_t type, const Byte* at);
   void set_number(size_t row, int64_t value);
   void set_default(size_t row);
+  // A cell of that type would change nothing, until the column turns.
+  bool has_all_of(uint64_t type) const;
   size_t text_bytes() const { return text_bytes_; }
 
   bool holds_nothing() const { return held_ == Held::kNothing; }
@@ -89,14 +93,14 @@ class Cells {
     if (held_ == Held::kSame) {
       if (std::memcmp(same_, &value, sizeof value) == 0) return;
       write(row);
-      held_ = Held::kAll;
+      turn(Held::kAll);
     } else if (held_ == Held::kNothing) {
       if (row == from_) {
         std::memcpy(same_, &value, sizeof value);
-        held_ = Held::kSame;
+        turn(Held::kSame);
         return;
       }
-      held_ = Held::kSome;
+      turn(Held::kSome);
     }
     column_.values<T>()[row] = value;
     if (held_ == Held::kSome) mark(row);
@@ -105,10 +109,15 @@ class Cells {
     if (has_nulls()) return;
     if (held_ == Held::kSame) write(row);
     mark(from_, row);
-    held_ = Held::kSome;
+    turn(Held::kSome);
+  }
+  void turn(Held held) {
+    held_ = held;
+    ++turns_;
   }
   void set_text(size_t row, std::string_view text);
   Column::View view_of(std::string_view text);
+  bool is_worth_it();
   void mark(size_t row) {
     const size_t byte = row >> 3;
     const auto bit = static_cast<uint8_t>(1u << (row & 7));
@@ -123,6 +132,7 @@ class Cells {
   void mark(size_t from, size_t to);
 
   Column& column_;
+  size_t& turns_;
   size_t from_, to_, first_, last_;
   Held held_ = Held::kNothing;
   alignas(8) Byte same_[sizeof(Column::View)] = {};
@@ -130,7 +140,8 @@ class Cells {
   columns::Copies copies_;
   columns::Dictionary known_;  // texts that were copied already
   std::vector<Column::View> views_;
-  size_t text_bytes_ = 0, long_texts_ = 0;
+  size_t tried_ = 0, found_ = 0, left_ = 0;  // long texts: of the last, and until they are tried again
+  size_t text_bytes_ = 0;
 };
 
 // Bytes of a cell of that type.
@@ -155,6 +166,12 @@ inline int64_t whole(uint64_t type, const Byte* at) {
 }
 
 inline bool is_whole(uint64_t type) { return type <= kOne && type != kReal; }  // and not null
+
+inline bool Cells::has_all_of(uint64_t type) const {
+  if (type == kNull) return has_nulls();
+  if (held_ != Held::kSame || type < kZero || type > kOne || column_.kind > Kind::kInt32) return false;
+  return columns::loaded<int64_t>(reinterpret_cast<const char*>(same_)) == whole(type, nullptr);
+}
 
 inline void Cells::set(size_t row, uint64_t type, const Byte* at) {
   if (type == kNull) {

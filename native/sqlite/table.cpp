@@ -1,6 +1,8 @@
 #include "sqlite/table.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -89,7 +91,7 @@ class Part {
       : file_(file), window_(file), records_(file), by_field_(fields, nullptr), row_(from) {
     cells_.reserve(all.size());
     for (Column& column : all) {
-      Cells& cells = cells_.emplace_back(column, from, to, blocks);
+      Cells& cells = cells_.emplace_back(column, from, to, blocks, turns_);
       if (column.field < 0) {
         numbers_.push_back(&cells);
       } else {
@@ -114,6 +116,20 @@ class Part {
   Cells& cells(size_t column) { return cells_[column]; }
 
  private:
+  static constexpr uint64_t kNoRecord = ~uint64_t{0};
+  // Of records with the same types.
+  struct Value {
+    Cells* cells;
+    uint64_t type;
+    size_t from;
+  };
+  struct Known {
+    uint64_t bytes = kNoRecord;
+    size_t turns = 0;
+    std::vector<Byte> head;
+    std::vector<Value> values;
+  };
+
   void leaf(const Byte* page, const Leaf& leaf) {
     const Byte* head = page + File::header_of(leaf.page);
     const Byte* pointers = head + 8;
@@ -140,8 +156,21 @@ class Part {
     }
   }
 
-  // First the types of all fields, then their values.
+  // First the types of all fields, then their values. Where a record with the same types was read before, it is known
+  // where in it the values are, and which of them say nothing new.
   void record(const Byte* at, uint64_t bytes) {
+    const size_t head = std::min<uint64_t>(*at, bytes);  // of most records; else only fewer are found again
+    Known& known = known_[columns::hash({reinterpret_cast<const char*>(at), head}) % known_.size()];
+    if (known.bytes == bytes && known.turns == turns_ && std::memcmp(known.head.data(), at, known.head.size()) == 0) {
+      for (const Value& value : known.values) value.cells->set(row_, value.type, at + value.from);
+    } else {
+      read_record(at, bytes, known);
+    }
+  }
+
+  void read_record(const Byte* at, uint64_t bytes, Known& known) {
+    known.bytes = kNoRecord;
+    known.values.clear();
     uint64_t head = 0;
     const Byte* end = at + bytes;
     const Byte* types = varint(at, end, head);
@@ -160,18 +189,28 @@ class Part {
       if (field == by_field_.size()) throw Declined("a record with too many fields");
       const uint64_t size = bytes_of(type);
       if (size > static_cast<size_t>(end - values)) throw Declined("a value outside of its record");
-      if (Cells* column = by_field_[field]) column->set(row_, type, values);
+      if (Cells* column = by_field_[field]) {
+        column->set(row_, type, values);
+        if (!column->has_all_of(type)) known.values.push_back({column, type, static_cast<size_t>(values - at)});
+      }
       values += size;
     }
     if (values != end) throw Declined("a record that goes on behind its values");
+    const bool is_whole = field == by_field_.size();
     for (; field < by_field_.size(); ++field) {
       if (Cells* column = by_field_[field]) column->set_default(row_);
     }
+    if (!is_whole) return;
+    known.head.assign(at, no_more);
+    known.bytes = bytes;
+    known.turns = turns_;
   }
 
   const File& file_;
   Window window_;
   Records records_;
+  size_t turns_ = 0;
+  std::array<Known, 256> known_;
   std::vector<Cells> cells_;
   std::vector<Cells*> by_field_;  // null: not wanted
   std::vector<Cells*> numbers_;   // of rows

@@ -14,6 +14,9 @@ import pytest
 
 from opspan.errors import ReadError, TooLarge
 from opspan.formats.parquet import check
+from opspan.formats.sqlite_cells import Type
+from opspan.readers.nsys.folders import Folder
+from opspan.tables import Issues
 from readers.loading import OVER_BUDGET
 
 
@@ -98,6 +101,54 @@ pyarrow.parquet.write_table(table, sys.argv[1], **options)
     subprocess.run([sys.executable, "-c", program, path, version], check=True)
     check(path)
     assert pl.read_parquet(path).height == 5000
+
+
+ROWS = 700
+COLUMNS = {
+    "same": pl.Series([59] * ROWS),
+    "high": pl.Series([(1 << 63) + 7] * ROWS, dtype=pl.UInt64),
+    "low": pl.Series([-1] * ROWS, dtype=pl.Int32),
+    "nothing": pl.Series([None] * ROWS, dtype=pl.String),
+    "far": pl.Series([1 << 40] * ROWS),
+    "one other": pl.Series([1] * (ROWS - 1) + [2]),
+    "by group": pl.Series([row // 200 for row in range(ROWS)]),
+    "some": pl.Series([None] + [1] * (ROWS - 1)),
+    "floats": pl.Series([0.0, -0.0] * (ROWS // 2)),
+    "texts": pl.Series(["x"] * ROWS),
+    "empty lists": pl.Series([[]] * ROWS, dtype=pl.List(pl.Int64)),
+}
+TOLD = ["same", "high", "low", "nothing", "far"]
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_what_all_rows_hold_is_told_without_reading_them(tmp_path: Path, statistics: bool) -> None:
+    path = tmp_path / "x.parquet"
+    frame = pl.DataFrame(COLUMNS)
+    frame.write_parquet(path, row_group_size=200, statistics=statistics)
+    told = dict(zip(frame.columns, check(path), strict=True))
+    cells = {name: cell for name, one in told.items() if one and (cell := one.of(frame.schema[name])) is not None}
+    assert list(cells) == (TOLD if statistics else [])
+    for name, cell in cells.items():
+        assert cell.new_from_index(0, ROWS).rename(name).equals(frame[name])
+
+
+def test_what_is_told_is_as_if_it_had_been_read(tmp_path: Path) -> None:
+    asked: dict[str, Type] = dict.fromkeys(("one other", *TOLD, "not there"), "int")
+    for wanted in (asked, {**asked, "far": "int32", "nothing": "text"}, {"same": "int"}, {"low": "float"}):
+        found = []
+        for statistics in (True, False):
+            folder, issues = tmp_path / str(statistics), Issues()
+            folder.mkdir(exist_ok=True)
+            pl.DataFrame(COLUMNS).write_parquet(folder / "T.parquet", row_group_size=200, statistics=statistics)
+            with Folder(folder, issues) as source:
+                source.ahead("T", wanted)
+                found.append((source.frame("T", wanted), issues.frame()))
+        (told, of_told), (read, of_read) = found
+        assert told.equals(read)
+        assert told.schema == read.schema
+        assert told.height == ROWS
+        assert of_told["count"].to_list() == of_read["count"].to_list()
+        assert of_told["count"].to_list() == ([ROWS] if wanted.get("far") == "int32" else [])
 
 
 def test_a_footer_that_says_more_than_it_holds_is_not_believed(tmp_path: Path) -> None:

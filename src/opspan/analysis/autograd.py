@@ -75,20 +75,19 @@ def autograd(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
-    inside = nearest(ranges, is_backward).is_not_null()
     # Old torch wrote `seq = 0` on every op inside a backward, where no node is made.
-    says_nothing = pl.lit(inside) & (_col("seq") == 0) & _col("op_id").is_null()
+    says_nothing = ranges.select(((_col("seq") == 0) & _col("op_id").is_null()).fill_null(value=False)).to_series()
+    if says_nothing.any():
+        says_nothing &= nearest(ranges, is_backward).is_not_null()
     is_forward = (
-        _col("seq").is_not_null() & ~_col("kind").is_in(["engine", "backward"]) & ~_col("is_mark") & ~says_nothing
+        _col("seq").is_not_null()
+        & ~_col("kind").is_in(["engine", "backward"])
+        & ~_col("is_mark")
+        & ~pl.lit(says_nothing)
     )
-    role = (
-        pl.when(pl.lit(is_backward))
-        .then(_BACKWARD)
-        .when(is_forward.fill_null(value=False))
-        .then(_FORWARD)
-        .otherwise(0)
-        .cast(pl.UInt8)
-    )
+    backward, forward, neither = (pl.lit(role, dtype=pl.UInt8) for role in (_BACKWARD, _FORWARD, 0))
+    forward_or_not = pl.when(is_forward.fill_null(value=False)).then(forward).otherwise(neither)
+    role = pl.when(pl.lit(is_backward)).then(backward).otherwise(forward_or_not)
     return ranges.select(
         *thread_key(ranges),
         "start_ns",

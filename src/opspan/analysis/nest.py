@@ -17,6 +17,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan import native
+from opspan.tables.same import is_same
 
 _col = pl.col
 
@@ -33,21 +34,6 @@ def thread_key(*frames: pl.DataFrame) -> tuple[pl.Expr, ...]:
     """THREAD_KEY for a call with these frames: without `rank` and `pid` where all rows have the same."""
     names = ((column, column.meta.output_name()) for column in THREAD_KEY)
     return tuple(column for column, name in names if name == "tid" or not is_same(name, *frames))
-
-
-def is_one(rows: pl.DataFrame, name: str) -> bool:
-    """All rows have the same value: most traces are of one process, and one device."""
-    return is_same(name, rows)
-
-
-def is_same(name: str, *frames: pl.DataFrame) -> bool:
-    """All rows of all frames have the same value."""
-    column = pl.col(name)
-    # As an expression, for which a literal need not become a column.
-    asked = (column.min().alias("low"), column.max().alias("high"), column.null_count().alias("nulls"))
-    found = {frame.select(asked).row(0) for frame in frames}
-    low, high, nulls = found.pop()
-    return not found and low is not None and low == high and nulls == 0
 
 
 def codes(name: str) -> pl.Expr:

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opspan.analysis.nest import is_one
 from opspan.analysis.path_cuts import KIND, cut
 from opspan.analysis.path_threads import FOR_WORK, NONE
 from opspan.analysis.spans import PROCESS
+from opspan.tables.same import is_one
 
 if TYPE_CHECKING:
     from opspan.analysis.path_graph import Graph

@@ -15,9 +15,10 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan import native
-from opspan.analysis.nest import THREAD_KEY, is_same, openings
+from opspan.analysis.nest import THREAD_KEY, openings
 from opspan.analysis.path_threads import NONE, THREAD, driving
 from opspan.analysis.spans import PROCESS, within
+from opspan.tables.same import is_same
 
 if TYPE_CHECKING:
     from opspan.analysis.path_graph import Graph

@@ -18,7 +18,6 @@ import polars as pl
 
 from opspan.analysis.busy import busy_with, whole_times
 from opspan.analysis.launched import STREAM
-from opspan.analysis.nest import is_one
 from opspan.analysis.path_threads import (
     FOR_THREAD,
     FOR_WORK,
@@ -32,6 +31,7 @@ from opspan.analysis.path_threads import (
 )
 from opspan.analysis.spans import PROCESS, apart, only
 from opspan.analysis.waits import COPY, ITEM, SYNCHRONISE
+from opspan.tables.same import is_one
 
 if TYPE_CHECKING:
     from opspan.tables import Tables

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.busy import APIS
-from opspan.analysis.nest import is_same
 from opspan.analysis.spans import PROCESS, length, only
+from opspan.tables.same import is_same
 
 _col = pl.col
 NONE: Final = -1  # number of a row: there is none

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.nest import is_one
 from opspan.analysis.spans import DEVICE, PROCESS, apart, length, only, union
+from opspan.tables.same import is_one
 
 _col = pl.col
 _STREAM = ("context_id", "stream_id")

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from opspan import native
-from opspan.analysis.nest import is_one
+from opspan.tables.same import is_one
 
 _col = pl.col
 _START, _END = _col("start_ns"), _col("end_ns")

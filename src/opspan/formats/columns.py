@@ -13,6 +13,7 @@ import polars as pl
 from opspan.formats.budget import Meter
 from opspan.labels import KIND_NAMES, Kind, parse_column
 from opspan.tables import Issues
+from opspan.tables.same import is_one
 from opspan.tables.schema import KIND, Dtype
 
 # Further from a clock's zero than this is no time: 146 years. Differences of two times stay within 64 bits.
@@ -87,6 +88,10 @@ class Strings:
         first, last = self._ids[0], self._ids[-1]
         at, known = pl.col("id"), pl.col("id").is_between(first, last)
         if last - first == len(self._ids) - 1:  # no number is left out: nothing to search
+            low, high = ids.min(), ids.max()
+            if isinstance(low, int) and isinstance(high, int) and 0 <= first <= low and high <= last < 1 << 32:
+                rows = ids.cast(pl.UInt32)
+                return rows - first if first else rows
             return ids.to_frame("id").select(pl.when(known).then(at - first).cast(pl.UInt32)).to_series()
         found = self._ids.search_sorted(ids).clip(0, len(self._ids) - 1)
         return found.zip_with(self._ids.gather(found) == ids, _none(found.dtype)).cast(pl.UInt32)
@@ -94,6 +99,16 @@ class Strings:
     def names(self, ids: pl.Series, what: str, values: pl.Series | None = None) -> pl.Series:
         """The texts as a Categorical; `values` may be other texts in the order of `self.values`."""
         return (self.values if values is None else values).cast(pl.Categorical).gather(self.rows(ids, what))
+
+    def column(
+        self, frame: pl.DataFrame, column: str, what: str, values: pl.Series | None = None
+    ) -> pl.Series | pl.Expr:
+        """`names` of a column of ids; what is the same in all rows as a literal, which takes no memory."""
+        if is_one(frame, column):
+            found = self._found(frame.head(1)[column].cast(pl.Int64))
+            if not found.null_count():
+                return constant((self.values if values is None else values)[found[0]])
+        return self.names(frame[column], what, values)
 
     def texts(self, ids: pl.Series, what: str) -> pl.Series:
         return self._written.gather(self.values, self.rows(ids, what))
@@ -105,7 +120,8 @@ def _none(dtype: Dtype, length: int = 1) -> pl.Series:
 
 def named(numbers: pl.Series, labels: Mapping[int, str], template: str = "{}", other: str | None = None) -> pl.Series:
     """Numbers of an enumeration as names; one that it has not got is `other`, or stays a number as text."""
-    used = numbers.drop_nulls().unique()
+    has_one = numbers.min() == numbers.max() and not numbers.null_count()
+    used = numbers.head(1) if has_one else numbers.drop_nulls().unique()
     unknown = "{}" if other is None else other
     texts = [template.format(labels[one]) if one in labels else unknown.format(one) for one in used.to_list()]
     names = pl.Series(texts, dtype=pl.String).cast(pl.Categorical)

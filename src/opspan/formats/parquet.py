@@ -3,13 +3,18 @@
 polars makes room for as many elements as a list of the footer has, or a page, and the process ends where there is none:
 2 KB may ask for any number of gigabytes. So the footer and the heads of the pages are gone through here first, and what
 they count has to agree.
+
+The footer also says of most columns the least and the largest value: one in which all rows are the same, or null, need
+not be read at all. Many columns of a profiler's tables are such.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
+
+import polars as pl
 
 from opspan.errors import ReadError
 from opspan.files import open_file, size_on_disk
@@ -22,7 +27,14 @@ _END: Final = 8  # the footer's length, and the magic once more
 _HEAD: Final = 256  # bytes, and the heads of most pages have fewer; bounds that are long texts make longer ones
 
 # By the numbers of the format. A page of data is of the first or the second version; an index, say, is no data.
-_COLUMN: Final[Kept] = {5: ("values", PLAIN), 7: ("bytes", PLAIN), 9: ("data_at", PLAIN), 11: ("dictionary_at", PLAIN)}
+_STATISTICS: Final[Kept] = {3: ("nulls", PLAIN), 5: ("largest", PLAIN), 6: ("least", PLAIN)}
+_COLUMN: Final[Kept] = {
+    5: ("values", PLAIN),
+    7: ("bytes", PLAIN),
+    9: ("data_at", PLAIN),
+    11: ("dictionary_at", PLAIN),
+    12: ("statistics", _STATISTICS),
+}
 _GROUP: Final[Kept] = {1: ("columns", {3: ("column", _COLUMN)}), 3: ("rows", PLAIN)}
 _FOOTER: Final[Kept] = {3: ("rows", PLAIN), 4: ("groups", _GROUP)}
 _DATA: Final[Kept] = {1: ("values", PLAIN)}
@@ -36,8 +48,28 @@ _PAGE: Final[Kept] = {
 }
 
 
-def check(path: Path) -> None:
-    """Refuse what is no whole Parquet file, or counts what it does not hold, or more than a file of its size may."""
+# Types whose values are in the footer as they are in memory, and their bytes.
+_NUMBERS: Final[dict[type[pl.DataType], int]] = {pl.Int32: 4, pl.UInt32: 4, pl.Int64: 8, pl.UInt64: 8}
+
+
+class Same(NamedTuple):
+    """What all rows of a column hold: the bytes of a number, or nothing."""
+
+    raw: bytes | None
+
+    def of(self, dtype: pl.DataType) -> pl.Series | None:
+        """As one cell of that type, which is the column's; None: it is of no type that can be told here."""
+        if self.raw is None:
+            return None if dtype.is_nested() else pl.Series([None], dtype=dtype)
+        if _NUMBERS.get(dtype.base_type()) != len(self.raw):
+            return None
+        value = int.from_bytes(self.raw, "little", signed=dtype.is_signed_integer())
+        return pl.Series([value], dtype=dtype)
+
+
+def check(path: Path) -> list[Same | None]:
+    """Refuse what is no whole Parquet file, or counts what it does not hold, or more than a file of its size may.
+    Returns for each of its columns what all rows hold, as far as that is known."""
     with open_file(path) as file:
         file_bytes = size_on_disk(os.fstat(file.fileno()))
         raw, end = _footer(file, path)
@@ -49,7 +81,9 @@ def check(path: Path) -> None:
                 for column in group["columns"]:
                     if _longest_page(file, end, column["column"]) > PAGE.allows(file_bytes):
                         raise PAGE.passed(path, file_bytes)
-        except (IndexError, ValueError, KeyError, TypeError):  # the last two: a field is missing, or of another type
+            groups = [[_same(column["column"]) for column in group["columns"]] for group in footer["groups"]]
+            return [found.pop() if len(found := set(column)) == 1 else None for column in zip(*groups, strict=True)]
+        except (IndexError, ValueError, KeyError, TypeError, AttributeError):  # a field is missing, or of another type
             raise _damaged(path, SAYS_MORE) from None
 
 
@@ -82,6 +116,16 @@ def _longest(footer: dict[str, Any]) -> int:
     for group, least in zip(footer["groups"], rows, strict=True):
         values += [within(column["column"]["values"], least=least) for column in group["columns"]]
     return max(sum(rows), *values)
+
+
+def _same(column: dict[str, Any]) -> Same | None:
+    said = column.get("statistics", {})
+    nulls = within(said.get("nulls", 0), most=column["values"])
+    if nulls == column["values"] > 0:
+        return Same(None)
+    least = said.get("least")
+    is_one = "nulls" in said and nulls == 0 and isinstance(least, bytes) and said.get("largest") == least
+    return Same(least) if is_one else None
 
 
 def _longest_page(file: IO[bytes], end: int, column: dict[str, Any]) -> int:

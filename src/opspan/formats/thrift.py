@@ -42,9 +42,9 @@ class Reader:
         if kind == _BYTE:
             return self._byte()
         if kind in _WIDTHS:
-            return self._skip(_WIDTHS[kind])
+            return self._bytes(_WIDTHS[kind])
         if kind == _BYTES:
-            return self._skip(self._varint())
+            return self._bytes(self._varint())
         if kind in (_LIST, _SET):
             head = self._byte()
             return self._values(self._varint() if head >> 4 == 15 else head >> 4, [head & 15], kept, depth)
@@ -84,7 +84,8 @@ class Reader:
                 raise ValueError(shift)
         return value | byte << shift
 
-    def _skip(self, count: int) -> None:
+    def _bytes(self, count: int) -> bytes:
         self.at += count
         if self.at > len(self._raw):
             raise IndexError(count)
+        return self._raw[self.at - count : self.at]

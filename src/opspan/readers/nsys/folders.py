@@ -7,7 +7,7 @@ Unsigned columns (globalTid is one) become signed ones of the same bits, which i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -45,6 +45,8 @@ class Folder:
             raise NotReadable(f"cannot read {path}: {error.strerror}; expected a folder of nsys' tables") from error
         # Where both kinds of files are, they are the same tables twice.
         self._files = {file.stem: file for file in files}
+        # What all rows of a column hold, as a cell, where the file says that of itself.
+        self._same: dict[str, dict[str, pl.Series]] = {}
         self._columns = {name: columns for name, file in self._files.items() if (columns := self._described(file))}
         self._thread = ThreadPoolExecutor(1)
         self._begun: dict[str, tuple[Sequence[str], Future[pl.DataFrame | BaseException]]] = {}
@@ -68,23 +70,36 @@ class Folder:
 
     def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
         """Begin to read what `frame` will be asked for, while the caller does something else."""
-        have = self._have(table, columns)
-        self._begun[table] = have, self._thread.submit(_attempt, self._files[table], have)
+        differ, _ = self._have(table, columns)
+        self._begun[table] = differ, self._thread.submit(_attempt, self._files[table], differ)
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        have = self._have(table, columns)
-        if not have:
+        differ, same = self._have(table, columns)
+        if not differ:
             return without_rows(dtypes_of(columns))
         file = self._files[table]
         begun_with, begun = self._begun.pop(table, ((), None))
-        found = begun.result() if begun and begun_with == have else _attempt(file, have)
-        frame = self._whole(file, have, found)
+        found = begun.result() if begun and begun_with == differ else _attempt(file, differ)
+        frame = self._whole(file, differ, found)
         progress.add(frame.height)
-        typed = {name: self._typed(table, frame[name], columns[name]) for name in have if name in frame.columns}
-        return completed(pl.DataFrame(typed), dtypes_of(columns))
+        typed = {name: self._typed(table, frame[name], columns[name]) for name in differ if name in frame.columns}
+        # What is the same in all rows takes no memory as a literal.
+        literals = [pl.lit(cell[0], dtype=cell.dtype).alias(name) for name, cell in same.items()]
+        return completed(pl.DataFrame(typed).with_columns(literals), dtypes_of(columns))
 
-    def _have(self, table: str, columns: Iterable[str]) -> list[str]:
-        return [name for name in columns if name in self.columns(table)]
+    def _have(self, table: str, columns: Mapping[str, Type]) -> tuple[list[str], dict[str, pl.Series]]:
+        """The columns that are there: those to be read, one at least, and the cells of those that are not."""
+        have = [name for name in columns if name in self.columns(table)]
+        same: dict[str, pl.Series] = {}
+        for name in have:
+            cell = self._same.get(table, {}).get(name)
+            typed = None if cell is None else _cast(cell, columns[name])
+            # One that is odd is counted where all rows are read.
+            if cell is not None and typed is not None and typed.null_count() == cell.null_count():
+                same[name] = typed
+        if have and len(same) == len(have):
+            del same[have[0]]
+        return [name for name in have if name not in same], same
 
     def _described(self, file: Path) -> Sequence[str]:
         try:
@@ -92,8 +107,12 @@ class Folder:
                 if file.suffix != ".parquet":
                     arrow.check(file)
                     return tuple(pl.read_ipc_stream(name, n_rows=0).columns)
-                parquet.check(file)
-                return tuple(pl.read_parquet_schema(name))
+                same = parquet.check(file)
+                schema = pl.read_parquet_schema(name)
+                if len(same) == len(schema):  # else some have columns within them
+                    cells = {name: one.of(schema[name]) for name, one in zip(schema, same, strict=True) if one}
+                    self._same[file.stem] = {name: cell for name, cell in cells.items() if cell is not None}
+                return tuple(schema)
         except FAILURES as error:
             self._damaged(file, error)
             return ()
@@ -113,23 +132,29 @@ class Folder:
             self._issues.add("damaged_file", detail=f"{file.name} ({said})")
 
     def _typed(self, table: str, column: pl.Series, kind: Type) -> pl.Series:
-        dtype = DTYPES[kind]
-        if column.dtype == pl.UInt64 and kind == "int":
-            return column.reinterpret(signed=True)
-        if column.dtype == dtype:
-            return column
         if kind == "text" and column.dtype == pl.Binary:
             typed, undecoded = checked(column)
             self._issues.add("undecoded_text", undecoded, table)
             return typed
-        try:
-            typed = column.cast(dtype, strict=False)
-        except pl.exceptions.PolarsError:  # bytes, a time, ...
-            typed = column
-        if typed.dtype != dtype:  # of some lists and structs the cast is of what is in them
-            typed = pl.Series(column.name, [None], dtype=dtype).new_from_index(0, len(column))
+        typed = _cast(column, kind)
         self._issues.add("odd_cells", typed.null_count() - column.null_count(), f"{table}, {column.name}")
         return typed
+
+
+def _cast(column: pl.Series, kind: Type) -> pl.Series:
+    """In the type that is asked for; what it cannot hold is null."""
+    dtype = DTYPES[kind]
+    if column.dtype == pl.UInt64 and kind == "int":
+        return column.reinterpret(signed=True)
+    if column.dtype == dtype:
+        return column
+    try:
+        typed = column.cast(dtype, strict=False)
+    except pl.exceptions.PolarsError:  # bytes, a time, ...
+        typed = column
+    if typed.dtype != dtype:  # of some lists and structs the cast is of what is in them
+        typed = pl.Series(column.name, [None], dtype=dtype).new_from_index(0, len(column))
+    return typed
 
 
 def _attempt(file: Path, columns: Sequence[str]) -> pl.DataFrame | BaseException:
@@ -137,6 +162,7 @@ def _attempt(file: Path, columns: Sequence[str]) -> pl.DataFrame | BaseException
     try:
         read: Callable[..., pl.DataFrame] = pl.read_parquet if file.suffix == ".parquet" else pl.read_ipc_stream
         with named_file(file) as name:
-            return read(name, columns=list(columns))
+            # In one piece: else each look at a column that needs it so puts its pieces together again.
+            return read(name, columns=list(columns)).rechunk()
     except FAILURES as error:
         return error

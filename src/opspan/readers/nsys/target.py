@@ -16,6 +16,7 @@ from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import ID_MASK, PID_UNIT, Export, pid_of, tid_of
 from opspan.readers.nsys.tables import Columns
 from opspan.tables import Metadata
+from opspan.tables.same import is_one
 
 EXPORT_FACTS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 CAPTURE_FACTS = "META_DATA_CAPTURE"
@@ -118,11 +119,7 @@ def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 def threads(export: Export, given: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Threads of the file's list and of its rows, with the best name: the program's own (NVTX), else the system's."""
-    keys = [
-        _changes(frame.select(key=pl.col("pid") * PID_UNIT + pl.col("tid")))
-        for frame in frames
-        if {"pid", "tid"} <= set(frame.columns)
-    ]
+    keys = [_thread_keys(frame) for frame in frames if {"pid", "tid"} <= set(frame.columns)]
     seen = pl.DataFrame({"key": pl.concat(keys).drop_nulls().unique()}).select(pid=pid_of("key"), tid=tid_of("key"))
     listed = export.frame("ThreadNames", {"nameId": "int", "globalTid": "int"})
     of_system = listed.select(
@@ -133,6 +130,14 @@ def threads(export: Export, given: pl.DataFrame, frames: Iterable[pl.DataFrame])
     # The first that has a name: the program's, then the latest of the system's.
     best = every.drop_nulls("tid").group_by("pid", "tid").agg(pl.col("name").drop_nulls().first()).sort("pid", "tid")
     return best.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", pl.col("name").cast(pl.Categorical))
+
+
+def _thread_keys(frame: pl.DataFrame) -> pl.Series:
+    """pid * PID_UNIT + tid, of those that there are; mostly all rows are of one process."""
+    if is_one(frame, "pid"):
+        tids = _changes(frame.select("tid")).to_frame("tid")
+        return tids.select(frame.head(1)["pid"].item() * PID_UNIT + pl.col("tid")).to_series()
+    return _changes(frame.select(key=pl.col("pid") * PID_UNIT + pl.col("tid")))
 
 
 def _changes(frame: pl.DataFrame) -> pl.Series:

@@ -44,8 +44,8 @@ def _kernels(export: Export) -> pl.DataFrame:
     frame = _on_device(export, tables.KERNEL, tables.KERNEL_COLUMNS, "kernel")
     return frame.select(
         pl.all().exclude("shortName", "demangledName"),
-        export.strings.names(frame["shortName"], tables.KERNEL).alias("name"),
-        export.strings.names(frame["demangledName"], tables.KERNEL).alias("full_name"),
+        export.strings.column(frame, "shortName", tables.KERNEL).alias("name"),
+        export.strings.column(frame, "demangledName", tables.KERNEL).alias("full_name"),
     )
 
 

@@ -18,9 +18,10 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis import Analysed
-from opspan.analysis.nest import is_one, trace_end_ns
+from opspan.analysis.nest import trace_end_ns
 from opspan.analysis.spans import distinct, length, looked_up, only, summed_by
 from opspan.tables import Tables
+from opspan.tables.same import is_one
 from opspan.views.names import device_name, device_names, process_names, stream_name, thread_names
 
 _col = pl.col
