@@ -24,6 +24,14 @@ SCRIPTS = {
         print(sorted(name for name in globals() if name not in ("os", "sys")), type(__loader__).__name__)
         print(sys.modules["__main__"].__dict__ is globals(), __builtins__.__name__, sys.flags.optimize)
     """,
+    "what Python looks after": """
+        import gc
+        class Ring:
+            def __init__(self): self.me = self
+            def __del__(self): print("gone", flush=True)
+        print(gc.isenabled(), gc.get_threshold(), gc.get_freeze_count())
+        ring = Ring()
+    """,
     "docstring and futures": '''
         """What it is."""
         from __future__ import annotations

@@ -16,10 +16,11 @@ pytest.importorskip("torch", "2.13", reason="the face is that of torch 2.13 and 
 
 from events.frames import both
 from events.pairs import GROUPINGS, TABLE_OPTIONS, attributes, torchs_averages
-from opspan.events import EventList, FunctionEvent, Microseconds
+from opspan.events import EventList, FunctionEvent, Interval, Microseconds, column_events
 from opspan.events.column_event import ColumnEvent
-from opspan.events.column_events import BLOCK, BLOCKS, ColumnEvents
+from opspan.events.column_events import ColumnEvents
 from opspan.events.columns import CPU, DEVICE, EventColumns
+from opspan.events.event_rows import BLOCK, EventRows
 
 Pair = tuple[EventColumns, Any]
 
@@ -148,14 +149,20 @@ def small(count: int = 3) -> EventColumns:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the events that became objects."""
     numbers: list[int] = []
-    build = ColumnEvent.__init__
+    build = ColumnEvent.of
 
-    def counting(event: ColumnEvent, columns: ColumnEvents, number: int, *more: Any) -> None:
-        numbers.append(number)
-        build(event, columns, number, *more)
+    def counting(rows: EventRows, at: int) -> ColumnEvent:
+        numbers.append(rows.first + at)
+        return build(rows, at)
 
-    monkeypatch.setattr(ColumnEvent, "__init__", counting)
+    monkeypatch.setattr(ColumnEvent, "of", counting)
     return numbers
+
+
+def held_by(events: EventList) -> list[ColumnEvent]:
+    """The events that somebody still has."""
+    held = (one and one() for rows in events._columns._alive.values() for one in rows.events)
+    return [event for event in held if event]
 
 
 MANY = 20 * BLOCK
@@ -170,14 +177,14 @@ def test_figures_make_no_events(made: list[int]) -> None:
     assert made == []
 
 
-def test_tables_make_the_events_they_show_and_their_neighbours(made: list[int]) -> None:
+def test_tables_make_the_events_they_show(made: list[int]) -> None:
     events = lazily(small(MANY))
 
     assert events.table(sort_by="self_cuda_time_total", row_limit=3).count("\n") == 3 + 3 + 1 + 2
     assert events.key_averages(group_by_input_shape=True).table().count("\n") == 3 + 3 + 1 + 2
     assert events.total_average().count == 2 * MANY - 1
 
-    assert len(made) <= 4 * BLOCK
+    assert len(made) == 3 + 1 + 1  # two are shown in both tables
 
 
 def test_walking_through_makes_each_event_once(made: list[int]) -> None:
@@ -186,8 +193,19 @@ def test_walking_through_makes_each_event_once(made: list[int]) -> None:
     for position in range(len(events)):
         assert events[position].time_range.start >= 0
 
-    assert len(made) == 2 * MANY - 1
-    assert len(events._columns._alive) <= (BLOCKS + 1) * BLOCK  # those looked at before are gone
+    assert len(made) == len(set(made)) == 2 * MANY - 1
+    assert not held_by(events)
+
+
+def test_values_are_kept_of_some_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_events, "BLOCKS", 3)
+    events = lazily(small(MANY))
+
+    held = events[2]
+    assert sum(event.count for event in events) == len(events)
+
+    assert len(events._columns._alive) == 3 + 1
+    assert events[2] is held
 
 
 def test_an_event_is_one_object_while_somebody_has_it() -> None:
@@ -268,6 +286,12 @@ def test_a_table_does_not_count_as_a_change() -> None:
     assert not events._columns.changed
 
 
+def test_vars_are_all_attributes() -> None:
+    for event, plain in itertools.product(lazily(small()), [FunctionEvent(0, "", 0, 0, 0)]):
+        assert vars(event).keys() == vars(plain).keys() | {"module_hierarchy"}
+        assert all(getattr(event, name) is value for name, value in vars(event).items())
+
+
 def test_the_list_itself_can_be_changed() -> None:
     events = lazily(small())
     first = events[0]
@@ -299,6 +323,30 @@ def test_lists_can_be_copied_and_sent(again: Any) -> None:
     assert repr(again(lazily(small()))) == repr(lazily(small()))
     assert repr(again(events)) == repr(events)
     assert again(events.key_averages()).table() == events.key_averages().table()
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda event: pickle.loads(pickle.dumps(event))])
+@pytest.mark.parametrize("change", [lambda _: None, lambda event: setattr(event, "time_range", Interval(1, 2))])
+def test_events_can_be_copied_and_sent(again: Any, change: Any) -> None:
+    events = lazily(small())
+    event = events[1]
+    event.input_shapes[0][0] = 7
+    change(event)
+
+    other = again(event)
+
+    assert other is not event
+    assert attributes(other) == attributes(event)
+    assert other.input_shapes == [[7]]
+    assert repr(other.cpu_parent) == repr(event.cpu_parent)
+
+
+def test_an_event_that_is_told_another_time_has_that() -> None:
+    event = lazily(small())[1]
+
+    event.time_range.end = Microseconds(1014)
+
+    assert (event.cpu_time_total, event.cpu_time) == (Microseconds(1004), 1.004)
 
 
 def test_no_events_at_all() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from html_tables import Shown
 from opspan.events import DeviceType, EventList, FunctionEvent
-from opspan.events.column_events import BLOCK
+from opspan.events.column_event import ColumnEvent
 from opspan.tables import Metadata
 from opspan.trace import Trace
 from test_printable import OBEYED
@@ -84,11 +84,15 @@ def test_a_terminal_is_told_nothing_by_a_name() -> None:
     assert not OBEYED.search(said)
 
 
-def test_no_event_is_made_that_is_not_near_those_that_are_shown(events: EventList) -> None:
+def test_no_event_is_made_that_is_not_shown(events: EventList, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    build = ColumnEvent.of
+    monkeypatch.setattr(ColumnEvent, "of", lambda rows, at: made.append(at) or build(rows, at))
+
     events._repr_html_()
     pretty(events)
-    assert events._columns is not None
-    assert len(events._columns._alive) <= 2 * BLOCK < len(events)
+
+    assert len(made) == 10
 
 
 def test_without_events_it_says_so() -> None:

@@ -5,12 +5,11 @@ A verb's module is imported when the verb is asked for, and imports the heavy pa
 
 from __future__ import annotations
 
-import difflib
+import gc
 import os
-import shlex
 import sys
-import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -46,6 +45,21 @@ VERBS = {
 }
 
 
+# Python's collector looks for garbage each time that so many more objects are there. By default, 700, it looks hundreds
+# of times while a verb imports what it needs, and finds none.
+_OBJECTS = 200_000
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(VERBS)
@@ -67,11 +81,15 @@ class _Verbs(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
         """Run a verb and exit: 0, 1 where a verb says so, 2 for bad use or bad input."""
-        sys.exit(self._run(args))
+        status = self._run(args)
+        if args is None:
+            gc.freeze()  # Python goes, and need not look once more at all that was imported
+        sys.exit(status)
 
     def _run(self, args: Sequence[str] | None) -> int:
         try:
-            result = super().main(args, prog_name="opspan", standalone_mode=False)
+            with _few_collections():
+                result = super().main(args, prog_name="opspan", standalone_mode=False)
         except click.ClickException as error:
             verb = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "opspan"
             show(f"error: {' '.join(error.format_message().split())} See `{verb} --help`\n", err=True)
@@ -80,6 +98,8 @@ class _Verbs(click.Group):
             return 130
         except OpspanError as error:
             if os.environ.get("OPSPAN_DEBUG"):
+                import traceback
+
                 traceback.print_exception(error)
             show(f"error: {error}\n", err=True)
             return 2
@@ -91,6 +111,9 @@ class _Verbs(click.Group):
 
 def _no_verb(arguments: list[str]) -> str:
     """What to answer where the first word is not a verb, with the command that was probably meant."""
+    import difflib
+    import shlex
+
     word, rest = arguments[0], shlex.join(arguments[1:])
     close = difflib.get_close_matches(word.lower(), VERBS, 1, 0.6)
     if close:

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import click
 
 from opspan.addresses import File, check_local, file_of
-from opspan.app.launch import TOOLS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +29,8 @@ FILE_TO_WRITE = _Written()
 
 def labelling(function: F) -> F:
     """--emit, --record-shapes, --modules: what to start in a program that was not edited."""
+    from opspan.app.launch import TOOLS
+
     emit = click.option(
         "--emit",
         "tool",

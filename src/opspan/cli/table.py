@@ -88,7 +88,6 @@ def command(
     form: str,
 ) -> None:
     from opspan.analysis import Analysed
-    from opspan.many.task import Question
     from opspan.tables.window import parsed_steps
     from opspan.text_columns import Layout, terminal
     from opspan.views import missing, table_of_ranks
@@ -105,6 +104,8 @@ def command(
     run: Run
     with Progress((len(files) if ranks is None else len(ranks)) + 1) as progress:
         if ranks is not None:
+            from opspan.many.task import Question
+
             progress.step(f"reading {len(ranks):,} files")
             (parts,) = ranks.ask(Question("table_of_ranks", {"asked": asked}), progress=progress.done)
             table, run = table_of_ranks.rows(parts, asked), ranks.whole

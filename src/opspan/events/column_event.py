@@ -8,32 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from opspan.events.event import FunctionEvent, FunctionEventAvg, Interval, Kernel
-from opspan.events.kinds import SCOPES, USER_SCOPE, DeviceType
-from opspan.events.times import Microseconds
+from opspan.events.event import FormattedTimesMixin, FunctionEvent, FunctionEventAvg, Interval
+from opspan.events.event_rows import OF_ANY_EVENT, VALUES, EventRows
+from opspan.events.times import microseconds
 from opspan.inputs import values_of
-from opspan.labels import KIND_NAMES, Kind, parse_sizes
+from opspan.labels import parse_sizes
 
-NO_NAME = "(no name)"
-STEP = "ProfilerStep#"
-
-_SCOPE_OF = {name: SCOPES[Kind(number)] for number, name in enumerate(KIND_NAMES)}
-_ACTIVITY_OF = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}
 # Printing a table sets these on its events: they are no change to the event itself.
 _SHARES = {"self_cpu_percent", "total_cpu_percent", "total_device_percent"}
-
-
-def shown_name(name: str | None) -> str:
-    """Steps share one name, so that they are averaged; trace_name keeps their numbers."""
-    if name is None:
-        return NO_NAME
-    return "ProfilerStep*" if name.startswith(STEP) else name
-
-
-def is_user(kind: str | None) -> bool:
-    return _SCOPE_OF.get(kind or "", 0) == USER_SCOPE
 
 
 def shapes_of(sizes: str | None) -> list[list[int]]:
@@ -63,73 +47,146 @@ def _concrete(values: str | None, types: list[str]) -> list[Any]:
     return [None] * len(types) if values is None else values_of(values)
 
 
-class Rest(Protocol):
-    """What an event asks its list for, because it is not in the event's own row."""
-
-    use_device: str | None
-
-    @property
-    def changed(self) -> bool: ...
-    def keep_changed(self, number: int, event: ColumnEvent) -> None: ...
-    def parent(self, row: int | None) -> ColumnEvent | None: ...
-    def children(self, number: int) -> list[ColumnEvent]: ...
-    def kernels(self, number: int) -> list[Kernel]: ...
-    def stack(self, row: int | None) -> list[str]: ...
-
-
 class ColumnEvent(FunctionEvent):
-    _columns: Rest
-    _number: int
-    _row: dict[str, Any]
+    """Its rows, its place in them, and its time_range once somebody has seen that."""
 
-    def __init__(self, columns: Rest, number: int, row: dict[str, Any], values: dict[str, Any]) -> None:
-        # This bypasses __setattr__, and saves the constructor's fifty assignments.
-        self.__dict__.update(_SAME)
-        self.__dict__.update(values)
-        self.__dict__.update(_columns=columns, _number=number, _row=row, id=number + 1, use_device=columns.use_device)
+    __slots__ = ("_at", "_rows", "_span")
+    _at: int
+    _rows: EventRows
+    _span: Interval | None
 
-    def __getattr__(self, name: str) -> Any:
-        make = _ON_DEMAND.get(name)
-        if make is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        value = self.__dict__[name] = make(self)
-        return value
+    @staticmethod
+    def of(rows: EventRows, at: int) -> ColumnEvent:
+        event: ColumnEvent = _new(ColumnEvent)
+        _set_at(event, at)  # bypasses __setattr__
+        _set_rows(event, rows)
+        _set_span(event, None)
+        return event
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name not in _SHARES:
-            self._columns.keep_changed(self._number, self)
+        self._keep(changed=name not in _SHARES)
+
+    def _keep(self, changed: bool = True) -> None:
+        self._rows.columns.keep(self._rows.first + self._at, self, changed)
 
     def append_kernel(self, name: str, device: int, duration: float) -> None:
         super().append_kernel(name, device, duration)
-        self._columns.keep_changed(self._number, self)
+        self._keep()
 
     def append_cpu_child(self, child: FunctionEvent) -> None:
         super().append_cpu_child(child)
-        self._columns.keep_changed(self._number, self)
+        self._keep()
 
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *_ON_DEMAND})
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # there, it is no property
+        """All attributes, for programs that ask for vars(event)."""
+        own = _own(self)
+        for name in (*_SAME, *VALUES, *_ON_DEMAND):
+            own.setdefault(name, getattr(self, name))
+        own["time_range"] = self.time_range
+        return own
 
-    # These are in the columns: no need to walk through the children, as long as no event was changed.
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._rows, self._at, self._span, _own(self)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        for name, value in zip(("_rows", "_at", "_span"), state[:3], strict=True):
+            object.__setattr__(self, name, value)
+        _own(self).update(state[3])
+
+    # Times are in the columns: no need to make the interval or the children, as long as nobody has changed an event.
+
+    @property
+    def time_range(self) -> Interval:
+        span = self._span
+        if span is None:
+            rows, at = self._rows, self._at
+            span = Interval(microseconds(rows["start_ns"][at]), microseconds(rows["end_ns"][at]))
+            _set_span(self, span)
+        return span
+
+    @time_range.setter
+    def time_range(self, span: Interval) -> None:
+        self._span = span
+
+    @property
+    def cpu_time_total(self) -> float:
+        rows, at = self._rows, self._at
+        if self._span is not None or rows.columns.changed or not rows.on_cpu:
+            return super().cpu_time_total
+        return microseconds(rows["end_ns"][at] - rows["start_ns"][at])
 
     @property
     def self_cpu_time_total(self) -> float:
-        if not self._has_self or self._columns.changed:
+        rows, at = self._rows, self._at
+        if rows.columns.changed or not rows.on_cpu or rows["is_async"][at]:
             return super().self_cpu_time_total
-        return Microseconds(self._row["self_ns"])
+        return microseconds(rows["self_ns"][at])
 
     @property
     def device_time_total(self) -> float:
-        if not self._has_self or not self.use_device or self._columns.changed:
+        rows, at = self._rows, self._at
+        if rows.columns.changed or not rows.on_cpu or rows["is_async"][at] or not rows.source.use_device:
             return super().device_time_total
-        return Microseconds(self._row["device_ns"])
+        return microseconds(rows["device_ns"][at])
 
     @property
     def self_device_time_total(self) -> float:
-        if not self._has_self or not self.use_device or self._columns.changed:
+        rows, at = self._rows, self._at
+        if rows.columns.changed or not rows.on_cpu or rows["is_async"][at] or not rows.source.use_device:
             return super().self_device_time_total
-        return Microseconds(self._row["self_device_ns"])
+        return microseconds(rows["self_device_ns"][at])
+
+
+_new = object.__new__
+_set_at, _set_rows, _set_span = (vars(ColumnEvent)[name].__set__ for name in ColumnEvent.__slots__)
+# The attributes that an event was given for itself.
+_own: Callable[[ColumnEvent], dict[str, Any]] = vars(FormattedTimesMixin)["__dict__"].__get__
+
+
+class _Value:
+    """An attribute whose value is in the rows, unless the event was given one of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, event: ColumnEvent, _: type) -> Any:
+        return event._rows[self._name][event._at]
+
+
+class _OnDemand:
+    """An attribute that is made when it is first asked for: an object of the event's own, that a program may change."""
+
+    def __init__(self, name: str, make: Callable[[EventRows, int], Any]) -> None:
+        self._name, self._make = name, make
+
+    def __get__(self, event: ColumnEvent, _: type) -> Any:
+        value = self._make(event._rows, event._at)
+        object.__setattr__(event, self._name, value)
+        return value
+
+
+_ON_DEMAND: dict[str, Callable[[EventRows, int], Any]] = {
+    "input_shapes": lambda rows, at: shapes_of(rows["sizes"][at]),
+    "structured_input_shapes": lambda rows, at: _structured(rows["sizes"][at]),
+    "cpu_parent": lambda rows, at: rows.columns.parent(rows["parent"][at]),
+    "cpu_children": lambda rows, at: rows.columns.children(rows.first + at),
+    "kernels": lambda rows, at: rows.columns.kernels(rows.first + at),
+    "stack": lambda rows, at: rows.columns.stack(rows["function"][at]),
+    "concrete_inputs": lambda rows, at: _concrete(rows["inputs"][at], _texts(rows["input_types"][at])),
+    "kwinputs": lambda rows, at: {},
+    "structured_input_strides": lambda rows, at: _structured(rows["input_strides"][at]),
+    "input_dtypes": lambda rows, at: _texts(rows["input_types"][at]),
+}
+# What all events of a trace have in common.
+_SAME = {name: value for name, value in OF_ANY_EVENT.items() if name not in {*VALUES, *_ON_DEMAND, "time_range"}}
+for _name, _value in _SAME.items():
+    setattr(ColumnEvent, _name, _value)
+for _name in VALUES:
+    setattr(ColumnEvent, _name, _Value(_name))
+for _name, _make in _ON_DEMAND.items():
+    setattr(ColumnEvent, _name, _OnDemand(_name, _make))
 
 
 class ColumnAverage(FunctionEventAvg):
@@ -153,68 +210,3 @@ class ColumnAverage(FunctionEventAvg):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._RELATIVES})
-
-
-_ON_DEMAND: dict[str, Callable[[ColumnEvent], Any]] = {
-    "time_range": lambda event: Interval(Microseconds(event._row["start_ns"]), Microseconds(event._row["end_ns"])),
-    "input_shapes": lambda event: shapes_of(event._row.get("sizes")),
-    "structured_input_shapes": lambda event: _structured(event._row.get("sizes")),
-    "cpu_parent": lambda event: event._columns.parent(event._row.get("parent")),
-    "cpu_children": lambda event: event._columns.children(event._number),
-    "kernels": lambda event: event._columns.kernels(event._number),
-    # A new object for each event, since a user may put something into it.
-    "stack": lambda event: event._columns.stack(event._row.get("function")),
-    "concrete_inputs": lambda event: _concrete(event._row.get("inputs"), _texts(event._row.get("input_types"))),
-    "kwinputs": lambda _: {},
-    "structured_input_strides": lambda event: _structured(event._row.get("input_strides")),
-    "input_dtypes": lambda event: _texts(event._row.get("input_types")),
-}
-# What all events of a trace have in common.
-_SAME = {
-    **{name: value for name, value in vars(FunctionEvent(0, "", 0, 0, 0)).items() if name not in _ON_DEMAND},
-    "overload_name": "",
-    "flops": 0,
-}
-
-
-def cpu_values(row: dict[str, Any], node: int) -> dict[str, Any]:
-    """Attributes of the event for a row of EventColumns.cpu."""
-    user, python = is_user(row["kind"]), row.get("is_python", False)
-    thread = row["tid"] or 0
-    return {
-        "name": shown_name(row["name"]),
-        "trace_name": row["name"] or NO_NAME,
-        "node_id": node,
-        "thread": thread,
-        "device_resource_id": thread,
-        "fwd_thread": row["forward_tid"],
-        "scope": _SCOPE_OF.get(row["kind"], 0),
-        "sequence_nr": -1 if row["seq"] is None else row["seq"],
-        "external_id": row["op_id"] or 0,
-        "is_async": row["is_async"],
-        "is_user_annotation": user,
-        "is_python_function": python,
-        "activity_type": "user_annotation" if user else "python_function" if python else "cpu_op",
-        "overload_name": row.get("overload") or "",
-        "module_hierarchy": row.get("modules") or "",
-        "cpu_memory_usage": row.get("cpu_memory", 0),
-        "device_memory_usage": row.get("device_memory", 0),
-        "flops": row.get("flops", 0),
-    }
-
-
-def device_values(row: dict[str, Any], node: int, device_type: DeviceType) -> dict[str, Any]:
-    """Attributes of the event for a row of EventColumns.device."""
-    name = row["name"] or NO_NAME
-    stream = row["stream_id"] or 0
-    return {
-        "name": name,
-        "trace_name": name,
-        "node_id": node,
-        "thread": stream,
-        "device_type": device_type,
-        "device_index": row["device_id"] or 0,
-        "device_resource_id": stream,
-        "linked_correlation_id": 0 if row["range"] is None else row["range"] + 1,
-        "activity_type": _ACTIVITY_OF.get(row["kind"], row["kind"]),
-    }

@@ -7,26 +7,26 @@ several begin together, as in torch.
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import Any
-from weakref import WeakValueDictionary
 
 import polars as pl
 
 from opspan.analysis.stacks import DEEPEST as MOST_FRAMES
 from opspan.analysis.stacks import collapsed, depths
-from opspan.events.column_event import NO_NAME, ColumnEvent, cpu_values, device_values, shapes_of, shown_name
+from opspan.events.column_event import ColumnEvent, shapes_of
 from opspan.events.columns import EventColumns
 from opspan.events.event import FunctionEventAvg, Kernel
+from opspan.events.event_rows import BLOCK, NO_NAME, EventRows, shown_name
 from opspan.events.groups import groups_of, sum_of
 from opspan.events.table import Facts, Options
 from opspan.events.times import Microseconds
 
-BLOCK = 512  # events made at a time: asking polars for one row costs more than making the event
 PART = 1 << 18  # rows that are summed at a time, because the intermediate results take more memory than the rows
-BLOCKS = 32  # blocks that are kept, for programs that walk through the list by index
+BLOCKS = 512  # that are kept: as many threads may take turns, and programs may walk through the list by index
 DEEPEST = 1000  # functions in a stack: Python's own limit
 
 ONE_ROOT = pl.DataFrame({"root": [0], "text": [""]}, schema={"root": pl.UInt32, "text": pl.String})
@@ -47,45 +47,46 @@ class ColumnEvents:
         self.use_device = source.use_device
         self.has_memory = source.has_memory
         self.has_flops = source.has_flops
-        self._source = source
-        self._alive: WeakValueDictionary[int, ColumnEvent] = WeakValueDictionary()
-        self._changed: dict[int, ColumnEvent] = {}
+        self.source = source
+        # By place the blocks of which an event, or the list of all of them, is there.
+        self._alive: weakref.WeakValueDictionary[tuple[bool, int], EventRows] = weakref.WeakValueDictionary()
+        self._kept: dict[int, ColumnEvent] = {}
+        self.changed = False  # whether an attribute of an event was set: then the columns are no longer up to date
         self._block = lru_cache(BLOCKS)(self._make_block)
         self._children_of_block = lru_cache(BLOCKS)(self._make_children)
         self._kernels_of_block = lru_cache(BLOCKS)(self._make_kernels)
-        self._has_ranks = _has_ranks(source)
+        self.has_ranks = _has_ranks(source)
 
-    def __getstate__(self) -> tuple[EventColumns, dict[int, ColumnEvent]]:
-        return self._source, self._changed
+    def __getstate__(self) -> tuple[EventColumns, bool, dict[int, ColumnEvent]]:
+        return self.source, self.changed, self._kept
 
-    def __setstate__(self, state: tuple[EventColumns, dict[int, ColumnEvent]]) -> None:
+    def __setstate__(self, state: tuple[EventColumns, bool, dict[int, ColumnEvent]]) -> None:
         self.__init__(state[0])  # type: ignore[misc]  # the rest is made again
-        self._changed.update(state[1])
-        self._alive.update(state[1])
+        self.changed, self._kept = state[1:]
 
     # --- the list
 
     @cached_property
     def _cpu(self) -> pl.DataFrame:
         """The CPU's events in order."""
-        return self._cpu_in_order(0, self._source.cpu.height)
+        return self._cpu_in_order(0, self.source.cpu.height)
 
     def _cpu_in_order(self, first: int, count: int) -> pl.DataFrame:
         """The events of `count` rows from `first` on, in order."""
-        rows = self._source.cpu.slice(first, count).with_row_index("number", offset=first)
+        rows = self.source.cpu.slice(first, count).with_row_index("number", offset=first)
         rows = rows.with_columns(cpu_ns=pl.col("end_ns") - pl.col("start_ns"))
         return _in_order(rows if rows["is_event"].all() else rows.filter("is_event"))
 
     def _cpu_parts(self) -> Iterator[pl.DataFrame]:
         """All of the CPU's events in parts. Each part is in order, which is all that sums need."""
-        for first in range(0, self._source.cpu.height, PART):
+        for first in range(0, self.source.cpu.height, PART):
             yield self._cpu_in_order(first, PART)
 
     @cached_property
     def _device(self) -> pl.DataFrame:
         """The devices' events in order, with the same columns as the CPU's where both have a value."""
         elapsed = pl.col("end_ns") - pl.col("start_ns")
-        rows = self._source.device.with_row_index("number", offset=self._source.cpu.height)
+        rows = self.source.device.with_row_index("number", offset=self.source.cpu.height)
         return _in_order(
             rows.with_columns(
                 cpu_ns=pl.lit(0, pl.Int64),
@@ -105,8 +106,7 @@ class ColumnEvents:
 
     def __iter__(self) -> Iterator[ColumnEvent]:
         for start in range(0, len(self), BLOCK):
-            for number in self._numbers.slice(start, BLOCK).to_list():
-                yield self.event(number)
+            yield from self._events(self._numbers.slice(start, BLOCK).to_list())
 
     def at(self, position: int) -> ColumnEvent:
         if not -len(self) <= position < len(self):
@@ -115,35 +115,40 @@ class ColumnEvents:
 
     # --- its events
 
-    @property
-    def changed(self) -> bool:
-        """Whether an attribute of an event was set: then the columns are no longer up to date."""
-        return bool(self._changed)
-
-    def keep_changed(self, number: int, event: ColumnEvent) -> None:
-        self._changed[number] = event
+    def keep(self, number: int, event: ColumnEvent, changed: bool) -> None:
+        """An event that a program, or a table, has given something that the columns do not have."""
+        self._kept[number] = event
+        self.changed |= changed
 
     def event(self, number: int) -> ColumnEvent:
         """The event of that number; the same object as before, if the program still holds it."""
-        event = self._alive.get(number)
-        if event is not None:
-            return event
-        on_cpu = number < self._source.cpu.height
-        row = number if on_cpu else number - self._source.cpu.height
-        return self._block(on_cpu, row // BLOCK)[row % BLOCK]
+        return next(self._events([number]))
 
-    def _make_block(self, on_cpu: bool, block: int) -> list[ColumnEvent]:
-        frame = self._source.cpu if on_cpu else self._source.device
-        first = block * BLOCK + (0 if on_cpu else self._source.cpu.height)
-        made = []
-        for number, row in enumerate(frame.slice(block * BLOCK, BLOCK).iter_rows(named=True), first):
-            event = self._alive.get(number)
+    def _events(self, numbers: list[int]) -> Iterator[ColumnEvent]:
+        """Those of many numbers; mostly one block has the next one, too."""
+        first = past = -1
+        for number in numbers:
+            if not first <= number < past:
+                rows = self._rows_of(number)
+                first, past, events = rows.first, rows.first + rows.count, rows.events
+            held = events[number - first]
+            event = None if held is None else held()
             if event is None:
-                node = row["rank"] if self._has_ranks else -1
-                values = cpu_values(row, node) if on_cpu else device_values(row, node, self._source.device_type)
-                event = self._alive[number] = ColumnEvent(self, number, row, values)
-            made.append(event)
-        return made
+                event = ColumnEvent.of(rows, number - first)
+                events[number - first] = weakref.ref(event)
+            yield event
+
+    def _rows_of(self, number: int) -> EventRows:
+        on_cpu = number < self.source.cpu.height
+        return self._block(on_cpu, (number if on_cpu else number - self.source.cpu.height) // BLOCK)
+
+    def _make_block(self, on_cpu: bool, block: int) -> EventRows:
+        rows = self._alive.get((on_cpu, block))
+        if rows is None:
+            rows = self._alive[on_cpu, block] = EventRows(self, self.source, on_cpu, block)
+            for number in self._kept.keys() & range(rows.first, rows.first + rows.count):
+                rows.events[number - rows.first] = weakref.ref(self._kept[number])
+        return rows
 
     def parent(self, row: int | None) -> ColumnEvent | None:
         return None if row is None else self.event(row)
@@ -185,19 +190,19 @@ class ColumnEvents:
 
     @cached_property
     def _function_names(self) -> list[str | None]:
-        return self._source.functions["name"].to_list()
+        return self.source.functions["name"].to_list()
 
     @cached_property
     def _function_parents(self) -> list[int | None]:
-        return self._source.functions["parent"].to_list()
+        return self.source.functions["parent"].to_list()
 
     @property
     def has_stacks(self) -> bool:
-        return bool(self._source.cpu["function"].count())
+        return bool(self.source.cpu["function"].count())
 
     def stacks(self, attribute: str) -> Iterator[pl.Series]:
         """Lines for a flame graph: each event below those around it, with its own time in whole microseconds."""
-        cpu = self._source.cpu
+        cpu = self.source.cpu
         weight = {"self_cpu_time_total": "self_ns", "self_device_time_total": "self_device_ns"}.get(attribute)
         names = [shown_name(name) for name in cpu["name"].unique().to_list()]
         of_name = pl.DataFrame({"name": cpu["name"].unique(), "frame": pl.Series(names, dtype=pl.String)})
@@ -215,7 +220,7 @@ class ColumnEvents:
 
     def _stack_numbers(self, depth: int) -> pl.Series:
         """For each function a number, which is equal for those whose `depth` innermost names are equal."""
-        functions = self._source.functions
+        functions = self.source.functions
         names = functions.select(pl.col("name").unique()).to_series()
         shown = pl.Series([shown_name(name) for name in names.cast(pl.String).to_list()], dtype=pl.String)
         codes = pl.DataFrame({"name": names, "code": shown.rank("dense")})
@@ -228,7 +233,7 @@ class ColumnEvents:
 
     def _longest_function(self) -> int | None:
         """The length of the longest name in all stacks; None: there are no stacks."""
-        functions = self._source.functions
+        functions = self.source.functions
         rows = self._cpu["function"].drop_nulls().unique()
         longest = None
         for _ in range(DEEPEST):
@@ -258,7 +263,7 @@ class ColumnEvents:
             has_device_time=any(bool((frame["self_device_ns"] > 0).any()) for frame in (self._cpu, self._device)),
             has_shapes=any(shapes),
             has_overloads=bool((self._cpu["overload"].drop_nulls() != "").any()),
-            has_nodes=self._has_ranks,
+            has_nodes=self.has_ranks,
             longest_stack_entry=self._longest_function(),
             has_device_memory=self.has_memory and bool((self._cpu["self_device_memory"] > 0).any()),
             least_flops=self._least_flops(),
@@ -299,13 +304,13 @@ class ColumnEvents:
         self, by_shapes: bool, with_python: bool, stack_depth: int = 0, by_overload: bool = False
     ) -> list[FunctionEventAvg]:
         cpu = self._cpu_parts()
-        if stack_depth > 0 and self._source.functions.height:
+        if stack_depth > 0 and self.source.functions.height:
             numbers = self._stack_numbers(min(stack_depth, DEEPEST))
             cpu = (part.with_columns(numbers.gather(part["function"]).alias("stack")) for part in cpu)
         if not with_python:
             cpu = (_without_python(part) for part in cpu)
         groups = groups_of(cpu, self._device, by_shapes, by_overload)
-        # Events are made in blocks, few of which are kept: in their order each block is made once.
+        # Values are made in blocks, few of which are kept: in their order each block is made once.
         firsts = {number: self.event(number) for number in sorted(group.first for group in groups)}
         return [group.average(firsts[group.first]) for group in groups]
 

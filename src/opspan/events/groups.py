@@ -14,8 +14,9 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis.sums import RANGE_SUMS, Sum, summed
-from opspan.events.column_event import ColumnAverage, ColumnEvent, is_user, shapes_of, shown_name
+from opspan.events.column_event import ColumnAverage, ColumnEvent, shapes_of
 from opspan.events.columns import FLOPS, MEMORY
+from opspan.events.event_rows import is_user, shown_name
 from opspan.events.times import Microseconds
 
 # CPU time has a column of its own here, cpu_ns, because device events have it too (0).

@@ -7,7 +7,6 @@ that are shown.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -84,6 +83,8 @@ def sort_value(event: Any, attribute: str, asked: str) -> Any:
     """The value that an event is sorted by; the error lists the possible attributes."""
     if hasattr(event, attribute):
         return getattr(event, attribute)
+    import difflib  # only for who has misspelt
+
     close = difflib.get_close_matches(attribute, SORTABLE, 1, 0.6)
     raise NoSuchColumn(
         f"there is no column {asked!r} to sort by{f'; did you mean {close[0]}?' if close else ';'} expected one of "

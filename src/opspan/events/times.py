@@ -19,26 +19,34 @@ class Microseconds(float):
     ns: int
 
     def __new__(cls, ns: int) -> Microseconds:
-        time = super().__new__(cls, ns / 1000)
-        time.ns = ns
-        return time
+        return microseconds(ns)
 
     def __getnewargs__(self) -> tuple[int]:
         return (self.ns,)
 
     def __add__(self, other: float) -> float:
         ns = _ns(other)
-        return super().__add__(other) if ns is None else Microseconds(self.ns + ns)
+        return super().__add__(other) if ns is None else microseconds(self.ns + ns)
 
     __radd__ = __add__
 
     def __sub__(self, other: float) -> float:
         ns = _ns(other)
-        return super().__sub__(other) if ns is None else Microseconds(self.ns - ns)
+        return super().__sub__(other) if ns is None else microseconds(self.ns - ns)
 
     def __rsub__(self, other: float) -> float:
         ns = _ns(other)
-        return super().__rsub__(other) if ns is None else Microseconds(ns - self.ns)
+        return super().__rsub__(other) if ns is None else microseconds(ns - self.ns)
+
+
+def microseconds(ns: int) -> Microseconds:
+    """Microseconds(ns), in less than half the time that calling the class takes."""
+    time = _new(Microseconds, ns / 1000)
+    time.ns = ns
+    return time
+
+
+_new = float.__new__
 
 
 def _ns(time: object) -> int | None:

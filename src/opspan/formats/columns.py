@@ -33,6 +33,8 @@ LABEL = ("name", "text", "kind", "seq", "op_id", "forward_tid", "class_name", "a
 
 def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
     """Start and end as start_ns and end_ns, without the rows whose start is no time."""
+    if frame.is_empty():  # as most tables are; a small file has less to read than there are queries to ask
+        return frame.rename({"start": "start_ns", "end": "end_ns"}, strict=False)
     start = pl.col("start")
     known = is_time(start)
     if "end" in frame.columns:  # where the tool's buffers overflowed, both times are zero
@@ -83,7 +85,7 @@ class Strings:
         return at
 
     def _found(self, ids: pl.Series) -> pl.Series:
-        if not len(self._ids):
+        if not len(self._ids) or ids.is_empty():
             return _none(pl.UInt32, len(ids))
         first, last = self._ids[0], self._ids[-1]
         at, known = pl.col("id"), pl.col("id").is_between(first, last)
@@ -120,6 +122,8 @@ def _none(dtype: Dtype, length: int = 1) -> pl.Series:
 
 def named(numbers: pl.Series, labels: Mapping[int, str], template: str = "{}", other: str | None = None) -> pl.Series:
     """Numbers of an enumeration as names; one that it has not got is `other`, or stays a number as text."""
+    if numbers.is_empty():
+        return pl.Series(numbers.name, [], dtype=pl.Categorical)
     has_one = numbers.min() == numbers.max() and not numbers.null_count()
     used = numbers.head(1) if has_one else numbers.drop_nulls().unique()
     unknown = "{}" if other is None else other

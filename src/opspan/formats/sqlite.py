@@ -25,7 +25,6 @@ from types import TracebackType
 
 import polars as pl
 
-from opspan import arrow_sqlite
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import size_on_disk
 from opspan.formats import progress, sqlite_pages
@@ -59,15 +58,16 @@ LEAST_ROW_BYTES = 4
 # there once for every row.
 LONGEST_DEFAULT = 1_000
 
-# What a bad file raises: the driver when a query starts, polars (with the driver's words) when batches are fetched.
-FAILURES = (
-    arrow_sqlite.Error,
-    pl.exceptions.ComputeError,
-    pl.exceptions.PanicException,  # more than two gigabytes of text in a batch
-    UnicodeDecodeError,
-)
 # What Python's own module raises. It cannot decode a message that quotes a damaged schema.
 SQLITE_FAILURES = (sqlite3.Error, UnicodeDecodeError)
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What a bad file raises: the driver when a query starts, polars (with the driver's words) when batches are fetched
+    (and a panic where a batch has more than two gigabytes of text)."""
+    from opspan.arrow_sqlite import Error
+
+    return Error, pl.exceptions.ComputeError, pl.exceptions.PanicException, UnicodeDecodeError
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class SqliteFile:
             frame = self._query(plain, BATCH_ROWS)
             if frame.dtypes == [as_read(kind) for kind in columns.values()]:
                 return _converted(frame.slice(1), columns)
-        except FAILURES:
+        except _failures():
             pass  # a cell of another type, or damage: the next query can tell
         cells = [
             GUARDED.get(kind, GUARDED["int"]).format(name) for name, kind in zip(names, columns.values(), strict=True)
@@ -299,7 +299,7 @@ class SqliteFile:
         try:
             frame = self._query(guarded, GUARDED_BATCH_ROWS).slice(1)
             return _converted(frame.drop("odd"), columns, int(frame["odd"].sum() or 0))
-        except FAILURES as error:
+        except _failures() as error:
             return self._around(table, columns, chunk, error)
 
     def _is_over(self, table: str, columns: Mapping[str, Type], rows: str) -> bool:
@@ -310,7 +310,7 @@ class SqliteFile:
         lengths = " + ".join(f"coalesce(octet_length({name}), 0)" for name in texts)
         try:
             count = self._query(f"SELECT total(n) FROM (SELECT {lengths} AS n FROM {rows})", 1).item()
-        except FAILURES:
+        except _failures():
             return False  # whoever reads the rows says what is wrong with them
         self._text_bytes[table] += int(count)  # of several threads: one that is late is not far off
         return self._text_bytes[table] > CELLS.allows(self.bytes)
@@ -334,7 +334,9 @@ class SqliteFile:
         )
 
     def _query(self, sql: str, batch_rows: int) -> pl.DataFrame:
-        with arrow_sqlite.statement(self._uri) as statement:
+        from opspan.arrow_sqlite import statement as made  # the driver: what sqlite_pages reads needs none
+
+        with made(self._uri) as statement:
             statement.set_options(**{"adbc.sqlite.query.batch_rows": str(batch_rows)})
             statement.set_sql_query(sql)
             rows, _ = statement.execute_query()

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, wait
 from dataclasses import replace
-from typing import NamedTuple
 
 from opspan.addresses import file_said
+from opspan.many.files import File
 from opspan.many.task import Answered, Failed, Question, Reading, Task, answered
 
 MOST_FILES, MOST_BYTES = 16, 8 << 20  # of a task
@@ -21,13 +21,6 @@ _LOOKS_S = 0.2
 AHEAD = 2  # tasks for each process: one that it is at, and one that waits
 
 Done = Callable[[int, int], None]  # files and bytes
-
-
-class File(NamedTuple):
-    """`size`: 0 where nobody knows."""
-
-    path: str
-    size: int
 
 
 def asked(

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from opspan import addresses
 from opspan.addresses import Address, file_of
 from opspan.errors import NotATrace, NotReadable, ReadError
-from opspan.many.asking import File
 from opspan.readers import source_for, trace_source
 from opspan.remote import listed
 
@@ -26,6 +25,13 @@ _NAMES = (".nsys-rep", ".qdrep", ".sqlite", ".opspan", ".nvvp", ".nvprof", ".rpd
 _REPORTS = (".nsys-rep", ".qdrep")
 _COMPRESSED = ("", ".gz", ".bz2", ".xz")
 _IS_TRACE = tuple(name + packed for name in _NAMES for packed in _COMPRESSED)
+
+
+class File(NamedTuple):
+    """`size`: 0 where nobody knows."""
+
+    path: str
+    size: int
 
 
 class Found(NamedTuple):

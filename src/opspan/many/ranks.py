@@ -14,8 +14,8 @@ import polars as pl
 from opspan.dask import absolute, cluster
 from opspan.errors import ReadError, UsageError
 from opspan.many import FEW
-from opspan.many.asking import Done, File, asked
-from opspan.many.files import files_of
+from opspan.many.asking import Done, asked
+from opspan.many.files import File, files_of
 from opspan.many.processes import Processes
 from opspan.many.task import Answered, Failed, Question, Reading, opened, raised
 from opspan.many.together import Sum, Whole

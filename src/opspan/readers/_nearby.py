@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shlex
 from collections.abc import Callable, Iterator
@@ -54,6 +53,8 @@ def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
 
 def like(path: Path) -> list[Path]:
     """Names in its folder that are much like that of a path that is not there."""
+    import difflib  # only for who has misspelt
+
     names = {entry.name: entry for entry in _entries(path.parent)}
     same = [name for name in names if Path(name).stem == path.stem or name.lower() == path.name.lower()]
     close = [name for name in difflib.get_close_matches(path.name, names, SHOWN, 0.7) if name not in same]

@@ -20,7 +20,7 @@ from opspan.files import open_file
 from opspan.formats.boundary import boundary
 from opspan.formats.budget import check_room
 from opspan.printable import listed
-from opspan.readers import _nearby, _unknown
+from opspan.readers import _nearby
 from opspan.readers._writers import writer_of
 from opspan.sources import Source
 from opspan.tables import Issues, Tables
@@ -142,6 +142,8 @@ def _not_a_trace(path: Path, head: bytes) -> str:
     """What the path is, and what was probably meant."""
     if path.is_dir():
         return _not_a_trace_folder(path)
+    from opspan.readers import _unknown  # compiles many patterns
+
     found = _unknown.guess(path, head)
     if (writer := writer_of(path)) is not None:
         return f"{path} is {found.what}, and {writer} still writes it. Wait until that program has ended"

@@ -62,8 +62,11 @@ def _pieces(trace: Tables) -> Iterator[Callable[[], Piece]]:
     for rows, event, chosen in _events(trace, tracks, zero_ns):
         for start in range(0, rows.height, _BATCH):
             batch = rows.slice(start, _BATCH)
-            if chosen is not None and not (batch := batch.filter(chosen)).height:
-                continue
+            if chosen is not None:
+                is_chosen = batch.select(chosen.fill_null(value=False)).to_series()
+                if not is_chosen.any():
+                    continue
+                batch = batch if is_chosen.all() else batch.filter(is_chosen)
             yield partial(_items, batch, event, count)
             count += batch.height
     yield "\n]}\n".encode

@@ -100,6 +100,7 @@ def unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
     is_first = pl.int_range(pl.len()) == 0
     for column in columns:
         is_first |= _col(column).ne_missing(_col(column).shift())
+    frames = [frame for frame in frames if frame.height] or frames[:1]
     return pl.concat([frame.select(columns).filter(is_first) for frame in frames]).unique().sort(columns)
 
 

@@ -16,7 +16,7 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.events import EventList
-from opspan.events.column_event import shown_name
+from opspan.events.event_rows import shown_name
 from opspan.events.kinds import DeviceType
 from opspan.events.table import Facts, Options, facts_of, filled, render, totals_of
 from opspan.printable import printable

@@ -6,7 +6,6 @@ are the analysis' averages in the same style. Times in rows are integer nanoseco
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -163,6 +162,8 @@ def names_of_op_in(known: Sequence[str], op: str) -> list[str]:
 def _like(op: str, known: Sequence[str]) -> list[str]:
     """Names that may have been meant, compared with and without the part before `::`."""
     short = {name.rpartition("::")[2]: name for name in reversed(known)}
+    import difflib  # only for who has misspelt
+
     close = difflib.get_close_matches(op, [*known, *short], 3, 0.6)
     return list(dict.fromkeys(short.get(name, name) for name in close))
 

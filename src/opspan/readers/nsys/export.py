@@ -84,7 +84,8 @@ class Export:
         """
         extras = extras or {}
         frame = self.frame(table, {**columns, **extras})
-        return self.in_time(table, frame.drop([name for name in extras if not frame[name].count()]))
+        unused = [name for name in extras if not frame[name].count()]
+        return self.in_time(table, frame.drop(unused) if unused else frame)
 
     def in_time(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
         return in_time(frame, table, self.issues)
@@ -129,10 +130,12 @@ class Export:
 
 def where(frame: pl.DataFrame, column: str = "globalTid") -> list[pl.Expr]:
     """pid and tid of a column of such ids; what is the same in all rows as a literal, which takes no memory."""
+    pid, tid = pid_of(column), tid_of(column)
+    if frame.is_empty():
+        return [pid.alias("pid"), tid.alias("tid")]
     low, high, nulls = frame.select(
         pl.col(column).min().alias("low"), pl.col(column).max().alias("high"), pl.col(column).null_count()
     ).row(0)
-    pid, tid = pid_of(column), tid_of(column)
     if low is not None and not nulls:
         if low // PID_UNIT == high // PID_UNIT:  # so are those between
             pid = pl.lit((low // PID_UNIT) & ID_MASK, dtype=pl.Int64)

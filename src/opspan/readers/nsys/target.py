@@ -142,6 +142,8 @@ def _thread_keys(frame: pl.DataFrame) -> pl.Series:
 
 def _changes(frame: pl.DataFrame) -> pl.Series:
     """The values of its one column, without hashing or sorting all: those of one thread mostly follow each other."""
+    if frame.is_empty():
+        return frame.to_series()
     column = pl.first()
     low, high, nulls = frame.select(low=column.min(), high=column.max(), nulls=column.null_count()).row(0)
     if low == high and not nulls:

@@ -1,0 +1,134 @@
+"""EventRows: a block of rows that are events, whose values become Python's objects a column at a time, when asked for.
+
+A block keeps the values of its columns as long as one of its events is there.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Protocol
+
+from opspan.events.columns import EventColumns
+from opspan.events.event import FunctionEvent, Kernel
+from opspan.events.kinds import SCOPES, USER_SCOPE
+from opspan.labels import KIND_NAMES, Kind
+
+BLOCK = 512  # rows: asking polars for one of them costs more than making its event
+NO_NAME = "(no name)"
+STEP = "ProfilerStep#"
+
+_SCOPE_OF = {name: SCOPES[Kind(number)] for number, name in enumerate(KIND_NAMES)}
+_ACTIVITY_OF = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}
+
+
+def shown_name(name: str | None) -> str:
+    """Steps share one name, so that they are averaged; trace_name keeps their numbers."""
+    if name is None:
+        return NO_NAME
+    return "ProfilerStep*" if name.startswith(STEP) else name
+
+
+def is_user(kind: str | None) -> bool:
+    return _SCOPE_OF.get(kind or "", 0) == USER_SCOPE
+
+
+class Rest(Protocol):
+    """What a block and its events ask their list for, because it is not in their own rows."""
+
+    has_ranks: bool
+    changed: bool  # whether an attribute of an event was set: then the columns are no longer up to date
+
+    def keep(self, number: int, event: Any, changed: bool) -> None: ...
+    def parent(self, row: int | None) -> FunctionEvent | None: ...
+    def children(self, number: int) -> Sequence[FunctionEvent]: ...
+    def kernels(self, number: int) -> list[Kernel]: ...
+    def stack(self, row: int | None) -> list[str]: ...
+
+
+class EventRows(dict[str, list[Any]]):
+    """By name of an attribute the values of these rows."""
+
+    def __init__(self, columns: Rest, source: EventColumns, on_cpu: bool, block: int) -> None:
+        self.columns = columns
+        self.source = source
+        self.on_cpu = on_cpu
+        self.block = block
+        self._frame = source.cpu if on_cpu else source.device
+        self.first = block * BLOCK + (0 if on_cpu else source.cpu.height)  # number of the first event
+        self.count = min(BLOCK, self._frame.height - block * BLOCK)
+        self.events: list[weakref.ref[Any] | None] = [None] * self.count  # those that somebody may still hold
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EventRows, (self.columns, self.source, self.on_cpu, self.block)
+
+    def __missing__(self, attribute: str) -> list[Any]:
+        make = (_CPU if self.on_cpu else _DEVICE).get(attribute)
+        values: list[Any]
+        if make is not None:
+            values = make(self)
+        elif attribute in OF_ANY_EVENT:
+            values = [OF_ANY_EVENT[attribute]] * self.count
+        else:
+            values = self.column(attribute)
+        self[attribute] = values
+        return values
+
+    def column(self, name: str, otherwise: Any = None) -> list[Any]:
+        """The values of a column of the trace."""
+        if name not in self._frame.columns:
+            return [otherwise] * self.count
+        return self._frame[name].slice(self.block * BLOCK, BLOCK).to_list()
+
+    def numbers(self, name: str, otherwise: int = 0) -> list[int]:
+        return [otherwise if number is None else number for number in self.column(name)]
+
+
+def _by_value(make: Callable[[Any], Any], values: Iterable[Hashable]) -> list[Any]:
+    """`make` of each value, called once for those that are equal."""
+    values = list(values)
+    made = {value: make(value) for value in set(values)}
+    return [made[value] for value in values]
+
+
+def _activity(is_user: bool, is_python: bool) -> str:
+    return "user_annotation" if is_user else "python_function" if is_python else "cpu_op"
+
+
+_BOTH: dict[str, Callable[[EventRows], list[Any]]] = {
+    "id": lambda rows: list(range(rows.first + 1, rows.first + 1 + rows.count)),
+    "node_id": lambda rows: rows.column("rank") if rows.columns.has_ranks else [-1] * rows.count,
+    "use_device": lambda rows: [rows.source.use_device] * rows.count,
+    "device_resource_id": lambda rows: rows["thread"],
+}
+_CPU = _BOTH | {
+    "name": lambda rows: _by_value(shown_name, rows.column("name")),
+    "trace_name": lambda rows: [name or NO_NAME for name in rows.column("name")],
+    "thread": lambda rows: rows.numbers("tid"),
+    "fwd_thread": lambda rows: rows.column("forward_tid"),
+    "scope": lambda rows: _by_value(lambda kind: _SCOPE_OF.get(kind, 0), rows.column("kind")),
+    "sequence_nr": lambda rows: rows.numbers("seq", -1),
+    "external_id": lambda rows: rows.numbers("op_id"),
+    "is_async": lambda rows: rows.column("is_async"),
+    "is_user_annotation": lambda rows: _by_value(is_user, rows.column("kind")),
+    "is_python_function": lambda rows: rows.column("is_python", otherwise=False),
+    "activity_type": lambda rows: list(map(_activity, rows["is_user_annotation"], rows["is_python_function"])),
+    "overload_name": lambda rows: [name or "" for name in rows.column("overload")],
+    "module_hierarchy": lambda rows: [path or "" for path in rows.column("modules")],
+    "cpu_memory_usage": lambda rows: rows.column("cpu_memory", 0),
+    "device_memory_usage": lambda rows: rows.column("device_memory", 0),
+    "flops": lambda rows: rows.column("flops", 0),
+}
+_DEVICE = _BOTH | {
+    "name": lambda rows: [name or NO_NAME for name in rows.column("name")],
+    "trace_name": lambda rows: rows["name"],
+    "thread": lambda rows: rows.numbers("stream_id"),
+    "device_type": lambda rows: [rows.source.device_type] * rows.count,
+    "device_index": lambda rows: rows.numbers("device_id"),
+    "linked_correlation_id": lambda rows: [0 if row is None else row + 1 for row in rows.column("range")],
+    "activity_type": lambda rows: [_ACTIVITY_OF.get(kind, kind) for kind in rows.column("kind")],
+}
+# What an event has that nothing is known of.
+OF_ANY_EVENT = {**vars(FunctionEvent(0, "", 0, 0, 0)), "overload_name": "", "module_hierarchy": "", "flops": 0}
+# The attributes that differ between events.
+VALUES = tuple(name for name in OF_ANY_EVENT if name in _CPU | _DEVICE)
