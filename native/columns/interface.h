@@ -31,7 +31,7 @@ opspan_columns_call opspan_columns_labels;     // texts; -; threads to use
 opspan_columns_call
     opspan_columns_events;  // bytes of a Chrome trace; keys of args; state, twice, and 1 for the last bytes
 opspan_columns_call opspan_columns_metadata;      // texts; -; threads to use
-opspan_columns_call opspan_columns_json_objects;  // texts
+opspan_columns_call opspan_columns_json_objects;  // texts; -; threads to use
 opspan_columns_call opspan_columns_json_items;    // rows of any columns; -; how many items are before them
 opspan_columns_call opspan_columns_protobuf;  // rows of columns that are called after fields; -; the rows' own field
 opspan_columns_call opspan_columns_timeline;  // slices of tracks
@@ -59,7 +59,7 @@ Output link(const Input& ranges, const Input& names);
 Output labels(const Input& texts, int64_t workers);
 Output events(const Input& piece, const Input& keys, int64_t number);
 Output metadata(const Input& texts, int64_t workers);
-Output json_objects(const Input& texts);
+Output json_objects(const Input& texts, int64_t workers);
 Output json_items(const Input& frame, int64_t before);
 Output protobuf(const Input& frame, int64_t number);
 Output timeline(const Input& slices);

@@ -3,6 +3,8 @@
 #include <array>
 #include <charconv>
 
+#include "columns/columns.h"
+
 namespace opspan::columns {
 namespace {
 
@@ -18,6 +20,22 @@ constexpr std::array<uint8_t, 256> kinds_of_bytes() {
 constexpr auto kKinds = kinds_of_bytes();
 
 uint8_t kind(char byte) { return kKinds[static_cast<uint8_t>(byte)]; }
+
+// The first byte that is not plain, eight at a time.
+const char* behind_plain(const char* at, const char* end) {
+  constexpr uint64_t kOnes = 0x0101010101010101u, kTops = kOnes << 7;
+  // A byte that is below one that is found may be taken for one as well: the lowest is right.
+  auto zeros = [](uint64_t word) { return (word - kOnes) & ~word & kTops; };
+  for (; end - at >= 8; at += 8) {
+    const auto word = loaded<uint64_t>(at);
+    const uint64_t controls = (word - kOnes * 0x20) & ~word;
+    const uint64_t odd = ((word | controls) & kTops) | zeros(word ^ (kOnes * '"')) | zeros(word ^ (kOnes * '\\')) |
+                         zeros(word ^ (kOnes * 0x7f));
+    if (odd != 0) return at + std::countr_zero(odd) / 8;
+  }
+  while (at != end && kind(*at) == kPlain) ++at;
+  return at;
+}
 
 bool is_word(char byte) {
   return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '-' ||
@@ -120,7 +138,7 @@ Json::String Json::string() {
   const char* from = at_;
   bool plain = true;
   while (true) {
-    while (at_ != end_ && kind(*at_) == kPlain) ++at_;
+    at_ = behind_plain(at_, end_);
     if (at_ == end_) throw Cut();
     const uint8_t found = kind(*at_++);
     if (found == kQuote) return {{from, static_cast<size_t>(at_ - 1 - from)}, plain};
@@ -170,8 +188,9 @@ void quote(std::string_view text, std::string& out, Controls controls) {
     out += escaped;
     from = at + length;
   };
-  for (size_t at = 0; at < text.size(); ++at) {
-    if (kind(text[at]) == kPlain) continue;
+  const char* const end = text.data() + text.size();
+  auto next = [&](size_t at) { return static_cast<size_t>(behind_plain(text.data() + at, end) - text.data()); };
+  for (size_t at = next(0); at < text.size(); at = next(at + 1)) {
     const auto byte = static_cast<uint8_t>(text[at]);
     if (byte == '"' || byte == '\\') {
       escape(at, 1, {'\\', text[at]});

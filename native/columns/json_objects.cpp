@@ -3,28 +3,32 @@
 #include "columns/columns.h"
 #include "columns/interface.h"
 #include "columns/json.h"
+#include "columns/together.h"
 
 namespace opspan::columns {
 
-Output json_objects(const Input& frame) {
+Output json_objects(const Input& frame, int64_t workers) {
   const size_t rows = frame.rows();
   const char* name = frame.schema().children[0]->name;
   const Texts texts = frame.texts(name);
   Views objects(rows);
   const auto blocks = std::make_shared<Blocks>();
-  Copies copies(blocks);
-  std::string object = "{";
-  quote(name, object);
-  object += ": ";
-  const size_t key = object.size();
-  for (size_t row = 0; row < rows; ++row) {
-    if (texts.null(row)) continue;
-    object.resize(key);
-    quote(texts[row], object, Controls::kShort);
-    object += '}';
-    if (object.size() > INT32_MAX) throw BadInput("a text of more than 2 GB");
-    objects.set(row, view_of(copies.add(object)));
-  }
+  const auto parts = parts_of<Rows>(rows, workers);
+  together(parts.size(), [&](size_t n) {
+    Copies copies(blocks);
+    std::string object = "{";
+    quote(name, object);
+    object += ": ";
+    const size_t key = object.size();
+    for (size_t row = parts[n].from; row < parts[n].to; ++row) {
+      if (texts.null(row)) continue;
+      object.resize(key);
+      quote(texts[row], object, Controls::kShort);
+      object += '}';
+      if (object.size() > INT32_MAX) throw BadInput("a text of more than 2 GB");
+      objects.set(row, view_of(copies.add(object)));
+    }
+  });
   Output out(rows);
   out.add("json", std::move(objects.views), &objects.valid, blocks);
   return out;

@@ -33,9 +33,7 @@ struct Kinds {  // of one name
   uint8_t with_seq, without_seq;
 };
 
-// A stretch of the rows, with dictionaries of its own.
-struct Part {
-  size_t from, to;
+struct Part : Rows {
   Dictionary names, classes, sizes;
   size_t text_bytes = 0, all_bytes = 0;  // of those that are not just a name, and of all
 
@@ -92,33 +90,6 @@ struct Part {
   }
 };
 
-std::vector<Part> parts_of(size_t rows, int64_t workers) {
-  constexpr size_t kLeastRows = 65536;  // below, a thread costs more than it saves
-  const size_t most = std::max<size_t>(1, static_cast<size_t>(std::max<int64_t>(1, workers)));
-  const size_t count = std::min(most, rows / kLeastRows + 1);
-  const size_t each = (rows / count + 64) & ~size_t{63};  // no two write bits of one byte
-  std::vector<Part> parts;
-  for (size_t from = 0; from < rows; from += each) {
-    parts.push_back({.from = from, .to = std::min(rows, from + each)});
-  }
-  return parts;
-}
-
-// The codes of every part's own dictionary to those of one for all.
-std::vector<std::string_view> join(std::vector<Part>& parts, Dictionary Part::* dictionary, Codes& codes) {
-  if (parts.empty()) return {};
-  Dictionary all = std::move(parts[0].*dictionary);
-  for (size_t at = 1; at < parts.size(); ++at) {
-    std::vector<uint32_t> to;
-    for (std::string_view text : (parts[at].*dictionary).texts()) to.push_back(all.code(text));
-    for (size_t row = parts[at].from; row < parts[at].to; ++row) {
-      uint32_t& code = codes.codes[row];
-      if (code != kNone) code = to[code];
-    }
-  }
-  return all.texts();
-}
-
 // The texts themselves, and the fields that are views into them. Where most of them are needed, they stay where they
 // are; else what is needed is copied, so that the rest can go.
 void add_texts(const Input& frame, const Texts& texts, const std::vector<Part>& parts, Columns& columns, Output& out) {
@@ -151,7 +122,7 @@ Output labels(const Input& frame, int64_t workers) {
   const size_t rows = frame.rows();
   const Texts texts = frame.texts("text");
   Columns columns(rows);
-  std::vector<Part> parts = parts_of(rows, workers);
+  auto parts = parts_of<Part>(rows, workers);
   together(parts.size(), [&](size_t n) { parts[n].parse(texts, columns); });
 
   Output out(rows);

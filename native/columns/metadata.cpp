@@ -2,9 +2,7 @@
 //
 // A field is a name that no letter, digit or underline stands before, then : or =, then its value; spaces, and a quote
 // or bracket, may stand around those. The first such place in a text counts. What is not ASCII is taken for a letter.
-
-#include <cctype>
-#include <cstring>
+// There are few : and = in a text: the names are looked for in front of those, all in one pass.
 
 #include "columns/columns.h"
 #include "columns/interface.h"
@@ -13,67 +11,92 @@
 namespace opspan::columns {
 namespace {
 
-class FieldSearch {
- public:
-  FieldSearch(std::string_view text, std::string_view name) : text_(text), name_(name) {}
+bool is_space(char letter) { return letter == ' ' || (letter >= '\t' && letter <= '\r'); }
+bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
+bool is_letter(char letter) {
+  const auto small = static_cast<uint8_t>(letter | 0x20);
+  return is_digit(letter) || (small >= 'a' && small <= 'z') || letter == '_' || static_cast<uint8_t>(letter) >= 0x80;
+}
+bool is_list(char letter) {
+  return is_digit(letter) || letter == '[' || letter == ']' || letter == ',' || letter == ' ';
+}
 
-  // Goes behind the colon of the next place that may be the field's; false: there is none.
-  bool next() {
-    while (const void* found = memmem(text_.data() + from_, text_.size() - from_, name_.data(), name_.size())) {
-      const auto at = static_cast<size_t>(static_cast<const char*>(found) - text_.data());
-      from_ = at_ = at + name_.size();
-      if (at > 0 && is_word(text_[at - 1])) continue;
-      skip_one_of("\"'");
-      skip_space();
-      if (!skip_one_of(":=")) continue;
-      skip_space();
-      return true;
-    }
-    return false;
-  }
+// What stands behind a field's separator.
+class Value {
+ public:
+  explicit Value(std::string_view text) : text_(text) { skip_space(); }
 
   std::optional<int64_t> number() {
     constexpr size_t kDigits = 18;
-    while (next()) {
-      skip_one_of("\"'[");
-      skip_space();
-      const size_t digits = std::min(kDigits, span("0123456789"));
-      if (digits == 0) continue;
-      int64_t value = 0;
-      for (const char digit : text_.substr(at_, digits)) value = value * 10 + (digit - '0');
-      return value;
-    }
-    return {};
+    skip_one_of("\"'[");
+    skip_space();
+    const std::string_view digits = text_.substr(0, std::min(kDigits, span(is_digit)));
+    if (digits.empty()) return {};
+    int64_t value = 0;
+    for (const char digit : digits) value = value * 10 + (digit - '0');
+    return value;
   }
-
   std::optional<std::string_view> lists() {
-    while (next()) {
-      skip_one_of("\"'");
-      if (at_ == text_.size() || text_[at_] != '[') continue;
-      const std::string_view value = text_.substr(at_, span("[], 0123456789"));
-      if (const size_t closed = value.rfind(']'); closed != std::string_view::npos) return value.substr(0, closed + 1);
-    }
-    return {};
+    skip_one_of("\"'");
+    if (!text_.starts_with('[')) return {};
+    const std::string_view value = text_.substr(0, span(is_list));
+    const size_t closed = value.rfind(']');
+    if (closed == std::string_view::npos) return {};
+    return value.substr(0, closed + 1);
   }
 
  private:
-  static bool is_word(char letter) {
-    const auto byte = static_cast<uint8_t>(letter);
-    return byte >= 0x80 || std::isalnum(byte) != 0 || letter == '_';
+  size_t span(bool (*is_in)(char)) const {
+    size_t size = 0;
+    while (size < text_.size() && is_in(text_[size])) ++size;
+    return size;
   }
-  size_t span(const char* letters) const {
-    const size_t end = text_.find_first_not_of(letters, at_);
-    return (end == std::string_view::npos ? text_.size() : end) - at_;
+  void skip_space() { text_.remove_prefix(span(is_space)); }
+  void skip_one_of(std::string_view letters) {
+    if (!text_.empty() && letters.find(text_[0]) != std::string_view::npos) text_.remove_prefix(1);
   }
-  void skip_space() { at_ += span(" \t\n\v\f\r"); }
-  bool skip_one_of(std::string_view letters) {
-    const bool found = at_ < text_.size() && letters.find(text_[at_]) != std::string_view::npos;
-    at_ += found ? 1 : 0;
-    return found;
+  std::string_view text_;
+};
+
+struct Fields {
+  std::optional<int64_t> seq, op_id, forward_tid;
+  std::optional<std::string_view> sizes;
+
+  explicit Fields(std::string_view text) {
+    size_t colon = text.find(':'), equals = text.find('=');
+    while (colon != equals) {  // both are none
+      const size_t at = std::min(colon, equals);
+      size_t& next = at == colon ? colon : equals;
+      next = text.find(text[at], at + 1);
+      take(before(text.substr(0, at)), text.substr(at + 1));
+    }
   }
 
-  std::string_view text_, name_;
-  size_t from_ = 0, at_ = 0;  // where to look for the name again; what is read next
+ private:
+  // The text up to where a name would end.
+  static std::string_view before(std::string_view text) {
+    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+    if (text.ends_with('"') || text.ends_with('\'')) text.remove_suffix(1);
+    return text;
+  }
+  static bool ends_with(std::string_view text, std::string_view name) {
+    return text.ends_with(name) && (text.size() == name.size() || !is_letter(text[text.size() - name.size() - 1]));
+  }
+  void take(std::string_view head, std::string_view rest) {
+    if (!seq && ends_with(head, "seq")) {
+      seq = Value(rest).number();
+    } else if (!op_id && ends_with(head, "op_id")) {
+      op_id = Value(rest).number();
+    } else if (!forward_tid && ends_with(head, "fwd_tid")) {
+      forward_tid = Value(rest).number();
+    } else if (!sizes && ends_with(head, "sizes")) {
+      sizes = Value(rest).lists();
+    }
+  }
+};
+
+struct SizesOf : Rows {
+  Dictionary sizes;
 };
 
 }  // namespace
@@ -82,25 +105,24 @@ Output metadata(const Input& frame, int64_t workers) {
   const size_t rows = frame.rows();
   const Texts texts = frame.texts("text");
   Numbers seq(rows), op_id(rows), forward_tid(rows);
-  Views sizes(rows);
-  const auto blocks = std::make_shared<Blocks>();
-  const size_t each = (rows / static_cast<size_t>(std::max<int64_t>(1, workers)) + 64) & ~size_t{63};
-  together((rows + each - 1) / each, [&](size_t part) {  // no two write bits of one byte
-    Copies copies(blocks);
-    for (size_t row = part * each; row < std::min(rows, (part + 1) * each); ++row) {
-      if (texts.null(row)) continue;
-      const std::string_view text = texts[row];
-      seq.set(row, FieldSearch(text, "seq").number());
-      op_id.set(row, FieldSearch(text, "op_id").number());
-      forward_tid.set(row, FieldSearch(text, "fwd_tid").number());
-      if (const auto found = FieldSearch(text, "sizes").lists()) sizes.set(row, view_of(copies.add(*found)));
+  Codes sizes(rows);
+  auto parts = parts_of<SizesOf>(rows, workers);
+  together(parts.size(), [&](size_t n) {
+    SizesOf& part = parts[n];
+    for (size_t row = part.from; row < part.to; ++row) {
+      const Fields found(texts.null(row) ? std::string_view() : texts[row]);
+      seq.set(row, found.seq);
+      op_id.set(row, found.op_id);
+      forward_tid.set(row, found.forward_tid);
+      sizes.codes[row] = found.sizes ? part.sizes.code(*found.sizes) : kNone;
     }
   });
   Output out(rows);
+  auto distinct = join(parts, &SizesOf::sizes, sizes);
   out.add("seq", std::move(seq.values), &seq.valid);
   out.add("op_id", std::move(op_id.values), &op_id.valid);
   out.add("forward_tid", std::move(forward_tid.values), &forward_tid.valid);
-  out.add("sizes", std::move(sizes.views), &sizes.valid, blocks);
+  out.add("sizes", std::move(sizes.codes), std::move(distinct));
   return out;
 }
 

@@ -1,10 +1,13 @@
-// Work in several threads.
+// Work in several threads, and rows split among them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <thread>
 #include <vector>
+
+#include "columns/columns.h"
 
 namespace opspan::columns {
 
@@ -27,6 +30,42 @@ void together(size_t count, const Work& work) {
   for (const std::exception_ptr& each : failed) {
     if (each) std::rethrow_exception(each);
   }
+}
+
+// A stretch of rows. One with dictionaries of its own is derived from it.
+struct Rows {
+  size_t from = 0, to = 0;
+};
+
+template <class Part>
+std::vector<Part> parts_of(size_t rows, int64_t workers) {
+  constexpr size_t kLeastRows = 65536;  // below, a thread costs more than it saves
+  const size_t most = std::max<size_t>(1, static_cast<size_t>(std::max<int64_t>(1, workers)));
+  const size_t count = std::min(most, rows / kLeastRows + 1);
+  const size_t each = (rows / count + 64) & ~size_t{63};  // no two write bits of one byte
+  std::vector<Part> parts;
+  for (size_t from = 0; from < rows; from += each) {
+    parts.emplace_back();
+    parts.back().from = from;
+    parts.back().to = std::min(rows, from + each);
+  }
+  return parts;
+}
+
+// The codes of every part's own dictionary to those of one for all.
+template <class Part>
+std::vector<std::string_view> join(std::vector<Part>& parts, Dictionary Part::* dictionary, Codes& codes) {
+  if (parts.empty()) return {};
+  Dictionary all = std::move(parts[0].*dictionary);
+  for (size_t at = 1; at < parts.size(); ++at) {
+    std::vector<uint32_t> to;
+    for (std::string_view text : (parts[at].*dictionary).texts()) to.push_back(all.code(text));
+    for (size_t row = parts[at].from; row < parts[at].to; ++row) {
+      uint32_t& code = codes.codes[row];
+      if (code != kNone) code = to[code];
+    }
+  }
+  return all.texts();
 }
 
 }  // namespace opspan::columns

@@ -13,6 +13,7 @@ from typing import Final
 
 CAPTURE: Final = ".opspan"
 DEVICE: Final = ".device.json"
+MAGIC: Final = b"OPSPANCP"  # what a capture begins with
 # The member of the device's file that says when it was collected: {"monotonic_ns": [begin, end], "utc_ns": [the same]}.
 SESSION: Final = "opspan"
 # Where a capture's header has what the process was told of its rank, and how much room there is.

@@ -258,9 +258,9 @@ def metadata(texts: pl.Series, threads: int) -> pl.DataFrame:
     return _call("metadata", texts.alias("text").to_frame(), number=threads)
 
 
-def json_objects(texts: pl.Series) -> pl.Series:
+def json_objects(texts: pl.Series, threads: int) -> pl.Series:
     """Each text as a JSON object with one member, which is called like the column."""
-    return _call("json_objects", texts.to_frame())["json"]
+    return _call("json_objects", texts.to_frame(), number=threads)["json"]
 
 
 def json_items(rows: pl.DataFrame, before: int = 0) -> memoryview:

@@ -33,7 +33,7 @@ ROOMS: dict[str, set[str]] = {
     "labels": {"native"},  # late: a program that is being labelled has no polars
     "tables": GROUND - {"native"},
     "formats": READING,
-    "readers": READING | {"formats"},
+    "readers": READING | {"formats", "late_names"},
     "remote": READING | {"formats"},
     "analysis": READING,
     "events": READING | {"analysis"},

@@ -13,6 +13,7 @@ from emit.running import READING, forked
 from emit.running import opspan as command
 from opspan.errors import NotReadable, ReadError, TooLarge, UsageError
 from opspan.readers import capture
+from opspan.readers.capture import reading
 
 RAISED = [
     ValueError("two\nlines"),
@@ -67,14 +68,14 @@ def test_what_has_a_kind_keeps_it(
 
 
 def test_a_file_that_cannot_be_read_is_lost_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_one = capture._read_one
+    read_one = reading._read_one
 
     def fail(segments: list[Path], *others: object) -> object:
         if segments[0].name == "100-1.opspan":
             raise OverflowError("nobody thought of it")
         return read_one(segments, *others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(capture, "_read_one", fail)
+    monkeypatch.setattr(reading, "_read_one", fail)
     trace = opspan.load(hostile.captures(tmp_path))
     assert trace.ranges["pid"].to_list() == [101]
     (said,) = trace.issues["message"].to_list()

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 import opspan
 from builders.capture import ASYNC, PAGE, USER, Capture
-from opspan.readers import capture
+from opspan.readers.capture import reading
 from readers.loading import codes, load, rows
 
 VERSION_AT, SESSION_AT, SEGMENT_AT = 8, 3216, 3228
@@ -107,12 +107,12 @@ def test_a_segment_that_goes_while_the_folder_is_read_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = cut(made(), tmp_path / "segments", 4)
-    find = capture.whole_files
+    find = reading.whole_files
 
     def found(some: Iterable[Path]) -> list[list[Path]]:
         files = find(some)
         paths[0].unlink()
         return files
 
-    monkeypatch.setattr(capture, "whole_files", found)
+    monkeypatch.setattr(reading, "whole_files", found)
     assert 500 < opspan.load(tmp_path / "segments").ranges.height < 800

@@ -3,8 +3,9 @@
     python tools/bench/read.py            the table: 3 million rows, memory, growth, the command line, torch (5 minutes)
     python tools/bench/read.py --quick    fewer rounds
     python tools/bench/read.py --long     25 million rows: time and memory (3 minutes, 3 GB of disk)
-    python tools/bench/read.py --others   VTune, rocpd, unitrace, and 1 GB of torch.profiler (6 minutes, 2 GB of disk);
-                                          --hta PYTHON: against the parser of HolisticTraceAnalysis in that one
+    python tools/bench/read.py --others   VTune, rocpd, unitrace, and 1 GB of torch.profiler (5 minutes, 2 GB of disk);
+                                          --quick: 3 minutes; --hta PYTHON: against the parser of
+                                          HolisticTraceAnalysis in that one
 
 The files are made (made.py). A round is a process of its own: it steps through the columns with one `max()` each, on
 one thread, then loads, attributes, links and prints, and says what both took, so that a slow moment of the machine is
@@ -43,6 +44,9 @@ TORCH_OPS = 4_000
 
 MOST_BUSY = 0.1  # share of the processors that others may take in a round
 PATIENCE = 10  # how often a round is taken again
+PATIENCE_WITH_OTHERS = 3  # of a file of a gigabyte
+
+GIGABYTE = 900_000_000  # a little less than that, as made files are not of a size by the byte
 
 
 # --- a round, in a process of its own
@@ -74,9 +78,12 @@ def read(path: Path) -> float:
 
 
 def child(path: Path, database: Path) -> dict[str, float]:
-    import opspan.events.column_events
-    import opspan.readers.nsys  # noqa: F401  imported before the clock runs
+    import opspan.events.column_events  # noqa: F401  imported before the clock runs, as are the readers
+    from opspan.readers.registry import reader_of
+    from opspan.sources import SOURCES
 
+    for source in SOURCES:
+        reader_of(source)
     busy = busy_seconds()
     own = sum(os.times()[:4])
     started = time.perf_counter()
@@ -105,15 +112,20 @@ def busy_seconds() -> float:
 
 
 class Rounds:
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, patience: int = PATIENCE) -> None:
         self.count = count
+        self.patience = patience
         self.disturbed = 0
+
+    def say_disturbed(self) -> None:
+        if self.disturbed:
+            print(f"  {self.disturbed} rounds were taken while other programs ran: times are longer than alone")
 
     def of(self, path: Path, database: Path | None = None) -> list[dict[str, float]]:
         return [self._one(path, database or path) for _ in range(self.count)]
 
     def _one(self, path: Path, database: Path) -> dict[str, float]:
-        for _ in range(PATIENCE):
+        for _ in range(self.patience):
             command = [sys.executable, __file__, "--child", str(path), str(database)]
             found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
             if found["others"] <= MOST_BUSY:
@@ -220,8 +232,7 @@ def report(folder: Path, count: int) -> None:
         theirs, ours = both
         beside = f"{ours:.3f} / {theirs:.2f} s"
         figure(f"load_nvprof to the table, {TORCH_OPS:,} ops, of torch's", ours / theirs, beside=beside)
-    if rounds.disturbed:
-        print(f"  {rounds.disturbed} rounds were taken while other programs ran: times are longer than they are alone")
+    rounds.say_disturbed()
 
 
 def long_run(folder: Path) -> None:
@@ -249,12 +260,13 @@ print(seconds, int(peak) * 1024)
 """
 
 
-def other_sources(folder: Path, rounds: int, hta: str | None) -> None:
+def other_sources(folder: Path, count: int, hta: str | None) -> None:
     import made_others
 
+    rounds = Rounds(count, PATIENCE_WITH_OTHERS)
     some = made.Size(300_000, 180_000, 180_000, shapes=True)
     gigabyte = made.Size(1_060_000, 640_000, 640_000, shapes=True)
-    title("other sources", f"of SQLite's step through every column, or Python's json.load; medians of {rounds}")
+    title("other sources", f"of SQLite's step through every column, or Python's json.load; medians of {count}")
     events = f"{gigabyte.rows:,} events and arrows"
     files = (
         (f"VTune, {some.ranges:,} tasks with metadata", 2, made_others.vtune(folder / "r000hs", some)),
@@ -265,13 +277,16 @@ def other_sources(folder: Path, rounds: int, hta: str | None) -> None:
     for what, most, path in files:
         file = path / "sqlite-db" / "dicer.db" if path.is_dir() else path
         is_json = path.suffix == ".json"
-        base = statistics.median(base_of(JSON_BASE, file)[0] if is_json else all_stepped(file) for _ in range(rounds))
-        found = Rounds(rounds).of(path, folder / "no database")
-        seconds, peak = median(found, "seconds"), median(found, "peak")
         size = file.stat().st_size
+        # Python takes most of a minute for a gigabyte: once is enough.
+        bases = 1 if size >= GIGABYTE else count
+        base = statistics.median(base_of(JSON_BASE, file)[0] if is_json else all_stepped(file) for _ in range(bases))
+        found = rounds.of(path, folder / "no database")
+        seconds, peak = median(found, "seconds"), median(found, "peak")
         figure(what, seconds / base, beside=f"{size / 1e6:.0f} MB in {seconds:.2f} s", most=most)
         beside = f"{peak / 1e6:.0f} MB"
-        figure(f"{what}: peak memory, of the file", peak / size, beside=beside, most=1.3 if size >= 900e6 else None)
+        figure(f"{what}: peak memory, of the file", peak / size, beside=beside, most=1.3 if size >= GIGABYTE else None)
+    rounds.say_disturbed()
     if hta:
         theirs, memory = base_of(HTA_BASE, path, hta)
         beside = f"{theirs:.1f} s, {memory / 1e6:.0f} MB"

@@ -117,13 +117,14 @@ class Meter:
 
     def join(self, frame: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
         """The frame with the columns of the rows that its key refers to, each key once; texts as in `gather`."""
-        return frame.with_columns(self.found(rows.drop(key), places(frame.select(key), rows.select(key))))
+        return frame.with_columns(self.found(rows, places(frame.select(key), rows.select(key)), *key))
 
-    def found(self, rows: pl.DataFrame, at: pl.Series) -> list[pl.Series]:
-        """The columns of the rows at these places, null where there is none; texts as in `gather`."""
+    def found(self, rows: pl.DataFrame, at: pl.Series, *key: str) -> list[pl.Series]:
+        """The columns of the rows at these places but the key's, null where there is none; texts as in `gather`."""
         return [
             self.gather(column, at) if column.dtype == pl.String else column.gather(at)
             for column in rows.iter_columns()
+            if column.name not in key
         ]
 
 

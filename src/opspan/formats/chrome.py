@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-import numpy as np
 import polars as pl
 
 from opspan import native
@@ -339,6 +338,8 @@ def is_utc(*frames: pl.DataFrame) -> bool:
 
 
 def _rows(text: bytes | memoryview, args: pl.DataFrame, state: int, is_last: bool = False) -> pl.DataFrame:
+    import numpy as np  # not before it is needed: who asks whether a file is a Chrome trace comes here, too
+
     return native.chrome_events(pl.Series(np.frombuffer(text, np.uint8)), args, state, is_last)
 
 

@@ -34,14 +34,20 @@ def test_fields_are_those_that_a_regular_expression_finds(rows: list[str | None]
 
 
 def test_fields_of_many_texts_are_in_their_rows() -> None:
-    rows = [None if row % 7 == 3 else f"seq={row}; sizes: '[[{row}, 2, 3, 4, 5]]'" for row in range(1000)]
-    found = native.metadata(pl.Series(rows, dtype=pl.String), 4)
-    assert found["seq"].to_list() == [None if row % 7 == 3 else row for row in range(1000)]
-    assert found["sizes"].to_list() == [None if row % 7 == 3 else f"[[{row}, 2, 3, 4, 5]]" for row in range(1000)]
+    count = 150_000  # of which each thread has a part
+    rows = [None if row % 7 == 3 else f"seq={row}; sizes: '[[{row % 9000}, 2, 3]]'" for row in range(count)]
+    texts = pl.Series("said", rows, dtype=pl.String)
+
+    found = native.metadata(texts, 4)
+    objects = native.json_objects(texts, 4)
+
+    assert found["seq"].to_list() == [None if row % 7 == 3 else row for row in range(count)]
+    assert found["sizes"].to_list() == [None if row % 7 == 3 else f"[[{row % 9000}, 2, 3]]" for row in range(count)]
+    assert objects.to_list() == [None if row is None else f'{{"said": "{row}"}}' for row in rows]
 
 
 @property_of(st.lists(st.one_of(st.none(), st.text()), max_size=8), few=100, many=2000)
 def test_objects_are_texts_as_columns_write_them(rows: list[str | None]) -> None:
     texts = pl.Series('a "key"', rows, dtype=pl.String)
     expected = '{"a \\"key\\"": ' + json_columns.written(texts, json_columns.text) + "}"
-    assert native.json_objects(texts).to_list() == expected.to_list()
+    assert native.json_objects(texts, 2).to_list() == expected.to_list()

@@ -17,7 +17,6 @@ import polars as pl
 
 from opspan.formats.budget import Meter
 
-MAGIC = b"OPSPANCP"
 VERSION = 4
 UNIT_BYTES = 64
 OPEN, CLOSED, FULL = range(3)  # states of a file

@@ -12,9 +12,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from opspan.capture_files import MAGIC
 from opspan.errors import NotATrace, NotReadable, TooNew, Truncated
 from opspan.files import open_file, size_on_disk
-from opspan.readers.capture.file import FULL, MAGIC, VERSION, Header
+from opspan.readers.capture.file import FULL, VERSION, Header
 from opspan.tables.told import VARIABLES
 
 HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sq2I832s")

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.formats.columns import SIZES, constant, labelled, numbered
-from opspan.formats.keys import looked_up, once
+from opspan.formats.keys import looked_up, once, places
 from opspan.formats.sqlite import Type
 from opspan.readers.rocpd.database import Database
 from opspan.tables import Metadata, Tables
@@ -69,7 +69,8 @@ def read(database: Database, path: Path) -> Tables:
         "work": _work(database, api, strings),
         "counters": _counters(database),
     }
-    frames["threads"] = api.select(pl.lit(0, pl.Int32).alias("rank"), "pid", "tid").unique().sort("pid", "tid")
+    threads = api.select("pid", "tid").unique().sort("pid", "tid")
+    frames["threads"] = threads.select(pl.lit(0, pl.Int32).alias("rank"), "pid", "tid")
     frames["processes"] = frames["threads"].select("rank", "pid").unique().sort("pid")
     frames["devices"] = (
         frames["work"].select("rank", "device_id").unique().sort("device_id").with_columns(kind=constant("gpu"))
@@ -92,10 +93,12 @@ def _ranges(database: Database, markers: pl.DataFrame, strings: pl.DataFrame) ->
     issues = database.issues
     issues.add("odd_cells", sum(odd) - sum(numbers[name].count() for name in SAID), "ext_autogradapi")
     said = said.with_columns(numbers)
-    issues.add("dangling_data", said.join(markers, left_on="api_ptr_id", right_on="id", how="anti").height)
+    of = places(said.select(id="api_ptr_id"), once(markers.select("id"), "id"))
+    issues.add("dangling_data", of.null_count())
     said = once(_with_text(database, said, strings, "autogradName_id", "op"), "api_ptr_id")
     rows = looked_up(markers, "id", said, "api_ptr_id")
-    labels = labelled(rows.select(pl.coalesce("op", "args")).to_series())
+    is_said = rows["op"].null_count() < rows.height  # few files have the table
+    labels = labelled(rows.select(pl.coalesce("op", "args")).to_series() if is_said else rows["args"])
     frame = pl.concat(
         [rows.select(pl.exclude(labels.columns)), rows.select(own_seq="seq", own_id="op_id"), labels], how="horizontal"
     )

@@ -22,7 +22,6 @@ from opspan.readers.vtune import (
     counters,
     intervals,
     ranges,
-    reports,
     result_files,
     samples,
     tables,
@@ -43,13 +42,19 @@ def sniff(path: Path, head: bytes) -> bool:
         return table_names(path) >= OF_VTUNE
     if archives.is_archive(head):
         return archives.holds_result(path, head)
-    return result_files.is_descriptor(head) or intervals.is_intervals(head) or reports.is_report(path)
+    return result_files.is_descriptor(head) or intervals.is_intervals(head) or _begins_as_report(path)
 
 
 def is_report(path: Path, head: bytes) -> bool:
     """Is it sums by name, which are no trace, that `vtune -report` printed?"""
     is_other = path.is_dir() or is_sqlite(head) or archives.is_archive(head) or result_files.is_descriptor(head)
-    return not is_other and not intervals.is_intervals(head) and reports.is_report(path)
+    return not is_other and not intervals.is_intervals(head) and _begins_as_report(path)
+
+
+def _begins_as_report(path: Path) -> bool:
+    from opspan.readers.vtune import reports  # its patterns take longer to build than many results to read
+
+    return reports.is_report(path)
 
 
 def read(path: Path) -> Tables:

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-import numpy as np
 import polars as pl
 
 from opspan.errors import NotReadable
 from opspan.formats.budget import DESCRIPTION
 from opspan.readers.vtune.result_files import CONTAINER
 from opspan.tables import Issues
+
+if TYPE_CHECKING:
+    import numpy as np
 
 UNKNOWN_SIZE = (1 << 64) - 1  # an entry without rows
 KINDS = (("indexFields", "<i4"), ("int64Fields", "<i8"), ("doubleFields", "<f8"))
@@ -37,6 +40,8 @@ class Entry:
 
 def read(folder: Path, columns: tuple[str, ...], issues: Issues) -> pl.DataFrame | None:
     """These columns of all records as int64 (an index 0 is null); None where the folder holds something else."""
+    import numpy as np  # not before there is a container: few results have one
+
     parts = []
     for entry in entries(folder, issues):
         if not set(columns) <= set(entry.dtype.names or ()):
@@ -79,6 +84,8 @@ def _described(folder: Path, issues: Issues) -> list[Entry]:
 
 
 def _entry(folder: Path, node: ElementTree.Element) -> Entry | None:
+    import numpy as np
+
     key = node.get("path") or ""
     rows = next((int(value) for name, value in node.items() if name.endswith("size")), 0)
     if rows == UNKNOWN_SIZE or not key.isidentifier():
@@ -95,6 +102,6 @@ def _entry(folder: Path, node: ElementTree.Element) -> Entry | None:
 
 
 def _column(records: np.ndarray, name: str) -> pl.Series:
-    values = pl.Series(name, np.ascontiguousarray(records[name])).cast(pl.Int64)
-    is_index = records.dtype[name] == np.dtype("<i4")
+    values = pl.Series(name, records[name].copy()).cast(pl.Int64)
+    is_index = records.dtype[name].itemsize == 4
     return values.set(values == 0, None) if is_index else values

@@ -65,7 +65,8 @@ class Database:
 
     def rows(self, table: str, columns: Columns) -> pl.DataFrame:
         """The same of a table that others refer to: each row id once."""
-        return once(self.frame(table, columns).drop_nulls(ROWID), ROWID)
+        found = self.frame(table, columns)
+        return once(found.drop_nulls(ROWID) if found[ROWID].null_count() else found, ROWID)
 
     def target(self, of: str, column: str, *known: str) -> str:
         """The table that a column of a table refers to: as the file states it, else the first known that has rows."""
@@ -84,11 +85,11 @@ class Database:
 
     def referred(self, frame: pl.DataFrame, column: str, rows: pl.DataFrame, what: str, to: str) -> pl.DataFrame:
         """The frame with the columns of the rows that its column refers to; what refers to nothing is counted."""
-        at = places(frame.select(column), rows.select(pl.col(ROWID).alias(column)))
-        lost = int((at.is_null() & (frame[column] >= 0)).sum())
+        at = places(frame[column].to_frame(), rows[ROWID].to_frame(column))
+        lost = int((at.is_null() & (frame[column] >= 0)).sum()) if at.null_count() else 0
         why = "" if rows.height else self._why_empty(to)
         self.issues.add("missing_rows", lost, f"{what} to rows of {to}{why}")
-        return frame.with_columns(self.written.found(rows.drop(ROWID), at))
+        return frame.with_columns(self.written.found(rows, at, ROWID))
 
     def _why_empty(self, table: str) -> str:
         if not self.has(table):

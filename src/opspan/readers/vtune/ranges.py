@@ -156,11 +156,11 @@ def ranges(frame: pl.DataFrame) -> pl.DataFrame:
         pl.coalesce("m_seq", "p_seq").alias("seq"),
         pl.coalesce("m_op_id", "p_op_id").replace(0, None).alias("op_id"),
         pl.coalesce("m_forward_tid", "p_forward_tid", pl.when(main).then("pid")).replace(0, None).alias("forward_tid"),
-        pl.coalesce(col("m_sizes").cast(pl.Categorical), "p_sizes").alias("sizes"),
+        pl.coalesce("m_sizes", "p_sizes").alias("sizes"),
         col("p_input_op_ids").alias("input_op_ids"),
         col("p_class_name").alias("class_name"),
         col("p_args").alias("args"),
-        pl.coalesce(pl.lit(native.json_objects(frame["parameter"])), "payload_json").alias("payload_json"),
+        pl.coalesce(pl.lit(native.json_objects(frame["parameter"], THREADS)), "payload_json").alias("payload_json"),
         "is_async",
         "is_mark",
     )

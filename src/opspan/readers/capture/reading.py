@@ -1,0 +1,149 @@
+"""Puts the files of a run together: what is read of each capture, side by side, as the ranks of one trace.
+
+What a file still holds is read: of one that is truncated or damaged the rest, with an issue; only a file that is no
+capture is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from opspan.capture_files import CAPTURE, captures
+from opspan.errors import NotATrace, ReadError
+from opspan.formats.boundary import boundary
+from opspan.readers.capture.chunks import read_file, stretch_of
+from opspan.readers.capture.file import OPEN, CaptureFile, Header
+from opspan.readers.capture.ranges import read_ranges
+from opspan.readers.capture.runs import header_of, in_ranks, note_folder, whole_files
+from opspan.readers.capture.source import read_header
+from opspan.readers.capture.tables import note_capture, read_counters, read_memory, read_process, read_threads
+from opspan.readers.capture.twice import told_once
+from opspan.tables import Issues, Metadata, Tables
+from opspan.tables.tables import STRETCH, joined
+from opspan.tables.told import from_environment
+from opspan.tables.window import Stretch, Window, options_of, without_strangers
+
+RECORDED_BY = {1: "record", 2: "collectors"}
+
+
+def read(path: Path) -> Tables:
+    """One capture: a file, or all files of a folder as the processes of one run."""
+    return _read(path, None)
+
+
+def read_part(path: Path, window: Window) -> Tables:
+    """Only what overlaps the window. Everything else is read, but not kept."""
+    return _read(path, window)
+
+
+def read_recording(file: Path) -> Tables:
+    """The recording that a process began with this file: its segments, those of its forks, and nothing else."""
+    session = read_header(file).session
+    headers = ((path, header_of(path)) for path in captures(file.parent) if path != file)
+    others = (path for path, header in headers if header is not None and header.session == session)
+    return _read_all(file.parent, [file, *others], None)
+
+
+def _read(path: Path, window: Window | None) -> Tables:
+    if path.is_dir():
+        return _read_all(path, captures(path), window)
+    stretch = None if window is None else stretch_of([path], window)
+    trace, header = _read_one([path], stretch, window)
+    issues = Issues(str(path))
+    issues.add("not_closed", int(header.state == OPEN))
+    return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
+
+
+def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tables:
+    traces: list[Tables] = []
+    headers: list[Header] = []
+    refused: list[ReadError] = []
+    stretch = None if window is None else stretch_of(paths, window)
+    for segments in whole_files(paths):
+        try:
+            with boundary(segments[0]):
+                trace, header = _read_one(segments, stretch, window)
+            traces.append(trace)
+            headers.append(header)
+        except ReadError as error:
+            refused.append(error)
+    if not traces:
+        why = f"; {refused[0]}" if refused else ""
+        raise NotATrace(f"{folder} holds no readable capture (*{CAPTURE}){why}")
+    issues = Issues(str(folder))
+    parts = in_ranks(traces, headers)
+    whole = joined(traces, parts, issues)
+    issues.add("unreadable_file", len(refused), str(refused[0]) if refused else "")
+    note_folder(headers, issues)
+    ranks = [_common(folder, [part for part in parts if part.rank == rank.rank], rank) for rank in whole.ranks]
+    frames = whole.frames | {"issues": pl.concat([whole.issues, issues.frame()])}
+    return Tables(tuple(sorted(ranks, key=lambda rank: rank.rank)), **frames)
+
+
+def _common(folder: Path, parts: Sequence[Metadata], first: Metadata) -> Metadata:
+    """Metadata of all files of a rank together: what they have in common."""
+    recorded_by = sorted({part.options["recorded_by"] for part in parts})
+    return Metadata(
+        source=first.source,
+        paths=(str(folder),),
+        tool=first.tool,
+        tool_version=first.tool_version,
+        host=first.host if all(part.host == first.host for part in parts) else None,
+        clock=first.clock,
+        origin_utc_ns=first.origin_utc_ns,
+        options={
+            "recorded_by": ", ".join(recorded_by),
+            "files": len(parts),
+            **{name: first.options[name] for name in ("window", STRETCH) if name in first.options},
+        },
+        rank=first.rank,
+        rank_by=first.rank_by,
+        told=first.told,
+    )
+
+
+def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | None) -> tuple[Tables, Header]:
+    issues = Issues(str(paths[0]))
+    file = read_file(paths, issues, stretch)
+    counters = read_counters(file, issues)
+    note_capture(file, issues)
+    ranges, relations = told_once(*read_ranges(file, issues), issues)
+    tables = {"relations": relations.with_columns(rank=0), "counters": counters, "memory": read_memory(file)}
+    if stretch is not None:
+        at = pl.col("time_ns")
+        tables = {name: frame.filter(stretch.overlap(at, at)) for name, frame in tables.items()}
+        read = ranges.height
+        # The end of a range may be in a unit after that of the range itself.
+        until = pl.when("is_mark").then("start_ns").otherwise("end_ns")
+        ranges = without_strangers(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
+        stretch.note(issues, file.left_out + read - ranges.height)
+    trace = Tables(
+        (_metadata(file, window, stretch),),
+        ranges=ranges,
+        **tables,
+        threads=read_threads(file),
+        processes=read_process(file),
+        issues=issues.frame(),
+    )
+    return trace, file.header
+
+
+def _metadata(file: CaptureFile, window: Window | None, stretch: Stretch | None) -> Metadata:
+    header = file.header
+    return Metadata(
+        source="capture",
+        paths=(str(file.path),),
+        tool="opspan",
+        host=header.host or None,
+        clock="CLOCK_MONOTONIC",
+        origin_utc_ns=header.open_utc_ns - header.open_monotonic_ns if header.open_utc_ns else None,
+        options={
+            "recorded_by": RECORDED_BY.get(header.producer, "unknown"),
+            "forked": header.forked,
+            **options_of(window, stretch),
+        },
+        told=from_environment(header.environment),
+    )
