@@ -22,6 +22,7 @@ from cluster import Cluster, cluster
 from loopback import served, whole
 from opspan import dask
 from opspan.errors import ClusterError, MissingPackage, UsageError
+from read_once import ReadOnce
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,8 @@ def ranks_in(folder: Path, count: int, name: str = "rank{}.json.gz") -> list[Pat
 def test_answers_are_those_of_this_machine(two: Cluster, tmp_path: Path) -> None:
     ranks_in(tmp_path / "run", 12)
     (tmp_path / "run" / "rank99.json.gz").write_bytes(b"damaged")
-    here, there = (opspan.load_many(tmp_path / "run", **how) for how in ({"processes": 1}, {"dask": two.address}))
+    here = opspan.load_many(tmp_path / "run", executor=ReadOnce())
+    there = opspan.load_many(tmp_path / "run", dask=two.address)
 
     for name in ("idle", "comm", "findings"):
         assert_frame_equal(getattr(there, name)(), getattr(here, name)())

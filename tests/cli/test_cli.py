@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import polars as pl
 import pytest
 
 import opspan as package
-from emit.running import cpu_seconds, opspan, run
+from emit.running import MAIN, cpu_seconds, forked, opspan, run
 
 VERBS = ["demo", "doctor", "exec", "export", "run", "table"]
 
@@ -68,6 +69,11 @@ def test_start_up_takes_little_more_than_importing_click(times: float, command: 
     assert ours - nothing < times * (click - nothing), taken
 
 
+def doctor(*options: str, env: dict[str, str | None]) -> subprocess.CompletedProcess[str]:
+    """In a process that has imported torch, which it imports as well."""
+    return forked(MAIN, "doctor", *options, env=env)
+
+
 class TestDoctor:
     @pytest.mark.slow
     def test_all_is_well_here(self) -> None:
@@ -96,7 +102,7 @@ class TestDoctor:
             (tmp_path / name).write_text(bare.format(shutil.which(name)))
             (tmp_path / name).chmod(0o755)
 
-        done = opspan("doctor", env={"PATH": str(tmp_path), "CXX": None})
+        done = doctor(env={"PATH": str(tmp_path), "CXX": None})
 
         lines = done.stdout.splitlines()
         assert {line_state(line) for line in lines if line.startswith(("nsys", "vtune"))} == {"optional"}
@@ -118,7 +124,7 @@ class TestDoctor:
         (tmp_path / "vtune").write_text("no program")
         (tmp_path / "vtune").chmod(0o755)
 
-        done = opspan("doctor", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+        done = doctor(env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
 
         assert {line_state(line) for line in done.stdout.splitlines() if line.startswith("vtune")} == {"WRONG"}
         assert done.returncode == 1
@@ -128,7 +134,7 @@ class TestDoctor:
         (tmp_path / "file").write_text("")
         env = {"PATH": str(tmp_path), "CXX": None, "OPSPAN_CACHE_DIR": str(tmp_path / "file" / "cache")}
 
-        done = opspan("doctor", env=env)
+        done = doctor(env=env)
 
         assert done.returncode == 1
         lines = done.stdout.splitlines()
@@ -142,7 +148,7 @@ class TestDoctor:
         pytest.importorskip("torch")
         env = {"PATH": str(tmp_path), "CXX": None, "OPSPAN_CACHE_DIR": str(tmp_path)}
 
-        done = opspan("doctor", "--fix", env=env)
+        done = doctor("--fix", env=env)
 
         assert done.returncode == 2
         assert done.stderr.startswith("error: no C++ compiler")

@@ -53,6 +53,15 @@ READING = (
     *(f"opspan.readers.{source.name}" for source in SOURCES),
     "opspan.loading",
     "opspan.many.asking",
+    # What these import when they are called.
+    "numpy.ma",
+    "opspan.analysis.narrowed",
+    "opspan.analysis.repeating",
+    "opspan.many.files",
+    "opspan.remote",
+    "opspan.views.table_of_ranks",
+    "polars._utils.udfs",
+    "rich.cells",
 )
 
 # The command line.

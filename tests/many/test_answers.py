@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from opspan.many.ranks import Ranks
 from opspan.many.task import Answered, Question, Reading, Task, answered
 from opspan.views import comm, flops, idle, launches, memory, path, summary, table, waits
 from opspan.views.diff import figures_of
+from read_once import ReadOnce
 from readers.samples import samples
 from tiers import before_release
 
@@ -52,7 +54,15 @@ def whole(files: list[Path]) -> opspan.Trace:
 
 @pytest.fixture(scope="module")
 def ranks(files: list[Path]) -> Ranks:
-    return opspan.load_many(*files, processes=1)
+    return opspan.load_many(*files, executor=ReadOnce())
+
+
+@pytest.fixture(scope="module")
+def slower(files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Ranks, opspan.Trace]:
+    """Another run of the same program, by ranks and as one trace."""
+    write = WRITERS["kineto" if files[0].suffix == ".json" else "nsys"]
+    written = write(tmp_path_factory.mktemp("slower"), run(replace(PLAN, seed=1, slower={"aten::mm": 2.0})))
+    return opspan.load_many(*written, executor=ReadOnce()), opspan.load(*written)
 
 
 def texts(rows: pl.DataFrame) -> pl.DataFrame:
@@ -134,8 +144,6 @@ def test_who_is_there_is_known(ranks: Ranks, whole: opspan.Trace, files: list[Pa
 
 
 def test_processes_and_threads_answer_as_this_process_does(files: list[Path], ranks: Ranks) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     seen: list[tuple[int, int]] = []
     with ThreadPoolExecutor(2) as executor:
         threads = opspan.load_many(*files, executor=executor).idle()
@@ -155,7 +163,7 @@ def test_of_every_source_answers_are_those_of_one_trace(source: str, turn: int, 
     first = samples()[source](tmp_path)
     second = tmp_path / f"again-{first.name}"
     (shutil.copytree if first.is_dir() else shutil.copy)(first, second)
-    whole, ranks = opspan.load(first, second), opspan.load_many(first, second, processes=1)
+    whole, ranks = opspan.load(first, second), opspan.load_many(first, second, executor=ReadOnce())
 
     asked: list[tuple[str, dict[str, Any]]] = [(name, {"by": VIEWS[name].BY[0]}) for name in VIEWS]
     for name, options in [*asked, ("steps", {})]:
@@ -197,15 +205,13 @@ def test_a_formula_of_ones_own_stays_in_this_process(files: list[Path]) -> None:
 
 @pytest.mark.parametrize("by", ["op", "shape", "module", "phase", "kernel", "place"])
 def test_comparisons_are_those_of_two_traces(
-    by: str, ranks: Ranks, whole: opspan.Trace, files: list[Path], tmp_path: Path
+    by: str, ranks: Ranks, whole: opspan.Trace, slower: tuple[Ranks, opspan.Trace]
 ) -> None:
-    write = WRITERS["kineto" if files[0].suffix == ".json" else "nsys"]
-    slow = write(tmp_path, run(replace(PLAN, seed=1, slower={"aten::mm": 2.0})))
-    after = opspan.load(*slow)
+    later, after = slower
 
     expected = whole.compare(after, by)
 
-    assert_frame_equal(ranks.compare(opspan.load_many(*slow, processes=1), by), expected)
+    assert_frame_equal(ranks.compare(later, by), expected)
     assert_frame_equal(ranks.compare(after, by), expected)
     assert ranks.figures(by).steps == pytest.approx(figures_of(whole.analysed, by).steps)
     assert expected["change_ns"].abs().max() > 0

@@ -143,13 +143,17 @@ print(1)
 def test_forks_threads_and_torchs_own_profiler_at_the_same_time() -> None:
     told("""
 import os, time
-stop = threading.Event()
+stop, begun = threading.Event(), threading.Barrier(4)
 def busy():
+    # A thread's first op holds a lock of torch's callbacks; a fork at that moment waits for it for ever, in torch.
+    torch.ones(100)
+    begun.wait()
     while not stop.is_set():
         torch.ones(100) + 1
 several = [threading.Thread(target=busy) for _ in range(3)]
 with opspan.record(memory=True) as rec:
     for thread in several: thread.start()
+    begun.wait()
     for _ in range(20):
         pid = os.fork()
         if not pid:
