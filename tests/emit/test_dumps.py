@@ -13,6 +13,7 @@ import pytest
 import opspan
 from emit.rolling import COUNTING, TRAINING, check_last_of, numbers
 from emit.running import forked, python, run, told
+from opspan.emit import dumps
 
 pytest.importorskip("torch")
 
@@ -193,3 +194,22 @@ with opspan.annotate("seen"): pass
     assert done.returncode == 0, done.stderr
     (dump,) = (tmp_path / "dumps").iterdir()
     assert numbers(opspan.load(dump), "seen") == [None]
+
+
+def test_a_copy_is_as_long_as_the_file_was_when_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, send, asked = tmp_path / "1-1.1.opspan", os.sendfile, []
+    file.write_bytes(bytes(range(100)) * 1000)
+
+    def sends_some(target: int, source: int, offset: int | None, count: int) -> int:
+        with file.open("ab") as growing:
+            growing.write(b"a chunk that is made meanwhile")
+        asked.append(count)
+        return send(target, source, offset, min(count, 30_000))
+
+    monkeypatch.setattr(os, "sendfile", sends_some)
+    dumps.write([file], tmp_path / "dump")
+
+    copy = (tmp_path / "dump" / file.name).read_bytes()
+    assert asked == [100_000, 70_000, 40_000, 10_000]
+    assert len(copy) == 100_000
+    assert copy[100:] == (bytes(range(100)) * 1000)[100:]  # the header says when it was closed

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from builders import capture as build
 from builders.capture import Capture
 from opspan.readers import capture
+from opspan.readers.capture import reading
 from properties import property_of
 from readers import brute
 
@@ -168,7 +169,7 @@ def test_reader_and_its_twin_agree(made: Capture) -> None:
     expected, relations = brute.decode(made.to_bytes())
 
     # What a program told twice is one row, which test_capture_twice.py is about: here every unit is a row.
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(capture, "told_once", as_they_are):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(reading, "told_once", as_they_are):
         trace = capture.read(made.write(Path(folder) / "100-1.opspan"))
 
     found = trace.ranges.drop("rank").rows(named=True)

@@ -41,11 +41,23 @@ def write(files: Sequence[Path], target: Path) -> None:
         with private_files.unfinished(target, overwrite=False) as folder:
             folder.mkdir()
             for file in sorted(files, reverse=True):
-                _close(Path(shutil.copy(file, folder)))
+                _close(_copied(file, folder))
     except FileExistsError as error:
         raise CaptureError(f"{target} is there already: name a folder that is not") from error
     except OSError as error:
         raise CaptureError(f"no dump was written to {target} ({error}): the recording goes on") from error
+
+
+def _copied(file: Path, folder: Path) -> Path:
+    """As long as the file is now. What threads append meanwhile would follow on what they had not yet written to the
+    pieces that they had, of which the copy has less."""
+    copy = folder / file.name
+    with file.open("rb") as source, copy.open("xb") as target:
+        left = os.fstat(source.fileno()).st_size
+        while left and (sent := os.sendfile(target.fileno(), source.fileno(), None, left)):
+            left -= sent
+    shutil.copymode(file, copy)
+    return copy
 
 
 def _refuse_if_no_room(size: int, folder: Path) -> None:
