@@ -103,7 +103,7 @@ class Copies {
   explicit Copies(std::shared_ptr<Blocks> blocks) : blocks_(std::move(blocks)) {}
   Copy add(std::string_view text) {
     if (text.size() > left_) {
-      constexpr size_t kLargest = size_t{1} << 23;
+      constexpr size_t kLargest = size_t{1} << 21;  // one of the large pages: more stays half empty
       left_ = std::max(block_, text.size());
       block_ = std::min(2 * block_, kLargest);
       std::tie(begin_, number_) = blocks_->take(left_);
