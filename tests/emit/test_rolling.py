@@ -142,7 +142,9 @@ print(json.dumps([i, now]))
     trace = opspan.load(tmp_path / "ring")
     found = numbers(trace, "range")
     assert found == list(range(found[0], count))
-    assert 0.5e9 <= now - trace.ranges["start_ns"].min() < 0.9e9
+    # A busy machine may stop the program for a while, which is kept as well.
+    starts = trace.ranges["start_ns"].sort()
+    assert 0.5e9 <= now - starts.min() < 0.9e9 + starts.diff().max()
 
 
 @pytest.mark.slow
