@@ -103,9 +103,9 @@ class Copies {
   explicit Copies(std::shared_ptr<Blocks> blocks) : blocks_(std::move(blocks)) {}
   Copy add(std::string_view text) {
     if (text.size() > left_) {
-      constexpr size_t kLargest = size_t{1} << 21;  // one of the large pages: more stays half empty
-      left_ = std::max(block_, text.size());
-      block_ = std::min(2 * block_, kLargest);
+      // All but the first are one of the processor's large pages: more stays half empty.
+      constexpr size_t kFirst = size_t{1} << 20, kBlock = size_t{1} << 21;
+      left_ = std::max(begin_ ? kBlock : kFirst, text.size());
       std::tie(begin_, number_) = blocks_->take(left_);
       at_ = begin_;
     }
@@ -119,7 +119,7 @@ class Copies {
  private:
   std::shared_ptr<Blocks> blocks_;
   char *begin_ = nullptr, *at_ = nullptr;
-  size_t left_ = 0, block_ = size_t{1} << 20;
+  size_t left_ = 0;
   int32_t number_ = 0;
 };
 
