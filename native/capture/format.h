@@ -1,8 +1,8 @@
 // The capture file, as bytes. docs/formats/capture.md says the same in words; readers/capture.py is the reader.
 //
 // A file is one header page, then chunks. A chunk belongs to one thread (events) or to the process (strings).
-// Events are units of one cache line, or of half of one where that is enough (Short), so a reader takes a whole file as
-// an array of 64-bit words and a writer never shares a line with another thread. The first word of a unit is written
+// Events are units of one cache line, or of half of one where that is enough (halves.h), so a reader takes a whole file
+// as an array of 64-bit words and a writer never shares a line with another thread. The first word of a unit is written
 // last: a unit whose kind is 0 has not been written yet, whatever happened to the process.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace opspan::capture {
 
 inline constexpr char kMagic[8] = {'O', 'P', 'S', 'P', 'A', 'N', 'C', 'P'};
-inline constexpr uint32_t kVersion = 4;  // 1 had no kHasInputs, 2 no segments, 3 no halves
+inline constexpr uint32_t kVersion = 5;  // 1 had no kHasInputs, 2 no segments, 3 no halves, 4 no models
 inline constexpr size_t kPage = 4096;
 inline constexpr size_t kUnitBytes = 64;
 inline constexpr size_t kHalfBytes = 32;
@@ -91,6 +91,9 @@ enum class Unit : uint8_t {
   kFrame = 13,   // ITT frame; ends with kEnd unless it was submitted whole
   kMemory = 14,  // flags: 0 taken, 1 given back, 2 could not be got
   kShort = 15,   // a kRange of kTorch in half a line
+  kModel = 16,   // what ranges have in common; none itself
+  kLike = 17,    // a kRange in half a line: what it does not say is as in a kModel of its thread and file
+  kBlock = 18,   // a kMemory of the host in half a line
 };
 
 enum class Source : uint8_t { kTorch = 1, kUser = 2, kNvtx = 3, kItt = 4 };
@@ -246,31 +249,6 @@ struct Event {
 };
 static_assert(sizeof(Event) == kUnitBytes);
 static_assert(offsetof(Event, words) == 8);
-
-// A unit takes two halves of a line; its number is that of the first. A Short takes one. Where a unit follows a single
-// Short, the other half of that line stays empty.
-struct alignas(kHalfBytes) Half {
-  uint64_t words[4];
-};
-
-// All that is told of most ops. What does not fit is written as a unit: an id or a value of 2^32 or more, sizes,
-// inputs.
-struct Short {
-  uint8_t kind;  // Unit::kShort
-  uint8_t what;  // Kind, and in the upper half of it, as follows
-  uint16_t took_high;
-  uint32_t name;
-  int64_t start_ns;
-  uint32_t took;   // 0: still open; else end - start + 1 (with took_high above it)
-  uint32_t extra;  // kShortForward: as forward_tid; kShortStack: as stack
-  uint32_t id;
-  uint32_t value;  // kShortValue
-};
-static_assert(sizeof(Short) == kHalfBytes);
-inline constexpr uint8_t kShortValue = 16;      // kValueInt
-inline constexpr uint8_t kShortForward = 32;    // kHasForward
-inline constexpr uint8_t kShortStack = 64;      // kHasStack
-inline constexpr uint8_t kShortOverload = 128;  // kHasOverload
 
 enum class AttributeType : uint32_t { kInt = 1, kUint = 2, kDouble = 3, kText = 4, kBytes = 5 };
 

@@ -1,6 +1,7 @@
 // A number for a text, or for a run of words: for tables of what is compared in full anyway.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -38,6 +39,28 @@ inline uint64_t hash_of(std::string_view text, uint64_t seed = 0) {
         fold(hash ^ (load<uint8_t>(at) << 16 | load<uint8_t>(at + size / 2) << 8 | load<uint8_t>(at + size - 1)), kOdd);
   }
   return hash;
+}
+
+inline uint64_t hash_of(const int64_t* words, size_t count, uint64_t seed) {
+  uint64_t hash = fold(seed ^ 0xd1b54a32d192ed03, count ^ kOdd);
+  auto word = [words](size_t i) { return static_cast<uint64_t>(words[i]); };
+  size_t i = 0;
+  for (; i + 1 < count; i += 2) hash = fold(hash ^ word(i), word(i + 1) ^ kOdd);
+  if (i < count) hash = fold(hash ^ word(i), kOdd);
+  return hash;
+}
+
+// In a table of what was told in files, which forgets: where the entry is, or where it goes. Each may be at any of a
+// few places from the one that its hash says; the rest of the table belongs to others.
+template <size_t kPlaces, class Entry, class Is>
+Entry& slot_of(Entry* entries, uint64_t hash, uint32_t file, Is&& is) {
+  constexpr size_t kFew = 4;
+  for (size_t i = 0; i < kFew; ++i) {
+    Entry& entry = entries[((hash >> 32) + i) % kPlaces];
+    if (entry.file != file || is(entry)) [[likely]]
+      return entry;
+  }
+  return entries[(hash >> 32) % kPlaces];
 }
 
 }  // namespace opspan::capture

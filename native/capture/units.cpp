@@ -1,4 +1,4 @@
-// What a thread's log writes beside plain ranges: texts through its cache, and units about other units.
+// What a thread's log writes beside short ranges: texts through its cache, other ranges, and units about other units.
 #include <algorithm>
 #include <utility>
 
@@ -6,6 +6,7 @@
 #include "capture/writer.h"
 
 namespace opspan::capture {
+
 uint32_t Log::intern(std::string_view text) {
   uint64_t hash = hash_of(text);
   Known* known = &known_[hash % kKnown & ~size_t{1}];
@@ -47,6 +48,48 @@ uint32_t Log::intern(Constant& constant) {
   uint32_t id = intern(std::string_view(constant.text_));
   if (id) constant.known_.store(uint64_t{file_} << 32 | id, std::memory_order_relaxed);
   return id;
+}
+
+Place Log::append_whole(const Event& event) {
+  skip_half();
+  if (next_ >= limit_ && !grow()) return {};
+  Place place{owner_, number_, 0, tid_, writer_};
+  write_whole(next_, event);
+  next_ += 2;
+  number_ += 2;
+  if (event.kind == static_cast<uint8_t>(Unit::kRange) && event.range.end_ns == 0) ++chunk_.open;
+  return place;
+}
+
+Place Log::append_more(const Event& event) {
+  if (is_small(event)) {
+    Apart its = apart(event);
+    uint64_t model = model_for(its.common);
+    if (model == kOnce) return append_whole(event);
+    if (model == kLost) return {};
+    return append_range(event, [&](Half* at) { write_like(at, event, model, its.extra); });
+  }
+  if (!is_block(event)) return append_whole(event);
+  return append_half(0, [&](Half* at) { write_block(at, event); });
+}
+
+// The number of the unit that tells what these ranges have in common; kOnce where this is the first of them, kLost where
+// there is no room: that has been counted.
+uint64_t Log::model_for(const Common& common) {
+  if (!models_) models_.reset(new Model[kModels]);
+  auto is = [&](const Model& it) { return it.common == common && it.file == file_; };
+  Model& model = slot_of<kModels>(models_.get(), common.hash(), file_, is);
+  if (!is(model)) {
+    model = {common, kOnce, file_};
+    return kOnce;
+  }
+  // Too far back for 32 bits: told once more.
+  if (model.number == kOnce || (number_ - model.number) >> 31) [[unlikely]] {
+    Place place = append_whole(model_of(common));
+    if (!place) return kLost;
+    model.number = place.number;
+  }
+  return model.number;
 }
 
 void Log::attribute(uint64_t owner, uint32_t key, AttributeType type, const void* values, size_t count,

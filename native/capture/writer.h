@@ -19,6 +19,8 @@
 #include "capture/clock.h"
 #include "capture/format.h"
 #include "capture/halves.h"
+#include "capture/place.h"
+#include "capture/recall.h"
 
 namespace opspan::capture {
 
@@ -53,17 +55,6 @@ inline pthread_key_t make_key(void (*at_exit)(void*)) {
   return pthread_key_create(&made, at_exit) == 0 ? made : ~pthread_key_t{0};
 }
 
-// Where a unit is: what it takes to finish it later. Copy freely; an outdated one is harmless.
-struct Place {
-  uint64_t owner = 0;    // Log::owner_ of the log it was written to; 0: nothing was written
-  uint64_t number = 0;   // the unit's number on its thread
-  int64_t start_ns = 0;  // of a short range: its end is told from it; 0: it is none
-  uint32_t tid = 0;
-  uint32_t writer = 0;
-
-  explicit operator bool() const { return owner != 0; }
-};
-
 // The part of the state that the hot path reads.
 inline constinit std::atomic<uint32_t> g_epochs[kWriters] = {};  // 0: off; changes whenever every log must look again
 inline constinit std::atomic<uint32_t> g_recordings[kWriters] = {};  // 0: off; the same for all segments
@@ -95,9 +86,19 @@ class Log {
   // The same for a name that torch has: those stay where they are, so the address tells where to look first. What is
   // there is compared like anything else.
   uint32_t intern_name(const char* name);
+  // Ids of texts that stand for these words: those of `make`, unless this thread still knows them.
+  template <class Make>
+  Ids recall(uint32_t what, const int64_t* words, size_t count, Make&& make) {
+    return recall_.get(file_, what, words, count, make);
+  }
 
   // Writes a unit. A kRange without an end should be finished or released later.
-  Place append(const Event& event);
+  Place append(const Event& event) {
+    if (!is_short(event)) return append_more(event);
+    return append_range(event, [&](Half* at) { write_short(at, event); });
+  }
+  // The same where something may be told of the range while it is open: open_range has it.
+  Place append_whole(const Event& event);
 
   // More about a unit of this thread. Values are 64-bit words (integers, doubles) or, for kBytes, bytes; what does not
   // fit into a unit takes several, one after the other. A blob ends with a unit that is not full.
@@ -108,7 +109,7 @@ class Log {
   void ids(const Place& place, const uint64_t id[3], const uint64_t parent[3]);
 
   // A range of this thread that is open, for what is said of it later. Null when its file is not the current one, and
-  // where it is short.
+  // where it takes half a line.
   Event* open_range(const Place& place) {
     if (place.owner != owner_ || place.start_ns) return nullptr;
     Half* at = chunk_.holds(place.number) ? chunk_.at(place.number) : at_in_old(place.number);
@@ -163,6 +164,14 @@ class Log {
     char text[52];  // ends with NUL
   };
   static constexpr size_t kNamed = 256;  // pairs of two; a power of two
+  struct alignas(64) Model {
+    Common common = {};
+    uint64_t number = kOnce;  // of its unit
+    uint32_t file = 0;
+  };
+  static constexpr uint64_t kOnce = ~uint64_t{0};  // seen, and not written
+  static constexpr uint64_t kLost = kOnce - 1;
+  static constexpr size_t kModels = 1024;
 
   explicit Log(uint32_t writer);
   ~Log();
@@ -178,6 +187,12 @@ class Log {
     ++number_;
   }
   bool grow();
+  template <class Write>
+  Place append_half(int64_t start_ns, Write&& write);
+  template <class Write>
+  Place append_range(const Event& event, Write&& write);
+  Place append_more(const Event& event);
+  uint64_t model_for(const Common& common);
   bool give_up(Process& p, Dropped& dropped, bool is_news);
   void go_ahead();
   uint32_t intern_slowly(std::string_view text);
@@ -203,7 +218,9 @@ class Log {
   std::vector<Chunk> old_;
   std::shared_ptr<Session> session_;
   std::unique_ptr<Known[]> known_;
-  std::unique_ptr<Named[]> named_;  // from the first name on
+  std::unique_ptr<Named[]> named_;   // from the first name on
+  std::unique_ptr<Model[]> models_;  // from the first range on that is not short
+  Recall recall_;
 };
 
 Log* open_log(uint32_t writer);
@@ -229,21 +246,19 @@ inline Log* log(uint32_t writer = 0, Log* const* logs = t_logs) {
   return open_log(writer);
 }
 
-inline Place Log::append(const Event& event) {
-  bool is_half = is_short(event);
-  if (!is_half) skip_half();
-  if (next_ >= limit_ && !grow()) [[unlikely]] {  // past it: a half was skipped there
+template <class Write>
+inline Place Log::append_half(int64_t start_ns, Write&& write) {
+  if (next_ >= limit_ && !grow()) [[unlikely]]  // past it: a half was skipped there
     return {};
-  }
-  Place place{owner_, number_, is_half ? event.range.start_ns : 0, tid_, writer_};
-  if (is_half) [[likely]] {
-    write_short(next_, event);
-  } else {
-    write_whole(next_, event);
-  }
-  next_ += is_half ? 1 : 2;
-  number_ += is_half ? 1 : 2;
-  if (event.kind == static_cast<uint8_t>(Unit::kRange) && event.range.end_ns == 0) ++chunk_.open;
+  write(next_++);
+  return {owner_, number_++, start_ns, tid_, writer_};
+}
+
+template <class Write>
+inline Place Log::append_range(const Event& event, Write&& write) {
+  Place place = append_half(event.range.start_ns, write);
+  if (place) [[likely]]
+    ++chunk_.open;
   return place;
 }
 
@@ -251,7 +266,7 @@ inline Place Log::append(const Event& event) {
 inline void Log::end_in(Chunk& chunk, const Place& place, int64_t end_ns) {
   Half* at = chunk.at(place.number);
   if (end_ns && place.start_ns) {
-    end_short(at, place.start_ns, end_ns);
+    end_half(at, place.start_ns, end_ns);
   } else if (end_ns) {
     __atomic_store_n(&reinterpret_cast<Event*>(at)->range.end_ns, end_ns, __ATOMIC_RELAXED);
   }

@@ -110,7 +110,7 @@ Place write_op(Constant* domain, Constant* name, const itt::Id& id, const itt::I
   event.range.id = id.d1;
   event.range.parent = parent.d1 | (parent.d3 ? capture::kUsersParent : 0);
   event.range.start_ns = start_ns ? start_ns : log->now();
-  return log->append(event);
+  return log->append_whole(event);
 }
 
 void begin(DomainPtr domain, itt::Id id, itt::Id parent, Constant* name, int64_t start_ns) {

@@ -1,13 +1,32 @@
 // The sizes of blocks of memory that are alive, by address.
 #pragma once
 
+#include <sched.h>
+
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <vector>
 
 namespace opspan {
+
+// Held for some nanoseconds at a time, twice for each block of memory: a mutex takes longer than what it guards.
+class Latch {
+ public:
+  void lock() {
+    while (held_.exchange(true, std::memory_order_acquire)) {
+      for (int tries = 0; held_.load(std::memory_order_relaxed); ++tries) {
+        if (tries > 100) sched_yield();  // whoever has it may not be running
+      }
+    }
+  }
+  void unlock() { held_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> held_{false};
+};
 
 // Places in a row, each block as near as can be to where its address says: a block that comes or goes allocates
 // nothing, which a table of nodes does for each.
@@ -41,7 +60,7 @@ class alignas(64) Shard {
     return true;
   }
 
-  std::mutex mutex;
+  Latch latch;
 
  private:
   struct Place {
@@ -71,26 +90,26 @@ class Blocks {
  public:
   void put(void* block, size_t size) {
     Shard& shard = of(block);
-    std::lock_guard lock(shard.mutex);
+    std::lock_guard lock(shard.latch);
     shard.put(block, size);
   }
   // False: it is none of ours.
   bool take(void* block, size_t* size) {
     Shard& shard = of(block);
-    std::lock_guard lock(shard.mutex);
+    std::lock_guard lock(shard.latch);
     return shard.take(block, size);
   }
   // A fork must not come with the lock of a thread that is not in it.
   void lock() {
-    for (Shard& shard : shards_) shard.mutex.lock();
+    for (Shard& shard : shards_) shard.latch.lock();
   }
   void unlock() {
-    for (Shard& shard : shards_) shard.mutex.unlock();
+    for (Shard& shard : shards_) shard.latch.unlock();
   }
 
  private:
-  static constexpr size_t kShards = 64;
-  Shard& of(void* block) { return shards_[reinterpret_cast<uintptr_t>(block) / 64 * 0x9e3779b97f4a7c15 >> 58]; }
+  static constexpr size_t kShards = 16;  // few: all of them are in the caches
+  Shard& of(void* block) { return shards_[reinterpret_cast<uintptr_t>(block) / 64 * 0x9e3779b97f4a7c15 >> 60]; }
 
   std::array<Shard, kShards> shards_;
 };

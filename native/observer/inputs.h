@@ -3,6 +3,7 @@
 
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -20,88 +21,76 @@ inline uintptr_t address(const at::Tensor& tensor) {
   return tensor.defined() ? reinterpret_cast<uintptr_t>(tensor.unsafeGetTensorImpl()) : 0;
 }
 
-// Some tensors have no sizes to tell (nested ones), or none yet (traced ones: an unknown dimension becomes -1).
-inline void add_tensor(const at::Tensor& tensor, Sizes& sizes) {
-  if (!tensor.defined()) return sizes.add(OPSPAN_SIZES_NONE);
-  size_t before = sizes.count();
-  try {
-    if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
-      auto dimensions = tensor.sym_sizes();
-      sizes.add(static_cast<int64_t>(dimensions.size()));
-      for (const auto& dimension : dimensions) {
-        auto known = dimension.maybe_as_int();
-        sizes.add(known ? *known : -1);
-      }
-    } else {
-      auto dimensions = tensor.sizes();
-      sizes.add(static_cast<int64_t>(dimensions.size()));
-      for (int64_t dimension : dimensions) sizes.add(dimension);
-    }
-  } catch (...) {
-    sizes.cut(before);
-    sizes.add(OPSPAN_SIZES_NONE);
-  }
-}
-
-// As a list of tensors only if it has one: other lists are data, not shapes.
-template <bool kTensors>
-void add_list(const c10::IValue& list, Sizes& sizes, Addresses& addresses) {
-  c10::ArrayRef<c10::IValue> items = list.toListRef();
-  bool any = false;
-  for (const c10::IValue& item : items) any = any || item.isTensor();
-  if (!any) {
-    sizes.add(OPSPAN_SIZES_NONE);
-    if (kTensors) addresses.add(0);
-    return;
-  }
-  sizes.add(OPSPAN_SIZES_LIST);
-  sizes.add(static_cast<int64_t>(items.size()));
-  for (const c10::IValue& item : items) {
-    if (!item.isTensor()) {
-      sizes.add(OPSPAN_SIZES_NONE);
-      continue;
-    }
-    add_tensor(item.toTensor(), sizes);
-    if (kTensors) addresses.add(address(item.toTensor()));
-  }
-}
-
-// The names that torch.profiler gives to types. Made once, and never freed: sinks keep their addresses.
-inline int64_t type_name(const at::Tensor& tensor) {
+// The names that torch.profiler gives to types, by their numbers in sinks.h. Made once, and never freed: sinks keep
+// their addresses.
+inline const char* const* type_names() {
   static const auto* names = [] {
-    auto* made = new std::array<std::string, static_cast<size_t>(c10::ScalarType::NumOptions)>;
-    for (size_t i = 0; i < made->size(); ++i) {
+    constexpr size_t kTypes = static_cast<size_t>(c10::ScalarType::NumOptions);
+    auto* texts = new std::array<std::string, kTypes>;
+    auto* made = new std::array<const char*, OPSPAN_TYPE_TENSORS + kTypes>{"", "Scalar", "ScalarList", "TensorList"};
+    for (size_t i = 0; i < kTypes; ++i) {
       try {
-        (*made)[i] = std::string(c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(i)).name());
+        (*texts)[i] = std::string(c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(i)).name());
       } catch (...) {
         // Undefined, and numbers that are used no more.
       }
+      (*made)[OPSPAN_TYPE_TENSORS + i] = (*texts)[i].c_str();
     }
     return made;
   }();
-  auto type = static_cast<size_t>(tensor.scalar_type());
-  return reinterpret_cast<int64_t>(type < names->size() ? (*names)[type].c_str() : "");
+  return names->data();
 }
 
-// Whether torch.profiler tells anything of it.
-inline bool is_plain(const at::Tensor& tensor) {
-  return tensor.defined() && !tensor.is_nested() && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+inline int64_t type_of(const at::Tensor& tensor) {
+  auto type = static_cast<int64_t>(tensor.scalar_type());
+  return type < static_cast<int64_t>(c10::ScalarType::NumOptions) ? OPSPAN_TYPE_TENSORS + type : OPSPAN_TYPE_NONE;
 }
 
-// Of a tensor that has such: sparse ones have none.
-inline void add_strides(const at::Tensor& tensor, Sizes& strides) {
-  size_t before = strides.count();
+inline int64_t head(int64_t what, int64_t type, int64_t count = 0, int64_t strides = OPSPAN_STRIDES_NONE) {
+  return what | strides << 4 | type << 8 | count << 32;
+}
+
+inline bool are_usual(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  int64_t step = 1;
+  for (size_t i = sizes.size(); i--; step *= std::max<int64_t>(sizes[i], 1)) {
+    if (strides[i] != step) return false;
+  }
+  return true;
+}
+
+// Some tensors have no sizes to tell (nested ones), or none yet (traced ones: an unknown dimension becomes -1). Only
+// those with sizes have a type for torch.profiler, and those that are not sparse have strides.
+template <bool kDetails>
+void add_tensor(const at::Tensor& tensor, Sizes& words) {
+  if (!tensor.defined()) return words.add(OPSPAN_INPUT_NOTHING);
+  size_t before = words.count();
+  int64_t type = OPSPAN_TYPE_NONE;
   try {
-    if (is_plain(tensor) && tensor.layout() == at::kStrided) {
-      auto steps = tensor.strides();
-      strides.add(static_cast<int64_t>(steps.size()));
-      for (int64_t step : steps) strides.add(step);
+    if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
+      auto dimensions = tensor.sym_sizes();
+      words.add(head(OPSPAN_INPUT_TENSOR, type, static_cast<int64_t>(dimensions.size())));
+      for (const auto& dimension : dimensions) {
+        auto known = dimension.maybe_as_int();
+        words.add(known ? *known : -1);
+      }
       return;
     }
+    if (kDetails && !tensor.is_nested()) type = type_of(tensor);
+    auto sizes = tensor.sizes();
+    auto rank = static_cast<int64_t>(sizes.size());
+    auto tell = [&](int64_t strides) {
+      words.add(head(OPSPAN_INPUT_TENSOR, type, rank, strides));
+      for (int64_t dimension : sizes) words.add(dimension);
+    };
+    if (!kDetails || tensor.layout() != at::kStrided) return tell(OPSPAN_STRIDES_NONE);
+    auto strides = tensor.strides();
+    if (are_usual(sizes, strides)) return tell(OPSPAN_STRIDES_USUAL);
+    tell(OPSPAN_STRIDES_FOLLOW);
+    for (int64_t step : strides) words.add(step);
   } catch (...) {
-    strides.cut(before);
+    words.cut(before);
+    words.add(head(OPSPAN_INPUT_NOTHING, type));
   }
-  strides.add(OPSPAN_SIZES_NONE);
 }
 
 inline int64_t bits(double value) {
@@ -131,69 +120,75 @@ inline bool add_scalar(const c10::IValue& value, Sizes& values) {
   return true;
 }
 
-inline constexpr char kNone[] = "";
-inline constexpr char kScalar[] = "Scalar";
-inline constexpr char kScalarList[] = "ScalarList";
-inline constexpr char kTensorList[] = "TensorList";
 inline constexpr size_t kLongestList = 30;  // torch.profiler's: longer lists of numbers are left out
 
-// Types, strides and values of the inputs, as torch.profiler tells them. Whether any has a value.
-inline bool add_details(c10::ArrayRef<const c10::IValue> inputs, Sizes& types, Sizes& strides, Sizes& values) {
-  auto add = [&](const char* type) { types.add(reinterpret_cast<int64_t>(type)); };
-  bool any_value = false;
-  for (const c10::IValue& input : inputs) {
-    if (input.isTensor()) {
-      const at::Tensor& tensor = input.toTensor();
-      types.add(is_plain(tensor) ? type_name(tensor) : reinterpret_cast<int64_t>(kNone));
-      add_strides(tensor, strides);
-      values.add(OPSPAN_VALUE_NONE);
-      continue;
-    }
-    if (input.isTensorList()) {
-      c10::ArrayRef<c10::IValue> items = input.toListRef();
-      add(kTensorList);
-      values.add(OPSPAN_VALUE_NONE);
-      strides.add(OPSPAN_SIZES_LIST);
-      strides.add(static_cast<int64_t>(items.size()));
-      for (const c10::IValue& item : items) add_strides(item.toTensor(), strides);
-      continue;
-    }
-    strides.add(OPSPAN_SIZES_NONE);
-    if (input.isList()) {
-      c10::ArrayRef<c10::IValue> items = input.toListRef();
-      size_t before = values.count();
-      values.add(OPSPAN_VALUE_LIST);
-      values.add(static_cast<int64_t>(items.size()));
-      bool fits = items.size() <= kLongestList;
-      for (size_t i = 0; fits && i < items.size(); ++i) fits = add_scalar(items[i], values);
-      add(fits ? kScalarList : kNone);
-      if (!fits) {
-        values.cut(before);
-        values.add(OPSPAN_VALUE_NONE);
-      }
-      any_value = any_value || fits;
-    } else if (add_scalar(input, values)) {
-      any_value = true;
-      add(kScalar);
-    } else {
-      add(kNone);
-      values.add(OPSPAN_VALUE_NONE);
-    }
+// A list of numbers, as torch.profiler tells it. False: it is none, or too long.
+inline bool add_numbers(c10::ArrayRef<c10::IValue> items, Sizes& values) {
+  size_t before = values.count();
+  values.add(OPSPAN_VALUE_LIST);
+  values.add(static_cast<int64_t>(items.size()));
+  bool fits = items.size() <= kLongestList;
+  for (size_t i = 0; fits && i < items.size(); ++i) fits = add_scalar(items[i], values);
+  if (!fits) {
+    values.cut(before);
+    values.add(OPSPAN_VALUE_NONE);
   }
-  return any_value;
+  return fits;
 }
 
-template <bool kTensors>
-void add_inputs(c10::ArrayRef<const c10::IValue> inputs, Sizes& sizes, Addresses& addresses) {
+struct Inputs {
+  Sizes words;
+  Sizes values;
+  Addresses addresses;
+  bool any_value = false;
+};
+
+// A list is told as one of tensors if it has any: others are data, not shapes.
+template <bool kTensors, bool kDetails>
+void add_list(const c10::IValue& list, Inputs& to) {
+  c10::ArrayRef<c10::IValue> items = list.toListRef();
+  bool of_tensors = kDetails && list.isTensorList();
+  bool any = of_tensors;
+  for (const c10::IValue& item : items) any = any || item.isTensor();
+  bool of_numbers = false;
+  if constexpr (kDetails) {
+    if (of_tensors) to.values.add(OPSPAN_VALUE_NONE);
+    if (!of_tensors) of_numbers = add_numbers(items, to.values);
+    to.any_value = to.any_value || of_numbers;
+  }
+  if (!any) {
+    to.words.add(head(OPSPAN_INPUT_NOTHING, of_numbers ? OPSPAN_TYPE_SCALARS : OPSPAN_TYPE_NONE));
+    if (kTensors) to.addresses.add(0);
+    return;
+  }
+  int64_t type = of_tensors ? OPSPAN_TYPE_TENSOR_LIST : OPSPAN_TYPE_NONE;
+  to.words.add(head(OPSPAN_INPUT_LIST, type, static_cast<int64_t>(items.size())));
+  for (const c10::IValue& item : items) {
+    if (!item.isTensor()) {
+      to.words.add(OPSPAN_INPUT_NOTHING);
+      continue;
+    }
+    if (of_tensors) add_tensor<kDetails>(item.toTensor(), to.words);
+    if (!of_tensors) add_tensor<false>(item.toTensor(), to.words);
+    if (kTensors) to.addresses.add(address(item.toTensor()));
+  }
+}
+
+template <bool kTensors, bool kDetails>
+void add_inputs(c10::ArrayRef<const c10::IValue> inputs, Inputs& to) {
   for (const c10::IValue& input : inputs) {
     if (input.isTensor()) {
-      add_tensor(input.toTensor(), sizes);
-      if (kTensors) addresses.add(address(input.toTensor()));
+      add_tensor<kDetails>(input.toTensor(), to.words);
+      if (kTensors) to.addresses.add(address(input.toTensor()));
+      if (kDetails) to.values.add(OPSPAN_VALUE_NONE);
     } else if (input.isList()) {
-      add_list<kTensors>(input, sizes, addresses);
+      add_list<kTensors, kDetails>(input, to);
     } else {
-      sizes.add(OPSPAN_SIZES_NONE);
-      if (kTensors) addresses.add(0);
+      bool is_number = kDetails && add_scalar(input, to.values);
+      to.any_value = to.any_value || is_number;
+      if (kDetails && !is_number) to.values.add(OPSPAN_VALUE_NONE);
+      to.words.add(head(OPSPAN_INPUT_NOTHING, is_number ? OPSPAN_TYPE_SCALAR : OPSPAN_TYPE_NONE));
+      if (kTensors) to.addresses.add(0);
     }
   }
 }

@@ -25,11 +25,9 @@
 
 namespace {
 
-using opspan::add_details;
 using opspan::add_inputs;
 using opspan::address;
 using opspan::Addresses;
-using opspan::Sizes;
 
 uint32_t kind_of(at::RecordScope scope, const char* name) {
   constexpr char kEngine[] = "autograd::engine::evaluate_function";
@@ -77,29 +75,18 @@ opspan_op describe(const at::RecordFunction& fn) {
 
 template <int kInputs>
 void begin_with(const opspan_sink& sink, const at::RecordFunction& fn, opspan_op& op) {
-  if constexpr (kInputs == OPSPAN_INPUTS_ALL) {
-    Sizes words, strides, values;
-    Addresses none;
-    add_inputs<false>(fn.inputs(), words, none);
-    op.sizes_count = static_cast<uint32_t>(words.count());
-    bool any_value = add_details(fn.inputs(), words, strides, values);
-    op.types_count = static_cast<uint32_t>(words.count()) - op.sizes_count;
-    op.strides_count = static_cast<uint32_t>(strides.count());
-    words.add(strides);
-    op.sizes = words.data();
-    op.values = values.data();
-    op.values_count = any_value ? values.count() : 0;
-    sink.begin(&fn, &op);
-  } else if constexpr (kInputs != OPSPAN_INPUTS_NONE) {
-    Sizes sizes;
-    Addresses addresses;
-    add_inputs<kInputs == OPSPAN_INPUTS_TENSORS>(fn.inputs(), sizes, addresses);
-    op.sizes = sizes.data();
-    op.sizes_count = static_cast<uint32_t>(sizes.count());
-    op.tensors = addresses.data();
-    op.tensor_count = addresses.count();
+  if constexpr (kInputs == OPSPAN_INPUTS_NONE) {
     sink.begin(&fn, &op);
   } else {
+    opspan::Inputs inputs;
+    add_inputs<kInputs == OPSPAN_INPUTS_TENSORS, kInputs == OPSPAN_INPUTS_ALL>(fn.inputs(), inputs);
+    op.inputs = inputs.words.data();
+    op.inputs_count = static_cast<uint32_t>(inputs.words.count());
+    op.type_names = kInputs == OPSPAN_INPUTS_ALL ? opspan::type_names() : nullptr;
+    op.values = inputs.values.data();
+    op.values_count = inputs.any_value ? inputs.values.count() : 0;
+    op.tensors = inputs.addresses.data();
+    op.tensor_count = inputs.addresses.count();
     sink.begin(&fn, &op);
   }
 }

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_OBSERVER_ABI 5
+#define OPSPAN_OBSERVER_ABI 6
 
 OPSPAN_EXPORT int opspan_observer_abi(void);
 // What opspan_sink_of gives for each sink. Once, before anything else. 0, or -errno.

@@ -86,7 +86,7 @@ void begin(const void* key, const opspan_op* op) {
       event.range.stack = stack_id(texts.stacks, *log, here, *op, functions_around(frames, *op), *frame);
       if (event.range.stack) event.flags |= capture::kHasStack;
     }
-    if (op->sizes_count) tell_inputs(texts.inputs, *log, *op, event);
+    if (op->inputs_count) tell_inputs(texts.inputs, *log, *op, event);
     if (op->values_count) event.range.inputs = values_id(texts.values, *log, here, *op);
     event.range.start_ns = log->now();
     frame->place = log->append(event);

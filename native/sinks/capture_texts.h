@@ -26,34 +26,34 @@ struct Inputs {
   capture::Constant sizes, types, strides;
 };
 
-template <void (*kAppend)(std::string&, const int64_t*, size_t)>
-std::string text_of(const int64_t* words, size_t count) {
-  std::string text;
-  if (count) kAppend(text, words, count);
-  return text;
-}
+enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // of Log::recall
 
 inline void tell_inputs(Interned& texts, capture::Log& log, const opspan_op& op, capture::Event& event) {
-  const int64_t* types = op.sizes + op.sizes_count;
-  const int64_t* strides = types + op.types_count;
-  auto build = [](std::string&) {};
+  uint32_t what = op.type_names ? kInputs : kSizes;
   auto make = [&] {
-    return new Inputs{capture::Constant(text_of<text::append_sizes>(op.sizes, op.sizes_count)),
-                      capture::Constant(text_of<text::append_types>(types, op.types_count)),
-                      capture::Constant(text_of<text::append_sizes>(strides, op.strides_count))};
+    std::string sizes, types, strides;
+    text::append_sizes(sizes, op.inputs, op.inputs_count);
+    if (op.type_names) {
+      text::append_types(types, op.inputs, op.inputs_count, op.type_names);
+      text::append_strides(strides, op.inputs, op.inputs_count);
+    }
+    return new Inputs{capture::Constant(sizes), capture::Constant(types), capture::Constant(strides)};
   };
-  auto give = [&](const char*) -> void* { return make(); };
-  auto drop = [](void* inputs) { delete static_cast<Inputs*>(inputs); };
-  Key key({}, uint64_t{op.types_count} << 32 | op.strides_count, op.sizes,
-          size_t{op.sizes_count} + op.types_count + op.strides_count);
-  auto* entry = texts.get(key, kMaxTexts, build, give, drop);
-  std::unique_ptr<Inputs> once(entry ? nullptr : make());
-  Inputs& inputs = entry ? *static_cast<Inputs*>(entry->handle) : *once;
-  event.range.sizes = log.intern(inputs.sizes);
-  if (!op.types_count) return;
+  auto look_up = [&]() -> capture::Ids {
+    auto build = [](std::string&) {};
+    auto give = [&](const char*) -> void* { return make(); };
+    auto drop = [](void* inputs) { delete static_cast<Inputs*>(inputs); };
+    auto* entry = texts.get(Key({}, what, op.inputs, op.inputs_count), kMaxTexts, build, give, drop);
+    std::unique_ptr<Inputs> once(entry ? nullptr : make());
+    Inputs& inputs = entry ? *static_cast<Inputs*>(entry->handle) : *once;
+    return {log.intern(inputs.sizes), log.intern(inputs.types), log.intern(inputs.strides)};
+  };
+  capture::Ids ids = log.recall(what, op.inputs, op.inputs_count, look_up);
+  event.range.sizes = ids.first;
+  if (!op.type_names) return;
   event.flags |= capture::kHasInputs;
-  event.range.types = log.intern(inputs.types);
-  event.range.strides = log.intern(inputs.strides);
+  event.range.types = ids.second;
+  event.range.strides = ids.third;
 }
 
 // The text that stands for these words; null where there is no more room for texts.
@@ -76,7 +76,10 @@ uint32_t id_of(capture::Constant* constant, capture::Log& log, Thread& here, Bui
 
 inline uint32_t values_id(Interned& texts, capture::Log& log, Thread& here, const opspan_op& op) {
   auto build = [&](std::string& out) { text::append_values(out, op.values, op.values_count); };
-  return id_of(constant(texts, op.values, op.values_count, build), log, here, build);
+  auto look_up = [&]() -> capture::Ids {
+    return {id_of(constant(texts, op.values, op.values_count, build), log, here, build)};
+  };
+  return log.recall(kValues, op.values, op.values_count, look_up).first;
 }
 
 // Does torch end the range before the function of C++ returns that began it? Then the functions of Python around it

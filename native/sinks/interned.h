@@ -25,11 +25,7 @@ struct Key {
 
  private:
   uint64_t mix() const {
-    uint64_t h = capture::hash_of(name, extra);
-    auto word = [this](size_t i) { return static_cast<uint64_t>(words[i]); };
-    size_t i = 0;
-    for (; i + 1 < word_count; i += 2) h = capture::fold(h ^ word(i), word(i + 1) ^ capture::kOdd);
-    if (i < word_count) h = capture::fold(h ^ word(i), capture::kOdd);
+    uint64_t h = capture::hash_of(words, word_count, capture::hash_of(name, extra));
     return h ? h : 1;
   }
 };

@@ -71,11 +71,11 @@ void relate(Thread& here, const opspan_op& op, Domain* domain, Id id) {
 }
 
 void add_sizes(Thread& here, const opspan_op& op, Domain* domain, Id id) {
-  auto build = [&](std::string& out) { text::append_sizes(out, op.sizes, op.sizes_count); };
+  auto build = [&](std::string& out) { text::append_sizes(out, op.inputs, op.inputs_count); };
   auto give_nothing = [](const char*) -> void* { return nullptr; };
   const std::string* text = &here.text;
   // The table only saves the writing: without a place in it the text is written again.
-  if (auto* entry = g_sizes.get(Key({}, 0, op.sizes, op.sizes_count), g_sessions[OPSPAN_ITT].max_strings(), build,
+  if (auto* entry = g_sizes.get(Key({}, 0, op.inputs, op.inputs_count), g_sessions[OPSPAN_ITT].max_strings(), build,
                                 give_nothing)) {
     text = &entry->text;
   } else {
@@ -96,7 +96,7 @@ void begin_task(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
   }
   uint64_t number = op.op_id;
   call(g_calls.metadata_add, domain, id, g_handles.op_id, kU64, size_t{1}, static_cast<void*>(&number));
-  if (op.sizes_count) add_sizes(here, op, domain, id);
+  if (op.inputs_count) add_sizes(here, op, domain, id);
   if (op.kind != OPSPAN_KIND_BACKWARD) {
     if (op.sequence >= 0) here.forwards.put(op.sequence, op.op_id);
     return;

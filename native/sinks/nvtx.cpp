@@ -63,13 +63,13 @@ void set_name(Label* label, const opspan_op& op, text::ForwardThread forward, st
 void push_payload(Thread& here, const opspan_op& op, const Label& base) {
   Label label = base;
   text::ForwardThread forward = text::forward_of(here, op);
-  if (op.sizes_count) {
-    Key key(text::name_of(op), forward.named ? uint64_t{forward.tid} + 1 : 0, op.sizes, op.sizes_count);
+  if (op.inputs_count) {
+    Key key(text::name_of(op), forward.named ? uint64_t{forward.tid} + 1 : 0, op.inputs, op.inputs_count);
     auto build = [&](std::string& out) {
       out += text::name_of(op);
       text::append_forward(out, forward);
       out += ", sizes = ";
-      text::append_sizes(out, op.sizes, op.sizes_count);
+      text::append_sizes(out, op.inputs, op.inputs_count);
     };
     if (auto* entry = g_sized.get(key, max_strings(), build, give)) {
       label.registered = handle(entry);
@@ -90,9 +90,9 @@ void push_schema(Thread& here, const opspan_op& op, const Label& base) {
   Label label = base;
   label::Payload payload = {op.sequence, op.op_id, 0, op.kind, nullptr};
   if (op.kind == OPSPAN_KIND_BACKWARD) payload.fwd_tid = forward_tid(here, op);
-  if (op.sizes_count) {
-    auto build = [&](std::string& out) { text::append_sizes(out, op.sizes, op.sizes_count); };
-    if (auto* entry = g_sizes.get(Key({}, 0, op.sizes, op.sizes_count), max_strings(), build, give)) {
+  if (op.inputs_count) {
+    auto build = [&](std::string& out) { text::append_sizes(out, op.inputs, op.inputs_count); };
+    if (auto* entry = g_sizes.get(Key({}, 0, op.inputs, op.inputs_count), max_strings(), build, give)) {
       payload.sizes = handle(entry);
     } else {
       here.counters[OPSPAN_NVTX].sizes_dropped.add();
@@ -127,7 +127,7 @@ void push_torch(Thread& here, const opspan_op& op) {
     out += ", op_id = ";
     text::append_number(out, op.op_id);
   }
-  text::append_torch_sizes(out, op.sizes, op.sizes_count);
+  text::append_torch_sizes(out, op.inputs, op.inputs_count);
   tensor_sources::append(out, op.tensors, op.tensor_count);
   nvtxRangePushA(out.c_str());
 }

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 9
+#define OPSPAN_SINKS_ABI 10
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
 // The sinks, one line each, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names its functions
@@ -58,11 +58,24 @@ enum {
   OPSPAN_KIND_STATIC_MODEL = 13,
 };
 
-// The inputs of an op, as a run of int64 words, one group an argument:
-//   tensor            rank, then rank dimensions
-//   undefined tensor, number, string, None ...   OPSPAN_SIZES_NONE
-//   list of tensors   OPSPAN_SIZES_LIST, count, then a group for each
-enum { OPSPAN_SIZES_NONE = -1, OPSPAN_SIZES_LIST = -2 };
+// The inputs of an op, as a run of int64 words, one group an argument. A group begins with what it is, from its lowest
+// bit on:
+//   4 bits   TENSOR, LIST (of which any is a tensor), or NOTHING: undefined tensor, number, string, None ...
+//   4 bits   of a tensor: the strides
+//   24 bits  the type: its name is in type_names, which NONE has as ""
+//   32 bits  of a tensor: the rank, and as many dimensions follow, then as many strides, with FOLLOW;
+//            of a list: the count, and a group for each follows
+// Types and strides only for OPSPAN_INPUTS_ALL. In a list that is none of tensors alone (TENSOR_LIST) none has any.
+enum { OPSPAN_INPUT_NOTHING = 0, OPSPAN_INPUT_TENSOR = 1, OPSPAN_INPUT_LIST = 2 };
+// USUAL: those of a tensor that lies in one piece, the last dimension the densest.
+enum { OPSPAN_STRIDES_NONE = 0, OPSPAN_STRIDES_USUAL = 1, OPSPAN_STRIDES_FOLLOW = 2 };
+enum {
+  OPSPAN_TYPE_NONE = 0,
+  OPSPAN_TYPE_SCALAR = 1,
+  OPSPAN_TYPE_SCALARS = 2,
+  OPSPAN_TYPE_TENSOR_LIST = 3,
+  OPSPAN_TYPE_TENSORS = 4,  // and whatever number torch has for the type
+};
 
 // What of the inputs a sink is told.
 enum {
@@ -99,12 +112,10 @@ typedef struct opspan_op {
   const char* name;        // ended by NUL; whoever needs its length counts
   size_t overload_length;  // where overloads were asked for: of aten::add.Tensor, the name's end after the last point
   uint32_t kind;
-  uint32_t sizes_count;  // words in sizes; 0 when shapes are off
-  const int64_t* sizes;
-  // Only for OPSPAN_INPUTS_ALL. Types and strides are words behind the sizes: first the types, one an argument, each
-  // the address of a text that stays where it is ("float", "Scalar", ""), then the strides in the form of sizes.
-  uint32_t types_count;
-  uint32_t strides_count;
+  uint32_t inputs_count;  // words; 0 when shapes are off
+  const int64_t* inputs;
+  // Only for OPSPAN_INPUTS_ALL.
+  const char* const* type_names;  // they stay where they are
   const int64_t* values;
   size_t values_count;
   // Only where stacks were asked for, and the thread runs Python: its innermost function, and where it is in that.

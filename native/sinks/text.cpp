@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace opspan::text {
 namespace {
@@ -19,15 +21,84 @@ struct Words {
   const int64_t* next;
   const int64_t* end;
   bool any() const { return next < end; }
-  int64_t take() { return next < end ? *next++ : int64_t{OPSPAN_SIZES_NONE}; }
+  int64_t take() { return next < end ? *next++ : 0; }
 };
 
-// `2, 4]`
-void append_dimensions(std::string& out, Words& words, int64_t rank) {
-  for (int64_t i = 0; i < rank && words.any(); ++i) {
-    if (i) out += ", ";
+// The group of an argument, or of an item of a list.
+struct Group {
+  explicit Group(Words& words) : head(static_cast<uint64_t>(words.take())) {
+    if (!is(OPSPAN_INPUT_TENSOR)) return;
+    sizes = {words.next, words.next + std::min<int64_t>(count(), words.end - words.next)};
+    words.next = sizes.end;
+    strides = {words.next, words.next};
+    if (!has(OPSPAN_STRIDES_FOLLOW)) return;
+    strides.end += std::min<int64_t>(count(), words.end - words.next);
+    words.next = strides.end;
+  }
+  bool is(uint64_t what) const { return (head & 15) == what; }
+  bool has(uint64_t steps) const { return (head >> 4 & 15) == steps; }
+  uint64_t type() const { return head >> 8 & 0xffffff; }
+  int64_t count() const { return static_cast<int64_t>(head >> 32); }
+
+  uint64_t head;
+  Words sizes = {};
+  Words strides = {};
+};
+
+// Calls one(group) for a tensor or nothing, and list(groups) for a list, which takes them from `groups`.
+template <class One, class List>
+void each_group(const int64_t* start, size_t count, One&& one, List&& list) {
+  Words words{start, start + count};
+  while (words.any()) {
+    Group group(words);
+    if (!group.is(OPSPAN_INPUT_LIST)) {
+      one(group);
+      continue;
+    }
+    list(group, [&](auto&& item) {
+      for (int64_t i = 0; i < group.count() && words.any(); ++i) item(Group(words));
+    });
+  }
+}
+
+// `[2, 4]`
+void append_list(std::string& out, Words words) {
+  out += '[';
+  for (bool first = true; words.any(); first = false) {
+    if (!first) out += ", ";
     append_any(out, words.take());
   }
+  out += ']';
+}
+
+void append_steps(std::string& out, const Group& group) {
+  if (!group.has(OPSPAN_STRIDES_USUAL)) return append_list(out, group.strides);
+  std::vector<int64_t> steps(group.sizes.next, group.sizes.end);
+  int64_t step = 1;
+  for (auto at = steps.rbegin(); at != steps.rend(); ++at) step *= std::max<int64_t>(std::exchange(*at, step), 1);
+  append_list(out, {steps.data(), steps.data() + steps.size()});
+}
+
+// `[[2, 4], [[2], [3]], []]`, with what `one` appends for a tensor, and for a list that `is_one`.
+template <class IsOne, class One>
+void append_groups(std::string& out, const int64_t* start, size_t count, IsOne&& is_one, One&& one) {
+  bool first = true;
+  auto apart = [&] {
+    if (!first) out += ", ";
+    first = false;
+  };
+  out += '[';
+  each_group(
+      start, count, [&](const Group& group) { apart(), one(group); },
+      [&](const Group& list, auto&& items) {
+        apart();
+        if (is_one(list)) return one(list), items([](const Group&) {});
+        out += '[';
+        first = true;
+        items([&](const Group& item) { apart(), one(item); });
+        first = false;
+        out += ']';
+      });
   out += ']';
 }
 
@@ -92,35 +163,29 @@ void append_value(std::string& out, Words& words) {
 void append_number(std::string& out, int64_t value) { append_any(out, value); }
 void append_number(std::string& out, uint64_t value) { append_any(out, value); }
 
-void append_sizes(std::string& out, const int64_t* start, size_t count) {
-  Words words{start, start + count};
-  out += '[';
-  for (bool first = true; words.any(); first = false) {
-    if (!first) out += ", ";
-    out += '[';
-    int64_t head = words.take();
-    if (head == OPSPAN_SIZES_LIST) {
-      int64_t items = words.take();
-      for (int64_t i = 0; i < items && words.any(); ++i) {
-        if (i) out += ", ";
-        out += '[';
-        append_dimensions(out, words, words.take());
-      }
-      out += ']';
-    } else {
-      append_dimensions(out, words, head);
-    }
-  }
-  out += ']';
+void append_sizes(std::string& out, const int64_t* words, size_t count) {
+  auto is_one = [](const Group&) { return false; };
+  append_groups(out, words, count, is_one, [&](const Group& group) { append_list(out, group.sizes); });
 }
 
-void append_types(std::string& out, const int64_t* words, size_t count) {
-  out += '[';
-  for (size_t i = 0; i < count; ++i) {
-    out += i ? ", \"" : "\"";
-    out += reinterpret_cast<const char*>(words[i]);
+void append_strides(std::string& out, const int64_t* words, size_t count) {
+  auto is_one = [](const Group& list) { return list.type() != OPSPAN_TYPE_TENSOR_LIST; };
+  append_groups(out, words, count, is_one, [&](const Group& group) { append_steps(out, group); });
+}
+
+void append_types(std::string& out, const int64_t* words, size_t count, const char* const* names) {
+  bool first = true;
+  auto one = [&](const Group& group) {
+    out += first ? "\"" : ", \"";
+    first = false;
+    out += names[group.type()];
     out += '"';
-  }
+  };
+  out += '[';
+  each_group(words, count, one, [&](const Group& list, auto&& items) {
+    one(list);
+    items([](const Group&) {});
+  });
   out += ']';
 }
 
@@ -134,31 +199,24 @@ void append_values(std::string& out, const int64_t* start, size_t count) {
   out += ']';
 }
 
-void append_torch_sizes(std::string& out, const int64_t* start, size_t count) {
+void append_torch_sizes(std::string& out, const int64_t* words, size_t count) {
   if (!count) return;
-  Words words{start, start + count};
   bool first = true;
-  auto one = [&](int64_t rank) {
-    out += first ? "[" : ", [";
+  auto one = [&](const Group& group) {
+    if (!first) out += ", ";
     first = false;
-    append_dimensions(out, words, rank);
+    append_list(out, group.sizes);
   };
   out += ", sizes = [";
-  while (words.any()) {
-    int64_t head = words.take();
-    if (head != OPSPAN_SIZES_LIST) {
-      one(head);
-      continue;
-    }
+  each_group(words, count, one, [&](const Group& list, auto&& items) {
     bool some = false;
-    for (int64_t items = words.take(); items > 0 && words.any(); --items) {
-      if (int64_t rank = words.take(); rank >= 0) {
-        one(rank);
-        some = true;
-      }
-    }
-    if (!some) one(0);
-  }
+    items([&](const Group& item) {
+      if (!item.is(OPSPAN_INPUT_TENSOR)) return;
+      one(item);
+      some = true;
+    });
+    if (!some) one(list);
+  });
   out += ']';
 }
 
@@ -185,9 +243,9 @@ void append_label(std::string& out, const opspan_op& op, ForwardThread forward) 
     append_any(out, op.op_id);
   }
   append_forward(out, forward);
-  if (op.sizes_count) {
+  if (op.inputs_count) {
     out += ", sizes = ";
-    append_sizes(out, op.sizes, op.sizes_count);
+    append_sizes(out, op.inputs, op.inputs_count);
   }
 }
 

@@ -18,8 +18,11 @@ void append_number(std::string& out, uint64_t value);
 // `[[2, 4], [[2], [3]], []]`: a list for each argument, a list of lists for a list of tensors.
 void append_sizes(std::string& out, const int64_t* words, size_t count);
 
-// `["float", "Scalar", ""]`: the words are addresses of texts.
-void append_types(std::string& out, const int64_t* words, size_t count);
+// `[[4, 1], [[1], [1]], []]`, in the same form.
+void append_strides(std::string& out, const int64_t* words, size_t count);
+
+// `["float", "Scalar", ""]`
+void append_types(std::string& out, const int64_t* words, size_t count, const char* const* names);
 
 // JSON: `[null, [4, 4], 0.1, false, "nan", "1.0+2.0j"]`. What JSON has no numbers for are texts that Python reads.
 void append_values(std::string& out, const int64_t* words, size_t count);

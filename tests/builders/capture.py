@@ -20,7 +20,8 @@ UNIT, HALF = 64, 32
 NOTHING = (1 << 64) - 1
 
 RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
-SHORT = 15
+SHORT, MODEL, LIKE, BLOCK = range(15, 19)
+RANGES = (RANGE, ASYNC, MARK, FRAME, SHORT, LIKE)
 TORCH, USER, NVTX, ITT = 1, 2, 3, 4
 OP, BACKWARD, ENGINE, USERS, MODULE, STEP = 1, 2, 3, 4, 5, 6
 INT, UINT, DOUBLE, TEXT, BYTES = 1, 2, 3, 4, 5
@@ -51,6 +52,30 @@ def shortened(unit: bytes) -> bytes | None:
     return struct.pack("<BBHIqIIII", SHORT, what, took >> 32, name, start, took & 0xFFFFFFFF, forward, identity, value)
 
 
+def of_memory(unit: bytes) -> bytes | None:
+    """What takes half a line, if the unit is of the host's memory."""
+    kind, _, flags, _, time, address, size, total, device, index = struct.unpack_from("<BBHIqQqqii", unit)
+    if kind != MEMORY or (device, index) != (0, -1) or address >> 48 or flags >> 8:
+        return None
+    return struct.pack("<Qqqq", BLOCK | flags << 8 | address << 16, time, size, total)
+
+
+def parted(unit: bytes) -> tuple[bytes, bytes] | None:
+    """What others may have in common with the range, as a unit; and the half of a line that is its own."""
+    kind, source, flags, name, start, end, value, identity, *rest = struct.unpack("<BBHIqqqQ6I", unit)
+    took = end - start + 1 if end else 0
+    value = value if flags & 3 else 0
+    if kind != RANGE or not 0 <= value < 1 << 32 or identity >> 32 or not 0 <= took < 1 << 48:
+        return None
+    if end and (took <= 0 or not took & 0xFFFFFFFF):
+        return None
+    place = 4 if source == ITT and flags & 64 else 2
+    extra, rest[place] = rest[place], 0
+    model = struct.pack("<BBHIqqqQ6I", MODEL, source, flags & ~3, name, 0, 0, 0, 0, *rest)
+    low = (start, took & 0xFFFFFFFF, extra, identity, value)
+    return model, struct.pack("<BBHIqIIII", LIKE, flags & 3, took >> 32, 0, *low)
+
+
 @dataclass
 class Thread:
     capture: Capture
@@ -58,7 +83,9 @@ class Thread:
     name: str = ""
     chunk_units: int = 63  # of its first chunk; a page
     units: dict[int, bytes] = field(default_factory=dict)  # by their numbers
+    first: int = 0  # number of its first unit
     size: int = 0  # in what is numbered: halves of lines, or units
+    models: dict[bytes, int | None] = field(default_factory=dict)  # their numbers; None: not written yet
 
     def put(self, kind: int, source: int, flags: int, name: int, body: bytes) -> int:
         """Write a unit; its number."""
@@ -66,24 +93,40 @@ class Thread:
             raise ValueError("a unit is 64 bytes")
         unit = struct.pack("<BBHI", kind, source, flags, name) + body.ljust(UNIT - 8, b"\0")
         if self.capture.halves:
-            unit = shortened(unit) or unit
-            self.size += self.size % 2 if len(unit) == UNIT else 0
-        number = self.size
+            unit = shortened(unit) or of_memory(unit) or self.like(unit)
+        return self.add(unit)
+
+    def add(self, unit: bytes) -> int:
+        self.size += self.size % 2 if self.capture.halves and len(unit) == UNIT else 0
+        number = self.first + self.size
         self.units[number] = unit
         self.size += len(unit) // self.capture.numbered
         return number
+
+    def like(self, unit: bytes) -> bytes:
+        """The second of its kind writes what they have in common, and takes half a line, as do those after it."""
+        parts = parted(unit)
+        if parts is None:
+            return unit
+        model, own = parts
+        if model not in self.models:
+            self.models[model] = None
+            return unit
+        if self.models[model] is None:
+            self.models[model] = self.add(model)
+        return own[:4] + struct.pack("<I", self.models[model] & 0xFFFFFFFF) + own[8:]
 
     def bytes(self) -> bytes:
         """All units, whole lines."""
         raw = bytearray(-(-self.size * self.capture.numbered // UNIT) * UNIT)
         for number, unit in self.units.items():
-            at = number * self.capture.numbered
+            at = (number - self.first) * self.capture.numbered
             raw[at : at + len(unit)] = unit
         return bytes(raw)
 
     def owners(self) -> list[int]:
         """The numbers of its ranges."""
-        return [number for number, unit in self.units.items() if unit[0] in (RANGE, ASYNC, MARK, FRAME, SHORT)]
+        return [number for number, unit in self.units.items() if unit[0] in RANGES]
 
     def range(
         self,
@@ -217,7 +260,7 @@ class Capture:
     producer: int = 1
     lost: int = 0
     forked: bool = False
-    version: int = 4
+    version: int = 5
     halves: bool = True  # ranges that fit take half a line; False: as older writers
     open_ns: tuple[int, int] = (1_000, 1_700_000_000_000_001_000)  # monotonic, UTC
     close_ns: tuple[int, int] = (9_000, 1_700_000_000_000_009_000)
@@ -261,7 +304,8 @@ class Capture:
             raw = thread.bytes() + bytes(UNIT * self.spare_units)
             while first < len(raw):
                 content = raw[first : first + size].ljust(size, b"\0")
-                queue.append(chunk(3 if self.halves else 1, content, thread.tid, first // self.numbered, thread.name))
+                number = thread.first + first // self.numbered
+                queue.append(chunk(3 if self.halves else 1, content, thread.tid, number, thread.name))
                 first, size = first + size, size * 2 + UNIT
             queues.append(queue)
         chunks = []

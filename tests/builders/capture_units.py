@@ -14,7 +14,8 @@ PAGE = 4096
 UNIT, HALF = 64, 32
 OPEN, CLOSED, FULL = range(3)
 RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
-SHORT = 15
+SHORT, MODEL, LIKE, BLOCK = range(15, 19)
+HALVES = (SHORT, LIKE, BLOCK)
 TORCH, USER, NVTX, ITT = range(1, 5)
 INT, UINT, DOUBLE = 1, 2, 3  # what `value` is
 HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL = 4, 8, 16, 32, 64
@@ -35,7 +36,9 @@ FIELDS = {
     SCHEMA: ("<Q4I", "schema_id domain entries payload_bytes schema_type"),
     STATE: ("<q", "time_ns"),
 }
-FIELDS[SHORT] = ("<q4I", "start_ns took extra id value")
+FIELDS[SHORT] = FIELDS[LIKE] = ("<q4I", "start_ns took extra id value")
+FIELDS[BLOCK] = ("<3q", "time_ns bytes total")
+FIELDS[MODEL] = FIELDS[RANGE]
 FIELDS[MEMORY] = ("<qQqqii", "time_ns address bytes total device_type device_index")
 FIELDS |= dict.fromkeys((ASYNC, MARK, FRAME), FIELDS[RANGE])
 
@@ -119,7 +122,7 @@ def read(path: Path) -> Capture:
     data = path.read_bytes()
     (magic, version, header_bytes, pid, parent, mono, utc, mono2, utc2, state, producer, lost, forked, reserved,
      host, command) = HEADER.unpack_from(data)  # fmt: skip
-    require(magic == b"OPSPANCP" and version == 4 and header_bytes == PAGE and reserved == 0, "header")
+    require(magic == b"OPSPANCP" and version == 5 and header_bytes == PAGE and reserved == 0, "header")
     texts: dict[int, str] = {}
     chunks = list(split(data))
     for kind, _, _, _, content in chunks:
@@ -127,9 +130,10 @@ def read(path: Path) -> Capture:
             read_texts(content, texts)
     threads: dict[int, list[Unit]] = {}
     names = {}
+    models: dict[int, dict[int, Any]] = {}
     for kind, tid, name, first, content in chunks:
         if kind == 3:
-            threads.setdefault(tid, []).extend(read_units(content, tid, first, texts))
+            threads.setdefault(tid, []).extend(read_units(content, tid, first, texts, models.setdefault(tid, {})))
             names[tid] = name
     for units in threads.values():
         attach(units, texts)
@@ -174,7 +178,7 @@ def read_texts(content: bytes, texts: dict[int, str]) -> None:
         at += (8 + length - 1 + 7) // 8 * 8
 
 
-def read_units(content: bytes, tid: int, first: int, texts: dict[int, str]) -> Any:
+def read_units(content: bytes, tid: int, first: int, texts: dict[int, str], models: dict[int, Any]) -> Any:
     at = 0
     while at < len(content):
         kind, source, flags, name = EVENT.unpack_from(content, at)
@@ -185,23 +189,49 @@ def read_units(content: bytes, tid: int, first: int, texts: dict[int, str]) -> A
         if kind == 0:
             require(not any(content[at:]), "a unit after the last one")
             return
-        require(kind == SHORT or not at % UNIT, "a whole unit in two lines")
+        require(kind in HALVES or not at % UNIT, "a whole unit in two lines")
         layout, names = FIELDS[kind]
         values = dict(zip(names.split(), struct.unpack_from(layout, content, at + 8), strict=True))
         number = first + at // HALF
-        at += HALF if kind == SHORT else UNIT
+        word = int.from_bytes(content[at : at + 8], "little")
+        at += HALF if kind in HALVES else UNIT
         if kind == SHORT:
-            kind, source, flags, values = whole(source, flags, values)
+            kind, source, flags, values = of_short(source, flags, values)
+        elif kind == LIKE:
+            model = models[name]  # told before, by this thread, in this file
+            require(not source & ~3 and not model[1] & 3, "what two places say")
+            kind, source, flags, name, values = of_like(*model, source, flags, values)
+        elif kind == BLOCK:
+            kind, source, flags, name = MEMORY, TORCH, word >> 8 & 255, 0
+            values |= {"address": word >> 16, "device_type": 0, "device_index": -1}
+        if kind == MODEL:
+            own = ("start_ns", "end_ns", "value", "id")
+            require(not any(values[one] for one in own), "what is a range's own in what several have in common")
+            models[number] = (source, flags, name, values)
+            continue
         text = None if kind == BLOB or name == 0 else texts[name]
         yield Unit(kind, source, flags, text, name, tid, number, values)
 
 
-def whole(what: int, high: int, of: dict[str, int]) -> tuple[int, int, int, dict[str, int]]:
+def of_short(what: int, high: int, of: dict[str, int]) -> tuple[int, int, int, dict[str, int]]:
     """Kind, source, flags and fields of the range that half a line stands for."""
     flags = sum(flag for bit, flag in ((16, INT), (32, HAS_FORWARD), (64, 256), (128, 512)) if what & bit)
-    end = of["start_ns"] + (high << 32 | of["took"]) - 1 if of["took"] else 0
-    values = (of["start_ns"], end, of["value"], of["id"], 0, what & 15, of["extra"], 0, 0, 0)
+    values = (of["start_ns"], ended(high, of), of["value"], of["id"], 0, what & 15, of["extra"], 0, 0, 0)
     return RANGE, TORCH, flags, dict(zip(FIELDS[RANGE][1].split(), values, strict=True))
+
+
+def of_like(
+    source: int, flags: int, name: int, common: dict[str, int], what: int, high: int, of: dict[str, int]
+) -> tuple[int, int, int, int, dict[str, int]]:
+    """The same of a range that has much in common with others."""
+    own = {"start_ns": of["start_ns"], "end_ns": ended(high, of), "value": of["value"], "id": of["id"]}
+    place = "color" if source == ITT and flags & HAS_LABEL else "forward_tid"
+    require(common[place] == 0, "what is a range's own in what several have in common")
+    return RANGE, source, flags | what, name, common | own | {place: of["extra"]}
+
+
+def ended(high: int, of: dict[str, int]) -> int:
+    return of["start_ns"] + (high << 32 | of["took"]) - 1 if of["took"] else 0
 
 
 def attach(units: list[Unit], texts: dict[int, str]) -> None:

@@ -31,8 +31,14 @@ def fields(heading: str) -> list[tuple[str, int]]:
 
 
 def test_fields_are_where_the_document_says(tmp_path: Path) -> None:
-    lines = ["#include <cstddef>", '#include "capture/format.h"', "using namespace opspan::capture;"]
-    for heading, struct in (("Header", "FileHeader"), ("Chunk head", "ChunkHeader"), ("Short units", "Short")):
+    lines = ["#include <cstddef>", '#include "capture/halves.h"', "using namespace opspan::capture;"]
+    described = {
+        "Header": "FileHeader",
+        "Chunk head": "ChunkHeader",
+        "Short units": "Short",
+        "Ranges like others": "Like",
+    }
+    for heading, struct in described.items():
         placed = [(name, offset) for name, offset in fields(heading) if name != "reserved"]
         assert len(placed) >= 6
         lines += [f'static_assert(offsetof({struct}, {name}) == {offset}, "{name}");' for name, offset in placed]

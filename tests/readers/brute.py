@@ -12,7 +12,8 @@ import struct
 from labels.grammar import parse
 from opspan.labels import KIND_NAMES, Kind, kind_of
 
-PAGE, UNIT, SHORT = 4096, 64, 15
+PAGE, UNIT = 4096, 64
+SHORT, MODEL, LIKE, BLOCK = range(15, 19)
 SOURCES = {1: "torch", 2: "user", 3: "nvtx", 4: "itt"}
 OWN_KEYS = {"kind": "iu", "seq": "iu", "op_id": "iu", "fwd_tid": "iu", "payload": "iud", "name": "t", "sizes": "t"}
 OWN_KEYS |= {"category": "t", "class": "t", "args": "t"}
@@ -92,22 +93,31 @@ def contents(raw: bytes) -> tuple[dict[int, str | None], list[tuple[int, dict[in
                 line = body[i * UNIT : (i + 1) * UNIT]
                 if kind == 1:
                     mine[-1][1][first + i] = line
-                elif line[0] == SHORT:
-                    mine[-1][1][first + 2 * i] = whole(line[:32])
-                    mine[-1][1][first + 2 * i + 1] = whole(line[32:]) if line[32] else bytes(UNIT)
+                elif line[0] in (SHORT, LIKE, BLOCK):
+                    for number, half in ((first + 2 * i, line[:32]), (first + 2 * i + 1, line[32:])):
+                        mine[-1][1][number] = whole(half, mine[-1][1]) if half[0] else bytes(UNIT)
                 else:
                     mine[-1][1][first + 2 * i] = line
         at += size
     return texts, logs
 
 
-def whole(short: bytes) -> bytes:
+def whole(half: bytes, before: dict[int, bytes]) -> bytes:
     """The unit that says the same."""
-    _, what, high, name, start, low, extra, identity, value = struct.unpack("<BBHIqIIII", short)
-    flags = sum(flag for bit, flag in ((16, 1), (32, 8), (64, 256), (128, 512)) if what & bit)
+    if half[0] == BLOCK:
+        what, *rest = struct.unpack("<Qqqq", half)
+        return struct.pack("<BBHIqQqqii16x", 14, 1, what >> 8 & 255, 0, rest[0], what >> 16, *rest[1:], 0, -1)
+    kind, what, high, name, start, low, extra, identity, value = struct.unpack("<BBHIqIIII", half)
     end = start + (high << 32 | low) - 1 if low else 0
-    fields = (1, 1, flags, name, start, end, value, identity, 0, what & 15, extra, 0, 0, 0)
-    return struct.pack("<BBHIqqqQ6I", *fields)
+    if kind == LIKE:
+        model = before[name]
+        _, source, flags, name, *_ = struct.unpack_from("<BBHI", model)
+        flags, rest = flags | what, list(struct.unpack_from("<6I", model, 40))
+        rest[4 if source == 4 and flags & 64 else 2] = extra
+    else:
+        source, rest = 1, [0, what & 15, extra, 0, 0, 0]
+        flags = sum(flag for bit, flag in ((16, 1), (32, 8), (64, 256), (128, 512)) if what & bit)
+    return struct.pack("<BBHIqqqQ6I", 1, source, flags, name, start, end, value, identity, *rest)
 
 
 def name_id(unit: bytes) -> int:

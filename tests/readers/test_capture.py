@@ -294,7 +294,7 @@ def test_a_thread_number_may_come_again(tmp_path: Path) -> None:
 
 def test_ranges_over_several_chunks_keep_what_belongs_to_them(tmp_path: Path) -> None:
     made = Capture()
-    threads = [made.thread(tid, chunk_units=3) for tid in (100, 101)]
+    threads = [made.thread(tid) for tid in (100, 101)]
     for i in range(100):
         for thread in threads:
             unit = thread.range("load", i, i + 1, source=USER, category=USERS)

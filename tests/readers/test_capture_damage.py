@@ -151,7 +151,7 @@ def test_strict_reading_allows_what_is_only_worth_knowing(tmp_path: Path) -> Non
 
 
 def test_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(TooNew, match=r"version 7; this opspan reads up to 4"):
+    with pytest.raises(TooNew, match=r"version 7; this opspan reads up to 5"):
         opspan.load(Capture(version=7).write(tmp_path / "a.opspan"))
 
 
@@ -284,3 +284,31 @@ print(trace.ranges.height, *trace.issues["code"])
         )
         assert done.returncode == 0, done.stderr
         assert "truncated_file" in done.stdout
+
+
+def test_ranges_like_others_that_are_gone_are_counted_and_left_out(tmp_path: Path) -> None:
+    made = Capture()
+    main = made.thread(100)
+    numbers = [main.torch("aten::mm", 10 * i, 10 * i + 5, sizes="[[2]]") for i in range(5)]
+    (model,) = (number for number, unit in main.units.items() if unit[0] == build.MODEL)
+    main.units[model] = bytes([200]) + main.units[model][1:]
+
+    trace = opspan.load(made.write(tmp_path / "a.opspan"))
+
+    assert trace.ranges["start_ns"].to_list() == [0]
+    assert trace.issues.filter(code="damaged_file")["count"].to_list() == [len(numbers) - 1]
+
+
+def test_a_model_is_found_from_far_away_and_in_a_later_piece(tmp_path: Path) -> None:
+    made = Capture()
+    main = made.thread(100)
+    main.first = (1 << 32) - 100  # as in a rolling recording that has gone on for long
+    for i in range(300):
+        main.torch("aten::mm", 10 * i, 10 * i + 5, sizes="[[2]]" if i % 3 else "[[4]]")
+
+    trace = opspan.load(made.write(tmp_path / "a.opspan"))
+
+    assert trace.ranges["sizes"].to_list() == [f"[[{2 if i % 3 else 4}]]" for i in range(300)]
+    assert trace.issues["message"].to_list() == [
+        "parts of the file are damaged and were skipped (1): chunks out of order"
+    ]

@@ -12,7 +12,6 @@ SINKS = range(6)
 NVTX, ITT, CAPTURE = range(3)
 AUTO, SCHEMA, PAYLOAD, TEXT, TORCH, TASK = range(6)
 OP, BACKWARD, ENGINE, USER, MODULE, STEP = range(1, 7)
-NONE, LIST = -1, -2  # in sizes
 TO_NVTX, TO_ITT, TO_CAPTURE, TO_ALL = 1, 2, 4, 63
 
 
@@ -21,10 +20,9 @@ class Op(ctypes.Structure):
         ("name", c_char_p),
         ("overload_length", c_size_t),
         ("kind", c_uint32),
-        ("sizes_count", c_uint32),
-        ("sizes", POINTER(c_int64)),
-        ("types_count", c_uint32),
-        ("strides_count", c_uint32),
+        ("inputs_count", c_uint32),
+        ("inputs", POINTER(c_int64)),
+        ("type_names", POINTER(c_char_p)),
         ("values", POINTER(c_int64)),
         ("values_count", c_size_t),
         ("python", c_void_p),
@@ -133,6 +131,19 @@ def stop(sink: int) -> Stats:
     return stats
 
 
+# What is an input, of which only the sizes are told.
+NONE = 0
+
+
+def tensor(*sizes: int) -> tuple[int, ...]:
+    return (1 | len(sizes) << 32, *sizes)
+
+
+def several(*items: tuple[int, ...] | int) -> tuple[int, ...]:
+    """A list."""
+    return (2 | len(items) << 32, *(word for item in items for word in (item if isinstance(item, tuple) else (item,))))
+
+
 def begin(
     sink: int,
     key: int,
@@ -144,7 +155,7 @@ def begin(
     """The name is a text, or a buffer of the caller's that holds one."""
     text = name.encode() if isinstance(name, str) else ctypes.cast(name, c_char_p)
     op = Op(name=text, kind=OP, sequence=-1, op_id=key, thread=1)
-    op.sizes_count, op.sizes = len(sizes), (c_int64 * len(sizes))(*sizes)
+    op.inputs_count, op.inputs = len(sizes), (c_int64 * len(sizes))(*sizes)
     op.tensor_count, op.tensors = len(tensors), (c_size_t * len(tensors))(*tensors)
     for field, value in fields.items():
         setattr(op, field, value)

@@ -18,7 +18,7 @@ def test_an_op_is_written_with_all_that_is_known_of_it(native: Native, tmp_path:
         tmp_path,
         """
 start_capture(folder)
-begin(CAPTURE, 5, "aten::cat", sequence=7, sizes=[LIST, 2, 1, 2, NONE, NONE])
+begin(CAPTURE, 5, "aten::cat", sequence=7, sizes=[*several(tensor(2), NONE), NONE])
 begin(CAPTURE, 6, "CatBackward0", kind=BACKWARD, sequence=7, forward_thread=1)
 begin(CAPTURE, 7, "CatBackward0", kind=BACKWARD, forward_thread=9)
 for key in (7, 6, 5):

@@ -36,7 +36,7 @@ def test_a_task_carries_ids_metadata_and_its_parent(native: Native) -> None:
         native,
         """
         assert start_itt() == TASK
-        begin(ITT, 5, "aten::linear", sequence=7, sizes=[2, 2, 4, NONE])
+        begin(ITT, 5, "aten::linear", sequence=7, sizes=[*tensor(2, 4), NONE])
         begin(ITT, 6, "aten::t")
         end(ITT, 6)
         end(ITT, 5)
@@ -118,7 +118,7 @@ def test_forwards_of_a_thread_that_has_ended_are_still_found(native: Native) -> 
 def test_torch_form_is_as_bare_as_torchs(native: Native) -> None:
     output = drive(
         native,
-        "start_itt(TORCH); begin(ITT, 5, 'aten::mm', sequence=7, sizes=[1, 2]); end(ITT, 5); print(taken())",
+        "start_itt(TORCH); begin(ITT, 5, 'aten::mm', sequence=7, sizes=tensor(2)); end(ITT, 5); print(taken())",
         tool="itt",
     )
 
@@ -132,7 +132,7 @@ def test_text_form_names_the_task_with_everything_until_the_table_is_full(native
         """
         start_itt(TEXT, max_strings=2)
         for key in (1, 2, 3, 4):
-            begin(ITT, key, "aten::mm", sequence=key, sizes=[1, 2])
+            begin(ITT, key, "aten::mm", sequence=key, sizes=tensor(2))
         print(taken(), stop(ITT))
         """,
         tool="itt",

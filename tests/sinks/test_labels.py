@@ -42,10 +42,9 @@ def words_of(sizes: list[Any]) -> list[int]:
     """As the observer tells them: a list for a tensor, a list of lists for a list of tensors."""
     words: list[int] = []
     for each in sizes:
-        if each and isinstance(each[0], list):
-            words += [-2, len(each), *(word for tensor in each for word in (len(tensor), *tensor))]
-        else:
-            words += [len(each), *each]
+        items = each if each and isinstance(each[0], list) else [each]
+        words += [2 | len(items) << 32] if items is each else []
+        words += [word for item in items for word in (1 | len(item) << 32, *item)]
     return words
 
 

@@ -7,7 +7,7 @@ import pytest
 from sinks.running import Line, Native, drive, lines_of
 
 # A list of tensors, one of its items undefined; a tensor; a number.
-SIZES = "[LIST, 3, 2, 2, 4, NONE, 1, 3, 2, 5, 6, NONE]"
+SIZES = "[*several(tensor(2, 4), NONE, tensor(3)), *tensor(5, 6), NONE]"
 SIZES_TEXT = "[[[2, 4], [], [3]], [5, 6], []]"
 
 
@@ -95,7 +95,7 @@ def test_the_forward_thread_is_named_unless_it_is_the_main_thread(native: Native
         thread.start()
         thread.join()
         for forward in (1, 2, 3):
-            begin(NVTX, 10 + forward, "MmBackward0", kind=BACKWARD, forward_thread=forward, sizes=[1, forward])
+            begin(NVTX, 10 + forward, "MmBackward0", kind=BACKWARD, forward_thread=forward, sizes=tensor(forward))
             begin(NVTX, 20 + forward, "MmBackward0", kind=BACKWARD, forward_thread=forward)
         print(taken())
         """,
@@ -139,7 +139,7 @@ def test_torch_form_is_torchs_text_in_the_default_domain(native: Native) -> None
         begin(NVTX, 1, "aten::linear")
         end(NVTX, 1, outputs=[0, 4096])
         begin(NVTX, 2, "aten::cat", sequence=3, sizes={SIZES}, tensors=[4096, 0, 512])
-        begin(NVTX, 3, "aten::cat", sizes=[LIST, 1, NONE], tensors=[0])
+        begin(NVTX, 3, "aten::cat", sizes=several(NONE), tensors=[0])
         print(taken())
         """,
         tool="nvtx",
@@ -161,7 +161,7 @@ def test_past_max_strings_sizes_are_left_out_and_counted(native: Native) -> None
         start_nvtx(PAYLOAD, max_strings=2)
         for round in range(2):
             for size in range(4):
-                begin(NVTX, 1, "aten::mm", sizes=[1, size])
+                begin(NVTX, 1, "aten::mm", sizes=tensor(size))
                 end(NVTX, 1)
         print(taken(), stop(NVTX))
         """,

@@ -24,7 +24,7 @@ from opspan.emit.compiler import Compiler
 from opspan.emit.sink_list import SINKS
 from opspan.errors import BuildFailed, NoCompiler, ObserverError, TorchUnsupported
 
-ABI: Final = 5
+ABI: Final = 6
 OLDEST_TORCH: Final = (2, 4)
 NO_COMPILER: Final = (
     "and opspan builds its observer for torch once: install one (Debian, Ubuntu: apt-get install g++; "

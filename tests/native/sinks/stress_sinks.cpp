@@ -64,11 +64,23 @@ struct Worker {
     op.op_id = begun->op_id;
     op.thread = thread;
     op.forward_thread = op.kind == OPSPAN_KIND_BACKWARD ? 1 + upto(static_cast<unsigned>(g_thread)) : 0;
-    int64_t sizes[] = {2, upto(5), 3, OPSPAN_SIZES_NONE, OPSPAN_SIZES_LIST, 2, 1, upto(50), OPSPAN_SIZES_NONE};
+    auto head = [](int64_t what, int64_t type, int64_t count) {
+      return what | OPSPAN_STRIDES_USUAL << 4 | type << 8 | count << 32;
+    };
+    static const char* const kTypes[] = {"", "Scalar", "ScalarList", "TensorList", "float"};
+    int64_t inputs[] = {head(OPSPAN_INPUT_TENSOR, OPSPAN_TYPE_TENSORS, 2),
+                        upto(5),
+                        3,
+                        OPSPAN_INPUT_NOTHING,
+                        head(OPSPAN_INPUT_LIST, OPSPAN_TYPE_TENSOR_LIST, 2),
+                        head(OPSPAN_INPUT_TENSOR, 4, 1),
+                        upto(50),
+                        OPSPAN_INPUT_NOTHING};
     uintptr_t tensors[] = {begun->op_id * 64 - 64, 0};
     if (upto(2)) {
-      op.sizes = sizes;
-      op.sizes_count = std::size(sizes);
+      op.inputs = inputs;
+      op.inputs_count = std::size(inputs);
+      op.type_names = upto(2) ? kTypes : nullptr;
       op.tensors = tensors;
       op.tensor_count = 2;
     }

@@ -27,6 +27,7 @@ from opspan.readers.capture.file import (
     END,
     IDS,
     MARK,
+    MODEL,
     NO_OWNER,
     NUMBER_BITS,
     OWNER_BY_ID,
@@ -44,7 +45,7 @@ from opspan.readers.capture.file import (
     Units,
     find,
 )
-from opspan.readers.capture.halves import HALF_BYTES, widened
+from opspan.readers.capture.halves import HALF_BYTES, Models, widened
 from opspan.readers.capture.source import Source, joined, name_of, read_header
 from opspan.tables import Issues
 from opspan.tables.window import FOREVER, Steps, Stretch, Window, numbers_of, of_steps
@@ -101,7 +102,7 @@ def read_file(paths: Sequence[Path], issues: Issues, stretch: Stretch | None = N
         written = Meter(TEXTS, sum(source.bytes for source in sources), issues)
         texts = _texts(chunks, written, issues)
         logs, parts = _logs(chunks, issues)
-        ranges, units, left_out = _units(parts, stretch)
+        ranges, units, left_out = _units(parts, stretch, issues)
         if any(source.missing for source in sources):
             issues.add("truncated_file", detail="it was cut while it was read")
     return CaptureFile(paths[0], written, header, texts, logs, ranges, units, left_out)
@@ -145,7 +146,7 @@ def _steps(source: Source, wanted: Steps) -> pl.DataFrame:
     numbers = numbers_of(texts.column, wanted)
     is_step = numbers.is_not_null().to_numpy()
     found = [pl.DataFrame(schema={"row": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})]
-    for units, _ in _read(parts):
+    for units, _ in _read(parts, issues):
         some = units.of(RANGE)
         rows = texts.rows(some.u32(1))
         some, rows = some.where(is_step[rows]), rows[is_step[rows]]
@@ -256,9 +257,9 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
     return tuple(logs), sorted(parts, key=lambda part: (part.log, part.first_unit))
 
 
-def _read(parts: list[Part]) -> Iterator[tuple[Units, mmap.mmap]]:
+def _read(parts: list[Part], issues: Issues) -> Iterator[tuple[Units, mmap.mmap]]:
     """The units of the parts, a few parts at a time, each time in new memory. Units of kind 0 were not written."""
-    begin = 0
+    begin, models = 0, Models()
     while begin < len(parts):
         end, size = begin + 1, parts[begin].room
         while end < len(parts) and size + parts[end].room <= PIECE_BYTES:
@@ -269,34 +270,36 @@ def _read(parts: list[Part]) -> Iterator[tuple[Units, mmap.mmap]]:
         words = np.frombuffer(buffer, dtype=np.int64, count=size // 8).reshape(-1, 8)
         count, keys = 0, [np.empty(0, dtype=np.int64)]
         for part in parts[begin:end]:
-            numbers = _units_of(part, words[count:])
+            models.begin(part.log)
+            numbers = _units_of(part, words[count:], models)
             count += len(numbers)
             keys.append((part.log << NUMBER_BITS | part.first_unit) + numbers)
         progress.add(count)
         yield Units(words[:count], np.concatenate(keys)), buffer
         begin = end
+    issues.add("damaged_file", models.missing, "ranges like others that are not there")
 
 
-def _units_of(part: Part, into: Ints) -> Ints:
+def _units_of(part: Part, into: Ints, models: Models) -> Ints:
     """Reads the part's units. Their numbers, from the part's first on."""
     if part.is_halves:
         raw = bytearray(part.bytes)
         part.source.read_into(memoryview(raw), part.at)
-        return widened(np.frombuffer(raw, dtype=np.int64).reshape(-1, HALF_BYTES // 8), into)
+        return widened(np.frombuffer(raw, dtype=np.int64).reshape(-1, HALF_BYTES // 8), into, part.first_unit, models)
     count = part.bytes // UNIT_BYTES
     part.source.read_into(memoryview(into[:count].view(np.uint8).data).cast("B"), part.at)
     return np.arange(count)
 
 
-def _units(parts: list[Part], stretch: Stretch | None) -> tuple[Ranges, Units, int]:
+def _units(parts: list[Part], stretch: Stretch | None, issues: Issues) -> tuple[Ranges, Units, int]:
     """The ranges, all other units, and how many ranges lie outside of the stretch."""
     pieces: list[Piece] = []
     others: list[Units] = []
     left_out = 0
     room = None if stretch is None else available_bytes()
-    for units, buffer in _read(parts):
+    for units, buffer in _read(parts, issues):
         is_range = units.kind_is(*RANGES)
-        is_other = ~is_range & (units.kinds != 0)
+        is_other = ~is_range & ~units.kind_is(0, MODEL)
         if stretch is not None:
             overlaps = is_range & _may_overlap(units, stretch)
             left_out += int(np.count_nonzero(is_range & ~overlaps))

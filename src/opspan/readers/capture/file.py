@@ -1,7 +1,7 @@
 """A capture file as arrays: header, texts, 64-byte units. docs/formats/capture.md describes the bytes.
 
-chunks.py reads the bytes, and halves.py makes whole units of short ones; ranges.py and tables.py work out what the
-units mean together.
+chunks.py reads the bytes, and halves.py makes whole units of those of half a line; ranges.py and tables.py work out
+what the units mean together.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import polars as pl
 
 from opspan.formats.budget import Meter
 
-VERSION = 4
+VERSION = 5
 UNIT_BYTES = 64
 OPEN, CLOSED, FULL = range(3)  # states of a file
 
 # Kinds of units.
-RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY, SHORT = range(
-    1, 16
-)
+RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
+SHORT, MODEL, LIKE, BLOCK = range(15, 19)
 RANGES = (RANGE, ASYNC, MARK, FRAME)
 # Sources of ranges.
 TORCH, USER, NVTX, ITT = range(1, 5)
