@@ -1,13 +1,20 @@
-// What the sinks say of an op through NVTX and ITT, and what our collectors know again and write into the range's own
-// unit (kHasLabel). Any other tool sees a payload schema, or ids and metadata. docs/labels.md has it in words.
+// What the sinks say of an op through NVTX and ITT: a payload schema, or ids and metadata. docs/labels.md has it in
+// words. (Our own collectors are told otherwise: collectors/direct.h.)
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 namespace opspan::label {
 
 inline constexpr char kDomain[] = "opspan";
+
+// The colours of NVTX's ranges, by capture::Kind.
+inline constexpr uint32_t kColors[] = {0xff9e9e9e, 0xff4c78a8, 0xfff58518, 0xffbab0ac, 0xff54a24b,
+                                       0xff72b7b2, 0xffe45756, 0xffb279a2, 0xff9d755d, 0xff9d755d,
+                                       0xff9d755d, 0xffb279a2, 0xffb279a2, 0xffb279a2};
+inline uint32_t color_of(uint32_t kind) { return kColors[kind < std::size(kColors) ? kind : 0]; }
 
 // --- NVTX: one payload of this schema
 inline constexpr char kSchema[] = "opspan.op";

@@ -159,13 +159,6 @@ void Log::end_in_old(const Place& place, int64_t end_ns) {
   }
 }
 
-Half* Log::at_in_old(uint64_t number) {
-  for (const Chunk& chunk : old_) {
-    if (chunk.holds(number)) return chunk.at(number);
-  }
-  return nullptr;
-}
-
 void finish_slowly(const Place& place, int64_t end_ns) {
   // Not in a fork that has written nothing yet: an end alone is no reason to open a file.
   if (g_forked[place.writer].load(std::memory_order_relaxed)) return;

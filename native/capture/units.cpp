@@ -13,7 +13,7 @@ uint32_t Log::intern(std::string_view text) {
   for (int way = 0; way < 2; ++way) {
     Known& entry = known[way];
     if (entry.hash == hash && entry.id && entry.length == text.size() &&
-        std::memcmp(entry.text.get(), text.data(), text.size()) == 0) {
+        std::memcmp(entry.begin(), text.data(), text.size()) == 0) {
       return entry.id;
     }
   }
@@ -23,8 +23,9 @@ uint32_t Log::intern(std::string_view text) {
   known[0].hash = hash;
   known[0].length = static_cast<uint32_t>(text.size());
   known[0].id = id;
-  known[0].text.reset(new char[text.size()]);
-  std::memcpy(known[0].text.get(), text.data(), text.size());
+  bool fits = text.size() <= sizeof(Known::text);
+  known[0].long_text.reset(fits ? nullptr : new char[text.size()]);
+  text.copy(fits ? known[0].text : known[0].long_text.get(), text.size());
   return id;
 }
 
@@ -73,8 +74,8 @@ Place Log::append_more(const Event& event) {
   return append_half(0, [&](Half* at) { write_block(at, event); });
 }
 
-// The number of the unit that tells what these ranges have in common; kOnce where this is the first of them, kLost where
-// there is no room: that has been counted.
+// The number of the unit that tells what these ranges have in common; kOnce where this is the first of them, kLost
+// where there is no room: that has been counted.
 uint64_t Log::model_for(const Common& common) {
   if (!models_) models_.reset(new Model[kModels]);
   auto is = [&](const Model& it) { return it.common == common && it.file == file_; };

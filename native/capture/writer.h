@@ -97,8 +97,6 @@ class Log {
     if (!is_short(event)) return append_more(event);
     return append_range(event, [&](Half* at) { write_short(at, event); });
   }
-  // The same where something may be told of the range while it is open: open_range has it.
-  Place append_whole(const Event& event);
 
   // More about a unit of this thread. Values are 64-bit words (integers, doubles) or, for kBytes, bytes; what does not
   // fit into a unit takes several, one after the other. A blob ends with a unit that is not full.
@@ -107,14 +105,6 @@ class Log {
   void attribute_text(const Place& place, uint32_t key, uint32_t text);
   void blob(const Place& place, const void* bytes, size_t count, uint32_t schema = 0);
   void ids(const Place& place, const uint64_t id[3], const uint64_t parent[3]);
-
-  // A range of this thread that is open, for what is said of it later. Null when its file is not the current one, and
-  // where it takes half a line.
-  Event* open_range(const Place& place) {
-    if (place.owner != owner_ || place.start_ns) return nullptr;
-    Half* at = chunk_.holds(place.number) ? chunk_.at(place.number) : at_in_old(place.number);
-    return reinterpret_cast<Event*>(at);
-  }
 
   // Counts what a client said and could not be taken.
   void lose();
@@ -150,11 +140,13 @@ class Log {
     Half* end() const { return begin + halves; }
     ChunkHeader* header() const { return reinterpret_cast<ChunkHeader*>(begin) - 1; }
   };
-  struct Known {
+  struct alignas(64) Known {  // one line, where the text is no longer than most names of ops
     uint64_t hash = 0;
     uint32_t length = 0;
     uint32_t id = 0;  // 0: empty
-    std::unique_ptr<char[]> text;
+    char text[40];    // if it fits, else
+    std::unique_ptr<char[]> long_text;
+    const char* begin() const { return length <= sizeof(text) ? text : long_text.get(); }
   };
   static constexpr size_t kKnown = 512;  // pairs of two; a power of two
   static constexpr size_t kLongestKnown = 4096;
@@ -192,6 +184,7 @@ class Log {
   template <class Write>
   Place append_range(const Event& event, Write&& write);
   Place append_more(const Event& event);
+  Place append_whole(const Event& event);
   uint64_t model_for(const Common& common);
   bool give_up(Process& p, Dropped& dropped, bool is_news);
   void go_ahead();
@@ -200,7 +193,6 @@ class Log {
   static size_t place_of(const char* name) { return reinterpret_cast<uintptr_t>(name) / 16 % (kNamed / 2) * 2; }
   void end(const Place& place, int64_t end_ns);
   void end_in_old(const Place& place, int64_t end_ns);
-  Half* at_in_old(uint64_t number);
   static void end_in(Chunk& chunk, const Place& place, int64_t end_ns);
   static void unmap(const Chunk& chunk);
 

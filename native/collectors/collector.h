@@ -39,12 +39,15 @@ std::string to_utf8(const wchar_t* text);
 // This thread's T. Destroyed by a pthread key and not by thread_local, since thread_locals of the program may still
 // emit ranges while they are destroyed; a T needed after its own end is simply made again.
 template <typename T>
-T& of_thread() {
-  static constinit thread_local T* mine = nullptr;
+inline constinit thread_local T* t_mine = nullptr;
+
+// For a thread that has looked up where that is: it is there as long as the thread lives.
+template <typename T>
+T& of_thread(T*& mine) {
   if (!mine) [[unlikely]] {
     static const pthread_key_t key = [] {
       return capture::make_key([](void* it) {
-        mine = nullptr;
+        t_mine<T> = nullptr;
         delete static_cast<T*>(it);
       });
     }();
@@ -54,16 +57,23 @@ T& of_thread() {
   return *mine;
 }
 
+template <typename T>
+T& of_thread() {
+  return of_thread(t_mine<T>);
+}
+
 // The open ranges of a thread. A program that begins and never ends keeps being served: where there are too many, the
 // outermost are forgotten, and stay open in the capture.
 template <typename Frame>
 class Stack {
  public:
-  // Zero-based level of the new range.
-  int push(const Frame& frame) {
+  // Zero-based level of the new range, which `fill` is given to fill in. Not copied from elsewhere: the processor would
+  // have to wait for what was just written there, word by word.
+  template <typename Fill>
+  int push(Fill&& fill) {
     if (frames_.size() == 2 * kRemembered) [[unlikely]]
       forget();
-    frames_.push_back(frame);
+    fill(frames_.emplace_back());
     return depth() - 1;
   }
   // Takes the innermost range for which `wanted` is true. False when there is none.

@@ -40,10 +40,6 @@ bool current_task(capture::Log& log, bool make_id, capture::Place* place, itt::I
 // The open task of this thread that bears the id, if there is one.
 bool task_by_id(const itt::Id& id, capture::Place* place);
 
-// The innermost open task of this thread as it stands in the file, when it has this id and its fields are a label's:
-// what is said of it belongs there. Else null.
-capture::Event* label_of(capture::Log& log, const itt::Id& id);
-
 // itt_data.cpp
 void metadata_add(DomainPtr domain, itt::Id id, NamePtr key, int type, size_t count, void* data);
 void metadata_str_add(DomainPtr domain, itt::Id id, NamePtr key, const char* data, size_t length);

@@ -6,7 +6,6 @@
 
 #include <cstdio>
 
-#include "capture/label.h"
 #include "collectors/itt_calls.h"
 
 namespace opspan::collectors {
@@ -94,38 +93,6 @@ void add_text(Log& log, const Owner& owner, NamePtr key, std::string_view text) 
   write(log, owner, key, AttributeType::kText, &id, 1);
 }
 
-void set_flags(Event* unit, uint16_t flags) {
-  __atomic_store_n(&unit->flags, static_cast<uint16_t>(unit->flags | flags), __ATOMIC_RELAXED);
-}
-
-// Numbers of a label: into the task's own unit. False when this is none, or has no place there.
-bool add_to_label(Log& log, const itt::Id& id, NamePtr key, int type, size_t count, const void* data) {
-  static const Constant *const sequence = constant(label::kSequence), *const op_id = constant(label::kOpId),
-                               *const forward = constant(label::kForward);
-  Event* unit = count == 1 && (type == itt::kU64 || type == itt::kS64) ? label_of(log, id) : nullptr;
-  if (!unit) return false;
-  int64_t value;
-  memcpy(&value, data, sizeof(value));
-  const Constant* name = text_of(key);
-  if (name == sequence && type == itt::kS64 && value >= 0) {
-    unit->range.value = value;
-    set_flags(unit, capture::kValueInt);
-  } else if (name == forward && type == itt::kU64 && value > 0 && value <= UINT32_MAX) {
-    unit->range.forward_tid = static_cast<uint32_t>(value);
-    set_flags(unit, capture::kHasForward);
-  } else {
-    return name == op_id && type == itt::kU64 && static_cast<uint64_t>(value) == id.d1;  // the id says it already
-  }
-  return true;
-}
-
-bool add_to_label(Log& log, const itt::Id& id, NamePtr key, std::string_view text) {
-  static const Constant* const sizes = constant(label::kSizes);
-  Event* unit = text_of(key) == sizes ? label_of(log, id) : nullptr;
-  if (unit) unit->range.sizes = log.intern(text);
-  return unit != nullptr;
-}
-
 // A length past kMostBytes (SIZE_MAX says so on purpose) is none: the text ends at its NUL.
 std::string_view text_of(const char* data, size_t length) {
   return {data, length > kMostBytes ? strnlen(data, kMostBytes) : length};
@@ -188,14 +155,14 @@ void collect(bool on) {
 
 void metadata_add(DomainPtr, itt::Id id, NamePtr key, int type, size_t count, void* data) {
   Log* log = capture::log();
-  if (!log || !count || !data || !is_sane(*log, count) || add_to_label(*log, id, key, type, count, data)) return;
+  if (!log || !count || !data || !is_sane(*log, count)) return;
   Owner owner;
   if (find_owner(*log, id, &owner)) add(*log, owner, key, type, count, data);
 }
 
 void metadata_str_add(DomainPtr, itt::Id id, NamePtr key, const char* data, size_t length) {
   Log* log = capture::log();
-  if (!log || !data || add_to_label(*log, id, key, text_of(data, length))) return;
+  if (!log || !data) return;
   Owner owner;
   if (find_owner(*log, id, &owner)) add_text(*log, owner, key, text_of(data, length));
 }

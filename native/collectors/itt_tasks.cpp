@@ -5,6 +5,7 @@
 
 #include "capture/label.h"
 #include "collectors/itt_calls.h"
+#include "collectors/ops.h"
 
 namespace opspan::collectors {
 namespace {
@@ -20,11 +21,11 @@ struct Frame {
   Place place;
   Constant* domain = nullptr;
   itt::Id id{};
-  bool has_label = false;
 };
 
 struct Thread {
   Log* const* logs = capture::t_logs;
+  OwnDomain domain;
   Stack<Frame> tasks;
   std::vector<std::pair<int, uint64_t>> events;  // user events begun here: event, id of the range
   uint64_t last_id = 0;
@@ -92,38 +93,17 @@ void write_end(uint64_t id, int64_t end_ns) {
   log->append(event);
 }
 
-// A task of one of opspan's ops: its id, and its parent's, have room in the unit.
-bool is_op(Constant* domain, const itt::Id& id, const itt::Id& parent) {
-  static Constant* const own = constant(label::kDomain);
-  if (domain != own || id.d2 != label::kTag || id.d3 != label::kOps || !id.d1) return false;
-  return !parent || (parent.d2 == label::kTag && parent.d3 <= label::kUsers && parent.d1 < capture::kUsersParent);
-}
-
-Place write_op(Constant* domain, Constant* name, const itt::Id& id, const itt::Id& parent, int64_t start_ns,
-               Log* const* logs) {
-  Log* log = capture::log(0, logs);
-  if (!log) return {};
-  Event event = event_of(Unit::kRange, Source::kItt);
-  event.flags = capture::kHasLabel;
-  event.name = intern(*log, name);
-  event.range.domain = intern(*log, domain);
-  event.range.id = id.d1;
-  event.range.parent = parent.d1 | (parent.d3 ? capture::kUsersParent : 0);
-  event.range.start_ns = start_ns ? start_ns : log->now();
-  return log->append_whole(event);
-}
-
 void begin(DomainPtr domain, itt::Id id, itt::Id parent, Constant* name, int64_t start_ns) {
   Thread& here = of_thread<Thread>();
   Constant* text = text_of(domain);
-  bool has_label = is_op(text, id, parent);
-  Place place = has_label ? write_op(text, name, id, parent, start_ns, here.logs)
-                          : write({Unit::kRange, text, name, id, parent, 0, start_ns}, here.logs);
-  here.tasks.push({place, text, id, has_label});
+  here.tasks.push([&](Frame& it) {
+    it.place = write({Unit::kRange, text, name, id, parent, 0, start_ns}, here.logs);
+    it.domain = text;
+    it.id = id;
+  });
 }
 
-void end(Thread& here, DomainPtr domain, int64_t end_ns) {
-  Constant* text = text_of(domain);
+void end(Thread& here, Constant* text, int64_t end_ns) {
   Frame frame;
   if (here.tasks.pop(&frame, [text](const Frame& it) { return it.domain == text; })) {
     capture::finish(frame.place, end_ns, here.logs);
@@ -134,12 +114,40 @@ void begin_async(uint64_t salt, DomainPtr domain, itt::Id id, itt::Id parent, Na
   write({Unit::kAsync, text_of(domain), text_of(name), id, parent, short_id(id, salt), start_ns});
 }
 
+Thread& thread_at(void* here) { return of_thread(*static_cast<Thread**>(here)); }
+
+Place write_op(const direct::Op& op, Thread& here) {
+  Log* log = capture::log(0, here.logs);
+  if (!log) return {};
+  Event event = op_event(*log, op, Source::kItt, here.domain);
+  event.range.parent = op.parent;
+  event.range.start_ns = log->now();
+  return log->append(event);
+}
+
+void begin_op(void* here, const direct::Op& op) {
+  Thread& thread = thread_at(here);
+  thread.tasks.push([&](Frame& it) {
+    it.place = write_op(op, thread);
+    it.domain = own_domain();
+    it.id = {op.id, label::kTag, label::kOps};
+  });
+}
+
+void end_op(void* here) {
+  Thread& thread = thread_at(here);
+  int64_t end_ns = now(thread.logs);
+  end(thread, own_domain(), end_ns);
+}
+
 // A frame without an id is its domain's current one.
 itt::Id frame_id(DomainPtr domain, const itt::Id* id) {
   return id ? *id : itt::Id{reinterpret_cast<unsigned long long>(text_of(domain)), 0, ~0ULL};
 }
 
 }  // namespace
+
+const direct::Calls kIttOps = {[]() -> void* { return &t_mine<Thread>; }, begin_op, end_op, keep};
 
 void task_begin(DomainPtr domain, itt::Id id, itt::Id parent, NamePtr name) {
   begin(domain, id, parent, text_of(name), 0);
@@ -159,11 +167,11 @@ void task_begin_fn_ex(DomainPtr domain, ClockPtr clock, Stamp stamp, itt::Id id,
 
 void task_end(DomainPtr domain) {
   Thread& here = of_thread<Thread>();
-  end(here, domain, now(here.logs));
+  end(here, text_of(domain), now(here.logs));
 }
 
 void task_end_ex(DomainPtr domain, ClockPtr clock, Stamp stamp) {
-  end(of_thread<Thread>(), domain, time_ns(clock, stamp));
+  end(of_thread<Thread>(), text_of(domain), time_ns(clock, stamp));
 }
 
 void task_begin_overlapped(DomainPtr domain, itt::Id id, itt::Id parent, NamePtr name) {
@@ -269,11 +277,6 @@ bool current_task(Log& log, bool make_id, Place* place, itt::Id* id) {
   *place = frame->place;
   *id = frame->id;
   return true;
-}
-
-Event* label_of(Log& log, const itt::Id& id) {
-  Frame* frame = of_thread<Thread>().tasks.top();
-  return frame && frame->has_label && frame->id == id ? log.open_range(frame->place) : nullptr;
 }
 
 bool task_by_id(const itt::Id& id, Place* place) {

@@ -33,7 +33,6 @@ struct Schema {
   std::vector<capture::SchemaEntry> entries;  // their `name` is an index into names
   std::vector<std::string> names;
   std::vector<PayloadField> fields;
-  bool is_label = false;  // of opspan's own ops
 };
 
 // Domains of the same name are one; none is ever freed, since other threads may be using it.
@@ -48,7 +47,6 @@ class Domain {
   static bool made(const void* handle);
 
   uint32_t name(capture::Log& log) const { return name_ ? log.intern(*name_) : 0; }
-  bool is(std::string_view name) const { return name_ && name_->text() == name; }
 
   // Writes what the domain's events refer to, once a file: a fork's file must be readable by itself.
   void describe(capture::Log& log) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "collectors/ops.h"
+
 namespace opspan::collectors {
 namespace {
 
@@ -20,7 +22,9 @@ struct Frame {
 
 struct Thread {
   capture::Log* const* logs = capture::t_logs;
+  OwnDomain domain;
   std::vector<Stack<Frame>> stacks;  // by domain
+  Stack<Frame> ops;                  // of opspan's, which come directly
   uint64_t last_id = 0;
 
   Stack<Frame>& stack(const Domain& domain) {
@@ -115,11 +119,38 @@ Place write(Unit kind, Domain& domain, const Said& said, uint64_t id, Log* const
   return place;
 }
 
+Thread& thread_at(void* here) { return of_thread(*static_cast<Thread**>(here)); }
+
+Place write_op(const direct::Op& op, Thread& here) {
+  Log* log = capture::log(0, here.logs);
+  if (!log) return {};
+  Event event = op_event(*log, op, Source::kNvtx, here.domain);
+  event.flags |= capture::kHasColor;
+  event.range.category = op.kind;
+  event.range.color = label::color_of(op.kind);
+  event.range.start_ns = log->now();
+  return log->append(event);
+}
+
+void begin_op(void* here, const direct::Op& op) {
+  Thread& thread = thread_at(here);
+  thread.ops.push([&](Frame& it) { it.place = write_op(op, thread); });
+}
+
+void end_op(void* here) {
+  Thread& thread = thread_at(here);
+  int64_t end_ns = now(thread.logs);
+  Frame frame;
+  if (thread.ops.pop(&frame, [](const Frame&) { return true; })) capture::finish(frame.place, end_ns, thread.logs);
+}
+
 }  // namespace
+
+const direct::Calls kNvtxOps = {[]() -> void* { return &t_mine<Thread>; }, begin_op, end_op, keep};
 
 int push(Domain& domain, const Said& said) {
   Thread& here = of_thread<Thread>();
-  return here.stack(domain).push({write(Unit::kRange, domain, said, 0, here.logs)});
+  return here.stack(domain).push([&](Frame& it) { it.place = write(Unit::kRange, domain, said, 0, here.logs); });
 }
 
 int pop(Domain& domain, const Said& said) {

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "capture/label.h"
-
 namespace opspan::collectors {
 namespace {
 
@@ -44,35 +42,7 @@ size_t bytes_of(const nvtxPayloadData_t& data) {
 
 }  // namespace
 
-bool Payloads::take_label(capture::Log& log, capture::Event* event) const {
-  if (count_ != 1 || first_->size != sizeof(label::Payload) || !first_->payload) return false;
-  if (event->kind != static_cast<uint8_t>(capture::Unit::kRange)) return false;
-  const Schema* schema = domain_->schema(first_->schemaId);
-  if (!schema || !schema->is_label) return false;
-  label::Payload payload;
-  memcpy(&payload, first_->payload, sizeof(payload));
-  event->flags |= capture::kHasLabel;
-  if (payload.sequence >= 0) {
-    event->flags |= capture::kValueInt;
-    event->range.value = payload.sequence;
-  }
-  event->range.id = payload.op_id;
-  event->range.category = payload.kind;
-  if (payload.fwd_tid) {
-    event->flags |= capture::kHasForward;
-    event->range.forward_tid = payload.fwd_tid;
-  }
-  if (capture::Constant* sizes = payload.sizes ? g_constants.find(payload.sizes) : nullptr) {
-    event->range.sizes = log.intern(*sizes);
-  }
-  return true;
-}
-
-void Payloads::apply(capture::Log& log, capture::Event* event) {
-  if (take_label(log, event)) {
-    count_ = 0;
-    return;
-  }
+void Payloads::apply(capture::Log& log, capture::Event* event) const {
   for (size_t i = 0; i < count_; ++i) {
     const nvtxPayloadData_t& data = first_[i];
     size_t bytes = bytes_of(data);
@@ -81,8 +51,8 @@ void Payloads::apply(capture::Log& log, capture::Event* event) {
     const Schema* schema = domain_->schema(data.schemaId);
     if (!schema) continue;
     for (const PayloadField& field : schema->fields) {
-      auto* at = static_cast<const char*>(data.payload) + field.offset;
       size_t left = field.offset < bytes ? bytes - field.offset : 0;
+      auto* at = static_cast<const char*>(data.payload) + (left ? field.offset : 0);
       if (field.what == PayloadField::kCategory && left >= sizeof(uint32_t)) {
         memcpy(&event->range.category, at, sizeof(uint32_t));
       } else if (field.what == PayloadField::kColor && left >= sizeof(uint32_t)) {

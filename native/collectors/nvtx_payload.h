@@ -14,15 +14,12 @@ class Payloads {
         count_(first && count < kMost ? count : 0),
         refused_(first && count >= kMost) {}
 
-  // Before the event is written: what the payloads say of its name, category and colour; or all that there is to say,
-  // when it is the label of an op.
-  void apply(capture::Log& log, capture::Event* event);
+  // Before the event is written: what the payloads say of its name, category and colour.
+  void apply(capture::Log& log, capture::Event* event) const;
   // After it: the payloads themselves.
   void write(capture::Log& log, const capture::Place& place) const;
 
  private:
-  bool take_label(capture::Log& log, capture::Event* event) const;
-
   static constexpr size_t kMost = 1 << 10;  // a count above is an uninitialised field
   const Domain* domain_;
   const nvtxPayloadData_t* first_;

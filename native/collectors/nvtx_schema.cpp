@@ -5,7 +5,6 @@
 #include <bit>
 #include <iterator>
 
-#include "capture/label.h"
 #include "collectors/nvtx_payload.h"
 
 namespace opspan::collectors {
@@ -136,17 +135,6 @@ void find_fields(const nvtxPayloadSchemaEntry_t& entry, size_t offset, size_t by
 constexpr size_t kMostEntries = 1 << 16;
 constexpr size_t kMostFields = 1 << 12;
 
-// The very structure that this version of opspan writes. Another version's is a payload like any other.
-bool is_label(const Domain& domain, const Schema& schema) {
-  auto same = [&](const label::Field& field, const capture::SchemaEntry& entry) {
-    return !entry.flags && entry.type == field.type && entry.offset == field.offset &&
-           schema.names[entry.name] == field.name;
-  };
-  return domain.is(label::kDomain) && schema.name == label::kSchema && schema.bytes == sizeof(label::Payload) &&
-         std::equal(std::begin(label::kFields), std::end(label::kFields), schema.entries.begin(), schema.entries.end(),
-                    same);
-}
-
 }  // namespace
 
 uint64_t register_schema(nvtxDomainHandle_t handle, const nvtxPayloadSchemaAttr_t* attributes) {
@@ -185,7 +173,6 @@ uint64_t register_schema(nvtxDomainHandle_t handle, const nvtxPayloadSchemaAttr_
   if (has(NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_STATIC_SIZE) && attributes->payloadStaticSize) {
     schema->bytes = attributes->payloadStaticSize;
   }
-  schema->is_label = is_label(domain, *schema);
   return domain.add_schema(std::move(schema));
 }
 

@@ -62,15 +62,24 @@ uint32_t kind_of(at::RecordScope scope, const char* name) {
 
 opspan_sink g_sinks[OPSPAN_SINK_COUNT];
 
-opspan_op describe(const at::RecordFunction& fn) {
-  opspan_op op = {};
+// Field by field: to clear the whole of it first takes as long as the rest.
+void describe(const at::RecordFunction& fn, opspan_op& op) {
   op.name = fn.name();
+  op.overload_length = 0;
   op.kind = kind_of(fn.scope(), op.name);
+  op.inputs_count = 0;
+  op.inputs = op.values = nullptr;
+  op.type_names = nullptr;
+  op.values_count = 0;
+  op.python = nullptr;
+  op.instruction = 0;
+  op.stacks = nullptr;
   op.sequence = fn.seqNr();
   op.op_id = fn.handle();
   op.thread = fn.threadId();
   op.forward_thread = fn.forwardThreadId();
-  return op;
+  op.tensors = nullptr;
+  op.tensor_count = 0;
 }
 
 template <int kInputs>
@@ -117,7 +126,8 @@ void add_overload(const at::RecordFunction& fn, opspan_op& op) {
 template <int kInputs>
 void begin_at(int sink, const at::RecordFunction& fn) {
   opspan::note_thread();
-  opspan_op op = describe(fn);
+  opspan_op op;
+  describe(fn, op);
   if (g_overloads[sink].load(std::memory_order_relaxed)) [[unlikely]] {
     add_overload(fn, op);
   }

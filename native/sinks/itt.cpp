@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "sinks/direct.h"
 #include "sinks/interned.h"
 #include "sinks/itt_calls.h"
 #include "sinks/itt_shared.h"
@@ -19,6 +20,7 @@ namespace opspan {
 namespace itt {
 
 constinit std::atomic<Domain*> g_domain{nullptr};
+constinit std::atomic<const direct::Calls*> g_direct{nullptr};
 
 namespace {
 Interned g_names;
@@ -33,16 +35,22 @@ StringHandle* handle(const char* text, uint32_t limit) {
 
 StringHandle* key(const char* name) { return handle(name, UINT32_MAX); }
 
-void close(Frame& frame) {
+void close_at(Thread& here, Frame& frame) {
+  if (frame.where == kDirectly) {
+    const direct::Calls& calls = *g_direct.load(std::memory_order_relaxed);
+    calls.end(here.directly(direct::kItt, calls));
+  }
   if (frame.where == kOpspanDomain) call(g_calls.task_end, g_domain.load(std::memory_order_relaxed));
   if (frame.where == kTorchDomain) call(g_calls.task_end, torch_domain());
 }
+
+void close(Frame& frame) { close_at(Thread::here(), frame); }
 
 void late(Frame&) {}
 
 Id parent_of(const Frames& frames) {
   const Frame* top = frames.top();
-  return top && top->where == kOpspanDomain ? id_of(*top) : kNull;
+  return top && (top->where == kOpspanDomain || top->where == kDirectly) ? id_of(*top) : kNull;
 }
 
 }  // namespace itt
@@ -52,6 +60,7 @@ namespace {
 using namespace itt;
 
 std::atomic<Domain*> g_torch_domain{nullptr};
+std::atomic<bool> g_directly{false};  // g_direct is the tool's that is there now
 Interned g_texts, g_sizes;
 
 // Keys of metadata, and names for tasks whose own has no place in the table any more.
@@ -70,19 +79,45 @@ void relate(Thread& here, const opspan_op& op, Domain* domain, Id id) {
   }
 }
 
-void add_sizes(Thread& here, const opspan_op& op, Domain* domain, Id id) {
+// The table only saves the writing: without a place in it the text is written again, each time. The answer is good
+// until this thread's next text.
+std::string_view sizes_of(Thread& here, const opspan_op& op, const void** kept = nullptr) {
   auto build = [&](std::string& out) { text::append_sizes(out, op.inputs, op.inputs_count); };
-  auto give_nothing = [](const char*) -> void* { return nullptr; };
-  const std::string* text = &here.text;
-  // The table only saves the writing: without a place in it the text is written again.
-  if (auto* entry = g_sizes.get(Key({}, 0, op.inputs, op.inputs_count), g_sessions[OPSPAN_ITT].max_strings(), build,
-                                give_nothing)) {
-    text = &entry->text;
-  } else {
-    here.text.clear();
-    build(here.text);
+  auto keep = [](const char* text) -> void* {
+    const direct::Calls* calls = g_direct.load(std::memory_order_relaxed);
+    return calls ? const_cast<void*>(calls->keep(text)) : nullptr;
+  };
+  Key key({}, 0, op.inputs, op.inputs_count);
+  if (auto* entry = g_sizes.get(key, g_sessions[OPSPAN_ITT].max_strings(), build, keep)) {
+    if (kept) *kept = entry->handle;
+    return entry->text;
   }
-  call(g_calls.metadata_str_add, domain, id, g_handles.sizes, text->c_str(), text->size());
+  here.text.clear();
+  build(here.text);
+  return here.text;
+}
+
+// What is said after the task has begun: of the op that this one is the backward of.
+void tell_forward(Thread& here, const opspan_op& op, Domain* domain, Id id) {
+  if (op.sequence < 0) return;
+  if (op.kind == OPSPAN_KIND_BACKWARD) {
+    relate(here, op, domain, id);
+  } else {
+    here.forwards.put(op.sequence, op.op_id);
+  }
+}
+
+void tell(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
+  direct::Op told = direct_op(here, op);
+  told.parent = parent.d1 | (parent.d3 == label::kUsers ? capture::kUsersParent : 0);
+  if (op.inputs_count) {
+    std::string_view sizes = sizes_of(here, op, &told.kept_sizes);
+    told.sizes = sizes.data();
+    told.sizes_length = static_cast<uint32_t>(sizes.size());
+  }
+  const direct::Calls& calls = *g_direct.load(std::memory_order_relaxed);
+  calls.begin(here.directly(direct::kItt, calls), told);
+  tell_forward(here, op, domain, op_id(op.op_id));
 }
 
 void begin_task(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
@@ -96,15 +131,14 @@ void begin_task(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
   }
   uint64_t number = op.op_id;
   call(g_calls.metadata_add, domain, id, g_handles.op_id, kU64, size_t{1}, static_cast<void*>(&number));
-  if (op.inputs_count) add_sizes(here, op, domain, id);
-  if (op.kind != OPSPAN_KIND_BACKWARD) {
-    if (op.sequence >= 0) here.forwards.put(op.sequence, op.op_id);
-    return;
+  if (op.inputs_count) {
+    std::string_view sizes = sizes_of(here, op);
+    call(g_calls.metadata_str_add, domain, id, g_handles.sizes, sizes.data(), sizes.size());
   }
-  if (uint64_t tid = forward_tid(here, op)) {
+  if (uint64_t tid = op.kind == OPSPAN_KIND_BACKWARD ? forward_tid(here, op) : 0) {
     call(g_calls.metadata_add, domain, id, g_handles.fwd_tid, kU64, size_t{1}, static_cast<void*>(&tid));
   }
-  if (op.sequence >= 0) relate(here, op, domain, id);
+  tell_forward(here, op, domain, id);
 }
 
 void begin_text(Thread& here, const opspan_op& op, Domain* domain) {
@@ -128,7 +162,7 @@ void begin(const void* key, const opspan_op* op) {
   Thread& here = Thread::here();
   here.know(op->thread);
   Frames& frames = here.frames[OPSPAN_ITT];
-  frames.settle(close);
+  frames.settle([&here](Frame& it) { close_at(here, it); });
   int form = g_sessions[OPSPAN_ITT].form();
   Id parent = form == OPSPAN_FORM_TASK ? parent_of(frames) : kNull;
   Frame* frame = here.next_frame(OPSPAN_ITT, key, op->op_id);
@@ -137,28 +171,44 @@ void begin(const void* key, const opspan_op* op) {
   bool labels = form && domain->flags;
   if (labels) count_range(here, OPSPAN_ITT);
   if (labels && !silent_for_ops(OPSPAN_TO_ITT)) {
-    if (form == OPSPAN_FORM_TASK) {
+    frame->where = form == OPSPAN_FORM_TORCH ? kTorchDomain : kOpspanDomain;
+    if (form == OPSPAN_FORM_TASK && g_directly.load(std::memory_order_relaxed)) {
+      frame->where = kDirectly;
+      tell(here, *op, domain, parent);
+    } else if (form == OPSPAN_FORM_TASK) {
       begin_task(here, *op, domain, parent);
     } else if (form == OPSPAN_FORM_TEXT) {
       begin_text(here, *op, domain);
     } else {
       begin_torch(*op, domain);
     }
-    frame->where = form == OPSPAN_FORM_TORCH ? kTorchDomain : kOpspanDomain;
   }
   frames.open();
 }
 
 void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, size_t) {
-  end_range(Thread::here(), OPSPAN_ITT, key, op_id, thread, close, late);
+  Thread& here = Thread::here();
+  end_range(here, OPSPAN_ITT, key, op_id, thread, [&here](Frame& frame) { close_at(here, frame); }, late);
 }
 
 // --- sessions
+
+// What has begun directly ends so, whatever tool is there by then.
+void look_for_collector() {
+  static void* judged = nullptr;
+  void* function = reinterpret_cast<void*>(g_calls.task_begin.load(std::memory_order_relaxed));
+  if (function == judged) return;
+  judged = function;
+  const direct::Calls* calls = direct::find(function, direct::kItt);
+  if (calls) g_direct.store(calls);
+  g_directly.store(calls != nullptr);
+}
 
 // Looks for a collector, and makes what a session needs of it when there is one. Under the session lock.
 bool prepare() {
   if (!refresh()) return false;
   compare_tools();
+  look_for_collector();
   if (g_domain.load()) return true;
   Domain* torch = call(g_calls.domain_create, "PyTorch");
   Domain* ours = call(g_calls.domain_create, label::kDomain);

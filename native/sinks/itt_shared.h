@@ -12,9 +12,11 @@ namespace opspan::itt {
 // Our own domain; null until a collector has been found.
 extern std::atomic<Domain*> g_domain;
 Domain* torch_domain();
+// Of opspan's own collector; null: there has been none.
+extern std::atomic<const direct::Calls*> g_direct;
 
 // Frame::where
-enum : uint8_t { kNothing = 0, kTorchDomain = 1, kOpspanDomain = 2 };
+enum : uint8_t { kNothing = 0, kTorchDomain = 1, kOpspanDomain = 2, kDirectly = 3 };
 
 inline Id op_id(uint64_t number) { return {number, label::kTag, label::kOps}; }
 inline Id user_range_id(uint64_t number) { return {number, label::kTag, label::kUsers}; }

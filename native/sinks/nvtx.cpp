@@ -16,18 +16,18 @@ namespace nvtx {
 
 constinit Interned g_names;
 
-void close(Frame& frame) {
+void close_at(Thread& here, Frame& frame) {
+  if (frame.where == kDirectly) {
+    const direct::Calls& calls = *g_direct.load(std::memory_order_relaxed);
+    calls.end(here.directly(direct::kNvtx, calls));
+  }
   if (frame.where == kOpspanDomain) nvtxDomainRangePop(domain());
   if (frame.where == kDefaultDomain) nvtxRangePop();
 }
 
-void late(Frame&) {}
+void close(Frame& frame) { close_at(Thread::here(), frame); }
 
-uint32_t color_of(uint32_t kind) {
-  constexpr uint32_t kColors[] = {0xff9e9e9e, 0xff4c78a8, 0xfff58518, 0xffbab0ac, 0xff54a24b, 0xff72b7b2, 0xffe45756,
-                                  0xffb279a2, 0xff9d755d, 0xff9d755d, 0xff9d755d, 0xffb279a2, 0xffb279a2, 0xffb279a2};
-  return kColors[kind <= OPSPAN_KIND_STATIC_MODEL ? kind : 0];
-}
+void late(Frame&) {}
 
 }  // namespace nvtx
 
@@ -86,24 +86,30 @@ void push_payload(Thread& here, const opspan_op& op, const Label& base) {
   nvtxDomainRangePushEx(domain(), &event);
 }
 
+const Interned::Entry* sizes_of(Thread& here, const opspan_op& op) {
+  auto build = [&](std::string& out) { text::append_sizes(out, op.inputs, op.inputs_count); };
+  auto* entry = g_sizes.get(Key({}, 0, op.inputs, op.inputs_count), max_strings(), build, give);
+  if (!entry) here.counters[OPSPAN_NVTX].sizes_dropped.add();
+  return entry;
+}
+
 void push_schema(Thread& here, const opspan_op& op, const Label& base) {
   Label label = base;
   label::Payload payload = {op.sequence, op.op_id, 0, op.kind, nullptr};
   if (op.kind == OPSPAN_KIND_BACKWARD) payload.fwd_tid = forward_tid(here, op);
-  if (op.inputs_count) {
-    auto build = [&](std::string& out) { text::append_sizes(out, op.inputs, op.inputs_count); };
-    if (auto* entry = g_sizes.get(Key({}, 0, op.inputs, op.inputs_count), max_strings(), build, give)) {
-      payload.sizes = handle(entry);
-    } else {
-      here.counters[OPSPAN_NVTX].sizes_dropped.add();
-    }
-  }
+  if (auto* sizes = op.inputs_count ? sizes_of(here, op) : nullptr) payload.sizes = handle(sizes);
   set_name(&label, op, {}, &here.text);
   nvtxPayloadData_t data = {schema(), sizeof(payload), &payload};
   label.payload_type = NVTX_PAYLOAD_TYPE_EXT;
   label.payload = reinterpret_cast<uintptr_t>(&data);
   nvtxEventAttributes_t event = attributes(label);
   nvtxDomainRangePushEx(domain(), &event);
+}
+
+void tell(Thread& here, const opspan_op& op, const direct::Calls& calls) {
+  direct::Op told = direct_op(here, op);
+  if (auto* sizes = op.inputs_count ? sizes_of(here, op) : nullptr) told.kept_sizes = sizes->handle;
+  calls.begin(here.directly(direct::kNvtx, calls), told);
 }
 
 void push_text(Thread& here, const opspan_op& op, const Label& base) {
@@ -136,12 +142,18 @@ void begin(const void* key, const opspan_op* op) {
   Thread& here = Thread::here();
   here.know(op->thread);
   Frames& frames = here.frames[OPSPAN_NVTX];
-  frames.settle(close);
+  frames.settle([&here](Frame& it) { close_at(here, it); });
   Frame* frame = here.next_frame(OPSPAN_NVTX, key, op->op_id);
   if (!frame) return;
   int form = g_sessions[OPSPAN_NVTX].form();
   if (form) count_range(here, OPSPAN_NVTX);
-  if (form && !silent_for_ops(OPSPAN_TO_NVTX)) {
+  const direct::Calls* directly = form == OPSPAN_FORM_SCHEMA ? g_direct.load(std::memory_order_relaxed) : nullptr;
+  if (form && silent_for_ops(OPSPAN_TO_NVTX)) {
+    frame->where = kNothing;
+  } else if (directly) {
+    frame->where = kDirectly;
+    tell(here, *op, *directly);
+  } else if (form) {
     Label base;
     base.category = op->kind;
     base.color = color_of(op->kind);
@@ -165,7 +177,8 @@ void begin(const void* key, const opspan_op* op) {
 
 void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t* outputs, size_t output_count) {
   if (output_count) tensor_sources::remember(op_id, outputs, output_count);
-  end_range(Thread::here(), OPSPAN_NVTX, key, op_id, thread, close, late);
+  Thread& here = Thread::here();
+  end_range(here, OPSPAN_NVTX, key, op_id, thread, [&here](Frame& frame) { close_at(here, frame); }, late);
 }
 
 // --- sessions

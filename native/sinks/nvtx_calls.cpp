@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "capture/label.h"
+#include "sinks/direct.h"
 #include "sinks/sinks.h"
 
 namespace opspan::nvtx {
@@ -49,6 +50,7 @@ uint64_t register_schema() {
 }  // namespace
 
 constinit std::atomic<nvtxDomainHandle_t> g_domain{nullptr};
+constinit std::atomic<const direct::Calls*> g_direct{nullptr};
 
 bool attach() {
   static const bool attached = [] {
@@ -57,6 +59,8 @@ bool attach() {
     for (const auto& kind : kKinds) {
       if (made) nvtxDomainNameCategoryA(made, kind.kind, kind.name);
     }
+    void* push = reinterpret_cast<void*>(NVTX_VERSIONED_IDENTIFIER(nvtxGlobals).nvtxDomainRangePushEx_impl_fnptr);
+    if (made) g_direct.store(direct::find(push, direct::kNvtx));
     g_domain.store(made);
     return made != nullptr;
   }();

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "collectors/direct.h"
+
 namespace opspan::nvtx {
 
 // What goes into our own domain.
@@ -42,6 +44,9 @@ inline nvtxEventAttributes_t attributes(const Label& label) {
 // The domain `opspan`; null until attach() has found a tool.
 extern std::atomic<nvtxDomainHandle_t> g_domain;
 inline nvtxDomainHandle_t domain() { return g_domain.load(std::memory_order_relaxed); }
+
+// Null, where the tool is none of opspan's.
+extern std::atomic<const direct::Calls*> g_direct;
 
 // Creates the domain, once. That makes the tool attach, if there is one: false when there is not.
 bool attach();

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "capture/label.h"
 #include "sinks/interned.h"
 #include "sinks/nvtx_calls.h"
 #include "sinks/session.h"
@@ -20,10 +21,10 @@ inline nvtxStringHandle_t handle(const Interned::Entry* entry) {
   return static_cast<nvtxStringHandle_t>(entry->handle);
 }
 
-// Frame::where
-enum : uint8_t { kNothing = 0, kDefaultDomain = 1, kOpspanDomain = 2 };
+using label::color_of;
 
-uint32_t color_of(uint32_t kind);
+// Frame::where
+enum : uint8_t { kNothing = 0, kDefaultDomain = 1, kOpspanDomain = 2, kDirectly = 3 };
 
 // For end_range.
 void close(Frame& frame);

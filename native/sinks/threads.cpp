@@ -128,6 +128,7 @@ Thread& Thread::enter() {
   for (Frames& frames : thread->frames) frames.clear();
   for (int& depth : thread->user_depth) depth = 0;
   for (uint32_t& depth : thread->inherited) depth = 0;
+  for (void*& known : thread->at_collector_) known = nullptr;
   thread->tid = os_tid();
   thread->logs = capture::t_logs;
   t_here = thread;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "collectors/direct.h"
 #include "sinks/frames.h"
 #include "sinks/sinks.h"
 
@@ -47,13 +48,19 @@ struct Counters {
 struct Thread {
   std::atomic<uint64_t> number{0};  // torch's; 0: not told yet
   uint32_t tid = 0;
+  capture::Log* const* logs = nullptr;  // of the capture's writers: t_logs of this thread
   Frames frames[OPSPAN_SINK_COUNT];
   Counters counters[OPSPAN_SINK_COUNT];
   int user_depth[OPSPAN_SINK_COUNT] = {};      // of the user's own ranges
   uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // ranges that were open when this process was forked: its parent's
   Forwards forwards;
-  capture::Log* const* logs = nullptr;  // of the capture's writers: t_logs of this thread
-  std::string text;                     // for building labels
+  std::string text;  // for building labels
+
+  // What opspan's own collector knows this thread by.
+  void* directly(direct::Protocol protocol, const direct::Calls& calls) {
+    void*& known = at_collector_[protocol];
+    return known ? known : known = calls.thread();
+  }
 
   // The frame of a range that begins: see Frames::next.
   Frame* next_frame(int sink, const void* key, uint64_t id) {
@@ -77,6 +84,7 @@ struct Thread {
   static Thread& enter();
   void give_up(int sink, Frame& frame);
   void learn(uint64_t torch_number);
+  void* at_collector_[2] = {};
 };
 
 // By torch's number. Null, 0: never seen under a session. The thread may have ended.
@@ -87,6 +95,13 @@ uint32_t tid_of(uint64_t torch_number);
 inline uint32_t forward_tid(const Thread& here, const opspan_op& op) {
   if (!op.forward_thread) return 0;
   return op.forward_thread == here.number.load(std::memory_order_relaxed) ? here.tid : tid_of(op.forward_thread);
+}
+
+// An op as opspan's own collector takes it, but for its sizes and its parent.
+inline direct::Op direct_op(const Thread& here, const opspan_op& op) {
+  bool stays = op.kind == OPSPAN_KIND_OP;  // other names are put together for each range
+  uint32_t forward = op.kind == OPSPAN_KIND_BACKWARD ? forward_tid(here, op) : 0;
+  return {op.name, stays, op.kind, forward, 0, nullptr, nullptr, op.sequence, op.op_id, 0};
 }
 
 uint32_t process_id();  // = the main thread's id

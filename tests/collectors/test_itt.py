@@ -13,8 +13,6 @@ from builders.capture_units import (
     COUNTER,
     DOUBLE,
     FRAME,
-    HAS_FORWARD,
-    HAS_LABEL,
     INT,
     ITT,
     MARK,
@@ -143,27 +141,6 @@ def test_metadata_of_no_open_task(ran: tuple[list[str], Capture]) -> None:
     assert (late.name, capture.text(late.v0)) == ("late", "by id")
     assert (holder.owner, id_of(holder, "i")) == (NO_OWNER, itt_id(20))
     assert named(capture, "marker", MARK).ids == (itt_id(20), NULL)
-
-
-def test_labels_of_ops_stand_in_their_own_units(ran: tuple[list[str], Capture]) -> None:
-    _, capture = ran
-    tag, users_parent = 0x6F7073, 1 << 63
-    whole, odd, least = (named(capture, name, RANGE) for name in ("whole", "odd", "least"))
-
-    def parent(unit: Unit) -> int:
-        return int(unit.schema) << 32 | int(unit.color)
-
-    assert (whole.flags, whole.ids) == (HAS_LABEL | HAS_FORWARD | INT, None)
-    assert (whole.value, whole.id, whole.forward_tid, capture.text(whole.sizes)) == (3, 7, 812, "[[2], []]")
-    assert (parent(whole), parent(odd), parent(least)) == (users_parent | 1, 7, 0)
-    # A number that no label has is metadata, and so is what comes when another task is on top.
-    assert (whole.attributes, odd.flags, odd.id) == ({"late": [3]}, HAS_LABEL, 8)
-    assert odd.attributes == {"seq": [-1], "op_id": [70], "fwd_tid": [1 << 40]}
-    assert (least.flags, least.value, least.id, least.sizes) == (HAS_LABEL, None, 9, 0)
-    assert named(capture, "user's", RANGE).ids == ((1, tag, 1), NULL)
-    assert named(capture, "another's child", RANGE).ids == ((9, tag, 0), itt_id(1))
-    elsewhere = named(capture, "elsewhere", RANGE)
-    assert (elsewhere.flags, elsewhere.ids, elsewhere.attributes) == (0, ((10, tag, 0), NULL), {"seq": [3]})
 
 
 def test_relations(ran: tuple[list[str], Capture]) -> None:

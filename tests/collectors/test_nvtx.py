@@ -15,8 +15,6 @@ from builders.capture_units import (
     DOUBLE,
     END,
     HAS_COLOR,
-    HAS_FORWARD,
-    HAS_LABEL,
     INT,
     MARK,
     NAME,
@@ -195,25 +193,6 @@ def test_payloads_of_marks_and_start_end_ranges(ran: tuple[list[str], Capture]) 
     assert mark.name == started.name == "a note"
     assert mark.blobs == started.blobs == ended.blobs
     assert raw.blobs == [(1023, b"x" * 96), (1023, b"x" * 130)]
-
-
-def test_labels_of_ops_stand_in_their_own_units(ran: tuple[list[str], Capture]) -> None:
-    _, capture = ran
-    of = {
-        unit.name: unit for unit in capture.units(RANGE, MARK) if capture.text(unit.domain) in ("opspan", "elsewhere")
-    }
-
-    whole, least = of["whole"], of["least"]
-    assert whole.flags == HAS_LABEL | HAS_FORWARD | INT
-    assert (whole.value, whole.id, whole.forward_tid, whole.category) == (3, 7, 812, 2)
-    assert (capture.text(whole.sizes), whole.schema, whole.blobs) == ("[[2], []]", 0, [])
-    assert least.flags == HAS_LABEL
-    assert (least.value, least.id, least.forward_tid, least.category) == (None, 0, 0, 1)
-    assert (capture.text(least.sizes), least.blobs) == (None, [])
-    # What is not that and nothing else stays a payload like any other.
-    size = {name: [len(blob) for _, blob in of[name].blobs] for name in ("mark", "two", "short", "other", "foreign")}
-    assert size == {"mark": [32], "two": [32, 32], "short": [24], "other": [32], "foreign": [32]}
-    assert not any(of[name].flags & HAS_LABEL for name in size)
 
 
 def test_counters(ran: tuple[list[str], Capture]) -> None:

@@ -96,36 +96,6 @@ static void metadata(void) {
   __itt_metadata_str_add(domain, id(20), name("late"), "by id", (size_t)-1);
 }
 
-// As opspan's own sink says what an op is.
-static void labels(void) {
-  __itt_domain* own = __itt_domain_create("opspan");
-  const unsigned long long tag = 0x6f7073;
-  const __itt_id users = {1, tag, 1}, op = {7, tag, 0}, inner = {8, tag, 0}, child = {9, tag, 0}, far = {10, tag, 0};
-  int64_t seq = 3, negative = -1;
-  uint64_t number = 7, wrong = 70, forward = 812, wide = 1ULL << 40;
-  __itt_task_begin(own, users, __itt_null, name("user's"));
-  __itt_task_begin(own, op, users, name("whole"));
-  __itt_metadata_add(own, op, name("seq"), __itt_metadata_s64, 1, &seq);
-  __itt_metadata_add(own, op, name("op_id"), __itt_metadata_u64, 1, &number);
-  __itt_metadata_add(own, op, name("fwd_tid"), __itt_metadata_u64, 1, &forward);
-  __itt_metadata_str_add(own, op, name("sizes"), "[[2], []]", (size_t)-1);
-  __itt_task_begin(own, inner, op, name("odd"));
-  __itt_metadata_add(own, inner, name("seq"), __itt_metadata_s64, 1, &negative);
-  __itt_metadata_add(own, inner, name("op_id"), __itt_metadata_u64, 1, &wrong);
-  __itt_metadata_add(own, inner, name("fwd_tid"), __itt_metadata_u64, 1, &wide);
-  __itt_metadata_add(own, op, name("late"), __itt_metadata_s64, 1, &seq);  // of one that is not on top
-  __itt_task_begin(own, child, __itt_null, name("least"));
-  __itt_task_end(own);
-  __itt_task_begin(own, child, id(1), name("another's child"));
-  __itt_task_end(own);
-  __itt_task_begin(domain, far, __itt_null, name("elsewhere"));
-  __itt_metadata_add(domain, far, name("seq"), __itt_metadata_s64, 1, &seq);
-  __itt_task_end(domain);
-  __itt_task_end(own);
-  __itt_task_end(own);
-  __itt_task_end(own);
-}
-
 static void counters(void) {
   __itt_counter counter = __itt_counter_create("items", "shop");
   __itt_counter_inc(counter);
@@ -173,7 +143,6 @@ int main(void) {
   printf("domain %d\n", domain == again);
   frames();
   metadata();
-  labels();
   counters();
   rest();
   printf("version %s\n", __itt_api_version());

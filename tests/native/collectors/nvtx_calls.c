@@ -190,75 +190,10 @@ static void payloads(void) {
   nvtxCounterSample(domain, counter, &value, sizeof(value));
 }
 
-// As opspan's own sink says what an op is.
-typedef struct {
-  int64_t seq;
-  uint64_t op_id;
-  uint32_t fwd_tid;
-  uint32_t kind;
-  nvtxStringHandle_t sizes;
-} Label;
-
-static nvtxEventAttributes_t said(const char* name, const nvtxPayloadData_t* payloads, uint32_t count) {
-  nvtxEventAttributes_t event = named(name);
-  event.payloadType = NVTX_PAYLOAD_TYPE_EXT;
-  event.reserved0 = count;
-  event.payload.ullValue = (uint64_t)(uintptr_t)payloads;
-  return event;
-}
-
-static void push(nvtxDomainHandle_t domain, const char* name, const nvtxPayloadData_t* payloads, uint32_t count) {
-  nvtxEventAttributes_t event = said(name, payloads, count);
-  nvtxDomainRangePushEx(domain, &event);
-}
-
-static void labels(void) {
-  nvtxDomainHandle_t domain = nvtxDomainCreateA("opspan");
-  const nvtxPayloadSchemaEntry_t entries[] = {
-      {0, NVTX_PAYLOAD_ENTRY_TYPE_INT64, "seq", NULL, 0, offsetof(Label, seq)},
-      {0, NVTX_PAYLOAD_ENTRY_TYPE_UINT64, "op_id", NULL, 0, offsetof(Label, op_id)},
-      {0, NVTX_PAYLOAD_ENTRY_TYPE_UINT32, "fwd_tid", NULL, 0, offsetof(Label, fwd_tid)},
-      {0, NVTX_PAYLOAD_ENTRY_TYPE_UINT32, "kind", NULL, 0, offsetof(Label, kind)},
-      {0, NVTX_PAYLOAD_ENTRY_TYPE_NVTX_REGISTERED_STRING_HANDLE, "sizes", NULL, 0, offsetof(Label, sizes)},
-  };
-  nvtxPayloadSchemaAttr_t schema = {0};
-  schema.fieldMask = NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NAME | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_TYPE |
-                     NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ENTRIES | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NUM_ENTRIES |
-                     NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_STATIC_SIZE;
-  schema.name = "opspan.op";
-  schema.type = NVTX_PAYLOAD_SCHEMA_TYPE_STATIC;
-  schema.entries = entries;
-  schema.numEntries = 5;
-  schema.payloadStaticSize = sizeof(Label);
-  uint64_t id = nvtxPayloadSchemaRegister(domain, &schema);
-  schema.numEntries = 4;  // of the same name, but not the same
-  uint64_t other = nvtxPayloadSchemaRegister(domain, &schema);
-  nvtxDomainHandle_t elsewhere = nvtxDomainCreateA("elsewhere");
-  schema.numEntries = 5;
-  uint64_t foreign = nvtxPayloadSchemaRegister(elsewhere, &schema);
-
-  Label op = {3, 7, 812, 2, nvtxDomainRegisterStringA(domain, "[[2], []]")};
-  Label least = {-1, 0, 0, 1, NULL};
-  nvtxPayloadData_t whole[] = {{id, sizeof(op), &op}, {id, sizeof(least), &least}};
-  nvtxPayloadData_t of_less[] = {{id, sizeof(op) - 8, &op}}, others[] = {{other, sizeof(op), &op}};
-  nvtxPayloadData_t foreigners[] = {{foreign, sizeof(op), &op}};
-  push(domain, "whole", whole, 1);
-  push(domain, "least", whole + 1, 1);
-  push(domain, "two", whole, 2);
-  push(domain, "short", of_less, 1);
-  push(domain, "other", others, 1);
-  push(elsewhere, "foreign", foreigners, 1);
-  nvtxEventAttributes_t event = said("mark", whole + 1, 1);
-  nvtxDomainMarkEx(domain, &event);
-  nvtxDomainRangePop(elsewhere);
-  for (int i = 0; i < 5; ++i) nvtxDomainRangePop(domain);
-}
-
 int main(void) {
   setlocale(LC_ALL, "C.UTF-8");
   core();
   domains();
   payloads();
-  labels();
   return 0;
 }

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "capture/label.h"
+#include "collectors/direct.h"
 #include "collectors/itt_abi.h"
 
+extern "C" const opspan::direct::Calls* opspan_collector_takes_ops(int version, int protocol);
 extern "C" void __itt_api_init(opspan::itt::Global* global, int groups);
 
 namespace {
@@ -80,15 +82,20 @@ constexpr bool kForks = true;
 #endif
 itt::Domain early{1, "made before the tool was there", nullptr, 0, nullptr, nullptr};
 
-// As opspan's own sink says what an op is: the collector writes it into the task's own unit.
+// As opspan's own sink says what an op is, directly, around a range of the user's own.
 void labelled(const itt::Domain* own, unsigned long long number, itt::StringHandle* name) {
+  static const direct::Calls& ops = *opspan_collector_takes_ops(direct::kVersion, direct::kItt);
+  void* here = ops.thread();
   itt::Id op{number + 1, label::kTag, label::kOps};
-  task_begin(own, op, {}, name);
-  metadata_add(own, op, string_handle_create(label::kSequence), itt::kS64, 1, &number);
-  metadata_str_add(own, op, string_handle_create(label::kSizes), name->strA, SIZE_MAX);
-  task_begin(own, {number + 2, label::kTag, label::kOps}, op, name);
+  auto length = static_cast<uint32_t>(strlen(name->strA));
+  ops.begin(here, {name->strA, true, 1, 0, length, name->strA, nullptr, static_cast<int64_t>(number), op.d1, 0});
+  metadata_add(own, op, name, itt::kS64, 1, &number);
+  task_begin(own, {number, label::kTag, label::kUsers}, op, name);
+  ops.begin(here, {name->strA, false, 2, 7, 0, nullptr, ops.keep("kept"), -1, number + 2, number | uint64_t{1} << 63});
+  relation_add(own, op, 1, op);
+  ops.end(here);
   task_end(own);
-  task_end(own);
+  ops.end(here);
 }
 
 void work(int thread, int rounds) {

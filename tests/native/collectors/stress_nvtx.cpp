@@ -9,6 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "collectors/direct.h"
+
+extern "C" const opspan::direct::Calls* opspan_collector_takes_ops(int version, int protocol);
 extern "C" int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table);
 extern "C" int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module);
 
@@ -45,6 +48,17 @@ uint64_t schema_in(nvtxDomainHandle_t domain) {
 
 int wrong_levels = 0;
 
+void told_directly(const char* name, int number) {
+  using namespace opspan::direct;
+  static const Calls& ops = *opspan_collector_takes_ops(kVersion, kNvtx);
+  void* here = ops.thread();
+  auto id = static_cast<uint64_t>(number);
+  ops.begin(here, {name, false, 1, 0, 5, "sizes", nullptr, number, id, 0});
+  ops.begin(here, {"aten::name", true, 2, 7, 0, nullptr, ops.keep("kept"), -1, id, 0});
+  ops.end(here);
+  ops.end(here);
+}
+
 void work(int thread, int rounds) {
   nvtxDomainHandle_t domain = nvtxDomainCreateA(("domain " + std::to_string(thread % 2)).c_str());
   uint64_t schema = schema_in(domain);
@@ -63,6 +77,7 @@ void work(int thread, int rounds) {
     bool good = nvtxDomainRangePushEx(domain, &event) == 0 && nvtxRangePushA(name.c_str()) == 0;
     good = good && nvtxRangePushW(L"wide") == 1;
     nvtxDomainMarkEx(domain, &event);
+    told_directly(name.c_str(), i);
     open.push_back(nvtxDomainRangeStartEx(domain, &event));
     if (open.size() > 20) {
       nvtxRangeEnd(open.front());
@@ -77,6 +92,7 @@ void work(int thread, int rounds) {
       if (child == 0) {
         for (int k = 0; k < 100; ++k) {
           nvtxDomainMarkEx(domain, &event);
+          told_directly("in a fork", k);
           nvtxDomainCreateA(name.c_str());
         }
         _exit(0);

@@ -1,0 +1,59 @@
+// Ops of opspan's own, as its sinks tell them to this library without a protocol between (direct.h).
+#pragma once
+
+#include "capture/label.h"
+#include "collectors/collector.h"
+#include "collectors/direct.h"
+
+namespace opspan::collectors {
+
+extern const direct::Calls kNvtxOps;  // nvtx_events.cpp
+extern const direct::Calls kIttOps;   // itt_tasks.cpp
+
+inline const void* keep(const char* text) { return constant(text); }
+
+inline capture::Constant* own_domain() {
+  static capture::Constant* const own = constant(label::kDomain);
+  return own;
+}
+
+// Its id in a thread's file.
+class OwnDomain {
+ public:
+  uint32_t in(capture::Log& log) {
+    if (session_ != capture::session()) [[unlikely]] {
+      session_ = capture::session();
+      id_ = log.intern(*own_domain());
+    }
+    return id_;
+  }
+
+ private:
+  uint32_t session_ = 0;
+  uint32_t id_ = 0;
+};
+
+// What both protocols say of an op.
+inline capture::Event op_event(capture::Log& log, const direct::Op& op, capture::Source source, OwnDomain& domain) {
+  capture::Event event = event_of(capture::Unit::kRange, source);
+  event.flags = capture::kHasLabel;
+  event.name = op.name_stays ? log.intern_name(op.name) : log.intern(std::string_view(op.name));
+  event.range.domain = domain.in(log);
+  event.range.id = op.id;
+  if (op.sequence >= 0) {
+    event.flags |= capture::kValueInt;
+    event.range.value = op.sequence;
+  }
+  if (op.forward_tid) {
+    event.flags |= capture::kHasForward;
+    event.range.forward_tid = op.forward_tid;
+  }
+  if (op.kept_sizes) {
+    event.range.sizes = log.intern(*static_cast<capture::Constant*>(const_cast<void*>(op.kept_sizes)));
+  } else if (op.sizes_length) {
+    event.range.sizes = log.intern(std::string_view(op.sizes, op.sizes_length));
+  }
+  return event;
+}
+
+}  // namespace opspan::collectors
