@@ -1,32 +1,6 @@
 #include "columns/interface.h"
 
-#include <cstdio>
-#include <exception>
-#include <new>
-
-namespace opspan::columns {
-namespace {
-
-void say(char* error, size_t size, const char* text) {
-  if (error != nullptr && size > 0) std::snprintf(error, size, "%s", text);
-}
-
-// No exception leaves the library.
-template <class Work>
-int guarded(Work work, ArrowSchema* schema, ArrowArray* array, char* error, size_t error_size) {
-  try {
-    work().give(schema, array);
-    return 0;
-  } catch (const std::bad_alloc&) {
-    say(error, error_size, "out of memory");
-  } catch (const std::exception& problem) {
-    say(error, error_size, problem.what());
-  }
-  return -1;
-}
-
-}  // namespace
-}  // namespace opspan::columns
+#include "columns/guarded.h"
 
 using namespace opspan::columns;
 
@@ -34,14 +8,14 @@ using namespace opspan::columns;
   int opspan_columns_##name([[maybe_unused]] ArrowArrayStream* first, [[maybe_unused]] ArrowArrayStream* second,  \
                             [[maybe_unused]] int64_t number, ArrowSchema* schema, ArrowArray* array, char* error, \
                             size_t error_size) {                                                                  \
-    return guarded([&] { return name(__VA_ARGS__); }, schema, array, error, error_size);                          \
+    return guarded([&] { name(__VA_ARGS__).give(schema, array); }, error, error_size);                            \
   }
 
 extern "C" {
 
 #define OPSPAN_SHOWN __attribute__((visibility("default")))
 
-OPSPAN_SHOWN int opspan_columns_abi(void) { return 10; }
+OPSPAN_SHOWN int opspan_columns_abi(void) { return 11; }
 
 OPSPAN_SHOWN OPSPAN_CALL(nest, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(innermost, Input(first), Input(second)) OPSPAN_SHOWN
@@ -52,9 +26,8 @@ OPSPAN_SHOWN OPSPAN_CALL(nest, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(rollup, Input(first), Input(second)) OPSPAN_SHOWN
     OPSPAN_CALL(link, Input(first), Input(second)) OPSPAN_SHOWN OPSPAN_CALL(labels, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(events, Input(first), Input(second), number) OPSPAN_SHOWN
-    OPSPAN_CALL(enclose, Input(first)) OPSPAN_SHOWN OPSPAN_CALL(json_items, Input(first), number) OPSPAN_SHOWN
-    OPSPAN_CALL(protobuf, Input(first), number) OPSPAN_SHOWN OPSPAN_CALL(timeline, Input(first)) OPSPAN_SHOWN
-    OPSPAN_CALL(metadata, Input(first), number) OPSPAN_SHOWN
+    OPSPAN_CALL(enclose, Input(first)) OPSPAN_SHOWN OPSPAN_CALL(protobuf, Input(first), number) OPSPAN_SHOWN
+    OPSPAN_CALL(timeline, Input(first)) OPSPAN_SHOWN OPSPAN_CALL(metadata, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(json_objects, Input(first), number) OPSPAN_SHOWN OPSPAN_CALL(places, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(blocks, Input(first), number) OPSPAN_SHOWN OPSPAN_CALL(sqlite, Input(first), Input(second), number)
 }

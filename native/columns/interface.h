@@ -32,12 +32,17 @@ opspan_columns_call
     opspan_columns_events;  // bytes of a Chrome trace; keys of args; state, twice, and 1 for the last bytes
 opspan_columns_call opspan_columns_metadata;      // texts; -; threads to use
 opspan_columns_call opspan_columns_json_objects;  // texts; -; threads to use
-opspan_columns_call opspan_columns_json_items;    // rows of any columns; -; how many items are before them
 opspan_columns_call opspan_columns_protobuf;  // rows of columns that are called after fields; -; the rows' own field
 opspan_columns_call opspan_columns_timeline;  // slices of tracks
 opspan_columns_call opspan_columns_places;    // shapes of lanes; -; rows of a lane
 opspan_columns_call opspan_columns_blocks;    // shapes in the order in which they are drawn; -; how many at most
 opspan_columns_call opspan_columns_sqlite;    // columns of a table; the table; the file's descriptor
+
+// The rows of a frame as items of a JSON list, some bytes of them at a time: they are there until the next are asked
+// for. No items is an error, and so is -1 of `next`, which gives how many bytes there are; 0: there are no more.
+void* opspan_json_items(ArrowArrayStream* rows, int is_first, char* error, size_t error_size);
+int64_t opspan_json_items_next(void* items, const char** bytes, char* error, size_t error_size);
+void opspan_json_items_end(void* items);
 
 // The name of a C++ function as its source has it, without a 0 at its end: its length, or -1 where it is not a mangled
 // name, one that cannot be taken apart, or one that does not fit.
@@ -60,7 +65,6 @@ Output labels(const Input& texts, int64_t workers);
 Output events(const Input& piece, const Input& keys, int64_t number);
 Output metadata(const Input& texts, int64_t workers);
 Output json_objects(const Input& texts, int64_t workers);
-Output json_items(const Input& frame, int64_t before);
 Output protobuf(const Input& frame, int64_t number);
 Output timeline(const Input& slices);
 Output places(const Input& shapes, int64_t rows_of_lane);

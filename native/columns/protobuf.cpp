@@ -33,9 +33,9 @@ struct Field {
   Field(const Field&) = delete;
   Field& operator=(const Field&) = delete;
   virtual ~Field() = default;
-  virtual void write(size_t row, Text& out) = 0;
+  virtual char* write(size_t row, char* to, Text& out) = 0;
   // Room for the tag and for a number behind it; from where the number goes on.
-  char* begin(Text& out) const { return tag.copy_to(out.room(tag.size() + kLongestVarint)); }
+  char* begin(char* to, Text& out) const { return tag.copy_to(out.room(to, tag.size() + kLongestVarint)); }
   Short tag;
 };
 using Fields = std::vector<std::unique_ptr<Field>>;
@@ -43,17 +43,17 @@ using Fields = std::vector<std::unique_ptr<Field>>;
 template <class T>
 struct Varint : Field {
   Varint(uint64_t number, Values<T> column) : Field(number, kVarint), values(column) {}
-  void write(size_t row, Text& out) override {
+  char* write(size_t row, char* to, Text& out) override {
     // As protobuf has it: a negative number of 32 bits is one of 64 bits.
-    if (!values.null(row)) out.wrote(varint(static_cast<uint64_t>(int64_t{values[row]}), begin(out)));
+    return values.null(row) ? to : varint(static_cast<uint64_t>(int64_t{values[row]}), begin(to, out));
   }
   Values<T> values;
 };
 
 struct Bool : Field {
   Bool(uint64_t number, Flags column) : Field(number, kVarint), flags(column) {}
-  void write(size_t row, Text& out) override {
-    if (!flags.null(row)) out.wrote(varint(flags[row] ? 1 : 0, begin(out)));
+  char* write(size_t row, char* to, Text& out) override {
+    return flags.null(row) ? to : varint(flags[row] ? 1 : 0, begin(to, out));
   }
   Flags flags;
 };
@@ -62,11 +62,11 @@ template <class T>
 struct EightBytes : Field {
   static_assert(sizeof(T) == 8 && std::endian::native == std::endian::little);
   EightBytes(uint64_t number, Values<T> column) : Field(number, kEightBytes), values(column) {}
-  void write(size_t row, Text& out) override {
-    if (values.null(row)) return;
-    char* to = begin(out);
+  char* write(size_t row, char* to, Text& out) override {
+    if (values.null(row)) return to;
+    to = begin(to, out);
     std::memcpy(to, &values.data[row], sizeof(T));
-    out.wrote(to + sizeof(T));
+    return to + sizeof(T);
   }
   Values<T> values;
 };
@@ -74,9 +74,11 @@ struct EightBytes : Field {
 struct Repeated : Field {
   Repeated(uint64_t number, Values<int64_t> offsets, std::unique_ptr<Field> inner)
       : Field(number, kSized), ends(offsets), items(std::move(inner)) {}
-  void write(size_t row, Text& out) override {
-    if (ends.null(row)) return;
-    for (int64_t at = ends.data[row]; at < ends.data[row + 1]; ++at) items->write(static_cast<size_t>(at), out);
+  char* write(size_t row, char* to, Text& out) override {
+    if (ends.null(row)) return to;
+    for (int64_t at = ends.data[row]; at < ends.data[row + 1]; ++at)
+      to = items->write(static_cast<size_t>(at), to, out);
+    return to;
   }
   Values<int64_t> ends;
   std::unique_ptr<Field> items;
@@ -84,29 +86,28 @@ struct Repeated : Field {
 
 struct Sized : Field {
   Sized(uint64_t number, Texts column) : Field(number, kSized), texts(column) {}
-  void write(size_t row, Text& out) override {
-    if (texts.null(row)) return;
-    out.wrote(varint(texts[row].size(), begin(out)));
-    out.add(texts[row]);
+  char* write(size_t row, char* to, Text& out) override {
+    if (texts.null(row)) return to;
+    return out.add(varint(texts[row].size(), begin(to, out)), texts[row]);
   }
   Texts texts;
 };
 
 struct Message : Field {
   Message(uint64_t number, Nulls nulls, Fields inner) : Field(number, kSized), null(nulls), fields(std::move(inner)) {}
-  void write(size_t row, Text& out) override {
-    if (null(row)) return;
-    out.wrote(begin(out) + 1);  // most are short: their size is one byte
-    const size_t from = out.size();
-    for (const auto& field : fields) field->write(row, out);
-    const size_t size = out.size() - from;
+  char* write(size_t row, char* to, Text& out) override {
+    if (null(row)) return to;
+    to = begin(to, out) + 1;  // most are short: their size is one byte
+    const size_t from = out.size(to);
+    for (const auto& field : fields) to = field->write(row, to, out);
+    const size_t size = out.size(to) - from;
     char bytes[kLongestVarint];
     const size_t more = static_cast<size_t>(varint(size, bytes) - bytes) - 1;
-    if (more > 0) {
-      out.wrote(out.room(more) + more);
-      std::memmove(&out[from + more], &out[from], size);
-    }
-    std::memcpy(&out[from - 1], bytes, more + 1);
+    to = out.room(to, more) + more;
+    char* inside = out.begin() + from;
+    if (more > 0) std::memmove(inside + more, inside, size);
+    std::memcpy(inside - 1, bytes, more + 1);
+    return to;
   }
   Nulls null;
   Fields fields;
@@ -157,11 +158,12 @@ std::unique_ptr<Field> field_of(uint64_t number, const Column& column) {
 
 Output protobuf(const Input& frame, int64_t number) {
   Text text;
+  char* to = text.begin();
   if (frame.rows() > 0) {
     Message row(field_number(std::to_string(number)), {}, fields_of({frame.schema(), frame.batch(), 0}));
-    for (size_t at = 0; at < frame.rows(); ++at) row.write(at, text);
+    for (size_t at = 0; at < frame.rows(); ++at) to = row.write(at, to, text);
   }
-  Output out(text.size());
+  Output out(text.size(to));
   out.add("bytes", text.take());
   return out;
 }

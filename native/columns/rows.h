@@ -11,12 +11,14 @@ namespace opspan::columns {
 class Short {
  public:
   static constexpr size_t kStep = 16;
-  explicit Short(std::string_view text = {}) { set(text); }
+  Short() = default;
+  explicit Short(std::string_view text) { set(text); }
   void set(std::string_view text) {
     bytes_.assign(text);
     bytes_.append(kStep, '\0');
     size_ = text.size();
   }
+  char& last() { return bytes_[size_ - 1]; }
   char* copy_to(char* to) const {
     for (size_t at = 0; at < size_; at += kStep) std::memcpy(to + at, bytes_.data() + at, kStep);
     return to + size_;
@@ -28,36 +30,38 @@ class Short {
   size_t size_ = 0;
 };
 
-// What is being written, with room behind its end.
+// What is being written. Who writes has the place, asks for room there, and says where he ended: a place that is kept
+// in memory would be read and written again for each value.
 class Text {
  public:
-  // For so many bytes, and a step more, at the end; then they are `wrote` up to there.
-  char* room(size_t bytes) {
-    const size_t wanted = size_ + bytes + Short::kStep;
-    if (wanted > room_) grow(std::max(wanted, room_ * 2));
-    return begin() + size_;
+  // A place for so many bytes, and a step more, behind all that is before `to`: that one, or where it is now.
+  char* room(char* to, size_t bytes) {
+    if (static_cast<size_t>(end_ - to) >= bytes + Short::kStep) [[likely]]
+      return to;
+    return grow(to, bytes + Short::kStep);
   }
-  void wrote(const char* end) { size_ = static_cast<size_t>(end - begin()); }
-  void add(const Short& text) { wrote(text.copy_to(room(text.size()))); }
-  void add(std::string_view text) {
-    std::memcpy(room(text.size()), text.data(), text.size());
-    size_ += text.size();
+  char* add(char* to, const Short& text) { return text.copy_to(room(to, text.size())); }
+  char* add(char* to, std::string_view text) {
+    to = room(to, text.size());
+    std::memcpy(to, text.data(), text.size());
+    return to + text.size();
   }
-  void cut(size_t size) { size_ = size; }
-  size_t size() const { return size_; }
-  char& operator[](size_t at) { return begin()[at]; }
+  char* begin() { return reinterpret_cast<char*>(bytes_.get()); }
+  size_t size(const char* to) { return static_cast<size_t>(to - begin()); }
   Array<uint8_t> take() { return std::move(bytes_); }
 
  private:
-  char* begin() { return reinterpret_cast<char*>(bytes_.get()); }
-  void grow(size_t room) {
-    auto larger = uninitialized<uint8_t>(room);
-    if (size_ > 0) std::memcpy(larger.get(), bytes_.get(), size_);
+  [[gnu::noinline]] char* grow(char* to, size_t bytes) {
+    const size_t size = this->size(to), before = static_cast<size_t>(end_ - begin());
+    const size_t wanted = std::max(size + bytes, before * 2);
+    auto larger = uninitialized<uint8_t>(wanted);
+    if (size > 0) std::memcpy(larger.get(), bytes_.get(), size);
     bytes_ = std::move(larger);
-    room_ = room;
+    end_ = begin() + wanted;
+    return begin() + size;
   }
   Array<uint8_t> bytes_;
-  size_t size_ = 0, room_ = 0;
+  char* end_ = nullptr;
 };
 
 // A column of a frame or of a struct; `from` is where its rows begin.

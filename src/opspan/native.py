@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Iterator
 from typing import Any, Final
 
 import polars as pl
@@ -16,7 +17,7 @@ import polars as pl
 from opspan import libraries
 from opspan.errors import OpspanError
 
-ABI: Final = 10
+ABI: Final = 11
 _ERROR_BYTES: Final = 512
 
 # Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
@@ -41,7 +42,6 @@ _FRAMES: Final = (
     "events",
     "metadata",
     "json_objects",
-    "json_items",
     "protobuf",
     "timeline",
     "places",
@@ -140,6 +140,7 @@ def _load() -> dict[str, Any]:
         found = library.opspan_columns_abi()
         functions = {name: getattr(library, f"opspan_columns_{name}") for name in _FRAMES}
         demangle = library.opspan_demangle
+        items, next_items, end_items = (library[f"opspan_json_items{what}"] for what in ("", "_next", "_end"))
     except (OSError, AttributeError) as error:  # not a library; a library without our functions
         raise OpspanError(f"cannot open {path} ({error}): reinstall opspan") from error
     if found != ABI:
@@ -159,7 +160,13 @@ def _load() -> dict[str, Any]:
         )
     demangle.restype = ctypes.c_int64
     demangle.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
-    return {**functions, "demangle": demangle}
+    items.restype = ctypes.c_void_p
+    items.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
+    next_items.restype = ctypes.c_int64
+    next_items.argtypes = (ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.c_size_t)
+    end_items.restype = None
+    end_items.argtypes = (ctypes.c_void_p,)
+    return {**functions, "demangle": demangle, "items": items, "next_items": next_items, "end_items": end_items}
 
 
 def _call(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, number: int = 0) -> pl.DataFrame:
@@ -263,10 +270,22 @@ def json_objects(texts: pl.Series, threads: int) -> pl.Series:
     return _call("json_objects", texts.to_frame(), number=threads)["json"]
 
 
-def json_items(rows: pl.DataFrame, before: int = 0) -> memoryview:
-    """The bytes of items of a JSON list, an object a row as native/columns/json_items.cpp says. `before`: how many
-    items the list has already; if there are any, a comma comes first."""
-    return _call("json_items", rows, number=before)["bytes"].to_numpy().data
+def json_items(rows: pl.DataFrame, before: int = 0) -> Iterator[memoryview]:
+    """The bytes of items of a JSON list, an object a row as native/columns/json_items.cpp says, some at a time: each is
+    there until the next is asked for. `before`: how many items the list has already; if there are any, a comma comes
+    first."""
+    library = _load()
+    bytes_at, error = ctypes.c_void_p(), ctypes.create_string_buffer(_ERROR_BYTES)
+    capsule = rows.rechunk().__arrow_c_stream__()
+    items = library["items"](_pointer_of(capsule, _STREAM_NAME), before == 0, error, _ERROR_BYTES)
+    try:
+        while items and (size := library["next_items"](items, ctypes.byref(bytes_at), error, _ERROR_BYTES)) > 0:
+            with memoryview((ctypes.c_char * size).from_address(bytes_at.value or 0)).cast("B") as some:
+                yield some
+    finally:
+        library["end_items"](items)
+    if error.value:
+        raise OpspanError(f"writing {rows.height:,} rows failed: {error.value.decode(errors='replace')}")
 
 
 def protobuf(rows: pl.DataFrame, number: int) -> memoryview:

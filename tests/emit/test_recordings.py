@@ -36,6 +36,16 @@ def test_a_folder_that_holds_a_recording_is_refused_and_left_as_it_was(tmp_path:
     assert len(list(folder.iterdir())) == 1
 
 
+@pytest.mark.parametrize("name", ["link", "link/deeper", "sub/../run"])
+def test_a_folder_may_be_named_by_a_link_or_by_way_of_another(tmp_path: Path, name: str) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link").symlink_to("sub")
+    first, second = python(TWICE, str(tmp_path / name), "{}").splitlines()
+
+    assert first.startswith("['first'")
+    assert "holds another recording" in second
+
+
 def test_added_recordings_read_their_own_files_and_loading_all_says_so(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     first, second = python(TWICE, str(folder), "{'add': True}").splitlines()

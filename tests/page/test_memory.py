@@ -32,15 +32,19 @@ FIGURES = {
 }
 
 
+def changed(at: float, size: int, address: int, device: int = 0) -> dict[str, Any]:
+    where = {"Device Id": device, "Device Type": int(device >= 0), "Addr": address, "Bytes": size}
+    total = {"Total Allocated": 0, "Total Reserved": 512 * MIB} if device >= 0 else {}
+    said = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "ts": at}
+    return {**said, "pid": kineto.PID, "tid": kineto.MAIN, "args": {**where, **total}}
+
+
 def written(path: Path, steps: int = 10) -> Path:
     """Each step, 1 ms long, takes 3 MiB in aten::empty within aten::ones and 1 MiB in aten::add, and gives back 3."""
     events: list[Any] = []
 
     def change(at: float, size: int, address: int, device: int = 0) -> None:
-        where = {"Device Id": device, "Device Type": int(device >= 0), "Addr": address, "Bytes": size}
-        total = {"Total Allocated": 0, "Total Reserved": 512 * MIB} if device >= 0 else {}
-        said = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "ts": at}
-        events.append({**said, "pid": kineto.PID, "tid": kineto.MAIN, "args": {**where, **total}})
+        events.append(changed(at, size, address, device))
 
     for step in range(steps):
         begin = 1000.0 * (step + 1)
@@ -127,6 +131,15 @@ def test_curve_blocks_and_peak_are_those_of_the_analysis(found: Analysed) -> Non
     assert blocks["given_ns"][10:] == [None] * 10
     by_op = place["at_peak"][0]["rows"]["values"]
     assert by_op == [["aten::add", "aten::empty"], [10, 1], [10 * MIB, 3 * MIB]]
+
+
+def test_what_took_as_much_at_the_peak_stands_in_the_order_of_the_trace(tmp_path: Path) -> None:
+    names = [f"aten::op_{number * 37 % 100}" for number in range(100)]
+    events = [event for at, name in enumerate(names) for event in (
+        kineto.op(name, kineto.MAIN, 1000.0 + 10 * at, 9), changed(1005.0 + 10 * at, 64, 4096 * (at + 1)))]  # fmt: skip
+    data = made(opspan.load(kineto.write(tmp_path / "ties.json", kineto.document(events))).analysed).data
+    assert data is not None
+    assert data["places"][0]["at_peak"][0]["rows"]["values"][0] == names
 
 
 def test_the_curve_is_thinned_and_keeps_least_and_most(tmp_path: Path) -> None:

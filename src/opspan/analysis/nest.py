@@ -17,7 +17,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan import native
-from opspan.tables.same import is_same
+from opspan.tables.same import same
 
 _col = pl.col
 
@@ -32,8 +32,8 @@ _IS_APART = _col("is_async").fill_null(value=False) | (_col("end_tid") != _col("
 
 def thread_key(*frames: pl.DataFrame) -> tuple[pl.Expr, ...]:
     """THREAD_KEY for a call with these frames: without `rank` and `pid` where all rows have the same."""
-    names = ((column, column.meta.output_name()) for column in THREAD_KEY)
-    return tuple(column for column, name in names if name == "tid" or not is_same(name, *frames))
+    known = same(("rank", "pid"), *frames)
+    return tuple(column for column in THREAD_KEY if column.meta.output_name() not in known)
 
 
 def codes(name: str) -> pl.Expr:

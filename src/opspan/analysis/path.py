@@ -77,7 +77,7 @@ def _by_step(whole: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.DataF
         rows = whole[np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)]
     rows = rows.with_columns(number=np.repeat(number.astype(np.uint32), count))
     known = steps.drop_nulls("process").sort("number")
-    if known.height and all(is_one(known, name) for name in PROCESS):
+    if known.height and is_one(known, *PROCESS):
         rows = rows.with_columns(pl.lit(known[name][0], dtype=known.schema[name]).alias(name) for name in PROCESS)
     else:
         of_step = pl.Series(np.repeat(np.arange(count.size, dtype=np.uint32), count))

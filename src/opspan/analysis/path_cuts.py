@@ -18,7 +18,7 @@ from opspan import native
 from opspan.analysis.nest import THREAD_KEY, openings
 from opspan.analysis.path_threads import NONE, THREAD, driving
 from opspan.analysis.spans import PROCESS, within
-from opspan.tables.same import is_same
+from opspan.tables.same import same
 
 if TYPE_CHECKING:
     from opspan.analysis.path_graph import Graph
@@ -68,8 +68,8 @@ def _on_threads(
         )
         for rows, kind in ((driving(trace.calls), "call"), (waits, "wait"))
     ]
-    same = [name for name in PROCESS if is_same(name, threads, *(rows for rows in (ranges, *others) if rows.height))]
-    key = [column for column in THREAD_KEY if column.meta.output_name() not in same]
+    known = same(PROCESS, threads, *(rows for rows in (ranges, *others) if rows.height))
+    key = [column for column in THREAD_KEY if column.meta.output_name() not in known]
     spans = pl.concat([ranges, *others]).select(*key, pl.exclude(THREAD))
     on = path.with_columns(_col("kind").to_physical(), thread=pl.when(_col("thread") != NONE).then("thread"))
     on = on.join(threads.select("thread", *THREAD), on="thread", how="left", maintain_order="left")

@@ -66,7 +66,7 @@ def _of_process(ran: pl.DataFrame) -> pl.DataFrame:
 
 def _busiest(ran: pl.DataFrame, by: tuple[str, ...], number: int = 0) -> pl.DataFrame:
     """The rows of what ran longest; of what ran longest but for NUMBER others."""
-    if number == 0 and all(is_one(ran, name) for name in by):
+    if number == 0 and is_one(ran, *by):
         return ran
     each = ran.group_by(by).agg(ns=length().sum()).sort("ns", *by, descending=[True] + [False] * len(by))
     if each.height < 2:

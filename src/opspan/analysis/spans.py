@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from opspan import native
-from opspan.tables.same import is_one
+from opspan.tables.same import same
 
 _col = pl.col
 _START, _END = _col("start_ns"), _col("end_ns")
@@ -97,7 +97,8 @@ def summed_by(rows: pl.DataFrame, by: Sequence[str], **sums: pl.Expr) -> pl.Data
 
 def _told_by(rows: pl.DataFrame, by: Sequence[str]) -> list[str]:
     """What is not the same in all rows; of no rows, all."""
-    return [name for name in by if not is_one(rows, name)]
+    known = same(by, rows)
+    return [name for name in by if name not in known]
 
 
 def distinct(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:

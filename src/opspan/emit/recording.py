@@ -99,7 +99,8 @@ class Recording:
     def _refuse_others(self) -> None:
         if self._add:
             return
-        other = next((file for file in self._files() if file != self.file and not _is_of_same_job(file)), None)
+        own = self.file.name if self.file is not None else None  # its folder may have several names
+        other = next((file for file in self._files() if file.name != own and not _is_of_same_job(file)), None)
         if other is not None:
             raise CaptureError(
                 f"{self.folder} holds another recording ({other.name}): choose another path=, delete it, or add to it "

@@ -23,6 +23,7 @@ from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
+from opspan.tables.schema import KIND, NAME
 from opspan.views import drawn, pieces
 from opspan.views.chrome_head import SERIES, head, series
 from opspan.views.chrome_tracks import Tracks, tracks_of
@@ -39,8 +40,7 @@ Events = tuple[pl.DataFrame, Members, pl.Expr | None]  # rows, their events, and
 _TOOK = pl.when(_col("end_ns") > _col("start_ns")).then(_col("end_ns") - _col("start_ns"))
 _TORCHS = {
     "shared memory": _col("static_shared_bytes") + _col("dynamic_shared_bytes"),
-    "memory bandwidth (GB/s)": pl.when(_col("kind").cast(pl.String).is_in(["memcpy", "memset"])).then(_col("bytes"))
-    / _TOOK,
+    "memory bandwidth (GB/s)": pl.when(_col("kind").is_in(["memcpy", "memset"])).then(_col("bytes")) / _TOOK,
 }
 _AFTER_PROCESSES = 5_000_000  # where torch.profiler has devices
 _ENDS = ("process", "thread", "start_ns")  # of an arrow
@@ -90,19 +90,19 @@ def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Events]:
     op_ids = trace.ranges["op_id"]
     calls, work = (rows.with_columns(op_ids.gather(rows["range"]).alias("op_id")) for rows in (calls, work))
     args = _with_torchs(trace, "calls", drawn.args(calls, keys.EVENTS["calls"]))
-    is_hip = text("api") == "hip"
-    args[keys.API] = pl.when(is_hip).then(text("api"))
-    category = pl.when(is_hip).then(pl.lit("cuda_runtime")).otherwise(drawn.call_category())
+    is_hip = _col("api") == "hip"
+    args[keys.API] = pl.when(is_hip).then("api")
+    category = pl.when(is_hip).then(pl.lit("cuda_runtime", NAME)).otherwise(drawn.call_category())
     yield calls, _span(drawn.name("name"), category, at, taken, args), began
     functions = tracks.on_threads(trace.functions)
     args = _with_torchs(trace, "functions", drawn.args(functions, keys.EVENTS["functions"]))
     yield functions, _span(drawn.name("name"), pl.lit("python_function"), at, taken, args), began
-    name = pl.coalesce(text("full_name"), drawn.name("name"))
+    name = pl.coalesce("full_name", drawn.name("name"))
     args = drawn.args(work, keys.EVENTS["work"])
     args |= {key: _json(drawn.sizes(of)) for of, key in keys.SIZES.items()}
     args = _with_torchs(trace, "work", args)
     # If there is no full name, the event itself already has the short one.
-    args[keys.WORK["name"]] = pl.when(_col("full_name").is_not_null()).then(text("name"))
+    args[keys.WORK["name"]] = pl.when(_col("full_name").is_not_null()).then("name")
     if work["name"].null_count():
         args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(1)
     yield work, _span(name, drawn.work_category(), at, taken, args), began
@@ -184,13 +184,13 @@ def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, en
     """Ranges of the tree as spans; overlapping ones as pairs with an id, which viewers draw on separate lines."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     began = _col("start_ns").is_not_null()
-    name, category = drawn.name("name"), _category() if _is_torchs(trace) else drawn.category("user")
+    name, category = drawn.name("name"), _category() if _is_torchs(trace) else drawn.category(KIND, "user")
     args = drawn.args(ranges, keys.EVENTS["ranges"])
     overlaps = is_async & ~_col("was_async")
     if ranges.select(overlaps.any()).item():
         args[keys.OVERLAPS] = pl.when(overlaps).then(1)
     if "modules" in ranges.columns:
-        args["Module Hierarchy"] = text("modules")
+        args["Module Hierarchy"] = _col("modules")
     ranges = drawn.with_lists(ranges)
     args |= {keys.RANGES[column]: _json(text(column)) for column in keys.LISTS if ranges[column].count()}
     args = _with_torchs(trace, "ranges", args)
@@ -204,13 +204,13 @@ def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, en
 
 def _category() -> pl.Expr:
     """As torch.profiler had it: what kind of op it was does not matter there."""
-    own = pl.when("is_mark").then(pl.lit("cpu_instant_event")).when(_col("source") == "torch").then(pl.lit("cpu_op"))
-    return pl.coalesce(text("category"), own, pl.lit("user_annotation"))
+    mark, op, other = (pl.lit(name, NAME) for name in ("cpu_instant_event", "cpu_op", "user_annotation"))
+    return pl.coalesce("category", pl.when("is_mark").then(mark).when(_col("source") == "torch").then(op), other)
 
 
 def _memory(memory: pl.DataFrame, trace: Tables, at: pl.Expr) -> tuple[pl.DataFrame, Members]:
     """As torch.profiler writes it: freed bytes are negative, the host is device -1."""
-    signed = _col("bytes") * pl.when(text("event") == "free").then(-1).otherwise(1)
+    signed = _col("bytes") * pl.when(_col("event") == "free").then(-1).otherwise(1)
     rows = memory.with_columns(signed, _col("device_id").fill_null(-1), end_ns=_col("end_ns") - _col("time_ns"))
     args = _with_torchs(trace, "memory", drawn.args(rows, keys.EVENTS["memory"]))
     args["Device Type"] = (_col("device_id") >= 0).cast(pl.Int32)

@@ -12,6 +12,7 @@ from opspan.analysis import Analysed
 from opspan.analysis.hierarchy import hierarchy
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
+from opspan.tables.schema import MEMORY_EVENT, NAME, WORK_KIND
 
 _col = pl.col
 
@@ -75,10 +76,10 @@ def text(column: str) -> pl.Expr:
     return _col(column).cast(pl.String)
 
 
-def args(frame: pl.DataFrame, names: Mapping[str, str], texts: Callable[[str], pl.Expr] = text) -> dict[str, pl.Expr]:
+def args(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, pl.Expr]:
     """An arg for each column that holds anything, and args that say that the name, or the end, is null."""
     held = {column: key for column, key in names.items() if frame[column].count() or not frame.height}
-    found = {key: _col(column) if frame[column].dtype.is_numeric() else texts(column) for column, key in held.items()}
+    found = {key: _col(column) for column, key in held.items()}
     if "end_ns" in frame.columns and "end_ns" not in names and frame["end_ns"].null_count():
         is_open = _col("end_ns").is_null()
         if "is_mark" in frame.columns:
@@ -112,22 +113,26 @@ def sizes(of: str) -> pl.Expr:
 
 
 def name(column: str) -> pl.Expr:
-    return _col(column).fill_null("(no name)").cast(pl.String)
+    return _col(column).fill_null("(no name)")
 
 
-def category(other: str) -> pl.Expr:
-    return text("kind").fill_null(other).replace(_CATEGORIES)
+def category(kinds: pl.Enum, other: str) -> pl.Expr:
+    return _named("kind", kinds, lambda kind: _CATEGORIES.get(kind, kind), _CATEGORIES.get(other, other))
 
 
 def work_category() -> pl.Expr:
-    return pl.when(_col("is_overhead")).then(pl.lit("overhead")).otherwise(category("other"))
+    return pl.when(_col("is_overhead")).then(pl.lit("overhead", NAME)).otherwise(category(WORK_KIND, "other"))
 
 
 def call_category() -> pl.Expr:
-    return text("api").fill_null("call")
+    return _col("api").fill_null("call")
 
 
 def memory_name() -> pl.Expr:
-    event = text("event")
-    named = event.replace_strict(_MEMORY_NAMES, default=pl.concat_str(pl.lit("[memory "), event, pl.lit("]")))
-    return named.fill_null("[memory]")
+    return _named("event", MEMORY_EVENT, lambda event: _MEMORY_NAMES.get(event, f"[memory {event}]"), "[memory]")
+
+
+def _named(column: str, values: pl.Enum, name: Callable[[str], str], other: str) -> pl.Expr:
+    """What each value of a closed list is called, asked once for all rows."""
+    names = pl.Series([*map(name, values.categories), other], dtype=NAME)
+    return pl.lit(names).gather(_col(column).to_physical().cast(pl.UInt32).fill_null(len(values.categories)))

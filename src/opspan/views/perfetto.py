@@ -25,11 +25,11 @@ from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
-from opspan.tables.schema import NAME
+from opspan.tables.schema import KIND, NAME
 from opspan.views import drawn, perfetto_annotations, perfetto_points, perfetto_tracks, pieces
 from opspan.views.perfetto_annotations import FLAGS, PACKET, SEQUENCE
 from opspan.views.perfetto_tracks import Tracks
-from opspan.views.pieces import Piece
+from opspan.views.pieces import Bytes, Piece
 
 _BATCH = 100_000  # begins and ends that are turned into bytes at a time
 _BEGIN, _END, _INSTANT = 1, 2, 3  # TrackEvent's types
@@ -78,11 +78,11 @@ def _pieces(found: Analysed, trace: Tables, arrows: _Arrows) -> Iterator[Callabl
     yield from perfetto_points.pieces(found, trace, tracks, first_free, shift)
 
 
-def _head(trace: Tables, tracks: Tracks, shift: int) -> Piece:
+def _head(trace: Tables, tracks: Tracks, shift: int) -> Bytes:
     return b"".join((_clocks(trace, shift), perfetto_tracks.descriptors(tracks)))
 
 
-def _clocks(trace: Tables, shift: int) -> Piece:
+def _clocks(trace: Tables, shift: int) -> Bytes:
     """Which UTC time the trace's own clock has at its zero."""
     if trace.origin_utc_ns is None or trace.origin_utc_ns < 0:
         return b""
@@ -134,12 +134,12 @@ def _kinds(trace: Tables, tracks: Tracks, arrows: _Arrows) -> list[_Kind]:
     functions, calls, work = trace.functions, trace.calls, trace.work
     ranges = drawn.with_lists(trace.ranges)
     ranges = ranges.with_columns(arrows.of_forward.alias(_FLOWS), arrows.of_backward.alias(_ENDED_FLOW))
-    of_ranges = drawn.args(ranges, keys.EVENTS["ranges"], _col)
+    of_ranges = drawn.args(ranges, keys.EVENTS["ranges"])
     if "modules" in ranges.columns:
         of_ranges["Module Hierarchy"] = _col("modules")
     calls = calls.with_columns(arrows.of_calls.alias(_FLOWS))
     work = work.with_columns(arrows.of_work.alias(_ENDED_FLOW))
-    of_work = drawn.args(work, keys.EVENTS["work"], _col) | {key: drawn.sizes(of) for of, key in keys.SIZES.items()}
+    of_work = drawn.args(work, keys.EVENTS["work"]) | {key: drawn.sizes(of) for of, key in keys.SIZES.items()}
 
     def placed(rows: pl.DataFrame, track: pl.Series) -> pl.DataFrame:
         flags = {"is_mark": "is_mark", "is_apart": "is_async"}
@@ -159,14 +159,14 @@ def _kinds(trace: Tables, tracks: Tracks, arrows: _Arrows) -> list[_Kind]:
             placed(functions, tracks.of_thread(functions)),
             name,
             pl.lit("python_function"),
-            drawn.args(functions, keys.EVENTS["functions"], _col),
+            drawn.args(functions, keys.EVENTS["functions"]),
         ),
-        _Kind(placed(ranges, tracks.of_thread(ranges)), name, drawn.category("user"), of_ranges),
+        _Kind(placed(ranges, tracks.of_thread(ranges)), name, drawn.category(KIND, "user"), of_ranges),
         _Kind(
             placed(calls, tracks.of_thread(calls)),
             name,
             drawn.call_category(),
-            drawn.args(calls, keys.EVENTS["calls"], _col),
+            drawn.args(calls, keys.EVENTS["calls"]),
         ),
         _Kind(placed(work, tracks.of_work(work)), full_name, drawn.work_category(), of_work),
     ]

@@ -69,7 +69,7 @@ def _counted(trace: Tables) -> pl.DataFrame:
 
 def _title() -> pl.Expr:
     domain = pl.format(" ({})", _col("domain").cast(pl.String)).fill_null("")
-    return pl.concat_str(drawn.name("name"), domain)
+    return pl.concat_str(drawn.name("name").cast(pl.String), domain)
 
 
 def _in_use(trace: Tables) -> pl.DataFrame:
@@ -94,7 +94,7 @@ def _memory(trace: Tables, tracks: Tracks, first_free: int, shift: int) -> Maker
     known = known.with_columns(track=pl.int_range(pl.len(), dtype=pl.UInt32) + first_free, title=pl.lit(_EVENTS))
     yield partial(perfetto_tracks.beside, known)
     rows = rows.join(known, on="parent", how="left", nulls_equal=True, maintain_order="left")
-    args = drawn.args(rows, keys.EVENTS["memory"], _col)
+    args = drawn.args(rows, keys.EVENTS["memory"])
     for start in range(0, rows.height, _BATCH):
         yield partial(_instants, rows.slice(start, _BATCH), args, shift)
 

@@ -1,7 +1,8 @@
 """A file that is made in pieces, several at a time, and written in their order; gzipped if its name ends with .gz.
 
-Only so many pieces as are being made are in memory. Gzipped, the file is one stream, for viewers that read no more than
-the first of several: each piece is compressed without knowing the ones before it, which costs few bytes, and ends at a
+A piece may be made while it is written, some bytes at a time, which are there until the next are asked for. Only so
+many pieces as are being made are in memory. Gzipped, the file is one stream, for viewers that read no more than the
+first of several: each piece is compressed without knowing the ones before it, which costs few bytes, and ends at a
 whole byte, so that the next can follow.
 """
 
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
-Piece = bytes | memoryview
+Bytes = bytes | memoryview
+Piece = Bytes | Iterator[Bytes]
 WORKERS = min(len(os.sched_getaffinity(0)), 8)
 _LEVEL = 6
 # RFC 1952: deflate, no name, no time, of an unknown system.
@@ -28,13 +30,14 @@ def write(path: Path, makers: Iterable[Callable[[], Piece]]) -> None:
     with path.open("wb") as file:
         if path.suffix.lower() != ".gz":
             for piece in _made(makers):
-                file.write(piece)
+                for some in _bytes(piece):
+                    file.write(some)
             return
         check = size = 0
         file.write(_HEAD)
-        for piece, packed in _made(_packed(maker) for maker in makers):
-            check = zlib.crc32(piece, check)
-            size += len(piece)
+        for whole, packed in _made(_packed(maker) for maker in makers):
+            check = zlib.crc32(whole, check)
+            size += len(whole)
             file.write(packed)
         file.write(_compressor().flush() + struct.pack("<LL", check, size & 0xFFFFFFFF))
 
@@ -50,10 +53,14 @@ def _made(makers: Iterable[Callable[[], T]]) -> Iterator[T]:
             yield waiting.popleft().result()
 
 
-def _packed(maker: Callable[[], Piece]) -> Callable[[], tuple[Piece, bytes]]:
-    def make() -> tuple[Piece, bytes]:
-        piece, compressor = maker(), _compressor()
-        return piece, compressor.compress(piece) + compressor.flush(zlib.Z_SYNC_FLUSH)
+def _bytes(piece: Piece) -> Iterable[Bytes]:
+    return (piece,) if isinstance(piece, bytes | memoryview) else piece
+
+
+def _packed(maker: Callable[[], Piece]) -> Callable[[], tuple[bytes, bytes]]:
+    def make() -> tuple[bytes, bytes]:
+        whole, compressor = b"".join(map(bytes, _bytes(maker()))), _compressor()
+        return whole, compressor.compress(whole) + compressor.flush(zlib.Z_SYNC_FLUSH)
 
     return make
 

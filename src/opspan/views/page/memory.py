@@ -130,16 +130,16 @@ def _cells(subject: Subject, pieces: Pieces, places: pl.DataFrame) -> tuple[dict
     found = subject.found
     cells = in_pieces(found.attributed.ranges, found.tables.memory, pieces)
     cells = cells.join(places.select(DEVICE), on=DEVICE, how="semi", nulls_equal=True)
-    most = cells.group_by(*DEVICE, "name").agg(_col("allocation_bytes", "allocation_count").sum())
-    most = most.sort("allocation_bytes", "allocation_count", descending=True)
+    most = cells.group_by(*DEVICE, "name", maintain_order=True).agg(_col("allocation_bytes", "allocation_count").sum())
+    most = most.sort("allocation_bytes", "allocation_count", descending=True, maintain_order=True)
     names = most.group_by(DEVICE, maintain_order=True).head(MOST_NAMES).select(*DEVICE, "name")
     cells = cells.join(names, on=[*DEVICE, "name"], how="semi", nulls_equal=True)
     joined = 1
     while cells.height > MOST_CELLS and joined < pieces.count:
         joined *= 2
         key = [*DEVICE, "piece", "name"]
-        cells = cells.with_columns(_col("piece") // 2).group_by(key).agg(_col(_FIGURES).sum())
-    return cells.sort("piece").partition_by(DEVICE, as_dict=True), joined
+        cells = cells.with_columns(_col("piece") // 2).group_by(key, maintain_order=True).agg(_col(_FIGURES).sum())
+    return cells.sort("piece", maintain_order=True).partition_by(DEVICE, as_dict=True), joined
 
 
 def _ops(cells: pl.DataFrame | None) -> dict[str, Any]:
@@ -174,8 +174,9 @@ def _at_peak(blocks: pl.DataFrame | None) -> list[dict[str, Any]]:
     for by, title in _BY.items():
         if blocks is None or (by != "op" and not blocks[by].count()):
             continue  # nothing is in a module, or in a phase
-        sums = blocks.group_by(name=by).agg(blocks=pl.len(), bytes=_col("bytes").sum())
-        sums = sums.sort("bytes", "blocks", descending=True).with_columns(_col("name").fill_null("(in none)"))
+        sums = blocks.group_by(name=by, maintain_order=True).agg(blocks=pl.len(), bytes=_col("bytes").sum())
+        sums = sums.sort("bytes", "blocks", descending=True, maintain_order=True)
+        sums = sums.with_columns(_col("name").fill_null("(in none)"))
         found.append({"title": title, "rows": table(sums, _AT_PEAK)})
     return found
 

@@ -191,7 +191,7 @@ def _is_quiet(keys: pl.DataFrame, trace: Tables) -> pl.Series:
     thread = ["rank", "pid", "tid"]
     says = keys.filter(_col("table").is_in(["functions", "ranges"])).select(thread)
     threads, called = trace.calls.select(thread), trace.work["call"].drop_nulls()
-    is_same = len(called) > 0 and all(is_one(threads, name) for name in thread)
+    is_same = len(called) > 0 and is_one(threads, *thread)
     launches = distinct(threads if is_same else threads[called], thread)
     loud = pl.concat([says, launches]).unique()
     is_loud = keys.select(thread).join(

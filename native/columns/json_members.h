@@ -1,0 +1,32 @@
+// A frame's columns as members of JSON objects, an object a row. json_items.cpp says how what is written.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "columns/rows.h"
+
+namespace opspan::columns {
+
+// A column under its key: `,"key":value`, or nothing where it is null.
+struct Member {
+  Member() = default;
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+  virtual ~Member() = default;
+  virtual char* write(size_t row, char* to, Text& out) = 0;
+};
+using Members = std::vector<std::unique_ptr<Member>>;
+
+// Of all columns within `parent`. What is the same in all rows is made here, once.
+Members members_of(const Column& parent, size_t rows);
+
+inline char* write_object(const Members& members, size_t row, char* to, Text& out) {
+  const size_t begin = out.size(to);
+  for (const auto& member : members) to = member->write(row, to, out);
+  if (out.size(to) == begin) to = out.add(to, "{");
+  out.begin()[begin] = '{';  // the comma of the first member
+  return out.add(to, "}");
+}
+
+}  // namespace opspan::columns
