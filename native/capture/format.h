@@ -126,9 +126,8 @@ inline constexpr uint16_t kHasColor = 4;
 inline constexpr uint16_t kHasForward = 8;   // forward_tid means something (0 there: forward thread not known)
 inline constexpr uint16_t kForeignEnd = 16;  // on kEnd: owner_tid and owner_unit are set, id is not
 inline constexpr uint16_t kOwnerById = 32;   // on kAttribute: owner is a kIds unit; what is meant bears its id
-// On kRange of kNvtx and kItt: the collector knew the label for one of opspan's own and wrote it where kTorch has it
-// (value, id, category, forward_tid, sizes). On ITT the task's id is (id, kOpTag, 0), and color and schema are the
-// two halves of `parent`: the number of its parent, with this bit when that is a range of the user's own; 0: none.
+// On kRange of kNvtx and kItt: an op of opspan's own, in its domain, with its label where kTorch has it. On ITT its id
+// is (id, kOpTag, 0), and `parent` its parent's number, with this bit when that is a range of the user's own; 0: none.
 inline constexpr uint16_t kHasLabel = 64;
 inline constexpr uint64_t kUsersParent = uint64_t{1} << 63;
 // On kRange of kTorch: what is known of the op's inputs beside their sizes, in the fields of what no op has.
