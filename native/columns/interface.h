@@ -26,7 +26,7 @@ opspan_columns_call opspan_columns_cut;        // stretches; ranges, and spans o
 opspan_columns_call opspan_columns_match;      // calls; work
 opspan_columns_call opspan_columns_nearest;    // parents with marked rows
 opspan_columns_call opspan_columns_rollup;     // parents; work
-opspan_columns_call opspan_columns_link;       // ranges with seq; names
+opspan_columns_call opspan_columns_link;       // ranges with seq and parent; names
 opspan_columns_call opspan_columns_labels;     // texts; -; threads to use
 opspan_columns_call
     opspan_columns_events;  // bytes of a Chrome trace; keys of args; state, twice, and 1 for the last bytes

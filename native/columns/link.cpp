@@ -6,9 +6,18 @@
 namespace opspan::columns {
 namespace {
 
+// Of rows that begin at once a backward range comes before an op.
+enum Role : uint8_t { kNeither, kForward, kBackward, kEngine };
 // opspan.analysis.autograd has the same numbers.
-enum Role : uint8_t { kForward = 1, kBackward = 2 };
-enum Link : uint8_t { kLinked = 1, kSeveralThreads = 2, kUsedAgain = 3, kNoForward = 4 };
+enum Link : uint8_t {
+  kLinked = 1,
+  kSeveralThreads = 2,
+  kUsedAgain = 3,
+  kNoForward = 4,
+  kNoSeq = 5,
+  kRoot = 6,
+  kByNesting = 7
+};
 
 // Names are looked at only for so many threads that share a seq: past that the nearest in time has to do.
 constexpr size_t kMostThreads = 64;
@@ -18,16 +27,22 @@ struct Ranges {
       : start(frame.values<int64_t>("start_ns")),
         seq(frame.values<int64_t>("seq")),
         forward_tid(frame.values<int64_t>("forward_tid")),
-        role(frame.values<uint8_t>("role")),
+        parent(frame.values<Row>("parent")),
+        forward(frame.flags("is_forward")),
+        backward(frame.flags("is_backward")),
+        engine(frame.flags("is_engine")),
         name(frame.values<uint32_t>("name")) {}
 
-  bool is(Role wanted, Row row) const {
-    return !role.null(row) && role[row] == wanted && !seq.null(row) && !start.null(row);
+  bool is(Role wanted, Row row) const { return has(wanted, row) && !seq.null(row) && !start.null(row); }
+  Role role(Row row) const {
+    return backward[row] ? kBackward : forward[row] ? kForward : engine[row] ? kEngine : kNeither;
   }
+  bool has(Role wanted, Row row) const { return role(row) == wanted; }
   bool knows_thread(Row row) const { return !forward_tid.null(row) && forward_tid[row] != 0; }
 
   Values<int64_t> start, seq, forward_tid;
-  Values<uint8_t> role;
+  Values<Row> parent;
+  Flags forward, backward, engine;
   Values<uint32_t> name;
 };
 
@@ -36,20 +51,21 @@ class Names {
  public:
   explicit Names(const Input& frame) {
     const auto name = frame.values<uint32_t>("name"), op = frame.values<uint32_t>("op");
-    const auto makes_node = frame.flags("makes_node");
+    const auto makes_node = frame.flags("makes_node"), is_root = frame.flags("is_root");
     for (size_t row = 0; row < frame.rows(); ++row) {
       if (name.null(row)) continue;
       if (name[row] >= said_.size()) said_.resize(name[row] + 1);
-      said_[name[row]] = {op.null(row) ? kNone : op[row], makes_node[row]};
+      said_[name[row]] = {op.null(row) ? kNone : op[row], makes_node[row], is_root[row]};
     }
   }
   uint32_t op(const Ranges& ranges, Row row) const { return find(ranges, row).op; }
   bool makes_node(const Ranges& ranges, Row row) const { return find(ranges, row).makes_node; }
+  bool is_root(const Ranges& ranges, Row row) const { return find(ranges, row).is_root; }
 
  private:
   struct Said {
     uint32_t op = kNone;
-    bool makes_node = true;
+    bool makes_node = true, is_root = false;
   };
   Said find(const Ranges& ranges, Row row) const {
     return !ranges.name.null(row) && ranges.name[row] < said_.size() ? said_[ranges.name[row]] : Said();
@@ -133,6 +149,30 @@ class Group {  // the forward ops of one seq in one process that have begun
   uint32_t number_ = 0;
 };
 
+// What the engine does for a node has no seq: it gets the forward op of the node that runs in it, the first of several.
+// A node that the backward itself made has none, whatever its seq. A parent that is out of range is none.
+void link_the_rest(const Ranges& ranges, const Names& said, size_t count, Row* forward, uint8_t* links) {
+  for (size_t at = 0; at < count; ++at) {
+    const Row row = static_cast<Row>(at);
+    if (ranges.has(kBackward, row)) {
+      if (said.is_root(ranges, row)) {
+        forward[row] = kNone;
+        links[row] = kRoot;
+      } else if (links[row] == 0) {
+        links[row] = kNoSeq;
+      }
+    }
+    if (forward[row] == kNone || ranges.has(kEngine, row) || ranges.parent.null(row)) continue;
+    const Row parent = ranges.parent[row];
+    if (parent >= count || !ranges.has(kEngine, parent) || links[parent] == kByNesting) continue;
+    forward[parent] = forward[row];
+    links[parent] = kByNesting;
+  }
+  for (size_t at = 0; at < count; ++at) {
+    if (links[at] == 0 && ranges.has(kEngine, static_cast<Row>(at))) links[at] = kNoSeq;
+  }
+}
+
 }  // namespace
 
 Output link(const Input& frame, const Input& names) {
@@ -170,12 +210,12 @@ Output link(const Input& frame, const Input& names) {
         rows, [&](Row row) { return ranges.seq[row]; },
         [&](Row a, Row b) {
           if (ranges.start[a] != ranges.start[b]) return ranges.start[a] < ranges.start[b];
-          return ranges.role[a] != ranges.role[b] ? ranges.role[a] > ranges.role[b] : a < b;
+          return ranges.role(a) != ranges.role(b) ? ranges.role(a) > ranges.role(b) : a < b;
         });
     for (size_t at = 0; at < rows.size(); ++at) {
       const Row row = rows[at];
       if (at == 0 || ranges.seq[row] != ranges.seq[rows[at - 1]]) group.clear();
-      if (ranges.role[row] == kForward) {
+      if (ranges.role(row) == kForward) {
         group.add(row, threads[row], era);
         continue;
       }
@@ -186,6 +226,7 @@ Output link(const Input& frame, const Input& names) {
       links[row] = how;
     }
   }
+  link_the_rest(ranges, said, count, forward.get(), links.get());
   Output out(count);
   out.add("forward", std::move(forward));
   out.add("link", std::move(links));

@@ -16,12 +16,30 @@ struct Ranges {
         domain(frame.values<uint32_t>("domain")),
         is_async(frame.flags("is_async")),
         is_mark(frame.flags("is_mark")),
-        end(uninitialized<int64_t>(frame.rows())) {}
+        end(given_end.data) {}
 
   bool is_leaf(Row row) const { return is_async[row] || is_mark[row]; }
   bool is_open(Row row) const { return given_end.null(row) && !is_mark[row]; }
   // Both are exact: an end is never before its start.
   uint64_t duration(Row row) const { return static_cast<uint64_t>(end[row]) - static_cast<uint64_t>(start[row]); }
+  // No end has to be found, or put elsewhere: then they stay where they are.
+  bool ends_are_given(size_t count) const {
+    for (size_t at = 0; at < count; ++at) {
+      const Row row = static_cast<Row>(at);
+      if (start.null(row) || given_end.null(row) || is_mark[row] || given_end[row] < start[row]) return false;
+    }
+    return true;
+  }
+  void find_ends(size_t count, int64_t trace_end) {
+    own_end = uninitialized<int64_t>(count);
+    end = own_end.get();
+    for (size_t at = 0; at < count; ++at) {
+      const Row row = static_cast<Row>(at);
+      const int64_t begin = start.null(row) ? std::numeric_limits<int64_t>::min() : start[row];
+      const int64_t given = is_mark[row] ? begin : given_end.null(row) ? trace_end : given_end[row];
+      own_end[row] = std::max(begin, given);
+    }
+  }
   bool before(Row a, Row b) const { return end[a] != end[b] ? end[a] > end[b] : a < b; }
   void sort(std::span<Row> rows) const {
     sort_rows(rows, [&](Row row) { return start[row]; }, [&](Row a, Row b) { return before(a, b); });
@@ -30,7 +48,8 @@ struct Ranges {
   Values<int64_t> start, given_end;
   Values<uint32_t> domain;
   Flags is_async, is_mark;
-  Array<int64_t> end;
+  const int64_t* end;
+  Array<int64_t> own_end;
 };
 
 // A range still open inside one of its own stack that ended, ended with it at the latest: its pop was lost.
@@ -48,7 +67,7 @@ bool close_lost(Ranges& ranges, std::span<const Row> rows) {
       Ends& ends = stacks[domain(row)];
       while (!ends.empty() && ends.top() <= start) ends.pop();
       if (ends.empty() || ends.top() >= ranges.end[row]) continue;
-      ranges.end[row] = ends.top();
+      ranges.own_end[row] = ends.top();
       changed = true;
     }
     for (Row row : rows.subspan(from, to - from)) {
@@ -107,14 +126,15 @@ Output nest(const Input& frame, int64_t trace_end) {
   auto threads = places.threads(frame);
 
   Bits is_open(count), is_async(count), has_end(count), has_self(count);
-  for (size_t at = 0; at < count; ++at) {
-    const Row row = static_cast<Row>(at);
-    if (ranges.start.null(row)) threads[row] = kNone;
-    const int64_t start = ranges.start.null(row) ? std::numeric_limits<int64_t>::min() : ranges.start[row];
-    const int64_t end = ranges.is_mark[row] ? start : ranges.given_end.null(row) ? trace_end : ranges.given_end[row];
-    ranges.end[row] = std::max(start, end);
-    if (ranges.is_open(row)) is_open.set(row);
-    if (!ranges.is_mark[row]) has_end.set(row);
+  const bool given = ranges.ends_are_given(count);
+  if (!given) {
+    ranges.find_ends(count, trace_end);
+    for (size_t at = 0; at < count; ++at) {
+      const Row row = static_cast<Row>(at);
+      if (ranges.start.null(row)) threads[row] = kNone;
+      if (ranges.is_open(row)) is_open.set(row);
+      if (!ranges.is_mark[row]) has_end.set(row);
+    }
   }
 
   Tree tree(count);
@@ -123,7 +143,7 @@ Output nest(const Input& frame, int64_t trace_end) {
     const std::span<Row> rows = by_thread[thread];
     ranges.sort(rows);
     const bool lost =
-        std::any_of(rows.begin(), rows.end(), [&](Row row) { return is_open[row] && !ranges.is_leaf(row); });
+        !given && std::any_of(rows.begin(), rows.end(), [&](Row row) { return is_open[row] && !ranges.is_leaf(row); });
     if (lost && close_lost(ranges, rows)) ranges.sort(rows);
     grow(tree, ranges, rows);
   }
@@ -147,7 +167,7 @@ Output nest(const Input& frame, int64_t trace_end) {
   out.add("parent", std::move(tree.parent));
   out.add("depth", std::move(tree.depth));
   out.add("self_ns", std::move(tree.self), &has_self);
-  out.add("end_ns", std::move(ranges.end), &has_end);
+  if (!given) out.add("end_ns", std::move(ranges.own_end), &has_end);
   out.add("is_open", std::move(is_open));
   out.add("is_async", std::move(is_async));
   out.add("overlaps", std::move(tree.overlaps));

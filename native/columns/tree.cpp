@@ -10,41 +10,43 @@ namespace {
 // The rows of a frame so that each comes after its parent. Rows in a ring, and below one, are left out.
 class ParentsFirst {
  public:
-  explicit ParentsFirst(const Input& frame) : parents_(uninitialized<Row>(frame.rows())), count_(frame.rows()) {
-    const auto given = frame.values<Row>("parent");
+  explicit ParentsFirst(const Input& frame)
+      : given_(frame.values<Row>("parent")), rows_(frame.rows()), count_(frame.rows()) {
     bool is_as_given = true;  // so it is where rows are in the order of time
-    for (size_t row = 0; row < count_; ++row) {
-      parents_[row] = given.null(row) || given[row] >= count_ ? kNone : given[row];
-      is_as_given = is_as_given && (parents_[row] == kNone || parents_[row] < row);
+    for (size_t row = 0; row < rows_; ++row) {
+      const Row above = parent(static_cast<Row>(row));
+      is_as_given = is_as_given && (above == kNone || above < row);
     }
     if (!is_as_given) sort();
   }
 
   size_t count() const { return count_; }
   Row operator[](size_t at) const { return order_ ? order_[at] : static_cast<Row>(at); }
-  Row parent(Row row) const { return parents_[row]; }
+  Row parent(Row row) const { return given_.null(row) || given_[row] >= rows_ ? kNone : given_[row]; }
 
  private:
   // Leaves first: a row follows when its last child has. What is left over when no leaf is, is a ring.
   void sort() {
-    auto children = zeroed<uint32_t>(count_);
-    for (size_t row = 0; row < count_; ++row) {
-      if (parents_[row] != kNone) ++children[parents_[row]];
+    auto children = zeroed<uint32_t>(rows_);
+    for (size_t row = 0; row < rows_; ++row) {
+      if (const Row above = parent(static_cast<Row>(row)); above != kNone) ++children[above];
     }
-    order_ = uninitialized<Row>(count_);
+    order_ = uninitialized<Row>(rows_);
     size_t found = 0;
-    for (size_t row = 0; row < count_; ++row) {
+    for (size_t row = 0; row < rows_; ++row) {
       if (children[row] == 0) order_[found++] = static_cast<Row>(row);
     }
     for (size_t at = 0; at < found; ++at) {
-      const Row parent = parents_[order_[at]];
-      if (parent != kNone && --children[parent] == 0) order_[found++] = parent;
+      const Row above = parent(order_[at]);
+      if (above != kNone && --children[above] == 0) order_[found++] = above;
     }
     std::reverse(order_.get(), order_.get() + found);
     count_ = found;
   }
 
-  Array<Row> parents_, order_;
+  Values<Row> given_;
+  size_t rows_;
+  Array<Row> order_;
   size_t count_;
 };
 
@@ -73,8 +75,7 @@ Output rollup(const Input& frame, const Input& work) {
   const size_t count = frame.rows();
   const auto range = work.values<Row>("range");
   const auto start = work.values<int64_t>("start_ns"), end = work.values<int64_t>("end_ns");
-  auto self = uninitialized<int64_t>(count), total = uninitialized<int64_t>(count);
-  std::fill_n(self.get(), count, 0);
+  auto self = zeroed<int64_t>(count), total = uninitialized<int64_t>(count);
   for (size_t row = 0; row < work.rows(); ++row) {
     if (range.null(row) || range[row] >= count || start.null(row) || end.null(row) || end[row] <= start[row]) continue;
     const uint64_t took = static_cast<uint64_t>(end[row]) - static_cast<uint64_t>(start[row]);

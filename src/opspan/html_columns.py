@@ -7,10 +7,13 @@ What it says may come from a trace, so all of it is escaped, and none of it is l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING
 
 from opspan.printable import printable, shortened
 from opspan.text_columns import Column, cut
+
+if TYPE_CHECKING:
+    from xml.etree import ElementTree
 
 ROWS = 10  # as many as polars shows
 LONGEST_NAME = 60  # characters; the whole name is shown when the mouse is over it
@@ -24,6 +27,8 @@ _ALIGN = {"<": "text-align: left", ">": "text-align: right"}
 def table(columns: Sequence[Column], above: str, below: Iterable[str] = (), longest: int = LONGEST_NAME) -> str:
     """The columns between sentences. Texts (those that a terminal may cut) stand at the left, numbers at the right; a
     cell is cut to `longest` characters."""
+    from xml.etree import ElementTree  # only a notebook needs it
+
     frame = ElementTree.Element("div", {"class": _CLASSES, "style": "overflow-x: auto"})
     _sentence(frame, above)
     if columns and columns[0].cells:
@@ -64,6 +69,8 @@ def or_why_not(make: Callable[[], str], what: str, say: Callable[[str], str] = s
 
 
 def _cell(row: ElementTree.Element, tag: str, text: str, column: Column, longest: int) -> None:
+    from xml.etree import ElementTree
+
     whole = printable(text.strip())
     align = "<" if column.least is not None else column.align
     cell = ElementTree.SubElement(row, tag, {"style": _ALIGN[align]})
@@ -73,4 +80,6 @@ def _cell(row: ElementTree.Element, tag: str, text: str, column: Column, longest
 
 
 def _sentence(frame: ElementTree.Element, text: str) -> None:
+    from xml.etree import ElementTree
+
     ElementTree.SubElement(frame, "div").text = cut(printable(text), LONGEST_SENTENCE, cut_end=True, dots="…")

@@ -17,7 +17,7 @@ import polars as pl
 from opspan import libraries
 from opspan.errors import OpspanError
 
-ABI: Final = 11
+ABI: Final = 12
 _ERROR_BYTES: Final = 512
 
 # Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
@@ -199,7 +199,8 @@ def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None,
 
 
 def nest(ranges: pl.DataFrame, end_ns: int) -> pl.DataFrame:
-    """For each range its parent, depth and own time. `end_ns`: the end of the trace, where open ranges are closed."""
+    """For each range its parent, depth and own time, and its end, if that of any is not as it was. `end_ns`: the end of
+    the trace, where open ranges are closed."""
     return _call("nest", ranges, number=end_ns)
 
 

@@ -5,11 +5,10 @@ What writes one is the module of its name in views/.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     name: str  # of the module in views/
     suffixes: tuple[str, ...]
     writes: str  # in words, for help and messages

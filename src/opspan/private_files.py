@@ -22,9 +22,9 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 CACHE = "OPSPAN_CACHE_DIR"
 _UNFINISHED = ".opspan-unfinished-"
@@ -218,8 +218,7 @@ def _bring_folder(path: Path, target: Path, overwrite: bool) -> None:
 # --- temporary folders
 
 
-@dataclass
-class _Claim:
+class _Claim(NamedTuple):
     path: Path
     lock: int  # descriptor
     owner: int  # process

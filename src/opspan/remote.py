@@ -16,9 +16,9 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from opspan.addresses import SCHEMES, Address, File
 from opspan.errors import MissingPackage, NotReadable, OpspanError, ReadError, TooLarge
@@ -51,8 +51,7 @@ class _BrokeOff(Exception):
 # --- one file, as one of this machine
 
 
-@dataclass(frozen=True)
-class Local:
+class Local(NamedTuple):
     path: Path
     address: Address | None = None
 

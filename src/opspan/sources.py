@@ -6,15 +6,14 @@ Its reader is the module of its name in readers/, docs/formats/NAME.md describes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 # The options of opspan's that a sentence on what is missing may ask for; "" asks for labels alone.
 SHAPES, MODULES = " --record-shapes", " --modules"
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     name: str  # of the module in readers/, and for opspan.load(source=...)
     reads: str  # in words
     # Memory that reading and a table surely take, for each byte of a large file (tools/bench measures it). 0: the size

@@ -11,7 +11,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 GAP = "  "  # as in torch's table
 _DOTS = "..."
@@ -20,8 +20,7 @@ _UNKNOWN_TERMINAL = 80
 _COMMAND = re.compile(r"`[^`]*`")
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """How wide a table may be; None: as wide as it gets. And whether names are left as they are, however long."""
 
     width: int | None = None
@@ -35,8 +34,7 @@ class Layout:
         return [line for text in texts for line in wrapped("", text, self.width, "  ") or [""]]
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     title: str
     cells: Sequence[str]
     rank: int = 0  # the highest goes first where room is short; what has 0 stays
@@ -65,13 +63,13 @@ def fitted(columns: Sequence[Column], width: int) -> tuple[list[str], list[str]]
     """The lines (a rule, the titles, a rule, the cells, a rule), and in words what is not in them."""
     # The wider the terminal, the more of a name is worth more than another column.
     columns = [
-        column if column.least is None else replace(column, least=max(column.least, width * 3 // 10))
+        column if column.least is None else column._replace(least=max(column.least, width * 3 // 10))
         for column in columns
     ]
     shown = list(columns)
     while _least(shown) > width and any(column.rank for column in shown):
         # A name without any figure says nothing: the last of them stays where there is room if the name is cut.
-        narrow = [column if column.least is None else replace(column, least=_NARROWEST) for column in shown]
+        narrow = [column if column.least is None else column._replace(least=_NARROWEST) for column in shown]
         if sum(column.rank > 0 for column in shown) == 1 and _least(narrow) <= width:
             break
         shown.remove(max(shown, key=lambda column: (column.rank, columns.index(column))))
@@ -106,7 +104,7 @@ def as_torch(
 def lines_of(columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
     pairs = list(zip(columns, widths, strict=True))
     rule = GAP.join("-" * width for _, width in pairs)
-    titles = GAP.join(replace(column, cut_end=True).line(column.title, width) for column, width in pairs)
+    titles = GAP.join(column._replace(cut_end=True).line(column.title, width) for column, width in pairs)
     count = len(columns[0].cells) if columns else 0
     rows = [GAP.join(column.line(column.cells[row], width) for column, width in pairs) for row in range(count)]
     return [line.rstrip() for line in (rule, titles, rule, *rows, rule)]

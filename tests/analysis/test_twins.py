@@ -83,24 +83,41 @@ link_rows = st.lists(
             "start_ns": maybe_times,
             "seq": st.sampled_from([0, 1, 1, 2, None, 2**63 - 1]),
             "forward_tid": st.sampled_from([None, None, 0, 1, 2, 77]),
-            "role": st.sampled_from([0, 1, 1, 2, 2]),
+            "role": st.sampled_from([0, 1, 1, 2, 2, 3]),
+            "name": st.sampled_from([None, 4, 5]),  # 5 is what the backward itself makes
+            "parent": st.none() | st.integers(0, 15),
         }
     ),
     max_size=16,
 )
 HOW = [None, "linked", "ambiguous: several threads used this seq", "ambiguous: the thread used this seq again"]
-HOW += ["no forward in the trace"]
+HOW += ["no forward in the trace", "no seq", "made by the backward itself", "by nesting"]
 
 
 @property_of(link_rows, few=100, many=400)
 def test_link(rows: list[dict]) -> None:
     types = {"rank": pl.Int32, "pid": pl.Int64, "tid": pl.Int64, "start_ns": pl.Int64, "seq": pl.Int64}
-    types |= {"forward_tid": pl.Int64, "role": pl.UInt8, "name": pl.UInt32}
-    frame = pl.DataFrame([row | {"name": None} for row in rows], schema=types)
+    types |= {"forward_tid": pl.Int64, "role": pl.UInt8, "name": pl.UInt32, "parent": pl.UInt32}
+    roles = {"is_forward": 1, "is_backward": 2, "is_engine": 3}
+    frame = pl.DataFrame(rows, schema=types).with_columns(**{name: pl.col("role") == of for name, of in roles.items()})
+    said = {"name": [5], "op": [None], "makes_node": [True], "is_root": [True]}
+    names = pl.DataFrame(
+        said, schema={"name": pl.UInt32, "op": pl.UInt32, "makes_node": pl.Boolean, "is_root": pl.Boolean}
+    )
 
-    found = native.link(frame, pl.DataFrame(schema={"name": pl.UInt32, "op": pl.UInt32, "makes_node": pl.Boolean}))
+    found = native.link(frame, names)
 
     expected = twins.link(rows, [row["role"] == 1 for row in rows], [row["role"] == 2 for row in rows])
+    for at, row in enumerate(rows):
+        if row["role"] == 2 and row["name"] == 5:
+            expected[at] = (None, "made by the backward itself")
+        elif row["role"] == 2 and expected[at][1] is None:
+            expected[at] = (None, "no seq")
+    for engine, row in enumerate(rows):
+        if row["role"] == 3:
+            inner = (at for at, one in enumerate(rows) if one["parent"] == engine and one["role"] != 3)
+            forward = next((expected[at][0] for at in inner if expected[at][0] is not None), None)
+            expected[engine] = (None, "no seq") if forward is None else (forward, "by nesting")
     assert [(forward, HOW[how]) for forward, how in found.iter_rows()] == expected
 
 

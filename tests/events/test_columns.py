@@ -128,6 +128,7 @@ def small(count: int = 3) -> EventColumns:
         "device_ns": [3 * len(inner), *(3 for _ in inner)],
         "seq": [None] * count,
         "forward_tid": [None] * count,
+        "forward": [None] * count,
         "op_id": [None] * count,
         "sizes": [None, *("[[2]]" for _ in inner)],
         **{name: [None] * count for name in ("input_types", "input_strides", "inputs", "overload", "function")},

@@ -122,12 +122,12 @@ def test_an_analysis_is_a_function_of_frames(rows: list[tuple[int, int, int]]) -
 def test_a_column_is_a_line(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own: all that is made of the tables is made when they are imported."""
     program = f"""
-import dataclasses, sqlite3
+import sqlite3
 import polars as pl
 from opspan.tables import schema
 line = schema.Column("priority", pl.Int64, "Of the stream.")
 table = schema.TABLES["work"]
-schema.TABLES["work"] = dataclasses.replace(table, columns=(*table.columns, line))
+schema.TABLES["work"] = table._replace(columns=(*table.columns, line))
 import opspan
 work = pl.DataFrame({{"kind": ["kernel"], "name": ["gemm"], "start_ns": [1], "end_ns": [2], "priority": [-5]}})
 trace = opspan.Trace((opspan.Metadata("test"),), work=work)

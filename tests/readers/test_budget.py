@@ -15,7 +15,6 @@ import time
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -136,9 +135,9 @@ def test_results_in_an_archive(tmp_path: Path, budget: Callable[[float], None], 
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_names_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     path = archive_of(tmp_path, kind, [f"r000hs/{number}" for number in range(9)])
-    monkeypatch.setattr(archives, "MEMBERS", replace(archives.MEMBERS, always=10))
+    monkeypatch.setattr(archives, "MEMBERS", archives.MEMBERS._replace(always=10))
     assert opspan.load(path).ranges.height == 7
-    monkeypatch.setattr(archives, "MEMBERS", replace(archives.MEMBERS, always=9))
+    monkeypatch.setattr(archives, "MEMBERS", archives.MEMBERS._replace(always=9))
     with pytest.raises(TooLarge, match="more names are in an archive " + OVER_BUDGET):
         opspan.load(path)
 
@@ -151,7 +150,7 @@ def test_texts_of_a_databases_table(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (size,) = database.execute("SELECT sum(length(CAST(value AS BLOB))) FROM StringIds").fetchone()
 
     def codes(limit: int) -> list[str]:
-        monkeypatch.setattr(sqlite, "CELLS", replace(sqlite.CELLS, always=limit, per_byte=0))
+        monkeypatch.setattr(sqlite, "CELLS", sqlite.CELLS._replace(always=limit, per_byte=0))
         return opspan.load(path).issues["code"].cast(pl.String).to_list()
 
     assert "over_budget" not in codes(size)
@@ -224,7 +223,7 @@ def test_steps_for_opening_a_database(tmp_path: Path, monkeypatch: pytest.Monkey
     path = hostile.DATABASES["nsys"](tmp_path)
 
     def opens(steps: int) -> bool:
-        monkeypatch.setattr(sqlite, "STEPS", replace(budget.STEPS, always=steps, per_byte=0))
+        monkeypatch.setattr(sqlite, "STEPS", budget.STEPS._replace(always=steps, per_byte=0))
         try:
             with sqlite.SqliteFile(path, Issues()) as file:
                 return len(file.tables) > 5
@@ -254,7 +253,7 @@ def test_bytes_of_one_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
     # What is read of a file at a time is doubled until an event ends in it.
     allowed = 10_000 if is_more else 40_000
-    monkeypatch.setattr(chrome, "EVENT", replace(budget.EVENT, always=allowed))
+    monkeypatch.setattr(chrome, "EVENT", budget.EVENT._replace(always=allowed))
 
     trace = opspan.load(path)
 

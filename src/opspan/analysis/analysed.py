@@ -3,46 +3,42 @@
 Code that needs more than the tables themselves (events, views, findings) takes an Analysed: so nobody has to look at
 the columns to see which part of the analysis was done already.
 
-What needs numpy is imported when it is asked for: a table needs none, and should come quickly.
+What a table needs not is imported when it is asked for: a table should come quickly, and numpy alone takes long.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from opspan.analysis.allocations import allocations
 from opspan.analysis.autograd import autograd
 from opspan.analysis.averages import device_time
-from opspan.analysis.busy import breakdown, devices, step_times
-from opspan.analysis.categories import categories
-from opspan.analysis.collectives import collectives
-from opspan.analysis.copies import copies
 from opspan.analysis.coverage import Coverage, coverage
 from opspan.analysis.functions import functions
-from opspan.analysis.idle import gaps, gaps_of_streams, parts
-from opspan.analysis.iterations import iterations
 from opspan.analysis.kept import kept
-from opspan.analysis.launched import delays, queues
-from opspan.analysis.launches import launches
-from opspan.analysis.memory import memory
-from opspan.analysis.memory_use import at_peak, curve, highest, operators
+from opspan.analysis.launches import launches, matches
 from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
 from opspan.analysis.phases import phases
-from opspan.analysis.spans import PROCESS, distinct
 from opspan.analysis.steps import steps
-from opspan.analysis.until_done import until_done
-from opspan.analysis.waits import waits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import polars as pl
+    from typing_extensions import ParamSpec
 
     from opspan.analysis.path_graph import Graph
     from opspan.tables import Tables
 
+    P = ParamSpec("P")
+
 T = TypeVar("T", bound="Tables")
+R = TypeVar("R")
+
+FEW_ROWS = 50_000  # below, to hand work to a thread takes longer than to do it
 
 
 class Analysed:
@@ -75,11 +71,15 @@ class Analysed:
     @kept
     def iterations(self) -> pl.DataFrame:
         """The iterations of the run, as far as ranges tell them, or the order of kernels."""
+        from opspan.analysis.iterations import iterations
+
         return iterations(self.attributed.ranges, work=self.attributed.work)
 
     @kept
     def iterations_until_done(self) -> pl.DataFrame:
         """The same, with how long each took until all that it launched was done."""
+        from opspan.analysis.until_done import until_done
+
         return until_done(self.iterations, self.attributed.calls, self.attributed.work)
 
     @kept
@@ -106,71 +106,98 @@ class Analysed:
 
     @kept
     def _breakdowns(self) -> pl.DataFrame:
+        from opspan.analysis.busy import breakdown
+
         return breakdown(self.complete, self.iterations, with_wholes=True)
 
     @kept
     def _devices(self) -> pl.DataFrame:
+        from opspan.analysis.busy import devices
+
         return devices(self.complete, self.iterations, with_wholes=True)
 
     def _without_wholes(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Without the rows of the whole time of processes that have iterations."""
+        from opspan.analysis.spans import PROCESS, distinct
+
         whole = distinct(self.iterations, PROCESS).join(rows.select("step").clear(1), how="cross")
         return rows.join(whole, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
 
     @kept
     def allocations(self) -> pl.DataFrame:
         """The blocks of memory, each from its allocation to its free."""
+        from opspan.analysis.allocations import allocations
+
         return allocations(self.tables.memory)
 
     @kept
     def memory_categories(self) -> pl.Series:
         """What each row of the table memory is for, as far as that is known."""
+        from opspan.analysis.categories import categories
+
         return categories(self.attributed.ranges, self.tables.memory)
 
     @kept
     def memory_curve(self) -> pl.DataFrame:
         """How much memory was in use after each allocation and free."""
+        from opspan.analysis.memory_use import curve
+
         return curve(self.tables.memory, self.tables.counters, self.allocations)
 
     @kept
     def memory_peaks(self) -> pl.DataFrame:
         """When each process used the most memory of each device, and how much."""
+        from opspan.analysis.memory_use import highest
+
         return highest(self.memory_curve)
 
     @kept
     def memory_by_op(self) -> pl.DataFrame:
         """What the ranges of each name allocated and freed on their own threads."""
+        from opspan.analysis.memory_use import operators
+
         return operators(self.attributed.ranges, self.tables.memory)
 
     @kept
     def memory_at_peak(self) -> pl.DataFrame:
         """The blocks that there were at the peaks, and the ranges, modules and phases that took them."""
+        from opspan.analysis.memory_use import at_peak
+
         return at_peak(self.complete.ranges, self.tables.memory, self.allocations)
 
     @kept
     def gaps(self) -> pl.DataFrame:
         """A row for each stretch in which a device had nothing to do."""
+        from opspan.analysis.idle import gaps
+
         return gaps(self.attributed)
 
     @kept
     def stream_gaps(self) -> pl.DataFrame:
         """A row for each stretch in which a stream had nothing to do."""
+        from opspan.analysis.idle import gaps_of_streams
+
         return gaps_of_streams(self.attributed)
 
     @kept
     def idle(self) -> pl.DataFrame:
         """The time of the gaps, by the ranges that it belongs to."""
+        from opspan.analysis.idle import parts
+
         return parts(self.attributed, self.gaps)
 
     @kept
     def waits(self) -> pl.DataFrame:
         """A row for each call that made the host wait."""
+        from opspan.analysis.waits import waits
+
         found = self.attributed
         return waits(found.ranges, found.calls, found.work)
 
     @kept
     def path_graph(self) -> Graph:
         """What waited for what."""
+
         from opspan.analysis.path_graph import graph
 
         return graph(self.attributed, self.iterations, self.waits)
@@ -178,6 +205,7 @@ class Analysed:
     @kept
     def path(self) -> pl.DataFrame:
         """The critical path of each step, in pieces."""
+        from opspan.analysis.busy import step_times
         from opspan.analysis.path import path
 
         found = self.attributed
@@ -186,21 +214,29 @@ class Analysed:
     @kept
     def delays(self) -> pl.DataFrame:
         """A row for each work that has a call: how long after the call it began."""
+        from opspan.analysis.launched import delays
+
         return delays(self.attributed.calls, self.attributed.work)
 
     @kept
     def queues(self) -> pl.DataFrame:
         """How many calls had their work before them, for each stream, over time."""
+        from opspan.analysis.launched import queues
+
         return queues(self.attributed.calls, self.attributed.work)
 
     @kept
     def copies(self) -> pl.DataFrame:
         """How much was copied, and how fast, by direction."""
+        from opspan.analysis.copies import copies
+
         return copies(self.tables.work)
 
     @kept
     def own_collectives(self) -> pl.DataFrame:
         """A row for each collective of each rank."""
+        from opspan.analysis.collectives import collectives
+
         return collectives(self.attributed)
 
     @kept
@@ -212,21 +248,30 @@ class Analysed:
 
     def with_memory(self) -> Analysed:
         """The same, with the memory that each range allocated and freed."""
+        from opspan.analysis.memory import memory
+
         found = self.attributed
         return Analysed(self.tables, found.replace(ranges=memory(found.ranges, found.memory)))
 
 
 def attribute(trace: T) -> T:
     """What a table needs: ranges nested, labels read, launches attributed, backward linked, device time summed."""
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool if trace.ranges.height + trace.calls.height + trace.work.height > FEW_ROWS else None
         end_ns = trace_end_ns(trace.ranges, trace.calls, trace.work)
-        nested = pool.submit(nest, trace.ranges, end_ns)
-        named = ops(trace.ranges)
-        ranges = named.with_columns(nested.result().select(ADDED))
-        launched = pool.submit(launches, ranges, trace.calls, trace.work)
+        nested = _begun(beside, nest, trace.ranges, end_ns)
+        named, matched = ops(trace.ranges), matches(trace.calls, trace.work)
+        ranges = named.with_columns(nested().select(ADDED))
+        launching = _begun(beside, launches, ranges, trace.calls, trace.work, matched=matched)
         ranges = functions(autograd(ranges), trace.functions)
-        ranges = device_time(ranges, launched.result().work)
-    return trace.replace(ranges=ranges, calls=launched.result().calls, work=launched.result().work)
+        launched = launching()
+        ranges = device_time(ranges, launched.work)
+    return trace.replace(ranges=ranges, calls=launched.calls, work=launched.work)
+
+
+def _begun(pool: ThreadPoolExecutor | None, what: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
+    """What gives the result: of a thread that works on it meanwhile, or, without a pool, of doing it when asked."""
+    return partial(what, *args, **kwargs) if pool is None else pool.submit(what, *args, **kwargs).result
 
 
 def analyse(trace: T, step_pattern: str | None = None) -> T:

@@ -25,7 +25,6 @@ ROOT = "made by the backward itself"
 LINKS = pl.Enum([LINKED, BY_NESTING, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO_SEQ, ROOT])
 
 # native/columns/link.cpp has the same numbers.
-_FORWARD, _BACKWARD = 1, 2
 _NUMBERS = [None, LINKED, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO_SEQ, ROOT, BY_NESTING]
 _OF_NUMBER = pl.Series("link", _NUMBERS, dtype=LINKS)
 
@@ -62,16 +61,8 @@ def autograd(ranges: pl.DataFrame) -> pl.DataFrame:
     if not is_backward.any():
         none = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height)
         return ranges.with_columns(none.alias("forward"), none.alias("link").cast(LINKS))
-    names = _names(ranges)
-    found = native.link(_columns(ranges, is_backward), names.select("name", "op", "makes_node"))
-    forward, number = found["forward"], found["link"]
-    number = number.set(is_backward & (number == 0), _NUMBERS.index(NO_SEQ))
-    roots = names.filter("is_root")["name"]
-    if roots.len():
-        is_root = is_backward & ranges.select(codes("name").is_in(roots.implode())).to_series().fill_null(value=False)
-        forward, number = forward.set(is_root, None), number.set(is_root, _NUMBERS.index(ROOT))
-    forward, number = _engine(ranges, forward, number)
-    return ranges.with_columns(forward.alias("forward"), _OF_NUMBER.gather(number).alias("link"))
+    found = native.link(_columns(ranges, is_backward), _names(ranges))
+    return ranges.with_columns(found["forward"], _OF_NUMBER.gather(found["link"]).alias("link"))
 
 
 def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
@@ -85,15 +76,15 @@ def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
         & ~_col("is_mark")
         & ~pl.lit(says_nothing)
     )
-    backward, forward, neither = (pl.lit(role, dtype=pl.UInt8) for role in (_BACKWARD, _FORWARD, 0))
-    forward_or_not = pl.when(is_forward.fill_null(value=False)).then(forward).otherwise(neither)
-    role = pl.when(pl.lit(is_backward)).then(backward).otherwise(forward_or_not)
     return ranges.select(
         *thread_key(ranges),
         "start_ns",
         "seq",
         "forward_tid",
-        role.alias("role"),
+        "parent",
+        is_backward.alias("is_backward"),
+        is_forward.alias("is_forward"),
+        (_col("kind") == "engine").alias("is_engine"),
         codes("name").alias("name"),
     )
 
@@ -112,18 +103,3 @@ def _names(ranges: pl.DataFrame) -> pl.DataFrame:
             text.str.contains(_ROOTS).alias("is_root"),
         )
     )
-
-
-def _engine(ranges: pl.DataFrame, forward: pl.Series, number: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """evaluate_function ranges have no seq: they get the forward of the node that runs inside them."""
-    is_engine = (ranges["kind"] == "engine").fill_null(value=False)
-    if not is_engine.any():
-        return forward, number
-    inner = pl.DataFrame({"engine": ranges["parent"], "forward": forward}).filter(
-        forward.is_not_null() & ranges["parent"].is_not_null()
-    )
-    # Of several nodes in one engine range the first counts: rows are reversed, because the last one written stays.
-    inner = inner.filter(is_engine.gather(inner["engine"])).reverse()
-    forward = forward.scatter(inner["engine"], inner["forward"])
-    number = number.scatter(inner["engine"], _NUMBERS.index(BY_NESTING))
-    return forward, number.set(is_engine & (number == 0), _NUMBERS.index(NO_SEQ))

@@ -11,7 +11,7 @@ Ranks that read one clock of one host are moved together. docs/ranks.md says wha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import polars as pl
@@ -36,8 +36,7 @@ _SURER = 2  # as many times smaller the error has to be with a drift as without
 _col = pl.col
 
 
-@dataclass(frozen=True)
-class Clock:
+class Clock(NamedTuple):
     """What to add to a rank's times to have them on the clock of the first rank, and how certain that is."""
 
     shift: Shift

@@ -13,7 +13,7 @@ Ranges must be nested (`nest`) first. Nothing is joined across processes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -27,21 +27,22 @@ _NODE = ["rank", "pid", "graph_node_id"]
 _ORIGINAL = r'"original_?[gG]raph_?[nN]ode_?[iI]d"\s*:\s*"?(-?[0-9]{1,19})'
 
 
-@dataclass(frozen=True)
-class Launches:
+class Launches(NamedTuple):
     calls: pl.DataFrame
     work: pl.DataFrame
 
 
 def launches(
-    ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame | None = None
+    ranges: pl.DataFrame,
+    calls: pl.DataFrame,
+    work: pl.DataFrame,
+    nodes: pl.DataFrame | None = None,
+    matched: pl.DataFrame | None = None,
 ) -> Launches:
     """`nodes`: every graph node that was made (rank, pid, tid, start_ns, graph_node_id, original_graph_node_id); if not
-    given, the calls that made one."""
+    given, the calls that made one. `matched`: what `matches` gives for them, if the caller has it already."""
+    matched = matches(calls, work) if matched is None else matched
     called_in = innermost(ranges, calls.rename({"start_ns": "time_ns"}))
-    *process, _ = thread_key(calls, work)
-    id_columns = (*process, pl.col("correlation_id"), pl.col("start_ns"))
-    matched = native.match(calls.select(id_columns), work.select(id_columns))
     launch_range = _or_named(called_in.gather(matched["call"]), ranges, work)
     captured_in = _captured_in(ranges, work, graph_nodes(calls) if nodes is None else nodes)
     return Launches(
@@ -55,6 +56,13 @@ def launches(
             ).alias("range"),
         ),
     )
+
+
+def matches(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """`call` and `ambiguous` of each work, for which no range is needed."""
+    *process, _ = thread_key(calls, work)
+    id_columns = (*process, pl.col("correlation_id"), pl.col("start_ns"))
+    return native.match(calls.select(id_columns), work.select(id_columns))
 
 
 def _or_named(launch_range: pl.Series, ranges: pl.DataFrame, work: pl.DataFrame) -> pl.Series:

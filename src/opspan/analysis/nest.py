@@ -62,8 +62,9 @@ def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
     )
     last = trace_end_ns(ranges)
     found = native.nest(columns, last if end_ns is None else max(last, end_ns))
-    if not found["is_open"].any() and found["end_ns"].equals(ranges["end_ns"]):
-        found = found.drop("end_ns")  # do not keep a second, equal column
+    # Where all ends stay as they are there is no second, equal column; of marks, and ranges of no time, they may be.
+    if "end_ns" in found.columns and not found["is_open"].any() and found["end_ns"].equals(ranges["end_ns"]):
+        found = found.drop("end_ns")
     return ranges.with_columns(found)
 
 

@@ -7,7 +7,7 @@ analysis database is written from them.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -29,8 +29,7 @@ OF_WORK: dict[str, tuple[str, ...]] = {
 DEVICE_KINDS = ("kernel", "memcpy", "memset", "graph")
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(NamedTuple):
     name: str
     of: str  # column of the rows; duration_ns: end_ns - start_ns, at least 0
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import polars as pl
 
 from opspan.analysis.analysed import attribute
-from opspan.analysis.clocks import one_clock
 from opspan.analysis.modules import modules
 from opspan.analysis.phases import phases
 from opspan.analysis.steps import steps, steps_named, torch_steps
@@ -20,6 +19,10 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
     whole = tables.side_by_side(traces)
     if len(traces) == 1 and any(BY_COLLECTIVES in rank.options for rank in whole.ranks):
         return whole  # it was saved so
+    if len(traces) == 1 and len(whole.ranks) == 1:
+        return whole
+    from opspan.analysis.clocks import one_clock  # with all that tells what a collective is
+
     on_one_clock = one_clock(whole)
     return whole if len(traces) == 1 and on_one_clock is whole else analysed_like(on_one_clock, traces)
 

@@ -90,7 +90,7 @@ def command(
     from opspan.analysis import Analysed
     from opspan.tables.window import parsed_steps
     from opspan.text_columns import Layout, terminal
-    from opspan.views import missing, table_of_ranks
+    from opspan.views import missing
     from opspan.views import table as tables
     from opspan.views.footer import footer_lines
 
@@ -105,6 +105,7 @@ def command(
     with Progress((len(files) if ranks is None else len(ranks)) + 1) as progress:
         if ranks is not None:
             from opspan.many.task import Question
+            from opspan.views import table_of_ranks
 
             progress.step(f"reading {len(ranks):,} files")
             (parts,) = ranks.ask(Question("table_of_ranks", {"asked": asked}), progress=progress.done)

@@ -25,7 +25,7 @@ from opspan.events.groups import groups_of, sum_of
 from opspan.events.table import Facts, Options
 from opspan.events.times import Microseconds
 
-PART = 1 << 18  # rows that are summed at a time, because the intermediate results take more memory than the rows
+PART = 1 << 20  # rows that are summed at a time, because the intermediate results take more memory than the rows
 BLOCKS = 512  # that are kept: as many threads may take turns, and programs may walk through the list by index
 DEEPEST = 1000  # functions in a stack: Python's own limit
 
@@ -309,7 +309,7 @@ class ColumnEvents:
             cpu = (part.with_columns(numbers.gather(part["function"]).alias("stack")) for part in cpu)
         if not with_python:
             cpu = (_without_python(part) for part in cpu)
-        groups = groups_of(cpu, self._device, by_shapes, by_overload)
+        groups = groups_of(cpu, self._device, by_shapes, by_overload, self.has_ranks)
         # Values are made in blocks, few of which are kept: in their order each block is made once.
         firsts = {number: self.event(number) for number in sorted(group.first for group in groups)}
         return [group.average(firsts[group.first]) for group in groups]

@@ -15,7 +15,6 @@ import polars as pl
 
 from opspan import analysis
 from opspan.analysis.averages import on_device
-from opspan.analysis.flops import flops
 from opspan.analysis.frames import frames
 from opspan.analysis.functions import parents
 from opspan.analysis.hierarchy import hierarchy
@@ -43,7 +42,8 @@ CPU: Schema = {
     "self_device_ns": pl.Int64,  # of the work that this range itself launched, not one inside it; 0 for async ones
     "device_ns": pl.Int64,  # the same of this range and all inside it
     "seq": pl.Int64,
-    "forward_tid": pl.Int64,
+    "forward_tid": pl.Int64,  # as the label says; where it does not, a link says the forward op, and that its thread
+    "forward": pl.UInt32,
     "op_id": pl.Int64,
     "sizes": NAME,
     "input_types": NAME,
@@ -88,6 +88,8 @@ class EventColumns:
         return "flops" in self.cpu.columns
 
     def with_flops(self) -> EventColumns:
+        from opspan.analysis.flops import flops
+
         return replace(self, cpu=self.cpu.with_columns(flops(self.cpu).fill_null(0)))
 
 
@@ -125,9 +127,8 @@ def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
     for name in ("self_ns", "self_device_ns", "device_ns"):
         if has_async or ranges.select(pl.col(name).has_nulls()).item():
             columns[name] = pl.when(is_async).then(0).otherwise(pl.col(name).fill_null(0))
-    # A label need not name the thread of the forward op, a link does.
-    if "forward" in ranges.columns and (ranges["forward"].is_not_null() & ranges["forward_tid"].is_null()).any():
-        columns["forward_tid"] = pl.coalesce("forward_tid", pl.col("tid").gather(pl.col("forward")))
+    if "forward" not in ranges.columns:
+        columns["forward"] = pl.lit(None)
     return _select(ranges, columns, {**CPU, **MEMORY} if set(MEMORY) <= set(ranges.columns) else CPU)
 
 

@@ -84,6 +84,16 @@ class EventRows(dict[str, list[Any]]):
         return [otherwise if number is None else number for number in self.column(name)]
 
 
+def _forward_threads(rows: EventRows) -> list[int | None]:
+    """A label need not name the thread of the forward op, a link does."""
+    said, linked = rows.column("forward_tid"), rows.column("forward")
+    forward = [row for row in linked if row is not None]
+    if not forward:
+        return said
+    threads = dict(zip(forward, rows.source.cpu["tid"].gather(forward), strict=True))
+    return [threads.get(row) if thread is None else thread for thread, row in zip(said, linked, strict=True)]
+
+
 def _by_value(make: Callable[[Any], Any], values: Iterable[Hashable]) -> list[Any]:
     """`make` of each value, called once for those that are equal."""
     values = list(values)
@@ -105,7 +115,7 @@ _CPU = _BOTH | {
     "name": lambda rows: _by_value(shown_name, rows.column("name")),
     "trace_name": lambda rows: [name or NO_NAME for name in rows.column("name")],
     "thread": lambda rows: rows.numbers("tid"),
-    "fwd_thread": lambda rows: rows.column("forward_tid"),
+    "fwd_thread": _forward_threads,
     "scope": lambda rows: _by_value(lambda kind: _SCOPE_OF.get(kind, 0), rows.column("kind")),
     "sequence_nr": lambda rows: rows.numbers("seq", -1),
     "external_id": lambda rows: rows.numbers("op_id"),

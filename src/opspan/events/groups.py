@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -20,7 +20,7 @@ from opspan.events.event_rows import is_user, shown_name
 from opspan.events.times import Microseconds
 
 # CPU time has a column of its own here, cpu_ns, because device events have it too (0).
-_SUMS = tuple(replace(one, of="cpu_ns") if one.name == "cpu_ns" else one for one in RANGE_SUMS)
+_SUMS = tuple(one._replace(of="cpu_ns") if one.name == "cpu_ns" else one for one in RANGE_SUMS)
 _SUMS += tuple(Sum(name, name) for name in (*MEMORY, *FLOPS))
 _NAMES = ("count", *(one.name for one in _SUMS))
 
@@ -60,12 +60,17 @@ def place_of(row: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def groups_of(
-    cpu: Iterable[pl.DataFrame], device: pl.DataFrame, by_shapes: bool, by_overload: bool = False
+    cpu: Iterable[pl.DataFrame],
+    device: pl.DataFrame,
+    by_shapes: bool,
+    by_overload: bool,
+    has_ranks: bool,
 ) -> list[Group]:
     """One group for each average, in order of their first events. Each frame is in order; if the CPU's have a column
-    `stack` (the number of a stack), it is a key too."""
+    `stack` (the number of a stack), it is a key too. Without ranks all rows are of rank 0."""
     groups: dict[tuple[Any, ...], Group] = {}
-    keys = ["rank", "name", "kind", *(["sizes"] if by_shapes else []), *(["overload"] if by_overload else [])]
+    rank = ["rank"] if has_ranks else []
+    keys = [*rank, "name", "kind", *(["sizes"] if by_shapes else []), *(["overload"] if by_overload else [])]
     written: dict[str | None, str] = {}  # texts of sizes, because every part has the same ones again
     for row in (row for part in cpu for row in _grouped(part, _with_stack(part, keys)).iter_rows(named=True)):
         shape = None
@@ -74,10 +79,10 @@ def groups_of(
             if shape is None:
                 shape = written[row["sizes"]] = str(shapes_of(row["sizes"]))
         others = (shape, row.get("stack"), row.get("overload") or "")
-        key = (True, row["rank"], shown_name(row["name"]), is_user(row["kind"]), *others)
+        key = (True, row.get("rank", 0), shown_name(row["name"]), is_user(row["kind"]), *others)
         groups.setdefault(key, Group(place_of(row))).add(row)
-    for row in _grouped(device, ["rank", "name"]).iter_rows(named=True):
-        key = (False, row["rank"], shown_name(row["name"]), False, None, None, None)
+    for row in _grouped(device, [*rank, "name"]).iter_rows(named=True):
+        key = (False, row.get("rank", 0), shown_name(row["name"]), False, None, None, None)
         groups.setdefault(key, Group(place_of(row))).add(row)
     return sorted(groups.values(), key=lambda group: group.place)
 

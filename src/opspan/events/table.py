@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from opspan.errors import NoSuchColumn
 from opspan.events.kinds import TOTALLED, DeviceType
@@ -38,8 +37,7 @@ _TEXTS = ("Name", "Overload Name", "Input Shapes", "Source Location")  # which m
 FLOPS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """What is known of all events, shown or not."""
 
     use_device: str | None
@@ -56,8 +54,7 @@ class Facts:
     least_flops: int | None = None  # None: none are known
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """torch's arguments of table(). A maximum of None: as wide as necessary."""
 
     row_limit: int = 100
@@ -170,7 +167,7 @@ def filled(events: Iterable[Any], facts: Facts, options: Options, further: Seque
     ]
     for column in further:
         cells = dict(zip(first, column.cells, strict=True))
-        columns.append(replace(column, cells=[cells.get(line, "") for line in range(len(lines))]))
+        columns.append(column._replace(cells=[cells.get(line, "") for line in range(len(lines))]))
     return columns
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -28,8 +28,7 @@ SMALL_BYTES = 256 << 20
 NO_LIMIT = 1 << 62
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(NamedTuple):
     """How much of something there may be: always so much, and more of it for each byte of the file."""
 
     what: str

@@ -35,6 +35,8 @@ def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
     """Start and end as start_ns and end_ns, without the rows whose start is no time."""
     if frame.is_empty():  # as most tables are; a small file has less to read than there are queries to ask
         return frame.rename({"start": "start_ns", "end": "end_ns"}, strict=False)
+    if _is_sound(frame):
+        return frame.rename({"start": "start_ns", "end": "end_ns"}, strict=False)
     start = pl.col("start")
     known = is_time(start)
     if "end" in frame.columns:  # where the tool's buffers overflowed, both times are zero
@@ -51,6 +53,19 @@ def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
         issues.add("negative_duration", int(backward.sum()), table)
         frame = frame.with_columns(pl.when(~backward).then("end"))
     return frame.rename({"start": "start_ns", "end": "end_ns"})
+
+
+def _is_sound(frame: pl.DataFrame) -> bool:
+    """Whether all times are some, which their bounds mostly say, without what each row has."""
+    start, end = pl.col("start"), pl.col("end")
+    asked = {"low": start.min(), "high": start.max(), "nulls": start.null_count()}
+    has_end = "end" in frame.columns
+    if has_end:
+        asked |= {"last": end.max(), "is_backward": (end < start).any()}
+    found = frame.select(**asked).row(0, named=True)
+    if found["nulls"] or found["low"] <= (0 if has_end else -FAR_NS) or found["high"] >= FAR_NS:
+        return False
+    return not has_end or not (found["is_backward"] or (found["last"] or 0) >= FAR_NS)
 
 
 def is_time(column: pl.Expr) -> pl.Expr:
@@ -136,6 +151,15 @@ def named(numbers: pl.Series, labels: Mapping[int, str], template: str = "{}", o
     return numbers.replace_strict(used, names, default=None, return_dtype=pl.Categorical)
 
 
+def names_in(
+    frame: pl.DataFrame, column: str, labels: Mapping[int, str], template: str = "{}", other: str | None = None
+) -> pl.Series | pl.Expr:
+    """`named` of a column; what is the same in all rows as a literal, which takes no memory."""
+    if is_one(frame, column):
+        return constant(named(frame.head(1)[column], labels, template, other)[0])
+    return named(frame[column], labels, template, other)
+
+
 def constant(value: str) -> pl.Expr:
     return pl.lit(value, dtype=pl.Categorical)
 
@@ -153,3 +177,10 @@ def labelled(texts: pl.Series) -> pl.DataFrame:
 
 def numbered(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), rank=pl.lit(0, dtype=pl.Int32))
+
+
+def numbered_alike(**frames: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Each `numbered`, with numbers that they share: those of one table are the first of a longer one."""
+    numbers = pl.int_range(max(frame.height for frame in frames.values()), dtype=pl.Int64, eager=True).alias("id")
+    rank = pl.lit(0, dtype=pl.Int32).alias("rank")
+    return {name: frame.with_columns(numbers.head(frame.height), rank) for name, frame in frames.items()}

@@ -11,8 +11,8 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -28,8 +28,7 @@ _WHOLE = re.compile(r"[+-]?\d{1,18}")
 _TEXT = re.compile(r"'((?:[^']|'')*)'")
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """Where a table begins, and in which field of its records each column is."""
 
     root: int

@@ -24,15 +24,29 @@ class Reader:
 
     def struct(self, kept: Kept, depth: int = 0) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        number = 0
-        while head := self._byte():
+        raw, number = self._raw, 0
+        while True:
+            head = raw[self.at]
+            self.at += 1
+            if not head:
+                return fields
             number = number + (head >> 4) if head >> 4 else self._number()
-            name, inner = kept.get(number, ("", PLAIN))
             kind = head & 15
+            value: Any
+            if kind in _VARINTS:  # most fields are small numbers: of one byte, as is told here without a call
+                byte = raw[self.at]
+                if byte < 128:
+                    self.at += 1
+                    value = byte >> 1 ^ -(byte & 1)
+                else:
+                    value = self._number()
+                if number in kept:
+                    fields[kept[number][0]] = value
+                continue
+            name, inner = kept.get(number, ("", PLAIN))
             value = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, inner, depth)
             if name:
                 fields[name] = value
-        return fields
 
     def _value(self, kind: int, kept: Kept, depth: int) -> Any:
         if depth > _DEEPEST:

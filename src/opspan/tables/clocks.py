@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -15,8 +14,7 @@ from opspan.tables.metadata import Metadata
 BY_UTC, BY_COLLECTIVES = "shifted_ns", "aligned"
 
 
-@dataclass(frozen=True)
-class Shift:
+class Shift(NamedTuple):
     """What to add to a time: `ns`, and `drift` for each ns since `since_ns`."""
 
     ns: int = 0

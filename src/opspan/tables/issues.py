@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import polars as pl
 
@@ -18,8 +19,7 @@ MOST_DETAILS = 100  # of one code; what more there is of it is counted together
 OTHERS = "others, each of them different"
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     severity: str  # info: worth knowing; warning: something is missing; error: do not trust the rest
     message: str  # what was found; how often is added
     advice: str

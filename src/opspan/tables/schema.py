@@ -10,8 +10,8 @@ frames of different files still concatenate, which Enums of different files do n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import polars as pl
 
@@ -28,8 +28,7 @@ I32, I64, U32, U64 = pl.Int32, pl.Int64, pl.UInt32, pl.UInt64
 Dtype = pl.DataType | type[pl.DataType]
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     name: str
     dtype: Dtype
     sentence: str
@@ -38,8 +37,7 @@ class Column:
     refers: str = ""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     name: str
     sentence: str
     columns: tuple[Column, ...]

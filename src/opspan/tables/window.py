@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -66,8 +66,7 @@ class Window:
         return _said(self.steps or (0, 0))
 
 
-@dataclass(frozen=True)
-class Stretch:
+class Stretch(NamedTuple):
     """A window on a trace's own clock: from start_ns on, and before end_ns."""
 
     start_ns: int

@@ -5,7 +5,7 @@ docs/sqlite.md is made from this, and so is the table `about` in the database it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -35,14 +35,13 @@ _ADDED: dict[str, tuple[Column, ...]] = {
         Column("phase", pl.String, "forward, backward, optimizer, data."),
     ),
     "functions": (_DURATION,),
-    "calls": (_DURATION, replace(_RANGE_ID, sentence="The innermost range on its thread when it began.")),
+    "calls": (_DURATION, _RANGE_ID._replace(sentence="The innermost range on its thread when it began.")),
     "work": (
         _DURATION,
         Column("call_id", I64, "The call that launched it.", refers="calls.id"),
         Column("is_ambiguous", pl.Boolean, "Several calls have its correlation id; the last one before it was taken."),
         Column("launch_range_id", I64, "The range of the call.", refers="ranges.id"),
-        replace(
-            _RANGE_ID,
+        _RANGE_ID._replace(
             sentence="The range it belongs to: that of the call, or the one in which its graph node was made.",
         ),
     ),
@@ -130,7 +129,7 @@ def _table(name: str) -> DatabaseTable:
     for column in table.columns:
         renamed = _RENAMED.get((name, column.name), column.name)
         refers = "ranks.rank" if column.name == "rank" else column.refers
-        columns.append(replace(column, name=renamed, refers=refers))
+        columns.append(column._replace(name=renamed, refers=refers))
     has_id = columns[0].name == "id"
     columns += _ADDED.get(name, ())
     return DatabaseTable(name, table.sentence, tuple(columns), "id" if has_id else None, _INDEXES.get(name, ()))

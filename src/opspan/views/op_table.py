@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -129,8 +128,7 @@ class OpRows:
         for average in self._averages:
             average.key = printable(average.key)
             average.stack = [printable(entry) for entry in average.stack or ()]
-        facts = replace(
-            facts,
+        facts = facts._replace(
             longest_name=max(len(average.key) for average in self._averages),
             longest_shapes=max(len(str(average.input_shapes)) for average in self._averages),
         )
@@ -141,8 +139,7 @@ class OpRows:
         device = facts.use_device.upper() if facts.use_device else ""
         ranks = {title.format(device): rank for title, rank in _RANKS.items()}
         return [
-            replace(
-                column,
+            column._replace(
                 cells=[cell.strip() for cell in column.cells],
                 rank=ranks.get(column.title, column.rank),
                 least=_TEXTS.get(column.title),
@@ -169,10 +166,10 @@ class RankRows(OpRows):
 
     def _shown(self, limit: int, facts: Facts) -> tuple[list[Any], Facts, list[Column]]:
         rows = self.frame if limit < 0 else self.frame.head(limit)
-        facts = replace(facts, longest_name=max(len(printable(name)) for name in self.frame["name"].unique()))
+        facts = facts._replace(longest_name=max(len(printable(name)) for name in self.frame["name"].unique()))
         if "sizes" in rows.columns:
             longest = max(len(str(json.loads(sizes))) for sizes in self.frame["sizes"].unique())
-            facts = replace(facts, longest_shapes=longest)
+            facts = facts._replace(longest_shapes=longest)
         return [_average(row) for row in rows.iter_rows(named=True)], facts, []
 
 

@@ -10,15 +10,14 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
 from opspan import analysis, html_columns
-from opspan.analysis import Analysed, kernel_use
+from opspan.analysis import Analysed
 from opspan.analysis.averages import BY as BY_SUMS
 from opspan.analysis.averages import launched_in
-from opspan.analysis.parts import Part
 from opspan.analysis.sums import OF_WORK, RANGE_ORDER, WORK_ORDER
 from opspan.errors import UsageError
 from opspan.events import EventList, events_of
@@ -31,6 +30,9 @@ from opspan.text_columns import Column, Layout
 from opspan.views import contents, missing, spreadsheet, text_table
 from opspan.views.footer import Run, coverage_values, printable_names
 from opspan.views.op_table import OF_EVENTS, TORCH, OpRows
+
+if TYPE_CHECKING:
+    from opspan.analysis.parts import Part
 
 __all__ = ["BY", "ROWS_OF_TEXT", "SCHEMA", "Asked", "Table", "as_csv", "as_json", "as_text", "lean", "table_of"]
 
@@ -53,8 +55,7 @@ _DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first that
 _TITLES = {"step": "# of Steps"}  # title of the count; in other tables: calls
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """Which table."""
 
     by: str = "name"
@@ -252,8 +253,12 @@ def of_ops(rows: OpRows, asked: Asked, is_one_rank: bool) -> Table:
 
 def averaged(trace: Tables, asked: Asked, names: Sequence[str] | None) -> Part:
     """The sums of the rows, which add up over ranks."""
+    from opspan.analysis.parts import Part
+
     by = asked.by
     if by == "kernel":
+        from opspan.analysis import kernel_use
+
         sums = kernel_use.sums(kernel_use.launched(launched_in(trace.ranges, trace.work, names), trace.devices))
         bounds = {"least_device_ns": "least", "most_device_ns": "most"}
         return Part(sums, OF_WORK["kernel"], bounds)
@@ -268,6 +273,8 @@ def averaged(trace: Tables, asked: Asked, names: Sequence[str] | None) -> Part:
 def of_averages(part: Part, asked: Asked, is_xpu: bool) -> Table:
     by, rows = asked.by, part.rows
     if by == "kernel":
+        from opspan.analysis import kernel_use
+
         rows = kernel_use.figures_of(rows)
     else:
         # Rows that are alike in what they are sorted by are in this order.

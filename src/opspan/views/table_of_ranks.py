@@ -6,7 +6,7 @@ were read as one trace the table is made by table.py, from the same sums.
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -21,8 +21,8 @@ from opspan.views import table as tables
 from opspan.views.op_table import OF_EVENTS, OpRows, RankRows
 from opspan.views.table import Asked, Table
 
-_FACTS = {field.name: pl.Boolean for field in fields(Facts) if field.name.startswith("has_")}
-_TYPES: dict[str, Any] = {field.name: _FACTS.get(field.name, pl.Int64) for field in fields(Facts)}
+_FACTS = {name: pl.Boolean for name in Facts._fields if name.startswith("has_")}
+_TYPES: dict[str, Any] = {name: _FACTS.get(name, pl.Int64) for name in Facts._fields}
 _TYPES |= {"use_device": pl.String, "self_cpu_us": pl.Float64, "self_device_us": pl.Float64}
 _RULES = dict.fromkeys(_FACTS, "any") | {"use_device": "first", "least_flops": "least"}
 _RULES |= dict.fromkeys(("longest_name", "longest_shapes", "longest_stack_entry"), "most")
@@ -52,7 +52,7 @@ def parts(found: Analysed, asked: Asked) -> Parts:
         texts = [name for name, dtype in part.rows.schema.items() if dtype == pl.Categorical]
         return common | {"rows": replace(part, rows=part.rows.with_columns(pl.col(texts).cast(pl.String)))}
     rows = OpRows(found, events_of(found), asked.by, names, kernels=True)
-    of_all = [] if rows.facts is None else [asdict(rows.facts)]
+    of_all = [] if rows.facts is None else [rows.facts._asdict()]
     return common | {"rows": Part(rows.frame), "of all": Part(pl.DataFrame(of_all, schema=_TYPES), (), _RULES)}
 
 
@@ -82,6 +82,6 @@ def _of_events(parts: Parts, asked: Asked) -> Table:
     facts = None
     if of_all.height:
         facts = Facts(**of_all.row(0, named=True))
-        facts = replace(facts, has_nodes=frame["rank"].n_unique() > 1)
+        facts = facts._replace(has_nodes=frame["rank"].n_unique() > 1)
     shown = RankRows(frame, facts, asked.kernels, has_ops=asked.op is not None)
     return tables.of_ops(shown, asked, is_one_rank=frame["rank"].n_unique() <= 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import polars as pl
 
@@ -78,7 +77,7 @@ def _at_least_as_torch(columns: list[Column], whole_names: bool) -> list[str]:
 
 
 def _shortened(column: Column) -> Column:
-    return replace(column, cells=[cut(cell, _NAME_WIDTH, cut_end=True) for cell in column.cells])
+    return column._replace(cells=[cut(cell, _NAME_WIDTH, cut_end=True) for cell in column.cells])
 
 
 def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str) -> Iterator[Column]:

@@ -12,10 +12,10 @@ from pathlib import Path
 import polars as pl
 
 from opspan.errors import NotATrace
+from opspan.formats.columns import numbered_alike
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.readers.nsys import calls, memory, nvtx, ranks, samples, tables, target, work
 from opspan.readers.nsys.export import Export, Source
-from opspan.readers.nsys.folders import Folder, is_folder
 from opspan.readers.nsys.reports import exported, is_report
 from opspan.tables import Issues, Tables
 
@@ -26,6 +26,8 @@ OF_NSYS = frozenset({"StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", tables
 def sniff(path: Path, head: bytes) -> bool:
     """Is it an export, a folder of one, or a report? `head`: the first bytes of a file, empty for a folder."""
     if path.is_dir():
+        from opspan.readers.nsys.folders import is_folder
+
         return is_folder(path)
     if is_sqlite(head):
         return not OF_NSYS.isdisjoint(table_names(path))
@@ -37,6 +39,8 @@ def read(path: Path) -> Tables:
     with ExitStack() as stack:
         source: Source
         if path.is_dir():
+            from opspan.readers.nsys.folders import Folder
+
             source = stack.enter_context(Folder(path, issues))
         else:
             file = exported(path, stack, issues) if is_report(path) else path
@@ -49,9 +53,7 @@ def read(path: Path) -> Tables:
 def _read(path: Path, export: Export, issues: Issues) -> Tables:
     ranges = nvtx.read(export)
     frames = {
-        "ranges": ranges.ranges,
-        "calls": calls.read(export),
-        "work": work.read(export),
+        **numbered_alike(ranges=ranges.ranges, calls=calls.read(export), work=work.read(export)),
         "memory": memory.read(export),
         "samples": samples.read_samples(export),
         "counters": samples.read_counters(export),

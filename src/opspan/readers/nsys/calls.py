@@ -12,7 +12,7 @@ import re
 
 import polars as pl
 
-from opspan.formats.columns import constant, named
+from opspan.formats.columns import constant, names_in
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, where
 from opspan.readers.nsys.payloads import as_json
@@ -29,8 +29,7 @@ def read(export: Export) -> pl.DataFrame:
     parts = [_runtime(export, name) if name == tables.RUNTIME else _calls(export, name) for name in found]
     if not parts:
         return empty("calls")
-    calls = pl.concat([part for part in parts if part.height] or parts[:1], how="diagonal_relaxed")
-    return calls.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), rank=pl.lit(0, dtype=pl.Int32))
+    return pl.concat([part for part in parts if part.height] or parts[:1], how="diagonal_relaxed")
 
 
 def _holds_calls(export: Export, table: str) -> bool:
@@ -47,13 +46,17 @@ def _runtime(export: Export, table: str) -> pl.DataFrame:
     frame = export.timed(table, tables.RUNTIME_COLUMNS)
     # `cudaLaunchKernel_v7000`: the version that the program was compiled for
     names = export.strings.values.str.replace("_v[0-9]+$", "")
+    is_backtrace = pl.col("eventClass").eq_missing(tables.BACKTRACES)
+    correlation_id = pl.col("correlationId")
+    if frame.select(is_backtrace.any()).item():
+        correlation_id = pl.when(~is_backtrace).then(correlation_id)
     return frame.select(
         *where(frame),
         "start_ns",
         "end_ns",
         export.strings.column(frame, "nameId", table, names).alias("name"),
-        named(frame["eventClass"], tables.RUNTIME_CLASSES, other="cuda").alias("api"),
-        pl.when(pl.col("eventClass").ne_missing(tables.BACKTRACES)).then("correlationId").alias("correlation_id"),
+        names_in(frame, "eventClass", tables.RUNTIME_CLASSES, other="cuda").alias("api"),
+        correlation_id.alias("correlation_id"),
         pl.col("returnValue").alias("return_code"),
     )
 

@@ -96,6 +96,8 @@ class Export:
 
     def on_gpus(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The frame with `device_id` as TARGET_INFO_GPU numbers GPUs: CUDA numbers those that a process may see."""
+        if "TARGET_INFO_CUDA_DEVICE" not in self:
+            return frame
         known = self.frame("TARGET_INFO_CUDA_DEVICE", tables.ints("gpuId cudaId pid")).drop_nulls()
         if known.filter(pl.col("gpuId") != pl.col("cudaId")).is_empty():
             return frame

@@ -18,6 +18,7 @@ from opspan.files import named_file, size_on_disk
 from opspan.formats import arrow, parquet, progress
 from opspan.formats.sqlite import Type
 from opspan.formats.sqlite_cells import DTYPES, checked, dtypes_of
+from opspan.readers.nsys.tables import NVTX, NVTX_COLUMNS, NVTX_EXTRAS
 from opspan.tables import Issues
 from opspan.tables.schema import completed, without_rows
 
@@ -47,9 +48,15 @@ class Folder:
         self._files = {file.stem: file for file in files}
         # What all rows of a column hold, as a cell, where the file says that of itself.
         self._same: dict[str, dict[str, pl.Series]] = {}
-        self._columns = {name: columns for name, file in self._files.items() if (columns := self._described(file))}
         self._thread = ThreadPoolExecutor(1)
         self._begun: dict[str, tuple[Sequence[str], Future[pl.DataFrame | BaseException]]] = {}
+        self._columns: dict[str, Sequence[str]] = {}
+        # Of the table that mostly has the most rows the reading begins while the others are looked at.
+        for name in sorted(self._files, key=lambda name: (name != NVTX, name)):
+            if columns := self._described(self._files[name]):
+                self._columns[name] = columns
+            if name == NVTX and columns:
+                self.ahead(NVTX, {**NVTX_COLUMNS, **NVTX_EXTRAS})
 
     def __enter__(self) -> Folder:
         return self

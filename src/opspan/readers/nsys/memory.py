@@ -7,14 +7,23 @@ import polars as pl
 from opspan.formats.columns import named
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, pid_of
-from opspan.tables.schema import MEMORY_EVENT
+from opspan.tables.schema import MEMORY_EVENT, empty
 
 OPERATIONS = {0: "alloc", 1: "free"}
 
 
 def read(export: Export) -> pl.DataFrame:
-    parts = [_usage(export), _pools(export), _cpu_faults(export), _gpu_faults(export)]
-    memory = pl.concat([part for part in parts if part.height] or parts[:1], how="diagonal_relaxed")
+    readers = {
+        tables.MEMORY_USAGE: _usage,
+        tables.MEMORY_POOL: _pools,
+        tables.CPU_FAULTS: _cpu_faults,
+        tables.GPU_FAULTS: _gpu_faults,
+    }
+    parts = [read_one(export) for table, read_one in readers.items() if table in export]
+    parts = [part for part in parts if part.height]
+    if not parts:
+        return empty("memory")
+    memory = pl.concat(parts, how="diagonal_relaxed")
     memory = export.narrow("memory", memory, {"device_id": pl.Int32})
     return export.on_gpus(memory).with_columns(rank=pl.lit(0, dtype=pl.Int32))
 

@@ -8,7 +8,7 @@ A text is taken apart as a label where it may be one; which form of label has wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -23,8 +23,7 @@ SLICE_ROWS = 1_000_000
 _IS_OWN = (pl.col("domain") == OWN_DOMAIN).fill_null(value=False)
 
 
-@dataclass(frozen=True)
-class Nvtx:
+class Nvtx(NamedTuple):
     ranges: pl.DataFrame
     threads: pl.DataFrame  # pid, tid, name: as the program named them
 
@@ -32,36 +31,51 @@ class Nvtx:
 def read(export: Export) -> Nvtx:
     types = _event_types(export)
     events = export.timed(tables.NVTX, tables.NVTX_COLUMNS, tables.NVTX_EXTRAS)
-    events = events.with_columns(where(events))
+    whose = where(events)
+    events = events.with_columns(whose)
+    if "endGlobalTid" not in events.columns:
+        events = events.drop("globalTid")
 
     def of(names: tuple[str, ...]) -> pl.Expr:
         return pl.col("eventType").is_in([types[name] for name in names])
 
     described = events.filter(~of(tables.RANGES + tables.MARKS))
-    unknown = described.filter(~pl.col("eventType").is_in(list(types.values())))
-    export.issues.add("unknown_units", unknown.height, f"{tables.NVTX}, eventType")
     if described.height:
+        unknown = described.filter(~pl.col("eventType").is_in(list(types.values())))
+        export.issues.add("unknown_units", unknown.height, f"{tables.NVTX}, eventType")
         events = events.filter(of(tables.RANGES + tables.MARKS))
+        described = described.with_columns(_text(export, described))
     events = events.with_columns(is_mark=of(tables.MARKS), is_async=of(tables.ASYNC_RANGES))
-    open_ranges = events.filter(pl.col("end_ns").is_null() & ~pl.col("is_mark"))
-    export.issues.add("open_ranges", open_ranges.height, tables.NVTX)
+    is_open = pl.col("end_ns").is_null() & ~pl.col("is_mark")
+    export.issues.add("open_ranges", events.select(is_open.sum()).item(), tables.NVTX)
 
-    described = described.with_columns(_text(export, described))
-    domains = described.filter(of(tables.DOMAINS)).select("pid", "domainId", domain="text")
-    categories = described.filter(of(tables.CATEGORIES))
+    domains = _of_described(described, of(tables.DOMAINS)).select("pid", "domainId", domain="text")
+    categories = _of_described(described, of(tables.CATEGORIES))
     events = events.with_columns(_domains(events, domains))
     events = events.with_columns(_categories(events, categories))
-    threads = described.filter(of(tables.THREADS)).select("pid", "tid", name="text").drop_nulls("name")
-    # Slice by slice, so that what the texts are taken apart into is never there for all rows at once.
-    parts = [_ranges(export, part) for part in events.iter_slices(SLICE_ROWS)] or [_ranges(export, events)]
-    del events
-    ranges = stacked(parts).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"))
-    return Nvtx(ranges, threads)
+    threads = _of_described(described, of(tables.THREADS)).select("pid", "tid", name="text").drop_nulls("name")
+    # Slice by slice, so that what payloads are taken apart into is never there for all rows at once.
+    slices = [events] if _is_plain(events) else list(events.iter_slices(SLICE_ROWS)) or [events]
+    del events, described, categories
+    # Slices that are put together hold each value of theirs, while what is the same in all rows takes no memory so.
+    same = (column for column in whose if not column.meta.root_names())
+    ranges = stacked([_ranges(export, slices.pop(0)) for _ in range(len(slices))])
+    return Nvtx(ranges.with_columns(*same, source=constant("nvtx")), threads)
+
+
+def _of_described(described: pl.DataFrame, rows: pl.Expr) -> pl.DataFrame:
+    return described.filter(rows) if described.height else described
+
+
+def _is_plain(events: pl.DataFrame) -> bool:
+    """All that the events say is in texts of their own, of which the parts stay where they are."""
+    return tables.PAYLOADS.isdisjoint(events.columns) and not events["textId"].count()
 
 
 def _event_types(export: Export) -> dict[str, int]:
-    rows = export.frame("ENUM_NSYS_EVENT_TYPE", {"id": "int", "name": "text"}).drop_nulls()
-    return tables.EVENT_TYPES | {name: number for number, name in rows.iter_rows() if name in tables.EVENT_TYPES}
+    rows = export.frame("ENUM_NSYS_EVENT_TYPE", {"id": "int", "name": "text"}).iter_rows()
+    given = {name: number for number, name in rows if name in tables.EVENT_TYPES and number is not None}
+    return tables.EVENT_TYPES | given
 
 
 def _text(export: Export, events: pl.DataFrame) -> pl.Series:
@@ -131,7 +145,9 @@ def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     col = pl.col
     labels = _labels(export, events).select(pl.all().name.prefix("p_"))
     frame = pl.concat([events.drop("text"), labels, payloads.read(export, events)], how="horizontal")
-    missing = {name: pl.Int64 for name in ("category", "endGlobalTid", "color") if name not in frame.columns}
+    missing = {
+        name: pl.Int64 for name in ("category", "endGlobalTid", "globalTid", "color") if name not in frame.columns
+    }
     frame = frame.with_columns(pl.lit(None, dtype=dtype).alias(name) for name, dtype in missing.items())
     frame = frame.with_columns(own=_IS_OWN)
 
@@ -151,7 +167,6 @@ def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     main = pl.when(col("own") & (col("kind") == int(Kind.BACKWARD)) & col("x_forward_tid").is_null()).then("pid")
     frame = export.narrow(tables.NVTX, frame.with_columns(color=col("color") & 0xFFFFFFFF), {"color": pl.UInt32})
     return frame.select(
-        pl.lit(0, dtype=pl.Int32).alias("rank"),
         "pid",
         "tid",
         pl.when(col("endGlobalTid") != col("globalTid")).then(tid_of("endGlobalTid")).alias("end_tid"),
@@ -160,7 +175,6 @@ def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
         col("p_name").alias("name"),
         col("p_text").alias("text"),
         pl.Series("kinds", KIND_NAMES, dtype=KIND).gather(frame["kind"]).alias("kind"),
-        constant("nvtx").alias("source"),
         "domain",
         col("category_name").alias("category"),
         "color",

@@ -45,12 +45,16 @@ def in_its_ranks(export: Export, trace: Tables) -> Tables:
 
 def _variables(export: Export) -> Mapping[str, str]:
     """Those of launchers alone: a user's environment holds secrets."""
+    if CAPTURE_FACTS not in export:
+        return {}
     frame = export.frame(CAPTURE_FACTS, FACT_COLUMNS).filter(_col("name").str.contains(VARIABLE.pattern)).drop_nulls()
     said = [match for text in frame["value"] if (match := _SAID.fullmatch(text))]
     return {match["name"]: match["value"] for match in said if match["name"] in VARIABLES}
 
 
 def _of_mpi(export: Export) -> dict[int, Told]:
+    if RANKS not in export:
+        return {}
     rows = export.frame(RANKS, tables.ints("globalTid rank")).select(pid=pid_of("globalTid"), rank="rank")
     rows = rows.drop_nulls().unique()
     if rows["pid"].is_duplicated().any():
@@ -60,11 +64,12 @@ def _of_mpi(export: Export) -> dict[int, Told]:
 
 def _of_nccl(ranges: pl.DataFrame) -> dict[int, Told]:
     """The largest group, if all processes that are in any are in this one, each once."""
-    names = ranges["name"].unique().drop_nulls()
-    inits = names.filter(names.cast(pl.String).str.starts_with("ncclCommInitRank"))
+    is_init = ranges["name"].cat.starts_with("ncclCommInitRank")
+    if not is_init.any():
+        return {}
     said = _col("payload_json").str
     rows = (
-        ranges.filter(_col("name").is_in(inits.implode()))
+        ranges.filter(is_init)
         .select(
             "pid",
             group=said.extract('"NCCL communicator ID": ?"?([^",}]+)'),

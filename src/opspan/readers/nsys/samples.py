@@ -17,6 +17,8 @@ GPU_OF_TYPE = 0xFF  # the low bits of a metric's typeId number the GPU
 
 
 def read_samples(export: Export) -> pl.DataFrame:
+    if tables.SAMPLES not in export:
+        return empty("samples")
     samples = export.timed(tables.SAMPLES, tables.SAMPLE_COLUMNS)
     if not samples.height:
         return empty("samples")
@@ -41,6 +43,8 @@ def read_samples(export: Export) -> pl.DataFrame:
 
 
 def read_counters(export: Export) -> pl.DataFrame:
+    if tables.METRICS not in export:
+        return empty("counters")
     values = export.frame(tables.METRICS, tables.METRIC_COLUMNS).rename({"timestamp": "start"})
     if not values.height:
         return empty("counters")

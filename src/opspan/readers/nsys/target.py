@@ -13,7 +13,7 @@ import polars as pl
 
 from opspan import printable
 from opspan.readers.nsys import tables
-from opspan.readers.nsys.export import ID_MASK, PID_UNIT, Export, pid_of, tid_of
+from opspan.readers.nsys.export import ID_MASK, PID_UNIT, Export
 from opspan.readers.nsys.tables import Columns
 from opspan.tables import Metadata
 from opspan.tables.same import is_one
@@ -30,6 +30,8 @@ DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 # Severity -> code of the issue, by the names of ENUM_DIAGNOSTIC_SEVERITY_LEVEL
 SEVERITIES = {2: "tool_warnings", 3: "tool_errors"}
 SHOWN_MESSAGES = 3
+
+THREAD_MASK = PID_UNIT * PID_UNIT - 1  # of a globalTid: the process and the thread
 
 GPUS = "TARGET_INFO_GPU"
 GPU_COLUMNS: Columns = {
@@ -75,6 +77,8 @@ def _facts(export: Export, table: str) -> Iterable[tuple[str, str | None]]:
 
 
 def _system_facts(export: Export) -> dict[str, str]:
+    if "TARGET_INFO_SYSTEM_ENV" not in export:
+        return {}
     # As bytes: some of the other values are no text.
     frame = export.frame("TARGET_INFO_SYSTEM_ENV", {"name": "text", "value": "bytes"})
     rows = frame.filter(pl.col("name") == "Hostname").drop_nulls().iter_rows()
@@ -104,32 +108,46 @@ def _origin_utc_ns(export: Export, written: dict[str, str | None]) -> int | None
 
 def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Processes of the file's own list, and those that only its rows name."""
-    pids = pl.concat([_changes(frame.select("pid")) for frame in frames if "pid" in frame.columns]).unique()
-    listed = export.frame("PROCESSES", {"globalPid": "int", "pid": "int", "name": "text"}).select(
-        pl.coalesce(pid_of("globalPid"), pl.col("pid") & ID_MASK).alias("pid"), "globalPid", "name"
-    )
-    used = listed.filter(pl.col("pid").is_in(pids.implode()) & pl.col("globalPid").is_not_null())
-    shared = used.group_by("pid").agg(pl.col("globalPid").n_unique()).filter(pl.col("globalPid") > 1)
-    export.issues.add("shared_pids", shared.height, printable.listed(shared["pid"].sort().to_list()))
-    named = listed.drop_nulls("pid").unique("pid", keep="last", maintain_order=True).select("pid", "name")
-    others = pl.DataFrame({"pid": pids.drop_nulls().unique().sort()}).join(named, on="pid", how="anti")
-    both = pl.concat([named, others.with_columns(name=pl.lit(None, dtype=pl.String))])
-    return both.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", pl.col("name").cast(pl.Categorical))
+    pids = {pid for frame in frames if "pid" in frame.columns for pid in _changes(frame.select("pid"))} - {None}
+    names: dict[int, str | None] = {}
+    those_of: dict[int, set[int]] = {}
+    for key, number, name in export.frame("PROCESSES", {"globalPid": "int", "pid": "int", "name": "text"}).iter_rows():
+        pid = number if key is None else key // PID_UNIT
+        if pid is None:
+            continue
+        pid &= ID_MASK
+        names.pop(pid, None)  # of several the last counts, where that is
+        names[pid] = name
+        if key is not None and pid in pids:
+            those_of.setdefault(pid, set()).add(key)
+    shared = sorted(pid for pid, keys in those_of.items() if len(keys) > 1)
+    export.issues.add("shared_pids", len(shared), printable.listed(shared))
+    names |= dict.fromkeys(sorted(pids - names.keys()))
+    return _of_rank_0(pid=list(names), name=list(names.values()))
 
 
 def threads(export: Export, given: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Threads of the file's list and of its rows, with the best name: the program's own (NVTX), else the system's."""
-    keys = [_thread_keys(frame) for frame in frames if {"pid", "tid"} <= set(frame.columns)]
-    seen = pl.DataFrame({"key": pl.concat(keys).drop_nulls().unique()}).select(pid=pid_of("key"), tid=tid_of("key"))
+    keys = {key for frame in frames if {"pid", "tid"} <= set(frame.columns) for key in _thread_keys(frame)} - {None}
+    names = dict.fromkeys(keys)
     listed = export.frame("ThreadNames", {"nameId": "int", "globalTid": "int"})
-    of_system = listed.select(
-        pid=pid_of("globalTid"), tid=tid_of("globalTid"), name=export.strings.texts(listed["nameId"], "ThreadNames")
+    of_system = zip(listed["globalTid"], export.strings.texts(listed["nameId"], "ThreadNames"), strict=True)
+    numbered = given.select(pl.col("pid") * PID_UNIT + pl.col("tid"), "name")
+    # Of several names the last counts: the latest of the system's, but the first of the program's own.
+    for key, name in (*of_system, *reversed(numbered.rows())):
+        if key is not None:
+            key &= THREAD_MASK
+            names[key] = names.get(key) if name is None else name
+    rows = sorted(names)
+    return _of_rank_0(
+        pid=[key // PID_UNIT for key in rows], tid=[key & ID_MASK for key in rows], name=[names[key] for key in rows]
     )
-    unnamed = seen.with_columns(name=pl.lit(None, dtype=pl.String))
-    every = pl.concat([given.select("pid", "tid", "name"), of_system.reverse(), unnamed])
-    # The first that has a name: the program's, then the latest of the system's.
-    best = every.drop_nulls("tid").group_by("pid", "tid").agg(pl.col("name").drop_nulls().first()).sort("pid", "tid")
-    return best.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", pl.col("name").cast(pl.Categorical))
+
+
+def _of_rank_0(name: list[str | None], **numbers: list[int]) -> pl.DataFrame:
+    columns = {column: pl.Series(values, dtype=pl.Int64) for column, values in numbers.items()}
+    names = pl.Series(name, dtype=pl.String).cast(pl.Categorical)
+    return pl.DataFrame({**columns, "name": names}).with_columns(rank=pl.lit(0, dtype=pl.Int32))
 
 
 def _thread_keys(frame: pl.DataFrame) -> pl.Series:
@@ -158,6 +176,11 @@ def _changes(frame: pl.DataFrame) -> pl.Series:
 
 def devices(export: Export, seen: pl.Series) -> pl.DataFrame:
     """The GPUs that the file describes, and those that only its rows name."""
+    others = pl.DataFrame({"device_id": seen.drop_nulls().unique().sort()}).with_columns(
+        rank=pl.lit(0, dtype=pl.Int32), kind=pl.lit("gpu", dtype=pl.Categorical)
+    )
+    if GPUS not in export and CUDA_GPUS not in export:
+        return others
     gpus = export.frame(GPUS, GPU_COLUMNS).with_columns(device_id=pl.coalesce("id", "deviceId"))
     cuda = export.frame(CUDA_GPUS, CUDA_GPU_COLUMNS).unique("deviceId", keep="first", maintain_order=True)
     frame = gpus.join(cuda, left_on="device_id", right_on="deviceId", how="full", coalesce=True, suffix="_cuda")
@@ -180,8 +203,7 @@ def devices(export: Export, seen: pl.Series) -> pl.DataFrame:
         _attributes(frame).alias("attributes_json"),
     )
     frame = export.narrow(GPUS, frame, {"device_id": pl.Int32, "multiprocessors": pl.Int32}).drop_nulls("device_id")
-    others = pl.DataFrame({"device_id": seen.drop_nulls().unique()}).join(frame, on="device_id", how="anti")
-    others = others.with_columns(rank=pl.lit(0, dtype=pl.Int32), kind=pl.lit("gpu").cast(pl.Categorical))
+    others = others.join(frame, on="device_id", how="anti")
     return pl.concat([frame, others], how="diagonal").sort("device_id")
 
 
@@ -195,6 +217,8 @@ def _attributes(frame: pl.DataFrame) -> pl.Series:
 
 
 def note_diagnostics(export: Export) -> None:
+    if DIAGNOSTICS not in export:
+        return
     levels = export.labels("ENUM_DIAGNOSTIC_SEVERITY_LEVEL")
     known = {"Warning": "tool_warnings", "Error": "tool_errors"}
     codes = {number: known[label] for number, label in levels.items() if label in known} or SEVERITIES

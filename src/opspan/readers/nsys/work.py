@@ -9,28 +9,33 @@ analysis. Rows of the profiler's overhead are flagged, so that nobody takes them
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import polars as pl
 
 from opspan.formats.columns import constant, named
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, where
 from opspan.readers.nsys.tables import Columns
-from opspan.tables.schema import WORK_KIND, conform
+from opspan.tables.schema import WORK_KIND, conform, empty
 
 
 def read(export: Export) -> pl.DataFrame:
-    parts = [
-        _kernels(export),
-        _copies(export),
-        _fills(export),
-        _waits(export),
-        _graphs(export),
-        *(_overhead(export, table) for table in tables.OVERHEAD_TABLES),
-    ]
-    parts = [part for part in parts if part.height] or parts[:1]
+    readers: dict[str, Callable[[Export], pl.DataFrame]] = {
+        tables.KERNEL: _kernels,
+        tables.MEMCPY: _copies,
+        tables.MEMSET: _fills,
+        tables.SYNC: _waits,
+        tables.GRAPH_TRACE: _graphs,
+        **{table: partial(_overhead, table=table) for table in tables.OVERHEAD_TABLES},
+    }
+    parts = [read_one(export) for table, read_one in readers.items() if table in export]
+    parts = [part for part in parts if part.height]
+    if not parts:
+        return empty("work")
     work = pl.concat(parts, how="diagonal_relaxed") if len(parts) > 1 else parts[0]
-    work = export.on_gpus(conform("work", work))
-    return work.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("id"), rank=pl.lit(0, dtype=pl.Int32))
+    return export.on_gpus(conform("work", work))
 
 
 def _on_device(export: Export, table: str, columns: Columns, kind: str) -> pl.DataFrame:
