@@ -1,154 +1,203 @@
 #include "columns/event.h"
 
+#include <charconv>
+
 namespace opspan::columns {
 
-Arg::Arg(std::string_view name, As as, size_t rows) : name(name), as(as) {
-  switch (as) {
-    case kInteger:
-      numbers.emplace(rows);
-      break;
-    case kReal:
-      reals = zeroed<double>(rows);
-      valid.emplace(rows);
-      break;
-    case kText:
-    case kList:
-      texts.emplace(rows);
-      break;
-    case kJson:
-      views.emplace(rows);
-      break;
+namespace {
+
+Is what_is(std::string_view key) {
+  constexpr std::pair<std::string_view, Is> kKeys[] = {
+      {"ph", Is::kPhase}, {"cat", Is::kCategory}, {"name", Is::kName}, {"pid", Is::kPid}, {"tid", Is::kTid},
+      {"ts", Is::kTime},  {"dur", Is::kDuration}, {"args", Is::kArgs}, {"id", Is::kId},
+  };
+  for (const auto& [name, is] : kKeys) {
+    if (key == name) return is;
   }
+  return Is::kOther;
 }
 
-void Arg::clear(size_t row) {
-  if (numbers) numbers->valid.clear(row);
-  if (valid) valid->clear(row);
-  if (texts) texts->clear(row);
-  if (views) views->clear(row);
-}
-
-void Arg::give(size_t rows, Output& out) {
-  if (numbers) out.add(name.c_str(), std::move(numbers->values), &numbers->valid);
-  if (valid) out.add(name.c_str(), std::move(reals), &*valid);
-  if (texts) texts->give(name.c_str(), rows, out);
-  if (views) views->give(name.c_str(), out);
-}
-
-EventColumns::EventColumns(const Input& wanted, size_t rows)
-    : phase_(rows),
-      category_(rows),
-      name_(rows),
-      pid_text_(rows),
-      tid_text_(rows),
-      pid_(rows),
-      tid_(rows),
-      id_(rows),
-      ts_(rows),
-      dur_(rows),
-      rest_(rows),
-      is_odd_(rows) {
-  const Texts columns = wanted.texts("column"), keys = wanted.texts("key");
-  const Values<uint8_t> types = wanted.values<uint8_t>("as");
-  for (size_t at = 0; at < wanted.rows(); ++at) {
-    if (types[at] > kJson) throw BadInput("no such type of args");
-    if (at == 0 || columns[at] != columns[at - 1]) args_.emplace_back(columns[at], static_cast<As>(types[at]), rows);
-    by_key_.emplace(keys[at], args_.size() - 1);
-  }
-}
-
-void EventColumns::clear(size_t row) {
-  for (TextColumn* column : {&phase_, &category_, &name_, &pid_text_, &tid_text_}) column->clear(row);
-  for (Numbers* column : {&pid_, &tid_, &id_, &ts_, &dur_}) column->valid.clear(row);
-  rest_.clear(row);
-  is_odd_.clear(row);
-  for (Arg& arg : args_) arg.clear(row);
-}
+}  // namespace
 
 void EventColumns::read(Json& json, size_t row) {
   in_args_ = false;
   json.expect('{');
-  for (bool first = true; json.more('}', first); first = false) {
-    const std::string_view key = json.string().raw;
-    json.expect(':');
-    if (key == "ph") {
-      text(json, phase_, row);
-    } else if (key == "cat") {
-      text(json, category_, row);
-    } else if (key == "name") {
-      text(json, name_, row);
-    } else if (key == "pid") {
-      place(json, pid_, pid_text_, row);
-    } else if (key == "tid") {
-      place(json, tid_, tid_text_, row);
-    } else if (key == "ts") {
-      ts_.set(row, number(json, thousandfold, row));
-    } else if (key == "dur") {
-      dur_.set(row, number(json, thousandfold, row));
-    } else if (key == "id") {
-      id_.set(row, number(json, integer, row));
-    } else if (key == "args" && json.peek() == '{') {
-      args(json, row);
+  Slot* slot = next(json, begin_, true);
+  for (; slot->is != Is::kEnd; slot = next(json, *slot, false)) {
+    if (slot->is == Is::kArgs) {
+      args(json, slot, row);
     } else {
-      json.skip_value();
+      value(json, *slot, row);
     }
   }
-  json.take();
 }
 
-void EventColumns::args(Json& json, size_t row) {
-  args_from_ = json.offset();
+// What comes behind the value at `before`: a value, which has not begun yet, or the end of the object.
+Slot* EventColumns::next(Json& json, Slot& before, bool is_first) {
+  if (Slot* found = Slots::follow(json, before)) return found;
+  const size_t from = json.offset();
+  if (!json.more('}', is_first)) {
+    json.take();
+    Slot& end = slots_.add(before, json.since(from));
+    end.is = Is::kEnd;
+    return &end;
+  }
+  const Json::String key = json.string();
+  json.expect(':');
+  const bool is_object = json.peek() == '{';
+  const Is is = in_args_ ? Is::kRest : what_is(key.raw);
+  if (is == Is::kArgs && is_object) json.take();  // so that nothing else is taken for args
+  if (is == Is::kArgs && !is_object) return &slots_.forgotten();
+  Slot& slot = slots_.add(before, json.since(from));
+  slot.is = is;
+  if (!in_args_) return &slot;
+  quote(Json::text(key, room_), slot.key);
+  slot.key += ": ";
+  if (const auto found = by_key_.find(key.raw); found != by_key_.end()) {
+    slot.is = Is::kArg;
+    slot.arg = found->second;
+  }
+  return &slot;
+}
+
+void EventColumns::value(Json& json, Slot& slot, size_t row) {
+  switch (slot.is) {
+    case Is::kPhase:
+      return text(json, slot, phase_, row);
+    case Is::kCategory:
+      return category(json, slot, row);
+    case Is::kName:
+      return text(json, slot, name_, row);
+    case Is::kPid:
+      return number_or_text(json, slot, pid_, pid_text_, row);
+    case Is::kTid:
+      return number_or_text(json, slot, tid_, tid_text_, row);
+    case Is::kTime:
+      return ts_.set(row, time(json, row));
+    case Is::kDuration:
+      return dur_.set(row, time(json, row));
+    case Is::kId:
+      return id_.set(row, whole(json, row));
+    default:
+      json.skip_value();
+  }
+}
+
+// `slot`: that of the args, afterwards that of their end.
+void EventColumns::args(Json& json, Slot*& slot, size_t row) {
+  args_from_ = json.offset() - 1;
   in_args_ = true;
   rest_text_.assign(1, '{');
-  json.take();
-  for (bool first = true; json.more('}', first); first = false) {
-    const Json::String key = json.string();
-    json.expect(':');
-    const auto found = by_key_.find(key.raw);
-    if (found != by_key_.end()) {
-      value(json, args_[found->second], row);
-      continue;
+  slot = next(json, *slot, true);
+  for (; slot->is != Is::kEnd; slot = next(json, *slot, false)) {
+    if (slot->is == Is::kArg) {
+      arg(json, *slot, row);
+    } else {
+      rest(json, *slot);
     }
-    if (rest_text_.size() > 1) rest_text_ += ", ";
-    quote(Json::text(key, room_), rest_text_);
-    rest_text_ += ": ";
-    json.copy_value(rest_text_);
   }
-  json.take();
   rest_text_ += '}';
   if (rest_text_.size() > 2) rest_.set(row, rest_text_);
   in_args_ = false;
 }
 
-void EventColumns::value(Json& json, Arg& arg, size_t row) {
+void EventColumns::rest(Json& json, const Slot& slot) {
+  if (rest_text_.size() > 1) rest_text_ += ", ";
+  rest_text_ += slot.key;
+  json.copy_value(rest_text_);
+}
+
+void EventColumns::arg(Json& json, Slot& slot, size_t row) {
+  Arg& arg = args_[slot.arg];
   if (arg.as == kInteger) {
-    arg.numbers->set(row, number(json, integer, row));
+    arg.numbers->set(row, whole(json, row));
+  } else if (arg.as == kOne) {
+    one(json, slot, row);
   } else if (arg.as == kReal) {
     if (const auto found = number(json, real, row)) {
       arg.reals[row] = *found;
       arg.valid->set(row);
     }
   } else if (arg.texts && json.peek() == '"') {
-    text(json, *arg.texts, row);
+    text(json, slot, *arg.texts, row);
+  } else if (arg.texts) {
+    list(json, *arg.texts, row);
   } else {
     value_text_.clear();
     json.copy_value(value_text_);
-    if (value_text_ == "null") return;
-    if (arg.views) {
-      arg.views->set(row, value_text_);
-    } else {
-      arg.texts->set(row, arg.texts->words.own(value_text_));
-    }
+    if (value_text_ != "null") arg.views->set(row, value_text_);
   }
 }
 
-void EventColumns::text(Json& json, TextColumn& column, size_t row) {
-  if (json.peek() == '"') {
-    column.set(row, column.words.code(json.string()));
-  } else {
-    is_odd_.set(row);
-    json.skip_value();
+// A whole number, alone in a list or by itself. What is none is one of the args that nobody asked for.
+void EventColumns::one(Json& json, const Slot& slot, size_t row) {
+  const size_t from = json.offset();
+  const bool is_list = json.take("[");
+  auto found = json.plain_number<0>();
+  if (is_list && found && !json.take("]")) found = {};
+  if (!found) {
+    json.go_to(from);
+    value_text_.clear();
+    json.copy_value(value_text_);
+    if (value_text_ == "null") return;
+    std::string_view digits = value_text_;
+    digits.remove_prefix(std::min(digits.find_first_not_of("[] \""), digits.size()));
+    digits = digits.substr(0, digits.find_last_not_of("[] \"") + 1);
+    int64_t value = 0;
+    const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (failed == std::errc() && end == digits.data() + digits.size()) found = value;
   }
+  if (found) return args_[slot.arg].numbers->set(row, found);
+  if (rest_text_.size() > 1) rest_text_ += ", ";
+  rest_text_ += slot.key;
+  rest_text_ += value_text_;
+}
+
+// Those that differ in numbers alone would be as many texts as there are events.
+void EventColumns::category(Json& json, Slot& slot, size_t row) {
+  const size_t from = json.offset();
+  if (!categories_.empty() && json.peek() == '"') {
+    const std::string_view text = json.string().raw;
+    for (const std::string_view known : categories_) {
+      const bool is_one = text.starts_with(known) && text.substr(known.size()).starts_with('_');
+      if (is_one) return category_.set(row, category_.words.own(known));
+    }
+    json.go_to(from);
+  }
+  text(json, slot, category_, row);
+}
+
+// A list that was read before is found by how it stands in the file.
+void EventColumns::list(Json& json, TextColumn& column, size_t row) {
+  const size_t from = json.offset();
+  const auto seeming = json.seeming_list();
+  uint32_t* known = nullptr;
+  if (seeming) {
+    const uint32_t at = column.lists.code(*seeming);
+    if (at == column.codes_of_lists.size()) column.codes_of_lists.push_back(kNone);
+    known = &column.codes_of_lists[at];
+    if (*known != kNone) return column.set(row, *known);
+    json.go_to(from);
+  }
+  value_text_.clear();
+  json.copy_value(value_text_);
+  if (value_text_ == "null") return;
+  const uint32_t code = column.words.own(value_text_);
+  if (seeming && json.since(from) == *seeming) *known = code;  // it is a list, and whole
+  column.set(row, code);
+}
+
+void EventColumns::text(Json& json, Slot& slot, TextColumn& column, size_t row) {
+  if (!slot.last.empty() && json.take(slot.last)) return column.set(row, slot.code);
+  if (json.peek() != '"') {
+    is_odd_.set(row);
+    return json.skip_value();
+  }
+  const size_t from = json.offset();
+  const Json::String found = json.string();
+  slot.code = column.words.code(found);
+  slot.last = json.since(from);
+  column.set(row, slot.code);
 }
 
 // A number, or a string that holds one. null is none, and what is anything else is odd.
@@ -166,33 +215,26 @@ auto EventColumns::number(Json& json, Reading reading, size_t row) -> decltype(r
   return found;
 }
 
-void EventColumns::place(Json& json, Numbers& numbers, TextColumn& texts, size_t row) {
-  if (json.peek() != '"') {
-    numbers.set(row, number(json, integer, row));
-    return;
-  }
+std::optional<int64_t> EventColumns::whole(Json& json, size_t row) {
+  const auto plain = json.plain_number<0>();
+  return plain ? plain : number(json, integer, row);
+}
+
+std::optional<int64_t> EventColumns::time(Json& json, size_t row) {
+  const auto plain = json.plain_number<3>();
+  return plain ? plain : number(json, thousandfold, row);
+}
+
+void EventColumns::number_or_text(Json& json, Slot& slot, Numbers& numbers, TextColumn& texts, size_t row) {
+  if (json.peek() != '"') return numbers.set(row, whole(json, row));
+  const size_t from = json.offset();
   const Json::String found = json.string();
   if (const auto number = integer(found.raw)) {
     numbers.set(row, number);
   } else {
-    texts.set(row, texts.words.code(found));
+    json.go_to(from);
+    text(json, slot, texts, row);
   }
-}
-
-void EventColumns::give(size_t rows, Output& out) {
-  phase_.give("ph", rows, out);
-  category_.give("cat", rows, out);
-  name_.give("name", rows, out);
-  pid_text_.give("pid_text", rows, out);
-  tid_text_.give("tid_text", rows, out);
-  out.add("pid", std::move(pid_.values), &pid_.valid);
-  out.add("tid", std::move(tid_.values), &tid_.valid);
-  out.add("id", std::move(id_.values), &id_.valid);
-  out.add("ts_ns", std::move(ts_.values), &ts_.valid);
-  out.add("dur_ns", std::move(dur_.values), &dur_.valid);
-  rest_.give("rest", out);
-  out.add("is_odd", std::move(is_odd_));
-  for (Arg& arg : args_) arg.give(rows, out);
 }
 
 }  // namespace opspan::columns

@@ -6,11 +6,12 @@
 
 #include "columns/columns.h"
 #include "columns/json.h"
+#include "columns/slots.h"
 
 namespace opspan::columns {
 
 // How a value of args is wanted. opspan.formats.chrome has the same numbers.
-enum As : uint8_t { kInteger, kReal, kText, kList, kJson };
+enum As : uint8_t { kInteger, kReal, kText, kList, kJson, kOne, kCategory };
 
 // Texts by number: those of the file where they lie, others in a store of our own.
 class Words {
@@ -46,6 +47,9 @@ struct TextColumn {
   }
   Array<uint32_t> codes;
   Words words;
+  // Lists as they stand in the file, and the codes of their texts.
+  Dictionary lists;
+  std::vector<uint32_t> codes_of_lists;
 };
 
 struct ViewColumn {
@@ -94,12 +98,20 @@ class EventColumns {
   void give(size_t rows, Output& out);
 
  private:
-  void args(Json& json, size_t row);
-  void value(Json& json, Arg& arg, size_t row);
-  void text(Json& json, TextColumn& column, size_t row);
+  Slot* next(Json& json, Slot& before, bool is_first);
+  void value(Json& json, Slot& slot, size_t row);
+  void args(Json& json, Slot*& slot, size_t row);
+  void arg(Json& json, Slot& slot, size_t row);
+  void list(Json& json, TextColumn& column, size_t row);
+  void one(Json& json, const Slot& slot, size_t row);
+  void category(Json& json, Slot& slot, size_t row);
+  void rest(Json& json, const Slot& slot);
+  void text(Json& json, Slot& slot, TextColumn& column, size_t row);
   template <class Reading>
   auto number(Json& json, Reading reading, size_t row) -> decltype(reading({}));
-  void place(Json& json, Numbers& numbers, TextColumn& texts, size_t row);
+  std::optional<int64_t> whole(Json& json, size_t row);
+  std::optional<int64_t> time(Json& json, size_t row);
+  void number_or_text(Json& json, Slot& slot, Numbers& numbers, TextColumn& texts, size_t row);
 
   TextColumn phase_, category_, name_, pid_text_, tid_text_;
   Numbers pid_, tid_, id_, ts_, dur_;
@@ -107,6 +119,9 @@ class EventColumns {
   Bits is_odd_;
   std::vector<Arg> args_;
   std::unordered_map<std::string_view, size_t> by_key_;
+  std::vector<std::string_view> categories_;  // that others begin with, which are read as these
+  Slots slots_;
+  Slot begin_;
   bool in_args_ = false;
   size_t args_from_ = 0;
   std::string rest_text_, value_text_, room_;

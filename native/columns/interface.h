@@ -28,9 +28,9 @@ opspan_columns_call opspan_columns_nearest;    // parents with marked rows
 opspan_columns_call opspan_columns_rollup;     // parents; work
 opspan_columns_call opspan_columns_link;       // ranges with seq and parent; names
 opspan_columns_call opspan_columns_labels;     // texts; -; threads to use
-opspan_columns_call
-    opspan_columns_events;  // bytes of a Chrome trace; keys of args; state, twice, and 1 for the last bytes
-opspan_columns_call opspan_columns_metadata;      // texts; -; threads to use
+opspan_columns_call opspan_columns_events;     // where in memory a piece of a Chrome trace lies; keys of args; state,
+                                               // twice, and 1 for the last
+opspan_columns_call opspan_columns_metadata;   // texts; -; threads to use
 opspan_columns_call opspan_columns_json_objects;  // texts; -; threads to use
 opspan_columns_call opspan_columns_protobuf;  // rows of columns that are called after fields; -; the rows' own field
 opspan_columns_call opspan_columns_timeline;  // slices of tracks

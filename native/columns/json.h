@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,11 @@ namespace opspan::columns {
 
 struct Cut {};  // thrown where the bytes end within a value
 struct Bad {};  // thrown where a value is none
+
+inline bool is_word(char byte) {  // a letter of a number, of true, false, null, NaN
+  return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '-' ||
+         byte == '+' || byte == '.';
+}
 
 class Json {
  public:
@@ -32,6 +38,15 @@ class Json {
     return *at_;
   }
   void take() { ++at_; }
+  // These bytes, if they come next.
+  bool take(std::string_view bytes) {
+    if (static_cast<size_t>(end_ - at_) < bytes.size() || std::memcmp(at_, bytes.data(), bytes.size()) != 0)
+      return false;
+    at_ += bytes.size();
+    return true;
+  }
+  // What was read since then.
+  std::string_view since(size_t offset) const { return {begin_ + offset, static_cast<size_t>(at_ - begin_) - offset}; }
   // Whether a list or object has another item, whose comma is taken; else its bracket comes next.
   bool more(char closer, bool is_first) {
     char next = peek();
@@ -56,6 +71,12 @@ class Json {
   static std::string_view text(const String& string, std::string& room);
   // A number, true, false, null, NaN, as it stands.
   std::string_view word();
+  // A number with as many decimals at most, times ten to their power, where it is written like most: without an
+  // exponent and not too long. Else nothing is taken.
+  template <int kDecimals>
+  std::optional<int64_t> plain_number();
+  // A list, if its brackets and strings end where a sound one's would; else nothing is taken.
+  std::optional<std::string_view> seeming_list();
   void skip_value();
   // A value of any kind, at the end of `out`: on one line, "[1, {"a": 2}]".
   void copy_value(std::string& out);
@@ -63,6 +84,7 @@ class Json {
  private:
   template <bool kCopy>
   void value(std::string* out);
+  void copy_scalar(char first, std::string& out);
 
   const char *begin_, *at_, *end_;
 };

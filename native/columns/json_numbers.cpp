@@ -70,6 +70,39 @@ std::optional<int64_t> rounded(Decimal value) {
 
 }  // namespace
 
+template <int kDecimals>
+std::optional<int64_t> Json::plain_number() {
+  constexpr ptrdiff_t kMostDigits = 18 - (kDecimals > 0 ? kDecimals - 1 : 0);  // times the power they fit 64 bits
+  constexpr uint64_t kBound = uint64_t{1} << 62;
+  const char* at = at_;
+  const bool is_negative = at != end_ && *at == '-';
+  at += is_negative;
+  uint64_t sum = 0;
+  auto digits = [&] {
+    const char* from = at;
+    for (; at != end_ && *at >= '0' && *at <= '9'; ++at) sum = sum * 10 + static_cast<uint64_t>(*at - '0');
+    return at - from;
+  };
+  const ptrdiff_t whole = digits();
+  if (whole == 0 || whole > kMostDigits) return {};
+  if constexpr (kDecimals > 0) {
+    ptrdiff_t decimals = 0;
+    if (at != end_ && *at == '.') {
+      ++at;
+      decimals = digits();
+      if (decimals == 0) return {};
+    }
+    if (decimals > kDecimals) return {};
+    for (; decimals < kDecimals; ++decimals) sum *= 10;
+  }
+  if (at == end_ || is_word(*at) || sum > kBound) return {};
+  at_ = at;
+  return is_negative ? -static_cast<int64_t>(sum) : static_cast<int64_t>(sum);
+}
+
+template std::optional<int64_t> Json::plain_number<0>();
+template std::optional<int64_t> Json::plain_number<3>();
+
 std::optional<int64_t> thousandfold(std::string_view word) {
   auto value = decimal(word);
   if (!value) return {};

@@ -1,5 +1,8 @@
 // A column of labels, taken apart: names and sizes as dictionaries, the rest as numbers and as views into the texts.
 
+#include <array>
+#include <bit>
+
 #include "columns/columns.h"
 #include "columns/grammar.h"
 #include "columns/interface.h"
@@ -33,12 +36,30 @@ struct Kinds {  // of one name
   uint8_t with_seq, without_seq;
 };
 
+// Texts that are just a name, by their views: those of one text are mostly equal, and it need not be looked at again.
+class Plain {
+ public:
+  struct Known {
+    std::array<uint64_t, 2> view{};
+    uint32_t name = kNone;
+    uint8_t kind = 0;
+  };
+  // Where what is known of this view has its place; of another one, if `view` differs.
+  Known& of(const std::array<uint64_t, 2>& view) {
+    return known_[(view[0] ^ std::rotl(view[1], 32)) * 0x9e3779b97f4a7c15u >> 56];
+  }
+
+ private:
+  std::array<Known, 256> known_;
+};
+
 struct Part : Rows {
   Dictionary names, classes, sizes;
   size_t text_bytes = 0, all_bytes = 0;  // of those that are not just a name, and of all
 
   void parse(const Texts& texts, Columns& out) {
     std::vector<Kinds> kinds;
+    Plain plain;
     auto code = [](Dictionary& dictionary, const std::optional<std::string_view>& text) {
       return text ? dictionary.code(*text) : kNone;
     };
@@ -46,6 +67,16 @@ struct Part : Rows {
       if (texts.null(row)) {
         out.name.codes[row] = out.class_name.codes[row] = out.sizes.codes[row] = kNone;
         out.kind[row] = 0;
+        continue;
+      }
+      const auto view = std::bit_cast<std::array<uint64_t, 2>>(texts.views[row]);
+      Plain::Known& known = plain.of(view);
+      if (known.name != kNone && known.view == view) {
+        out.name.codes[row] = known.name;
+        out.class_name.codes[row] = out.sizes.codes[row] = kNone;
+        out.kind[row] = known.kind;
+        out.known.set(row);
+        all_bytes += static_cast<size_t>(texts.views[row].length);
         continue;
       }
       const std::string_view text = texts[row];
@@ -60,7 +91,10 @@ struct Part : Rows {
       out.class_name.codes[row] = code(classes, label.class_name);
       out.sizes.codes[row] = code(sizes, label.sizes);
       all_bytes += text.size();
-      if (label.name.size() == text.size()) continue;
+      if (label.name.size() == text.size()) {
+        known = {view, name, out.kind[row]};
+        continue;
+      }
       text_bytes += text.size();
       out.has_text.set(row);
       auto part = [&](const std::string_view& field) {

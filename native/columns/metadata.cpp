@@ -1,4 +1,4 @@
-// Fields of a label in texts of any making: seq=3, seq: 3, "seq": [3], 'sizes': '[[2, 3]]', ...
+// Said of a label in texts of any making: seq=3, seq: 3, "seq": [3], 'sizes': '[[2, 3]]', ...
 //
 // A field is a name that no letter, digit or underline stands before, then : or =, then its value; spaces, and a quote
 // or bracket, may stand around those. The first such place in a text counts. What is not ASCII is taken for a letter.
@@ -58,11 +58,11 @@ class Value {
   std::string_view text_;
 };
 
-struct Fields {
+struct Said {
   std::optional<int64_t> seq, op_id, forward_tid;
   std::optional<std::string_view> sizes;
 
-  explicit Fields(std::string_view text) {
+  explicit Said(std::string_view text) {
     size_t colon = text.find(':'), equals = text.find('=');
     while (colon != equals) {  // both are none
       const size_t at = std::min(colon, equals);
@@ -110,7 +110,7 @@ Output metadata(const Input& frame, int64_t workers) {
   together(parts.size(), [&](size_t n) {
     SizesOf& part = parts[n];
     for (size_t row = part.from; row < part.to; ++row) {
-      const Fields found(texts.null(row) ? std::string_view() : texts[row]);
+      const Said found(texts.null(row) ? std::string_view() : texts[row]);
       seq.set(row, found.seq);
       op_id.set(row, found.op_id);
       forward_tid.set(row, found.forward_tid);

@@ -17,7 +17,7 @@ import polars as pl
 from opspan import libraries
 from opspan.errors import OpspanError
 
-ABI: Final = 12
+ABI: Final = 13
 _ERROR_BYTES: Final = 512
 
 # Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
@@ -256,9 +256,17 @@ def labels(texts: pl.Series, threads: int) -> pl.DataFrame:
     return _call("labels", texts.alias("text").to_frame(), number=threads)
 
 
-def chrome_events(text: pl.Series, args: pl.DataFrame, state: int, is_last: bool) -> pl.DataFrame:
-    """The events in a piece of a Chrome trace, which begins in `state`; `args`: which of their args are wanted."""
-    return _call("events", text.alias("bytes").to_frame(), args, 2 * state + is_last)
+def chrome_events(text: bytes | memoryview, args: pl.DataFrame, state: int, is_last: bool) -> pl.DataFrame:
+    """The events in a piece of a Chrome trace, which begins in `state`; `args`: which of their args are wanted. A view
+    must be one of memory that may be written."""
+    where = pl.DataFrame({"address": [_address(text)], "bytes": [len(text)]})  # a column of it would be a copy
+    return _call("events", where, args, 2 * state + is_last)
+
+
+def _address(text: bytes | memoryview) -> int:
+    if isinstance(text, bytes):
+        return ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value or 0
+    return ctypes.addressof(ctypes.c_char.from_buffer(text)) if len(text) else 0
 
 
 def metadata(texts: pl.Series, threads: int) -> pl.DataFrame:

@@ -30,7 +30,8 @@ def test_threads_keep_apart(collected: Collected, busy: Path) -> None:
     assert len(capture.threads) == 8
     for tid, units in capture.threads.items():
         ranges = [unit for unit in units if unit.kind == RANGE]
-        assert [unit.number for unit in units] == list(range(0, 2 * len(units), 2))  # in halves of lines
+        numbers = [unit.number for unit in units]  # with gaps: where a model is, which is no range
+        assert numbers == sorted(set(numbers))
         assert [unit.name for unit in ranges[1::2]] == ["inner"] * 3000
         assert [unit.name for unit in ranges[::2]] == [f"outer {i % 100}" for i in range(3000)]
         assert capture.thread_names[tid] == "busy"

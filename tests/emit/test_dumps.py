@@ -110,7 +110,7 @@ before = losses()
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     with opspan.record(sys.argv[1], keep="30s", dump_to=sys.argv[2] + "/dumps", dump_on="exit") as rec:
-        for i in range(150_000):
+        for i in range(300_000):
             with opspan.annotate("fill", payload=i): pass
         meanwhile = losses()
         try: rec.dump(sys.argv[2] + "/dump")
@@ -125,7 +125,7 @@ print(json.dumps([before == meanwhile, [str(warning.message) for warning in said
     assert last.startswith('[true, ["exit: no dump was written to ')
     assert last.endswith(", 0]")
     assert [path.name for path in small_disk.rglob("*")] == ["dumps"]
-    assert numbers(opspan.load(tmp_path / "ring"), "fill") == list(range(150_000))
+    assert numbers(opspan.load(tmp_path / "ring"), "fill") == list(range(300_000))
 
 
 def test_a_dump_that_ends_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ print(json.dumps([path.name for path in ring.parent.iterdir() if path != ring]))
 def test_a_ring_on_a_full_disk_keeps_less_and_goes_on(small_disk: Path) -> None:
     code = """
 with opspan.record(ring, keep="16MB") as rec:
-    count(0, 160_000)
+    count(0, 320_000)
 print(json.dumps(rec.stats.lost))
 """
     done = forked(COUNTING + code, small_disk / "ring", "")

@@ -19,7 +19,7 @@ def test_so_many_bytes_of_every_thread(tmp_path: Path) -> None:
     ring, dump = tmp_path / "ring", tmp_path / "dump"
     code = """
         with opspan.record(ring, keep="16MB") as rec:
-            for thread in threads(2, 160_000): thread.join()
+            for thread in threads(2, 320_000): thread.join()
             rec.dump(other)
         print(json.dumps([rec.trace.ranges.height, rec.stats.lost]))
     """
@@ -34,7 +34,7 @@ def test_so_many_bytes_of_every_thread(tmp_path: Path) -> None:
         # After a dump the oldest segment may go, if the newest has grown enough meanwhile: the dump still has it.
         assert trace.ranges.height == kept or (folder == dump and kept < trace.ranges.height < kept * 17 / 15)
         assert trace.ranges["end_ns"].null_count() == 0
-        assert sum(check_last_of(trace, thread, 159_999) for thread in range(2)) > 200_000 * 16 / 20
+        assert sum(check_last_of(trace, thread, 319_999) for thread in range(2)) > 400_000 * 16 / 20
 
 
 def steps(body: str, keep: str = "20 steps", more: str = "") -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -35,10 +34,8 @@ def reserve(path: Path, reserved: int, *pragmas: str) -> None:
 class BySqlite(SqliteFile):
     """The same without the reader of pages."""
 
-    def _from_pages(self, table: str, columns: Mapping[str, Type]) -> Future[Any]:
-        nothing: Future[Any] = Future()
-        nothing.set_result(None)
-        return nothing
+    def _from_pages(self, table: str, columns: Mapping[str, Type]) -> Callable[[], Any]:
+        return lambda: None
 
 
 def told(reader: type[SqliteFile], path: Path, columns: Mapping[str, Type]) -> tuple[object, ...]:

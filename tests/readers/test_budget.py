@@ -47,6 +47,15 @@ def test_a_limit_grows_with_the_file_up_to_its_most(budget: Callable[[float], No
     assert limit.allows(0) > 1 << 60
 
 
+@pytest.mark.parametrize("times", [0, 1e8])
+def test_a_file_that_is_read_as_a_whole_needs_no_room_for_the_limit(
+    budget: Callable[[float], None], tmp_path: Path, times: float
+) -> None:
+    (tmp_path / "report.txt").write_bytes(b"12345")
+    budget(times)
+    assert Limit("bytes are in a report", always=4).read(tmp_path / "report.txt") == b"12345"
+
+
 @pytest.mark.parametrize("asked", ["much", "-1", "1e9", ""])
 def test_a_budget_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str) -> None:
     monkeypatch.setenv("OPSPAN_BUDGET", asked)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from opspan import native
 from opspan.errors import OpspanError
 from opspan.formats import chrome
-from opspan.formats.chrome import INTEGER, JSON, LIST, REAL, TEXT, Arg, ChromeFile
+from opspan.formats.chrome import INTEGER, JSON, LIST, ONE, REAL, TEXT, Arg, ChromeFile
 from opspan.tables import Issues
 
 ARGS = (
@@ -245,9 +245,66 @@ def test_a_second_document_after_the_first_is_counted(
 
 
 def test_what_is_no_state_or_type_is_refused() -> None:
-    bytes_ = pl.Series([123, 125], dtype=pl.UInt8)
     with pytest.raises(OpspanError, match="no such state"):
-        native.chrome_events(bytes_, chrome._NO_ARGS, 49, is_last=True)
+        native.chrome_events(b"{}", chrome._NO_ARGS, 49, is_last=True)
     wrong = pl.DataFrame({"column": ["a"], "key": ["a"], "as": [9]}, schema=chrome._NO_ARGS.schema)
     with pytest.raises(OpspanError, match="no such type"):
-        native.chrome_events(bytes_, wrong, 0, is_last=False)
+        native.chrome_events(b"{}", wrong, 0, is_last=False)
+
+
+def test_what_an_event_says_does_not_depend_on_those_before_it(tmp_path: Path) -> None:
+    """Each says the same keys as one before it, and values of another kind."""
+    values = [
+        '{"number": 7, "sizes": [[1]], "other": 1}',
+        "5",
+        '"text"',
+        '{"number": "8", "sizes": "[[1]]", "other": {}}',
+    ]
+    values += [
+        "[1]",
+        '{"number": [1], "sizes": [[1]  ], "other": [ 1]}',
+        "null",
+        '{"number":7, "sizes":[], "other":1.50}',
+    ]
+    events = [f'{{"ph": "X", "name": "a", "ts": 1, "args": {value}}}' for value in values]
+    (tmp_path / "all.json").write_text("[" + ", ".join(events) + "]")
+    alone = []
+    for number, event in enumerate(events):
+        (tmp_path / f"{number}.json").write_text(f"[{event}]")
+        alone += read(tmp_path / f"{number}.json")[0]
+    assert read(tmp_path / "all.json")[0] == alone
+    assert [row["number"] for row in alone] == [7, None, None, 8, None, None, None, 7]
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "rest"),
+    [
+        ("[3]", 3, None),
+        ("3", 3, None),
+        ("-3", -3, None),
+        ("[ 3 ]", 3, None),
+        ('"3"', 3, None),
+        ("[[3]]", 3, None),
+        ("null", None, None),
+        ("[3.5]", None, '{"one": [3.5]}'),
+        ("[3, 4]", None, '{"one": [3, 4]}'),
+        ('"many"', None, '{"one": "many"}'),
+        ("[]", None, '{"one": []}'),
+    ],
+)
+def test_a_number_that_may_stand_alone_in_a_list(
+    tmp_path: Path, value: str, number: int | None, rest: str | None
+) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(f'[{{"ph": "X", "ts": 1, "args": {{"one": {value}}}}}]')
+    file = ChromeFile(path, Issues())
+    (row,) = (piece.row(0, named=True) for piece in file.pieces([Arg("one", ONE, ("one",))], lambda events: events))
+    assert (row["one"], row["rest"]) == (number, rest)
+
+
+def test_categories_that_differ_in_numbers_are_one(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    names = ["Flow_12_0", "Flow_13_0", "Flow", "Flows_1", "other"]
+    path.write_text(json.dumps([{"ph": "s", "cat": name, "ts": 1} for name in names]))
+    (rows,) = ChromeFile(path, Issues()).pieces([], lambda events: events, ("Flow",))
+    assert rows["cat"].to_list() == ["Flow", "Flow", "Flow", "Flows_1", "other"]

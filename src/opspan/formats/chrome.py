@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,22 +25,23 @@ from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import open_file
 from opspan.formats import progress
 from opspan.formats.budget import EVENT
+from opspan.formats.chrome_bytes import Reading
 from opspan.formats.columns import is_time
-from opspan.formats.compressed import FAILURES, Bounded, opened
+from opspan.formats.compressed import FAILURES, opened
+from opspan.formats.pieces import Columns
 from opspan.printable import listed_counts
 from opspan.tables import Issues
 from opspan.tables.schema import Dtype, without_rows
 
 # Types that values of args are read as; native/columns/events.cpp has the same numbers.
-INTEGER, REAL, TEXT, LIST, JSON = range(5)  # LIST: JSON text of which there are few; JSON: mostly distinct
+# LIST: JSON text of which there are few; JSON: mostly distinct; ONE: an integer, which may stand alone in a list.
+INTEGER, REAL, TEXT, LIST, JSON, ONE, _CATEGORY = range(7)
 
 _START, _MEMBERS, _EVENTS, _BARE_EVENTS, _DONE = range(5)
 _EVENT, _MEMBER, _STRUCTURE, _SKIPPED, _END_MISSING = range(5)
 
 _PIECE: Final = 8 << 20
 _SNIFFED: Final = 256 << 10
-_NEAR_END: Final = 256 << 10  # of a piece: where it is cut
-_BEFORE_EVENT: Final = re.compile(rb'[,\[]\s*(?=\{\s*"(?:ph|cat|name|pid|tid|ts|id|dur|args|s|bp)")')
 _BETWEEN: Final = b" \t\r\n,"  # events
 _BEFORE: Final = b"\xef\xbb\xbf \t\r\n"
 # Each has some tens of megabytes at a time.
@@ -76,35 +76,6 @@ class _Parsed(Generic[T]):
     made: T | None = None  # nothing of no events
 
 
-class _Reading:
-    """The bytes of a stream in pieces that end where an event seems to begin."""
-
-    def __init__(self, stream: Bounded) -> None:
-        self._stream = stream
-        self._tail = b""
-
-    def piece(self, size: int) -> tuple[bytes | memoryview, bool, tuple[str, str] | None]:
-        """Some bytes, whether they are the last, and the issue that made them so."""
-        parts, left = [self._tail], size
-        try:
-            while left > 0:
-                part = self._stream.read(left)
-                if not part:
-                    return b"".join(parts), True, None
-                parts.append(part)
-                left -= len(part)
-        except EOFError:
-            return b"".join(parts), True, ("truncated_file", "its compressed data ends early")
-        except FAILURES as error:
-            why = f"its compressed data cannot be unpacked further: {error}"
-            return b"".join(parts), True, ("damaged_file", why)
-        text = b"".join(parts)
-        begins = [found.end() for found in _BEFORE_EVENT.finditer(text, max(0, len(text) - _NEAR_END))]
-        cut = begins[-1] if begins else len(text)
-        self._tail = text[cut:]
-        return memoryview(text)[:cut], False, None
-
-
 class ChromeFile:
     """A file that is open: its events, once, and after them everything else that stands beside them."""
 
@@ -115,43 +86,46 @@ class ChromeFile:
         self._issues = issues
         self._has_events = False
 
-    def pieces(self, args: Sequence[Arg], make: Callable[[pl.DataFrame], T]) -> Iterator[T]:
+    def pieces(
+        self, args: Sequence[Arg], make: Callable[[pl.DataFrame], T], stems: tuple[str, ...] = ()
+    ) -> Iterator[T]:
         """What `make`, which several threads call, makes of the events, some at a time: ph, cat, name, pid, tid
         (pid_text, tid_text: those that are no numbers), id, ts_ns, dur_ns, the columns of `args`, and `rest`: JSON of
         all other args."""
-        wanted = _frame_of(args)
+        wanted = _frame_of((*args, Arg("cat", _CATEGORY, stems)))
         try:
             with open_file(self.path) as file:
                 head = file.read(6)
             with closing(opened(self.path, head)) as stream:
                 parse = partial(_parsed, args=wanted, make=make)
-                yield from self._pieces(_Reading(stream), parse)
+                yield from self._pieces(Reading(stream), parse)
         except OSError as error:
             raise NotReadable(f"cannot read {self.path}: {error.strerror or error}") from error
         if not self._has_events:
             raise NotATrace(f"{self.path} has no traceEvents; expected the JSON of a Chrome trace")
 
-    def _pieces(self, reading: _Reading, parse: Callable[[bytes | memoryview, int, bool], _Parsed[T]]) -> Iterator[T]:
+    def _pieces(self, reading: Reading, parse: Callable[[bytes | memoryview, int, bool], _Parsed[T]]) -> Iterator[T]:
         """Pieces are parsed side by side, each as if it began with an event. What the one before it leaves tells
         whether it did: if not, that is parsed again with what was left."""
         state = supposed = _START
         rest = b""
-        ahead: deque[tuple[bytes | memoryview, int, bool, Future[_Parsed[T]]]] = deque()
+        ahead: deque[tuple[memoryview, int, bool, Future[_Parsed[T]]]] = deque()
         with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(_THREADS) as parsers:
             fresh = reader.submit(reading.piece, _PIECE)
             is_read = False
             while ahead or not is_read:
                 while not is_read and len(ahead) <= _THREADS:
-                    text, is_read, issue = fresh.result()
+                    piece, is_read, issue = fresh.result()
                     if issue:
                         self._issues.add(issue[0], 1, issue[1])
                     if not is_read:
                         # What no event has ended in is not read over and over: it is doubled each time.
                         fresh = reader.submit(reading.piece, max(_PIECE, len(rest)))
-                    ahead.append((text, supposed, is_read, parsers.submit(parse, text, supposed, is_read)))
+                    ahead.append((piece, supposed, is_read, parsers.submit(parse, piece, supposed, is_read)))
                     if supposed == _START:
-                        supposed = _BARE_EVENTS if bytes(text[:_SNIFFED]).lstrip(_BEFORE)[:1] == b"[" else _EVENTS
-                text, was_supposed, is_last, parsing = ahead.popleft()
+                        supposed = _BARE_EVENTS if bytes(piece[:_SNIFFED]).lstrip(_BEFORE)[:1] == b"[" else _EVENTS
+                piece, was_supposed, is_last, parsing = ahead.popleft()
+                text: bytes | memoryview = piece
                 found: _Parsed[T] | None = parsing.result()
                 if state != was_supposed or rest.strip(_BETWEEN):
                     text, found = rest + bytes(text), None
@@ -170,6 +144,7 @@ class ChromeFile:
                     found = None
                 # What follows the end is read all the same: it may be no space, or say that the file is damaged.
                 rest = b"" if state == _DONE else bytes(text)
+                reading.done(piece)
 
     def _note(self, found: _Parsed[T], last: bytes, before: int, is_over: bool) -> None:
         """Everything that is no event. `last`: the bytes of the last row, longer than any may be if `is_over`."""
@@ -213,13 +188,15 @@ def _parsed(
 @dataclass(frozen=True)
 class Groups:
     """How a reader sorts events: by `keys`, `ph` and `cat` among them, whose distinct values `of` tells the group of;
-    which columns each group needs; and which groups need no time. A column `at` is the event's number in the file."""
+    which columns each group needs; and which groups need no time. A column `at` is the event's number in the file.
+    `stems`: what begins with one of these and an underline has that category."""
 
     keys: Mapping[str, pl.Expr]
     of: Callable[..., str | None]  # None: nothing is made of it
     columns: Mapping[str, tuple[str, ...]]
     args: Sequence[Arg]
     timeless: frozenset[str] = frozenset()
+    stems: tuple[str, ...] = ()
 
     @property
     def dtypes(self) -> dict[str, Dtype]:
@@ -227,7 +204,7 @@ class Groups:
         return {**_FIELDS, **of_args}
 
 
-_DTYPES: Final[dict[int, Dtype]] = {INTEGER: pl.Int64, REAL: pl.Float64, JSON: pl.String}
+_DTYPES: Final[dict[int, Dtype]] = {INTEGER: pl.Int64, ONE: pl.Int64, REAL: pl.Float64, JSON: pl.String}
 _FIELDS: Final[dict[str, Dtype]] = {
     **dict.fromkeys(("ph", "cat", "name", "pid_text", "tid_text"), pl.Categorical),
     **dict.fromkeys(("pid", "tid", "id", "ts_ns", "dur_ns"), pl.Int64),
@@ -238,22 +215,20 @@ _FIELDS: Final[dict[str, Dtype]] = {
 
 def gathered(file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.DataFrame]:
     """The events of each group. Those of no group, and those that have no time and need one, are counted."""
-    found: dict[str, list[pl.DataFrame]] = {group: [] for group in groups.columns}
+    found = {group: Columns() for group in groups.columns}
     skipped: Counter[str] = Counter()
     before = 0
-    for piece in file.pieces(groups.args, lambda events: _sorted_out(events, groups)):
+    for piece in file.pieces(groups.args, lambda events: _sorted_out(events, groups), groups.stems):
         skipped.update(piece.skipped)
         for group, rows in piece.groups.items():
             issues.add("no_time", piece.timeless[group], f"events that are {group}")
             numbers = {"at": _col("at") + before} if "at" in rows.columns else {}
-            found[group].append(rows.with_columns(**numbers))
+            found[group].add(rows.with_columns(**numbers))
         before += piece.events
     issues.add("skipped_events", skipped.total(), listed_counts(dict(sorted(skipped.items()))))
     dtypes = groups.dtypes
     return {
-        group: pl.concat(parts)
-        if (parts := found.pop(group))
-        else without_rows({column: dtypes[column] for column in columns})
+        group: found.pop(group).frame(without_rows({column: dtypes[column] for column in columns}))
         for group, columns in groups.columns.items()
     }
 
@@ -307,6 +282,8 @@ def put_back(rows: pl.DataFrame, args: Sequence[Arg], kept: Iterable[str]) -> pl
 
 def _json_of(rows: pl.DataFrame, arg: Arg) -> pl.Expr:
     value = _col(arg.column).cast(pl.String)
+    if arg.as_ == ONE:
+        return pl.concat_str(pl.lit("["), value, pl.lit("]"))
     if arg.as_ not in (TEXT, LIST):
         return value
     is_json = value.str.contains(r"^[\[{]") if arg.as_ == LIST else pl.lit(value=False)
@@ -338,9 +315,7 @@ def is_utc(*frames: pl.DataFrame) -> bool:
 
 
 def _rows(text: bytes | memoryview, args: pl.DataFrame, state: int, is_last: bool = False) -> pl.DataFrame:
-    import numpy as np  # not before it is needed: who asks whether a file is a Chrome trace comes here, too
-
-    return native.chrome_events(pl.Series(np.frombuffer(text, np.uint8)), args, state, is_last)
+    return native.chrome_events(text, args, state, is_last)
 
 
 def _frame_of(args: Sequence[Arg]) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from opspan.files import open_file, size_on_disk
 from opspan.formats.budget import NO_LIMIT, UNPACKED
@@ -40,10 +40,18 @@ class Bounded(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         # What a damaged file still gives comes before its error: no more is asked for than is there at once.
         found: bytes = self._stream.read1(PART if size < 0 else size)  # type: ignore[attr-defined]  # all have it
-        self._left -= len(found)
+        self._take(len(found))
+        return found
+
+    def readinto(self, room: Any) -> int:
+        count: int = self._stream.readinto1(room)  # type: ignore[attr-defined]  # all have it
+        self._take(count)
+        return count
+
+    def _take(self, count: int) -> None:
+        self._left -= count
         if self._left < 0:
             raise UNPACKED.passed(self._path, self._bytes)
-        return found
 
     def close(self) -> None:
         self._stream.close()

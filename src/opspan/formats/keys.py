@@ -51,6 +51,10 @@ def _searched(wanted: pl.Series, numbers: pl.Series) -> pl.Series:
 
 def looked_up(frame: pl.DataFrame, column: str, rows: pl.DataFrame, key: str) -> pl.DataFrame:
     """The frame with what the rows have whose key stands in its column, each once; null where there is none."""
+    if not rows.height:  # as of most tables: as literals, nulls take no memory
+        return frame.with_columns(
+            pl.lit(None, dtype=one.dtype).alias(one.name) for one in rows.drop(key).iter_columns()
+        )
     at = places(frame[column].to_frame(), rows[key].to_frame(column))
     return frame.with_columns([one.gather(at) for one in rows.iter_columns() if one.name != key])
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -142,7 +142,7 @@ class SqliteFile:
     def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
         """Begin to read what `frame` will be asked for, while the caller does something else."""
         if have := self._have(table, columns):
-            self._begun[table] = columns, self._from_pages(table, have)
+            self._begun[table] = columns, self._threads.submit(self._from_pages(table, have))
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
         """The columns in the order of the file; those that the table has not are null. ROWID is the number of a row."""
@@ -164,14 +164,14 @@ class SqliteFile:
     def _read(self, table: str, columns: Mapping[str, Type], begun: Future[_Chunk | None] | None) -> list[_Chunk]:
         if not columns:
             return []  # without any of its columns the table says nothing
-        whole = (begun or self._from_pages(table, columns)).result()
+        whole = begun.result() if begun else self._from_pages(table, columns)()
         if whole is not None:
             return [whole]
         chunks = [self._threads.submit(self._chunk, table, columns, part) for part in self._chunks(table)]
         return [chunk.result() for chunk in chunks]
 
-    def _from_pages(self, table: str, columns: Mapping[str, Type]) -> Future[_Chunk | None]:
-        """All rows at once; or nothing, where only SQLite can say what is in them."""
+    def _from_pages(self, table: str, columns: Mapping[str, Type]) -> Callable[[], _Chunk | None]:
+        """What gives all rows at once; or nothing, where only SQLite can say what is in them."""
         try:
             layout = sqlite_pages.layout_of(self._connection, table, quoted(table))
         except SQLITE_FAILURES:
@@ -189,7 +189,7 @@ class SqliteFile:
             progress.add(frame.height)
             return _Chunk([frame])
 
-        return self._threads.submit(read)
+        return read
 
     def _have(self, table: str, columns: Mapping[str, Type]) -> dict[str, Type]:
         return {name: kind for name, kind in columns.items() if self._has(table, name)}

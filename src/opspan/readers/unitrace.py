@@ -18,7 +18,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.formats import chrome
-from opspan.formats.chrome import INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered, is_utc, times
+from opspan.formats.chrome import INTEGER, LIST, ONE, TEXT, Arg, ChromeFile, Groups, gathered, is_utc, times
 from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, SIZES, constant, labelled, narrow, numbered
 from opspan.tables import Issues, Metadata, Tables, chrome_keys
 from opspan.tables.schema import KIND, WORK_KIND
@@ -28,7 +28,7 @@ HOST, PARTS, MARKS, DEVICE, ARROWS, NAMES = "host parts marks device arrows name
 
 # The first that a name begins with says whose function it is; what none of them begins is a range.
 _APIS = {"level_zero": r"^ze[stx]?[A-Z]", "sycl": r"^(ur|pi|piext)[A-Z]", "opencl": r"^cl[A-Z]", "mpi": r"^P?MPI_"}
-_FLOW = r"^((?:CL_)?Flow_(?:H2D|D2H))_"
+_FLOWS = ("Flow_H2D", "Flow_D2H", "CL_Flow_H2D", "CL_Flow_D2H")  # and the numbers of a command and of a queue
 _TASK = r"(?s)^([^:\s(<]+)::(.+)$"  # <domain>::<name>
 _HOST_NAME = r"HOST<([^>]*)>"
 _RANK = r"^RANK ([0-9]+) "
@@ -38,15 +38,16 @@ _BYTES = r"\[([0-9]+) bytes\]"
 _COPIES = {"memcpy": r"Append(Image|Memory)Copy|Enqueue(Read|Write|Copy|SVMMemcpy)", "memset": r"AppendMemoryFill|Fill"}
 
 _ARGS = (
-    Arg("seq", LIST, ("seq",)),
-    Arg("op", LIST, ("op_id",)),
-    Arg("forward", LIST, ("fwd_tid",)),
+    Arg("own_seq", ONE, ("seq",)),
+    Arg("own_op", ONE, ("op_id",)),
+    Arg("own_forward", ONE, ("fwd_tid",)),
     Arg("said_sizes", LIST, ("sizes",)),
     Arg("command", INTEGER, ("id",)),
     Arg("given", TEXT, ("name",)),
 )
 _SPAN = ("name", "pid", "tid", "ts_ns", "dur_ns", "at")
-_SAID = ("seq", "op", "forward", "said_sizes", "rest")
+_NUMBERS = ("own_seq", "own_op", "own_forward")
+_SAID = (*_NUMBERS, "said_sizes", "rest")
 _col = pl.col
 _text = pl.col("text")
 
@@ -64,7 +65,7 @@ def _group(phase: str | None, category: str | None) -> str | None:
 
 
 _GROUPS = Groups(
-    keys={"ph": _col("ph"), "cat": pl.coalesce(_col("cat").cast(pl.String).str.extract(_FLOW), _col("cat"))},
+    keys={"ph": _col("ph"), "cat": _col("cat")},
     of=_group,
     columns={
         HOST: (*_SPAN, *_SAID),
@@ -76,6 +77,7 @@ _GROUPS = Groups(
     },
     args=_ARGS,
     timeless=frozenset({NAMES}),
+    stems=_FLOWS,
 )
 
 
@@ -86,7 +88,7 @@ def sniff(path: Path, head: bytes) -> bool:
     if not events.height or chrome_keys.MARK in members:
         return False
     is_name = (_col("ph") == "M") & _col("rest").str.contains(_HOST_NAME)
-    is_unitraces = (_col("cat") == "gpu_op") | _col("cat").cast(pl.String).str.contains(_FLOW)
+    is_unitraces = (_col("cat") == "gpu_op") | _col("cat").cast(pl.String).str.contains(rf"^({'|'.join(_FLOWS)})_")
     return bool(events.select((is_name | is_unitraces).any()).item())
 
 
@@ -153,10 +155,6 @@ def _each(texts: pl.Series, said: dict[str, pl.Expr]) -> pl.DataFrame:
     return found.drop("text")
 
 
-def _number(column: str) -> pl.Expr:
-    return _col(column).cast(pl.String).str.strip_chars("[] ").cast(pl.Int64, strict=False)
-
-
 def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     frame = pl.concat(
         [tasks.with_columns(is_mark=pl.lit(value=False)), marks.with_columns(is_mark=pl.lit(value=True))],
@@ -169,8 +167,6 @@ def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     nothing = pl.Series([None], dtype=pl.String)
     labels = labelled(parts["label"].zip_with(may_be, nothing))
     labels = labels.rename({"seq": "p_seq", "op_id": "p_op", "forward_tid": "p_forward", "sizes": "p_sizes"})
-    numbers = {"seq": "own_seq", "op": "own_op", "forward": "own_forward"}
-    frame = frame.with_columns(_number(column).alias(own) for column, own in numbers.items())
     own_sizes = {"own_sizes": _text.str.extract(r'^\["(.*)"\]$').cast(pl.Categorical)}
     frame = frame.with_columns(_each(frame["said_sizes"], own_sizes))
     others = frame.select(pl.exclude("name"), own=(parts["domain"] == OWN_DOMAIN).fill_null(value=False))
@@ -178,7 +174,7 @@ def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     seq = pl.coalesce("own_seq", "p_seq")
     is_backward = _col("own_forward").is_not_null()  # only those have it
     kind = pl.when(is_backward & (_col("kind") != "engine")).then(pl.lit("backward", KIND)).otherwise("kind")
-    beside = pl.any_horizontal(_col(*numbers.values()).is_not_null())
+    beside = pl.any_horizontal(_col(_NUMBERS).is_not_null())
     # A text of ours without the field means the main thread; a thread of 0 is one that is not known.
     main = pl.when(_col("own") & (_col("kind") == "backward") & ~beside).then("pid")
     return numbered(

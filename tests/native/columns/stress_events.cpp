@@ -9,84 +9,16 @@
 #include <vector>
 
 #include "columns/interface.h"
+#include "frame.h"
 
 namespace {
 
 using namespace opspan::columns;
+using namespace opspan::columns::stress;
 
 constexpr int kDocuments = 20'000;
 std::mt19937 chance(20261121);
 size_t below(size_t count) { return std::uniform_int_distribution<size_t>(0, count - 1)(chance); }
-
-// --- a frame as a stream: columns of bytes and of short texts
-
-struct Column {
-  const char* name;
-  const char* format;
-  std::vector<const void*> buffers;
-};
-
-struct Frame {
-  std::vector<Column> columns;
-  int64_t rows;
-  std::vector<ArrowSchema> schemas{};
-  std::vector<ArrowSchema*> schema_pointers{};
-  std::vector<ArrowArray> arrays{};
-  std::vector<ArrowArray*> array_pointers{};
-  bool is_given = false;
-
-  ArrowArrayStream stream() {
-    return {
-        [](ArrowArrayStream* self, ArrowSchema* out) { return static_cast<Frame*>(self->private_data)->schema(out); },
-        [](ArrowArrayStream* self, ArrowArray* out) { return static_cast<Frame*>(self->private_data)->next(out); },
-        [](ArrowArrayStream*) -> const char* { return nullptr; }, nullptr, this};
-  }
-  int schema(ArrowSchema* out) {
-    for (const Column& column : columns) {
-      schemas.push_back({column.format, column.name, nullptr, 2, 0, nullptr, nullptr, [](ArrowSchema*) {}, nullptr});
-    }
-    for (ArrowSchema& one : schemas) schema_pointers.push_back(&one);
-    *out = {"+s",
-            "",
-            nullptr,
-            0,
-            static_cast<int64_t>(schemas.size()),
-            schema_pointers.data(),
-            nullptr,
-            [](ArrowSchema* self) { self->release = nullptr; },
-            nullptr};
-    return 0;
-  }
-  int next(ArrowArray* out) {
-    *out = {};
-    if (is_given || rows == 0) return 0;
-    is_given = true;
-    for (Column& column : columns) {
-      const auto count = static_cast<int64_t>(column.buffers.size());
-      arrays.push_back({rows, 0, 0, count, 0, column.buffers.data(), nullptr, nullptr, [](ArrowArray*) {}, nullptr});
-    }
-    for (ArrowArray& one : arrays) array_pointers.push_back(&one);
-    static const void* none[] = {nullptr};
-    *out = {rows,
-            0,
-            0,
-            1,
-            static_cast<int64_t>(arrays.size()),
-            none,
-            array_pointers.data(),
-            nullptr,
-            [](ArrowArray* self) { self->release = nullptr; },
-            nullptr};
-    return 0;
-  }
-};
-
-Texts::View view(const char* text) {
-  Texts::View made{};
-  made.length = static_cast<int32_t>(std::strlen(text));
-  std::memcpy(reinterpret_cast<char*>(&made) + 4, text, std::strlen(text));
-  return made;
-}
 
 // --- documents
 
@@ -96,7 +28,7 @@ std::string document() {
     text +=
         R"({"ph": "X", "cat": "cpu_op", "name": "aten::m\u00e4m \"x\"", "pid": 7, "tid": "9", "ts": 17121954955.047, )";
     text +=
-        R"("dur": 6.5, "args": {"seq": 12, "share": 0.5, "said": "te\\xt", "sizes": [[2, 3], []], "more": {"a": [1]}, )";
+        R"("dur": 6.5, "args": {"seq": 12, "op_id": [7], "share": 0.5, "said": "te\\xt", "sizes": [[2, 3], []], "more": {"a": [1]}, )";
     text += R"("Ev Idx": 4, "other": [true, null, -1e5, "\ud83d\ude00"]}},)";
     text += below(2) ? "\n" : " ";
   }
@@ -144,13 +76,16 @@ Read read(const std::string& text, int64_t number) {
   // Memory of its own, not a byte longer: what is read behind it is found.
   std::unique_ptr<uint8_t[]> bytes(new uint8_t[text.size()]);
   std::memcpy(bytes.get(), text.data(), text.size());
-  const Texts::View keys[] = {view("seq"), view("share"), view("said"), view("sizes"), view("more")};
-  const uint8_t types[] = {0, 1, 2, 3, 4};
-  Frame piece{{{"bytes", "C", {nullptr, bytes.get()}}}, static_cast<int64_t>(text.size())};
+  // All types there are; the last is what categories begin with.
+  const Texts::View keys[] = {view("seq"),  view("share"), view("said"), view("sizes"),
+                              view("more"), view("op_id"), view("cpu")};
+  const uint8_t types[] = {0, 1, 2, 3, 4, 5, 6};
+  const auto address = reinterpret_cast<int64_t>(bytes.get()), size = static_cast<int64_t>(text.size());
+  Frame piece{{{"address", "l", {nullptr, &address}}, {"bytes", "l", {nullptr, &size}}}, 1};
   Frame wanted{{{"column", "vu", {nullptr, keys, nullptr}},
                 {"key", "vu", {nullptr, keys, nullptr}},
                 {"as", "C", {nullptr, types}}},
-               5};
+               7};
   ArrowArrayStream first = piece.stream(), second = wanted.stream();
   ArrowSchema schema{};
   ArrowArray array{};

@@ -43,17 +43,19 @@ def _read(path: Path) -> Tables:
         issues.add("truncated_file")
     labels = found[events.NAMES].filter(_col("name") == "process_labels")
     said = owners.devices_said(labels)
-    others, called, launched = _sorted_out(found[events.OTHERS], said["pid"])
+    # What is not needed again is taken out: it goes as soon as it is translated.
+    others, called, launched = _sorted_out(found.pop(events.OTHERS), said["pid"])
     issues.add("unknown_categories", others.height, _listed(others))
-    ranges = host.ranges(found[events.RANGES], others, found[events.MARKS])
-    ranges, relations = host.linked(ranges, found[events.FLOWS])
-    calls = host.calls(pl.concat([found[events.CALLS], called]))
-    functions = host.functions(found[events.FUNCTIONS])
+    ranges = host.ranges(found.pop(events.RANGES), others, found.pop(events.MARKS))
+    ranges, relations, unlinked = host.linked(ranges, found.pop(events.FLOWS))
+    calls = host.calls(pl.concat([found.pop(events.CALLS), called]))
+    functions = host.functions(found.pop(events.FUNCTIONS))
     threads = pl.concat([frame.select("pid", "tid") for frame in (ranges, calls, functions)])
     threads = threads.drop_nulls().unique().sort("pid", "tid")
-    spans = pl.concat([found[events.WORK], launched])
-    work = device.work(spans, issues)
+    spans = pl.concat([found.pop(events.WORK), launched])
     places = pl.concat([spans["pid"], said["pid"]]).drop_nulls().unique()
+    work = device.work(spans, issues)
+    del spans
     work = work.with_columns(owners.processes(work, calls, ranges, places))
     work = work.with_columns(owners.named_ranges(work, calls, ranges))
     nobodys = work.filter(_col("pid").is_null(), ~_col("is_overhead")).height if threads.height else 0
@@ -62,9 +64,7 @@ def _read(path: Path) -> Tables:
     # in the file.
     windows = found[events.WINDOWS].join(ranges.select("name").unique(), on="name", how="anti")
     issues.add("skipped_events", windows.height, "annotations of devices whose own events are not in the file")
-    # Arrows from a call to its work say what correlation ids say; these have an end that is not in the file.
-    backward = found[events.FLOWS].filter(_col("ph") == "f", _col("cat").is_in(host.ARROWS))
-    issues.add("dangling_relations", backward.height - relations.height, "arrows from forward to backward")
+    issues.add("dangling_relations", unlinked, "arrows from forward to backward")
     memory, reserved = device.memory(found[events.MEMORY])
     names = _names(found[events.NAMES])
     return Tables(

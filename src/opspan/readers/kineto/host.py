@@ -81,8 +81,9 @@ def _kind(name: str | None, has_seq: bool, is_backward: bool, is_annotation: boo
     return Kind.BACKWARD if is_backward and guessed is not Kind.ENGINE else guessed
 
 
-def linked(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """ranges with forward_tid, and the relations: of each arrow, the op that it ends in to the one it starts from."""
+def linked(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    """ranges with forward_tid, the relations (of each arrow, the op that it ends in to the one it starts from), and how
+    many arrows have an end that is not in the file. Those from a call to its work say what correlation ids say."""
     arrows = flows.filter(_col("cat").is_in(ARROWS))
     ops = ranges.filter(~_col("is_mark")).select("pid", "tid", "id", "seq", "kind", "forward_thread", ts_ns="start_ns")
     place = ["pid", "tid", "ts_ns"]
@@ -111,7 +112,8 @@ def linked(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.
     # A number that arrows trace to two threads says nothing.
     threads = threads.filter(pl.len().over("pid", "forward_thread") == 1)
     found = ranges.join(threads, on=["pid", "forward_thread"], how="left", maintain_order="left")
-    return found.drop("forward_thread"), relations
+    dangling = int((arrows["ph"] == "f").sum()) - relations.height
+    return found.drop("forward_thread"), relations, dangling
 
 
 def calls(spans: pl.DataFrame) -> pl.DataFrame:

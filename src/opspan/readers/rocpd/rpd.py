@@ -50,20 +50,26 @@ def read(database: Database, path: Path) -> Tables:
         database.ahead(table, columns)
     strings = once(database.frame("rocpd_string", STRING), "id")
     api = database.timed("rocpd_api", API)
-    api = _with_text(database, _with_text(database, api, strings, "apiName_id", "api_name"), strings, "args_id", "args")
-    is_marker = (_col("api_name") == MARKER).fill_null(value=False)
+    names = _names(strings, api["apiName_id"], "name")
+    marker = names.filter(_col("name") == MARKER)["apiName_id"]
+    is_marker = api["apiName_id"].is_in(marker.implode()).fill_null(value=False)
+    calls = looked_up(api.filter(~is_marker), "apiName_id", names, "apiName_id")
+    calls = _with_text(database, calls, strings, "args_id", "args")
+    is_said = (calls["args"] != "").any()
     frames = {
-        "ranges": _ranges(database, api.filter(is_marker), strings),
+        "ranges": _ranges(database, _with_text(database, api.filter(is_marker), strings, "args_id", "args"), strings),
         "calls": numbered(
-            api.filter(~is_marker).select(
+            calls.select(
                 "pid",
                 "tid",
                 "start_ns",
                 "end_ns",
-                name=_col("api_name").cast(pl.Categorical),
+                "name",
                 api=constant("hip"),
                 correlation_id="id",
-                payload_json=pl.when(_col("args") != "").then(pl.struct("args").struct.json_encode()),
+                payload_json=pl.when(_col("args") != "").then(pl.struct("args").struct.json_encode())
+                if is_said
+                else pl.lit(None, dtype=pl.String),
             )
         ),
         "work": _work(database, api, strings),
@@ -84,6 +90,14 @@ def read(database: Database, path: Path) -> Tables:
 def _with_text(database: Database, frame: pl.DataFrame, strings: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
     texts = strings.select(_col("id").alias(number), _col("string").alias(name))
     return database.written.join(frame, texts, [number])
+
+
+def _names(strings: pl.DataFrame, numbers: pl.Series, name: str) -> pl.DataFrame:
+    """The texts that the numbers name, each once: their column, and the text under a name."""
+    used = numbers.drop_nulls().unique().sort()
+    at = places(used.to_frame("id"), strings.select("id"))
+    texts = strings["string"].gather(at).cast(pl.Categorical).alias(name)
+    return pl.DataFrame([used, texts])
 
 
 def _ranges(database: Database, markers: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
@@ -126,13 +140,13 @@ def _ranges(database: Database, markers: pl.DataFrame, strings: pl.DataFrame) ->
 
 def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
     ops = database.timed("rocpd_op", OP)
-    ops = _with_text(
-        database, _with_text(database, ops, strings, "opType_id", "type"), strings, "description_id", "description"
-    )
+    for column, text in (("opType_id", "type"), ("description_id", "description")):
+        ops = looked_up(ops, column, _names(strings, ops[column], text), column)
     pairs = once(database.frame("rocpd_api_ops", {"api_id": "int", "op_id": "int"}), "op_id")
     ops = looked_up(ops, "id", pairs, "op_id")
     ops = looked_up(ops, "api_id", once(api.select("id", "pid"), "id"), "id")
-    kernels = _with_text(database, database.frame("rocpd_kernelapi", KERNEL), strings, "kernelName_id", "kernel")
+    kernels = database.frame("rocpd_kernelapi", KERNEL)
+    kernels = looked_up(kernels, "kernelName_id", _names(strings, kernels["kernelName_id"], "kernel"), "kernelName_id")
     ops = looked_up(ops, "api_id", once(kernels, "api_ptr_id"), "api_ptr_id")
     copies = once(database.frame("rocpd_copyapi", {"api_ptr_id": "int", "size": "int"}), "api_ptr_id")
     ops = looked_up(ops, "api_id", copies, "api_ptr_id")
@@ -145,7 +159,7 @@ def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.Da
     only = processes[0] if len(processes) == 1 else None
     frame = ops.with_columns(kind=kind, alone=pl.len().over("api_id") == 1)
     is_copy = _col("kind") == "memcpy"
-    shown = pl.when(is_copy).then("type").otherwise(name).cast(pl.Categorical)
+    shown = pl.when(is_copy).then("type").otherwise(name)
     # What a call says of its kernel or copy is not said of the many of a graph.
     frame = frame.with_columns(shown=shown, of_kernel=(_col("kind") == "kernel") & _col("alone"))
     of_kernel = _col("of_kernel")

@@ -9,9 +9,10 @@ length of the file is not read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import polars as pl
@@ -20,35 +21,41 @@ from opspan.errors import NotReadable
 from opspan.formats.budget import DESCRIPTION
 from opspan.readers.vtune.result_files import CONTAINER
 from opspan.tables import Issues
-
-if TYPE_CHECKING:
-    import numpy as np
+from opspan.tables.schema import Dtype
 
 UNKNOWN_SIZE = (1 << 64) - 1  # an entry without rows
-KINDS = (("indexFields", "<i4"), ("int64Fields", "<i8"), ("doubleFields", "<f8"))
+KINDS: tuple[tuple[str, Dtype, int], ...] = (
+    ("indexFields", pl.Int32, 4),
+    ("int64Fields", pl.Int64, 8),
+    ("doubleFields", pl.Float64, 8),
+)
 MOST_FIELDS = 64
 ALIGNED = 8
+
+
+class Field(NamedTuple):
+    dtype: Dtype
+    bytes: int
+    at: int  # in a record
 
 
 @dataclass(frozen=True)
 class Entry:
     key: str
     rows: int
-    dtype: np.dtype[np.void]
+    fields: Mapping[str, Field]
+    bytes: int  # of a record
     files: tuple[Path, ...]
 
 
 def read(folder: Path, columns: tuple[str, ...], issues: Issues) -> pl.DataFrame | None:
     """These columns of all records as int64 (an index 0 is null); None where the folder holds something else."""
-    import numpy as np  # not before there is a container: few results have one
-
     parts = []
     for entry in entries(folder, issues):
-        if not set(columns) <= set(entry.dtype.names or ()):
+        if not set(columns) <= set(entry.fields):
             return None
-        for file in entry.files:
-            records = np.fromfile(file, dtype=entry.dtype)
-            parts.append(pl.DataFrame({name: _column(records, name) for name in columns}))
+        for raw in filter(None, (file.read_bytes() for file in entry.files)):
+            parts.append(pl.DataFrame([_column(raw, name, entry.fields[name], entry.bytes) for name in columns]))
     return pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
 
 
@@ -60,8 +67,8 @@ def entries(folder: Path, issues: Issues) -> list[Entry]:
     """What the folder holds, as far as its files are as long as it says."""
     found = []
     for entry in _described(folder, issues):
-        wanted, have = entry.rows * entry.dtype.itemsize, sum(file.stat().st_size for file in entry.files)
-        if wanted == have and all(not file.stat().st_size % entry.dtype.itemsize for file in entry.files):
+        wanted, have = entry.rows * entry.bytes, sum(file.stat().st_size for file in entry.files)
+        if wanted == have and all(not file.stat().st_size % entry.bytes for file in entry.files):
             found.append(entry)
         else:
             said = f"{folder.name}/{entry.key} has {have:,} bytes, not {wanted:,}"
@@ -84,24 +91,30 @@ def _described(folder: Path, issues: Issues) -> list[Entry]:
 
 
 def _entry(folder: Path, node: ElementTree.Element) -> Entry | None:
-    import numpy as np
-
     key = node.get("path") or ""
     rows = next((int(value) for name, value in node.items() if name.endswith("size")), 0)
     if rows == UNKNOWN_SIZE or not key.isidentifier():
         return None
-    fields: list[tuple[str, str]] = [(key, "<i8")]
-    for kind, dtype in KINDS:
-        fields += [(field.get("path") or "", dtype) for field in node.iterfind(f"{kind}/field")]
-    if len(fields) > MOST_FIELDS:
-        raise ValueError(f"{len(fields)} fields")
-    size = sum(np.dtype(dtype).itemsize for _, dtype in fields)
-    fields.append(("", f"V{-size % ALIGNED}"))
+    said: list[tuple[str, Dtype, int]] = [(key, pl.Int64, 8)]
+    for kind, dtype, size in KINDS:
+        said += [(field.get("path") or "", dtype, size) for field in node.iterfind(f"{kind}/field")]
+    if len(said) > MOST_FIELDS:
+        raise ValueError(f"{len(said)} fields")
+    fields: dict[str, Field] = {}
+    at = 0
+    for name, dtype, size in said:
+        if name and name in fields:
+            raise ValueError(f"field {name!r} occurs more than once")
+        fields[name] = Field(dtype, size, at)
+        at += size
     files = tuple(sorted(file for file in folder.joinpath(key).glob("*") if file.name.isdigit() and file.is_file()))
-    return Entry(key, rows, np.dtype([field for field in fields if field[1] != "V0"]), files)
+    return Entry(key, rows, fields, at + -at % ALIGNED, files)
 
 
-def _column(records: np.ndarray, name: str) -> pl.Series:
-    values = pl.Series(name, records[name].copy()).cast(pl.Int64)
-    is_index = records.dtype[name].itemsize == 4
-    return values.set(values == 0, None) if is_index else values
+def _column(raw: bytes, name: str, field: Field, record_bytes: int) -> pl.Series:
+    # As if all were such fields, from the first one on: each record begins a whole number of them later.
+    count = (len(raw) - field.at) // field.bytes
+    whole = pl.Series(name, [raw[field.at : field.at + count * field.bytes]])
+    fields = whole.bin.reinterpret(dtype=pl.Array(field.dtype, count), endianness="little").explode()
+    values = fields.gather_every(record_bytes // field.bytes).cast(pl.Int64)
+    return values.set(values == 0, None) if field.dtype == pl.Int32 else values

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
@@ -45,6 +46,8 @@ class Database:
         self.written = Meter(TEXTS, file.bytes, issues)
         self._file = file
         self._read: set[str] = set()
+        for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.TASK_COLUMNS)):
+            file.ahead(table, columns)  # mostly the largest
         self._stated = self._stated_targets()
         self.processes = self.rows(tables.PROCESS, tables.PROCESS_COLUMNS)
         processes = self.processes.select("pid", process=ROWID)
@@ -131,6 +134,7 @@ class Database:
         found = self.referred(threads.rename("thread").to_frame(), "thread", known, what, tables.THREAD)
         return found.select("pid", "tid")
 
+    @cached_property
     def pids(self) -> pl.Series:
         """The processes that are not VTune's own, if any is not."""
         own = self.threads.filter(pl.col("ignored") == 1)["process"]

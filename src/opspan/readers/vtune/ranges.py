@@ -113,7 +113,7 @@ def _part(found: pl.DataFrame, label: str, domain: str, **others: pl.Expr | str)
 
 def _of_process(database: Database, part: pl.DataFrame) -> pl.DataFrame:
     """What has no thread belongs to the process, where there is only one that is not VTune's own."""
-    pids = database.pids()
+    pids = database.pids
     return part.with_columns(pl.col("pid").fill_null(pids[0])) if len(pids) == 1 else part
 
 
@@ -122,7 +122,10 @@ def ranges(frame: pl.DataFrame) -> pl.DataFrame:
     col = pl.col
     may_be = frame["domain"].is_null() | frame["domain"].is_in(LABELLED_DOMAINS)
     own = col("domain").eq_missing(pl.lit(OWN_DOMAIN, dtype=pl.Categorical))
-    said = native.metadata(frame.select(pl.when(own).then("parameter")).to_series(), THREADS)
+    is_own = frame.select(own).to_series()
+    parameters = frame["parameter"]
+    of_own = parameters if is_own.all() else parameters.zip_with(is_own, pl.Series([None], dtype=pl.String))
+    said = native.metadata(of_own, THREADS)
     frame = frame.with_columns(said.select(pl.all().name.prefix("m_")))
     beside = frame.select(pl.any_horizontal(col("m_seq", "m_op_id", "m_sizes").is_not_null())).to_series()
     nothing = pl.Series([None], dtype=pl.String)
@@ -137,6 +140,9 @@ def ranges(frame: pl.DataFrame) -> pl.DataFrame:
         ),
         col("kind").fill_null(0).alias("p_kind"),
     )
+    payload = native.json_objects(parameters, THREADS)
+    if frame["payload_json"].count():
+        payload = frame.select(pl.coalesce(pl.lit(payload), "payload_json")).to_series()
     frame = pl.concat([frame, labels], how="horizontal")
     # An own label without the field means the main thread, which is left out to keep names few.
     main = own & (col("p_kind") == int(Kind.BACKWARD)) & ~pl.lit(beside)
@@ -160,7 +166,7 @@ def ranges(frame: pl.DataFrame) -> pl.DataFrame:
         col("p_input_op_ids").alias("input_op_ids"),
         col("p_class_name").alias("class_name"),
         col("p_args").alias("args"),
-        pl.coalesce(pl.lit(native.json_objects(frame["parameter"], THREADS)), "payload_json").alias("payload_json"),
+        payload.alias("payload_json"),
         "is_async",
         "is_mark",
     )

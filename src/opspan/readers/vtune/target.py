@@ -65,7 +65,7 @@ def metadata(database: Database, files: ResultFiles, clock: Clock) -> Metadata:
 
 def processes(database: Database, files: ResultFiles, zero_utc_ns: int) -> pl.DataFrame:
     """One row a pid: VTune's own runner has that of the program it became."""
-    pids = database.pids()
+    pids = database.pids
     is_programs = pl.col("pid").is_in(pids.implode())
     command = pl.lit(files.command_line, dtype=pl.String) if len(pids) == 1 else pl.lit(None, dtype=pl.String)
     # A later row of a pid is the program that was loaded into the process.

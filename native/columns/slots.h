@@ -1,0 +1,78 @@
+// What stands between two values of an event is mostly what stood there in one before:
+//
+//     "pid": 7, "tid": 9, "ts": 12.5        behind a tid comes `, "ts": `
+//
+// It is compared as a whole then, instead of read letter by letter.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "columns/json.h"
+
+namespace opspan::columns {
+
+// What the value at a slot is.
+enum class Is : uint8_t {
+  kEnd,
+  kPhase,
+  kCategory,
+  kName,
+  kPid,
+  kTid,
+  kTime,
+  kDuration,
+  kId,
+  kArgs,
+  kArg,
+  kRest,
+  kOther
+};
+
+// A value in events that say the same things one after the other.
+struct Slot {
+  std::string_view lead;  // from behind the value before up to this one; of the end of an object, with its bracket
+  Is is = Is::kOther;
+  size_t arg = 0;         // of kArg: which
+  std::string key;        // of kRest: as it is written
+  std::string_view last;  // the text that was here the last time, as it stands in the file,
+  uint32_t code = 0;      // and its number
+  std::vector<Slot*> next;
+};
+
+class Slots {
+ public:
+  // The slot that comes next, whose lead is taken; null: it is none that was known behind this one.
+  static Slot* follow(Json& json, Slot& before) {
+    std::vector<Slot*>& next = before.next;
+    for (size_t at = 0; at < next.size(); ++at) {
+      Slot* found = next[at];
+      if (!json.take(found->lead)) continue;
+      if (at > 0) std::swap(next[at], next[at - 1]);  // what comes often is tried early
+      return found;
+    }
+    return nullptr;
+  }
+
+  // A slot that nothing leads to.
+  Slot& forgotten() { return forgotten_ = {}; }
+
+  // A slot for what was read behind `before`. Where too many are known it is forgotten when the next one is made.
+  Slot& add(Slot& before, std::string_view lead) {
+    const bool is_kept = &before != &forgotten_ && before.next.size() < kMostNext && slots_.size() < kMost;
+    Slot& added = is_kept ? slots_.emplace_back() : forgotten();
+    if (is_kept) before.next.push_back(&added);
+    added.lead = lead;
+    return added;
+  }
+
+ private:
+  static constexpr size_t kMostNext = 16, kMost = 4096;
+  std::deque<Slot> slots_;
+  Slot forgotten_;
+};
+
+}  // namespace opspan::columns
