@@ -166,7 +166,7 @@ print(json.dumps(rec.stats.lost))
     assert "less is kept until there is some" in done.stderr
     lost = int(done.stdout)
     found = numbers(opspan.load(small_disk / "ring"), "range 0")
-    assert found[-1] == 159_999
+    assert found[-1] == 319_999
     assert len(found) > 50_000
     assert len(found) + lost >= found[-1] - found[0] + 1
     assert 0 < lost < 100
