@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 
 #include "capture/hash.h"
 
@@ -17,18 +16,34 @@ struct Ids {
   uint32_t third = 0;
 };
 
+// Zeros, and none where there is no memory. Pages of it that nobody asks for stay the system's.
+template <class Entry>
+struct Table {
+  Entry* at = nullptr;
+
+  Table() = default;
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+  ~Table() { std::free(at); }
+  bool has(size_t count) {
+    if (!at) [[unlikely]]
+      at = static_cast<Entry*>(std::calloc(count, sizeof(Entry)));
+    return at;
+  }
+};
+
 class Recall {
  public:
   // `what` tells runs of several meanings apart. `make` is asked where the words are not known, or too many.
   template <class Make>
   Ids get(uint32_t file, uint32_t what, const int64_t* words, size_t count, Make&& make) {
-    if (count > kWords || !(kept_ || start())) return make();
+    if (count > kWords || !kept_.has(kKept)) return make();
     uint64_t hash = hash_of(words, count, what);
     auto is = [&](const Kept& it) {
       return it.hash == hash && it.file == file && it.what == what && it.count == count &&
              std::equal(words, words + count, it.words);
     };
-    Kept& kept = slot_of<kKept>(kept_.get(), hash, file, is);
+    Kept& kept = slot_of<kKept>(kept_.at, hash, file, is);
     if (is(kept)) [[likely]]
       return kept.ids;
     Ids ids = make();
@@ -49,17 +64,7 @@ class Recall {
     Ids ids;
     int64_t words[kWords];
   };
-  struct Free {
-    void operator()(Kept* kept) const { std::free(kept); }
-  };
-
-  // Pages of it that nobody asks for stay the system's.
-  bool start() {
-    kept_.reset(static_cast<Kept*>(std::calloc(kKept, sizeof(Kept))));
-    return kept_ != nullptr;
-  }
-
-  std::unique_ptr<Kept[], Free> kept_;
+  Table<Kept> kept_;
 };
 
 }  // namespace opspan::capture

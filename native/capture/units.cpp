@@ -77,11 +77,11 @@ Place Log::append_more(const Event& event) {
 // The number of the unit that tells what these ranges have in common; kOnce where this is the first of them, kLost
 // where there is no room: that has been counted.
 uint64_t Log::model_for(const Common& common) {
-  if (!models_) models_.reset(new Model[kModels]);
+  if (!models_.has(kModels)) return kOnce;
   auto is = [&](const Model& it) { return it.common == common && it.file == file_; };
-  Model& model = slot_of<kModels>(models_.get(), common.hash(), file_, is);
+  Model& model = slot_of<kModels>(models_.at, common.hash(), file_, is);
   if (!is(model)) {
-    model = {common, kOnce, file_};
+    model = {common, kOnce, file_, {}};
     return kOnce;
   }
   // Too far back for 32 bits: told once more.

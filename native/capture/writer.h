@@ -156,10 +156,11 @@ class Log {
     char text[52];  // ends with NUL
   };
   static constexpr size_t kNamed = 256;  // pairs of two; a power of two
-  struct alignas(64) Model {
-    Common common = {};
-    uint64_t number = kOnce;  // of its unit
-    uint32_t file = 0;
+  struct Model {
+    Common common;
+    uint64_t number;     // of its unit
+    uint32_t file;       // 0: empty
+    uint32_t unused[5];  // a line
   };
   static constexpr uint64_t kOnce = ~uint64_t{0};  // seen, and not written
   static constexpr uint64_t kLost = kOnce - 1;
@@ -210,8 +211,8 @@ class Log {
   std::vector<Chunk> old_;
   std::shared_ptr<Session> session_;
   std::unique_ptr<Known[]> known_;
-  std::unique_ptr<Named[]> named_;   // from the first name on
-  std::unique_ptr<Model[]> models_;  // from the first range on that is not short
+  std::unique_ptr<Named[]> named_;  // from the first name on
+  Table<Model> models_;             // from the first range on that is not short
   Recall recall_;
 };
 
