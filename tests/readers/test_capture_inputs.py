@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import opspan
-from builders.capture import BACKWARD, NVTX, USER, Capture
+from builders.capture import BACKWARD, FRAME, ITT, NVTX, TORCH, USER, Capture
 from opspan.tables.schema import TABLES
 
 TYPES, STRIDES, VALUES = '["float", "Scalar", ""]', "[[3, 1], [], []]", "[null, 0.5, null]"
@@ -53,6 +53,18 @@ def test_the_flags_are_for_torchs_ranges_alone(tmp_path: Path) -> None:
     assert trace.ranges.select("inputs", "input_types", "input_strides", "stack").rows() == [(None,) * 4] * 3
     assert trace.ranges["domain"].to_list() == ["lib", "lib", None]
     assert trace.ranges["forward_tid"].to_list()[-1] == 7
+
+
+def test_values_of_inputs_are_no_name(tmp_path: Path) -> None:
+    """A frame without a name is called like its domain, and the values stand where others have that."""
+    capture = Capture()
+    main = capture.thread(100)
+    main.range(None, 1, 2, kind=FRAME, source=TORCH, inputs=(TYPES, STRIDES, VALUES))
+    main.range(None, 3, 4, kind=FRAME, source=ITT, domain="loop")
+
+    trace = read(capture, tmp_path)
+
+    assert trace.ranges.select("name", "domain", "inputs").rows() == [(None, None, VALUES), ("loop", "loop", None)]
 
 
 def test_texts_that_are_not_in_the_file_are_counted(tmp_path: Path) -> None:

@@ -141,10 +141,11 @@ def _scattered(frame: pl.DataFrame, name: str, first: int, count: int) -> pl.Ser
 def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
     """The fields of the units, and who reported them."""
     texts, unit, source, flags = file.texts, units.u8(0), units.u8(1), units.u16(1)
-    # A frame without a name of its own is called like its domain.
-    name = np.where((unit == FRAME) & (units.u32(1) == 0), units.u32(10), units.u32(1))
     told = np.isin(source, (NVTX, ITT))
     has_inputs = (source == TORCH) & (flags & HAS_INPUTS != 0)
+    domains = np.where(has_inputs, 0, units.u32(10))
+    # A frame without a name of its own is called like its domain.
+    name = np.where((unit == FRAME) & (units.u32(1) == 0), domains, units.u32(1))
 
     def some(word: int, where: npt.NDArray[np.bool_]) -> pl.Series:
         """Most captures have none of these."""
@@ -155,7 +156,7 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
     has_stack = (source == TORCH) & (flags & (HAS_STACK | HAS_FORWARD) == HAS_STACK)
     has_overload = (source == TORCH) & (flags & HAS_OVERLOAD != 0)
     raw_name, overload = _without_overload(texts.categories(name), has_overload)
-    domain = texts.categories(np.where(has_inputs, 0, units.u32(10)))
+    domain = texts.categories(domains)
     return pl.DataFrame(
         {
             "id": np.arange(first, first + len(units)),
