@@ -50,17 +50,4 @@ inline uint64_t hash_of(const int64_t* words, size_t count, uint64_t seed) {
   return hash;
 }
 
-// In a table of what was told in files, which forgets: where the entry is, or where it goes. Each may be at any of a
-// few places from the one that its hash says; the rest of the table belongs to others.
-template <size_t kPlaces, class Entry, class Is>
-Entry& slot_of(Entry* entries, uint64_t hash, uint32_t file, Is&& is) {
-  constexpr size_t kFew = 4;
-  for (size_t i = 0; i < kFew; ++i) {
-    Entry& entry = entries[((hash >> 32) + i) % kPlaces];
-    if (entry.file != file || is(entry)) [[likely]]
-      return entry;
-  }
-  return entries[(hash >> 32) % kPlaces];
-}
-
 }  // namespace opspan::capture

@@ -16,20 +16,43 @@ struct Ids {
   uint32_t third = 0;
 };
 
-// Zeros, and none where there is no memory. Pages of it that nobody asks for stay the system's.
-template <class Entry>
-struct Table {
-  Entry* at = nullptr;
+// Entries that were told in files, of which it forgets some. An entry begins as zeros and has the `file` that it is of;
+// it may be at any of a few places from the one that its hash says.
+template <class Entry, size_t kPlaces>
+class Table {
+ public:
+  struct Slot {
+    Entry* entry;   // or where it goes; null: there is no memory
+    bool is_known;  // it is there
+  };
 
   Table() = default;
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
-  ~Table() { std::free(at); }
-  bool has(size_t count) {
-    if (!at) [[unlikely]]
-      at = static_cast<Entry*>(std::calloc(count, sizeof(Entry)));
-    return at;
+  ~Table() { std::free(entries_); }
+
+  template <class Is>
+  Slot slot(uint64_t hash, uint32_t file, Is&& is) {
+    if (!entries_ && !start()) [[unlikely]]
+      return {nullptr, false};
+    constexpr size_t kFew = 4;
+    for (size_t i = 0; i < kFew; ++i) {
+      Entry& entry = entries_[((hash >> 32) + i) % kPlaces];
+      if (entry.file != file) return {&entry, false};
+      if (is(entry)) [[likely]]
+        return {&entry, true};
+    }
+    return {&entries_[(hash >> 32) % kPlaces], false};
   }
+
+ private:
+  // Pages of it that nobody asks for stay the system's.
+  bool start() {
+    entries_ = static_cast<Entry*>(std::calloc(kPlaces, sizeof(Entry)));
+    return entries_;
+  }
+
+  Entry* entries_ = nullptr;
 };
 
 class Recall {
@@ -37,25 +60,23 @@ class Recall {
   // `what` tells runs of several meanings apart. `make` is asked where the words are not known, or too many.
   template <class Make>
   Ids get(uint32_t file, uint32_t what, const int64_t* words, size_t count, Make&& make) {
-    if (count > kWords || !kept_.has(kKept)) return make();
+    if (count > kWords) return make();
     uint64_t hash = hash_of(words, count, what);
     auto is = [&](const Kept& it) {
-      return it.hash == hash && it.file == file && it.what == what && it.count == count &&
-             std::equal(words, words + count, it.words);
+      return it.hash == hash && it.what == what && it.count == count && std::equal(words, words + count, it.words);
     };
-    Kept& kept = slot_of<kKept>(kept_.at, hash, file, is);
-    if (is(kept)) [[likely]]
-      return kept.ids;
+    auto [kept, is_known] = kept_.slot(hash, file, is);
+    if (is_known) [[likely]]
+      return kept->ids;
     Ids ids = make();
-    if (!ids.first) return ids;  // there is no room in the file
-    kept = {hash, file, static_cast<uint16_t>(what), static_cast<uint16_t>(count), ids, {}};
-    std::copy_n(words, count, kept.words);
+    if (!kept || !ids.first) return ids;  // no id: there is no room in the file
+    *kept = {hash, file, static_cast<uint16_t>(what), static_cast<uint16_t>(count), ids, {}};
+    std::copy_n(words, count, kept->words);
     return ids;
   }
 
  private:
   static constexpr size_t kWords = 28;
-  static constexpr size_t kKept = 1024;
   struct Kept {
     uint64_t hash;
     uint32_t file;  // 0: empty
@@ -64,7 +85,7 @@ class Recall {
     Ids ids;
     int64_t words[kWords];
   };
-  Table<Kept> kept_;
+  Table<Kept, 1024> kept_;
 };
 
 }  // namespace opspan::capture

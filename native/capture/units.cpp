@@ -43,9 +43,7 @@ uint32_t Log::learn_name(const char* name) {
   return id;
 }
 
-uint32_t Log::intern(Constant& constant) {
-  uint64_t known = constant.known_.load(std::memory_order_relaxed);
-  if (known >> 32 == file_) return static_cast<uint32_t>(known);
+uint32_t Log::learn(Constant& constant) {
   uint32_t id = intern(std::string_view(constant.text_));
   if (id) constant.known_.store(uint64_t{file_} << 32 | id, std::memory_order_relaxed);
   return id;
@@ -77,20 +75,18 @@ Place Log::append_more(const Event& event) {
 // The number of the unit that tells what these ranges have in common; kOnce where this is the first of them, kLost
 // where there is no room: that has been counted.
 uint64_t Log::model_for(const Common& common) {
-  if (!models_.has(kModels)) return kOnce;
-  auto is = [&](const Model& it) { return it.common == common && it.file == file_; };
-  Model& model = slot_of<kModels>(models_.at, common.hash(), file_, is);
-  if (!is(model)) {
-    model = {common, kOnce, file_, {}};
+  auto [model, is_known] = models_.slot(common.hash(), file_, [&](const Model& it) { return it.common == common; });
+  if (!is_known) {
+    if (model) *model = {common, kOnce, file_, {}};
     return kOnce;
   }
   // Too far back for 32 bits: told once more.
-  if (model.number == kOnce || (number_ - model.number) >> 31) [[unlikely]] {
+  if (model->number == kOnce || (number_ - model->number) >> 31) [[unlikely]] {
     Place place = append_whole(model_of(common));
     if (!place) return kLost;
-    model.number = place.number;
+    model->number = place.number;
   }
-  return model.number;
+  return model->number;
 }
 
 void Log::attribute(uint64_t owner, uint32_t key, AttributeType type, const void* values, size_t count,

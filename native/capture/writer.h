@@ -82,7 +82,10 @@ class Log {
  public:
   // The id of a text. Repeats come from a cache of this thread.
   uint32_t intern(std::string_view text);
-  uint32_t intern(Constant& constant);
+  uint32_t intern(Constant& constant) {
+    uint64_t known = constant.known_.load(std::memory_order_relaxed);
+    return known >> 32 == file_ ? static_cast<uint32_t>(known) : learn(constant);
+  }
   // The same for a name that torch has: those stay where they are, so the address tells where to look first. What is
   // there is compared like anything else.
   uint32_t intern_name(const char* name);
@@ -164,7 +167,6 @@ class Log {
   };
   static constexpr uint64_t kOnce = ~uint64_t{0};  // seen, and not written
   static constexpr uint64_t kLost = kOnce - 1;
-  static constexpr size_t kModels = 1024;
 
   explicit Log(uint32_t writer);
   ~Log();
@@ -191,6 +193,7 @@ class Log {
   void go_ahead();
   uint32_t intern_slowly(std::string_view text);
   uint32_t learn_name(const char* name);
+  uint32_t learn(Constant& constant);
   static size_t place_of(const char* name) { return reinterpret_cast<uintptr_t>(name) / 16 % (kNamed / 2) * 2; }
   void end(const Place& place, int64_t end_ns);
   void end_in_old(const Place& place, int64_t end_ns);
@@ -212,7 +215,7 @@ class Log {
   std::shared_ptr<Session> session_;
   std::unique_ptr<Known[]> known_;
   std::unique_ptr<Named[]> named_;  // from the first name on
-  Table<Model> models_;             // from the first range on that is not short
+  Table<Model, 1024> models_;       // from the first range on that is not short
   Recall recall_;
 };
 

@@ -25,7 +25,6 @@ struct Frame {
 
 struct Thread {
   Log* const* logs = capture::t_logs;
-  OwnDomain domain;
   Stack<Frame> tasks;
   std::vector<std::pair<int, uint64_t>> events;  // user events begun here: event, id of the range
   uint64_t last_id = 0;
@@ -114,19 +113,17 @@ void begin_async(uint64_t salt, DomainPtr domain, itt::Id id, itt::Id parent, Na
   write({Unit::kAsync, text_of(domain), text_of(name), id, parent, short_id(id, salt), start_ns});
 }
 
-Thread& thread_at(void* here) { return of_thread(*static_cast<Thread**>(here)); }
-
 Place write_op(const direct::Op& op, Thread& here) {
   Log* log = capture::log(0, here.logs);
   if (!log) return {};
-  Event event = op_event(*log, op, Source::kItt, here.domain);
+  Event event = op_event(*log, op, Source::kItt);
   event.range.parent = op.parent;
   event.range.start_ns = log->now();
   return log->append(event);
 }
 
 void begin_op(void* here, const direct::Op& op) {
-  Thread& thread = thread_at(here);
+  Thread& thread = thread_at<Thread>(here);
   thread.tasks.push([&](Frame& it) {
     it.place = write_op(op, thread);
     it.domain = own_domain();
@@ -135,7 +132,7 @@ void begin_op(void* here, const direct::Op& op) {
 }
 
 void end_op(void* here) {
-  Thread& thread = thread_at(here);
+  Thread& thread = thread_at<Thread>(here);
   int64_t end_ns = now(thread.logs);
   end(thread, own_domain(), end_ns);
 }

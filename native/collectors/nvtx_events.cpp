@@ -22,7 +22,6 @@ struct Frame {
 
 struct Thread {
   capture::Log* const* logs = capture::t_logs;
-  OwnDomain domain;
   std::vector<Stack<Frame>> stacks;  // by domain
   Stack<Frame> ops;                  // of opspan's, which come directly
   uint64_t last_id = 0;
@@ -119,12 +118,10 @@ Place write(Unit kind, Domain& domain, const Said& said, uint64_t id, Log* const
   return place;
 }
 
-Thread& thread_at(void* here) { return of_thread(*static_cast<Thread**>(here)); }
-
 Place write_op(const direct::Op& op, Thread& here) {
   Log* log = capture::log(0, here.logs);
   if (!log) return {};
-  Event event = op_event(*log, op, Source::kNvtx, here.domain);
+  Event event = op_event(*log, op, Source::kNvtx);
   event.flags |= capture::kHasColor;
   event.range.category = op.kind;
   event.range.color = label::color_of(op.kind);
@@ -133,12 +130,12 @@ Place write_op(const direct::Op& op, Thread& here) {
 }
 
 void begin_op(void* here, const direct::Op& op) {
-  Thread& thread = thread_at(here);
+  Thread& thread = thread_at<Thread>(here);
   thread.ops.push([&](Frame& it) { it.place = write_op(op, thread); });
 }
 
 void end_op(void* here) {
-  Thread& thread = thread_at(here);
+  Thread& thread = thread_at<Thread>(here);
   int64_t end_ns = now(thread.logs);
   Frame frame;
   if (thread.ops.pop(&frame, [](const Frame&) { return true; })) capture::finish(frame.place, end_ns, thread.logs);

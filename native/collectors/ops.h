@@ -17,28 +17,18 @@ inline capture::Constant* own_domain() {
   return own;
 }
 
-// Its id in a thread's file.
-class OwnDomain {
- public:
-  uint32_t in(capture::Log& log) {
-    if (session_ != capture::session()) [[unlikely]] {
-      session_ = capture::session();
-      id_ = log.intern(*own_domain());
-    }
-    return id_;
-  }
-
- private:
-  uint32_t session_ = 0;
-  uint32_t id_ = 0;
-};
+// `here`: what Calls::thread said.
+template <typename Thread>
+Thread& thread_at(void* here) {
+  return of_thread(*static_cast<Thread**>(here));
+}
 
 // What both protocols say of an op.
-inline capture::Event op_event(capture::Log& log, const direct::Op& op, capture::Source source, OwnDomain& domain) {
+inline capture::Event op_event(capture::Log& log, const direct::Op& op, capture::Source source) {
   capture::Event event = event_of(capture::Unit::kRange, source);
   event.flags = capture::kHasLabel;
   event.name = op.name_stays ? log.intern_name(op.name) : log.intern(std::string_view(op.name));
-  event.range.domain = domain.in(log);
+  event.range.domain = log.intern(*own_domain());
   event.range.id = op.id;
   if (op.sequence >= 0) {
     event.flags |= capture::kValueInt;
