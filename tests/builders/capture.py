@@ -37,16 +37,24 @@ def value_word(value: float | None, unsigned: bool = False) -> tuple[int, bytes]
     return (2, struct.pack("<Q", value)) if unsigned else (1, struct.pack("<q", value))
 
 
+def duration(start: int, end: int) -> int | None:
+    """As half a line has it, if it has room for it; 0: the range is open."""
+    took = end - start + 1
+    return 0 if not end else took if 0 < took < 1 << 48 and took & 0xFFFFFFFF else None
+
+
+def is_small(value: int, identity: int) -> bool:
+    return 0 <= value < 1 << 32 and not identity >> 32
+
+
 def shortened(unit: bytes) -> bytes | None:
     """What takes half a line, if the range does."""
     kind, source, flags, name, start, end, value, identity, *rest = struct.unpack("<BBHIqqqQ6I", unit)
     domain, category, forward, *more = rest
-    took = end - start + 1 if end else 0
+    took = duration(start, end)
     fits = (kind, source) == (RANGE, TORCH) and not flags & ~(1 | 8 | 256 | 512) and not (domain or any(more))
     value = value if flags & 1 else 0
-    if not fits or category > 15 or not 0 <= value < 1 << 32 or identity >> 32 or not 0 <= took < 1 << 48:
-        return None
-    if end and (took <= 0 or not took & 0xFFFFFFFF):
+    if not fits or category > 15 or took is None or not is_small(value, identity):
         return None
     what = category | 16 * (flags & 1) | 4 * (flags & 8) | (flags & 256) // 4 | (flags & 512) // 4
     return struct.pack("<BBHIqIIII", SHORT, what, took >> 32, name, start, took & 0xFFFFFFFF, forward, identity, value)
@@ -63,11 +71,9 @@ def of_memory(unit: bytes) -> bytes | None:
 def parted(unit: bytes) -> tuple[bytes, bytes] | None:
     """What others may have in common with the range, as a unit; and the half of a line that is its own."""
     kind, source, flags, name, start, end, value, identity, *rest = struct.unpack("<BBHIqqqQ6I", unit)
-    took = end - start + 1 if end else 0
+    took = duration(start, end)
     value = value if flags & 3 else 0
-    if kind != RANGE or not 0 <= value < 1 << 32 or identity >> 32 or not 0 <= took < 1 << 48:
-        return None
-    if end and (took <= 0 or not took & 0xFFFFFFFF):
+    if kind != RANGE or took is None or not is_small(value, identity):
         return None
     place = 4 if source == ITT and flags & 64 else 2
     extra, rest[place] = rest[place], 0
