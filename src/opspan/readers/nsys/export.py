@@ -9,7 +9,7 @@ made null and counted here, so that the translations beside this file need not l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import polars as pl
@@ -93,6 +93,14 @@ class Export:
     def narrow(self, table: str, frame: pl.DataFrame, dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
         """The frame with numbers in their narrower types; those that do not fit are null."""
         return narrow(frame, table, dtypes, self.issues)
+
+    def joined(self, readers: Mapping[str, Callable[[Export], pl.DataFrame]]) -> pl.DataFrame | None:
+        """The rows of those tables that it has, one below the other; None where there are none."""
+        parts = [read(self) for table, read in readers.items() if table in self]
+        parts = [part for part in parts if part.height]
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        return pl.concat(parts, how="diagonal_relaxed")
 
     def on_gpus(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The frame with `device_id` as TARGET_INFO_GPU numbers GPUs: CUDA numbers those that a process may see."""

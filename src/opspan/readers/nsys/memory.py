@@ -19,11 +19,9 @@ def read(export: Export) -> pl.DataFrame:
         tables.CPU_FAULTS: _cpu_faults,
         tables.GPU_FAULTS: _gpu_faults,
     }
-    parts = [read_one(export) for table, read_one in readers.items() if table in export]
-    parts = [part for part in parts if part.height]
-    if not parts:
+    memory = export.joined(readers)
+    if memory is None:
         return empty("memory")
-    memory = pl.concat(parts, how="diagonal_relaxed")
     memory = export.narrow("memory", memory, {"device_id": pl.Int32})
     return export.on_gpus(memory).with_columns(rank=pl.lit(0, dtype=pl.Int32))
 

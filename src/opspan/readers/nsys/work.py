@@ -30,12 +30,8 @@ def read(export: Export) -> pl.DataFrame:
         tables.GRAPH_TRACE: _graphs,
         **{table: partial(_overhead, table=table) for table in tables.OVERHEAD_TABLES},
     }
-    parts = [read_one(export) for table, read_one in readers.items() if table in export]
-    parts = [part for part in parts if part.height]
-    if not parts:
-        return empty("work")
-    work = pl.concat(parts, how="diagonal_relaxed") if len(parts) > 1 else parts[0]
-    return export.on_gpus(conform("work", work))
+    work = export.joined(readers)
+    return empty("work") if work is None else export.on_gpus(conform("work", work))
 
 
 def _on_device(export: Export, table: str, columns: Columns, kind: str) -> pl.DataFrame:
