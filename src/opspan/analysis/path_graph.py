@@ -31,7 +31,7 @@ from opspan.analysis.path_threads import (
 )
 from opspan.analysis.spans import PROCESS, apart, only
 from opspan.analysis.waits import COPY, ITEM, SYNCHRONISE
-from opspan.tables.same import same
+from opspan.tables.same import unlike
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -156,9 +156,7 @@ def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
     is_after = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
     rows = rows if is_after.all() else rows.sort("start_ns", "end_ns", "row")
     rows = rows.select("process", "row", "range", "call", *STREAM[2:], "start_ns", "end_ns", "what")
-    key = ["process", *STREAM[2:]]
-    known = same(key, rows)
-    key = [name for name in key if name not in known]
+    key = unlike(("process", *STREAM[2:]), rows)
     if not key:
         return rows.with_columns(stream=pl.lit(0, dtype=pl.UInt32))
     streams = rows.select(key).unique().with_row_index("stream")

@@ -17,7 +17,7 @@ import polars as pl
 
 from opspan.analysis.busy import APIS
 from opspan.analysis.spans import PROCESS, length, only
-from opspan.tables.same import same
+from opspan.tables.same import unlike
 
 _col = pl.col
 NONE: Final = -1  # number of a row: there is none
@@ -58,8 +58,7 @@ def is_driving(api: pl.Series) -> pl.Series:
 
 def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...] = THREAD) -> npt.NDArray[np.int64]:
     """For each row the number of its thread; NONE: it has none. `threads`: those of path_graph.Graph."""
-    known = same(by, rows, threads)
-    key = [name for name in by if name not in known]
+    key = unlike(by, rows, threads)
     if not key:
         return np.zeros(rows.height, dtype=np.int64)
     if key == ["tid"] and not rows["tid"].null_count() and threads.height:

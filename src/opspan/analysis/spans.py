@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from opspan import native
-from opspan.tables.same import same
+from opspan.tables.same import unlike
 
 _col = pl.col
 _START, _END = _col("start_ns"), _col("end_ns")
@@ -79,7 +79,7 @@ def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.
     """By what tells them apart: the time of one device, say, is sorted and summed by itself. At least one is there."""
     if not rows.height:
         return {(None,) * len(by): rows}
-    told_by = _told_by(rows, by)
+    told_by = unlike(by, rows)
     if not told_by:
         return {rows.select(by).row(0) if by else (): rows}
     parts = rows.partition_by(told_by, as_dict=True)
@@ -89,21 +89,15 @@ def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.
 
 def summed_by(rows: pl.DataFrame, by: Sequence[str], **sums: pl.Expr) -> pl.DataFrame:
     """A row for each value of `by`, in any order: grouped by what is not the same in all rows."""
-    told_by = _told_by(rows, by)
+    told_by = unlike(by, rows)
     same = (_col(name).first() for name in by if name not in told_by)
     grouped = rows.group_by(told_by).agg(*same, **sums) if told_by else rows.select(*same, **sums)
     return grouped.select(*by, *sums)
 
 
-def _told_by(rows: pl.DataFrame, by: Sequence[str]) -> list[str]:
-    """What is not the same in all rows; of no rows, all."""
-    known = same(by, rows)
-    return [name for name in by if name not in known]
-
-
 def distinct(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """What tells rows apart, once each, in any order."""
-    told_by = _told_by(rows, by)
+    told_by = unlike(by, rows)
     return rows.select(by).unique(told_by) if told_by else rows.select(by).head(1)
 
 
@@ -116,7 +110,7 @@ def only(rows: pl.DataFrame, which: pl.Expr | pl.Series) -> pl.DataFrame:
 def looked_up(rows: pl.DataFrame, table: pl.DataFrame, on: Sequence[str]) -> pl.DataFrame:
     """`rows` with the other columns of `table`, which has at most one row for each value of `on`: a join, on those of
     its columns alone that are not the same in all rows."""
-    rest = _told_by(rows, on)
+    rest = unlike(on, rows)
     if same := {name: rows[name][0] for name in on if name not in rest}:
         table = table.filter(**same).drop(same)
     if rest:

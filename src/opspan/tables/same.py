@@ -7,6 +7,12 @@ from collections.abc import Sequence
 import polars as pl
 
 
+def unlike(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
+    """The others of these names: what tells rows of the frames apart. Where there are no rows, all."""
+    known = same(names, *frames)
+    return [name for name in names if name not in known]
+
+
 def is_one(rows: pl.DataFrame, *names: str) -> bool:
     """All rows have the same values: most traces are of one process, and one device."""
     return same(names, rows) == [*names]
