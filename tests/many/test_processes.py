@@ -130,6 +130,7 @@ def test_an_interrupt_ends_all_of_them(tmp_path: Path) -> None:
     done = script(tmp_path, program)
     assert done.stdout is not None
     pids = [int(pid) for pid in done.stdout.readline().split()]
+    time.sleep(0.5)  # Python sees no signal that comes between its last look and its wait, until the next one
 
     os.killpg(done.pid, signal.SIGINT)
 
