@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,7 +14,8 @@ import pytest
 
 import opspan as package
 from cli.listening import TRAIN, losses_alone, running, started, until
-from emit.running import opspan
+from emit.running import environment, opspan
+from opspan.app import attaching, processes
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("nothing_to_build")
@@ -221,3 +224,23 @@ def test_whom_nobody_can_ask_is_said_in_a_sentence(tmp_path: Path, pid: int | No
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(f"error: {said}\n", done.stderr)
     assert not (tmp_path / "out").exists()
+
+
+def test_who_has_the_socket_of_its_parent_is_not_asked() -> None:
+    """As one that was forked a moment ago, and has not closed it yet."""
+    program = """
+import subprocess, sys, opspan
+from opspan.emit import listening
+opspan.listen()
+descriptor = listening._listener._socket.fileno()
+with subprocess.Popen([sys.executable, "-c", "input()"], stdin=sys.stdin, pass_fds=[descriptor]) as child:
+    print(child.pid, flush=True)
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), text=True) as job:
+        assert job.stdout is not None
+        child = int(job.stdout.readline())
+        assert processes.listens_at(child) == processes.listens_at(job.pid) is not None
+        assert attaching.listening(job.pid) == [job.pid]
+        job.communicate("\n", timeout=60)
+    assert job.returncode == 0

@@ -18,8 +18,12 @@ _MORE_SECONDS = 300.0
 
 
 def listening(pid: int) -> list[int]:
-    """`pid` and those below it that listen."""
-    return [found for found in processes.descendants(pid) if processes.listens_at(found) is not None]
+    """`pid` and those below it that listen. A process that was forked just now still has its parent's socket."""
+    found: dict[str, int] = {}
+    for one in processes.descendants(pid):
+        if (path := processes.listens_at(one)) is not None:
+            found.setdefault(path, one)
+    return list(found.values())
 
 
 @dataclass
