@@ -7,7 +7,8 @@
 #include <atomic>
 #include <cstdint>
 
-#if __has_include(<kineto/libkineto.h>)
+#if __has_include(<kineto/libkineto.h>) && !defined(OPSPAN_NO_KINETO)
+#define OPSPAN_HAS_KINETO
 #include <kineto/libkineto.h>
 // There is a torch without it.
 namespace libkineto {
@@ -33,7 +34,7 @@ inline void note_thread() {
     return;
   if (session == t_known_in) return;
   t_known_in = session;
-#if __has_include(<kineto/libkineto.h>)
+#ifdef OPSPAN_HAS_KINETO
   if (&libkineto::api && libkineto::api().isProfilerRegistered()) {
     libkineto::api().activityProfiler().recordThreadInfo();
   }

@@ -20,6 +20,7 @@ OBSERVER_SOURCES = (
     "blocks.h",
     "observer.cpp",
     "observer.h",
+    "otherwise/fmt/format.h",
     "inputs.h",
     "kineto.h",
     "memory.h",

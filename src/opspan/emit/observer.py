@@ -7,6 +7,7 @@ opening it could crash. Nor is one that somebody else could have written (privat
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import hashlib
@@ -279,6 +280,7 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Pa
         f"-I{source.parent}",
         f"-isystem{include}",
         f"-isystem{include / 'torch/csrc/api/include'}",
+        f"-idirafter{source.parent / 'otherwise'}",  # what neither torch nor the system has
         f"-L{lib}",
         f"-Wl,-rpath,{lib}",
         "-Wl,--no-as-needed",
@@ -290,11 +292,7 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Pa
     notices.say(f"opspan: building the observer for torch {torch.version} (once, about 10 s) ... ")
     done = "failed"
     try:
-        try:
-            with_stacks = [*options, *python_frames.options()]
-            compiler.compile_library(found, source, library, with_stacks, folder / _LOG, log)
-        except BuildFailed:  # rather no stacks than no ops
-            compiler.compile_library(found, source, library, options, folder / _LOG, log)
+        _compile_what_can_be(found, source, library, options, folder / _LOG, log)
         content = library.read_bytes()
         # A file of our own making, whatever mode the linker gives its own: others may read it, not write it.
         made = library.with_name("whole.so")
@@ -308,6 +306,18 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Pa
     finally:
         notices.say(done + "\n")
     return made, descriptor
+
+
+def _compile_what_can_be(
+    found: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path
+) -> None:
+    """Rather no stacks (headers of Python), or no threads of what runs on devices (of Kineto), than no ops."""
+    stacks, no_kineto = python_frames.options(), ["-DOPSPAN_NO_KINETO"]
+    for more in (stacks, [*stacks, *no_kineto], []):
+        with contextlib.suppress(BuildFailed):
+            compiler.compile_library(found, source, library, [*options, *more], log, log_later)
+            return
+    compiler.compile_library(found, source, library, [*options, *no_kineto], log, log_later)
 
 
 def _opened(path: Path) -> int | None:
