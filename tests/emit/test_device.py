@@ -198,13 +198,15 @@ for asked in ([ProfilerActivity.XPU], [], [ProfilerActivity.CUDA]):
     assert done.stdout.splitlines() == ["started", "stopped", "[]", "[]", missing]
 
 
+@pytest.mark.filterwarnings("ignore:CUDA initialization")  # of a driver that is too old for the build
 def test_without_a_device_it_is_said_and_the_host_recorded() -> None:
     code = """
         import torch, opspan, warnings
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with opspan.record(device=True) as rec: torch.zeros(2)
-        print(len(caught), rec.trace.ranges.filter(name="aten::zeros").height)
+        said = [one for one in caught if "CUDA initialization" not in str(one.message)]
+        print(len(said), rec.trace.ranges.filter(name="aten::zeros").height)
     """
     if torch.cuda.is_available() or torch.xpu.is_available():
         pytest.skip("there is a device here")

@@ -298,7 +298,7 @@ with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     for _ in range(2):
         with opspan.emit_pyroscope() as session: Net()(torch.ones(4)).sum().backward(); session.step()
-print(json.dumps([str(one.message) for one in said]))
+print(json.dumps([str(one.message) for one in said if "CUDA initialization" not in str(one.message)]))
 """
     (said,) = json.loads(program(body))
     assert said.startswith(

@@ -92,7 +92,7 @@ TABLE_OPTIONS = st.fixed_dictionaries(
         "time_unit": st.sampled_from([None, "s", "ms", "us", "ns"]),
     },
 )
-# The last says whether Python's functions count. Before 2.15 torch had no such choice: they did.
+# The last says whether Python's functions count. Before 2.14 torch had no such choice: they did.
 CAN_LEAVE_PYTHON_OUT = "include_python_functions" in inspect.signature(theirs.EventList.key_averages).parameters
 GROUPINGS = st.tuples(
     st.booleans(), st.integers(0, 2), st.booleans(), st.booleans() if CAN_LEAVE_PYTHON_OUT else st.just(value=True)

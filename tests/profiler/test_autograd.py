@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from emit import running
 from opspan import autograd_profiler
 
+torch = pytest.importorskip("torch")
 torch_profiler = pytest.importorskip("torch.autograd.profiler")
 
 HEAD = """
@@ -98,13 +100,29 @@ for module in BOTH:
             said.append("AssertionError")
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        module.profile(use_cuda=True)
         module.profile(use_device="abacus")
     said.append([warning.category.__name__ for warning in warned])
     found.append(said)
 print(json.dumps(found))
 """)
     assert ours == theirs
+
+
+@pytest.mark.filterwarnings("ignore:CUDA initialization")  # of a driver that is too old for the build
+def test_use_cuda_is_taken_with_torchs_warning() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a device here")
+    ours = use_cuda_of(autograd_profiler)
+    assert [category.__name__ for category in ours] == ["FutureWarning", "UserWarning"]  # and there is no CUDA
+    if "use_cuda" in inspect.signature(torch_profiler.profile).parameters:  # before 2.14
+        assert use_cuda_of(torch_profiler) == ours
+
+
+def use_cuda_of(module: Any) -> list[type[Warning]]:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        module.profile(use_cuda=True)
+    return [one.category for one in warned if "CUDA initialization" not in str(one.message)]
 
 
 @pytest.mark.slow

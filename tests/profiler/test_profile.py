@@ -85,6 +85,27 @@ print(json.dumps(found))
     assert ours == theirs
 
 
+def test_what_torch_has_since_2_14_is_there_with_every_torch(tmp_path: Path) -> None:
+    pending, with_functions, without = told(
+        """
+with profiler.profile(activities=CPU, with_stack=True) as prof:
+    train()
+prof.export_chrome_trace(sys.argv[1])
+prof.wait_for_exports()
+counts = [
+    {row.key: row.count for row in prof.key_averages(include_python_functions=wanted)} for wanted in (True, False)
+]
+print(json.dumps([prof.take_pending_cupti_export(), *counts]))
+""",
+        str(tmp_path / "trace.json"),
+    )
+
+    assert pending is None
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert with_functions == without  # functions are the stacks of ops, and no events
+    assert without["aten::addmm"] == 2
+
+
 def test_each_cycle_is_a_trace_of_its_own(tmp_path: Path) -> None:
     cycles, kept = told(
         """

@@ -249,7 +249,7 @@ class EventList(MutableSequence[Event]):
     ) -> EventList[FunctionEventAvg]:
         """One FunctionEventAvg for the events of each name; if asked, also by shapes, top of the stack or overload.
 
-        Python functions are left out unless asked for, as in torch since 2.15; before that, all were counted.
+        Python functions are left out unless asked for, as in torch since 2.14; before that, all were counted.
         `group_by_input_shape` is torch.profiler's spelling. Builds the tree if that has not been done.
         """
         by_shapes = group_by_input_shapes or group_by_input_shape

@@ -24,7 +24,7 @@ _SAFE_FRAME = str.maketrans(" ;\t\n", "____")
 
 
 def chrome_trace(events: Iterable[Any], path: str | Path, device: str) -> None:
-    """The events in torch's layout, written one by one. Names are escaped, as in torch since 2.15."""
+    """The events in torch's layout, written one by one. Names are escaped, as in torch since 2.14."""
     with Path(path).open("w", encoding="utf-8") as file:
         file.write("[")
         for number, text in enumerate(_chrome_events(events, device)):

@@ -10,7 +10,7 @@ from opspan.events.metadata import EventMetadata
 
 # Attributes that hold objects of opspan's classes; all others are set on torch's events as they are.
 _OURS = ("time_range", "device_type", "_event_metadata", "kernels", "cpu_children", "cpu_parent")
-# Only some releases of torch have these: the first since 2.15, the second before that.
+# Only some releases of torch have these: the first since 2.14, the second before 2.15.
 _SOME_RELEASES = ("metadata", "_metadata_json")
 _EVENT = tuple(name for name in vars(FunctionEvent(0, "", 0, 0, 0)) if name not in _OURS)
 _AVERAGE = tuple(name for name in vars(FunctionEventAvg()) if name not in _OURS)

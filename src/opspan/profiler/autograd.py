@@ -164,9 +164,15 @@ class profile:  # noqa: N801  # torch's name
         )
 
     def key_averages(
-        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+        include_python_functions: bool = False,
     ) -> EventList[FunctionEventAvg]:
-        return self.function_events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+        return self.function_events.key_averages(
+            group_by_input_shape, group_by_stack_n, group_by_overload_name, include_python_functions
+        )
 
     def total_average(self) -> FunctionEventAvg:
         return self.function_events.total_average()

@@ -167,9 +167,15 @@ class _KinetoProfile:
         return self._events
 
     def key_averages(
-        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+        include_python_functions: bool = False,
     ) -> EventList[FunctionEventAvg]:
-        return self.events().key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+        return self.events().key_averages(
+            group_by_input_shape, group_by_stack_n, group_by_overload_name, include_python_functions
+        )
 
     def export_chrome_trace(self, path: str | os.PathLike[str], use_python_export: bool = False) -> None:
         """A Chrome trace, whatever the file is called; gzipped if the name ends with .gz."""
@@ -188,6 +194,14 @@ class _KinetoProfile:
         if not self.profile_memory:
             raise ValueError("export_memory_timeline() needs profile_memory=True")
         write(self.trace, device, Path(path))
+
+    # From 2.14 on torch may write what one of its backends collects of devices later. Here a file is there when its
+    # export returns.
+    def wait_for_exports(self) -> None:
+        """Nothing is left to wait for."""
+
+    def take_pending_cupti_export(self) -> None:
+        """Nothing is left to be taken."""
 
     # --- what is said beside it
 
