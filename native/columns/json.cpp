@@ -1,6 +1,8 @@
 #include "columns/json.h"
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include "columns/columns.h"
 
@@ -20,16 +22,20 @@ constexpr auto kKinds = kinds_of_bytes();
 
 uint8_t kind(char byte) { return kKinds[static_cast<uint8_t>(byte)]; }
 
+// The highest bit of each of eight bytes that is not plain. A byte that is above one that is found may be taken for one
+// as well: the lowest is right.
+uint64_t not_plain(uint64_t word) {
+  constexpr uint64_t kOnes = 0x0101010101010101u, kTops = kOnes << 7;
+  auto zeros = [](uint64_t bytes) { return (bytes - kOnes) & ~bytes & kTops; };
+  const uint64_t controls = (word - kOnes * 0x20) & ~word;
+  return ((word | controls) & kTops) | zeros(word ^ (kOnes * '"')) | zeros(word ^ (kOnes * '\\')) |
+         zeros(word ^ (kOnes * 0x7f));
+}
+
 // The first byte that is not plain, eight at a time.
 const char* behind_plain(const char* at, const char* end) {
-  constexpr uint64_t kOnes = 0x0101010101010101u, kTops = kOnes << 7;
-  // A byte that is below one that is found may be taken for one as well: the lowest is right.
-  auto zeros = [](uint64_t word) { return (word - kOnes) & ~word & kTops; };
   for (; end - at >= 8; at += 8) {
-    const auto word = loaded<uint64_t>(at);
-    const uint64_t controls = (word - kOnes * 0x20) & ~word;
-    const uint64_t odd = ((word | controls) & kTops) | zeros(word ^ (kOnes * '"')) | zeros(word ^ (kOnes * '\\')) |
-                         zeros(word ^ (kOnes * 0x7f));
+    const uint64_t odd = not_plain(loaded<uint64_t>(at));
     if (odd != 0) return at + std::countr_zero(odd) / 8;
   }
   while (at != end && kind(*at) == kPlain) ++at;
@@ -84,34 +90,68 @@ std::optional<std::string_view> Json::seeming_list() {
   return {};
 }
 
-void quote(std::string_view text, std::string& out, Controls controls) {
+namespace {
+
+// What stands from `at` to `stop`, and what of the last letter is behind that; `end` is that of all of the text.
+std::pair<const char*, char*> escaped(const char* at, const char* stop, const char* end, char* to, Controls controls) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   constexpr std::string_view kControls = "\b\t\n\f\r", kShort = "btnfr";
   // Letters that are line ends to JavaScript: a viewer's page may hold the text as a script.
   constexpr std::string_view kLineEnd = "\xe2\x80\xa8", kParagraphEnd = "\xe2\x80\xa9";
-  out += '"';
-  size_t from = 0;  // of what stands as it is and is not written yet
-  auto escape = [&](size_t at, size_t length, std::initializer_list<char> escaped) {
-    out += text.substr(from, at - from);
-    out += escaped;
-    from = at + length;
-  };
-  const char* const end = text.data() + text.size();
-  auto next = [&](size_t at) { return static_cast<size_t>(behind_plain(text.data() + at, end) - text.data()); };
-  for (size_t at = next(0); at < text.size(); at = next(at + 1)) {
-    const auto byte = static_cast<uint8_t>(text[at]);
-    if (byte == '"' || byte == '\\') {
-      escape(at, 1, {'\\', text[at]});
-    } else if (const size_t place = kControls.find(text[at]);
-               controls == Controls::kShort && place != std::string_view::npos) {
-      escape(at, 1, {'\\', kShort[place]});
-    } else if (byte < 0x20 || byte == 0x7f) {
-      escape(at, 1, {'\\', 'u', '0', '0', kDigits[byte >> 4], kDigits[byte & 15]});
-    } else if (const std::string_view letter = text.substr(at, 3); letter == kLineEnd || letter == kParagraphEnd) {
-      escape(at, 3, {'\\', 'u', '2', '0', '2', letter == kLineEnd ? '8' : '9'});
+  auto write = [&](std::initializer_list<char> letters) { to = std::copy(letters.begin(), letters.end(), to); };
+  while (true) {
+    uint64_t odd = 0;
+    for (; at < stop && end - at >= 8; at += 8, to += 8) {
+      std::memcpy(to, at, 8);
+      odd = not_plain(loaded<uint64_t>(at));
+      if (odd == 0) continue;
+      at += std::countr_zero(odd) / 8;
+      to += std::countr_zero(odd) / 8;
+      break;
     }
+    if (odd == 0) {
+      while (at < stop && kind(*at) == kPlain) *to++ = *at++;
+    }
+    if (at >= stop) return {at, to};
+    const char letter = *at;
+    const auto byte = static_cast<uint8_t>(letter);
+    if (letter == '"' || letter == '\\') {
+      write({'\\', letter});
+    } else if (const size_t place = kControls.find(letter);
+               controls == Controls::kShort && place != std::string_view::npos) {
+      write({'\\', kShort[place]});
+    } else if (byte < 0x20 || byte == 0x7f) {
+      write({'\\', 'u', '0', '0', kDigits[byte >> 4], kDigits[byte & 15]});
+    } else if (const std::string_view three(at, std::min<size_t>(3, static_cast<size_t>(end - at)));
+               three == kLineEnd || three == kParagraphEnd) {
+      write({'\\', 'u', '2', '0', '2', three == kLineEnd ? '8' : '9'});
+      at += 2;
+    } else {
+      *to++ = letter;
+    }
+    ++at;
   }
-  out += text.substr(from);
+}
+
+}  // namespace
+
+char* escape(std::string_view text, char* to, Controls controls) {
+  const char* end = text.data() + text.size();
+  return escaped(text.data(), end, end, to, controls).second;
+}
+
+void quote(std::string_view text, std::string& out, Controls controls) {
+  constexpr ptrdiff_t kPiece = 4096;  // there is room for the worst only so far
+  out += '"';
+  const char *at = text.data(), *const end = at + text.size();
+  while (at != end) {
+    const char* stop = at + std::min(kPiece, end - at);
+    const size_t size = out.size();
+    out.resize(size + room_escaped(static_cast<size_t>(stop - at)));
+    const auto [next, to] = escaped(at, stop, end, out.data() + size, controls);
+    out.resize(static_cast<size_t>(to - out.data()));
+    at = next;
+  }
   out += '"';
 }
 

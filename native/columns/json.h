@@ -92,6 +92,9 @@ class Json {
 // Text as a JSON string, at the end of `out`. Control characters are \u000a, or \n where they have a short form.
 enum class Controls : uint8_t { kByNumber, kShort };
 void quote(std::string_view text, std::string& out, Controls controls = Controls::kByNumber);
+// The same without the quotes, to memory that has so much room.
+char* escape(std::string_view text, char* to, Controls controls);
+inline size_t room_escaped(size_t bytes) { return 6 * (bytes + 8); }
 
 // A decimal number times 1000, rounded to the nearest integer; nothing where that is none, or not within +-2^62.
 std::optional<int64_t> thousandfold(std::string_view word);

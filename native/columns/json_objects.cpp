@@ -16,15 +16,23 @@ Output json_objects(const Input& frame, int64_t workers) {
   const auto parts = parts_of<Rows>(rows, workers);
   together(parts.size(), [&](size_t n) {
     Copies copies(blocks);
-    std::string object = "{";
-    quote(name, object);
-    object += ": ";
-    const size_t key = object.size();
+    std::string key = "{";
+    quote(name, key);
+    key += ": \"";
+    Array<char> room;
+    size_t has_room = 0;
     for (size_t row = parts[n].from; row < parts[n].to; ++row) {
       if (texts.null(row)) continue;
-      object.resize(key);
-      quote(texts[row], object, Controls::kShort);
-      object += '}';
+      const std::string_view text = texts[row];
+      if (const size_t needed = key.size() + room_escaped(text.size()); needed > has_room) {
+        has_room = 2 * needed;
+        room = uninitialized<char>(has_room);
+        std::memcpy(room.get(), key.data(), key.size());
+      }
+      char* to = escape(text, room.get() + key.size(), Controls::kShort);
+      *to++ = '"';
+      *to++ = '}';
+      const std::string_view object(room.get(), to);
       if (object.size() > INT32_MAX) throw BadInput("a text of more than 2 GB");
       objects.set(row, view_of(copies.add(object)));
     }

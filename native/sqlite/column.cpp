@@ -1,13 +1,30 @@
 #include "sqlite/column.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
+#include <optional>
 
 #include "sqlite/utf8.h"
 
 namespace opspan::sqlite {
 
 using columns::Texts;
+
+namespace {
+
+// The whole number that a text is, as SQLite itself would write it, of few enough digits for a float to have.
+std::optional<int64_t> written_number(std::string_view text) {
+  constexpr size_t kDigits = 15;
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  const bool is_plain = digits.find_first_not_of("0123456789") == std::string_view::npos;
+  if (!is_plain || digits.empty() || digits.size() > kDigits || (digits[0] == '0' && text.size() > 1)) return {};
+  int64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+}  // namespace
 
 void Column::begin(size_t rows) {
   valid = std::make_unique<columns::Bits>(rows);
@@ -45,6 +62,30 @@ void Cells::set_default(size_t row) {
     set_text(row, otherwise.text);
   } else {
     set_number(row, otherwise.number);
+  }
+}
+
+void Cells::set_other(size_t row, uint64_t type, const Byte* at) {
+  const std::string_view cell(reinterpret_cast<const char*>(at), bytes_of(type));
+  const bool is_text = type >= 12 && type % 2 == 1;
+  switch (column_.kind) {
+    case Kind::kInt:
+    case Kind::kInt32:
+    case Kind::kFloat: {
+      if (is_text && cell.empty()) return put_null(row);  // of tools whose columns must not be null
+      const auto number = is_text ? written_number(cell) : std::nullopt;
+      if (!number)
+        throw Declined(column_.kind == Kind::kFloat ? "a cell that is no number" : "a cell that is no whole number");
+      return column_.kind == Kind::kFloat ? put(row, static_cast<double>(*number)) : set_number(row, *number);
+    }
+    case Kind::kText: {
+      if (!is_whole(type)) throw Declined("a cell that is no text");
+      std::array<char, 24> room;
+      const auto end = std::to_chars(room.data(), room.data() + room.size(), whole(type, at)).ptr;
+      return set_text(row, {room.data(), end});
+    }
+    case Kind::kBytes:
+      throw Declined("a cell that is no bytes");
   }
 }
 

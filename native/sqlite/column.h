@@ -115,6 +115,8 @@ class Cells {
     held_ = held;
     ++turns_;
   }
+  // A cell that is of another type than its column, and may say the same.
+  void set_other(size_t row, uint64_t type, const Byte* at);
   void set_text(size_t row, std::string_view text);
   Column::View view_of(std::string_view text);
   bool is_worth_it();
@@ -177,16 +179,13 @@ inline void Cells::set(size_t row, uint64_t type, const Byte* at) {
   if (type == kNull) {
     put_null(row);
   } else if (column_.kind == Kind::kInt || column_.kind == Kind::kInt32) {
-    if (!is_whole(type)) throw Declined("a cell that is no whole number");
-    set_number(row, whole(type, at));
+    is_whole(type) ? set_number(row, whole(type, at)) : set_other(row, type, at);
   } else if (column_.kind == Kind::kFloat) {
-    if (!is_whole(type) && type != kReal) throw Declined("a cell that is no number");
+    if (!is_whole(type) && type != kReal) return set_other(row, type, at);
     const double value = type == kReal ? std::bit_cast<double>(eight_bytes(at)) : static_cast<double>(whole(type, at));
     value != value ? put_null(row) : put(row, value);  // SQLite has no NaN: it is null
   } else {
-    const bool is_text = column_.kind == Kind::kText;
-    if (type < 12 || (is_text && type % 2 == 0))
-      throw Declined(is_text ? "a cell that is no text" : "a cell that is no bytes");
+    if (type < 12 || (column_.kind == Kind::kText && type % 2 == 0)) return set_other(row, type, at);
     set_text(row, {reinterpret_cast<const char*>(at), bytes_of(type)});
   }
 }

@@ -26,15 +26,22 @@ TRACES = Path(__file__).parents[3] / "shared" / "traces"
 TABLE = "CREATE TABLE t (a INTEGER, b INTEGER, c REAL, d TEXT, e BLOB)"
 
 
+def layout(database: sqlite3.Connection) -> sqlite_pages.Layout | None:
+    """Of table t."""
+    roots = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 't'").fetchall()
+    columns = database.execute("PRAGMA table_xinfo(t)").fetchall()
+    return sqlite_pages.layout_of(database, quoted("t"), sqlite_pages.Said([root for (root,) in roots], columns))
+
+
 def read(path: Path, columns: Mapping[str, Type] = PLAIN) -> tuple[pl.DataFrame | None, str]:
     """What the reader of pages itself makes of table t, or why it does not."""
     with (
         closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database,
         sqlite_pages.opened(path) as descriptor,
     ):
-        layout = sqlite_pages.layout_of(database, "t", quoted("t"))
-        assert layout is not None
-        found = sqlite_pages.read(descriptor, layout, columns, 2, 1 << 30)
+        where = layout(database)
+        assert where is not None
+        found = sqlite_pages.read(descriptor, where, columns, 2, 1 << 30)
         return (None, found) if isinstance(found, str) else (found[0], "")
 
 
@@ -111,6 +118,34 @@ def test_a_cell_of_another_type_is_for_sqlite(tmp_path: Path, cells: tuple[objec
     assert told(SqliteFile, path, PLAIN) == told(BySqlite, path, PLAIN)
 
 
+def test_a_cell_of_another_type_may_say_the_same(tmp_path: Path) -> None:
+    cells = [("12", "-3", "134", 2**40, b""), ("", "0", "", -7, b""), ("", "", "", 0, b""), (1, 1, "-5", 1, b"")]
+    path = made(tmp_path / "x.sqlite", [*usual(50), *cells], table="CREATE TABLE t (a, b, c, d, e)")
+    frame, why = read(path)
+    assert not why
+    assert frame is not None
+    rows = [(12, -3, 134.0, "1099511627776", b""), (None, 0, None, "-7", b""), (None, None, None, "0", b"")]
+    assert frame.drop(ROWID).rows()[50:] == [*rows, (1, 1, -5.0, "1", b"")]
+    assert told(SqliteFile, path, PLAIN) == told(BySqlite, path, PLAIN)
+
+
+@pytest.mark.parametrize("kind", ["REAL", "double precision", "Float"])
+def test_a_real_number_as_text_is_for_sqlite(tmp_path: Path, kind: str) -> None:
+    path = made(tmp_path / "x.sqlite", [(1,), (2.5,)], table=f"CREATE TABLE t (a {kind})")
+    assert read(path, {"a": "text"}) == (None, "a column of real numbers as text")
+    assert told(SqliteFile, path, {"a": "text"}) == told(BySqlite, path, {"a": "text"})
+
+
+@pytest.mark.parametrize("text", ["-0", "+1", "01", " 1", "1.0", "1e3", "1\0", "9" * 16, "-", "x"])
+@pytest.mark.parametrize("column", "abc")
+def test_a_text_that_is_a_number_in_other_words_is_for_sqlite(tmp_path: Path, text: str, column: str) -> None:
+    path = made(tmp_path / "x.sqlite", usual(5), table="CREATE TABLE t (a, b, c, d, e)")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"UPDATE t SET {column} = ? WHERE rowid = 3", (text,))
+    assert read(path)[0] is None
+    assert told(SqliteFile, path, PLAIN) == told(BySqlite, path, PLAIN)
+
+
 @pytest.mark.parametrize(
     ("table", "more", "why"),
     [
@@ -176,7 +211,7 @@ def test_computed_columns_are_for_sqlite(tmp_path: Path) -> None:
     table = "CREATE TABLE t (a INTEGER, b INTEGER AS (a + 1) STORED, c REAL, d TEXT AS (a || 'x'), e BLOB)"
     path = made(tmp_path / "x.sqlite", [(1,), (2,)], table=table)
     with closing(sqlite3.connect(path)) as database:
-        assert sqlite_pages.layout_of(database, "t", quoted("t")) is None
+        assert layout(database) is None
     assert told(SqliteFile, path, PLAIN) == told(BySqlite, path, PLAIN)
 
 

@@ -17,7 +17,7 @@ import polars as pl
 
 from opspan.errors import TooLarge, UsageError
 from opspan.files import open_file
-from opspan.formats.keys import places
+from opspan.formats.keys import beside, places
 from opspan.tables import Issues
 
 BUDGET = "OPSPAN_BUDGET"
@@ -109,20 +109,21 @@ class Meter:
         """The texts of the rows; those past the limit are null."""
         if not len(rows):
             return texts.clear()
-        sizes = texts.str.len_bytes().cast(pl.Int64).gather(rows)
+        found = texts[rows]  # views, which take little whatever they show
+        sizes = found.str.len_bytes().cast(pl.Int64)
         left = self._left
         if self.take(int(sizes.sum())):
-            return texts.gather(rows)
-        return texts.gather(rows.set(sizes.fill_null(0).cum_sum() > max(left, 0), None))
+            return found
+        return texts[rows.set(sizes.fill_null(0).cum_sum() > max(left, 0), None)]
 
     def join(self, frame: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
         """The frame with the columns of the rows that its key refers to, each key once; texts as in `gather`."""
-        return frame.with_columns(self.found(rows, places(frame.select(key), rows.select(key)), *key))
+        return beside(frame, self.found(rows, places(frame.select(key), rows.select(key)), *key))
 
     def found(self, rows: pl.DataFrame, at: pl.Series, *key: str) -> list[pl.Series]:
         """The columns of the rows at these places but the key's, null where there is none; texts as in `gather`."""
         return [
-            self.gather(column, at) if column.dtype == pl.String else column.gather(at)
+            self.gather(column, at) if column.dtype == pl.String else column[at]
             for column in rows.iter_columns()
             if column.name not in key
         ]

@@ -43,6 +43,7 @@ _EVENT, _MEMBER, _STRUCTURE, _SKIPPED, _END_MISSING = range(5)
 _PIECE: Final = 8 << 20
 _SNIFFED: Final = 256 << 10
 _BETWEEN: Final = b" \t\r\n,"  # events
+_MOST_BETWEEN: Final = 1_024
 _BEFORE: Final = b"\xef\xbb\xbf \t\r\n"
 # Each has some tens of megabytes at a time.
 _THREADS: Final = min(len(os.sched_getaffinity(0)), 8)
@@ -127,9 +128,9 @@ class ChromeFile:
                 piece, was_supposed, is_last, parsing = ahead.popleft()
                 text: bytes | memoryview = piece
                 found: _Parsed[T] | None = parsing.result()
-                if state != was_supposed or rest.strip(_BETWEEN):
+                if state != was_supposed or not _is_between(rest):
                     text, found = rest + bytes(text), None
-                while text or is_last:
+                while is_last or not _is_between(text):
                     # What is longer than any event is given up.
                     is_over = not is_last and len(text) > EVENT.allows()
                     if found is None or is_over:
@@ -168,6 +169,11 @@ class ChromeFile:
         self._issues.add("damaged_file", found.damaged, "args of events")
 
 
+def _is_between(text: bytes | memoryview) -> bool:
+    """Whether there is nothing but what stands between events, of which there is never much."""
+    return len(text) < _MOST_BETWEEN and not bytes(text).strip(_BETWEEN)
+
+
 def _parsed(
     text: bytes | memoryview, state: int, is_last: bool, args: pl.DataFrame, make: Callable[[pl.DataFrame], T]
 ) -> _Parsed[T]:
@@ -176,7 +182,8 @@ def _parsed(
         return _Parsed(0)
     is_event = rows["what"] == _EVENT
     odd, damaged = rows.select("is_odd", "is_damaged").sum().row(0)
-    others = rows.select("what", "state", "name", "rest").filter(~is_event)
+    others = rows.select("what", "state", "name", "rest")
+    others = others.clear() if is_event.all() else others.filter(~is_event)
     state, used, last = int(rows["state"][-1]), int(rows["end"][-1]), int(rows["end"][-2]) if rows.height > 1 else 0
     events = rows.drop("what", "state", "end", "is_odd", "is_damaged")
     if others.height:
@@ -246,23 +253,35 @@ def _sorted_out(events: pl.DataFrame, groups: Groups) -> _Sorted:
     # The few values that make a difference are looked at apart from the many events that have them.
     keys = events.select(**groups.keys)
     distinct = keys.unique(maintain_order=True)
-    names = pl.Series("group", [groups.of(*row) for row in distinct.iter_rows()], dtype=pl.String)
-    grouped = keys.join(
-        distinct.with_columns(names), on=keys.columns, how="left", nulls_equal=True, maintain_order="left"
-    )["group"]
+    names = [groups.of(*row) for row in distinct.iter_rows()]
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(names))}
+    grouped: pl.Series | None = None  # all are of one
+    if len(numbers) > 1:
+        told = distinct.with_columns(group=pl.Series([numbers[name] for name in names], dtype=pl.UInt8))
+        grouped = keys.join(told, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")["group"]
     numbered = events.with_row_index("at")
     found = _Sorted(events.height, {}, Counter(), Counter())
-    for group in names.unique(maintain_order=True):
-        chosen = grouped.eq_missing(group)
+    for group, number in numbers.items():
+        chosen = None if grouped is None else grouped == number
         if group is None:
-            found.skipped.update(_kinds_of(keys.filter(chosen)))
+            found.skipped.update(_kinds_of(_only(keys, chosen)))
         elif group != BOOKKEEPING:
-            rows = numbered.filter(chosen)
+            columns = groups.columns[group]
+            rows = _only(numbered.select(_needed(numbered, groups.args, columns)), chosen)
             timed = rows if group in groups.timeless else _timed(rows)
             found.timeless[group] = rows.height - timed.height
-            columns = groups.columns[group]
             found.groups[group] = put_back(timed, groups.args, columns).select(columns)
     return found
+
+
+def _only(rows: pl.DataFrame, chosen: pl.Series | None) -> pl.DataFrame:
+    return rows if chosen is None else rows.filter(chosen)
+
+
+def _needed(rows: pl.DataFrame, args: Sequence[Arg], kept: Iterable[str]) -> list[str]:
+    """The columns that are kept, and those that tell what goes into them."""
+    of_rest = {arg.column for arg in args} if "rest" in kept else set()
+    return [name for name in rows.columns if name in {"ts_ns", *kept} or name in of_rest]
 
 
 def put_back(rows: pl.DataFrame, args: Sequence[Arg], kept: Iterable[str]) -> pl.DataFrame:

@@ -33,10 +33,9 @@ LABEL = ("name", "text", "kind", "seq", "op_id", "forward_tid", "class_name", "a
 
 def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
     """Start and end as start_ns and end_ns, without the rows whose start is no time."""
-    if frame.is_empty():  # as most tables are; a small file has less to read than there are queries to ask
-        return frame.rename({"start": "start_ns", "end": "end_ns"}, strict=False)
-    if _is_sound(frame):
-        return frame.rename({"start": "start_ns", "end": "end_ns"}, strict=False)
+    # Most tables are empty; a small file has less to read than there are queries to ask.
+    if frame.is_empty() or _is_sound(frame):
+        return _in_ns(frame)
     start = pl.col("start")
     known = is_time(start)
     if "end" in frame.columns:  # where the tool's buffers overflowed, both times are zero
@@ -46,13 +45,19 @@ def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
         issues.add("no_time", frame.height - int(sound.sum()), table)
         frame = frame.filter(sound)
     if "end" not in frame.columns:
-        return frame.rename({"start": "start_ns"})
+        return _in_ns(frame)
     is_backward = (pl.col("end") < start) | ~is_time(pl.col("end"))
     backward = frame.select(is_backward.fill_null(value=False)).to_series()
     if backward.any():
         issues.add("negative_duration", int(backward.sum()), table)
         frame = frame.with_columns(pl.when(~backward).then("end"))
-    return frame.rename({"start": "start_ns", "end": "end_ns"})
+    return _in_ns(frame)
+
+
+def _in_ns(frame: pl.DataFrame) -> pl.DataFrame:
+    named = frame.clone()  # to rename by a query takes ten times as long
+    named.columns = [{"start": "start_ns", "end": "end_ns"}.get(name, name) for name in frame.columns]
+    return named
 
 
 def _is_sound(frame: pl.DataFrame) -> bool:
@@ -166,7 +171,7 @@ def constant(value: str) -> pl.Expr:
 
 def parse_labels(texts: pl.Series) -> pl.DataFrame:
     """The fields of labels, a row a text; `kind` is a number, `text` is null where it is just the name."""
-    return parse_column(texts).with_columns(pl.col("kind").cast(pl.Int64)).select(LABEL)
+    return parse_column(texts).select(LABEL)
 
 
 def labelled(texts: pl.Series) -> pl.DataFrame:

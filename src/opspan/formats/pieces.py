@@ -10,6 +10,8 @@ from typing import Any
 
 import polars as pl
 
+from opspan.tables.schema import completed
+
 FEW = 8
 
 
@@ -22,10 +24,7 @@ class _Column:
     small: list[pl.Series] = field(default_factory=list)  # those that came last
 
     def add(self, part: pl.Series) -> None:
-        constant, value = _constant(part)
-        if self.rows == 0:
-            self.value = value
-        if self.varies or not (constant and value == self.value):
+        if not self._goes_on(part):
             if self.rows and not self.varies:
                 self.small.append(pl.Series(part.name, [self.value], dtype=self.dtype).new_from_index(0, self.rows))
             self.small.append(part)
@@ -34,6 +33,15 @@ class _Column:
                 self.parts.append(pl.concat(self.small, rechunk=True))
                 self.small.clear()
         self.rows += len(part)
+
+    def _goes_on(self, part: pl.Series) -> bool:
+        """Whether all rows are the same, with those of this part."""
+        if self.varies:
+            return False
+        constant, value = _constant(part)
+        if self.rows == 0:
+            self.value = value
+        return constant and bool(value == self.value)
 
     @property
     def varies(self) -> bool:
@@ -81,5 +89,25 @@ def _constant(part: pl.Series) -> tuple[bool, Any]:
         return True, None
     first = part[0]
     # 0.0 and -0.0 are equal, and are not the same.
-    is_one = not part.null_count() and not part.dtype.is_float() and bool((part == first).all())
+    may_be = not part.null_count() and not part.dtype.is_float() and part[-1] == first
+    is_one = may_be and bool((part == first).all())
     return is_one, first if is_one else None
+
+
+def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """The frames, which are used up, as one in one piece: never is more than one column there twice."""
+    if len(frames) == 1:
+        return frames[0].rechunk()
+    columns: list[pl.Series] = []
+    schema, rows = frames[0].schema, sum(frame.height for frame in frames)
+    for name in schema:
+        parts = [frame.drop_in_place(name) for frame in frames]
+        # A column of nothing but null takes no memory as a literal, and many columns are.
+        if rows and all(part.null_count() == len(part) for part in parts):
+            continue
+        columns.append(pl.concat(parts, rechunk=True))
+    if not columns:
+        return pl.DataFrame(
+            {name: pl.Series([None], dtype=dtype).new_from_index(0, rows) for name, dtype in schema.items()}
+        )
+    return completed(pl.DataFrame(columns), schema)

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections import Counter
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 import polars as pl
 
@@ -29,8 +29,9 @@ from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import size_on_disk
 from opspan.formats import progress, sqlite_pages
 from opspan.formats.budget import CELLS, STEPS
-from opspan.formats.sqlite_cells import FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded, dtypes_of
-from opspan.formats.sqlite_pages import ROWID, opened
+from opspan.formats.pieces import stacked
+from opspan.formats.sqlite_cells import FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded, dtypes_of, quoted
+from opspan.formats.sqlite_pages import ROWID, Said, opened
 from opspan.formats.sqlite_path import is_sqlite, read_only_uri, stamp
 from opspan.printable import listed
 from opspan.tables import Issues
@@ -47,7 +48,7 @@ THREADS = min(len(os.sched_getaffinity(0)), 8)
 
 # Views and virtual tables have no page of their own.
 TABLE_NAMES = """
-SELECT name, type = 'table' AND rootpage > 0 AND sql LIKE 'CREATE TABLE %'
+SELECT name, type = 'table' AND rootpage > 0 AND sql LIKE 'CREATE TABLE %', type = 'table', rootpage
 FROM sqlite_master
 WHERE type IN ('table', 'view')
 """
@@ -70,17 +71,12 @@ def _failures() -> tuple[type[Exception], ...]:
     return Error, pl.exceptions.ComputeError, pl.exceptions.PanicException, UnicodeDecodeError
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    frames: list[pl.DataFrame] = field(default_factory=list)
+class _Chunk(NamedTuple):
+    frames: tuple[pl.DataFrame, ...] = ()
     odd: int = 0  # cells that were not of their column's type
     undecoded: int = 0  # texts that were not UTF-8
-    damage: list[str] = field(default_factory=list)  # places, and what SQLite said
+    damage: tuple[str, ...] = ()  # places, and what SQLite said
     is_over: bool = False  # there is more text than a file of this size can hold
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 class SqliteFile:
@@ -101,6 +97,7 @@ class SqliteFile:
             self._pages = None if is_copy else self._stack.enter_context(opened(self.path))
             self._connection = self._open()
             self._views: set[str] = set()
+            self._said: dict[str, Said] = {}
             self._tables = self._describe()
             self._threads = ThreadPoolExecutor(THREADS)
             self._stack.callback(self._threads.shutdown, cancel_futures=True)
@@ -130,6 +127,9 @@ class SqliteFile:
     def count(self, table: str) -> int:
         if table not in self._tables:
             return 0
+        _, begun = self._begun.get(table, ({}, None))
+        if begun and (whole := begun.result()):
+            return sum(frame.height for frame in whole.frames)
         try:
             # Not by an index, which may say something else than the table.
             rows_of = f"SELECT 1 FROM {quoted(table)} NOT INDEXED LIMIT {self._most_rows}"
@@ -139,10 +139,12 @@ class SqliteFile:
             return 0
         return int(rows)
 
-    def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
-        """Begin to read what `frame` will be asked for, while the caller does something else."""
+    def ahead(self, table: str, columns: Mapping[str, Type], after: str | None = None) -> None:
+        """Begin to read what `frame` will be asked for, while the caller does something else. `after`: a table whose
+        reading has begun, and which is needed before."""
         if have := self._have(table, columns):
-            self._begun[table] = columns, self._threads.submit(self._from_pages(table, have))
+            before = [self._begun[after][1]] if after in self._begun else []
+            self._begun[table] = columns, self._threads.submit(self._from_pages(table, have, before))
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
         """The columns in the order of the file; those that the table has not are null. ROWID is the number of a row."""
@@ -170,14 +172,17 @@ class SqliteFile:
         chunks = [self._threads.submit(self._chunk, table, columns, part) for part in self._chunks(table)]
         return [chunk.result() for chunk in chunks]
 
-    def _from_pages(self, table: str, columns: Mapping[str, Type]) -> Callable[[], _Chunk | None]:
+    def _from_pages(
+        self, table: str, columns: Mapping[str, Type], after: Sequence[Future[_Chunk | None]] = ()
+    ) -> Callable[[], _Chunk | None]:
         """What gives all rows at once; or nothing, where only SQLite can say what is in them."""
         try:
-            layout = sqlite_pages.layout_of(self._connection, table, quoted(table))
+            layout = sqlite_pages.layout_of(self._connection, quoted(table), self._said[table])
         except SQLITE_FAILURES:
             layout = None
 
         def read() -> _Chunk | None:
+            wait(after)
             most_text = CELLS.allows(self.bytes) - self._text_bytes[table]
             if self._pages is None or layout is None or most_text < 0:
                 return None
@@ -187,7 +192,7 @@ class SqliteFile:
             frame, text_bytes = found
             self._text_bytes[table] += text_bytes
             progress.add(frame.height)
-            return _Chunk([frame])
+            return _Chunk((frame,))
 
         return read
 
@@ -205,7 +210,7 @@ class SqliteFile:
             connection = sqlite3.connect(self._uri, uri=True, timeout=1, isolation_level=None, check_same_thread=False)
             self._stack.callback(connection.close)
             connection.text_factory = decoded
-            connection.set_progress_handler(_over, max(1, min(STEPS.allows(self.bytes), 2**31 - 1)))
+            connection.set_progress_handler(lambda: True, max(1, min(STEPS.allows(self.bytes), 2**31 - 1)))
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -221,7 +226,10 @@ class SqliteFile:
         except SQLITE_FAILURES as error:
             raise self._cannot_read(error) from error
         tables = {}
-        for name, holds_rows in names:
+        roots: defaultdict[object, list[object]] = defaultdict(list)
+        for name, _, is_table, root in names:
+            roots[name] += [root] if is_table else []
+        for name, holds_rows, *_ in names:
             if not isinstance(name, str):
                 self.issues.add("damaged_file", detail=f"a table is named {name!r}"[:120])
                 continue
@@ -229,14 +237,15 @@ class SqliteFile:
                 self._views.add(name)
                 continue
             try:
-                # Columns that are computed are not in here.
-                info = self._connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()
+                whole = self._connection.execute(f"PRAGMA table_xinfo({quoted(name)})").fetchall()
             except SQLITE_FAILURES as error:
                 self._damaged(name, error)
                 continue
+            info = [row for row in whole if not row[-1]]  # columns that are computed are hidden
             odd = [str(row[1]) for row in info if len(str(row[4] or "")) > LONGEST_DEFAULT]
             self.issues.add("damaged_file", len(odd), f"{name}, defaults of {listed(odd)}")
             tables[name] = tuple(str(row[1]) for row in info if str(row[1]) not in odd)
+            self._said[name] = Said(roots[name], whole)
         return tables
 
     def _cannot_read(self, error: Exception) -> ReadError:
@@ -322,7 +331,7 @@ class SqliteFile:
         self._halvings[table] += 1
         if chunk is None or chunk[1] - chunk[0] < SMALLEST_CHUNK or self._halvings[table] > HALVINGS:
             where = f", rows {chunk[0]:,} to {chunk[1]:,}" if chunk else ""
-            return _Chunk(damage=[f"{where} ({_one_line(error)})"])
+            return _Chunk(damage=(f"{where} ({_one_line(error)})",))
         middle = (chunk[0] + chunk[1]) // 2
         one, other = (self._chunk(table, columns, half) for half in ((chunk[0], middle), (middle + 1, chunk[1])))
         return _Chunk(
@@ -349,29 +358,6 @@ def table_names(path: str | Path) -> frozenset[str]:
         return frozenset(file.tables)
 
 
-def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """The frames, which are used up, as one in one piece: never is more than one column there twice."""
-    if len(frames) == 1:
-        return frames[0].rechunk()
-    columns: list[pl.Series] = []
-    schema, rows = frames[0].schema, sum(frame.height for frame in frames)
-    for name in schema:
-        parts = [frame.drop_in_place(name) for frame in frames]
-        # A column of nothing but null takes no memory as a literal, and many columns are.
-        if rows and all(part.null_count() == len(part) for part in parts):
-            continue
-        columns.append(pl.concat(parts, rechunk=True))
-    if not columns:
-        return pl.DataFrame(
-            {name: pl.Series([None], dtype=dtype).new_from_index(0, rows) for name, dtype in schema.items()}
-        )
-    return completed(pl.DataFrame(columns), schema)
-
-
-def _over() -> bool:
-    return True
-
-
 def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -> _Chunk:
     """The rows with their texts checked and their small numbers small.
 
@@ -389,11 +375,11 @@ def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -
             odd += column.null_count() - frame[name].null_count()
         made.append(column)
     progress.add(frame.height)
-    return _Chunk([pl.DataFrame(made)], odd, undecoded)
+    return _Chunk((pl.DataFrame(made),), odd, undecoded)
 
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:120]
 
 
-__all__ = ["ROWID", "SqliteFile", "Type", "is_sqlite", "quoted", "stacked", "table_names"]
+__all__ = ["ROWID", "SqliteFile", "Type", "is_sqlite", "quoted", "table_names"]

@@ -43,6 +43,10 @@ GUARDED: dict[Type, str] = {
 }
 
 
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
 def as_read(kind: Type) -> type[pl.DataType]:
     return pl.Int64 if kind == "int32" else DTYPES[kind]
 

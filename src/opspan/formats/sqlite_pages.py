@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -24,8 +24,16 @@ from opspan.tables.schema import completed
 ROWID = "rowid"  # of every table, though no column of it: asked for like one
 _KINDS: dict[Type, int] = {"int": 0, "int32": 1, "float": 2, "text": 3, "bytes": 4}
 _NUMBER = -1  # the field of what is the number of the row
-_WHOLE = re.compile(r"[+-]?\d{1,18}")
-_TEXT = re.compile(r"'((?:[^']|'')*)'")
+_REAL = "(?i)REAL|FLOA|DOUB"  # https://sqlite.org/datatype3.html
+_WHOLE = r"[+-]?\d{1,18}"
+_TEXT = r"'((?:[^']|'')*)'"
+
+
+class Said(NamedTuple):
+    """What SQLite says of the tables of a name."""
+
+    roots: Sequence[object]  # where they begin: mostly it is one
+    columns: Sequence[tuple[Any, ...]]  # rows of PRAGMA table_xinfo
 
 
 class Layout(NamedTuple):
@@ -34,19 +42,18 @@ class Layout(NamedTuple):
     root: int
     fields: Mapping[str, int]
     defaults: Mapping[str, str | None]  # of columns, as the table was made
+    reals: frozenset[str]  # columns whose whole numbers may stand for 1.0, which as a text is not 1
 
     @property
     def width(self) -> int:
         return len(self.defaults)
 
 
-def layout_of(connection: sqlite3.Connection, table: str, quoted: str) -> Layout | None:
+def layout_of(connection: sqlite3.Connection, quoted: str, said: Said) -> Layout | None:
     """None: only SQLite can say what is in this table."""
-    roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
-    found = roots.fetchall()
-    rows = connection.execute(f"PRAGMA table_xinfo({quoted})").fetchall()
+    rows = said.columns
     is_computed = any(hidden for *_, hidden in rows)
-    if len(found) != 1 or not isinstance(found[0][0], int) or is_computed:
+    if len(said.roots) != 1 or not isinstance(root := said.roots[0], int) or is_computed:
         return None
     fields = {name: field for field, name, *_ in rows}
     keys = [name for _, name, kind, _, _, key, _ in rows if key and kind.upper() == "INTEGER"]
@@ -57,7 +64,8 @@ def layout_of(connection: sqlite3.Connection, table: str, quoted: str) -> Layout
             fields[keys[0]] = _NUMBER
     if ROWID not in (name.lower() for name in fields):
         fields = {**fields, ROWID: _NUMBER}
-    return Layout(found[0][0], fields, {name: default for _, name, _, _, default, _, _ in rows})
+    reals = frozenset(name for _, name, kind, *_ in rows if re.search(_REAL, kind or ""))
+    return Layout(root, fields, {name: default for _, name, _, _, default, _, _ in rows}, reals)
 
 
 @contextmanager
@@ -75,6 +83,8 @@ def read(
     the file may hold."""
     if not columns.keys() <= layout.fields.keys():
         return "a column that is not there"
+    if any(kind == "text" and name in layout.reals for name, kind in columns.items()):
+        return "a column of real numbers as text"
     wanted = pl.DataFrame(
         [_wanted(layout, name, kind) for name, kind in columns.items()],
         schema={
@@ -97,7 +107,7 @@ def read(
     whole = pl.DataFrame([column for column in found if len(column) == rows])
     # What is the same in all rows takes no memory as a literal, like what is null in all of them.
     same = [pl.lit(column[0], dtype=column.dtype).alias(column.name) for column in found if len(column) < rows]
-    return completed(whole.with_columns(same), dtypes_of(columns)), int(about_it[0])
+    return completed(whole.with_columns(same) if same else whole, dtypes_of(columns)), int(about_it[0])
 
 
 def _wanted(layout: Layout, name: str, kind: Type) -> tuple[str, int, int, int | None, str | None, bool]:
@@ -109,8 +119,8 @@ def _default(said: str | None, kind: Type) -> tuple[int | None, str | None, bool
     """What a row has that is older than the column: as SQL has it, a number or a text if that can be told here."""
     if said is None or said.upper() == "NULL":
         return None, None, True
-    if kind in ("int", "int32") and _WHOLE.fullmatch(said):
+    if kind in ("int", "int32") and re.fullmatch(_WHOLE, said):
         return int(said), None, True
-    if kind == "text" and (found := _TEXT.fullmatch(said)):
+    if kind == "text" and (found := re.fullmatch(_TEXT, said)):
         return None, found[1].replace("''", "'"), True
     return None, None, False

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
@@ -24,7 +24,9 @@ from opspan.readers import _nearby
 from opspan.readers._writers import writer_of
 from opspan.sources import Source
 from opspan.tables import Issues, Tables
-from opspan.tables.window import Window, cut
+
+if TYPE_CHECKING:
+    from opspan.tables.window import Window
 
 HEAD_BYTES = 4096
 
@@ -73,7 +75,11 @@ def _read(source: Source, path: Path, window: Window | None) -> Tables:
         return read_part(path, window)
     check_room(path, source.memory, has_parts=read_part is not None)
     trace = reader_of(source).read(path)
-    return trace if window is None else cut(trace, window)
+    if window is None:
+        return trace
+    from opspan.tables.window import cut
+
+    return cut(trace, window)
 
 
 def source_for(path: Path, name: str | None = None) -> Source:

@@ -13,6 +13,7 @@ was killed has no closing brackets.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -20,7 +21,9 @@ import polars as pl
 from opspan.formats import chrome
 from opspan.formats.chrome import INTEGER, LIST, ONE, TEXT, Arg, ChromeFile, Groups, gathered, is_utc, times
 from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, SIZES, constant, labelled, narrow, numbered
+from opspan.formats.keys import ascends, looked_up, places
 from opspan.tables import Issues, Metadata, Tables, chrome_keys
+from opspan.tables.same import rows_once
 from opspan.tables.schema import KIND, WORK_KIND
 from opspan.tables.told import told
 
@@ -97,14 +100,19 @@ def read(path: Path) -> Tables:
     file = ChromeFile(path, issues)
     found = gathered(file, _GROUPS, issues)
     issues.add("not_closed", int(file.is_open_ended))
-    host = pl.concat([found[HOST], _paired(found[PARTS], issues)], how="diagonal").sort("at")
-    host = host.with_columns(_owner(host["name"]))
-    ranges = _ranges(host.filter(_col("api").is_null()), found[MARKS])
-    calls = host.filter(_col("api").is_not_null()).with_row_index("call")
-    launched = _launched(calls, found[ARROWS])
-    devices = _devices(found[DEVICE], found[NAMES])
-    work = _work(found[DEVICE], devices, launched, issues)
-    threads = pl.concat([frame.select("pid", "tid") for frame in (host, found[MARKS])]).drop_nulls().unique()
+    host = found[HOST]
+    if found[PARTS].height:
+        host = pl.concat([host, _paired(found[PARTS], issues)], how="diagonal")
+    host = _in_order(host)
+    host = host.hstack(_each(host["name"], {"api": _owner()}))
+    with ThreadPoolExecutor(1) as beside:
+        begun = beside.submit(_ranges, host.filter(_col("api").is_null()), found[MARKS])
+        calls = host.filter(_col("api").is_not_null()).with_row_index("call")
+        launched = _launched(calls, found[ARROWS])
+        devices = _devices(found[DEVICE], found[NAMES])
+        work = _work(found[DEVICE], devices, launched, issues)
+        threads = pl.concat([rows_once(frame, "pid", "tid") for frame in (host, found[MARKS])]).drop_nulls().unique()
+        ranges = begun.result()
     called = _calls(calls)
     return Tables(
         (_metadata(path, found[NAMES], ranges, called, work),),
@@ -137,22 +145,28 @@ def _paired(parts: pl.DataFrame, issues: Issues) -> pl.DataFrame:
     return spans.drop("ph", "level")
 
 
-def _owner(names: pl.Series) -> pl.Series:
-    """Whose function each name is; null: it is none, but a range."""
-    distinct = names.unique()
+def _in_order(events: pl.DataFrame) -> pl.DataFrame:
+    return events if events["at"].is_sorted() else events.sort("at")
+
+
+def _owner() -> pl.Expr:
+    """Whose function a text names; null: it is none, but a range."""
     api = pl.lit(None, dtype=pl.String)
     for owner, pattern in _APIS.items():
-        api = pl.when(_col("name").str.contains(pattern)).then(pl.lit(owner)).otherwise(api)
-    owners = distinct.cast(pl.String).to_frame("name").select(api.alias("api"))["api"]
-    return names.replace_strict(distinct, owners, default=None, return_dtype=pl.String).alias("api")
+        api = pl.when(_text.str.contains(pattern)).then(pl.lit(owner)).otherwise(api)
+    return api
 
 
 def _each(texts: pl.Series, said: dict[str, pl.Expr]) -> pl.DataFrame:
     """What is said of each text, a row each; each distinct one is looked at once."""
-    distinct = texts.unique().to_frame("text")
-    said_of = distinct.with_columns(distinct.select(_col("text").cast(pl.String)).select(**said))
-    found = texts.to_frame("text").join(said_of, on="text", how="left", nulls_equal=True, maintain_order="left")
-    return found.drop("text")
+    distinct = texts.unique()
+    said_of = distinct.cast(pl.String).to_frame("text").select(**said)
+    return said_of[places(_codes(texts), _codes(distinct))]
+
+
+def _codes(texts: pl.Series) -> pl.DataFrame:
+    """Numbers that stand for them, null for none among them."""
+    return texts.to_physical().cast(pl.Int64).fill_null(-1).to_frame("text")
 
 
 def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
@@ -220,18 +234,26 @@ def _launched(calls: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
     when it says."""
     place = ["pid", "tid", "ts_ns"]
     starts = arrows.filter(_col("ph") == "s").select(*place, command="id", arrow="at")
-    found = starts.join(calls.select(*place, "call", "at"), on=place)
+    if ascends(calls["ts_ns"]):  # then no more than one began at that time
+        its = calls.select(*place, "call", "at")[places(starts.select("ts_ns"), calls.select("ts_ns"))]
+        found = starts.hstack(its.select("call", "at")).filter(
+            (its["pid"] == starts["pid"]) & (its["tid"] == starts["tid"])
+        )
+    else:
+        found = starts.join(calls.select(*place, "call", "at"), on=place)
+    if ascends(found["command"]):
+        return found.select("command", "call", process="pid")
     order = pl.when(_col("at") <= _col("arrow")).then(_col("at").cast(pl.Int64)).otherwise(-1)
     found = found.sort("command", order, "call").unique("command", keep="last", maintain_order=True)
     return found.select("command", "call", process="pid")
 
 
 def _work(commands: pl.DataFrame, devices: pl.DataFrame, launched: pl.DataFrame, issues: Issues) -> pl.DataFrame:
-    frame = commands.sort("at").join(launched, on="command", how="left", maintain_order="left")
-    frame = frame.join(devices.select("pid", "device_id"), on="pid", how="left", maintain_order="left")
-    only = launched["process"].unique()
+    frame = looked_up(_in_order(commands), "command", launched, "command")
+    frame = looked_up(frame, "pid", devices.select("pid", "device_id"), "pid")
+    only = rows_once(launched, "process").to_series()
     frame = frame.with_columns(process=pl.coalesce("process", pl.lit(only[0] if len(only) == 1 else None, pl.Int64)))
-    frame = frame.join(_described(frame["name"]), on="name", how="left", maintain_order="left", nulls_equal=True)
+    frame = frame.hstack(_each(frame["name"], _described()))
     frame = narrow(frame, "kernels", dict.fromkeys(SIZES, pl.Int32), issues)
     return numbered(
         frame.select(
@@ -250,31 +272,25 @@ def _work(commands: pl.DataFrame, devices: pl.DataFrame, launched: pl.DataFrame,
     )
 
 
-def _described(names: pl.Series) -> pl.DataFrame:
-    """What the names of commands say, each distinct one looked at once."""
-    text = _col("name").cast(pl.String)
+def _described() -> dict[str, pl.Expr]:
+    """What the name of a command says."""
     kind = pl.lit("kernel")
     for name, pattern in _COPIES.items():
-        kind = pl.when(text.str.contains(pattern)).then(pl.lit(name)).otherwise(kind)
-    return (
-        names.unique()
-        .to_frame("name")
-        .select(
-            "name",
-            kind.cast(WORK_KIND).alias("kind"),
-            text.str.replace(r"\[[^\[\]]*\]$", "").cast(pl.Categorical).alias("short"),
-            text.str.extract(_BYTES).cast(pl.Int64, strict=False).alias("bytes"),
-            *(
-                text.str.extract(_GROUPS_AND_ITEMS, at + 1).cast(pl.Int64, strict=False).alias(axis)
-                for at, axis in enumerate(SIZES)
-            ),
-        )
-    )
+        kind = pl.when(_text.str.contains(pattern)).then(pl.lit(name)).otherwise(kind)
+    sizes = {
+        axis: _text.str.extract(_GROUPS_AND_ITEMS, at + 1).cast(pl.Int64, strict=False) for at, axis in enumerate(SIZES)
+    }
+    return {
+        "kind": kind.cast(WORK_KIND),
+        "short": _text.str.replace(r"\[[^\[\]]*\]$", "").cast(pl.Categorical),
+        "bytes": _text.str.extract(_BYTES).cast(pl.Int64, strict=False),
+        **sizes,
+    }
 
 
 def _devices(commands: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     """The table devices, each with the number of a process that stands for it: they are given from the largest down."""
-    pids = commands["pid"].drop_nulls().unique().sort(descending=True)
+    pids = rows_once(commands, "pid").to_series().drop_nulls().sort(descending=True)
     given = names.filter(_col("name") == "process_name").unique("pid", keep="last").select("pid", title="given")
     found = pids.to_frame("pid").join(given, on="pid", how="left", maintain_order="left")
     return found.select(

@@ -308,6 +308,8 @@ MOST = 2**63 - 1  # a damaged file may say that it has lost more
 
 @dataclass(frozen=True)
 class Issue:
+    """What was skipped, repaired or odd, and how often."""
+
     code: str
     count: int
     path: str | None = None

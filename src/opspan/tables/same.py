@@ -1,4 +1,5 @@
-"""Which columns have the same value in all rows. Many have, and then much need not be done for each of them."""
+"""Which columns have the same value in all rows, and which rows are the same as others. Many are, and then much need
+not be done for each of them."""
 
 from __future__ import annotations
 
@@ -34,3 +35,11 @@ def same(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
         return not found and low is not None and low == high and nulls == 0
 
     return [name for at, name in enumerate(names) if is_same(at)]
+
+
+def rows_once(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """What these columns hold, each row of it once, in any order. Rows that follow each other are mostly the same: what
+    is not the same as the row before it is little."""
+    rows = frame.select(names)
+    is_other = rows.select(pl.any_horizontal(pl.all().ne_missing(pl.all().shift()))).to_series()
+    return pl.concat([rows.head(1), rows.filter(is_other)]).unique()

@@ -104,6 +104,6 @@ def _json(export: Export, frame: pl.DataFrame, columns: list[str]) -> pl.Expr:
 
 def _api(table: str) -> str:
     for pattern, api in tables.APIS:
-        if match := pattern.match(table):
+        if match := re.match(pattern, table):
             return api or match[1].lower()
     return table.lower()

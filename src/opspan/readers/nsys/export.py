@@ -42,7 +42,7 @@ class Source(Protocol):
 
     def count(self, table: str) -> int: ...
 
-    def ahead(self, table: str, columns: Mapping[str, Type]) -> None: ...
+    def ahead(self, table: str, columns: Mapping[str, Type], after: str | None = None) -> None: ...
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame: ...
 
@@ -72,9 +72,11 @@ class Export:
         name = self._names.get(table, table)
         self._read.add(name)
         frame = self.source.frame(name, columns)
-        following, of_it = tables.AHEAD.get(table, ("", {}))
-        if following in self._names:
-            self.source.ahead(self._names[following], of_it)
+        before = None
+        for following, of_it in tables.AHEAD.get(table, {}).items():
+            if following in self._names:
+                self.source.ahead(self._names[following], of_it, before)
+                before = self._names[following]
         return frame
 
     def timed(self, table: str, columns: Columns, extras: Columns | None = None) -> pl.DataFrame:
@@ -132,7 +134,7 @@ class Export:
         skipped = {
             name: rows
             for name in self.source.tables
-            if name not in self._read and not tables.DESCRIPTIONS.fullmatch(name)
+            if name not in self._read and not re.fullmatch(tables.DESCRIPTIONS, name)
             if (rows := self.source.count(name))
         }
         self.issues.add("skipped_tables", sum(skipped.values()), listed_counts(skipped))

@@ -75,8 +75,9 @@ class Folder:
         columns = self.columns(table)[:1]
         return self._read(self._files[table], columns).height if columns else 0
 
-    def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
-        """Begin to read what `frame` will be asked for, while the caller does something else."""
+    def ahead(self, table: str, columns: Mapping[str, Type], after: str | None = None) -> None:
+        """Begin to read what `frame` will be asked for, while the caller does something else: one table after the other
+        in any case."""
         differ, _ = self._have(table, columns)
         self._begun[table] = differ, self._thread.submit(_attempt, self._files[table], differ)
 

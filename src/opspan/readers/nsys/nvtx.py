@@ -13,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 
 from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, USERS_KINDS, constant, parse_labels
-from opspan.formats.sqlite import stacked
+from opspan.formats.pieces import stacked
 from opspan.labels import KIND_NAMES, Kind
 from opspan.readers.nsys import payloads, tables
 from opspan.readers.nsys.export import Export, tid_of, where
@@ -152,12 +152,12 @@ def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     frame = frame.with_columns(own=_IS_OWN)
 
     is_kind = col("own") & (col("category") > 0) & (col("category") < len(KIND_NAMES))
-    kind = pl.when(is_kind).then("category")
+    kind = pl.when(is_kind).then(col("category").cast(pl.UInt8, strict=False))
     # The form PAYLOAD: sequence number in the 64-bit payload, kind in the category.
     has_seq = (is_kind & ~col("category").is_in(USERS_KINDS)).fill_null(value=False)
     number = pl.coalesce("payload_int", col("payload_uint").reinterpret(signed=True))
     frame = frame.with_columns(
-        kind=pl.coalesce(kind, "x_kind", "p_kind", pl.lit(0)),
+        kind=pl.coalesce(kind, col("x_kind").cast(pl.UInt8), "p_kind", pl.lit(0, dtype=pl.UInt8)),
         seq=pl.coalesce(pl.when(has_seq).then(number), "x_seq", "p_seq"),
         payload_int=pl.when(~has_seq).then("payload_int"),
         payload_uint=pl.when(~has_seq).then("payload_uint"),

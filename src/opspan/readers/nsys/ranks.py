@@ -21,8 +21,8 @@ from opspan.tables.processes import active, in_ranks
 from opspan.tables.told import VARIABLES, from_environment, told
 
 RANKS = "MPI_RANKS"
-VARIABLE = re.compile(r"PROCESS_0:ENVIRONMENT_VARIABLE")
-_SAID = re.compile(r'(?P<name>[A-Z_]+)="?(?P<value>[^"]*)"?')
+VARIABLE = "PROCESS_0:ENVIRONMENT_VARIABLE"
+_SAID = r'(?P<name>[A-Z_]+)="?(?P<value>[^"]*)"?'
 _NUMBER = ': ?"?([0-9]{1,8})'
 
 _col = pl.col
@@ -47,8 +47,8 @@ def _variables(export: Export) -> Mapping[str, str]:
     """Those of launchers alone: a user's environment holds secrets."""
     if CAPTURE_FACTS not in export:
         return {}
-    frame = export.frame(CAPTURE_FACTS, FACT_COLUMNS).filter(_col("name").str.contains(VARIABLE.pattern)).drop_nulls()
-    said = [match for text in frame["value"] if (match := _SAID.fullmatch(text))]
+    frame = export.frame(CAPTURE_FACTS, FACT_COLUMNS).filter(_col("name").str.contains(VARIABLE)).drop_nulls()
+    said = [match for text in frame["value"] if (match := re.fullmatch(_SAID, text))]
     return {match["name"]: match["value"] for match in said if match["name"] in VARIABLES}
 
 

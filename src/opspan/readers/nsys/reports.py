@@ -27,11 +27,11 @@ MAGIC = b"NVIDIA Tegra Profiler Report"
 STREAM = ".qdstrm"
 HEAD_BYTES = 256
 
-_WRITTEN_BY = re.compile(rb"NVIDIA Tegra Profiler Report ([0-9]{4}(?:@[0-9]+)+)")
-_VERSION = re.compile(r"[0-9]{4}(?:\.[0-9]+)+")
+_WRITTEN_BY = rb"NVIDIA Tegra Profiler Report ([0-9]{4}(?:@[0-9]+)+)"
+_VERSION = r"[0-9]{4}(?:\.[0-9]+)+"
 # In old reports, whose head names no version, it stands with its build among the rest: 2022.4.2.1-df9881f, 2023.4.4.54-
 # 234433681190v0. Other versions in there (of drivers, of variables of the environment) have no build of this kind.
-_BUILT = re.compile(rb"(?<![0-9.])(20[0-9]{2}(?:\.[0-9]{1,4}){3})-(?:[0-9]{6,16}v[0-9]|[0-9a-f]{7}(?![0-9a-zA-Z]))")
+_BUILT = rb"(?<![0-9.])(20[0-9]{2}(?:\.[0-9]{1,4}){3})-(?:[0-9]{6,16}v[0-9]|[0-9a-f]{7}(?![0-9a-zA-Z]))"
 _PIECE_BYTES = 16 << 20
 _LONGEST_BUILT = 64
 
@@ -137,14 +137,14 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
 
 def _written_by(report: Path) -> str | None:
     """The version of nsys that wrote it, as far as it says."""
-    match = _WRITTEN_BY.match(_head(report))
+    match = re.match(_WRITTEN_BY, _head(report))
     if match:
         return match[1].decode().replace("@", ".")
     found: list[str] = []
     before = b""
     with open_file(report) as file:
         while piece := file.read(_PIECE_BYTES):
-            found += (match[1].decode() for match in _BUILT.finditer(before + piece))
+            found += (match[1].decode() for match in re.finditer(_BUILT, before + piece))
             before = piece[-_LONGEST_BUILT:]
     return max(found, key=_numbers, default=None)
 
@@ -154,7 +154,7 @@ def _nsys_version(nsys: str) -> str:
         done = subprocess.run([nsys, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotReadable(f"{nsys} does not run ({error}); expected Nsight Systems: install it again") from error
-    match = _VERSION.search(done.stdout)
+    match = re.search(_VERSION, done.stdout)
     return match[0] if match else "unknown"
 
 

@@ -8,7 +8,6 @@ null. docs/formats/nsys.md says what was seen in which version.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from opspan.formats.sqlite import Type
@@ -75,14 +74,14 @@ GRAPH_COLUMNS: Columns = ints(
 
 # The first that matches says whose functions a table's are; no match: the name of the table itself.
 APIS = (
-    (re.compile("CUPTI_ACTIVITY_KIND_RUNTIME"), "cuda"),
-    (re.compile("CUDA_GRAPH(_NODE)?_EVENTS"), "cuda_graph"),
-    (re.compile("CUPTI_ACTIVITY_KIND_OPENACC"), "openacc"),
-    (re.compile("OPENMP_"), "openmp"),
-    (re.compile("MPI_"), "mpi"),
-    (re.compile("UCP_"), "ucx"),
-    (re.compile("TRACE_PROCESS_EVENT_(.*)"), ""),
-    (re.compile("(.*?)(_API|_EVENTS?)?$"), ""),
+    ("CUPTI_ACTIVITY_KIND_RUNTIME", "cuda"),
+    ("CUDA_GRAPH(_NODE)?_EVENTS", "cuda_graph"),
+    ("CUPTI_ACTIVITY_KIND_OPENACC", "openacc"),
+    ("OPENMP_", "openmp"),
+    ("MPI_", "mpi"),
+    ("UCP_", "ucx"),
+    ("TRACE_PROCESS_EVENT_(.*)", ""),
+    ("(.*?)(_API|_EVENTS?)?$", ""),
 )
 RUNTIME_CLASSES = {0: "cuda_runtime", 1: "cuda_driver", 67: "cuda_backtrace"}
 # The same calls once more, under the same correlation ids, to hang call chains on.
@@ -139,8 +138,9 @@ WORK_NAMES = {
     "dynamicSharedMemory": "dynamic_shared_bytes",
 }
 
-# The tables that mostly have the most rows, in the order they are asked for: while one is translated the next is read.
-AHEAD: Mapping[str, tuple[str, Columns]] = {NVTX: (RUNTIME, RUNTIME_COLUMNS), RUNTIME: (KERNEL, KERNEL_COLUMNS)}
+# The tables that mostly have the most rows, in the order they are asked for: while one is translated those after it are
+# read.
+AHEAD: Mapping[str, Mapping[str, Columns]] = {NVTX: {RUNTIME: RUNTIME_COLUMNS, KERNEL: KERNEL_COLUMNS}}
 
 # --- enumerations that old files have no table for
 
@@ -214,7 +214,7 @@ METRIC_NAME_COLUMNS: Columns = {**ints("typeId metricId"), "metricName": "text"}
 
 # --- what describes the file and its machine: never counted as skipped
 
-DESCRIPTIONS = re.compile(
+DESCRIPTIONS = (
     "StringIds|ThreadNames|PROCESSES|ProcessStreams|EXPORT_META_DATA|META_DATA_.*|TARGET_INFO_.*|ANALYSIS_.*|ENUM_.*"
     "|NVTX_.*|DYNAMIC_.*|NIC_ID_MAP|UnwindMethodType|DomainStrings|MemcpyOperationStrings|sqlite_.*"
     "|GENERIC_EVENT_(SOURCES|TYPES)"

@@ -23,8 +23,8 @@ CAPTURE_FACTS = "META_DATA_CAPTURE"
 FACT_COLUMNS: Columns = {"name": "text", "value": "text"}
 
 # A user's environment holds secrets, and nothing that is needed here.
-PRIVATE = re.compile("ENVIRONMENT", re.IGNORECASE)
-ARGUMENT = re.compile(r"PROCESS_0:ARGUMENT_(?P<place>[0-9]+)")
+PRIVATE = "(?i)ENVIRONMENT"
+ARGUMENT = r"PROCESS_0:ARGUMENT_(?P<place>[0-9]+)"
 
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 # Severity -> code of the issue, by the names of ENUM_DIAGNOSTIC_SEVERITY_LEVEL
@@ -53,7 +53,7 @@ def metadata(export: Export, path: Path) -> Metadata:
     captured = list(_facts(export, CAPTURE_FACTS))
     shown: dict[str, list[str | None]] = {}
     for name, value in captured:
-        if not PRIVATE.search(name) and not ARGUMENT.fullmatch(name):
+        if not re.search(PRIVATE, name) and not re.fullmatch(ARGUMENT, name):
             shown.setdefault(name, []).append(value)
     options: dict[str, Any] = {name: values if len(values) > 1 else values[0] for name, values in shown.items()}
     options["schema_version"] = written.get("EXPORT_SCHEMA_VERSION")
@@ -89,7 +89,7 @@ def _command_line(captured: list[tuple[str, str | None]]) -> str | None:
     facts = dict(captured)
     if not facts.get("PROCESS_0:COMMAND"):
         return None
-    arguments = {int(match["place"]): value for name, value in captured if (match := ARGUMENT.fullmatch(name))}
+    arguments = {int(match["place"]): value for name, value in captured if (match := re.fullmatch(ARGUMENT, name))}
     return shlex.join([facts["PROCESS_0:COMMAND"] or "", *(arguments[place] or "" for place in sorted(arguments))])
 
 

@@ -10,10 +10,8 @@ import polars as pl
 from opspan.formats.budget import TEXTS, Meter
 from opspan.formats.columns import in_time
 from opspan.formats.sqlite import SqliteFile, Type
-from opspan.formats.sqlite_cells import dtypes_of
 from opspan.printable import listed_counts
 from opspan.tables import Issues
-from opspan.tables.schema import without_rows
 
 # rocpd_region_00003fdc_92cb_72cb_9169_c7e541b1fcdf; some versions leave out the inner underlines
 _SUFFIXED = re.compile(r"(rocpd_[a-z_]+?)_([0-9a-f]{8}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{12})")
@@ -48,8 +46,7 @@ class Database:
         """The columns of all tables of that base name, null where there are none."""
         self._read.add(table)
         parts = [self._file.frame(name, columns) for name in self._tables.get(table, [table])]
-        empty = without_rows(dtypes_of(columns))
-        return pl.concat([empty, *parts], how="diagonal_relaxed") if parts else empty
+        return parts[0] if len(parts) == 1 else pl.concat(parts)
 
     def timed(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
         """The same with start and end as start_ns and end_ns, without the rows whose start is no time."""

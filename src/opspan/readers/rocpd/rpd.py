@@ -8,6 +8,7 @@ ext_autogradapi  beside a marker of torch's: its name, seq, op_id and sizes, tak
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +18,7 @@ from opspan.formats.keys import looked_up, once, places
 from opspan.formats.sqlite import Type
 from opspan.readers.rocpd.database import Database
 from opspan.tables import Metadata, Tables
+from opspan.tables.same import rows_once
 from opspan.tables.schema import WORK_KIND
 
 MARKER = "UserMarker"
@@ -35,8 +37,10 @@ AUTOGRAD: dict[str, Type] = {"api_ptr_id": "int", "autogradName_id": "int"}
 AUTOGRAD |= dict.fromkeys((*SAID, "sizes", "input_op_ids"), "text")
 GRID = ("gridX", "gridY", "gridZ", "workgroupX", "workgroupY", "workgroupZ")
 KERNEL: dict[str, Type] = dict.fromkeys(("api_ptr_id", *GRID, "groupSegmentSize", "kernelName_id"), "int")
+PAIRS: dict[str, Type] = {"api_id": "int", "op_id": "int"}
 MONITOR: dict[str, Type] = {"deviceType": "text", "deviceId": "int", "monitorType": "text", "start": "int"}
 MONITOR |= {"value": "float"}
+_LARGE = {"rocpd_string": STRING, "rocpd_api": API, "ext_autogradapi": AUTOGRAD, "rocpd_op": OP, "rocpd_api_ops": PAIRS}
 
 _col = pl.col
 
@@ -46,40 +50,30 @@ def is_one(tables: Iterable[str]) -> bool:
 
 
 def read(database: Database, path: Path) -> Tables:
-    for table, columns in {"rocpd_string": STRING, "rocpd_api": API, "rocpd_op": OP}.items():
+    for table, columns in _LARGE.items():
         database.ahead(table, columns)
     strings = once(database.frame("rocpd_string", STRING), "id")
     api = database.timed("rocpd_api", API)
-    names = _names(strings, api["apiName_id"], "name")
+    names = _names(strings, api, "apiName_id", "name")
     marker = names.filter(_col("name") == MARKER)["apiName_id"]
     is_marker = api["apiName_id"].is_in(marker.implode()).fill_null(value=False)
     calls = looked_up(api.filter(~is_marker), "apiName_id", names, "apiName_id")
     calls = _with_text(database, calls, strings, "args_id", "args")
-    is_said = (calls["args"] != "").any()
-    frames = {
-        "ranges": _ranges(database, _with_text(database, api.filter(is_marker), strings, "args_id", "args"), strings),
-        "calls": numbered(
-            calls.select(
-                "pid",
-                "tid",
-                "start_ns",
-                "end_ns",
-                "name",
-                api=constant("hip"),
-                correlation_id="id",
-                payload_json=pl.when(_col("args") != "").then(pl.struct("args").struct.json_encode())
-                if is_said
-                else pl.lit(None, dtype=pl.String),
-            )
-        ),
-        "work": _work(database, api, strings),
-        "counters": _counters(database),
-    }
-    threads = api.select("pid", "tid").unique().sort("pid", "tid")
+    markers = _with_text(database, api.filter(is_marker), strings, "args_id", "args")
+    said = _said(database, markers, strings)
+    with ThreadPoolExecutor(1) as beside:
+        ranges = beside.submit(_ranges, markers, said)
+        frames = {
+            "calls": _calls(calls),
+            "work": _work(database, api, strings),
+            "counters": _counters(database),
+        }
+        frames["ranges"] = ranges.result()
+    threads = rows_once(api, "pid", "tid").sort("pid", "tid")
     frames["threads"] = threads.select(pl.lit(0, pl.Int32).alias("rank"), "pid", "tid")
     frames["processes"] = frames["threads"].select("rank", "pid").unique().sort("pid")
     frames["devices"] = (
-        frames["work"].select("rank", "device_id").unique().sort("device_id").with_columns(kind=constant("gpu"))
+        rows_once(frames["work"], "rank", "device_id").sort("device_id").with_columns(kind=constant("gpu"))
     )
     tags = database.frame("rocpd_metadata", {"tag": "text", "value": "text"}).drop_nulls()
     options = dict(zip(tags["tag"], tags["value"], strict=True))
@@ -92,15 +86,33 @@ def _with_text(database: Database, frame: pl.DataFrame, strings: pl.DataFrame, n
     return database.written.join(frame, texts, [number])
 
 
-def _names(strings: pl.DataFrame, numbers: pl.Series, name: str) -> pl.DataFrame:
-    """The texts that the numbers name, each once: their column, and the text under a name."""
-    used = numbers.drop_nulls().unique().sort()
+def _names(strings: pl.DataFrame, rows: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
+    """The texts that the numbers in a column name, each once: that column, and the text under a name."""
+    used = rows_once(rows, number).to_series().drop_nulls().sort()
     at = places(used.to_frame("id"), strings.select("id"))
-    texts = strings["string"].gather(at).cast(pl.Categorical).alias(name)
-    return pl.DataFrame([used, texts])
+    return pl.DataFrame([used, strings["string"][at].cast(pl.Categorical).alias(name)])
 
 
-def _ranges(database: Database, markers: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
+def _calls(calls: pl.DataFrame) -> pl.DataFrame:
+    is_said = (calls["args"] != "").any()
+    return numbered(
+        calls.select(
+            "pid",
+            "tid",
+            "start_ns",
+            "end_ns",
+            "name",
+            api=constant("hip"),
+            correlation_id="id",
+            payload_json=pl.when(_col("args") != "").then(pl.struct("args").struct.json_encode())
+            if is_said
+            else pl.lit(None, dtype=pl.String),
+        )
+    )
+
+
+def _said(database: Database, markers: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
+    """What RPD's own tools say of torch's markers."""
     said = database.frame("ext_autogradapi", AUTOGRAD)
     numbers = said.select(_col(SAID).cast(pl.Int64, strict=False))
     odd = said.select((_col(SAID) != "").sum()).row(0)
@@ -109,7 +121,10 @@ def _ranges(database: Database, markers: pl.DataFrame, strings: pl.DataFrame) ->
     said = said.with_columns(numbers)
     of = places(said.select(id="api_ptr_id"), once(markers.select("id"), "id"))
     issues.add("dangling_data", of.null_count())
-    said = once(_with_text(database, said, strings, "autogradName_id", "op"), "api_ptr_id")
+    return once(_with_text(database, said, strings, "autogradName_id", "op"), "api_ptr_id")
+
+
+def _ranges(markers: pl.DataFrame, said: pl.DataFrame) -> pl.DataFrame:
     rows = looked_up(markers, "id", said, "api_ptr_id")
     is_said = rows["op"].null_count() < rows.height  # few files have the table
     labels = labelled(rows.select(pl.coalesce("op", "args")).to_series() if is_said else rows["args"])
@@ -141,23 +156,23 @@ def _ranges(database: Database, markers: pl.DataFrame, strings: pl.DataFrame) ->
 def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
     ops = database.timed("rocpd_op", OP)
     for column, text in (("opType_id", "type"), ("description_id", "description")):
-        ops = looked_up(ops, column, _names(strings, ops[column], text), column)
-    pairs = once(database.frame("rocpd_api_ops", {"api_id": "int", "op_id": "int"}), "op_id")
+        ops = looked_up(ops, column, _names(strings, ops, column, text), column)
+    pairs = once(database.frame("rocpd_api_ops", PAIRS), "op_id")
     ops = looked_up(ops, "id", pairs, "op_id")
     ops = looked_up(ops, "api_id", once(api.select("id", "pid"), "id"), "id")
     kernels = database.frame("rocpd_kernelapi", KERNEL)
-    kernels = looked_up(kernels, "kernelName_id", _names(strings, kernels["kernelName_id"], "kernel"), "kernelName_id")
+    kernels = looked_up(kernels, "kernelName_id", _names(strings, kernels, "kernelName_id", "kernel"), "kernelName_id")
     ops = looked_up(ops, "api_id", once(kernels, "api_ptr_id"), "api_ptr_id")
     copies = once(database.frame("rocpd_copyapi", {"api_ptr_id": "int", "size": "int"}), "api_ptr_id")
     ops = looked_up(ops, "api_id", copies, "api_ptr_id")
-    ops = looked_up(ops, "opType_id", _kinds(strings, ops["opType_id"]), "id")
+    ops = looked_up(ops, "opType_id", _kinds(strings, rows_once(ops, "opType_id").to_series()), "id")
     described = _col("description") != ""
     is_task = ((_col("type") == TASK) & described).fill_null(value=False)
     kind = pl.when(is_task).then(pl.lit("kernel", WORK_KIND)).otherwise(pl.coalesce("kind", pl.lit("other", WORK_KIND)))
     name = pl.when(described).then("description").otherwise(pl.coalesce("kernel", "type"))
-    processes = api["pid"].drop_nulls().unique()
-    only = processes[0] if len(processes) == 1 else None
-    frame = ops.with_columns(kind=kind, alone=pl.len().over("api_id") == 1)
+    first, last = api["pid"].min(), api["pid"].max()
+    only = first if first == last else None
+    frame = ops.with_columns(kind=kind, alone=_alone(ops["api_id"]))
     is_copy = _col("kind") == "memcpy"
     shown = pl.when(is_copy).then("type").otherwise(name)
     # What a call says of its kernel or copy is not said of the many of a graph.
@@ -186,9 +201,17 @@ def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.Da
     )
 
 
+def _alone(numbers: pl.Series) -> pl.Series:
+    """Which stand in one row only."""
+    if numbers.null_count() or not numbers.is_sorted():
+        return numbers.to_frame().select(pl.len().over(numbers.name) == 1).to_series()
+    is_first = (numbers != numbers.shift()).fill_null(value=True)
+    return is_first & is_first.shift(-1, fill_value=True)
+
+
 def _kinds(strings: pl.DataFrame, types: pl.Series) -> pl.DataFrame:
     """What each type of op says: id, kind, copy_from, copy_to."""
-    used = strings.filter(_col("id").is_in(types.unique().implode()))
+    used = strings.filter(_col("id").is_in(types.implode()))
     sides = (
         _col("string").replace_strict(
             {key: one[side] for key, one in SIDES.items()}, default=None, return_dtype=pl.String

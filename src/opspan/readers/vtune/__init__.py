@@ -8,6 +8,7 @@ docs/formats/vtune.md describes the tables.
 from __future__ import annotations
 
 import shlex
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -107,20 +108,20 @@ def _refuse_tasks_in_containers(found: ResultFiles, issues: Issues) -> None:
 
 def _translate(database: Database, found: ResultFiles, issues: Issues) -> Tables:
     sampled, counted = samples.read(database, found.containers)
-    frames = {
-        "ranges": ranges.read(database),
-        "counters": pl.concat([counters.read(database), counted], how="diagonal"),
-        "samples": sampled,
-    }
-    # Without a clock of the machine's, times begin with the first event.
-    clock = database.clock() or Clock(None, first_ns(frames.values()))
-    is_task = ~pl.col("is_mark") & ~pl.col("is_async")
-    target.note_no_tasks(database, found, frames["ranges"].filter(is_task).height)
-    metadata = target.metadata(database, found, clock)
-    processes = target.processes(database, found, clock.zero_utc_ns)
-    threads = target.threads(database, frames.values())
-    database.skip_the_rest()
-    _count_containers(found, issues)
+    with ThreadPoolExecutor(1) as beside:
+        events, making = ranges.begin(database, beside)
+        counters_of_all = pl.concat([counters.read(database), counted], how="diagonal")
+        frames = {"ranges": events, "counters": counters_of_all, "samples": sampled}
+        # Without a clock of the machine's, times begin with the first event.
+        clock = database.clock() or Clock(None, first_ns(frames.values()))
+        is_task = ~pl.col("is_mark") & ~pl.col("is_async")
+        target.note_no_tasks(database, found, int(events.select(is_task.sum()).item()))
+        metadata = target.metadata(database, found, clock)
+        processes = target.processes(database, found, clock.zero_utc_ns)
+        threads = target.threads(database, frames.values())
+        database.skip_the_rest()
+        _count_containers(found, issues)
+        frames["ranges"] = making.result()
     moved = {name: _from(clock.zero_utc_ns, name, frame) for name, frame in frames.items()}
     return Tables((metadata,), **moved, threads=threads, processes=processes, issues=issues.frame())
 

@@ -19,7 +19,7 @@ import polars as pl
 
 from opspan.formats.budget import TEXTS, Meter
 from opspan.formats.columns import in_time
-from opspan.formats.keys import once, places
+from opspan.formats.keys import beside, once, places
 from opspan.formats.sqlite import ROWID, SqliteFile
 from opspan.printable import listed_counts
 from opspan.readers.vtune import tables
@@ -32,6 +32,7 @@ TICKS_OF_NS = 10
 NS_OF_UTC = 100
 NANOSECONDS = 1_000_000_000
 MONOTONIC = "CLOCK_MONOTONIC_RAW"
+_SMALL = 1_000  # rows; to hold on to more would take memory, and few are asked for again
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Database:
         self.written = Meter(TEXTS, file.bytes, issues)
         self._file = file
         self._read: set[str] = set()
+        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # as they were read, and as they are shown
+        self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}  # tables of which there is nothing to say
         for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.TASK_COLUMNS)):
             file.ahead(table, columns)  # mostly the largest
         self._stated = self._stated_targets()
@@ -54,6 +57,7 @@ class Database:
         self.threads = self.rows(tables.THREAD, tables.THREAD_COLUMNS).join(
             processes, on="process", how="left", maintain_order="left"
         )
+        self._known_threads = self.threads.select(ROWID, "pid", tid="thread_id")
         self._bands = self.rows(tables.BAND, tables.OWNER_COLUMNS)
 
     # --- tables
@@ -64,7 +68,14 @@ class Database:
     def frame(self, table: str, columns: Columns) -> pl.DataFrame:
         """The columns, null where the file has not got them; no rows where it has not got the table."""
         self._read.add(table)
-        return self._file.frame(table, columns)
+        known, frame = self._sound.get(table, (None, None))
+        if frame is not None and known == columns:
+            return frame
+        before = self.issues.found
+        frame = self._file.frame(table, columns)
+        if frame.height < _SMALL and self.issues.found == before:
+            self._sound[table] = columns, frame
+        return frame
 
     def rows(self, table: str, columns: Columns) -> pl.DataFrame:
         """The same of a table that others refer to: each row id once."""
@@ -88,11 +99,12 @@ class Database:
 
     def referred(self, frame: pl.DataFrame, column: str, rows: pl.DataFrame, what: str, to: str) -> pl.DataFrame:
         """The frame with the columns of the rows that its column refers to; what refers to nothing is counted."""
-        at = places(frame[column].to_frame(), rows[ROWID].to_frame(column))
-        lost = int((at.is_null() & (frame[column] >= 0)).sum()) if at.null_count() else 0
-        why = "" if rows.height else self._why_empty(to)
-        self.issues.add("missing_rows", lost, f"{what} to rows of {to}{why}")
-        return frame.with_columns(self.written.found(rows, at, ROWID))
+        wanted = frame[column]
+        at = places(wanted.to_frame(), rows[ROWID].to_frame(column))
+        if at.null_count() > wanted.null_count() and (lost := int((at.is_null() & (wanted >= 0)).sum())):
+            why = "" if rows.height else self._why_empty(to)
+            self.issues.add("missing_rows", lost, f"{what} to rows of {to}{why}")
+        return beside(frame, self.written.found(rows, at, ROWID))
 
     def _why_empty(self, table: str) -> str:
         if not self.has(table):
@@ -102,7 +114,8 @@ class Database:
     def instances(self, table: str) -> pl.DataFrame:
         """attr, pid, tid and the times of what happened, in ns since 1970."""
         found = timed(self.frame(table, tables.INSTANCE_COLUMNS), table, self.issues)
-        return found.with_columns(self.owners(found["__bucket_idx"], table)).drop("__bucket_idx")
+        bands = found.drop_in_place("__bucket_idx")
+        return found.hstack(self.owners(bands, table))
 
     def aggregates(self, view: str) -> pl.DataFrame:
         """The rows under a view of two tables: attr, count, duration, pid, tid and the times of their band.
@@ -130,9 +143,10 @@ class Database:
 
     def of_threads(self, threads: pl.Series, what: str) -> pl.DataFrame:
         """pid and tid by row of dd_thread."""
-        known = self.threads.select(ROWID, "pid", tid="thread_id")
-        found = self.referred(threads.rename("thread").to_frame(), "thread", known, what, tables.THREAD)
-        return found.select("pid", "tid")
+        wanted = threads.rename("thread").to_frame()
+        found = self.referred(wanted, "thread", self._known_threads, what, tables.THREAD)
+        found.drop_in_place("thread")
+        return found
 
     @cached_property
     def pids(self) -> pl.Series:
@@ -151,9 +165,11 @@ class Database:
 
     def domains(self) -> pl.DataFrame:
         """Row ids and names: VTune's own without their sign, and that of no domain null."""
-        name = pl.col("name")
-        plain = pl.when(name != tables.NO_DOMAIN).then(builtin("name"))
-        return self.names(tables.DOMAIN).select(ROWID, plain.cast(pl.Categorical).alias("domain_name"))
+        names = self.names(tables.DOMAIN)
+        if self._domains is None or self._domains[0] is not names:
+            plain = pl.when(pl.col("name") != tables.NO_DOMAIN).then(builtin("name"))
+            self._domains = names, names.select(ROWID, plain.cast(pl.Categorical).alias("domain_name"))
+        return self._domains[1]
 
     def in_domain(self, frame: pl.DataFrame, of: str) -> pl.DataFrame:
         """The frame with domain_name, of its column domain, which is one of that table."""
@@ -200,8 +216,9 @@ class Database:
 
 def timed(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
     """The frame with start_ns and end_ns since 1970, without the rows whose start is no time."""
-    frame = frame.rename({"start_tsc": "start", "end_tsc": "end"})
-    return in_time(frame.with_columns(utc_ns("start"), utc_ns("end")), table, issues)
+    times = {"start_tsc": "start", "end_tsc": "end"}
+    columns = (utc_ns(name).alias(times[name]) if name in times else name for name in frame.columns)
+    return in_time(frame.select(*columns), table, issues)
 
 
 def utc_ns(column: str) -> pl.Expr:

@@ -65,13 +65,12 @@ def _trace(path: Path, raw: pl.DataFrame, clock: str, issues: Issues) -> Tables:
     issues.add("odd_cells", odd, path.name)
     read = in_time(read, path.name, issues)
     nothing = {"domain": pl.Categorical, "category": pl.Categorical, "parameter": pl.String, "payload_json": pl.String}
-    made = ranges.ranges(
-        read.with_columns(
-            *(pl.lit(None, dtype=dtype).alias(name) for name, dtype in nothing.items()),
-            is_async=pl.col("tid").is_null(),
-            is_mark=pl.lit(value=False),
-        )
+    frame = read.with_columns(
+        *(pl.lit(None, dtype=dtype).alias(name) for name, dtype in nothing.items()),
+        is_async=pl.col("tid").is_null(),
+        is_mark=pl.lit(value=False),
     )
+    made = ranges.ranges(frame)
     zero_ns = 0 if clock == MONOTONIC else first_ns([made])
     host = HOST.search(path.name)
     metadata = Metadata(

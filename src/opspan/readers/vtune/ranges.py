@@ -9,6 +9,8 @@ a file; what there is stands in dd_task.parameter, and the fields of a label are
 
 from __future__ import annotations
 
+from concurrent.futures import Executor, Future
+
 import polars as pl
 
 from opspan import json_columns, native
@@ -34,12 +36,26 @@ _PART = {
     "is_mark": pl.Boolean,
 }
 
+_NOTHING = pl.Series([None], dtype=pl.String)
 
-def read(database: Database) -> pl.DataFrame:
-    parts = [_tasks(database), _frames(database), _regions(database)]
-    parts += [_markers(database, table) for table in tables.MARKERS]
-    whole = pl.concat([part.select(pl.col(name).cast(kind) for name, kind in _PART.items()) for part in parts])
-    return ranges(whole)
+
+def begin(database: Database, beside: Executor) -> tuple[pl.DataFrame, Future[pl.DataFrame]]:
+    """Read what the ranges are made of: whose they are and when; and the table, which is made beside."""
+    tasks = _cast(_tasks(database))
+    said = beside.submit(_said, tasks)  # tasks are most of them
+    parts = [_frames(database), _regions(database), *(_markers(database, table) for table in tables.MARKERS)]
+    others = pl.concat([_cast(part) for part in parts])
+    whole = pl.concat([tasks, others]) if others.height else tasks
+    return whole, beside.submit(_together, whole, said, others)
+
+
+def _together(whole: pl.DataFrame, said: Future[pl.DataFrame], others: pl.DataFrame) -> pl.DataFrame:
+    of_all = pl.concat([said.result(), _said(others)], how="diagonal") if others.height else said.result()
+    return _table(whole, of_all)
+
+
+def _cast(part: pl.DataFrame) -> pl.DataFrame:
+    return part.select(pl.col(name).cast(kind) for name, kind in _PART.items())
 
 
 def _tasks(database: Database) -> pl.DataFrame:
@@ -119,54 +135,69 @@ def _of_process(database: Database, part: pl.DataFrame) -> pl.DataFrame:
 
 def ranges(frame: pl.DataFrame) -> pl.DataFrame:
     """The table ranges, of label, domain, parameter and what else is known."""
-    col = pl.col
-    may_be = frame["domain"].is_null() | frame["domain"].is_in(LABELLED_DOMAINS)
-    own = col("domain").eq_missing(pl.lit(OWN_DOMAIN, dtype=pl.Categorical))
-    is_own = frame.select(own).to_series()
-    parameters = frame["parameter"]
-    of_own = parameters if is_own.all() else parameters.zip_with(is_own, pl.Series([None], dtype=pl.String))
-    said = native.metadata(of_own, THREADS)
-    frame = frame.with_columns(said.select(pl.all().name.prefix("m_")))
-    beside = frame.select(pl.any_horizontal(col("m_seq", "m_op_id", "m_sizes").is_not_null())).to_series()
-    nothing = pl.Series([None], dtype=pl.String)
-    # Where the label stands beside the name, the name is a name, whatever it looks like; its kind is still guessed.
-    whole = parse_labels(frame["label"].zip_with(may_be, nothing))
-    plain = frame["label"].cast(pl.Categorical)
-    labels = whole.with_columns(beside=beside, may_be=may_be, plain=plain).select(
-        pl.when("beside").then("plain").otherwise(pl.coalesce("name", "plain")).alias("p_name"),
-        *(
-            pl.when(~col("beside")).then(name).alias(f"p_{name}")
-            for name in ("text", "seq", "op_id", "forward_tid", "class_name", "args", "sizes", "input_op_ids")
-        ),
-        col("kind").fill_null(0).alias("p_kind"),
-    )
-    payload = native.json_objects(parameters, THREADS)
-    if frame["payload_json"].count():
-        payload = frame.select(pl.coalesce(pl.lit(payload), "payload_json")).to_series()
-    frame = pl.concat([frame, labels], how="horizontal")
-    # An own label without the field means the main thread, which is left out to keep names few.
-    main = own & (col("p_kind") == int(Kind.BACKWARD)) & ~pl.lit(beside)
+    return _table(frame, _said(frame))
+
+
+def _table(frame: pl.DataFrame, said: pl.DataFrame) -> pl.DataFrame:
     return frame.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("id"),
         pl.lit(0, dtype=pl.Int32).alias("rank"),
-        "pid",
-        "tid",
-        "start_ns",
-        "end_ns",
-        col("p_name").alias("name"),
-        col("p_text").alias("text"),
-        pl.Series("kind", KIND_NAMES, dtype=KIND).gather(frame["p_kind"]),
+        *("pid", "tid", "start_ns", "end_ns", "domain", "category", "is_async", "is_mark"),
         constant("itt").alias("source"),
-        "domain",
-        "category",
-        pl.coalesce("m_seq", "p_seq").alias("seq"),
-        pl.coalesce("m_op_id", "p_op_id").replace(0, None).alias("op_id"),
-        pl.coalesce("m_forward_tid", "p_forward_tid", pl.when(main).then("pid")).replace(0, None).alias("forward_tid"),
-        pl.coalesce("m_sizes", "p_sizes").alias("sizes"),
-        col("p_input_op_ids").alias("input_op_ids"),
-        col("p_class_name").alias("class_name"),
-        col("p_args").alias("args"),
-        payload.alias("payload_json"),
-        "is_async",
-        "is_mark",
+        *said.iter_columns(),
     )
+
+
+def _is_own(frame: pl.DataFrame) -> pl.Series:
+    return frame.select(pl.col("domain").eq_missing(pl.lit(OWN_DOMAIN, dtype=pl.Categorical))).to_series()
+
+
+def _said(frame: pl.DataFrame) -> pl.DataFrame:
+    """What labels and parameters say, without the columns that hold nothing."""
+    domain, parameters, is_own = frame["domain"], frame["parameter"], _is_own(frame)
+    told = native.metadata(parameters if is_own.all() else parameters.zip_with(is_own, _NOTHING), THREADS)
+    beside = told.select(pl.any_horizontal(pl.col("seq", "op_id", "sizes").is_not_null())).to_series()
+    may_be = domain.is_null() | domain.is_in(LABELLED_DOMAINS)
+    labels = parse_labels(frame["label"] if may_be.all() else frame["label"].zip_with(may_be, _NOTHING))
+    kind = labels["kind"].fill_null(0)
+    plain = frame["label"].cast(pl.Categorical)
+    # Where the label stands beside the name, the name is a name, whatever it looks like; its kind is still guessed.
+    if beside.any():
+        of_others = pl.when(~pl.lit(beside)).then(pl.all())
+        labels = labels.clear(1) if beside.all() else labels.with_columns(of_others)
+    # An own label without the field means the main thread, which is left out to keep names few.
+    is_main = is_own & (kind == int(Kind.BACKWARD)) & ~beside
+    main = frame["pid"].zip_with(is_main, _NOTHING.cast(pl.Int64)) if is_main.any() else None
+    payload = native.json_objects(parameters, THREADS)
+    columns = [
+        _first(labels["name"], plain).alias("name"),
+        pl.Series("kind", KIND_NAMES, dtype=KIND)[kind],
+        _first(told["seq"], labels["seq"]),
+        _number(_first(told["op_id"], labels["op_id"])),
+        _number(_first(told["forward_tid"], labels["forward_tid"], main)),
+        _first(told["sizes"], labels["sizes"]),
+        *(labels[name] for name in ("text", "input_op_ids", "class_name", "args")),
+        _first(payload, frame["payload_json"]).alias("payload_json"),
+    ]
+    return pl.DataFrame([column for column in columns if column.null_count() < len(column)])
+
+
+def _first(*columns: pl.Series | None) -> pl.Series:
+    """What the first of the columns holds that holds something in that row."""
+    first, *others = (column for column in columns if column is not None)
+    for other in others:
+        if not first.null_count():
+            break
+        if other.null_count() < len(other):
+            first = (
+                other.alias(first.name)
+                if first.null_count() == len(first)
+                else first.zip_with(first.is_not_null(), other)
+            )
+    return first
+
+
+def _number(numbers: pl.Series) -> pl.Series:
+    """0 is none."""
+    is_none = (numbers == 0).fill_null(value=False)
+    return numbers.set(is_none, None) if is_none.any() else numbers

@@ -13,6 +13,7 @@ from opspan.readers.vtune import tables
 from opspan.readers.vtune.database import Clock, Database, utc_ns
 from opspan.readers.vtune.result_files import ResultFiles, collects_tasks
 from opspan.tables import Metadata
+from opspan.tables.same import rows_once
 
 TOOL = "Intel VTune Profiler"
 # 'Intel® VTune™ Amplifier XE 2013 Update 15'
@@ -86,7 +87,7 @@ def threads(database: Database, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     listed = database.threads.with_columns(name=name).sort(
         pl.col("ignored").fill_null(0), ROWID, descending=[True, False]
     )
-    seen = [frame.select("pid", "tid").unique() for frame in frames if "tid" in frame.columns]
+    seen = [rows_once(frame, "pid", "tid") for frame in frames if "tid" in frame.columns]
     every = pl.concat(
         [listed.select("pid", "name", tid="thread_id"), *(part.drop_nulls("tid") for part in seen)], how="diagonal"
     )
