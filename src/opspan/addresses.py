@@ -33,8 +33,8 @@ SCHEMES = {
 }
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+"
 _ADDRESS = re.compile(rf"{_SCHEME}(://|::.*://)", re.DOTALL)
-_PARTED = re.compile(rf"({_SCHEME}):/+(?=[^/])")  # as pathlib writes an address: with one slash
-_SECRET = re.compile(r"(?<=://)[^/?#@]*@|[?#].*", re.DOTALL)
+_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # as pathlib writes an address: with one slash
+_SECRET = r"(?s)(?<=://)[^/?#@]*@|[?#].*"
 _LONGEST = 1_000  # of an address that is shown
 
 
@@ -65,7 +65,7 @@ class Address:
 
     def secrets(self) -> list[str]:
         """What of it must not be said: user, password, and the values of the query."""
-        parts = [part for found in _SECRET.findall(self.text) for part in re.split("[&#:]", found.strip("?#@"))]
+        parts = [part for found in re.findall(_SECRET, self.text) for part in re.split("[&#:]", found.strip("?#@"))]
         return [value for part in parts if (value := part.partition("=")[2] or part)]
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ File: TypeAlias = Path | Address
 
 def shown(address: str) -> str:
     """Without who asks for it, and without a query, of which only is said that there is one."""
-    return shortened(_SECRET.sub(lambda found: "?..." if found[0][0] == "?" else "", address), _LONGEST)
+    return shortened(re.sub(_SECRET, lambda found: "?..." if found[0][0] == "?" else "", address), _LONGEST)
 
 
 def file_of(path: str | os.PathLike[str]) -> File:
@@ -133,7 +133,7 @@ def check_local(path: Path) -> Path:
 
 def _as_address(text: str) -> str | None:
     """What a Path was made of, if that was an address; there may also be a folder that ends with a colon."""
-    found = _PARTED.match(text)
+    found = re.match(_PARTED, text)
     if found is None or Path(f"{found[1]}:").exists():
         return None
     return shown(f"{found[1]}://{text[found.end() :]}")

@@ -50,16 +50,22 @@ def load(
     from opspan.analysis import Analysed
     from opspan.remote import each
     from opspan.tables import Tables
-    from opspan.tables.window import window_of
     from opspan.trace import Trace
 
-    steps = (step, step) if isinstance(step, int) else step
-    window = window_of(between, steps)
-    tables, found = read_all(each(map(file_of, paths)), source, window)
+    tables, found = read_all(each(map(file_of, paths)), source, window_of(between, step))
     trace = Trace.of(tables.check() if strict else tables)
     if found is not None:
         trace.analysed = Analysed(Tables(trace.ranks, **trace.frames), iterations=found)
     return trace
+
+
+def window_of(between: tuple[int, int] | None, step: int | tuple[int, int] | str | None) -> Window | None:
+    """None where all is asked for."""
+    if between is None and step is None:
+        return None
+    from opspan.tables.window import Window
+
+    return Window(between, (step, step) if isinstance(step, int) else step)
 
 
 def load_nsys(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
@@ -132,15 +138,19 @@ def read_all(
 ) -> tuple[Tables, pl.DataFrame | None]:
     """The traces side by side, and their steps, as far as the window needed them. `kept`: what is needed of a trace."""
     from opspan.analysis import side_by_side
-    from opspan.analysis.narrowed import steps_of_all
 
     parts, iterations = [], []
     for file in files:
         tables, steps = read(file, source, window)
         parts.append(tables if kept is None else kept(tables))
         del tables  # a large one is not kept whole beside what is kept of it
-        iterations.append(steps)
+        if steps is not None:
+            iterations.append(steps)
     whole = side_by_side(parts)
+    if len(iterations) < len(parts):
+        return whole, None
+    from opspan.analysis.narrowed import steps_of_all
+
     return whole, steps_of_all(parts, iterations, whole)
 
 
@@ -155,11 +165,14 @@ def read(file: File, source: str | None, window: Window | None) -> Part:
 
 def _read(path: Path, source: str | None, window: Window | None) -> Part:
     """With what of it was recorded on devices, which lies in files beside a capture."""
-    from opspan.analysis.narrowed import narrowed
     from opspan.readers import read_file
-    from opspan.tables.window import cut
 
     devices = capture_files.device_files(path) if source in (None, "capture") else []
+    if window is None:
+        return _with_devices(read_file(path, source), devices), None
+    from opspan.analysis.narrowed import narrowed
+    from opspan.tables.window import cut
+
     if not devices:
         return narrowed(lambda window: read_file(path, source, window), window)
     whole = _with_devices(read_file(path, source), devices)

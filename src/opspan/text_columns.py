@@ -17,7 +17,7 @@ GAP = "  "  # as in torch's table
 _DOTS = "..."
 _NARROWEST = 8  # texts are cut down to this where nothing else is left to give
 _UNKNOWN_TERMINAL = 80
-_COMMAND = re.compile(r"`[^`]*`")
+_COMMAND = "`[^`]*`"
 
 
 class Layout(NamedTuple):
@@ -129,7 +129,7 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
 def wrapped(first: str, text: str, width: int, rest: str | None = None) -> list[str]:
     """Lines of words, the first one after `first`, the others after `rest`, or as far from the left. A word that is too
     long, and a command between backticks, stays in one piece: it is to be copied."""
-    kept = _COMMAND.sub(lambda command: command[0].replace(" ", "\0"), text)
+    kept = re.sub(_COMMAND, lambda command: command[0].replace(" ", "\0"), text)
     lines = textwrap.wrap(
         kept,
         width,

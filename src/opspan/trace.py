@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opspan.analysis import Analysed
-from opspan.analysis.merge import merge as merge_tables
-from opspan.tables import Tables, metrics, storage
+from opspan.tables import Tables
 
 if TYPE_CHECKING:
     import polars as pl
@@ -182,15 +181,21 @@ class Trace(Tables):
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the trace to a folder of Parquet files; `opspan.load` reads it back exactly."""
+        from opspan.tables import storage
+
         storage.save(self, Path(path), overwrite=overwrite)
 
     def with_metrics(self, report: pl.DataFrame, issues: Issues | None = None) -> Self:
         """The trace with what a report says of its names, such as opspan.load_vtune_report(path): further columns of
         the table by name. Sums stay sums: no event gets one. `issues`: those of reading the report."""
-        return metrics.with_metrics(self, report, issues)
+        from opspan.tables.metrics import with_metrics
+
+        return with_metrics(self, report, issues)
 
 
 def merge(one: Tables, other: Tables) -> Trace:
     """One trace of two that different tools took of the same processes at once, aligned: docs/analysis.md.
     `merged.metadata.options["alignment"]` says how, and how sure that is."""
+    from opspan.analysis.merge import merge as merge_tables
+
     return Trace.of(merge_tables(one, other))

@@ -343,6 +343,19 @@ def test_a_table_loads_no_more_than_it_needs(exported: Path) -> None:
     assert not loaded & {"torch", "numpy", "rich", "sqlite_utils", "pyarrow", "pandas"}
 
 
+def test_python_looks_for_garbage_neither_while_a_table_is_made_nor_after_it(exported: Path) -> None:
+    code = (
+        "import atexit, gc, sys\nfrom opspan.cli import main\nlooked = []\n"
+        "atexit.register(lambda: print(len(looked), gc.get_freeze_count() > 10_000, file=sys.stderr))\n"
+        "gc.callbacks.append(lambda *_: looked.append(1))\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "table", exported], capture_output=True, text=True, env=environment()
+    )
+
+    assert done.stderr.splitlines()[-1] == "0 True"
+
+
 class TestProgress:
     SLOW = (
         "import sys, time\n"

@@ -38,7 +38,7 @@ ROOMS: dict[str, set[str]] = {
     "analysis": READING,
     "events": READING | {"analysis"},
     "findings": READING | {"analysis"},
-    "views": READING | {"libraries", "analysis", "events", "findings"},
+    "views": READING | {"libraries", "analysis", "events", "findings", "late_names"},
     "trace": {"tables", "analysis", "events", "views", "html_columns"},
     "loading": GROUND | {"tables", "readers", "remote", "analysis", "events", "trace"},
     "dask": {"addresses", "errors", "printable"},

@@ -31,6 +31,8 @@ class Share:
 
 @dataclass(frozen=True)
 class Coverage:
+    """How much of a trace could be attributed."""
+
     work_with_call: Share
     work_in_range: Share
     ambiguous_work: int  # the correlation id was used by several calls

@@ -2,7 +2,7 @@
 
 narrowed(read, window) -> what `read(window)` gives, and None; or, where that has no numbered steps, the part of
     what `read(None)` gives, and the steps in it
-steps_of_all(parts, found) -> the steps of parts that are put side by side, None where any part has none
+steps_of_all(parts, found, whole) -> the steps of parts that are put side by side
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from opspan.analysis.analysed import Analysed
-from opspan.analysis.spans import PROCESS
 from opspan.errors import NoNumberedSteps
 from opspan.tables import Tables
 from opspan.tables.clocks import Shift, shift_of, times
@@ -29,6 +28,8 @@ def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> 
     except NoNumberedSteps:
         if window is None or not isinstance(window.steps, tuple):
             raise
+    from opspan.analysis.spans import PROCESS
+
     whole = read(None)
     found = Analysed(whole).iterations
     # As `opspan steps` numbers them: in order, each process from 0.
@@ -38,12 +39,10 @@ def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> 
     return cut(whole, window, stretch, is_of_device=is_of_device), found.filter(numbers.is_between(*window.steps))
 
 
-def steps_of_all(parts: Sequence[Tables], found: Sequence[pl.DataFrame | None], whole: Tables) -> pl.DataFrame | None:
+def steps_of_all(parts: Sequence[Tables], found: Sequence[pl.DataFrame], whole: Tables) -> pl.DataFrame:
     """With the numbers and on the clock that the ranks have in `whole`."""
     frames, ranks = [], iter(whole.ranks)
     for part, steps in zip(parts, found, strict=True):
-        if steps is None:
-            return None
         now = [(before, next(ranks)) for before in part.ranks]
         by_utc = Shift(clock_shift_ns(part.metadata, parts[0].metadata) or 0)
         steps = steps.with_columns(times(_TIMES, {before.rank: by_utc for before, _ in now}))

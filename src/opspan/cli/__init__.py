@@ -8,11 +8,11 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -81,15 +81,17 @@ class _Verbs(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
         """Run a verb and exit: 0, 1 where a verb says so, 2 for bad use or bad input."""
-        status = self._run(args)
-        if args is None:
-            gc.freeze()  # Python goes, and need not look once more at all that was imported
-        sys.exit(status)
+        with _few_collections():
+            result = self._run(args)
+            if args is None and not callable(result):
+                # Python goes, and need not look once more at all that was imported.
+                gc.freeze()
+        # exec hands the process over. Not inside click, which takes a script's KeyboardInterrupt for its own.
+        sys.exit(result() if callable(result) else result)
 
-    def _run(self, args: Sequence[str] | None) -> int:
+    def _run(self, args: Sequence[str] | None) -> int | Callable[[], NoReturn]:
         try:
-            with _few_collections():
-                result = super().main(args, prog_name="opspan", standalone_mode=False)
+            result = super().main(args, prog_name="opspan", standalone_mode=False)
         except click.ClickException as error:
             verb = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "opspan"
             show(f"error: {' '.join(error.format_message().split())} See `{verb} --help`\n", err=True)
@@ -103,10 +105,7 @@ class _Verbs(click.Group):
                 traceback.print_exception(error)
             show(f"error: {error}\n", err=True)
             return 2
-        if callable(result):
-            # exec hands the process over. Not inside click, which takes a script's KeyboardInterrupt for its own.
-            result()
-        return result if isinstance(result, int) else 0
+        return result if isinstance(result, int) or callable(result) else 0
 
 
 def _no_verb(arguments: list[str]) -> str:

@@ -175,23 +175,31 @@ def load(
 ) -> Analysed:
     """The files side by side, a step of the progress each. `kept`: what is needed of a trace."""
     from opspan.analysis import Analysed
-    from opspan.loading import read_all
-    from opspan.tables.window import window_of
+    from opspan.loading import read_all, window_of
 
     def announced() -> Iterator[File]:
         for file in files:
             progress.step(f"reading {file.name!r}")
             yield file
 
-    whole, iterations = read_all(announced(), None, window_of(*_part(between, step)), kept)
+    whole, iterations = read_all(announced(), None, window_of(_times(between), steps_asked(step)), kept)
     return Analysed(whole, iterations=iterations)
 
 
-def _part(between: tuple[str, str] | None, step: str | None) -> tuple[tuple[int, int] | None, Steps | None]:
-    from opspan.tables.window import parsed_steps, parsed_time_ns
+def _times(between: tuple[str, str] | None) -> tuple[int, int] | None:
+    if between is None:
+        return None
+    from opspan.tables.window import parsed_time_ns
 
-    times = None if between is None else (parsed_time_ns(between[0]), parsed_time_ns(between[1]))
-    return times, None if step is None else parsed_steps(step)
+    return parsed_time_ns(between[0]), parsed_time_ns(between[1])
+
+
+def steps_asked(step: str | None) -> Steps | None:
+    if step is None:
+        return None
+    from opspan.tables.window import parsed_steps
+
+    return parsed_steps(step)
 
 
 def expanded(files: Sequence[File]) -> tuple[File, ...]:
@@ -222,6 +230,5 @@ def many(
 
         quiet()
     found = files_of(files)
-    times, steps = _part(between, step)
-    reading = Reading(None, False, times, steps)
+    reading = Reading(None, False, _times(between), steps_asked(step))
     return Ranks(found.files, reading, processes=processes, dask=dask, skipped=found.skipped)

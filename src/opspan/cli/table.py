@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, in_processes, load, many, part_of_trace, trace_files
+from opspan.cli.loading import Progress, in_processes, load, many, part_of_trace, steps_asked, trace_files
 from opspan.cli.options import FILE_TO_READ, printing
 from opspan.cli.printing import show, show_data
 from opspan.errors import UsageError
@@ -88,7 +88,6 @@ def command(
     form: str,
 ) -> None:
     from opspan.analysis import Analysed
-    from opspan.tables.window import parsed_steps
     from opspan.text_columns import Layout, terminal
     from opspan.views import missing
     from opspan.views import table as tables
@@ -96,7 +95,7 @@ def command(
 
     if metrics and by != "name":
         raise UsageError(f"--metrics adds columns to the table by name, and --by is {by}; expected --by name")
-    steps = None if step is None else parsed_steps(step)
+    steps = steps_asked(step)
     asked = tables.Asked(by, sort_by, op, kernels, memory, steps if isinstance(steps, str) else None)
     ranks = many(files, between, step, processes, dask)
     if metrics and ranks is not None:

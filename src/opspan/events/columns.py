@@ -7,9 +7,7 @@ has the same rows as `trace.ranges`, in the same order, so that a row number mea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
@@ -70,14 +68,13 @@ FLOPS: Schema = {"flops": pl.Int64}
 FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
 
-@dataclass(frozen=True)
-class EventColumns:
+class EventColumns(NamedTuple):
     cpu: pl.DataFrame  # with further columns: is_python if Python functions are events, modules if they were recorded
     device: pl.DataFrame
     use_device: str | None = None  # torch's name for the kind of device; None: there is none
     device_type: DeviceType = DeviceType.CUDA
     # The functions that ranges run in: name, and parent, the row of the function that it was called from.
-    functions: pl.DataFrame = field(default_factory=partial(pl.DataFrame, schema=FUNCTIONS))
+    functions: pl.DataFrame = pl.DataFrame(schema=FUNCTIONS)
 
     @property
     def has_memory(self) -> bool:
@@ -90,7 +87,7 @@ class EventColumns:
     def with_flops(self) -> EventColumns:
         from opspan.analysis.flops import flops
 
-        return replace(self, cpu=self.cpu.with_columns(flops(self.cpu).fill_null(0)))
+        return self._replace(cpu=self.cpu.with_columns(flops(self.cpu).fill_null(0)))
 
 
 def event_columns(trace: Tables) -> EventColumns:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -25,12 +24,12 @@ _SUMS += tuple(Sum(name, name) for name in (*MEMORY, *FLOPS))
 _NAMES = ("count", *(one.name for one in _SUMS))
 
 
-@dataclass
 class Group:
     """Sums over a group, and the place of its first event: where in the list it is, and its number."""
 
-    place: tuple[int, int, int]
-    sums: Counter[str] = field(default_factory=Counter)
+    def __init__(self, place: tuple[int, int, int]) -> None:
+        self.place = place
+        self.sums: Counter[str] = Counter()
 
     @property
     def first(self) -> int:

@@ -6,8 +6,6 @@ the tree. An only child that has its parent's name is part of the parent.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import polars as pl
 
 from opspan import analysis
@@ -47,7 +45,7 @@ def profiler_columns(trace: Tables) -> EventColumns:
     # Not by `replace`, because these are other rows than those that were analysed.
     columns = event_columns(Tables(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work}))
     is_python = pl.int_range(pl.len()) < before
-    columns = _folded(replace(columns, cpu=columns.cpu.with_columns(is_python.alias("is_python"))))
+    columns = _folded(columns._replace(cpu=columns.cpu.with_columns(is_python.alias("is_python"))))
     return _with_memory(columns, memory, alone) if memory.height else columns
 
 
@@ -94,7 +92,7 @@ def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFram
     lasting = during(memory, cpu["start_ns"].head(before), cpu["end_ns"].head(before))
     totals = pl.concat([lasting, alone.select(TOTALS)])
     own = without_children(totals, cpu["parent"], cpu["is_event"])
-    return replace(columns, cpu=cpu.with_columns(*totals, *own))
+    return columns._replace(cpu=cpu.with_columns(*totals, *own))
 
 
 def _folded(columns: EventColumns) -> EventColumns:
@@ -115,4 +113,4 @@ def _folded(columns: EventColumns) -> EventColumns:
         kept.gather(parent).alias("parent"),
     )
     device = columns.device.with_columns(kept.gather(columns.device["range"]).alias("range"))
-    return replace(columns, cpu=cpu, device=device)
+    return columns._replace(cpu=cpu, device=device)

@@ -22,9 +22,9 @@ Span = tuple[int, int]  # UTC of the begin and the end of what is in a trace
 
 # A rank in the run: not on a node, nor in a group of those that share a model; and lora_rank16 is no process.
 _OF_OTHERS = "local|node|host|group|lora|mp|tp|pp|dp|cp|ep|sp|model|data|tensor|pipeline|expert"
-_RANK = re.compile(rf"(?:(?<![a-z])({_OF_OTHERS})[-_. ]?|(?<![a-z]))rank[-_. =]?([0-9]{{1,7}})(?![0-9])", re.IGNORECASE)
-_SHORT = re.compile(r"(?<![a-z0-9])()r[-_]?([0-9]{1,7})(?![a-z0-9])", re.IGNORECASE)
-_NUMBERS = re.compile(r"([0-9]+)")
+_RANK = rf"(?i)(?:(?<![a-z])({_OF_OTHERS})[-_. ]?|(?<![a-z]))rank[-_. =]?([0-9]{{1,7}})(?![0-9])"
+_SHORT = r"(?i)(?<![a-z0-9])()r[-_]?([0-9]{1,7})(?![a-z0-9])"
+_NUMBERS = "([0-9]+)"
 # What was recorded on one machine is of one run only if it lies no further apart than this, nor than it is long; on
 # several, whose clocks may be apart.
 _APART_NS, _APART_OF_HOSTS_NS = 10**9, 60 * 10**9
@@ -118,7 +118,7 @@ def of_names(paths: Sequence[str | None]) -> list[int | None]:
     told: list[int | None] = [None] * len(paths)
     named = [PurePath(path) if path is not None else None for path in paths]
     for at, path in enumerate(named):
-        told[at] = None if path is None else _only(_RANK, path.name)
+        told[at] = None if path is None else _named(path.name)
     given = [path for path in named if path is not None]
     # What all names have in common tells none of them from the others.
     if len(told) > 1 and len(set(told)) == 1:
@@ -131,9 +131,14 @@ def of_names(paths: Sequence[str | None]) -> list[int | None]:
     return told
 
 
-def _only(pattern: re.Pattern[str], text: str) -> int | None:
-    numbers = {int(number) for others, number in pattern.findall(text) if not others}
+def _only(pattern: str, text: str) -> int | None:
+    numbers = {int(number) for others, number in re.findall(pattern, text) if not others}
     return numbers.pop() if len(numbers) == 1 else None
+
+
+def _named(text: str) -> int | None:
+    # Most files are not called so, and the pattern takes longer to compile than all else here.
+    return _only(_RANK, text) if "rank" in text.lower() else None
 
 
 def _in_folders(paths: Sequence[PurePath]) -> list[int | None]:
@@ -141,13 +146,13 @@ def _in_folders(paths: Sequence[PurePath]) -> list[int | None]:
     common = 0
     while len({path.parts[: common + 1] for path in paths}) == 1 and common < len(paths[0].parts):
         common += 1
-    return [_only(_RANK, "/".join(path.parts[common:])) for path in paths]
+    return [_named("/".join(path.parts[common:])) for path in paths]
 
 
 def _alike(paths: Sequence[PurePath]) -> list[int | None]:
     """report.0.nsys-rep, report.1.nsys-rep: the same but for one number, which begins at 0 and has few holes. Numbers
     of processes and times are not so."""
-    parts = [_NUMBERS.split(str(path)) for path in paths]
+    parts = [re.split(_NUMBERS, str(path)) for path in paths]
     nothing: list[int | None] = [None] * len(paths)
     if len({len(each) for each in parts}) > 1:
         return nothing

@@ -86,11 +86,6 @@ class Stretch(NamedTuple):
         issues.add("outside_window", left_out)
 
 
-def window_of(between: tuple[int, int] | None, steps: Steps | None) -> Window | None:
-    """None where all is asked for."""
-    return None if between is None and steps is None else Window(between, steps)
-
-
 def options_of(window: Window | None, stretch: Stretch | None) -> dict[str, Any]:
     """What the metadata of a trace say of the part that was read."""
     if window is None or stretch is None:

@@ -2,9 +2,26 @@
 
 Such a module has `write(found, path) -> list[str]`: it writes the whole output to `path`, which does not exist yet, and
 returns sentences on what it had to leave out. A new output needs a module here and a line in opspan/outputs.py. What
-the verb `table` prints is made in table.py.
+the verb `table` prints is made in table.py, which needs none of that.
 """
 
-from opspan.views.registry import check_output, export, output_for
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opspan.late_names import finder
+
+if TYPE_CHECKING:
+    from opspan.views.registry import check_output as check_output
+    from opspan.views.registry import export as export
+    from opspan.views.registry import output_for as output_for
 
 __all__ = ["check_output", "export", "output_for"]
+
+
+if not TYPE_CHECKING:  # else a name that is misspelt would be any
+    __getattr__ = finder(__name__, {name: f"opspan.views.registry:{name}" for name in __all__})
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

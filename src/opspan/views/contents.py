@@ -5,8 +5,6 @@ Nothing to show: there are no ranges. The trace holds 4,340 kernels, 12 copies, 
 
 from __future__ import annotations
 
-import shlex
-
 import polars as pl
 
 from opspan.analysis.averages import on_device
@@ -82,6 +80,8 @@ def _other_table(trace: Tables) -> str | None:
 def _database(trace: Tables) -> str | None:
     if not parts(trace):
         return None
+    import shlex
+
     named = shlex.quote(trace.paths[0]) if len(trace.paths) == 1 else "FILE..."
     return f"`opspan export {named} out.sqlite`, which holds all of that as tables"
 

@@ -25,7 +25,6 @@ from opspan.events.table import sort_attribute
 from opspan.printable import listed, printable
 from opspan.tables import Tables
 from opspan.tables.names import matching, names_of
-from opspan.tables.window import numbers_of
 from opspan.text_columns import Column, Layout
 from opspan.views import contents, missing, spreadsheet, text_table
 from opspan.views.footer import Run, coverage_values, printable_names
@@ -68,6 +67,8 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
+    """Its rows, and how they are shown."""
+
     by: str
     rows: pl.DataFrame  # all of them, in order
     # The text of the first so many rows (-1: of all), and sentences on what had no room in it.
@@ -140,6 +141,8 @@ def looked_at(found: Analysed, asked: Asked) -> Tables:
     """The trace as far as the table needs it analysed."""
     trace = found.complete if asked.by in _CONTEXTS else found.attributed
     if asked.by == "step" and asked.step is not None:
+        from opspan.tables.window import numbers_of
+
         names = trace.ranges["name"].unique()
         is_step = numbers_of(names, asked.step).is_not_null()
         trace = trace.replace(ranges=analysis.steps_named(trace.ranges, names.filter(is_step).cast(pl.String)))
