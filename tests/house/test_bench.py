@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -126,3 +127,44 @@ def test_what_cannot_be_measured_is_said(words: list[str], said: str) -> None:
 
     assert done.returncode != 0
     assert said in done.stderr
+
+
+@pytest.mark.slow  # builds a program
+@pytest.mark.parametrize("keep", [0, 1_000_000])
+def test_the_bench_of_rings_can_drive_the_sinks_that_there_are(tmp_path: Path, keep: int) -> None:
+    import rolling
+
+    found = rolling.run(rolling.built(tmp_path), tmp_path, ranges=400_000, shapes=1000, keep=keep)
+    assert found.ns > 0
+    assert found.lost == 0
+
+
+def test_a_part_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
+    """Parts of our own, in a copy that keeps what they found."""
+    for folder in ("tools/bench", "docs"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("__main__.py", "changes.py", "figures.py"):
+        shutil.copy(BENCH / file, tmp_path / "tools" / "bench")
+    (tmp_path / "docs" / "figures.md").write_text(
+        "before\n<!-- python tools/bench --keep writes from here -->\n<!-- to here -->\nafter\n"
+    )
+    good = "from figures import figure, title\ntitle('rows')\nfigure('time', 0.5, most=0.4)\n"
+    for name, code in {"walk.py": "raise SystemExit(3)", "page.py": good}.items():
+        (tmp_path / "tools" / "bench" / name).write_text(code)
+    for command in ("init -q", "-c user.name=n -c user.email=e@example.com commit -q --allow-empty -m one"):
+        subprocess.run(["git", "-C", tmp_path, *command.split()], check=True)
+
+    done = subprocess.run(
+        [sys.executable, tmp_path / "tools" / "bench", "--keep", "walk", "page"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr == "walk: walk.py failed with exit code 3\n"
+    assert "1 figures, 1 of which miss their goal" in done.stdout
+    page = (tmp_path / "docs" / "figures.md").read_text()
+    assert page.startswith("before\n")
+    assert "| page: rows | time | 0.50 x | <= 0.4 x | MISSED |" in page
+    assert page.endswith("after\n")

@@ -24,15 +24,16 @@ double processor_ns() {
 
 void work(const opspan_sink* sink, uint64_t thread, uint64_t ranges, uint64_t shapes) {
   static constexpr const char* kNames[] = {"aten::linear", "aten::addmm", "aten::mm", "aten::relu"};
+  constexpr int64_t kTensor = OPSPAN_INPUT_TENSOR | int64_t{3} << 32;  // of three dimensions
   char keys[std::size(kNames)];
   for (uint64_t i = 0; i < ranges; i += std::size(kNames)) {
     for (size_t depth = 0; depth < std::size(kNames); ++depth) {
-      int64_t sizes[] = {2, static_cast<int64_t>((i + depth) % shapes), 64};
+      int64_t inputs[] = {kTensor, 2, static_cast<int64_t>((i + depth) % shapes), 64};
       opspan_op op = {};
       op.name = kNames[depth];
       op.kind = OPSPAN_KIND_OP;
-      op.sizes = sizes;
-      op.sizes_count = std::size(sizes);
+      op.inputs = inputs;
+      op.inputs_count = std::size(inputs);
       op.sequence = static_cast<int64_t>(i);
       op.op_id = i + depth + 1;
       op.thread = thread;
