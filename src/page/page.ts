@@ -29,6 +29,8 @@ export interface Page {
   head: Head;
   /** The address of a place in the page, such as `address("timeline", {name: "aten::mm"})`. */
   address(section: string, asked?: Record<string, string>): string;
+  /** Puts the address of what is shown already where the browser shows it: unlike a link, nothing follows it. */
+  show(address: string): void;
 }
 
 interface Shown {
@@ -46,6 +48,7 @@ export function showPage(root: HTMLElement, head: Head, parts: Parts): () => voi
       const query = new URLSearchParams(asked).toString();
       return `#${section}${query ? `?${query}` : ""}`;
     },
+    show: (address) => history.pushState(null, "", location.href.replace(/#.*|$/, address)),
   };
 
   render(frame(head), root);

@@ -46,7 +46,15 @@ class Opened:
 
     def goto(self, address: str) -> None:
         """Open a section, such as `operators` or `timeline?name=aten::mm`, and wait until it is drawn."""
-        self.at.evaluate("address => { location.hash = address }", address)
+        # The page follows its address a moment after that has changed.
+        self.at.evaluate(
+            """address => new Promise((followed) => {
+                if (location.hash === `#${address}`) return followed();
+                addEventListener("hashchange", () => setTimeout(followed), { once: true });
+                location.hash = address;
+            })""",
+            address,
+        )
         section = self.at.locator(f"#section-{address.partition('?')[0]}")
         section.wait_for(state="visible")
         section.locator(".content > *:not(.unpacking)").first.wait_for(state="attached")

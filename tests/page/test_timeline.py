@@ -171,6 +171,27 @@ def test_keys_wheel_and_drag_move_and_zoom(opened: Opened) -> None:
     assert window(opened) == whole
 
 
+def test_a_link_to_a_view_changes_none_that_comes_after_it(opened: Opened) -> None:
+    whole = window(opened)
+    opened.at.evaluate(
+        """async () => {
+            const closer = () =>
+                document.querySelector("canvas.shapes").dispatchEvent(new KeyboardEvent("keydown", { key: "w" }));
+            const buttons = [...document.querySelectorAll(".finding button")];
+            closer();
+            buttons.find((button) => button.textContent === "Link to this view").click();
+            closer();
+            await new Promise((done) => setTimeout(done, 100));
+        }"""
+    )
+    closer = window(opened)
+    assert (whole[1] - whole[0]) / (closer[1] - closer[0]) == pytest.approx(1.25**2, abs=0.01)
+    opened.at.go_back()
+    opened.at.go_back()
+    opened.at.wait_for_timeout(100)
+    assert window(opened) == whole
+
+
 def test_fitting_shows_no_more_than_the_shape(opened: Opened, trace: Trace) -> None:
     opened.goto("timeline?name=AddmmBackward0")
     opened.at.locator(".timeline .panel h3").wait_for(state="attached")

@@ -267,7 +267,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     const asked: Record<string, string> = { from: from!, to: to! };
     if (search.text && isExact) asked.name = search.text;
     if (layout.rank !== undefined) asked.rank = String(layout.rank);
-    location.hash = page.address("timeline", asked);
+    page.show(page.address("timeline", asked));
   }
 
   function showTip(x: number, y: number, client: { x: number; y: number } | undefined): void {
