@@ -86,7 +86,7 @@ class ClockOf {
 
   static bool agree(uint64_t a, uint64_t b) { return a && b && (a > b ? a - b : b - a) <= b >> 10; }
 
-  [[gnu::noinline]] int64_t look();
+  [[gnu::cold, gnu::noinline]] int64_t look();
   void measure(const Both& now);
 
   uint64_t ticks_ = 0;  // at the last look; span_ from then on is told by the counter

@@ -66,6 +66,35 @@ inline uint64_t value_of(const Event& event) {
   return event.flags & kValueMask ? static_cast<uint64_t>(event.range.value) : 0;
 }
 
+// A range of torch's with no more than has room in half a line.
+struct Brief {
+  uint16_t flags;  // of kBriefFlags
+  uint32_t name;
+  uint32_t category;  // less than 16
+  uint32_t extra;     // forward_tid or stack
+  int64_t start_ns;
+  int64_t value;
+  uint64_t id;
+
+  bool is_short() const { return !((id | (flags & kValueInt ? static_cast<uint64_t>(value) : 0)) >> 32); }
+};
+inline constexpr uint16_t kBriefFlags = kValueInt | kHasForward | kHasStack | kHasOverload;
+
+inline Event whole(const Brief& range) {
+  Event event;
+  event.kind = static_cast<uint8_t>(Unit::kRange);
+  event.source = static_cast<uint8_t>(Source::kTorch);
+  event.flags = range.flags;
+  event.name = range.name;
+  event.range = {};
+  event.range.start_ns = range.start_ns;
+  event.range.value = range.value;
+  event.range.id = range.id;
+  event.range.category = range.category;
+  event.range.forward_tid = range.extra;
+  return event;
+}
+
 // An open range whose id and value have room in half a line?
 inline bool is_small(const Event& event) {
   return event.kind == static_cast<uint8_t>(Unit::kRange) && !event.range.end_ns &&
@@ -74,9 +103,8 @@ inline bool is_small(const Event& event) {
 
 // Can it be told as a Short?
 inline bool is_short(const Event& event) {
-  constexpr uint16_t kFits = kValueInt | kHasForward | kHasStack | kHasOverload;
   const auto& range = event.range;
-  return event.source == static_cast<uint8_t>(Source::kTorch) && !(event.flags & ~kFits) && is_small(event) &&
+  return event.source == static_cast<uint8_t>(Source::kTorch) && !(event.flags & ~kBriefFlags) && is_small(event) &&
          !(range.domain | range.sizes | range.color | range.schema) && range.category < 16;
 }
 
@@ -133,20 +161,22 @@ inline void write_half(Half* at, uint64_t first, uint64_t second, uint64_t third
 }
 
 // What Short and Like have alike.
-inline void write_range(Half* at, const Event& event, Unit kind, uint64_t what, uint64_t upper, uint64_t extra) {
-  write_half(at, upper << 32 | what << 8 | static_cast<uint64_t>(kind), static_cast<uint64_t>(event.range.start_ns),
-             extra << 32, static_cast<uint64_t>(event.range.value) << 32 | event.range.id);
+inline void write_range(Half* at, Unit kind, uint64_t what, uint64_t upper, int64_t start_ns, uint64_t extra,
+                        int64_t value, uint64_t id) {
+  write_half(at, upper << 32 | what << 8 | static_cast<uint64_t>(kind), static_cast<uint64_t>(start_ns), extra << 32,
+             static_cast<uint64_t>(value) << 32 | id);
 }
 
-inline void write_short(Half* at, const Event& event) {
-  auto flag = [&](uint16_t of_event, uint64_t of_short) { return event.flags & of_event ? of_short : 0; };
-  uint64_t what = event.range.category | flag(kValueInt, kShortValue) | flag(kHasForward, kShortForward) |
-                  flag(kHasStack, kShortStack) | flag(kHasOverload, kShortOverload);
-  write_range(at, event, Unit::kShort, what, event.name, event.range.forward_tid);
+inline void write_short(Half* at, const Brief& range) {
+  auto flag = [&](uint16_t of_range, uint64_t of_short) { return range.flags & of_range ? of_short : 0; };
+  const uint64_t what = range.category | flag(kValueInt, kShortValue) | flag(kHasForward, kShortForward) |
+                        flag(kHasStack, kShortStack) | flag(kHasOverload, kShortOverload);
+  write_range(at, Unit::kShort, what, range.name, range.start_ns, range.extra, range.value, range.id);
 }
 
 inline void write_like(Half* at, const Event& event, uint64_t model, uint32_t extra) {
-  write_range(at, event, Unit::kLike, event.flags & kValueMask, model & 0xffffffff, extra);
+  write_range(at, Unit::kLike, event.flags & kValueMask, model & 0xffffffff, event.range.start_ns, extra,
+              event.range.value, event.range.id);
 }
 
 inline void write_block(Half* at, const Event& event) {

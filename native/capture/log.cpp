@@ -35,7 +35,7 @@ void Log::detach() {
 
 void Log::forget_texts() {
   for (size_t i = 0; i < kKnown; ++i) known_[i] = {};
-  for (size_t i = 0; named_ && i < kNamed; ++i) named_[i].at = nullptr;
+  names_.clear();
 }
 
 void Log::leave_chunk() {

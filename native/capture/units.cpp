@@ -29,17 +29,9 @@ uint32_t Log::intern(std::string_view text) {
   return id;
 }
 
-uint32_t Log::learn_name(const char* name) {
-  std::string_view text(name);
-  uint32_t id = intern(text);
-  if (!id || text.size() >= sizeof(Named::text)) return id;
-  if (!named_) named_.reset(new Named[kNamed]);
-  Named* named = &named_[place_of(name)];
-  named[1] = named[0];  // the older of the two goes
-  named[0].at = name;
-  named[0].id = id;
-  text.copy(named[0].text, text.size());
-  named[0].text[text.size()] = 0;
+uint32_t Log::learn(const OpName& name) {
+  uint32_t id = intern(std::string_view(name.text));
+  if (id) names_.keep(name, id);
   return id;
 }
 
@@ -60,13 +52,20 @@ Place Log::append_whole(const Event& event) {
   return place;
 }
 
-Place Log::append_more(const Event& event) {
+Place Log::append_whole(const Brief& range) { return append_whole(whole(range)); }
+
+Place Log::append(const Event& event) {
   if (is_small(event)) {
+    if (is_short(event)) {
+      const auto& range = event.range;
+      return append(
+          Brief{event.flags, event.name, range.category, range.forward_tid, range.start_ns, range.value, range.id});
+    }
     Apart its = apart(event);
     uint64_t model = model_for(its.common);
     if (model == kOnce) return append_whole(event);
     if (model == kLost) return {};
-    return append_range(event, [&](Half* at) { write_like(at, event, model, its.extra); });
+    return append_range(event.range.start_ns, [&](Half* at) { write_like(at, event, model, its.extra); });
   }
   if (!is_block(event)) return append_whole(event);
   return append_half(0, [&](Half* at) { write_block(at, event); });

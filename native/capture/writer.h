@@ -19,6 +19,7 @@
 #include "capture/clock.h"
 #include "capture/format.h"
 #include "capture/halves.h"
+#include "capture/names.h"
 #include "capture/place.h"
 #include "capture/recall.h"
 
@@ -86,9 +87,10 @@ class Log {
     uint64_t known = constant.known_.load(std::memory_order_relaxed);
     return known >> 32 == file_ ? static_cast<uint32_t>(known) : learn(constant);
   }
-  // The same for a name that torch has: those stay where they are, so the address tells where to look first. What is
-  // there is compared like anything else.
-  uint32_t intern_name(const char* name);
+  uint32_t intern(const OpName& name) {
+    const uint32_t id = names_.find(name);
+    return id ? id : learn(name);
+  }
   // Ids of texts that stand for these words: those of `make`, unless this thread still knows them.
   template <class Make>
   Ids recall(uint32_t what, const int64_t* words, size_t count, Make&& make) {
@@ -96,9 +98,11 @@ class Log {
   }
 
   // Writes a unit. A kRange without an end should be finished or released later.
-  Place append(const Event& event) {
-    if (!is_short(event)) return append_more(event);
-    return append_range(event, [&](Half* at) { write_short(at, event); });
+  Place append(const Event& event);
+  [[gnu::always_inline]] Place append(const Brief& range) {
+    if (!range.is_short()) [[unlikely]]
+      return append_whole(range);
+    return append_range(range.start_ns, [&](Half* at) { write_short(at, range); });
   }
 
   // More about a unit of this thread. Values are 64-bit words (integers, doubles) or, for kBytes, bytes; what does not
@@ -153,12 +157,6 @@ class Log {
   };
   static constexpr size_t kKnown = 512;  // pairs of two; a power of two
   static constexpr size_t kLongestKnown = 4096;
-  struct alignas(64) Named {  // all that a name's look-up reads is one line
-    const char* at = nullptr;
-    uint32_t id = 0;
-    char text[52];  // ends with NUL
-  };
-  static constexpr size_t kNamed = 256;  // pairs of two; a power of two
   struct Model {
     Common common;
     uint64_t number;     // of its unit
@@ -175,28 +173,27 @@ class Log {
   void leave_segment(uint32_t oldest);
   void leave_chunk();
   void forget_texts();
-  void roll(int64_t ns);
+  [[gnu::cold]] void roll(int64_t ns);
   void skip_half() {
     if (!(reinterpret_cast<uintptr_t>(next_) & kHalfBytes)) return;
     ++next_;
     ++number_;
   }
-  bool grow();
+  [[gnu::cold]] bool grow();
   template <class Write>
   Place append_half(int64_t start_ns, Write&& write);
   template <class Write>
-  Place append_range(const Event& event, Write&& write);
-  Place append_more(const Event& event);
+  Place append_range(int64_t start_ns, Write&& write);
   Place append_whole(const Event& event);
+  [[gnu::cold]] Place append_whole(const Brief& range);
   uint64_t model_for(const Common& common);
   bool give_up(Process& p, Dropped& dropped, bool is_news);
   void go_ahead();
   uint32_t intern_slowly(std::string_view text);
-  uint32_t learn_name(const char* name);
-  uint32_t learn(Constant& constant);
-  static size_t place_of(const char* name) { return reinterpret_cast<uintptr_t>(name) / 16 % (kNamed / 2) * 2; }
+  [[gnu::cold]] uint32_t learn(const OpName& name);
+  [[gnu::cold]] uint32_t learn(Constant& constant);
   void end(const Place& place, int64_t end_ns);
-  void end_in_old(const Place& place, int64_t end_ns);
+  [[gnu::cold]] void end_in_old(const Place& place, int64_t end_ns);
   static void end_in(Chunk& chunk, const Place& place, int64_t end_ns);
   static void unmap(const Chunk& chunk);
 
@@ -214,24 +211,13 @@ class Log {
   std::vector<Chunk> old_;
   std::shared_ptr<Session> session_;
   std::unique_ptr<Known[]> known_;
-  std::unique_ptr<Named[]> named_;  // from the first name on
-  Table<Model, 1024> models_;       // from the first range on that is not short
+  Names<uint32_t> names_;
+  Table<Model, 1024> models_;  // from the first range on that is not short
   Recall recall_;
 };
 
-Log* open_log(uint32_t writer);
-void finish_slowly(const Place& place, int64_t end_ns);
-
-inline uint32_t Log::intern_name(const char* name) {
-  if (named_) [[likely]] {
-    const Named* named = &named_[place_of(name)];
-    for (int way = 0; way < 2; ++way) {
-      if (named[way].at == name && !std::strcmp(named[way].text, name)) [[likely]]
-        return named[way].id;
-    }
-  }
-  return learn_name(name);
-}
+[[gnu::cold]] Log* open_log(uint32_t writer);
+[[gnu::cold]] void finish_slowly(const Place& place, int64_t end_ns);
 
 // This thread's log; null when capture is off.
 inline Log* log(uint32_t writer = 0, Log* const* logs = t_logs) {
@@ -251,8 +237,8 @@ inline Place Log::append_half(int64_t start_ns, Write&& write) {
 }
 
 template <class Write>
-inline Place Log::append_range(const Event& event, Write&& write) {
-  Place place = append_half(event.range.start_ns, write);
+inline Place Log::append_range(int64_t start_ns, Write&& write) {
+  Place place = append_half(start_ns, write);
   if (place) [[likely]]
     ++chunk_.open;
   return place;

@@ -6,11 +6,10 @@
 
 namespace opspan::direct {
 
-inline constexpr int kVersion = 1;  // of what follows: the two libraries may be of two versions of opspan
+inline constexpr int kVersion = 2;  // of what follows: the two libraries may be of two versions of opspan
 
 struct Op {
   const char* name;       // ended by NUL
-  bool name_stays;        // and lives as long as the program
   uint32_t kind;          // capture::Kind
   uint32_t forward_tid;   // 0: not a backward op, or not known
   uint32_t sizes_length;  // 0: none, or they are kept

@@ -27,7 +27,7 @@ Thread& thread_at(void* here) {
 inline capture::Event op_event(capture::Log& log, const direct::Op& op, capture::Source source) {
   capture::Event event = event_of(capture::Unit::kRange, source);
   event.flags = capture::kHasLabel;
-  event.name = op.name_stays ? log.intern_name(op.name) : log.intern(std::string_view(op.name));
+  event.name = log.intern(capture::OpName(op.name, op.kind));
   event.range.domain = log.intern(*own_domain());
   event.range.id = op.id;
   if (op.sequence >= 0) {

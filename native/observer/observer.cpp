@@ -29,38 +29,44 @@ using opspan::add_inputs;
 using opspan::address;
 using opspan::Addresses;
 
-uint32_t kind_of(at::RecordScope scope, const char* name) {
-  constexpr char kEngine[] = "autograd::engine::evaluate_function";
-  auto is_engine = [&] {  // nearly every name is told by its second letter
-    return name[0] == 'a' && name[1] == 'u' && !std::strncmp(name, kEngine, sizeof(kEngine) - 1);
-  };
-  switch (scope) {
-    case at::RecordScope::FUNCTION:
-      return is_engine() ? OPSPAN_KIND_ENGINE : OPSPAN_KIND_OP;
-    case at::RecordScope::BACKWARD_FUNCTION:
-      return OPSPAN_KIND_BACKWARD;
-    case at::RecordScope::TORCHSCRIPT_FUNCTION:
-      return OPSPAN_KIND_SCRIPT;
-    case at::RecordScope::KERNEL_FUNCTION_DTYPE:
-      return OPSPAN_KIND_DTYPE;
-    case at::RecordScope::CUSTOM_CLASS:
-      return OPSPAN_KIND_CLASS;
-    case at::RecordScope::BUILD_FEATURE:
-      return OPSPAN_KIND_FEATURE;
-    case at::RecordScope::LITE_INTERPRETER:
-      return OPSPAN_KIND_LITE;
-    case at::RecordScope::USER_SCOPE:
-      return OPSPAN_KIND_USER;
-    case at::RecordScope::STATIC_RUNTIME_OP:
-      return OPSPAN_KIND_STATIC_OP;
-    case at::RecordScope::STATIC_RUNTIME_MODEL:
-      return OPSPAN_KIND_STATIC_MODEL;
-    default:  // of a torch to come
-      return OPSPAN_KIND_UNKNOWN;
+constexpr auto kKinds = [] {
+  using at::RecordScope;
+  std::array<uint8_t, static_cast<size_t>(RecordScope::NUM_SCOPES)> kinds{};  // of those of a torch to come: unknown
+  auto set = [&](RecordScope scope, uint8_t kind) { kinds[static_cast<size_t>(scope)] = kind; };
+  set(RecordScope::FUNCTION, OPSPAN_KIND_OP);
+  set(RecordScope::BACKWARD_FUNCTION, OPSPAN_KIND_BACKWARD);
+  set(RecordScope::TORCHSCRIPT_FUNCTION, OPSPAN_KIND_SCRIPT);
+  set(RecordScope::KERNEL_FUNCTION_DTYPE, OPSPAN_KIND_DTYPE);
+  set(RecordScope::CUSTOM_CLASS, OPSPAN_KIND_CLASS);
+  set(RecordScope::BUILD_FEATURE, OPSPAN_KIND_FEATURE);
+  set(RecordScope::LITE_INTERPRETER, OPSPAN_KIND_LITE);
+  set(RecordScope::USER_SCOPE, OPSPAN_KIND_USER);
+  set(RecordScope::STATIC_RUNTIME_OP, OPSPAN_KIND_STATIC_OP);
+  set(RecordScope::STATIC_RUNTIME_MODEL, OPSPAN_KIND_STATIC_MODEL);
+  return kinds;
+}();
+
+bool is_engines(const char* name) {
+  for (const char* letter = OPSPAN_ENGINE; *letter; ++letter, ++name) {
+    if (*name != *letter) return false;
   }
+  return true;
 }
 
-opspan_sink g_sinks[OPSPAN_SINK_COUNT];
+uint32_t kind_of(at::RecordScope scope, const char* name) {
+  const auto number = static_cast<size_t>(scope);
+  const uint32_t kind = number < kKinds.size() ? kKinds[number] : OPSPAN_KIND_UNKNOWN;
+  // Nearly every name is told by its second letter.
+  const bool may_be = kind == OPSPAN_KIND_OP && name[0] == 'a' && name[1] == 'u';
+  return may_be && is_engines(name) ? OPSPAN_KIND_ENGINE : kind;
+}
+
+// All that a begin or an end asks for, in one cache line.
+struct alignas(64) Slot {
+  opspan_sink sink;
+  std::atomic<bool> stacks, overloads;
+};
+Slot g_slots[OPSPAN_SINK_COUNT];
 
 // Field by field: to clear the whole of it first takes as long as the rest.
 void describe(const at::RecordFunction& fn, opspan_op& op) {
@@ -100,8 +106,6 @@ void begin_with(const opspan_sink& sink, const at::RecordFunction& fn, opspan_op
   }
 }
 
-std::atomic<bool> g_stacks[OPSPAN_SINK_COUNT];
-
 size_t stack_text(const int64_t* words, size_t count, char* out, size_t size) {
   std::string text;
   opspan::append_stack(text, words, count);
@@ -111,10 +115,8 @@ size_t stack_text(const int64_t* words, size_t count, char* out, size_t size) {
 
 constexpr opspan_stacks kStacks = {opspan::stack_words, stack_text};
 
-std::atomic<bool> g_overloads[OPSPAN_SINK_COUNT];
-
 // The text is the thread's, and lasts until its next op begins.
-void add_overload(const at::RecordFunction& fn, opspan_op& op) {
+[[gnu::cold]] void add_overload(const at::RecordFunction& fn, opspan_op& op) {
   auto found = fn.operator_name();
   if (!found || found->overload_name.empty()) return;
   thread_local std::string name;
@@ -128,14 +130,14 @@ void begin_at(int sink, const at::RecordFunction& fn) {
   opspan::note_thread();
   opspan_op op;
   describe(fn, op);
-  if (g_overloads[sink].load(std::memory_order_relaxed)) [[unlikely]] {
+  if (g_slots[sink].overloads.load(std::memory_order_relaxed)) [[unlikely]] {
     add_overload(fn, op);
   }
-  if (g_stacks[sink].load(std::memory_order_relaxed)) {
+  if (g_slots[sink].stacks.load(std::memory_order_relaxed)) {
     op.python = opspan::innermost(&op.instruction);
     op.stacks = &kStacks;
   }
-  begin_with<kInputs>(g_sinks[sink], fn, op);
+  begin_with<kInputs>(g_slots[sink].sink, fn, op);
 }
 
 template <int kSink, int kInputs>
@@ -149,9 +151,9 @@ void end(const at::RecordFunction& fn, at::ObserverContext*) {
   if constexpr (kInputs == OPSPAN_INPUTS_TENSORS) {
     Addresses outputs;
     for (const c10::IValue& output : fn.outputs()) outputs.add(output.isTensor() ? address(output.toTensor()) : 0);
-    g_sinks[kSink].end(&fn, fn.handle(), fn.threadId(), outputs.data(), outputs.count());
+    g_slots[kSink].sink.end(&fn, fn.handle(), fn.threadId(), outputs.data(), outputs.count());
   } else {
-    g_sinks[kSink].end(&fn, fn.handle(), fn.threadId(), nullptr, 0);
+    g_slots[kSink].sink.end(&fn, fn.handle(), fn.threadId(), nullptr, 0);
   }
 }
 
@@ -211,13 +213,13 @@ int opspan_observer_abi(void) { return OPSPAN_OBSERVER_ABI; }
 int opspan_observer_init(const opspan_sink* const sinks[OPSPAN_SINK_COUNT]) {
   for (int i = 0; i < OPSPAN_SINK_COUNT; ++i) {
     if (!sinks || !sinks[i]) return -EINVAL;
-    g_sinks[i] = *sinks[i];
+    g_slots[i].sink = *sinks[i];
   }
   return 0;
 }
 
 int opspan_observer_attach(int sink, int inputs) {
-  if (sink < 0 || sink >= OPSPAN_SINK_COUNT || !g_sinks[sink].begin) return -EINVAL;
+  if (sink < 0 || sink >= OPSPAN_SINK_COUNT || !g_slots[sink].sink.begin) return -EINVAL;
   return attach(sink, kCallbacks[sink](inputs), inputs);
 }
 
@@ -228,19 +230,19 @@ void opspan_observer_detach(int sink) {
 int opspan_observer_stacks(int sink, int on) {
   if (sink < 0 || sink >= OPSPAN_SINK_COUNT) return -EINVAL;
   if (on && !opspan::kHasStacks) return -ENOTSUP;
-  g_stacks[sink].store(on);
+  g_slots[sink].stacks.store(on);
   return 0;
 }
 
 int opspan_observer_overloads(int sink, int on) {
   if (sink < 0 || sink >= OPSPAN_SINK_COUNT) return -EINVAL;
-  g_overloads[sink].store(on);
+  g_slots[sink].overloads.store(on);
   return 0;
 }
 
 int opspan_observer_memory(int sink, int on) {
-  if (sink < 0 || sink >= OPSPAN_SINK_COUNT || !g_sinks[sink].memory) return -EINVAL;
-  if (on) return opspan::Memory::it().start(sink, g_sinks[sink].memory);
+  if (sink < 0 || sink >= OPSPAN_SINK_COUNT || !g_slots[sink].sink.memory) return -EINVAL;
+  if (on) return opspan::Memory::it().start(sink, g_slots[sink].sink.memory);
   opspan::Memory::it().stop(sink);
   return 0;
 }

@@ -53,11 +53,6 @@ auto close_at(const Thread& here) {
   return [logs = here.logs](Frame& frame) { close_with(frame, logs); };
 }
 
-uint32_t name_id(capture::Log& log, const opspan_op& op) {
-  bool stays = op.kind == OPSPAN_KIND_OP && !op.overload_length;  // other names are put together for each range
-  return stays ? log.intern_name(op.name) : log.intern(text::name_of(op));
-}
-
 template <uint32_t kWriter>
 void begin(const void* key, const opspan_op* op) {
   Thread& here = Thread::here();
@@ -68,28 +63,32 @@ void begin(const void* key, const opspan_op* op) {
   if (!frame) return;
   if (capture::Log* log = session<kWriter>().form() ? capture::log(kWriter, here.logs) : nullptr) {
     Texts& texts = g_texts<kWriter>;
-    Event event;
-    event.kind = static_cast<uint8_t>(Unit::kRange);
-    event.source = static_cast<uint8_t>(Source::kTorch);
-    event.flags = op->sequence >= 0 ? capture::kValueInt : capture::kValueNone;
-    if (op->overload_length) event.flags |= capture::kHasOverload;
-    event.name = name_id(*log, *op);
-    event.range = {};
-    event.range.value = op->sequence;
-    event.range.id = op->op_id;
-    event.range.category = op->kind;
+    capture::Brief range;
+    range.flags = op->sequence >= 0 ? capture::kValueInt : capture::kValueNone;
+    if (op->overload_length) range.flags |= capture::kHasOverload;
+    range.name = log->intern(capture::OpName(op->name, op->kind));
+    range.category = op->kind;
+    range.extra = 0;
+    range.value = op->sequence;
+    range.id = op->op_id;
     if (op->kind == OPSPAN_KIND_BACKWARD) {
-      event.flags |= capture::kHasForward;
-      event.range.forward_tid = forward_tid(here, *op);
-      if (op->python) frame->functions = {op->python, op->instruction, functions_around(frames, *op)};
+      range.flags |= capture::kHasForward;
+      range.extra = forward_tid(here, *op);
+      if (op->python) frame->know({op->python, op->instruction, functions_around(frames, *op)});
     } else if (op->python) {
-      event.range.stack = stack_id(texts.stacks, *log, here, *op, functions_around(frames, *op), *frame);
-      if (event.range.stack) event.flags |= capture::kHasStack;
+      range.extra = stack_id(texts.stacks, *log, here, *op, functions_around(frames, *op), *frame);
+      if (range.extra) range.flags |= capture::kHasStack;
     }
-    if (op->inputs_count) tell_inputs(texts.inputs, *log, *op, event);
-    if (op->values_count) event.range.inputs = values_id(texts.values, *log, here, *op);
-    event.range.start_ns = log->now();
-    frame->place = log->append(event);
+    if (op->inputs_count || op->values_count) {
+      Event event = capture::whole(range);
+      if (op->inputs_count) tell_inputs(texts.inputs, *log, *op, event);
+      if (op->values_count) event.range.inputs = values_id(texts.values, *log, here, *op);
+      event.range.start_ns = log->now();
+      frame->place = log->append(event);
+    } else {
+      range.start_ns = log->now();
+      frame->place = log->append(range);
+    }
     frame->where = kWritten;
     count_range(here, kSink<kWriter>);
   }

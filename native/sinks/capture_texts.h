@@ -28,7 +28,8 @@ struct Inputs {
 
 enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // of Log::recall
 
-inline void tell_inputs(Interned& texts, capture::Log& log, const opspan_op& op, capture::Event& event) {
+[[gnu::noinline]] inline void tell_inputs(Interned& texts, capture::Log& log, const opspan_op& op,
+                                          capture::Event& event) {
   uint32_t what = op.type_names ? kInputs : kSizes;
   auto make = [&] {
     std::string sizes, types, strides;
@@ -74,7 +75,7 @@ uint32_t id_of(capture::Constant* constant, capture::Log& log, Thread& here, Bui
   return log.intern(here.text);
 }
 
-inline uint32_t values_id(Interned& texts, capture::Log& log, Thread& here, const opspan_op& op) {
+[[gnu::noinline]] inline uint32_t values_id(Interned& texts, capture::Log& log, Thread& here, const opspan_op& op) {
   auto build = [&](std::string& out) { text::append_values(out, op.values, op.values_count); };
   auto look_up = [&]() -> capture::Ids {
     return {id_of(constant(texts, op.values, op.values_count, build), log, here, build)};
@@ -93,14 +94,14 @@ inline bool is_scoped(const opspan_op& op) {
 // What the innermost open range knows of its functions, if this op begins in them.
 inline capture::Constant* functions_around(const Frames& frames, const opspan_op& op) {
   const Frame* around = frames.top();
-  if (!around || around->functions.python != op.python || around->functions.instruction != op.instruction)
-    return nullptr;
-  return around->functions.text;
+  if (!around || !around->has_functions) return nullptr;
+  const Functions& functions = around->functions;
+  return functions.python == op.python && functions.instruction == op.instruction ? functions.text : nullptr;
 }
 
 // 0: it is in none. `frame` is that of the op, not open yet.
-inline uint32_t stack_id(Interned& texts, capture::Log& log, Thread& here, const opspan_op& op,
-                         capture::Constant* around, Frame& frame) {
+[[gnu::noinline]] inline uint32_t stack_id(Interned& texts, capture::Log& log, Thread& here, const opspan_op& op,
+                                           capture::Constant* around, Frame& frame) {
   int64_t words[OPSPAN_STACK_WORDS];
   size_t count = around ? 0 : op.stacks->words(words, std::size(words));
   if (!around && !count) return 0;
@@ -114,7 +115,7 @@ inline uint32_t stack_id(Interned& texts, capture::Log& log, Thread& here, const
     out.resize(size);
   };
   capture::Constant* found = around ? around : constant(texts, words, count, build);
-  if (is_scoped(op)) frame.functions = {op.python, op.instruction, found};
+  if (is_scoped(op)) frame.know({op.python, op.instruction, found});
   return id_of(found, log, here, build);
 }
 

@@ -25,14 +25,22 @@ struct Functions {
   capture::Constant* text = nullptr;  // null: not known to those inside
 };
 
-struct Frame {
+// All that most ranges need is in the first of two cache lines.
+struct alignas(64) Frame {
   std::atomic<const void*> key{nullptr};  // torch's RecordFunction; null for a user's own range
   std::atomic<uint64_t> id{0};            // op id, or the number of a user's own range
   std::atomic<Ended> ended{Ended::kNo};
-  uint8_t where = 0;  // the sink's: what begin did, 0 for nothing
+  uint8_t where = 0;           // the sink's: what begin did, 0 for nothing
+  bool has_functions = false;  // they are known
   capture::Place place;
-  Functions functions;
+  alignas(64) Functions functions;
 
+  void know(const Functions& in) {
+    functions = in;
+    has_functions = true;
+  }
+
+  bool has_ended() const { return ended.load(std::memory_order_acquire) != Ended::kNo; }
   bool is(const void* other_key, uint64_t other_id) const {
     return key.load(std::memory_order_relaxed) == other_key && id.load(std::memory_order_relaxed) == other_id &&
            ended.load(std::memory_order_relaxed) == Ended::kNo;
@@ -45,11 +53,9 @@ class Frames {
   // place. `give_up` is told of a frame that has to make room.
   template <class GiveUp>
   Frame* next(const void* key, uint64_t id, GiveUp&& give_up) {
-    uint64_t depth = depth_.load(std::memory_order_relaxed);
-    std::atomic<Frame*>& place = blocks_[depth / kBlock % kBlocks];
-    Frame* block = place.load(std::memory_order_relaxed);
-    if (!block && !(block = add_block(place))) return nullptr;
-    Frame* frame = block + depth % kBlock;
+    const uint64_t depth = depth_.load(std::memory_order_relaxed);
+    Frame* frame = next_;
+    if (!frame && !(frame = next_ = begin_block(depth))) return nullptr;
     if (depth - bottom_.load(std::memory_order_relaxed) == kBlocks * kBlock) [[unlikely]] {
       give_up(*frame);
       bottom_.fetch_add(1, std::memory_order_relaxed);
@@ -58,33 +64,41 @@ class Frames {
     frame->id.store(id, std::memory_order_relaxed);
     frame->ended.store(Ended::kNo, std::memory_order_relaxed);
     frame->where = 0;
-    frame->functions.text = nullptr;
+    frame->has_functions = false;
     return frame;
   }
 
-  void open() { depth_.store(depth_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+  void open() {
+    const uint64_t depth = depth_.load(std::memory_order_relaxed) + 1;
+    next_ = depth % kBlock ? next_ + 1 : nullptr;
+    depth_.store(depth, std::memory_order_release);
+  }
 
   Frame* top() const {
-    uint64_t depth = depth_.load(std::memory_order_relaxed);
-    return depth != bottom_.load(std::memory_order_relaxed) ? at(depth - 1) : nullptr;
+    const uint64_t depth = depth_.load(std::memory_order_relaxed);
+    if (depth == bottom_.load(std::memory_order_relaxed)) return nullptr;
+    return depth % kBlock ? next_ - 1 : at(depth - 1);
   }
 
   // How many are open. Read by the thread itself.
   uint32_t depth() const { return depth_.load(std::memory_order_relaxed); }
 
-  void drop() { depth_.store(depth_.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
+  void drop() {
+    const uint64_t depth = depth_.load(std::memory_order_relaxed) - 1;
+    next_ = (depth + 1) % kBlock ? next_ - 1 : at(depth);
+    depth_.store(depth, std::memory_order_release);
+  }
   void clear() {
     bottom_.store(0, std::memory_order_relaxed);
     depth_.store(0, std::memory_order_release);
+    next_ = nullptr;
   }
 
   // Closes what has been marked and is on top now.
   template <class Close>
   void settle(Close&& close) {
-    for (Frame* frame = top(); frame && frame->ended.load(std::memory_order_acquire) != Ended::kNo; frame = top()) {
-      close(*frame);
-      drop();
-    }
+    if (Frame* frame = top(); frame && frame->has_ended()) [[unlikely]]
+      close_marked(close);
   }
 
   // For any thread.
@@ -114,10 +128,18 @@ class Frames {
   static constexpr uint32_t kBlocks = 256;
 
   Frame* at(uint64_t i) const { return blocks_[i / kBlock % kBlocks].load(std::memory_order_relaxed) + i % kBlock; }
-  static Frame* add_block(std::atomic<Frame*>& place);
+  template <class Close>
+  [[gnu::cold, gnu::noinline]] void close_marked(Close& close) {
+    for (Frame* frame = top(); frame && frame->has_ended(); frame = top()) {
+      close(*frame);
+      drop();
+    }
+  }
+  [[gnu::cold]] Frame* begin_block(uint64_t depth);
 
   std::atomic<uint64_t> depth_{0};            // counts on and on: both are places modulo the size of the ring
   std::atomic<uint64_t> bottom_{0};           // what is below was given up
+  Frame* next_ = nullptr;                     // of depth_; null where a block begins that was not asked for yet
   std::atomic<Frame*> blocks_[kBlocks] = {};  // never freed: another thread may be looking
 };
 

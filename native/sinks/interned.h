@@ -60,19 +60,6 @@ class Interned {
     }
   }
 
-  // The same for a name alone. Torch's names stay where they are, so the address tells where to look first; what is
-  // there is compared like anything else.
-  template <class Build, class Give>
-  const Entry* get_name(const char* name, uint32_t limit, Build&& build, Give&& give) {
-    std::atomic<const Entry*>& place = recent_[reinterpret_cast<uintptr_t>(name) / 8 % kRecent];
-    const Entry* last = place.load(std::memory_order_acquire);
-    if (last && !std::strcmp(last->name, name)) [[likely]]
-      return last;
-    const Entry* entry = get(Key(name), limit, build, give);
-    if (entry) place.store(entry, std::memory_order_release);
-    return entry;
-  }
-
   // Finds or adds. `build` appends the text to a string, `give` turns it into the tool's handle: without a lock, so
   // another thread may be quicker, and then what `give` gave is dropped. Null: there are `limit` entries already.
   template <class Build, class Give, class Drop = void (*)(void*)>
@@ -98,8 +85,6 @@ class Interned {
   const Entry* add(const Key& key, std::string text, void* handle);
   static void place(const Table& table, const Entry* entry);
 
-  static constexpr size_t kRecent = 256;
-  std::atomic<const Entry*> recent_[kRecent] = {};
   std::atomic<const Table*> table_{nullptr};
   std::atomic<uint32_t> count_{0};
 };

@@ -29,7 +29,7 @@ void* give(const char* text) { return call(g_calls.string_handle_create, text); 
 
 StringHandle* handle(const char* text, uint32_t limit) {
   auto build = [&](std::string& out) { out += text; };
-  auto* entry = g_names.get_name(text, limit, build, give);
+  auto* entry = g_names.get(Key(text), limit, build, give);
   return entry ? static_cast<StringHandle*>(entry->handle) : nullptr;
 }
 
@@ -67,6 +67,18 @@ Interned g_texts, g_sizes;
 struct Handles {
   StringHandle *seq, *op_id, *fwd_tid, *sizes, *name, *other;
 } g_handles;
+
+[[gnu::cold, gnu::noinline]] StringHandle* make_name(Thread& here, const capture::OpName& name) {
+  StringHandle* made = handle(name.text, kMaxNames);
+  if (made) here.handles[direct::kItt].keep(name, made);
+  return made;
+}
+
+StringHandle* name_of(Thread& here, const opspan_op& op) {
+  capture::OpName name(op.name, op.kind);
+  void* known = here.handles[direct::kItt].find(name);
+  return known ? static_cast<StringHandle*>(known) : make_name(here, name);
+}
 
 void relate(Thread& here, const opspan_op& op, Domain* domain, Id id) {
   const Thread* thread =
@@ -122,7 +134,7 @@ void tell(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
 
 void begin_task(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
   Id id = op_id(op.op_id);
-  StringHandle* name = handle(op.name, kMaxNames);
+  StringHandle* name = name_of(here, op);
   call(g_calls.task_begin, domain, id, parent, name ? name : g_handles.other);
   if (!name) call(g_calls.metadata_str_add, domain, id, g_handles.name, op.name, std::strlen(op.name));
   if (op.sequence >= 0) {
@@ -147,13 +159,13 @@ void begin_text(Thread& here, const opspan_op& op, Domain* domain) {
   text::append_label(here.text, op, forward);
   auto build = [&](std::string& out) { out = here.text; };
   auto* entry = g_texts.get(Key(here.text), g_sessions[OPSPAN_ITT].max_strings(), build, give);
-  StringHandle* name = entry ? static_cast<StringHandle*>(entry->handle) : handle(op.name, kMaxNames);
+  StringHandle* name = entry ? static_cast<StringHandle*>(entry->handle) : name_of(here, op);
   if (!entry) here.counters[OPSPAN_ITT].sizes_dropped.add();
   call(g_calls.task_begin, domain, kNull, kNull, name ? name : g_handles.other);
 }
 
-void begin_torch(const opspan_op& op, Domain* domain) {
-  StringHandle* name = handle(op.name, kMaxNames);
+void begin_torch(Thread& here, const opspan_op& op, Domain* domain) {
+  StringHandle* name = name_of(here, op);
   if (!name) name = call(g_calls.string_handle_create, op.name);
   call(g_calls.task_begin, domain, kNull, kNull, name);
 }
@@ -180,7 +192,7 @@ void begin(const void* key, const opspan_op* op) {
     } else if (form == OPSPAN_FORM_TEXT) {
       begin_text(here, *op, domain);
     } else {
-      begin_torch(*op, domain);
+      begin_torch(here, *op, domain);
     }
   }
   frames.open();

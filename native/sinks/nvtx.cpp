@@ -41,23 +41,31 @@ constinit Interned g_sized, g_sizes;
 uint32_t max_strings() { return g_sessions[OPSPAN_NVTX].max_strings(); }
 
 // Sets the label's message to `<name>[, fwd_tid = T]`: registered, while there is room for names.
-void set_name(Label* label, const opspan_op& op, text::ForwardThread forward, std::string* buffer) {
+[[gnu::cold, gnu::noinline]] void make_name(Thread& here, Label* label, const opspan_op& op,
+                                            text::ForwardThread forward) {
   auto build = [&](std::string& out) {
     out += text::name_of(op);
     text::append_forward(out, forward);
   };
   // A user's names may be numbered: those are texts, not strings to keep.
   if (op.kind != OPSPAN_KIND_USER) {
-    auto* entry = forward.named ? g_names.get(Key(text::name_of(op), uint64_t{forward.tid} + 1), kMaxNames, build, give)
-                                : g_names.get_name(op.name, kMaxNames, build, give);
-    if (entry) {
+    Key key(text::name_of(op), forward.named ? uint64_t{forward.tid} + 1 : 0);
+    if (auto* entry = g_names.get(key, kMaxNames, build, give)) {
       label->registered = handle(entry);
+      if (!forward.named) here.handles[direct::kNvtx].keep({op.name, op.kind}, entry->handle);
       return;
     }
   }
-  buffer->clear();
-  build(*buffer);
-  label->text = buffer->c_str();
+  here.text.clear();
+  build(here.text);
+  label->text = here.text.c_str();
+}
+
+void set_name(Thread& here, Label* label, const opspan_op& op, text::ForwardThread forward) {
+  void* known = forward.named ? nullptr : here.handles[direct::kNvtx].find({op.name, op.kind});
+  if (!known) [[unlikely]]
+    return make_name(here, label, op, forward);
+  label->registered = static_cast<nvtxStringHandle_t>(known);
 }
 
 void push_payload(Thread& here, const opspan_op& op, const Label& base) {
@@ -77,7 +85,7 @@ void push_payload(Thread& here, const opspan_op& op, const Label& base) {
       here.counters[OPSPAN_NVTX].sizes_dropped.add();
     }
   }
-  if (!label.registered) set_name(&label, op, forward, &here.text);
+  if (!label.registered) set_name(here, &label, op, forward);
   if (op.sequence >= 0) {
     label.payload_type = NVTX_PAYLOAD_TYPE_INT64;
     label.payload = static_cast<uint64_t>(op.sequence);
@@ -98,7 +106,7 @@ void push_schema(Thread& here, const opspan_op& op, const Label& base) {
   label::Payload payload = {op.sequence, op.op_id, 0, op.kind, nullptr};
   if (op.kind == OPSPAN_KIND_BACKWARD) payload.fwd_tid = forward_tid(here, op);
   if (auto* sizes = op.inputs_count ? sizes_of(here, op) : nullptr) payload.sizes = handle(sizes);
-  set_name(&label, op, {}, &here.text);
+  set_name(here, &label, op, {});
   nvtxPayloadData_t data = {schema(), sizeof(payload), &payload};
   label.payload_type = NVTX_PAYLOAD_TYPE_EXT;
   label.payload = reinterpret_cast<uintptr_t>(&data);
@@ -106,13 +114,13 @@ void push_schema(Thread& here, const opspan_op& op, const Label& base) {
   nvtxDomainRangePushEx(domain(), &event);
 }
 
-void tell(Thread& here, const opspan_op& op, const direct::Calls& calls) {
+[[gnu::noinline]] void tell(Thread& here, const opspan_op& op, const direct::Calls& calls) {
   direct::Op told = direct_op(here, op);
   if (auto* sizes = op.inputs_count ? sizes_of(here, op) : nullptr) told.kept_sizes = sizes->handle;
   calls.begin(here.directly(direct::kNvtx, calls), told);
 }
 
-void push_text(Thread& here, const opspan_op& op, const Label& base) {
+[[gnu::cold]] void push_text(Thread& here, const opspan_op& op, const Label& base) {
   text::ForwardThread forward = text::forward_of(here, op);
   here.text.clear();
   text::append_label(here.text, op, forward);
@@ -122,7 +130,7 @@ void push_text(Thread& here, const opspan_op& op, const Label& base) {
   nvtxDomainRangePushEx(domain(), &event);
 }
 
-void push_torch(Thread& here, const opspan_op& op) {
+[[gnu::cold]] void push_torch(Thread& here, const opspan_op& op) {
   std::string& out = here.text;
   out = op.name;
   if (op.sequence >= 0) {

@@ -46,7 +46,7 @@ class alignas(64) Session {
   bool adopt();
   void after_fork();
   // Called now and then where ranges are counted. A session whose owner was killed is over.
-  void look_after_owner();
+  [[gnu::cold]] void look_after_owner();
 
  private:
   static constexpr uint64_t kForms = 255;
@@ -54,7 +54,7 @@ class alignas(64) Session {
   void forget();
   bool is_owner() const;
   bool share(uint64_t form);
-  int end_of_fork();
+  [[gnu::cold]] int end_of_fork();
 
   std::atomic<SessionWord*> word_{&g_no_session};
   std::atomic<uint64_t> number_{0};  // << 8

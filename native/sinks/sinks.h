@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 10
+#define OPSPAN_SINKS_ABI 11
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
 // The sinks, one line each, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names its functions
@@ -45,7 +45,7 @@ enum {
   OPSPAN_KIND_UNKNOWN = 0,
   OPSPAN_KIND_OP = 1,
   OPSPAN_KIND_BACKWARD = 2,
-  OPSPAN_KIND_ENGINE = 3,
+  OPSPAN_KIND_ENGINE = 3,  // its name begins with OPSPAN_ENGINE
   OPSPAN_KIND_USER = 4,
   OPSPAN_KIND_MODULE = 5,
   OPSPAN_KIND_STEP = 6,
@@ -57,6 +57,8 @@ enum {
   OPSPAN_KIND_STATIC_OP = 12,
   OPSPAN_KIND_STATIC_MODEL = 13,
 };
+
+#define OPSPAN_ENGINE "autograd::engine::evaluate_function: "
 
 // The inputs of an op, as a run of int64 words, one group an argument. A group begins with what it is, from its lowest
 // bit on:

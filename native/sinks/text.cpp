@@ -220,12 +220,6 @@ void append_torch_sizes(std::string& out, const int64_t* words, size_t count) {
   out += ']';
 }
 
-ForwardThread forward_of(const Thread& here, const opspan_op& op) {
-  if (op.kind != OPSPAN_KIND_BACKWARD) return {};
-  uint32_t tid = forward_tid(here, op);
-  return {tid != process_id(), tid};
-}
-
 void append_forward(std::string& out, ForwardThread forward) {
   if (!forward.named) return;
   out += ", fwd_tid = ";

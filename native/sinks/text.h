@@ -38,7 +38,11 @@ struct ForwardThread {
 };
 
 // As the text forms and PAYLOAD name it.
-ForwardThread forward_of(const Thread& here, const opspan_op& op);
+inline ForwardThread forward_of(const Thread& here, const opspan_op& op) {
+  if (op.kind != OPSPAN_KIND_BACKWARD) return {};
+  const uint32_t tid = forward_tid(here, op);
+  return {tid != process_id(), tid};
+}
 
 // All that opspan knows of an op, in its own grammar.
 void append_label(std::string& out, const opspan_op& op, ForwardThread forward);

@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <new>
+#include <string_view>
 #include <vector>
 
 #include "sinks/session.h"
@@ -14,6 +15,8 @@
 
 namespace opspan {
 namespace {
+
+static_assert(std::string_view(OPSPAN_ENGINE) == capture::OpName::kEngine);
 
 // Torch counts threads up from 1 as they first run an op.
 struct Known {
@@ -187,8 +190,11 @@ void subtract(opspan_stats* from, const opspan_stats& what) {
   from->fields_dropped -= what.fields_dropped;
 }
 
-Frame* Frames::add_block(std::atomic<Frame*>& place) {
-  Frame* block = new (std::nothrow) Frame[kBlock];
+Frame* Frames::begin_block(uint64_t depth) {
+  std::atomic<Frame*>& place = blocks_[depth / kBlock % kBlocks];
+  Frame* block = place.load(std::memory_order_relaxed);
+  if (block) return block;
+  block = new (std::nothrow) Frame[kBlock];
   if (block) place.store(block, std::memory_order_release);
   return block;
 }

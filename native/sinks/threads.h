@@ -54,7 +54,8 @@ struct Thread {
   int user_depth[OPSPAN_SINK_COUNT] = {};      // of the user's own ranges
   uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // ranges that were open when this process was forked: its parent's
   Forwards forwards;
-  std::string text;  // for building labels
+  capture::Names<void*> handles[2];  // by direct::Protocol: what the tool gave for names of ops
+  std::string text;                  // for building labels
 
   // What opspan's own collector knows this thread by.
   void* directly(direct::Protocol protocol, const direct::Calls& calls) {
@@ -81,9 +82,9 @@ struct Thread {
   friend void forget_thread(void*);
   friend void after_fork();
   static constinit thread_local Thread* t_here;
-  static Thread& enter();
-  void give_up(int sink, Frame& frame);
-  void learn(uint64_t torch_number);
+  [[gnu::cold]] static Thread& enter();
+  [[gnu::cold]] void give_up(int sink, Frame& frame);
+  [[gnu::cold]] void learn(uint64_t torch_number);
   void* at_collector_[2] = {};
 };
 
@@ -99,9 +100,8 @@ inline uint32_t forward_tid(const Thread& here, const opspan_op& op) {
 
 // An op as opspan's own collector takes it, but for its sizes and its parent.
 inline direct::Op direct_op(const Thread& here, const opspan_op& op) {
-  bool stays = op.kind == OPSPAN_KIND_OP;  // other names are put together for each range
   uint32_t forward = op.kind == OPSPAN_KIND_BACKWARD ? forward_tid(here, op) : 0;
-  return {op.name, stays, op.kind, forward, 0, nullptr, nullptr, op.sequence, op.op_id, 0};
+  return {op.name, op.kind, forward, 0, nullptr, nullptr, op.sequence, op.op_id, 0};
 }
 
 uint32_t process_id();  // = the main thread's id
@@ -115,6 +115,25 @@ std::mutex& slow_lock();
 opspan_stats totals(int sink);
 void subtract(opspan_stats* from, const opspan_stats& what);
 
+// The same for a range that is not the innermost of this thread, or may not be.
+template <class Close, class Late>
+[[gnu::cold, gnu::noinline]] void end_elsewhere(Thread& here, int sink, const void* key, uint64_t id, uint64_t number,
+                                                Close& close, Late& late) {
+  Frames& frames = here.frames[sink];
+  frames.settle(close);
+  if (Frame* deeper = frames.find(key, id)) {
+    late(*deeper);
+    deeper->ended.store(Ended::kHere, std::memory_order_relaxed);
+    frames.settle(close);
+  } else if (Thread* owner = thread_of(number); owner && owner != &here) {
+    if (Frame* theirs = owner->frames[sink].find(key, id)) {
+      late(*theirs);
+      theirs->ended.store(Ended::kElsewhere, std::memory_order_release);
+      here.counters[sink].late_ends.add();
+    }
+  }
+}
+
 // Ends the range (key, id) that `number`, a thread in torch's counting, began. `close` undoes at the tool what begin
 // did there: on the thread that did it, once the frame is on top. `late` is called now if that is not now. Inlined: it
 // is most of what the end of a range costs.
@@ -122,20 +141,12 @@ template <class Close, class Late>
 [[gnu::always_inline]] inline void end_range(Thread& here, int sink, const void* key, uint64_t id, uint64_t number,
                                              Close&& close, Late&& late) {
   Frames& frames = here.frames[sink];
-  frames.settle(close);
   if (Frame* top = frames.top(); top && top->is(key, id)) [[likely]] {
     close(*top);
     frames.drop();
     frames.settle(close);
-  } else if (Frame* deeper = frames.find(key, id)) {
-    late(*deeper);
-    deeper->ended.store(Ended::kHere, std::memory_order_relaxed);
-  } else if (Thread* owner = thread_of(number); owner && owner != &here) {
-    if (Frame* theirs = owner->frames[sink].find(key, id)) {
-      late(*theirs);
-      theirs->ended.store(Ended::kElsewhere, std::memory_order_release);
-      here.counters[sink].late_ends.add();
-    }
+  } else {
+    end_elsewhere(here, sink, key, id, number, close, late);
   }
 }
 

@@ -14,7 +14,7 @@ namespace {
 Op op(const char* name, uint64_t id, int64_t sequence, uint32_t kind, uint32_t forward_tid = 0,
       const char* sizes = "") {
   uint32_t length = static_cast<uint32_t>(__builtin_strlen(sizes));
-  return {name, true, kind, forward_tid, length, sizes, nullptr, sequence, id, 0};
+  return {name, kind, forward_tid, length, sizes, nullptr, sequence, id, 0};
 }
 
 Op child(Op of, uint64_t parent) {

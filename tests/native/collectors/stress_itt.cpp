@@ -88,10 +88,10 @@ void labelled(const itt::Domain* own, unsigned long long number, itt::StringHand
   void* here = ops.thread();
   itt::Id op{number + 1, label::kTag, label::kOps};
   auto length = static_cast<uint32_t>(strlen(name->strA));
-  ops.begin(here, {name->strA, true, 1, 0, length, name->strA, nullptr, static_cast<int64_t>(number), op.d1, 0});
+  ops.begin(here, {name->strA, 1, 0, length, name->strA, nullptr, static_cast<int64_t>(number), op.d1, 0});
   metadata_add(own, op, name, itt::kS64, 1, &number);
   task_begin(own, {number, label::kTag, label::kUsers}, op, name);
-  ops.begin(here, {name->strA, false, 2, 7, 0, nullptr, ops.keep("kept"), -1, number + 2, number | uint64_t{1} << 63});
+  ops.begin(here, {name->strA, 2, 7, 0, nullptr, ops.keep("kept"), -1, number + 2, number | uint64_t{1} << 63});
   relation_add(own, op, 1, op);
   ops.end(here);
   task_end(own);

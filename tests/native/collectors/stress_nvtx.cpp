@@ -53,8 +53,8 @@ void told_directly(const char* name, int number) {
   static const Calls& ops = *opspan_collector_takes_ops(kVersion, kNvtx);
   void* here = ops.thread();
   auto id = static_cast<uint64_t>(number);
-  ops.begin(here, {name, false, 1, 0, 5, "sizes", nullptr, number, id, 0});
-  ops.begin(here, {"aten::name", true, 2, 7, 0, nullptr, ops.keep("kept"), -1, id, 0});
+  ops.begin(here, {name, 1, 0, 5, "sizes", nullptr, number, id, 0});
+  ops.begin(here, {"aten::name", 2, 7, 0, nullptr, ops.keep("kept"), -1, id, 0});
   ops.end(here);
   ops.end(here);
 }

@@ -59,7 +59,11 @@ struct Worker {
     auto* begun = new Begun{++g_op_id, thread};
     opspan_op op = {};
     op.name = kNames[upto(std::size(kNames))];
-    op.kind = 1 + upto(4);
+    const bool is_engines = !strncmp(op.name, OPSPAN_ENGINE, strlen(OPSPAN_ENGINE));
+    op.kind = is_engines ? OPSPAN_KIND_ENGINE
+              : upto(2)  ? OPSPAN_KIND_OP
+              : upto(2)  ? OPSPAN_KIND_BACKWARD
+                         : OPSPAN_KIND_USER;
     op.sequence = upto(2) ? sequence++ : -1;
     op.op_id = begun->op_id;
     op.thread = thread;
