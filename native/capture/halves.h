@@ -185,15 +185,20 @@ inline void write_block(Half* at, const Event& event) {
              static_cast<uint64_t>(event.memory.total));
 }
 
-// A Like ends as a Short does.
-inline void end_half(Half* at, int64_t start_ns, int64_t end_ns) {
+// A Like ends as a Short does. False: it took three days or more, which has no room in it.
+inline bool end_half(Half* at, int64_t start_ns, int64_t end_ns) {
+  constexpr uint64_t kMostHigh = 0xffff;
   auto* unit = reinterpret_cast<Short*>(at);
-  uint64_t took = static_cast<uint64_t>(std::max<int64_t>(end_ns - start_ns, 0)) + 1;
-  if (took >> 32) [[unlikely]] {
+  // A client's times may be any numbers, whose difference is none of int64_t.
+  const uint64_t lasted = end_ns > start_ns ? static_cast<uint64_t>(end_ns) - static_cast<uint64_t>(start_ns) : 0;
+  uint64_t took = lasted + 1;
+  if (lasted >> 32 || took >> 32) [[unlikely]] {
+    if (lasted >> 32 >= kMostHigh) return false;
     took |= !static_cast<uint32_t>(took);  // 0 would be open: rather a nanosecond more
     __atomic_store_n(&unit->took_high, static_cast<uint16_t>(took >> 32), __ATOMIC_RELAXED);
   }
   __atomic_store_n(&unit->took, static_cast<uint32_t>(took), __ATOMIC_RELEASE);
+  return true;
 }
 
 }  // namespace opspan::capture

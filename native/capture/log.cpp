@@ -147,16 +147,28 @@ bool Log::grow() {
 
 void Log::lose() { session_->count_lost(); }
 
-void Log::end_in_old(const Place& place, int64_t end_ns) {
+bool Log::end_in_old(const Place& place, int64_t end_ns) {
   for (auto chunk = old_.begin(); chunk != old_.end(); ++chunk) {
     if (!chunk->holds(place.number)) continue;
-    end_in(*chunk, place, end_ns);
+    const bool is_told = end_in(*chunk, place, end_ns);
     if (chunk->open == 0) {
       unmap(*chunk);
       old_.erase(chunk);
     }
-    return;
+    return is_told;
   }
+  return true;  // it is in a segment that is gone
+}
+
+// By a unit that names the range's.
+void Log::end_apart(const Place& place, int64_t end_ns) {
+  Event event{};
+  event.kind = static_cast<uint8_t>(Unit::kEnd);
+  event.flags = kForeignEnd;
+  event.end.time_ns = end_ns;
+  event.end.owner_tid = place.tid;
+  event.end.owner_unit = place.number;
+  append(event);
 }
 
 void finish_slowly(const Place& place, int64_t end_ns) {
@@ -168,13 +180,7 @@ void finish_slowly(const Place& place, int64_t end_ns) {
   if (log->owner_ == place.owner) {
     log->end(place, end_ns);
   } else if (log->owner_ >> 32 == place.owner >> 32) {
-    Event event{};
-    event.kind = static_cast<uint8_t>(Unit::kEnd);
-    event.flags = kForeignEnd;
-    event.end.time_ns = end_ns;
-    event.end.owner_tid = place.tid;
-    event.end.owner_unit = place.number;
-    log->append(event);
+    log->end_apart(place, end_ns);
   }
 }
 

@@ -193,8 +193,9 @@ class Log {
   [[gnu::cold]] uint32_t learn(const OpName& name);
   [[gnu::cold]] uint32_t learn(Constant& constant);
   void end(const Place& place, int64_t end_ns);
-  [[gnu::cold]] void end_in_old(const Place& place, int64_t end_ns);
-  static void end_in(Chunk& chunk, const Place& place, int64_t end_ns);
+  [[gnu::cold]] bool end_in_old(const Place& place, int64_t end_ns);
+  [[gnu::cold]] void end_apart(const Place& place, int64_t end_ns);
+  static bool end_in(Chunk& chunk, const Place& place, int64_t end_ns);
   static void unmap(const Chunk& chunk);
 
   Half* next_ = nullptr;
@@ -244,23 +245,19 @@ inline Place Log::append_range(int64_t start_ns, Write&& write) {
   return place;
 }
 
-// An end of 0 leaves the range open and only gives up its place.
-inline void Log::end_in(Chunk& chunk, const Place& place, int64_t end_ns) {
-  Half* at = chunk.at(place.number);
-  if (end_ns && place.start_ns) {
-    end_half(at, place.start_ns, end_ns);
-  } else if (end_ns) {
-    __atomic_store_n(&reinterpret_cast<Event*>(at)->range.end_ns, end_ns, __ATOMIC_RELAXED);
-  }
+// An end of 0 leaves the range open and only gives up its place. False: the end has no room there.
+inline bool Log::end_in(Chunk& chunk, const Place& place, int64_t end_ns) {
   if (chunk.open) --chunk.open;
+  Half* at = chunk.at(place.number);
+  if (end_ns && place.start_ns) return end_half(at, place.start_ns, end_ns);
+  if (end_ns) __atomic_store_n(&reinterpret_cast<Event*>(at)->range.end_ns, end_ns, __ATOMIC_RELAXED);
+  return true;
 }
 
 inline void Log::end(const Place& place, int64_t end_ns) {
-  if (chunk_.holds(place.number)) [[likely]] {
-    end_in(chunk_, place, end_ns);
-  } else {
-    end_in_old(place, end_ns);
-  }
+  const bool is_told = chunk_.holds(place.number) ? end_in(chunk_, place, end_ns) : end_in_old(place, end_ns);
+  if (!is_told) [[unlikely]]
+    end_apart(place, end_ns);
 }
 
 // Ends a kRange: in place on its own thread, with a kEnd unit on another, not at all when its file is not the current

@@ -55,7 +55,17 @@ int main(int, char** argv) {
   std::mt19937_64 chance(seed);
   std::vector<Open> open;
   // What a duration has in its upper and in its lower half.
-  const int64_t lasts[] = {0, 1, 1000, 0xfffffffe, 0xffffffff, 0x100000000, 0x1fffffffe, 90'000'000'000};
+  const int64_t lasts[] = {0,
+                           1,
+                           1000,
+                           0xfffffffe,
+                           0xffffffff,
+                           0x100000000,
+                           0x1fffffffe,
+                           90'000'000'000,
+                           0xfffeffffffff,
+                           0xffff00000000,
+                           0x7000000000000000};
   int64_t now = 1'000'000'000;
   for (int left = std::atoi(argv[2]); left > 0; --left) {
     Log* log = opspan::capture::log();

@@ -26,8 +26,9 @@ def test_every_range_is_read_as_it_was_written(halves: Path, tmp_path: Path, ran
     told = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
     (capture,) = units.read_folder(tmp_path)
     fields = ("value", "id", "category", "forward_tid", "sizes", "color", "schema")
+    apart = {it.owner_unit: it.time_ns for it in capture.units(units.END)}  # of ranges that lasted for days
     found = [
-        (it.number, it.start_ns, it.end_ns, it.source, it.flags, *(it.fields[name] for name in fields))
+        (it.number, it.start_ns, it.end_ns or apart.get(it.number, 0), it.source, it.flags, *(it.fields[name] for name in fields))
         for it in capture.units(units.RANGE, units.MARK)
     ]
     memory = [
@@ -35,6 +36,7 @@ def test_every_range_is_read_as_it_was_written(halves: Path, tmp_path: Path, ran
     ]
     assert found == [one for one in told if len(one) == 12]
     assert memory == [one for one in told if len(one) == 6]
+    assert apart or ranges < 300
 
     trace = opspan.load(tmp_path)
     assert trace.ranges["start_ns"].to_list() == [one[1] for one in found]
