@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <iterator>
@@ -53,7 +55,8 @@ bool put_memory_at(uintptr_t address) {
     uintptr_t from = address & kPageMask;
     size_t bytes = begin + range.bytes.load(std::memory_order_relaxed) - from;
     constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-    return mmap(reinterpret_cast<void*>(from), bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0) != MAP_FAILED;
+    // Not by mmap(), which others may have put something of their own before: a signal's handler may not call that.
+    return syscall(SYS_mmap, from, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0) != -1;
   }
   return false;
 }

@@ -179,6 +179,12 @@ inline void write_like(Half* at, const Event& event, uint64_t model, uint32_t ex
               event.range.value, event.range.id);
 }
 
+// With a model of ranges that have `extra` where those of a Brief have it.
+inline void write_like(Half* at, const Brief& range, uint64_t model) {
+  write_range(at, Unit::kLike, range.flags & kValueMask, model & 0xffffffff, range.start_ns, range.extra, range.value,
+              range.id);
+}
+
 inline void write_block(Half* at, const Event& event) {
   uint64_t what = event.memory.address << 16 | uint64_t{event.flags} << 8 | static_cast<uint64_t>(Unit::kBlock);
   write_half(at, what, static_cast<uint64_t>(event.memory.time_ns), static_cast<uint64_t>(event.memory.bytes),

@@ -1,4 +1,5 @@
-// A number for a text, or for a run of words: for tables of what is compared in full anyway.
+// Numbers for texts and for runs of words: hash_of for tables of what is compared in full anyway, Digest for those of
+// what is not.
 #pragma once
 
 #include <cstddef>
@@ -49,5 +50,24 @@ inline uint64_t hash_of(const int64_t* words, size_t count, uint64_t seed) {
   if (i < count) hash = fold(hash ^ word(i), kOdd);
   return hash;
 }
+
+// 128 bits, each of which any bit of the runs may change: where two are equal, so are the runs. That two others meet is
+// less likely than that the memory they lie in errs.
+struct Digest {
+  uint64_t first = 0xd1b54a32d192ed03;
+  uint64_t second = 0x8cb92ba72f3d8dd7;
+
+  void add(uint64_t one, uint64_t other) {
+    first = fold(first ^ one, other ^ kOdd);
+    second = fold(second ^ other, one ^ 0xe7037ed1a0b428db);
+  }
+  void add(const int64_t* words, size_t count) {
+    auto word = [words](size_t i) { return static_cast<uint64_t>(words[i]); };
+    size_t i = 0;
+    for (; i + 1 < count; i += 2) add(word(i), word(i + 1));
+    add(i < count ? word(i) : 0, ~count);
+  }
+  bool operator==(const Digest&) const = default;
+};
 
 }  // namespace opspan::capture

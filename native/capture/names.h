@@ -77,6 +77,14 @@ inline Letters letters_of(const char* text) {
   return copied_letters(text);
 }
 
+inline void add_text(Digest& digest, const char* text) {
+  for (;; text += kLetters) {
+    const Letters letters = letters_of(text);
+    digest.add(letters.first, letters.second);
+    if (letters.has_end()) return;
+  }
+}
+
 // The name of an op, and how it is looked for.
 struct OpName {
   static constexpr char kEngine[] = "autograd::engine::evaluate_function: ";  // those of Kind::kEngine begin with it

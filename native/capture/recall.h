@@ -1,4 +1,4 @@
-// What a thread was last told for runs of words, by file: ids that it would otherwise look up in several tables.
+// What a thread was last told, by file: ids of runs of words, and units that tell what ranges have in common.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "capture/halves.h"
 #include "capture/hash.h"
 
 namespace opspan::capture {
@@ -86,6 +87,21 @@ class Recall {
     int64_t words[kWords];
   };
   Table<Kept, 1024> kept_;
+};
+
+// The unit that tells what ranges have in common.
+struct Model {
+  Common common;
+  uint64_t number;     // of the unit
+  uint32_t file;       // 0: empty
+  uint32_t unused[5];  // a line
+};
+
+// The same by the numbers that tell of an op with inputs, before anything is looked up for them.
+struct Alike {
+  Digest all;
+  uint64_t model;  // number of the unit
+  uint32_t file;   // 0: empty
 };
 
 }  // namespace opspan::capture

@@ -61,14 +61,20 @@ Place Log::append(const Event& event) {
       return append(
           Brief{event.flags, event.name, range.category, range.forward_tid, range.start_ns, range.value, range.id});
     }
-    Apart its = apart(event);
-    uint64_t model = model_for(its.common);
-    if (model == kOnce) return append_whole(event);
-    if (model == kLost) return {};
-    return append_range(event.range.start_ns, [&](Half* at) { write_like(at, event, model, its.extra); });
+    uint64_t model;
+    return append_small(event, &model);
   }
   if (!is_block(event)) return append_whole(event);
   return append_half(0, [&](Half* at) { write_block(at, event); });
+}
+
+// A range that is small, and not short.
+Place Log::append_small(const Event& event, uint64_t* model) {
+  Apart its = apart(event);
+  *model = model_for(its.common);
+  if (*model == kOnce) return append_whole(event);
+  if (*model == kLost) return {};
+  return append_range(event.range.start_ns, [&](Half* at) { write_like(at, event, *model, its.extra); });
 }
 
 // The number of the unit that tells what these ranges have in common; kOnce where this is the first of them, kLost
@@ -80,7 +86,7 @@ uint64_t Log::model_for(const Common& common) {
     return kOnce;
   }
   // Too far back for 32 bits: told once more.
-  if (model->number == kOnce || (number_ - model->number) >> 31) [[unlikely]] {
+  if (model->number == kOnce || !reaches(model->number)) [[unlikely]] {
     Place place = append_whole(model_of(common));
     if (!place) return kLost;
     model->number = place.number;

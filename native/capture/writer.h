@@ -99,6 +99,10 @@ class Log {
 
   // Writes a unit. A kRange without an end should be finished or released later.
   Place append(const Event& event);
+  // A range of torch's with inputs; its start is now. Where the numbers that tell of them (`inputs`) came with such a
+  // range before, no more is looked up; else `make` fills in the event.
+  template <class Make>
+  Place append(Brief& range, Digest inputs, Make&& make);
   [[gnu::always_inline]] Place append(const Brief& range) {
     if (!range.is_short()) [[unlikely]]
       return append_whole(range);
@@ -157,12 +161,6 @@ class Log {
   };
   static constexpr size_t kKnown = 512;  // pairs of two; a power of two
   static constexpr size_t kLongestKnown = 4096;
-  struct Model {
-    Common common;
-    uint64_t number;     // of its unit
-    uint32_t file;       // 0: empty
-    uint32_t unused[5];  // a line
-  };
   static constexpr uint64_t kOnce = ~uint64_t{0};  // seen, and not written
   static constexpr uint64_t kLost = kOnce - 1;
 
@@ -187,6 +185,8 @@ class Log {
   Place append_whole(const Event& event);
   [[gnu::cold]] Place append_whole(const Brief& range);
   uint64_t model_for(const Common& common);
+  Place append_small(const Event& event, uint64_t* model);
+  bool reaches(uint64_t model) const { return !((number_ - model) >> 31); }
   bool give_up(Process& p, Dropped& dropped, bool is_news);
   void go_ahead();
   uint32_t intern_slowly(std::string_view text);
@@ -214,6 +214,7 @@ class Log {
   std::unique_ptr<Known[]> known_;
   Names<uint32_t> names_;
   Table<Model, 1024> models_;  // from the first range on that is not short
+  Table<Alike, 4096> alike_;   // from the first one on with inputs
   Recall recall_;
 };
 
@@ -242,6 +243,25 @@ inline Place Log::append_range(int64_t start_ns, Write&& write) {
   Place place = append_half(start_ns, write);
   if (place) [[likely]]
     ++chunk_.open;
+  return place;
+}
+
+template <class Make>
+inline Place Log::append(Brief& range, Digest inputs, Make&& make) {
+  const uint64_t flags = range.flags & ~kValueMask;
+  inputs.add(uint64_t{range.name} << 32 | flags << 16 | range.category, file_);
+  auto [alike, is_known] = alike_.slot(inputs.first, file_, [&](const Alike& it) { return it.all == inputs; });
+  if (is_known && reaches(alike->model) && range.is_short()) [[likely]] {
+    range.start_ns = now();
+    return append_range(range.start_ns, [&](Half* at) { write_like(at, range, alike->model); });
+  }
+  Event event = whole(range);
+  make(event);
+  event.range.start_ns = now();
+  if (!is_small(event)) return append_whole(event);
+  uint64_t model = kLost;
+  Place place = append_small(event, &model);
+  if (alike && model < kLost) *alike = {inputs, model, file_};
   return place;
 }
 

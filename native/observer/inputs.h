@@ -77,16 +77,16 @@ void add_tensor(const at::Tensor& tensor, Sizes& words) {
     }
     if (kDetails && !tensor.is_nested()) type = type_of(tensor);
     auto sizes = tensor.sizes();
-    auto rank = static_cast<int64_t>(sizes.size());
-    auto tell = [&](int64_t strides) {
-      words.add(head(OPSPAN_INPUT_TENSOR, type, rank, strides));
-      for (int64_t dimension : sizes) words.add(dimension);
+    auto tell = [&](int64_t what, c10::IntArrayRef strides = {}) {
+      int64_t* room = words.extend(1 + sizes.size() + strides.size());
+      *room = head(OPSPAN_INPUT_TENSOR, type, static_cast<int64_t>(sizes.size()), what);
+      for (int64_t dimension : sizes) *++room = dimension;
+      for (int64_t step : strides) *++room = step;
     };
     if (!kDetails || tensor.layout() != at::kStrided) return tell(OPSPAN_STRIDES_NONE);
     auto strides = tensor.strides();
     if (are_usual(sizes, strides)) return tell(OPSPAN_STRIDES_USUAL);
-    tell(OPSPAN_STRIDES_FOLLOW);
-    for (int64_t step : strides) words.add(step);
+    tell(OPSPAN_STRIDES_FOLLOW, strides);
   } catch (...) {
     words.cut(before);
     words.add(head(OPSPAN_INPUT_NOTHING, type));

@@ -10,12 +10,14 @@ namespace opspan {
 template <class Word, size_t kInline>
 class Words {
  public:
-  void add(Word word) {
-    if (count_ < kInline) {
-      inline_[count_++] = word;
-    } else {
-      add_to_heap(word);
-    }
+  void add(Word word) { *extend(1) = word; }
+  // Room for so many more, to be filled in before anything else is asked.
+  Word* extend(size_t count) {
+    if (count_ + count > kInline) [[unlikely]]
+      return extend_heap(count);
+    Word* room = inline_ + count_;
+    count_ += count;
+    return room;
   }
   void add(const Words& others) {
     for (size_t i = 0; i < others.count(); ++i) add(others.data()[i]);
@@ -28,11 +30,11 @@ class Words {
   const Word* data() const { return count_ > kInline ? more_.data() : inline_; }
 
  private:
-  // Apart, so that what nearly every word needs is written where it is called.
-  [[gnu::noinline]] void add_to_heap(Word word) {
-    if (count_ == kInline) more_.assign(inline_, inline_ + kInline);
-    more_.push_back(word);
-    ++count_;
+  [[gnu::cold, gnu::noinline]] Word* extend_heap(size_t count) {
+    if (count_ <= kInline) more_.assign(inline_, inline_ + count_);
+    more_.resize(count_ + count);
+    count_ += count;
+    return more_.data() + (count_ - count);
   }
 
   size_t count_ = 0;

@@ -79,12 +79,12 @@ void begin(const void* key, const opspan_op* op) {
       range.extra = stack_id(texts.stacks, *log, here, *op, functions_around(frames, *op), *frame);
       if (range.extra) range.flags |= capture::kHasStack;
     }
-    if (op->inputs_count || op->values_count) {
-      Event event = capture::whole(range);
-      if (op->inputs_count) tell_inputs(texts.inputs, *log, *op, event);
-      if (op->values_count) event.range.inputs = values_id(texts.values, *log, here, *op);
-      event.range.start_ns = log->now();
-      frame->place = log->append(event);
+    if (op->inputs_count) {
+      auto tell = [&](Event& event) {
+        tell_inputs(texts.inputs, *log, *op, event);
+        if (op->values_count) event.range.inputs = values_id(texts.values, *log, here, *op);
+      };
+      frame->place = log->append(range, digest_of(*op), tell);
     } else {
       range.start_ns = log->now();
       frame->place = log->append(range);

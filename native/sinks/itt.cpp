@@ -99,8 +99,11 @@ std::string_view sizes_of(Thread& here, const opspan_op& op, const void** kept =
     const direct::Calls* calls = g_direct.load(std::memory_order_relaxed);
     return calls ? const_cast<void*>(calls->keep(text)) : nullptr;
   };
-  Key key({}, 0, op.inputs, op.inputs_count);
-  if (auto* entry = g_sizes.get(key, g_sessions[OPSPAN_ITT].max_strings(), build, keep)) {
+  auto find = [&] {
+    Key key({}, 0, op.inputs, op.inputs_count);
+    return g_sizes.get(key, g_sessions[OPSPAN_ITT].max_strings(), build, keep);
+  };
+  if (auto* entry = here.find_sized(direct::kItt, digest_of(op), find)) {
     if (kept) *kept = entry->handle;
     return entry->text;
   }

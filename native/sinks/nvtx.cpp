@@ -72,14 +72,20 @@ void push_payload(Thread& here, const opspan_op& op, const Label& base) {
   Label label = base;
   text::ForwardThread forward = text::forward_of(here, op);
   if (op.inputs_count) {
-    Key key(text::name_of(op), forward.named ? uint64_t{forward.tid} + 1 : 0, op.inputs, op.inputs_count);
+    const uint64_t number = forward.named ? uint64_t{forward.tid} + 1 : 0;
     auto build = [&](std::string& out) {
       out += text::name_of(op);
       text::append_forward(out, forward);
       out += ", sizes = ";
       text::append_sizes(out, op.inputs, op.inputs_count);
     };
-    if (auto* entry = g_sized.get(key, max_strings(), build, give)) {
+    auto find = [&] {
+      return g_sized.get(Key(text::name_of(op), number, op.inputs, op.inputs_count), max_strings(), build, give);
+    };
+    capture::Digest all = digest_of(op);
+    capture::add_text(all, op.name);
+    all.add(number, 0);
+    if (auto* entry = here.find_sized(direct::kNvtx, all, find)) {
       label.registered = handle(entry);
     } else {
       here.counters[OPSPAN_NVTX].sizes_dropped.add();
@@ -96,7 +102,8 @@ void push_payload(Thread& here, const opspan_op& op, const Label& base) {
 
 const Interned::Entry* sizes_of(Thread& here, const opspan_op& op) {
   auto build = [&](std::string& out) { text::append_sizes(out, op.inputs, op.inputs_count); };
-  auto* entry = g_sizes.get(Key({}, 0, op.inputs, op.inputs_count), max_strings(), build, give);
+  auto find = [&] { return g_sizes.get(Key({}, 0, op.inputs, op.inputs_count), max_strings(), build, give); };
+  auto* entry = here.find_sized(direct::kNvtx, digest_of(op), find);
   if (!entry) here.counters[OPSPAN_NVTX].sizes_dropped.add();
   return entry;
 }

@@ -9,6 +9,7 @@
 
 #include "collectors/direct.h"
 #include "sinks/frames.h"
+#include "sinks/interned.h"
 #include "sinks/sinks.h"
 
 namespace opspan {
@@ -45,6 +46,13 @@ struct Counters {
   Counter ranges, late_ends, sizes_dropped, relations_missed, given_up, fields_dropped;
 };
 
+// An entry of a table of the process that a thread found for these inputs.
+struct Sized {
+  capture::Digest inputs;
+  const Interned::Entry* entry;
+  uint32_t file;  // 1: there is one
+};
+
 struct Thread {
   std::atomic<uint64_t> number{0};  // torch's; 0: not told yet
   uint32_t tid = 0;
@@ -54,13 +62,26 @@ struct Thread {
   int user_depth[OPSPAN_SINK_COUNT] = {};      // of the user's own ranges
   uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // ranges that were open when this process was forked: its parent's
   Forwards forwards;
-  capture::Names<void*> handles[2];  // by direct::Protocol: what the tool gave for names of ops
-  std::string text;                  // for building labels
+  capture::Names<void*> handles[2];      // by direct::Protocol: what the tool gave for names of ops
+  capture::Table<Sized, 1024> sized[2];  // by direct::Protocol: labels with sizes, or sizes alone
+  std::string text;                      // for building labels
 
   // What opspan's own collector knows this thread by.
   void* directly(direct::Protocol protocol, const direct::Calls& calls) {
     void*& known = at_collector_[protocol];
     return known ? known : known = calls.thread();
+  }
+
+  // What was found for these inputs; or what is found now.
+  template <class Find>
+  const Interned::Entry* find_sized(direct::Protocol protocol, const capture::Digest& inputs, Find&& find) {
+    auto is = [&](const Sized& it) { return it.inputs == inputs; };
+    auto [known, is_known] = sized[protocol].slot(inputs.first, 1, is);
+    if (is_known) [[likely]]
+      return known->entry;
+    const Interned::Entry* entry = find();
+    if (known && entry) *known = {inputs, entry, 1};
+    return entry;
   }
 
   // The frame of a range that begins: see Frames::next.
@@ -87,6 +108,15 @@ struct Thread {
   [[gnu::cold]] void learn(uint64_t torch_number);
   void* at_collector_[2] = {};
 };
+
+// All that is told of the inputs of an op. (It has no values without inputs.)
+inline capture::Digest digest_of(const opspan_op& op) {
+  capture::Digest digest;
+  digest.add(op.type_names != nullptr, op.values_count);
+  digest.add(op.inputs, op.inputs_count);
+  if (op.values_count) digest.add(op.values, op.values_count);
+  return digest;
+}
 
 // By torch's number. Null, 0: never seen under a session. The thread may have ended.
 Thread* thread_of(uint64_t torch_number);

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ast
+import json
 from pathlib import Path
 
 from builders import capture_units as units
@@ -167,3 +169,55 @@ stop(CAPTURE)
     )
 
     assert [unit.name for unit in capture.units(units.RANGE)] == names * 3 + ["aten::a"] * 2000
+
+
+def test_ops_are_what_was_told_of_each_however_alike_they_are(native: Native, tmp_path: Path) -> None:
+    """Of all that ranges have in common much is remembered: none may get what another one has."""
+    capture, output = captured(
+        native,
+        tmp_path,
+        """
+import ctypes, random
+chance = random.Random(7)
+int64s = lambda words: (ctypes.c_int64 * len(words))(*words)
+types = (ctypes.c_char_p * 6)(b"", b"Scalar", b"ScalarList", b"TensorList", b"float", b"long")
+names = [ctypes.create_string_buffer(name) for name in (b"aten::add", b"aten::add_", b"aten::mul")]
+start_capture(folder)
+for number in range(1, 6001):
+    key = number if number % 50 else number + 2**33
+    kind = chance.choice([OP, OP, BACKWARD])
+    name = chance.choice(names) if kind == OP else chance.choice(["AddBackward0", "MulBackward0"])
+    more, told = {}, []
+    if chance.random() < 0.9:
+        types_too = chance.random() < 0.7
+        shapes = [[chance.randrange(3) for _ in range(chance.randrange(3))] for _ in range(chance.randrange(1, 3))]
+        kinds = [4 + chance.randrange(2) if types_too else 0 for _ in shapes]
+        words = [word for shape, of in zip(shapes, kinds) for word in (1 | of << 8 | len(shape) << 32, *shape)]
+        values = [chance.randrange(3), chance.randrange(3)] if types_too and chance.random() < 0.5 else []
+        if types_too:
+            more["type_names"] = types
+        if values:
+            tagged = [0, 1, values[0], 1, values[1]]
+            more |= {"values": int64s(tagged), "values_count": len(tagged)}
+        more["sizes"] = words
+        told = [str(shapes), [types[of].decode() for of in kinds] if types_too else None, values]
+    sequence = chance.choice([-1, 5, number, 2**33])
+    begin(CAPTURE, key, name, kind=kind, sequence=sequence, **more)
+    end(CAPTURE, key)
+    print(repr((key, name.value.decode() if kind == OP else name, kind, sequence, told)))
+print(stop(CAPTURE))
+""",
+    )
+
+    *told, _ = output.splitlines()
+    ranges = capture.units(units.RANGE)
+    assert len(ranges) == len(told) == 6000
+    for unit, line in zip(ranges, told, strict=True):
+        key, name, kind, sequence, inputs = ast.literal_eval(line)
+        assert (unit.id, unit.name, unit.category, unit.value) == (key, name, kind, sequence if sequence >= 0 else None)
+        sizes, types, values = inputs or (None, None, [])
+        assert capture.text(unit.sizes) == sizes
+        assert bool(unit.flags & units.HAS_INPUTS) == (types is not None)
+        if types is not None:
+            assert json.loads(capture.text(unit.color) or "") == types
+            assert json.loads(capture.text(unit.domain) or "[]") == ([None, *values] if values else [])

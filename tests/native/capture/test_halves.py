@@ -28,7 +28,14 @@ def test_every_range_is_read_as_it_was_written(halves: Path, tmp_path: Path, ran
     fields = ("value", "id", "category", "forward_tid", "sizes", "color", "schema")
     apart = {it.owner_unit: it.time_ns for it in capture.units(units.END)}  # of ranges that lasted for days
     found = [
-        (it.number, it.start_ns, it.end_ns or apart.get(it.number, 0), it.source, it.flags, *(it.fields[name] for name in fields))
+        (
+            it.number,
+            it.start_ns,
+            it.end_ns or apart.get(it.number, 0),
+            it.source,
+            it.flags,
+            *(it.fields[name] for name in fields),
+        )
         for it in capture.units(units.RANGE, units.MARK)
     ]
     memory = [
