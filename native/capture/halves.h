@@ -114,6 +114,10 @@ inline bool is_block(const Event& event) {
          event.memory.device_index == -1 && !(event.memory.address >> 48) && event.flags < 256;
 }
 
+inline Block block_of(uint64_t flags, uint64_t address, int64_t time_ns, int64_t bytes, int64_t total) {
+  return {address << 16 | flags << 8 | static_cast<uint64_t>(Unit::kBlock), time_ns, bytes, total};
+}
+
 // What a range has in common with others. Not in it: what a Like has room for.
 struct Common {
   uint64_t words[4];  // the first of the event, and its last three; all 0: of none
@@ -185,10 +189,9 @@ inline void write_like(Half* at, const Brief& range, uint64_t model) {
               range.id);
 }
 
-inline void write_block(Half* at, const Event& event) {
-  uint64_t what = event.memory.address << 16 | uint64_t{event.flags} << 8 | static_cast<uint64_t>(Unit::kBlock);
-  write_half(at, what, static_cast<uint64_t>(event.memory.time_ns), static_cast<uint64_t>(event.memory.bytes),
-             static_cast<uint64_t>(event.memory.total));
+inline void write_block(Half* at, const Block& block) {
+  write_half(at, block.what, static_cast<uint64_t>(block.time_ns), static_cast<uint64_t>(block.bytes),
+             static_cast<uint64_t>(block.total));
 }
 
 // A Like ends as a Short does. False: it took three days or more, which has no room in it.

@@ -65,7 +65,8 @@ Place Log::append(const Event& event) {
     return append_small(event, &model);
   }
   if (!is_block(event)) return append_whole(event);
-  return append_half(0, [&](Half* at) { write_block(at, event); });
+  const auto& memory = event.memory;
+  return append(block_of(event.flags, memory.address, memory.time_ns, memory.bytes, memory.total));
 }
 
 // A range that is small, and not short.

@@ -10,6 +10,7 @@
 
 #include "capture/process.h"
 #include "capture/say.h"
+#include "capture/thread_key.h"
 
 namespace opspan::capture {
 

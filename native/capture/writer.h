@@ -6,8 +6,6 @@
 // shared libraries; each has writers of its own.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -49,12 +47,6 @@ uint64_t stop(uint32_t writer = 0);
 // Of a rolling recording: a training step is over; its files stay as long as somebody copies them.
 void step(uint32_t writer);
 void hold(uint32_t writer, bool on);
-
-// A key of pthread's; where the process has no more of them, one that is none, and whose values are never freed.
-inline pthread_key_t make_key(void (*at_exit)(void*)) {
-  pthread_key_t made;
-  return pthread_key_create(&made, at_exit) == 0 ? made : ~pthread_key_t{0};
-}
 
 // The part of the state that the hot path reads.
 inline constinit std::atomic<uint32_t> g_epochs[kWriters] = {};  // 0: off; changes whenever every log must look again
@@ -99,6 +91,9 @@ class Log {
 
   // Writes a unit. A kRange without an end should be finished or released later.
   Place append(const Event& event);
+  Place append(const Block& block) {
+    return append_half(0, [&](Half* at) { write_block(at, block); });
+  }
   // A range of torch's with inputs; its start is now. Where the numbers that tell of them (`inputs`) came with such a
   // range before, no more is looked up; else `make` fills in the event.
   template <class Make>

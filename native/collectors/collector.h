@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "capture/thread_key.h"
 #include "capture/writer.h"
 #include "collectors/handles.h"
 

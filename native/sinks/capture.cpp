@@ -105,6 +105,11 @@ template <uint32_t kWriter>
 void memory(const opspan_memory* told) {
   capture::Log* log = session<kWriter>().form() ? capture::log(kWriter) : nullptr;
   if (!log) return;
+  const bool is_small = told->device_index == -1 && !(told->device_type | told->address >> 48);
+  if (is_small) [[likely]] {
+    log->append(capture::block_of(told->what, told->address, log->now(), told->bytes, told->total));
+    return;
+  }
   Event event = {};
   event.kind = static_cast<uint8_t>(Unit::kMemory);
   event.source = static_cast<uint8_t>(Source::kTorch);

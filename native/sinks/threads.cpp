@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "capture/thread_key.h"
 #include "sinks/session.h"
 #include "sinks/sink.h"
 
