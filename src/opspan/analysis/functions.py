@@ -36,6 +36,8 @@ def spans_of(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def parents(calls: pl.DataFrame) -> pl.Series:
+    if calls.is_empty():
+        return pl.Series("parent", dtype=pl.UInt32)
     rows = calls.select(parent_id="id", parent=pl.int_range(pl.len(), dtype=pl.UInt32))
     rows = rows.drop_nulls().unique("parent_id", keep="first")
     return calls.select("parent_id").join(rows, on="parent_id", how="left", maintain_order="left")["parent"]

@@ -93,7 +93,8 @@ class Strings:
 
     def __init__(self, frame: pl.DataFrame, written: Meter, issues: Issues) -> None:
         self._written = written
-        frame = frame.drop_nulls().unique("id", keep="first").sort("id")
+        if not _is_in_order(frame):
+            frame = frame.drop_nulls().unique("id", keep="first").sort("id")
         self._issues = issues
         self._ids = frame["id"]
         self.values = frame["value"]
@@ -134,6 +135,12 @@ class Strings:
 
     def texts(self, ids: pl.Series, what: str) -> pl.Series:
         return self._written.gather(self.values, self.rows(ids, what))
+
+
+def _is_in_order(frame: pl.DataFrame) -> bool:
+    """As tools write them: each id once, the least first, and with a text."""
+    ids = frame["id"]
+    return not (ids.null_count() or frame["value"].null_count()) and bool((ids[1:] > ids[:-1]).all())
 
 
 def _none(dtype: Dtype, length: int = 1) -> pl.Series:

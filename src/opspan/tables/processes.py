@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from opspan.tables.same import each_once
 from opspan.tables.tables import Tables
 from opspan.tables.told import NOTHING, Told
 
@@ -45,8 +46,8 @@ def in_ranks(trace: Tables, told: Mapping[int, Told], of_all: Told = NOTHING) ->
 
 def active(trace: Tables) -> list[int]:
     """The processes that did something."""
-    pids = pl.concat([trace.frames[name].select(pl.col("pid").unique())["pid"] for name in _ACTIVE])
-    return sorted(pids.drop_nulls().unique().to_list())
+    pids = {pid for name in _ACTIVE for pid in each_once(trace.frames[name], "pid")}
+    return sorted(pids - {None})
 
 
 def _with_ranks(frame: pl.DataFrame, of_process: Mapping[int, int], first: int) -> pl.DataFrame:

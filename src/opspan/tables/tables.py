@@ -22,6 +22,7 @@ from opspan.tables.clocks import BY_UTC
 from opspan.tables.issues import Issues
 from opspan.tables.metadata import Metadata
 from opspan.tables.ranks import Span, decided
+from opspan.tables.same import is_one
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -250,17 +251,21 @@ def moved(
     table: str, frame: pl.DataFrame, ranks: Mapping[int, int], ids: Mapping[str, int], shift_ns: int
 ) -> pl.DataFrame:
     """The rows of a table with other numbers of their ranks, past the ids of other traces, on another clock."""
+    if frame.is_empty():
+        return frame
     changes = []
     for column in schema.TABLES[table].columns:
         values = pl.col(column.name)
         refers = column.refers or (f"{table}.id" if column.name == "id" else "")
         if column.name == "rank":
-            changes.append(renumbered(ranks))
+            if any(before != after for before, after in ranks.items()) or not is_one(frame, "rank"):
+                changes.append(renumbered(ranks))
         elif refers:
-            changes.append(values + ids[refers.split(".")[0]])
+            if first := ids[refers.split(".")[0]]:
+                changes.append(values + first)
         elif column.unit == "ns" and shift_ns:
             changes.append(values + shift_ns)
-    return frame.with_columns(changes)
+    return frame.with_columns(changes) if changes else frame
 
 
 def renumbered(ranks: Mapping[int, int]) -> pl.Expr:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-import polars as pl
-
 from opspan.errors import NotATrace
 from opspan.formats.columns import numbered_alike
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
@@ -18,6 +16,7 @@ from opspan.readers.nsys import calls, memory, nvtx, ranks, samples, tables, tar
 from opspan.readers.nsys.export import Export, Source
 from opspan.readers.nsys.reports import exported, is_report
 from opspan.tables import Issues, Tables
+from opspan.tables.same import each_once
 
 # What nsys' exports have and nvprof's databases, which share the names of CUPTI's tables, have not.
 OF_NSYS = frozenset({"StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", tables.NVTX})
@@ -60,7 +59,7 @@ def _read(path: Path, export: Export, issues: Issues) -> Tables:
     }
     threads = target.threads(export, ranges.threads, frames.values())
     processes = target.processes(export, frames.values())
-    devices = target.devices(export, frames["work"].select(pl.col("device_id").unique())["device_id"])
+    devices = target.devices(export, each_once(frames["work"], "device_id"))
     target.note_diagnostics(export)
     metadata = target.metadata(export, path)
     trace = Tables((metadata,), **frames, threads=threads, processes=processes, devices=devices)

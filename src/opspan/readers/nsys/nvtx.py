@@ -17,6 +17,7 @@ from opspan.formats.pieces import stacked
 from opspan.labels import KIND_NAMES, Kind
 from opspan.readers.nsys import payloads, tables
 from opspan.readers.nsys.export import Export, tid_of, where
+from opspan.tables.same import each_once
 from opspan.tables.schema import KIND, null
 
 SLICE_ROWS = 1_000_000
@@ -36,8 +37,13 @@ def read(export: Export) -> Nvtx:
     if "endGlobalTid" not in events.columns:
         events = events.drop("globalTid")
 
+    there = set(each_once(events, "eventType"))
+
     def of(names: tuple[str, ...]) -> pl.Expr:
-        return pl.col("eventType").is_in([types[name] for name in names])
+        asked = {types[name] for name in names}
+        if there <= asked or (None not in there and there.isdisjoint(asked)):  # mostly all are ranges of threads
+            return pl.lit(there <= asked)
+        return pl.col("eventType").is_in(list(asked))
 
     described = events.filter(~of(tables.RANGES + tables.MARKS))
     if described.height:

@@ -16,7 +16,7 @@ from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import ID_MASK, PID_UNIT, Export
 from opspan.readers.nsys.tables import Columns
 from opspan.tables import Metadata
-from opspan.tables.same import is_one
+from opspan.tables.same import each_once, is_one
 
 EXPORT_FACTS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 CAPTURE_FACTS = "META_DATA_CAPTURE"
@@ -108,7 +108,7 @@ def _origin_utc_ns(export: Export, written: dict[str, str | None]) -> int | None
 
 def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Processes of the file's own list, and those that only its rows name."""
-    pids = {pid for frame in frames if "pid" in frame.columns for pid in _changes(frame.select("pid"))} - {None}
+    pids = {pid for frame in frames if "pid" in frame.columns for pid in each_once(frame, "pid")} - {None}
     names: dict[int, str | None] = {}
     those_of: dict[int, set[int]] = {}
     for key, number, name in export.frame("PROCESSES", {"globalPid": "int", "pid": "int", "name": "text"}).iter_rows():
@@ -153,22 +153,9 @@ def _of_rank_0(name: list[str | None], **numbers: list[int]) -> pl.DataFrame:
 def _thread_keys(frame: pl.DataFrame) -> pl.Series:
     """pid * PID_UNIT + tid, of those that there are; mostly all rows are of one process."""
     if is_one(frame, "pid"):
-        tids = _changes(frame.select("tid")).to_frame("tid")
-        return tids.select(frame.head(1)["pid"].item() * PID_UNIT + pl.col("tid")).to_series()
-    return _changes(frame.select(key=pl.col("pid") * PID_UNIT + pl.col("tid")))
-
-
-def _changes(frame: pl.DataFrame) -> pl.Series:
-    """The values of its one column, without hashing or sorting all: those of one thread mostly follow each other."""
-    if frame.is_empty():
-        return frame.to_series()
-    column = pl.first()
-    low, high, nulls = frame.select(low=column.min(), high=column.max(), nulls=column.null_count()).row(0)
-    if low == high and not nulls:
-        return frame.head(1).to_series()
-    numbers = frame.to_series()
-    changed = numbers[1:].filter(numbers[1:].ne_missing(numbers[:-1]))
-    return pl.concat([numbers[:1], changed]).unique()
+        pid: int = frame.head(1)["pid"].item()
+        return each_once(frame, "tid") + pid * PID_UNIT
+    return each_once(frame.select(key=pl.col("pid") * PID_UNIT + pl.col("tid")), "key")
 
 
 # --- devices
