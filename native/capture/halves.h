@@ -108,10 +108,16 @@ inline bool is_short(const Event& event) {
          !(range.domain | range.sizes | range.color | range.schema) && range.category < 16;
 }
 
+// Memory of the host, at an address that has room in a Block.
+inline bool is_hosts(int32_t device_type, int32_t device_index, uint64_t address) {
+  return !device_type && device_index == -1 && !(address >> 48);
+}
+
 // As a Block?
 inline bool is_block(const Event& event) {
-  return event.kind == static_cast<uint8_t>(Unit::kMemory) && !event.memory.device_type &&
-         event.memory.device_index == -1 && !(event.memory.address >> 48) && event.flags < 256;
+  const auto& memory = event.memory;
+  return event.kind == static_cast<uint8_t>(Unit::kMemory) && event.flags < 256 &&
+         is_hosts(memory.device_type, memory.device_index, memory.address);
 }
 
 inline Block block_of(uint64_t flags, uint64_t address, int64_t time_ns, int64_t bytes, int64_t total) {

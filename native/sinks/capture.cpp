@@ -105,8 +105,7 @@ template <uint32_t kWriter>
 void memory(const opspan_memory* told) {
   capture::Log* log = session<kWriter>().form() ? capture::log(kWriter) : nullptr;
   if (!log) return;
-  const bool is_small = told->device_index == -1 && !(told->device_type | told->address >> 48);
-  if (is_small) [[likely]] {
+  if (capture::is_hosts(told->device_type, told->device_index, told->address)) [[likely]] {
     log->append(capture::block_of(told->what, told->address, log->now(), told->bytes, told->total));
     return;
   }
