@@ -56,7 +56,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no Chromium here: `apt install chromium`")
     if not libraries.page("page.js").is_file():
-        pytest.skip("this build has no page: there was no npm")
+        pytest.skip("this build has no page: `opspan doctor` says why")
     with started(tmp_path_factory.mktemp("screenshots")) as browser:
         yield browser
 

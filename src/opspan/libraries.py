@@ -7,11 +7,13 @@ file does not have is killed by SIGBUS. No error of Python's comes of that.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 from pathlib import Path
 
 import opspan
+from opspan import private_files
 
 SINKS = "libopspan_sinks.so"
 COLLECTORS = "libopspan_collectors.so"
@@ -35,7 +37,7 @@ PAGE = (
     "tensorboard.js",
     "tensorboard.css",
     "LICENSES.txt",
-)  # of src/page, where npm was when opspan was built
+)  # of src/page, where it could be built
 
 _HEAD = struct.Struct("<40xQ6xHHHH")  # of a 64-bit ELF: where the sections are, then sizes and counts
 _PHDR = struct.Struct("<I4xQ16xQ")  # type, offset in the file, and (after two addresses) bytes in the file
@@ -73,8 +75,30 @@ def observer_sources() -> Path:
 
 
 def page(name: str) -> Path:
-    """One of PAGE."""
-    return folder() / "page" / name
+    """One of PAGE: as it was installed or, where it was not, as `opspan doctor --fix` built it later."""
+    installed = folder() / "page" / name
+    if installed.is_file() or not page_sources().is_dir():
+        return installed
+    try:
+        later = page_built_later()
+        private_files.check_folder(later)
+    except OSError:  # there is none, or one that somebody else could have written
+        return installed
+    return later / name
+
+
+def page_sources() -> Path:
+    """What is installed in place of a page that could not be built: its sources, and the reason in why.txt."""
+    return folder() / "page" / "unbuilt"
+
+
+def page_built_later() -> Path:
+    """The folder of the cache for the page of these sources. OSError where this user has no cache."""
+    digest = hashlib.sha256()
+    for path in sorted(page_sources().rglob("*")):
+        if path.is_file() and path.name != "why.txt":
+            digest.update(path.name.encode() + path.read_bytes())
+    return private_files.cache_folder() / f"page-{digest.hexdigest()[:16]}"
 
 
 def check_whole(path: Path) -> None:

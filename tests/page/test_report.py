@@ -8,7 +8,7 @@ import pytest
 
 import opspan
 from emit.running import opspan as run_opspan
-from opspan.errors import MissingPackage, WriteError
+from opspan.errors import WriteError
 from page.browser import Browser
 from views.sources import capture, nsys
 
@@ -37,17 +37,6 @@ def test_it_is_never_written_over_what_it_is_about(trace: opspan.Trace, pages: P
     other = opspan.load(capture(pages / "other.opspan"))
     with pytest.raises(WriteError, match="never replaced"):
         trace.report(pages / "other.opspan", against=other, overwrite=True)
-
-
-def test_without_npm_when_it_was_built_it_says_so(
-    trace: opspan.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from opspan import libraries
-
-    monkeypatch.setattr(libraries, "page", lambda name: tmp_path / name)
-    with pytest.raises(MissingPackage, match="built where no npm was"):
-        trace.report(tmp_path / "out.html")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_editor_is_an_address(pages: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import subprocess
 import tarfile
 from collections import Counter
@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import opspan
+from npm import NPM, PATH
 from once import made_once
 from opspan.analysis.averages import on_device
 from opspan.tables import Metadata
@@ -77,14 +78,16 @@ def check(trace: Trace, out: Path) -> dict[str, list[Span]]:
 @pytest.fixture(scope="session")
 def schema(shared_folder: Path) -> dict[str, Any]:
     """What speedscope's package says a file is."""
-    if shutil.which("npm") is None:
+    if NPM is None:
         pytest.skip("npm is not there, which brings speedscope's schema")
 
     def fetch(to: Path) -> None:
         folder = to.with_name("speedscope.fetched")
         folder.mkdir(exist_ok=True)
-        command = ["npm", "pack", "--silent", "--pack-destination", str(folder), PACKAGE]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+        command = [NPM, "pack", "--silent", "--pack-destination", str(folder), PACKAGE]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=folder, timeout=120, env={**os.environ, "PATH": PATH}
+        )
         if done.returncode:
             pytest.skip(f"npm cannot get {PACKAGE}: {done.stderr.strip().splitlines()[-1:]}")
         with tarfile.open(next(folder.glob("*.tgz"))) as package:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from opspan import libraries, private_files
-from opspan.app import launch
+from opspan.app import launch, page
 from opspan.emit import compiler, device, observer, ranges, sinks, tools
 from opspan.emit.sink_list import SINKS, Sink, Tool
-from opspan.errors import EmitError, ObserverError, TorchUnsupported
+from opspan.errors import EmitError, ObserverError, OpspanError, TorchUnsupported
 
 State = Literal["ok", "optional", "WRONG"]
 
@@ -49,6 +49,7 @@ def checks() -> Iterator[Check]:
     looks: dict[str, Callable[[], Check]] = {
         "compiler": lambda: _compiler(torch),
         "observer": lambda: _observer(torch),
+        "page": _page,
         "cache": _cache,
         "sinks library": _sinks,
         "collectors library": _collectors,
@@ -70,6 +71,20 @@ def checks() -> Iterator[Check]:
 
 
 def fix() -> None:
+    """Do all that can be done here. Where something fails the rest is done nevertheless."""
+    failed: list[OpspanError] = []
+    for step in (page.build_missing, _fix_observer):
+        try:
+            step()
+        except OpspanError as error:
+            failed.append(error)
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise OpspanError("; and ".join(map(str, failed))) from failed[0]
+
+
+def _fix_observer() -> None:
     """Build the observer, and remove the ones that serve nobody any more."""
     torch = observer.Torch.here()
     observer.load()
@@ -130,6 +145,16 @@ def _cache() -> Check:
         found = str(error) if error.strerror is None else f"{error.filename} cannot be written ({error.strerror})"
         return Check("cache", "WRONG", found, "export OPSPAN_CACHE_DIR=a folder of yours")
     return Check("cache", "ok", str(folder))
+
+
+def _page() -> Check:
+    """The program of `opspan report`."""
+    path = libraries.page("page.js")
+    if path.is_file():
+        return Check("page", "ok", str(path.parent))
+    if not libraries.page_sources().is_dir():
+        return Check("page", "optional", "opspan was built without it: `opspan report` writes none")
+    return Check("page", "optional", f"not built: {page.why()}", "opspan doctor --fix")
 
 
 def _sinks() -> Check:

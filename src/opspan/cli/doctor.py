@@ -11,7 +11,8 @@ from opspan.cli.printing import show
 @click.option(
     "--fix",
     is_flag=True,
-    help="Build the observer, which listens to torch, for the installed torch; remove outdated ones.",
+    help="Build the observer, which listens to torch, for the installed torch; remove outdated ones. Build the page of "
+    "`opspan report` if the installation has none.",
 )
 def command(fix: bool) -> int:
     """Say what works on this machine, and how to fix the rest.

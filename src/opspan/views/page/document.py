@@ -92,10 +92,15 @@ def in_script(data: Any) -> str:
 
 
 def asset(name: str) -> str:
-    """A file that was built from src/page when opspan was."""
+    """A file that was built from src/page."""
     try:
         return libraries.page(name).read_text(encoding="utf-8")
     except FileNotFoundError as error:
+        try:
+            why = (libraries.page_sources() / "why.txt").read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            raise MissingPackage("this opspan was built without its page (OPSPAN_PAGE=OFF)") from error
         raise MissingPackage(
-            "this opspan was built where no npm was, and has no page: install a wheel, or build it again with npm"
+            "the page could not be built when opspan was installed; "
+            f"`opspan doctor --fix` tries again ({printable(why)})"
         ) from error
