@@ -96,7 +96,8 @@ def page_built_later() -> Path:
     """The folder of the cache for the page of these sources. OSError where this user has no cache."""
     digest = hashlib.sha256()
     for path in sorted(page_sources().rglob("*")):
-        if path.is_file() and path.name != "why.txt":
+        # What pip compiles of build.py differs from Python to Python.
+        if path.is_file() and path.name != "why.txt" and path.suffix != ".pyc":
             digest.update(path.name.encode() + path.read_bytes())
     return private_files.cache_folder() / f"page-{digest.hexdigest()[:16]}"
 

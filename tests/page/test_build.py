@@ -217,6 +217,9 @@ def test_it_is_built_later_into_the_cache_and_found_there(unbuilt: Path, tmp_pat
     libraries.page("page.js").write_text("this one")
     page.build_missing()
     assert libraries.page("page.js").read_text() == "this one"  # not built again
+    (unbuilt / "__pycache__").mkdir()
+    (unbuilt / "__pycache__" / "build.cpython-310.pyc").write_text("as pip makes it")
+    assert libraries.page("page.js").is_file()
     (unbuilt / "page.ts").write_text("")
     assert not libraries.page("page.js").is_file()  # it was that of other sources
 
