@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opspan.tables import Metadata, Told
+from opspan.tables.cycles import Recorded
 from opspan.tables.ranks import decided, of_names
 from opspan.tables.told import NOTHING, from_distributed, from_environment, from_json, told
 
@@ -22,7 +23,7 @@ def of(path: str = "", rank: int | None = None, size: int | None = None, by: str
 
 
 def found(*ranks: Metadata, spans: list[tuple[int, int] | None] | None = None) -> tuple[list[tuple[int, str]], dict]:
-    numbered, issues = decided(ranks, spans or [])
+    numbered, issues = decided(ranks, [span and Recorded(*span) for span in spans or []])
     return [(one.rank, one.rank_by) for one in numbered], {issue.code: (issue.count, issue.detail) for issue in issues}
 
 

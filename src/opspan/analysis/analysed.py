@@ -3,13 +3,16 @@
 Code that needs more than the tables themselves (events, views, findings) takes an Analysed: so nobody has to look at
 the columns to see which part of the analysis was done already.
 
+Of a process that was recorded in several cycles each is analysed by itself, as if it were a rank, and what comes out
+has the ranks again: all that is looked up, attributed or summed is of one file, and the time between two is nobody's.
+
 What a table needs not is imported when it is asked for: a table should come quickly, and numpy alone takes long.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, TypeVar
 
 from opspan.analysis.autograd import autograd
@@ -23,6 +26,7 @@ from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
 from opspan.analysis.phases import phases
 from opspan.analysis.steps import steps
+from opspan.tables import cycles, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
     from opspan.analysis.path_graph import Graph
     from opspan.tables import Tables
+    from opspan.tables.cycles import Lanes
 
     P = ParamSpec("P")
 
@@ -41,27 +46,57 @@ R = TypeVar("R")
 FEW_ROWS = 50_000  # below, to hand work to a thread takes longer than to do it
 
 
+def by_cycle(work_out: Callable[[Analysed], pl.DataFrame]) -> Callable[[Analysed], pl.DataFrame]:
+    """Decorates what is worked out for each cycle by itself."""
+
+    @wraps(work_out)
+    def rows(found: Analysed) -> pl.DataFrame:
+        if found.lanes is None:
+            return work_out(found)
+        return found.lanes.back(getattr(found.by_lane, work_out.__name__))
+
+    return rows
+
+
 class Analysed:
     def __init__(
         self, tables: Tables, attributed: Tables | None = None, iterations: pl.DataFrame | None = None
     ) -> None:
         """`attributed`: what `attribute` gives for these tables, if the caller has it already; `iterations`: those that
-        were found in a trace of which the tables are a part."""
+        were found in a trace of which the tables are a part, with their `cycle` where the tables have it."""
         self.tables = tables.without_analysis()
-        if iterations is not None:
+        self.lanes = cycles.lanes(tables.ranks)
+        if iterations is not None and self.lanes is None:
             self.iterations = iterations
+        self._given = iterations
         if attributed is not None:
             self.attributed = attributed
 
     @kept
+    def by_lane(self) -> Analysed:
+        """The same with a rank for each cycle; row numbers are the same, too. Without cycles it is this."""
+        if self.lanes is None:
+            return self
+        frames = self.lanes.frames(self.tables.frames)
+        steps = None if self._given is None else self.lanes.frames({"iterations": self._given})["iterations"]
+        return Analysed(type(self.tables)(self.lanes.ranks, **frames), iterations=steps)
+
+    @kept
     def attributed(self) -> Tables:
         """The tables with the columns that a table of ops needs."""
-        return attribute(self.tables)
+        return attribute(self.tables) if self.lanes is None else self._back(self.by_lane.attributed)
 
     @kept
     def complete(self) -> Tables:
         """The tables with modules, steps and phases, too."""
-        return _in_context(self.attributed)
+        return _in_context(self.attributed) if self.lanes is None else self._back(self.by_lane.complete)
+
+    def _back(self, by_lane: Tables) -> Tables:
+        """With what was found of each cycle, and the ranks that there are."""
+        own = self.tables
+        places = {name: own.frames[name].select("rank", cycles.COLUMN) for name in schema.FOUND}
+        frames = {name: by_lane.frames[name].with_columns(rows) for name, rows in places.items()}
+        return type(own)(own.ranks, **{**own.frames, **frames})
 
     @kept
     def coverage(self) -> Coverage:
@@ -69,6 +104,7 @@ class Analysed:
         return coverage(found.ranges, found.calls, found.work)
 
     @kept
+    @by_cycle
     def iterations(self) -> pl.DataFrame:
         """The iterations of the run, as far as ranges tell them, or the order of kernels."""
         from opspan.analysis.iterations import iterations
@@ -76,6 +112,7 @@ class Analysed:
         return iterations(self.attributed.ranges, work=self.attributed.work)
 
     @kept
+    @by_cycle
     def iterations_until_done(self) -> pl.DataFrame:
         """The same, with how long each took until all that it launched was done."""
         from opspan.analysis.until_done import until_done
@@ -83,6 +120,7 @@ class Analysed:
         return until_done(self.iterations, self.attributed.calls, self.attributed.work)
 
     @kept
+    @by_cycle
     def breakdown(self) -> pl.DataFrame:
         """Where the time of each iteration went."""
         return self._without_wholes(self._breakdowns)
@@ -93,6 +131,7 @@ class Analysed:
         return self._breakdowns.filter(self._breakdowns["step"].is_null())
 
     @kept
+    @by_cycle
     def devices(self) -> pl.DataFrame:
         """What devices did in each iteration."""
         return self._without_wholes(self._devices)
@@ -105,12 +144,14 @@ class Analysed:
     # Most who ask for the one of two ask for the other, and nearly all of the time goes to what both need.
 
     @kept
+    @by_cycle
     def _breakdowns(self) -> pl.DataFrame:
         from opspan.analysis.busy import breakdown
 
         return breakdown(self.complete, self.iterations, with_wholes=True)
 
     @kept
+    @by_cycle
     def _devices(self) -> pl.DataFrame:
         from opspan.analysis.busy import devices
 
@@ -124,6 +165,7 @@ class Analysed:
         return rows.join(whole, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
 
     @kept
+    @by_cycle
     def allocations(self) -> pl.DataFrame:
         """The blocks of memory, each from its allocation to its free."""
         from opspan.analysis.allocations import allocations
@@ -135,9 +177,12 @@ class Analysed:
         """What each row of the table memory is for, as far as that is known."""
         from opspan.analysis.categories import categories
 
+        if self.lanes is not None:
+            return self.by_lane.memory_categories
         return categories(self.attributed.ranges, self.tables.memory)
 
     @kept
+    @by_cycle
     def memory_curve(self) -> pl.DataFrame:
         """How much memory was in use after each allocation and free."""
         from opspan.analysis.memory_use import curve
@@ -161,11 +206,14 @@ class Analysed:
     @kept
     def memory_at_peak(self) -> pl.DataFrame:
         """The blocks that there were at the peaks, and the ranges, modules and phases that took them."""
-        from opspan.analysis.memory_use import at_peak
+        from opspan.analysis.memory_use import at_peak, of_peaks
 
-        return at_peak(self.complete.ranges, self.tables.memory, self.allocations)
+        if self.lanes is None:
+            return at_peak(self.complete.ranges, self.tables.memory, self.allocations)
+        return of_peaks(self.lanes.back(self.by_lane.memory_at_peak))
 
     @kept
+    @by_cycle
     def gaps(self) -> pl.DataFrame:
         """A row for each stretch in which a device had nothing to do."""
         from opspan.analysis.idle import gaps
@@ -173,6 +221,7 @@ class Analysed:
         return gaps(self.attributed)
 
     @kept
+    @by_cycle
     def stream_gaps(self) -> pl.DataFrame:
         """A row for each stretch in which a stream had nothing to do."""
         from opspan.analysis.idle import gaps_of_streams
@@ -180,6 +229,7 @@ class Analysed:
         return gaps_of_streams(self.attributed)
 
     @kept
+    @by_cycle
     def idle(self) -> pl.DataFrame:
         """The time of the gaps, by the ranges that it belongs to."""
         from opspan.analysis.idle import parts
@@ -187,6 +237,7 @@ class Analysed:
         return parts(self.attributed, self.gaps)
 
     @kept
+    @by_cycle
     def waits(self) -> pl.DataFrame:
         """A row for each call that made the host wait."""
         from opspan.analysis.waits import waits
@@ -200,9 +251,12 @@ class Analysed:
 
         from opspan.analysis.path_graph import graph
 
+        if self.lanes is not None:
+            return self.by_lane.path_graph
         return graph(self.attributed, self.iterations, self.waits)
 
     @kept
+    @by_cycle
     def path(self) -> pl.DataFrame:
         """The critical path of each step, in pieces."""
         from opspan.analysis.busy import step_times
@@ -212,6 +266,7 @@ class Analysed:
         return path(found, step_times(found, self.iterations), self.waits, self.path_graph)
 
     @kept
+    @by_cycle
     def delays(self) -> pl.DataFrame:
         """A row for each work that has a call: how long after the call it began."""
         from opspan.analysis.launched import delays
@@ -219,6 +274,7 @@ class Analysed:
         return delays(self.attributed.calls, self.attributed.work)
 
     @kept
+    @by_cycle
     def queues(self) -> pl.DataFrame:
         """How many calls had their work before them, for each stream, over time."""
         from opspan.analysis.launched import queues
@@ -234,9 +290,13 @@ class Analysed:
 
     @kept
     def own_collectives(self) -> pl.DataFrame:
-        """A row for each collective of each rank."""
+        """A row for each collective of each rank; of several cycles with the number of its own, `cycle`."""
         from opspan.analysis.collectives import collectives
 
+        if self.lanes is not None:
+            from opspan.analysis.lanes import with_cycles
+
+            return self.lanes.back(with_cycles(self.by_lane.own_collectives, self.lanes.cycle_of))
         return collectives(self.attributed)
 
     @kept
@@ -256,6 +316,9 @@ class Analysed:
 
 def attribute(trace: T) -> T:
     """What a table needs: ranges nested, labels read, launches attributed, backward linked, device time summed."""
+    if cycles.lanes(trace.ranks) is not None:
+        found = Analysed(trace).attributed
+        return trace.replace(ranges=found.ranges, calls=found.calls, work=found.work)
     with ThreadPoolExecutor(1) as pool:
         beside = pool if trace.ranges.height + trace.calls.height + trace.work.height > FEW_ROWS else None
         end_ns = trace_end_ns(trace.ranges, trace.calls, trace.work)

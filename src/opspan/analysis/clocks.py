@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from opspan.analysis.analysed import attribute
+from opspan.analysis.analysed import Analysed
 from opspan.analysis.collective_names import TOGETHER, ranges_named
-from opspan.analysis.collectives import collectives
 from opspan.analysis.kernels import is_communication
 from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.clocks import BY_COLLECTIVES, Shift, shifted, times
@@ -28,7 +27,6 @@ from opspan.tables.window import without_strangers
 
 # Devices see the end of one collective this far apart, on clocks that agree.
 LEAST_ERROR_NS = 20_000
-COLLECTIVES = "collectives"  # what a part is called that has them
 # Fewer collectives say nothing; fewer than that nothing of a drift.
 LEAST, LEAST_OF_DRIFT = 4, 30
 _SURER = 2  # as many times smaller the error has to be with a drift as without
@@ -100,7 +98,8 @@ def _moved(rank: Metadata, found: Mapping[int, Clock], apart: Mapping[int, Clock
     options = {**rank.options, BY_COLLECTIVES: said}
     if STRETCH in options:  # the part of the trace that was read
         options[STRETCH] = [by.of(time) for time in options[STRETCH]]
-    return replace(rank, options=options)
+    cycles = tuple(_moved(replace(one, rank=rank.rank), found, apart) for one in rank.cycles)
+    return replace(rank, options=options, cycles=cycles)
 
 
 def _said(number: int, clock: Clock) -> str:
@@ -128,8 +127,8 @@ def collectives_of(trace: Tables) -> pl.DataFrame:
     starts = starts.filter(starts.cast(pl.String).str.starts_with("ncclCommInitRank"))
     ranges = trace.ranges.filter(_col("name").is_in(pl.concat([about, starts]).unique().implode()))
     calls = trace.calls.join(work, on=["rank", "pid", "correlation_id"], how="semi", nulls_equal=True)
-    small = Tables(trace.ranks, ranges=without_strangers(ranges), calls=calls, work=work).without_analysis()
-    return collectives(attribute(small))
+    small = Tables(trace.ranks, ranges=without_strangers(ranges), calls=calls, work=work)
+    return Analysed(small).own_collectives
 
 
 def clocks(rows: pl.DataFrame, ranks: Sequence[Metadata]) -> dict[int, Clock]:

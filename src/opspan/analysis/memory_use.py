@@ -51,6 +51,14 @@ def peaks(events: pl.DataFrame, counters: pl.DataFrame | None = None) -> pl.Data
     return highest(curve(events, counters))
 
 
+def of_peaks(blocks: pl.DataFrame) -> pl.DataFrame:
+    """Of what `at_peak` gives of several stretches of time, the blocks of the highest peak of each process and device:
+    of several as high, of the first."""
+    highest = _col("peak_bytes") == _col("peak_bytes").max().over(DEVICE)
+    kept = blocks.filter(highest)
+    return kept.filter(_col("peak_ns") == _col("peak_ns").min().over(DEVICE))
+
+
 def highest(found: pl.DataFrame) -> pl.DataFrame:
     """The peaks of a curve."""
     most = found.filter(_col("allocated_bytes") == _col("allocated_bytes").max().over(DEVICE))

@@ -26,6 +26,7 @@ import polars as pl
 
 from opspan.analysis.collective_names import TOGETHER
 from opspan.analysis.spans import DEVICE
+from opspan.tables.cycles import COLUMN
 
 _col = pl.col
 _SIDES = ("send", "recv", "send_recv")
@@ -38,6 +39,8 @@ _NEARER = 3  # as many times nearer in time is one stretch than any other, to be
 
 def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
     """`trusts_clocks`: whether times of different places may be compared."""
+    if COLUMN in rows.columns:
+        return _matched_in_cycles(rows, trusts_clocks)
     keyed = _keyed(rows)
     found = pl.concat([_by_seq(keyed), *_by_order(keyed, trusts_clocks)]) if keyed.height else _none(keyed)
     keyed = keyed.join(found, on="row", how="left", maintain_order="left")
@@ -49,6 +52,20 @@ def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
         .with_columns(unmatched=pl.when(_col("match").is_null()).then(_why()))
         .select("number", "match", "ranks", "transfer_ns", "waiting_ns", "is_last", "unmatched")
     )
+
+
+def _matched_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
+    """Each cycle by itself: what was counted in one begins again in the next, and no rank waits from one to another."""
+    at = rows.select(COLUMN).with_row_index("row")
+    found, first = [], 0
+    for some in at.partition_by(COLUMN, maintain_order=True):
+        one = matched(rows[some["row"]].drop(COLUMN), trusts_clocks=trusts_clocks)
+        highest = one["match"].max()
+        found.append(one.with_columns(_col("match") + first, row=some["row"]))
+        first += highest + 1 if isinstance(highest, int) else 0
+    if not found:
+        return matched(rows.drop(COLUMN), trusts_clocks=trusts_clocks)
+    return pl.concat(found).sort("row").drop("row")
 
 
 def _keyed(rows: pl.DataFrame) -> pl.DataFrame:

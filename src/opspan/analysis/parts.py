@@ -25,6 +25,7 @@ from opspan.tables.clocks import Shift, times
 _col = pl.col
 MOST_VALUES = 100_000  # of a part: if there are more, each is kept to three digits, so that memory has a bound
 _DIGITS = 3
+COLLECTIVES = "collectives"  # what the part is called that has a row for each collective of each rank
 _COUNT = "values"
 
 
@@ -52,10 +53,11 @@ RULES: dict[str, Callable[[str], pl.Expr]] = {
 }
 
 
-def together(parts: Sequence[Part]) -> Part:
-    """Groups are in the order in which they are first there, rank after rank."""
+def together(parts: Sequence[Part], *, again: bool = False) -> Part:
+    """Groups are in the order in which they are first there, rank after rank. `again`: rows of one part, too, may have
+    the same key."""
     first = parts[0]
-    if len(parts) == 1:
+    if len(parts) == 1 and not again:
         return first
     frames = [part.rows for part in parts if part.rows.height] or [first.rows]
     rows = pl.concat(frames, how="diagonal_relaxed", rechunk=True)

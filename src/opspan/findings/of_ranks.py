@@ -10,9 +10,8 @@ from functools import cached_property
 
 import polars as pl
 
-from opspan.analysis.clocks import COLLECTIVES
 from opspan.analysis.over_ranks import matched
-from opspan.analysis.parts import Part, Parts
+from opspan.analysis.parts import COLLECTIVES, Part, Parts
 from opspan.analysis.spans import PROCESS
 from opspan.findings.run import Run, with_late
 
@@ -26,7 +25,8 @@ def parts_of(run: Run) -> Parts:
     own = run.found.own_collectives.with_row_index("at")
     exposed = run.exposed(own).select("at", "exposed_ns", _col(_NAMES).cast(pl.String))
     kernels = run.kernels.select(*PROCESS, *_OF_KERNELS).filter(_col("what") == "communicating")
-    totals = {"total_ns": run.total_ns, "usual": run.usual.height, "ranks": len(run.trace.ranks)}
+    totals = {"total_ns": run.total_ns, "usual": run.usual.height}
+    ranks = pl.DataFrame({"rank": [one.rank for one in run.trace.ranks]}, schema={"rank": pl.Int32})
     return {
         COLLECTIVES: Part(own.join(exposed, on="at", how="left", maintain_order="left").drop("at"), times=_TIMES),
         "kernels": Part(
@@ -34,6 +34,7 @@ def parts_of(run: Run) -> Parts:
         ),
         "devices": Part(run.devices),
         "processes": Part(run.of_process),
+        "ranks": Part(ranks, ("rank",)),
         "totals": Part(pl.DataFrame([totals]), ()),
     }
 

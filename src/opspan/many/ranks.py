@@ -126,7 +126,8 @@ class Ranks:
         metadata = self.ranks
         if not 0 <= rank < len(metadata):
             raise UsageError(f"there is no rank {rank}; expected one from 0 to {len(metadata) - 1}")
-        found = opened(self.whole.files[rank], self._reading)
+        first, *others = self.whole.files[rank]
+        found = opened(first, self._reading, *others)
         trace = Trace.of(found.tables)
         trace.analysed = found
         return trace

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from opspan.analysis import Analysed, Coverage
-    from opspan.analysis.parts import Part, Parts
+    from opspan.analysis.parts import COLLECTIVES, Part, Parts
     from opspan.tables import Metadata
-    from opspan.tables.ranks import Span
+    from opspan.tables.cycles import Recorded
     from opspan.tables.window import Steps
 
 
@@ -57,7 +57,7 @@ class Answered:
 
     file: str
     ranks: tuple[Metadata, ...]
-    spans: tuple[Span | None, ...]  # when each was recorded
+    recorded: tuple[Recorded | None, ...]  # when each was recorded, and by whom
     issues: pl.DataFrame
     coverage: Coverage
     parts: tuple[Parts, ...]  # of each question
@@ -79,9 +79,8 @@ def answered(task: Task) -> list[Answered | Failed]:
 
 
 def _one(file: str, task: Task) -> Answered | Failed:
-    from opspan.analysis.clocks import COLLECTIVES
-    from opspan.analysis.parts import Part
-    from opspan.tables.tables import spans_of
+    from opspan.analysis.parts import COLLECTIVES, Part
+    from opspan.tables.tables import recorded_of
 
     try:
         found = opened(file, task.reading)
@@ -90,7 +89,7 @@ def _one(file: str, task: Task) -> Answered | Failed:
         own = None
         if not any(COLLECTIVES in one for one in parts):
             own = Part(found.own_collectives.drop("range"), times=("start_ns", "end_ns"))
-        return Answered(file, tables.ranks, tuple(spans_of(tables)), tables.issues, found.coverage, parts, own)
+        return Answered(file, tables.ranks, tuple(recorded_of(tables)), tables.issues, found.coverage, parts, own)
     except OpspanError as error:
         return Failed(file, type(error).__name__, str(error), isinstance(error, ReadError))
     except MemoryError:
@@ -99,12 +98,12 @@ def _one(file: str, task: Task) -> Answered | Failed:
         return Failed(file, "ReadError", f"{file_said(file)} could not be analysed ({type(error).__name__}: {error})")
 
 
-def opened(file: str, reading: Reading) -> Analysed:
-    """One file as `opspan.load` reads it."""
+def opened(file: str, reading: Reading, *others: str) -> Analysed:
+    """Files as `opspan.load` reads them."""
     from opspan.loading import load
 
     how = reading
-    return load(file, source=how.source, strict=how.strict, between=how.between, step=how.step).analysed
+    return load(file, *others, source=how.source, strict=how.strict, between=how.between, step=how.step).analysed
 
 
 def _parts(found: Analysed, question: Question) -> Parts:

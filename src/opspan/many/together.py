@@ -6,18 +6,20 @@ is where the metadata of all ranks stand side by side: what is to be said of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import polars as pl
 
 from opspan.analysis import Coverage
-from opspan.analysis.clocks import COLLECTIVES, aligned
+from opspan.analysis.clocks import aligned
 from opspan.analysis.coverage import together as coverage_of
-from opspan.analysis.parts import Part, Parts, moved, shifted, together
+from opspan.analysis.lanes import as_ranks
+from opspan.analysis.parts import COLLECTIVES, Part, Parts, moved, shifted, together
 from opspan.many.task import Answered, Failed
 from opspan.tables import Metadata, Tables
-from opspan.tables.ranks import Span, decided
+from opspan.tables.cycles import Lane, Recorded
+from opspan.tables.ranks import decided
 from opspan.tables.tables import clock_shift_ns, on_one_clock, renumbered
 
 T = TypeVar("T")
@@ -27,7 +29,7 @@ _FOLDED = 32  # so many wait until they are put together: a small frame takes mo
 
 class Whole(NamedTuple):
     tables: Tables  # without the rows that grow with what was recorded
-    files: list[str]  # of each rank
+    files: list[tuple[str, ...]]  # of each rank; its cycles are several
     coverage: Coverage
 
 
@@ -38,7 +40,7 @@ class Sum:
         self.count = 0
         self._skipped = skipped
         self._ranks: list[tuple[Metadata, ...]] = []  # of each file
-        self._spans: list[Span | None] = []
+        self._recorded: list[Recorded | None] = []
         self._issues: list[pl.DataFrame] = []
         self._files: list[str] = []
         self._coverage: list[Coverage] = []
@@ -49,7 +51,7 @@ class Sum:
         before = len(self._files)
         self.count += 1
         self._ranks.append(one.ranks)
-        self._spans += one.spans
+        self._recorded += one.recorded
         self._files += [one.file] * len(one.ranks)
         self._coverage = [coverage_of([*self._coverage, one.coverage])]
         numbers = {rank.rank: before + at for at, rank in enumerate(one.ranks)}
@@ -64,24 +66,31 @@ class Sum:
     def whole(self, failed: Sequence[Failed]) -> tuple[Whole, list[Parts]]:
         """What is known of all files, and the parts of each answer."""
         given = [rank for ranks in self._ranks for rank in ranks]
-        numbered, issues = decided(given, self._spans)
+        numbered, issues = decided(given, self._recorded)
         ranks, _ = on_one_clock(self._ranks, numbered, issues)
         for one in failed:
             issues.add("unreadable_file", detail=one.message)
         if self._skipped:
             issues.add("no_traces", self._skipped)
         numbers = {at: rank.rank for at, rank in enumerate(numbered)}
+        lanes = {at: Lane(rank.rank, rank.cycle) for at, rank in enumerate(numbered)}
         said = pl.concat([pl.concat(self._issues).with_columns(renumbered(numbers)), issues.frame()])
-        answers = [{name: moved(together(parts), numbers) for name, parts in kept.items()} for kept in self._parts]
+        answers = [as_ranks({name: together(parts) for name, parts in kept.items()}, lanes) for kept in self._parts]
 
         def collectives() -> pl.DataFrame:
             there = [parts[COLLECTIVES] for parts in answers if COLLECTIVES in parts]
-            return (there[0] if there else moved(together(self._collectives), numbers)).rows
+            return (there[0] if there else as_ranks({COLLECTIVES: together(self._collectives)}, lanes)[COLLECTIVES]).rows
 
         if found := aligned(ranks, said, collectives):
             ranks, said, shifts = found
             answers = [{name: shifted(part, shifts) for name, part in parts.items()} for parts in answers]
-        return Whole(Tables(ranks, issues=said), self._files, self._coverage[0]), answers
+        return Whole(Tables(ranks, issues=said), self._of_ranks(numbers), self._coverage[0]), answers
+
+    def _of_ranks(self, numbers: Mapping[int, int]) -> list[tuple[str, ...]]:
+        files: dict[int, list[str]] = {}
+        for at, file in enumerate(self._files):
+            files.setdefault(numbers[at], []).append(file)
+        return [tuple(of_rank) for of_rank in files.values()]
 
 
 def _fold(parts: list[T], part: T, together: Callable[[list[T]], T]) -> None:

@@ -211,6 +211,17 @@ CODES: dict[str, Code] = {
         "files are of different runs, and were put side by side as ranks of one",
         "Load the files of one run only. To compare two runs: opspan diff A B.",
     ),
+    "assumed_cycles": Code(
+        "warning",
+        "files of one process id, whose times do not overlap, were read as cycles of one process",
+        "If they are of several processes, put the rank into the names of the files (rank3.json); if they are of "
+        "several runs, load those of one.",
+    ),
+    "overlapping_cycles": Code(
+        "warning",
+        "files of one host and process id overlap in time, and were read as ranks",
+        "They are of several containers, or copies of one file. Put the rank into the names of the files (rank3.json).",
+    ),
     "outside_window": Code(
         "info",
         "rows are outside of the part that was asked for and were left out",

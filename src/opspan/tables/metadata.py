@@ -27,6 +27,8 @@ class Metadata:
     rank: int = 0  # its number in the column `rank` of all tables
     rank_by: str = ORDER  # what says that number: docs/ranks.md
     told: Told = NOTHING  # what the trace itself says of its rank
+    cycle: int | None = None  # of its rank, from 1, where its process wrote several files
+    cycles: tuple[Metadata, ...] = ()  # of a rank that is several files: each of them
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", tuple(map(as_utf8, self.paths)))

@@ -1,6 +1,7 @@
 """Who a rank is: what the traces say, else the names of their files, else the order in which they were given.
 
-    decided(ranks) -> the same with their numbers, and what is wrong with them together, as issues
+    decided(ranks, recorded) -> the same with their numbers, and what is wrong with them together, as issues; files that
+        one process wrote one after the other are one rank, and have numbers of their cycles
 
 A wrong rank is worse than none, so a name counts only where it can hardly mean anything else. docs/ranks.md has the
 rules. Nothing is read here: whoever keeps small results of many traces asks with their metadata alone.
@@ -15,10 +16,10 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from opspan.printable import LONGEST_LINE, listed
+from opspan.tables import cycles
+from opspan.tables.cycles import Recorded
 from opspan.tables.issues import Issues
 from opspan.tables.metadata import NAME, ORDER, Metadata
-
-Span = tuple[int, int]  # UTC of the begin and the end of what is in a trace
 
 # A rank in the run: not on a node, nor in a group of those that share a model; and lora_rank16 is no process.
 _OF_OTHERS = "local|node|host|group|lora|mp|tp|pp|dp|cp|ep|sp|model|data|tensor|pipeline|expert"
@@ -30,14 +31,25 @@ _NUMBERS = "([0-9]+)"
 _APART_NS, _APART_OF_HOSTS_NS = 10**9, 60 * 10**9
 
 
-def decided(ranks: Sequence[Metadata], spans: Sequence[Span | None] = ()) -> tuple[list[Metadata], Issues]:
-    """In the order given. `spans`: when each was recorded, if that is known."""
+def decided(ranks: Sequence[Metadata], recorded: Sequence[Recorded | None] = ()) -> tuple[list[Metadata], Issues]:
+    """In the order given. `recorded`: when each was recorded and by whom, if that is known."""
     issues = Issues()
+    processes = cycles.found(ranks, [_said(one) for one in ranks], recorded, issues)
+    of_cycle = cycles.numbered(processes, recorded)
+    firsts = _decided([ranks[places[0]] for places in processes], issues)
+    if len(processes) > 1:
+        _note_mixed(ranks, _spans(processes, recorded, ranks), issues)
+    number = {at: first for places, first in zip(processes, firsts, strict=True) for at in places}
+    return [
+        replace(one, rank=number[at].rank, rank_by=number[at].rank_by, cycle=of_cycle.get(at, one.cycle))
+        for at, one in enumerate(ranks)
+    ], issues
+
+
+def _decided(ranks: Sequence[Metadata], issues: Issues) -> list[Metadata]:
     known = _known(ranks)
-    if len(ranks) > 1:
-        _note_mixed(ranks, spans, issues)
     if all(number is None for number, _ in known):
-        return [replace(one, rank=number, rank_by=ORDER) for number, one in enumerate(ranks)], issues
+        return [replace(one, rank=number, rank_by=ORDER) for number, one in enumerate(ranks)]
     sizes = [one.told.world_size or 0 for one in ranks]
     free = max([*sizes, *(number + 1 for number, _ in known if number is not None)])
     found: list[Metadata] = []
@@ -57,7 +69,27 @@ def decided(ranks: Sequence[Metadata], spans: Sequence[Span | None] = ()) -> tup
         free += 1
     if len(ranks) > 1:
         _note_missing(first, max(sizes), issues)
-    return found, issues
+    return found
+
+
+def _said(one: Metadata) -> int | None:
+    """What hardly means anything but a rank: a mere number in a name may be that of a cycle."""
+    if one.told.rank is not None:
+        return one.told.rank
+    return _named("/".join(PurePath(one.paths[0]).parts[-3:])) if len(one.paths) == 1 else None
+
+
+def _spans(
+    processes: Sequence[Sequence[int]], recorded: Sequence[Recorded | None], ranks: Sequence[Metadata]
+) -> list[tuple[tuple[int, int], str]]:
+    """UTC of the first begin and the last end of each process of which that is known, with its file."""
+    found = []
+    for places in processes:
+        known = [when for at in places if at < len(recorded) and (when := recorded[at]) is not None and when.is_utc]
+        if known:
+            span = min(when.begin_ns for when in known), max(when.end_ns for when in known)
+            found.append((span, _file(ranks[places[0]])))
+    return sorted(found)
 
 
 def _known(ranks: Sequence[Metadata]) -> list[tuple[int | None, str]]:
@@ -182,18 +214,17 @@ def runs_of(ranks: Sequence[Metadata]) -> dict[str, str]:
     return next((several for several in (*runs.values(), sizes) if len(several) > 1), {})
 
 
-def _note_mixed(ranks: Sequence[Metadata], spans: Sequence[Span | None], issues: Issues) -> None:
+def _note_mixed(ranks: Sequence[Metadata], timed: Sequence[tuple[tuple[int, int], str]], issues: Issues) -> None:
     if several := runs_of(ranks):
         said = [f"{what} ({file})" for what, file in several.items()]
         issues.add("mixed_runs", len(several), listed(said, longest=LONGEST_LINE))
     # A port is the same for most runs.
     elif any(one.told.run is None or one.told.run.startswith("port ") for one in ranks):
-        _note_apart(ranks, spans, issues)
+        _note_apart(ranks, timed, issues)
 
 
-def _note_apart(ranks: Sequence[Metadata], spans: Sequence[Span | None], issues: Issues) -> None:
-    """Nothing is said of runs, but they were hours apart."""
-    timed = sorted((span, _file(one)) for one, span in zip(ranks, spans, strict=False) if span is not None)
+def _note_apart(ranks: Sequence[Metadata], timed: Sequence[tuple[tuple[int, int], str]], issues: Issues) -> None:
+    """Nothing is said of runs, but they were hours apart. `timed`: in order of time."""
     hosts = {one.host for one in ranks}
     least = _APART_NS if len(hosts) == 1 and None not in hosts else _APART_OF_HOSTS_NS
     least = max([least, *(end - begin for (begin, end), _ in timed)])

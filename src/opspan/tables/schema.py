@@ -24,6 +24,7 @@ SEVERITY = pl.Enum(["info", "warning", "error"])
 
 NAME = pl.Categorical
 RANK = "Rank in the program as far as it is known, else the number of the file or folder: docs/ranks.md."
+STEP = r"^ProfilerStep#([0-9]+)$"  # torch's numbered steps
 I32, I64, U32, U64 = pl.Int32, pl.Int64, pl.UInt32, pl.UInt64
 Dtype = pl.DataType | type[pl.DataType]
 
@@ -323,6 +324,9 @@ TABLES: dict[str, Table] = {
     )
 }
 
+
+# Of a trace in which a process wrote several files, these tables have a column `cycle`, Int32, behind all others.
+IN_CYCLES = ("ranges", "relations", "calls", "work", "functions", "memory", "samples", "counters")
 
 # Columns that analyses add, by table. Numbers of rows are those of the frames that were analysed: among other rows they
 # point anywhere. So are the times that were summed over them, and what was handed on along them.

@@ -99,4 +99,5 @@ def _read_index(folder: Path) -> dict[str, Any]:
 
 
 def _metadata(rank: dict[str, Any]) -> Metadata:
-    return Metadata(**{**rank, "paths": tuple(rank["paths"]), "told": from_json(rank.get("told"))})
+    cycles = tuple(map(_metadata, rank.get("cycles", ())))
+    return Metadata(**{**rank, "paths": tuple(rank["paths"]), "told": from_json(rank.get("told")), "cycles": cycles})

@@ -19,10 +19,11 @@ from opspan.errors import MissingPackage, StrictError, UsageError
 from opspan.printable import LONGEST_LINE, listed
 from opspan.tables import schema
 from opspan.tables.clocks import BY_UTC
+from opspan.tables.cycles import COLUMN, Recorded, merged
 from opspan.tables.issues import Issues
 from opspan.tables.metadata import Metadata
-from opspan.tables.ranks import Span, decided
-from opspan.tables.same import is_one
+from opspan.tables.ranks import decided
+from opspan.tables.same import each_once, is_one
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -163,7 +164,7 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
     if len(traces) == 1 and len(traces[0].ranks) != 1:
         return traces[0]  # they were numbered before
     ranks, issues = decided(
-        [rank for trace in traces for rank in trace.ranks], [span for trace in traces for span in spans_of(trace)]
+        [rank for trace in traces for rank in trace.ranks], [one for trace in traces for one in recorded_of(trace)]
     )
     if len(traces) == 1 and ranks[0] == traces[0].ranks[0]:
         return traces[0]
@@ -171,18 +172,37 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
 
 
 def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) -> Tables:
-    """`ranks`: those of all traces, one after the other, each with the number that it shall have."""
+    """`ranks`: those of all traces, one after the other, each with the numbers that it and its cycle shall have."""
     frames: dict[str, list[pl.DataFrame]] = {name: [] for name in schema.TABLES}
     ids = dict.fromkeys(schema.TABLES, 0)  # the first id that each table has free
     found, places = on_one_clock([trace.ranks for trace in traces], ranks, issues)
+    rest = iter(ranks)
     for trace, (renamed, shift_ns) in zip(traces, places, strict=True):
         trace = trace.without_analysis() if len(traces) > 1 else trace
+        cycles = {one.rank: one.cycle for one in (next(rest) for _ in trace.ranks) if one.cycle is not None}
         for name, frame in trace.frames.items():
-            frames[name].append(moved(name, frame, renamed, ids, shift_ns))
+            frame = moved(name, frame, renamed, ids, shift_ns)
+            frames[name].append(_in_cycles(frame, cycles) if cycles and name in schema.IN_CYCLES else frame)
         ids = {name: first_id + id_count(trace.frames[name]) for name, first_id in ids.items()}
     frames["issues"].append(issues.frame())
     # Frames may have columns that a user added, and not all of them the same.
-    return Tables(found, **{name: pl.concat(parts, how="diagonal") for name, parts in frames.items()})
+    whole = {name: pl.concat(parts, how="diagonal") for name, parts in frames.items()}
+    if any(rank.cycles for rank in found):
+        whole |= {name: _once(whole[name], key) for name, key in _PLACES.items()}
+    return Tables(found, **whole)
+
+
+# What tells rows apart of which each cycle of a process has its own: the last one, which may know more.
+_PLACES = {"threads": ("rank", "pid", "tid"), "processes": ("rank", "pid"), "devices": ("rank", "device_id", "uuid")}
+
+
+def _once(rows: pl.DataFrame, key: tuple[str, ...]) -> pl.DataFrame:
+    return rows.unique(key, keep="last", maintain_order=True)
+
+
+def _in_cycles(rows: pl.DataFrame, cycles: Mapping[int, int]) -> pl.DataFrame:
+    number = pl.col("rank").replace_strict(cycles, default=None, return_dtype=pl.Int32)
+    return rows.with_columns(number.alias(COLUMN))
 
 
 def on_one_clock(
@@ -191,7 +211,7 @@ def on_one_clock(
     """The ranks on the first one's clock; and of each trace the numbers of its ranks by those that they had, and what
     is to be added to its times. `traces`: the ranks of each, `ranks`: all of them, each with its number."""
     first = traces[0][0]
-    found: dict[int, Metadata] = {}
+    found: dict[int, list[Metadata]] = {}
     places = []
     rest = iter(ranks)
     for own in traces:
@@ -200,18 +220,39 @@ def on_one_clock(
         if shift_ns is None:
             issues.add("clocks_not_aligned", len(own), listed(own[0].paths, longest=LONGEST_LINE))
         for one in numbers.values():
-            found.setdefault(one.rank, _on_clock_of(first, one, shift_ns))
+            found.setdefault(one.rank, []).append(_on_clock_of(first, one, shift_ns))
         places.append(({before: one.rank for before, one in numbers.items()}, shift_ns or 0))
-    return tuple(found.values()), places
+    return tuple(merged(cycles) for cycles in found.values()), places
 
 
-def spans_of(trace: Tables) -> list[Span | None]:
-    """When each rank was recorded, in UTC."""
-    origin, begin = trace.origin_utc_ns, trace.begin_ns("ranges", "calls", "work")
-    duration = trace.duration_ns()
-    if origin is None or begin is None or duration is None:
+def recorded_of(trace: Tables) -> list[Recorded | None]:
+    """When each rank was recorded, and by which processes."""
+    begin, duration = trace.begin_ns("ranges", "calls", "work"), trace.duration_ns()
+    if begin is None or duration is None:
         return [None] * len(trace.ranks)
-    return [(origin + begin, origin + begin + duration)] * len(trace.ranks)
+    begin += trace.origin_utc_ns or 0
+    when = Recorded(begin, begin + duration, trace.origin_utc_ns is not None)
+    return [when._replace(pids=_pids(trace, rank.rank), steps=_steps(trace, rank.rank)) for rank in trace.ranks]
+
+
+def _pids(trace: Tables, rank: int) -> frozenset[int]:
+    """The processes that did something: of a device alone only where nothing is of a host."""
+    for names in (("ranges", "calls", "functions"), ("work",)):
+        rows = (_of_rank(trace.frames[name], rank) for name in names)
+        if pids := {pid for some in rows for pid in each_once(some, "pid")} - {None}:
+            return frozenset(pids)
+    return frozenset()
+
+
+def _steps(trace: Tables, rank: int) -> tuple[int, int] | None:
+    """The first and the last of torch's numbered steps."""
+    names = each_once(_of_rank(trace.ranges, rank), "name").cast(pl.String)
+    numbers = names.str.extract(schema.STEP).cast(pl.Int64, strict=False).drop_nulls().to_list()
+    return (min(numbers), max(numbers)) if numbers else None
+
+
+def _of_rank(frame: pl.DataFrame, rank: int) -> pl.DataFrame:
+    return frame if is_one(frame, "rank") else frame.filter(pl.col("rank") == rank)
 
 
 def clock_shift_ns(one: Metadata, other: Metadata) -> int | None:

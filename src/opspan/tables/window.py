@@ -20,13 +20,13 @@ from opspan.errors import NoNumberedSteps, UsageError
 from opspan.printable import LONGEST_LINE, listed
 from opspan.tables.issues import Issues
 from opspan.tables.names import matching
+from opspan.tables.schema import STEP
 from opspan.tables.tables import STRETCH, Tables
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-STEP = r"^ProfilerStep#([0-9]+)$"
 # Columns in which a table has the begin and the end of a row.
 _TIMES = {
     "ranges": ("start_ns", "end_ns"),

@@ -7,18 +7,17 @@ log/resnet/report.nsys-rep                             whatever else opspan read
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from opspan.printable import as_utf8, printable
 from opspan.readers import trace_source
+from opspan.tables.cycles import HANDLED
 from opspan.tables.ranks import of_names
 
 MOST_FILES = 10_000  # that are looked at; a log folder may be a home folder by mistake
 TOGETHER = "all together"  # the workers of a span as the ranks of one run
-_HANDLED = re.compile(r"(?P<worker>.+?)(?:\.(?P<time>\d+))?\.pt\.trace\.json(?:\.gz)?")
 _EVENTS = ".tfevents."  # TensorBoard's own files
 
 
@@ -73,7 +72,7 @@ def _traces(folder: Path) -> Iterator[Path]:
                 return
             path = Path(place, name)
             # What the handler named is listed even if its content is damaged: whoever opens it is told.
-            if _EVENTS not in name and (_HANDLED.fullmatch(name) or trace_source(path) is not None):
+            if _EVENTS not in name and (HANDLED.fullmatch(name) or trace_source(path) is not None):
                 yield path
 
 
@@ -81,7 +80,7 @@ def _spans(paths: list[Path]) -> Iterator[Span]:
     """The first files of all workers, the second files of all, and so on. Files that no handler wrote have one span."""
     by_worker: dict[str, list[tuple[int, Path]]] = {}
     for path in paths:
-        handled = _HANDLED.fullmatch(path.name)
+        handled = HANDLED.fullmatch(path.name)
         worker = handled["worker"] if handled and handled["time"] else path.name
         by_worker.setdefault(worker, []).append((int(handled["time"] or 0) if handled else 0, path))
     files = {worker: [path for _, path in sorted(timed)] for worker, timed in by_worker.items()}
@@ -93,5 +92,5 @@ def _spans(paths: list[Path]) -> Iterator[Span]:
         ]
         together = [Worker(TOGETHER, tuple(worker.files[0] for worker in workers))] if len(workers) > 1 else []
         first = [worker.files[0] for worker in workers]
-        are_ranks = all(_HANDLED.fullmatch(path.name) for path in first) or None not in of_names([*map(str, first)])
+        are_ranks = all(HANDLED.fullmatch(path.name) for path in first) or None not in of_names([*map(str, first)])
         yield Span(f"{number + 1}", tuple([*together, *workers] if are_ranks else [*workers, *together]))

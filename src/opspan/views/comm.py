@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis import Analysed
-from opspan.analysis.clocks import COLLECTIVES
 from opspan.analysis.collective_names import bus_factor
 from opspan.analysis.over_ranks import matched
-from opspan.analysis.parts import Part, Parts
+from opspan.analysis.lanes import in_lanes
+from opspan.analysis.parts import COLLECTIVES, Part, Parts
 from opspan.analysis.spans import DEVICE
 from opspan.printable import listed, printable, shortened
 from opspan.views import of_ranges
@@ -42,6 +42,7 @@ def rows_of(found: Analysed, by: str = "kind", *, is_of_each_place: bool = False
     return rows(parts(found, by), by, is_of_each_place=is_of_each_place)
 
 
+@in_lanes
 def parts(found: Analysed, by: str) -> Parts:
     """Each collective by itself: who waited for whom is known when those of all ranks are together."""
     of_ranges.check(by, BY)
@@ -56,7 +57,7 @@ def parts(found: Analysed, by: str) -> Parts:
         communicating_ns="communicating_ns",
         exposed_ns="exposed_communicating_ns",
     )
-    return {COLLECTIVES: Part(each.drop("range"), times=("start_ns", "end_ns")), "load": Part(load)}
+    return {COLLECTIVES: Part(each.drop("range"), times=("start_ns", "end_ns")), "load": Part(load, DEVICE)}
 
 
 def rows(parts: Parts, by: str, *, is_of_each_place: bool = False) -> pl.DataFrame:

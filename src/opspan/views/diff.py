@@ -10,6 +10,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.compare import BY, Whole, compared, have_places, whole
 from opspan.analysis.figures import LEAST, Figures, parts_of, several
+from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Parts
 from opspan.analysis.places import is_too_long
 from opspan.analysis.until_done import until_done
@@ -34,6 +35,7 @@ def figures_of(found: Analysed, by: str = "op", step: Steps | None = None, proce
     return several_of(found, [by], step, process)[by]
 
 
+@in_lanes
 def parts(found: Analysed, by: str, step: Steps | None = None) -> Parts:
     """What is compared of a run of many ranks."""
     return parts_of(found.complete, by, _steps_asked(found, step), is_part=step is not None)
@@ -43,7 +45,8 @@ def several_of(
     found: Analysed, ways: Sequence[str], step: Steps | None = None, process: int | None = None
 ) -> dict[str, Figures]:
     """The same by several, at less than the cost of each."""
-    return several(found.complete, ways, _steps_asked(found, step), process, is_part=step is not None)
+    each = found.by_lane  # each cycle counts as a process does, as it does where it is read by itself
+    return several(each.complete, ways, _steps_asked(each, step), process, is_part=step is not None)
 
 
 def _steps_asked(found: Analysed, step: Steps | None) -> pl.DataFrame:

@@ -12,6 +12,7 @@ import polars as pl
 from opspan import html_columns
 from opspan.addresses import File
 from opspan.analysis import Analysed
+from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.events.times import format_memory
 from opspan.findings import RULES, Finding, Run, findings, looked_for
@@ -56,6 +57,8 @@ class Findings(pl.DataFrame):
 
 
 def rows_of(found: Analysed, files: Sequence[File] = ()) -> Findings:
+    if found.lanes is not None:
+        return rows(parts(found), files)
     return Findings([_row(finding, files) for finding in findings(found)], schema=pl.Schema(SCHEMA))
 
 
@@ -71,6 +74,7 @@ def _answer(rows: Findings) -> Answer:
     return Answer("findings", rows, (), () if rows.height else (_NONE,), blocks=_blocks)
 
 
+@in_lanes
 def parts(found: Analysed) -> Parts:
     """What rules say of this rank that look at each for itself, and what the others need to compare it."""
     run = Run(found)
@@ -81,7 +85,7 @@ def parts(found: Analysed) -> Parts:
 def rows(parts: Parts, files: Sequence[File] = ()) -> Findings:
     run = RunOfRanks(parts)
     over = [_row(one, files) for one in looked_for(run, [rule for rule in RULES if rule.is_over_ranks])]
-    number = int(parts["totals"].rows["ranks"][0])
+    number = parts["ranks"].rows.height
     each = [_of_ranks(some, run, number) for some in parts["found"].rows.partition_by("id", maintain_order=True)]
     for row in each:
         row["command"] = row["command"].replace("FILE", files_text(files))

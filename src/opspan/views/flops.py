@@ -8,6 +8,7 @@ import polars as pl
 
 from opspan.analysis import Analysed, roofline
 from opspan.analysis.costs import Costs, costs
+from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.peaks import given
 from opspan.analysis.spans import PROCESS, bounded
@@ -48,10 +49,12 @@ def tables_of(found: Analysed, bys: Sequence[str], peak: Sequence[str] = ()) -> 
     """The rows by each of these: what ops cost is worked out once."""
     for by in bys:
         of_ranges.check(by, BY)
+    found = found.by_lane
     spent = roofline.parts(found.attributed, costs(found.attributed.ranges).rows, given(peak)).rows
     return {by: rows(_parts(found, by, spent), by) for by in bys}
 
 
+@in_lanes
 def parts(found: Analysed, by: str, peak: Sequence[str] = ()) -> Parts:
     of_ranges.check(by, BY)
     known = costs(found.attributed.ranges)

@@ -7,6 +7,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.idle import WHY, in_functions
 from opspan.analysis.launched import STREAM
+from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, shares_of, texts, times
@@ -21,6 +22,7 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
     return rows(parts(found, by), by)
 
 
+@in_lanes
 def parts(found: Analysed, by: str) -> Parts:
     of_ranges.check(by, BY)
     work = Part(pl.DataFrame({"work": [found.tables.work.height]}), ())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysed
+from opspan.analysis.copies import DIRECTION
+from opspan.analysis.lanes import in_lanes
 from opspan.analysis.launched import STREAM
 from opspan.analysis.parts import Part, Parts, counted, medians
 from opspan.analysis.spans import difference, length
@@ -27,19 +29,25 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
 def rows(parts: Parts, by: str) -> pl.DataFrame:
     each = parts["rows"].rows
     if by == "copy":
+        each = each.with_columns(bytes_per_s=_col("bytes").cast(pl.Float64) / _col("ns").cast(pl.Float64) * 1e9)
         return each.sort("bytes", descending=True, maintain_order=True)
-    if by != "stream":
-        for name in _MEDIANS:
-            found = medians(parts[name], (by,), name).with_columns(_whole(_col(name)))
-            each = each.join(found, on=by, how="left", nulls_equal=True, maintain_order="left")
-        each = each.select(pl.exclude("longest_delay_ns", "ahead_ns"), "longest_delay_ns", "ahead_ns")
+    keys = STREAM if by == "stream" else (by,)
+    for name in _MEDIANS:
+        found = medians(parts[name], keys, name).with_columns(_whole(_col(name)))
+        each = each.join(found, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    queue = ("longest_queue", "mean_queue") if by == "stream" else ()
+    if queue:
+        each = each.with_columns(mean_queue=pl.when(_col("queue_ns") > 0).then(_col("queued_ns") / _col("queue_ns")))
+    last = ("longest_delay_ns", "ahead_ns", *queue)
+    each = each.select(pl.exclude(*last, "queued_ns", "queue_ns"), *last)
     return each.sort("work_ns", descending=True, maintain_order=True)
 
 
+@in_lanes
 def parts(found: Analysed, by: str) -> Parts:
     of_ranges.check(by, BY)
     if by == "copy":
-        return {"rows": Part(found.copies)}
+        return {"rows": Part(found.copies, DIRECTION)}
     trace = found.attributed
     rows = found.delays.select("work", "call", "is_first", "is_short", "delay_ns", "ahead_ns")
     took = length().alias("ns")
@@ -57,20 +65,20 @@ def parts(found: Analysed, by: str) -> Parts:
     }
     longest = {"longest_delay_ns": _col("delay_ns").filter(first).max()}
     queue = Part(found.queues.select(_col("queued").max()), (), {"queued": "most"})
+    rules = {"longest_delay_ns": "most", "longest_queue": "most"}
     if by == "stream":
         rows = rows.with_columns(trace.work[name].gather(rows["work"]) for name in STREAM)
-        of_stream = {name: _whole(_col(name).filter(first).median()) for name in _MEDIANS}
-        figures |= {"delay_ns": of_stream["delay_ns"], **longest, "ahead_ns": of_stream["ahead_ns"]}
-        sums = rows.group_by(STREAM, maintain_order=True).agg(**figures)
+        delays = {name: counted(rows.filter(first), STREAM, name) for name in _MEDIANS}
+        sums = rows.group_by(STREAM, maintain_order=True).agg(**figures, **longest)
         sums = sums.join(_lengths(found.queues), on=STREAM, how="left", nulls_equal=True, maintain_order="left")
-        return {"rows": Part(sums), "queue": queue}
+        return {"rows": Part(sums, STREAM, rules), "queue": queue, **delays}
     names = trace.work["name"].gather(rows["work"]) if by == "kernel" else _names(found, rows, by)
     rows = rows.with_columns(names.alias(by))
     sums = rows.group_by(by, maintain_order=True).agg(**figures, **longest).with_columns(_col(by).cast(pl.String))
     delays = {
         name: counted(rows.filter(first).with_columns(_col(by).cast(pl.String)), (by,), name) for name in _MEDIANS
     }
-    return {"rows": Part(sums, (by,), {"longest_delay_ns": "most"}), "queue": queue, **delays}
+    return {"rows": Part(sums, (by,), rules), "queue": queue, **delays}
 
 
 def _whole(median: pl.Expr) -> pl.Expr:
@@ -83,12 +91,11 @@ def _names(found: Analysed, rows: pl.DataFrame, by: str) -> pl.Series:
 
 
 def _lengths(queues: pl.DataFrame) -> pl.DataFrame:
-    """For each stream how long its queue was at most, and at the mean of the time from its first launch to its last."""
+    """For each stream how long its queue was at most, and what its mean is made of: the time from its first launch to
+    its last, and the same times the length of the queue."""
     lasted = difference(_col("time_ns"), _col("time_ns").shift(-1)).fill_null(0).cast(pl.Float64)
-    whole = lasted.sum()
     return queues.group_by(STREAM, maintain_order=True).agg(
-        longest_queue=_col("queued").max(),
-        mean_queue=pl.when(whole > 0).then((_col("queued") * lasted).sum() / whole),
+        longest_queue=_col("queued").max(), queued_ns=(_col("queued") * lasted).sum(), queue_ns=lasted.sum()
     )
 
 

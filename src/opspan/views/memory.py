@@ -5,7 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysed
+from opspan.analysis.lanes import in_lanes
+from opspan.analysis.memory_use import of_peaks
 from opspan.analysis.parts import Part, Parts
+from opspan.analysis.spans import DEVICE
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, sizes, texts
 
@@ -19,6 +22,7 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
     return rows(parts(found, by), by)
 
 
+@in_lanes
 def parts(found: Analysed, by: str) -> Parts:
     of_ranges.check(by, BY)
     return {"rows": _part(found, by)}
@@ -26,15 +30,20 @@ def parts(found: Analysed, by: str) -> Parts:
 
 def rows(parts: Parts, by: str) -> pl.DataFrame:
     each = parts["rows"].rows
-    if by != "op":
-        return each
+    if by == "block":
+        return of_peaks(each)
+    if by == "device":
+        return each.sort(*DEVICE, "allocated_bytes", descending=[False] * 3 + [True], maintain_order=True).unique(
+            DEVICE, keep="first", maintain_order=True
+        )
     return each.sort(*_ORDER, *_KEYS, descending=[True] * len(_ORDER) + [False] * len(_KEYS))
 
 
 def _part(found: Analysed, by: str) -> Part:
     if by == "op":
         rows = found.memory_by_op.rename({"name": "op"}).with_columns(pl.col("op").cast(pl.String))
-        return Part(rows.rename({name: f"{name}_bytes" for name in ("size_increase", "self_size_increase")}))
+        rows = rows.rename({name: f"{name}_bytes" for name in ("size_increase", "self_size_increase")})
+        return Part(rows, _KEYS)
     if by == "block":
         rows = found.memory_at_peak.drop("alloc_row", "range").rename({"name": "op"})
         return Part(rows.with_columns(pl.col("op", "module", "phase").cast(pl.String)), times=("peak_ns", "alloc_ns"))

@@ -10,6 +10,7 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.busy import step_times
+from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.path_cuts import KINDS
 from opspan.analysis.spans import MOST
@@ -41,6 +42,7 @@ def rows_of(found: Analysed, by: str = "op", factors: Mapping[str, float] | None
     return rows(parts(found, by, factors), by, factors)
 
 
+@in_lanes
 def parts(found: Analysed, by: str, factors: Mapping[str, float] | None = None) -> Parts:
     of_ranges.check(by, BY)
     steps = step_times(found.complete, found.iterations)

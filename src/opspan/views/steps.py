@@ -9,6 +9,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.busy import KINDS, breakdown, devices, use
 from opspan.analysis.iterations import iterations
+from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.tables.window import Steps, numbers_of
 from opspan.views.answer import Answer, Shown, marks, shares_of, texts, times
@@ -43,6 +44,7 @@ def rows(parts: Parts, step: Steps | None = None) -> pl.DataFrame:
     return parts["rows"].rows
 
 
+@in_lanes
 def parts(found: Analysed, step: Steps | None = None) -> Parts:
     """`step`: what the steps are called, if that is a name."""
     trace, steps = found.complete, steps_of(found, step)

@@ -14,8 +14,10 @@ import polars as pl
 from opspan.addresses import File
 from opspan.analysis import Analysed, averages
 from opspan.analysis.coverage import Share
+from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts, counted, medians
 from opspan.analysis.runs import pyroscope_runs
+from opspan.analysis.spans import PROCESS
 from opspan.analysis.sums import RANGE_ORDER
 from opspan.tables import Metadata
 from opspan.text_columns import Layout, cut, wrapped
@@ -114,11 +116,13 @@ def about(found: Analysed) -> str:
     return _about(_head(found), _Room())
 
 
+@in_lanes
 def _parts(found: Analysed) -> Parts:
     trace, steps, share = found.complete, found.iterations, found.coverage.work_in_range
-    head, whole, times = _head(found), found.whole_devices, found.whole_breakdown
+    whole, times = found.whole_devices, found.whole_breakdown
+    ranks = pl.DataFrame({"rank": [one.rank for one in trace.ranks]}, schema={"rank": pl.Int32})
     ops = trace.ranges.filter(_col("kind") == "op")
-    sums = {name: head[name] for name in ("ranks", "processes", "devices", "ranges")}
+    sums = {"ranges": trace.ranges.height}
     sums |= {"device_time_ns": int(whole["time_ns"].sum())}
     sums |= {f"{name}_ns": int(whole[f"{name}_ns"].sum()) for name in _OF_DEVICES}
     sums |= {f"{name}_ns": int(times[f"{name}_ns"].sum()) for name in _OF_HOST}
@@ -131,8 +135,10 @@ def _parts(found: Analysed) -> Parts:
     idle = idle_parts(found, "op")["rows"] if whole["idle_ns"].sum() else Part(_NO_IDLE, ("op",))
     return {
         "sums": Part(pl.DataFrame([sums], schema=dict.fromkeys(sums, pl.Int64)), ()),
-        "longest": Part(pl.DataFrame({"time_ns": [head["time_ns"]]}), (), {"time_ns": "most"}),
-        "pyroscope": Part(pl.DataFrame({"run": head["pyroscope_runs"]}, schema={"run": pl.String}), ("run",)),
+        "ranks": Part(ranks.with_columns(cycles=pl.lit(1, dtype=pl.Int64)), ("rank",)),
+        "processes": Part(times.select(*PROCESS, "time_ns"), PROCESS),
+        "devices": Part(whole.select("rank", "device_id").unique(maintain_order=True), ("rank", "device_id")),
+        "pyroscope": Part(pl.DataFrame({"run": pyroscope_runs(trace.ranges)}, schema={"run": pl.String}), ("run",)),
         "tools": Part(pl.DataFrame({"tool": list(map(tool_of, trace.ranks))}).unique(maintain_order=True), ("tool",)),
         "how": Part(steps.select("how").unique(maintain_order=True), ("how",)),
         "steps": counted(lengths, (), "ns"),
@@ -150,14 +156,15 @@ _NO_IDLE = pl.DataFrame(schema={"op": pl.String})
 def _row(parts: Parts, costs: pl.DataFrame) -> dict[str, Any]:
     sums = parts["sums"].rows.row(0, named=True)
     row: dict[str, Any] = {"tools": ", ".join(parts["tools"].rows["tool"])}
-    row |= {name: sums[name] for name in ("ranks", "processes", "devices")}
-    row |= {"time_ns": parts["longest"].rows["time_ns"][0], "ranges": sums["ranges"]}
+    row |= {"ranks": parts["ranks"].rows.height, "cycles": int(parts["ranks"].rows["cycles"].max() or 1)}
+    row |= {name: parts[name].rows.height for name in ("processes", "devices")}
+    row |= {"time_ns": int(parts["processes"].rows["time_ns"].max() or 0), "ranges": sums["ranges"]}
     row["pyroscope_run"] = ", ".join(parts["pyroscope"].rows["run"]) or None
     row |= {name: sums[name] for name in ("device_time_ns", *(f"{name}_ns" for name in (*_OF_DEVICES, *_OF_HOST)))}
     attributed = Share(sums["attributed"], sums["work"], sums["attributed_ns"], sums["work_ns"]).fraction
     steps = medians(parts["steps"], (), "ns")["ns"][0] if sums["steps"] else None
     return row | {
-        "attributed": attributed if sums["device_time_ns"] or sums["devices"] else None,
+        "attributed": attributed if sums["device_time_ns"] or row["devices"] else None,
         "backward": sums["backward"],
         "linked": sums["linked"],
         "sized": sums["sized"] / sums["ops"] if sums["ops"] else None,
@@ -172,15 +179,16 @@ def _row(parts: Parts, costs: pl.DataFrame) -> dict[str, Any]:
 
 
 def _head(found: Analysed) -> dict[str, Any]:
-    trace, times = found.complete, found.whole_breakdown
+    trace = found.complete
+    times = found.whole_breakdown.group_by(PROCESS).agg(_col("time_ns").sum())
     return {
         "tools": ", ".join(dict.fromkeys(tool_of(rank) for rank in trace.ranks)),
         "ranks": len(trace.ranks),
+        "cycles": max((len(rank.cycles) for rank in trace.ranks), default=0),
         "processes": times.height,
         "devices": found.whole_devices.select("rank", "device_id").unique().height,
         "time_ns": int(times["time_ns"].max() or 0),  # type: ignore[arg-type]  # whole nanoseconds
         "ranges": trace.ranges.height,
-        "pyroscope_runs": pyroscope_runs(trace.ranges),
     }
 
 
@@ -191,7 +199,8 @@ def tool_of(rank: Metadata) -> str:
 def _about(row: dict[str, Any], room: _Room) -> str:
     said = [
         short_name(row["tools"], room.tool),
-        _count(row["ranks"], "rank") if row["ranks"] > 1 else "",
+        _count(row["ranks"], "rank") if row["ranks"] > 1 or row["cycles"] > 1 else "",
+        _count(row["cycles"], "cycle") if row["cycles"] > 1 else "",
         _count(row["processes"], "process", "processes"),
         _count(row["devices"], "device") if row["devices"] else "no device",
         f"{row['ranges']:,} ranges",

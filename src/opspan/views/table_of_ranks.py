@@ -18,9 +18,10 @@ from opspan.events.table import Facts
 from opspan.tables.names import matching, names_of
 from opspan.views import contents, missing
 from opspan.views import table as tables
-from opspan.views.op_table import OF_EVENTS, OpRows, RankRows
+from opspan.views.op_table import OF_EVENTS, OpRows, RankRows, schema_of
 from opspan.views.table import Asked, Table
 
+_NTH = "nth"
 _FACTS = {name: pl.Boolean for name in Facts._fields if name.startswith("has_")}
 _TYPES: dict[str, Any] = {name: _FACTS.get(name, pl.Int64) for name in Facts._fields}
 _TYPES |= {"use_device": pl.String, "self_cpu_us": pl.Float64, "self_device_us": pl.Float64}
@@ -53,7 +54,16 @@ def parts(found: Analysed, asked: Asked) -> Parts:
         return common | {"rows": replace(part, rows=part.rows.with_columns(pl.col(texts).cast(pl.String)))}
     rows = OpRows(found, events_of(found), asked.by, names, kernels=True)
     of_all = [] if rows.facts is None else [rows.facts._asdict()]
-    return common | {"rows": Part(rows.frame), "of all": Part(pl.DataFrame(of_all, schema=_TYPES), (), _RULES)}
+    return common | {"rows": _of_ops(rows.frame, asked.by), "of all": Part(pl.DataFrame(of_all, schema=_TYPES), (), _RULES)}
+
+
+def _of_ops(rows: pl.DataFrame, by: str) -> Part:
+    """Rows of one rank are those of its cycles together. Where a rank has several of a name, an op and a range that is
+    called so, the first belongs to the first."""
+    key = ("rank", "name", "device", *(name for name in ("sizes", "stack") if name in rows.columns))
+    numbers = schema_of(by, has_memory=True)
+    rules = {name: "first" for name in rows.columns if name not in numbers}
+    return Part(rows.with_columns(pl.int_range(pl.len()).over(key).alias(_NTH)), (*key, _NTH), rules)
 
 
 def _texts(texts: list[str]) -> Part:
@@ -77,7 +87,9 @@ def rows(parts: Parts, asked: Asked) -> Table:
 
 
 def _of_events(parts: Parts, asked: Asked) -> Table:
-    frame = parts["rows"].rows
+    frame = parts["rows"].rows.drop(_NTH)
+    for time in ("cpu", "device"):
+        frame = frame.with_columns((pl.col(f"{time}_ns") / pl.col("count")).alias(f"average_{time}_ns"))
     of_all = parts["of all"].rows
     facts = None
     if of_all.height:

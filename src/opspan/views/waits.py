@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysed
+from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.waits import WHY
 from opspan.views import of_ranges
@@ -19,6 +20,7 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
     return rows(parts(found, by), by)
 
 
+@in_lanes
 def parts(found: Analysed, by: str) -> Parts:
     of_ranges.check(by, BY)
     return {"rows": _part(found, by)}
