@@ -3,7 +3,8 @@
     OpspanError
     |-- UsageError              the call or the command line makes no sense
     |   |-- NoSuchColumn        a table has no such column to sort by (an AttributeError, as in torch)
-    |   `-- NoNumberedSteps     steps were asked for by number, and the trace has no ranges ProfilerStep#N
+    |   `-- NoSuchStep          steps were asked for that are not in the trace
+    |       `-- NoNumberedSteps by number, and the trace has no ranges ProfilerStep#N
     |-- ReadError               a file could not be read
     |   |-- NotReadable         missing, no permission, not the kind of path expected
     |   |-- NotATrace           readable, but nothing that opspan reads
@@ -47,7 +48,11 @@ class NoSuchColumn(UsageError, AttributeError):
     """A table has no such column to sort by; torch raises AttributeError here, so this is one too."""
 
 
-class NoNumberedSteps(UsageError):
+class NoSuchStep(UsageError):
+    """Steps were asked for that are not in the trace. Where it is a cycle of a process, another one may have them."""
+
+
+class NoNumberedSteps(NoSuchStep):
     """Steps were asked for by number, and the trace has no ranges ProfilerStep#N. Others may be found by analysis."""
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from opspan import capture_files
 from opspan.addresses import file_of
-from opspan.errors import ReadError, UsageError
+from opspan.errors import NoSuchStep, ReadError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,8 +36,10 @@ def load(
     strict: bool = False,
     between: tuple[int, int] | None = None,
     step: int | tuple[int, int] | str | None = None,
+    cycle: int | None = None,
 ) -> Trace:
-    """Read traces of any source, told by their content; several paths become the ranks of one run, side by side.
+    """Read traces of any source, told by their content; several paths become the ranks of one run, side by side. Those
+    that one process wrote one after the other are cycles of one rank, and `cycle` reads one of them: docs/ranks.md.
 
     A path may be an address, such as https:// or s3://, which is fetched (docs/remote.md). `source` names the reader.
     `strict` makes an issue that is more than worth knowing a StrictError; without it, `trace.issues` lists them.
@@ -52,7 +54,7 @@ def load(
     from opspan.tables import Tables
     from opspan.trace import Trace
 
-    tables, found = read_all(each(map(file_of, paths)), source, window_of(between, step))
+    tables, found = read_all(each(map(file_of, paths)), source, window_of(between, step), cycle=cycle)
     trace = Trace.of(tables.check() if strict else tables)
     if found is not None:
         trace.analysed = Analysed(Tables(trace.ranks, **trace.frames), iterations=found)
@@ -134,24 +136,53 @@ def load_recording(file: Path) -> Trace:
 
 
 def read_all(
-    files: Iterable[File], source: str | None, window: Window | None, kept: Callable[[Tables], Tables] | None = None
+    files: Iterable[File],
+    source: str | None,
+    window: Window | None,
+    kept: Callable[[Tables], Tables] | None = None,
+    cycle: int | None = None,
 ) -> tuple[Tables, pl.DataFrame | None]:
-    """The traces side by side, and their steps, as far as the window needed them. `kept`: what is needed of a trace."""
+    """The traces side by side, and their steps, as far as the window needed them. `kept`: what is needed of a trace;
+    `cycle`: the one that is wanted of those that processes wrote."""
     from opspan.analysis import side_by_side
 
     parts, iterations = [], []
+    without: list[tuple[File, NoSuchStep]] = []
     for file in files:
-        tables, steps = read(file, source, window)
+        try:
+            tables, steps = read(file, source, window)
+        except NoSuchStep as error:
+            without.append((file, error))
+            continue
         parts.append(tables if kept is None else kept(tables))
         del tables  # a large one is not kept whole beside what is kept of it
         if steps is not None:
             iterations.append(steps)
+    for file, error in without:
+        if not parts or not _has_other_cycle(read(file, source, None)[0], parts):
+            raise error
     whole = side_by_side(parts)
-    if len(iterations) < len(parts):
-        return whole, None
-    from opspan.analysis.narrowed import steps_of_all
+    steps = None
+    if len(iterations) == len(parts):
+        from opspan.analysis.narrowed import steps_of_all
 
-    return whole, steps_of_all(parts, iterations, whole)
+        steps = steps_of_all(parts, iterations, whole)
+    if cycle is not None:
+        from opspan.tables.tables import of_cycle
+
+        whole = of_cycle(whole, cycle)
+        if steps is not None and "cycle" in steps.columns:
+            steps = steps.filter(steps["cycle"] == cycle).drop("cycle")
+    return whole, steps
+
+
+def _has_other_cycle(trace: Tables, others: Sequence[Tables]) -> bool:
+    """Whether one of the others is of the same process: if a step is in that one, it need not be in this."""
+    from opspan.tables.ranks import have_other_cycles
+    from opspan.tables.tables import recorded_of
+
+    own, rest = ([pair for one in traces for pair in zip(one.ranks, recorded_of(one), strict=True)] for traces in ([trace], others))
+    return have_other_cycles(own, rest)
 
 
 def read(file: File, source: str | None, window: Window | None) -> Part:

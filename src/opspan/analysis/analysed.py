@@ -127,8 +127,8 @@ class Analysed:
 
     @kept
     def whole_breakdown(self) -> pl.DataFrame:
-        """Where the whole time of each process went."""
-        return self._breakdowns.filter(self._breakdowns["step"].is_null())
+        """Where the whole time of each process went; of several cycles their sum."""
+        return self._wholes(self._breakdowns, ("rank", "pid", "step"))
 
     @kept
     @by_cycle
@@ -138,8 +138,16 @@ class Analysed:
 
     @kept
     def whole_devices(self) -> pl.DataFrame:
-        """What devices did in the whole time of each process."""
-        return self._devices.filter(self._devices["step"].is_null())
+        """What devices did in the whole time of each process; of several cycles their sum."""
+        return self._wholes(self._devices, ("rank", "pid", "device_id", "step"))
+
+    def _wholes(self, rows: pl.DataFrame, key: tuple[str, ...]) -> pl.DataFrame:
+        rows = rows.filter(rows["step"].is_null())
+        if self.lanes is None:
+            return rows
+        from opspan.analysis.parts import Part, together
+
+        return together([Part(rows, key)], again=True).rows
 
     # Most who ask for the one of two ask for the other, and nearly all of the time goes to what both need.
 

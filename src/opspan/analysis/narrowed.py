@@ -13,8 +13,9 @@ import polars as pl
 
 from opspan.analysis.analysed import Analysed
 from opspan.errors import NoNumberedSteps
-from opspan.tables import Tables
+from opspan.tables import Metadata, Tables
 from opspan.tables.clocks import Shift, shift_of, times
+from opspan.tables.cycles import COLUMN
 from opspan.tables.tables import clock_shift_ns, renumbered
 from opspan.tables.window import Window, cut, of_steps
 
@@ -41,12 +42,21 @@ def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> 
 
 def steps_of_all(parts: Sequence[Tables], found: Sequence[pl.DataFrame], whole: Tables) -> pl.DataFrame:
     """With the numbers and on the clock that the ranks have in `whole`."""
-    frames, ranks = [], iter(whole.ranks)
+    frames = []
+    places: dict[tuple[str, ...], list[tuple[Metadata, int | None]]] = {}
+    for rank in whole.ranks:
+        for one in rank.cycles or (rank,):
+            places.setdefault(one.paths, []).append((rank, one.cycle))
     for part, steps in zip(parts, found, strict=True):
-        now = [(before, next(ranks)) for before in part.ranks]
+        placed = [(before, *places[before.paths].pop(0)) for before in part.ranks]
+        now = [(before, rank) for before, rank, _ in placed]
         by_utc = Shift(clock_shift_ns(part.metadata, parts[0].metadata) or 0)
         steps = steps.with_columns(times(_TIMES, {before.rank: by_utc for before, _ in now}))
         steps = steps.with_columns(renumbered({before.rank: rank.rank for before, rank in now}))
+        if cycles := {rank.rank: cycle for _, rank, cycle in placed if cycle is not None}:
+            steps = steps.with_columns(
+                pl.col("rank").replace_strict(cycles, default=None, return_dtype=pl.Int32).alias(COLUMN)
+            )
         is_new = {rank.rank: shift_of(rank) for before, rank in now if shift_of(rank) != shift_of(before)}
         frames.append(steps.with_columns(times(_TIMES, is_new)))
-    return pl.concat(frames)
+    return pl.concat(frames, how="diagonal")

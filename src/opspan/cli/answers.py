@@ -81,6 +81,7 @@ def answering(
         files: tuple[File, ...],
         between: tuple[str, str] | None,
         step: str | None,
+        cycle: int | None,
         by: str,
         limit: int | None,
         wide: bool,
@@ -104,10 +105,10 @@ def answering(
         # A verb that compares takes the steps from the whole run.
         part = None if sides else step
         each = dict.fromkeys(several)
-        ranks = {side: None if whole else many(side, between, part, processes, dask) for side in each}
+        ranks = {side: None if whole else many(side, between, part, processes, dask, cycle) for side in each}
         with Progress(sum(len(of or side) for side, of in ranks.items()) + 1) as progress:
             asked = Asked(files, steps, by, None, more, progress.done)
-            loaded = {side: ranks[side] or load(side, progress, between, part) for side in each}
+            loaded = {side: ranks[side] or load(side, progress, between, part, cycle=cycle) for side in each}
             found = [loaded[side] for side in several]
             progress.step(_doing(found))
             if answer is not None:

@@ -38,14 +38,21 @@ Example:
 @all_at_once
 @part_of_trace
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists (never an input file).")
-def command(files: tuple[File, ...], out: Path, between: tuple[str, str] | None, step: str | None, force: bool) -> None:
+def command(
+    files: tuple[File, ...],
+    out: Path,
+    between: tuple[str, str] | None,
+    step: str | None,
+    cycle: int | None,
+    force: bool,
+) -> None:
     from opspan.views import check_output, contents, export, missing
     from opspan.views.footer import issue_lines
 
     files = expanded(files)
     check_output(out, list(files), overwrite=force)
     with Progress(len(files) + 1) as progress:
-        found = load(files, progress, between, step)
+        found = load(files, progress, between, step, cycle=cycle)
         trace = found.tables
         progress.step(f"writing {out.name!r}")
         left_out = export(found, out, overwrite=force)

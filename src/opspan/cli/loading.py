@@ -147,7 +147,14 @@ def all_at_once(function: F) -> F:
 
 
 def part_of_trace(function: F) -> F:
-    """--between and --step: how much of the trace to read."""
+    """--between, --step and --cycle: how much of the trace to read."""
+    cycle = click.option(
+        "--cycle",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="Read only the Nth cycle of each process, of those that wrote several files one after the other, as torch's "
+        "`schedule` with `repeat` does.",
+    )
     between = click.option(
         "--between",
         nargs=2,
@@ -163,7 +170,7 @@ def part_of_trace(function: F) -> F:
         "is the same), are the numbers of ranges ProfilerStep#N, or, where there are none, of the steps as `opspan "
         "steps` numbers them; with NAME, all ranges of that name are the steps (* stands for any text).",
     )
-    return between(step(function))
+    return between(step(cycle(function)))
 
 
 def load(
@@ -172,6 +179,7 @@ def load(
     between: tuple[str, str] | None = None,
     step: str | None = None,
     kept: Callable[[Tables], Tables] | None = None,
+    cycle: int | None = None,
 ) -> Analysed:
     """The files side by side, a step of the progress each. `kept`: what is needed of a trace."""
     from opspan.analysis import Analysed
@@ -182,7 +190,7 @@ def load(
             progress.step(f"reading {file.name!r}")
             yield file
 
-    whole, iterations = read_all(announced(), None, window_of(_times(between), steps_asked(step)), kept)
+    whole, iterations = read_all(announced(), None, window_of(_times(between), steps_asked(step)), kept, cycle)
     return Analysed(whole, iterations=iterations)
 
 
@@ -215,6 +223,7 @@ def many(
     step: str | None,
     processes: int | None,
     dask: str | None = None,
+    cycle: int | None = None,
 ) -> Ranks | None:
     """The files as ranks of which each is analysed by itself; None: they are few, and read as one trace."""
     from opspan.many import FEW
@@ -231,4 +240,4 @@ def many(
         quiet()
     found = files_of(files)
     reading = Reading(None, False, _times(between), steps_asked(step))
-    return Ranks(found.files, reading, processes=processes, dask=dask, skipped=found.skipped)
+    return Ranks(found.files, reading, cycle=cycle, processes=processes, dask=dask, skipped=found.skipped)

@@ -56,6 +56,7 @@ def command(
     files: tuple[File, ...],
     between: tuple[str, str] | None,
     step: str | None,
+    cycle: int | None,
     url: str,
     app: str,
     by: str,
@@ -76,7 +77,7 @@ def command(
     show("".join(f"note: {note}\n" for note in notes), err=True)
     files = expanded(files)
     with Progress(len(files) + 1) as progress:
-        found = load(files, progress, between, step)
+        found = load(files, progress, between, step, cycle=cycle)
         progress.step(f"pushing to {server.where}")
         pushed = push(found, server, app, tags, by, is_now)
     show("".join(f"{line}\n" for line in [*issue_lines(found.tables), *pushed.said]), err=True)

@@ -64,6 +64,7 @@ def command(
     editor: str | None,
     between: tuple[str, str] | None,
     step: str | None,
+    cycle: int | None,
     force: bool,
 ) -> None:
     from opspan.views.page.report import check, write
@@ -76,7 +77,7 @@ def command(
     files, other = expanded(files), expanded(other)
     check(out, [*files, *other], overwrite=force)
     with Progress(len(files) + len(other) + 1) as progress:
-        found = load(files, progress, between, step)
+        found = load(files, progress, between, step, cycle=cycle)
         compared = load(other, progress) if other else None
         progress.step(f"writing {out.name!r}")
         write(Subject(found, files, compared, other, editor or EDITOR), out, overwrite=force)

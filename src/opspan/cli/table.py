@@ -75,6 +75,7 @@ def command(
     files: tuple[File, ...],
     between: tuple[str, str] | None,
     step: str | None,
+    cycle: int | None,
     processes: int | None,
     dask: str | None,
     by: str,
@@ -97,7 +98,7 @@ def command(
         raise UsageError(f"--metrics adds columns to the table by name, and --by is {by}; expected --by name")
     steps = steps_asked(step)
     asked = tables.Asked(by, sort_by, op, kernels, memory, steps if isinstance(steps, str) else None)
-    ranks = many(files, between, step, processes, dask)
+    ranks = many(files, between, step, processes, dask, cycle)
     if metrics and ranks is not None:
         raise UsageError("--metrics is a report of one run of a program; expected its one trace, and got several files")
     run: Run
@@ -111,7 +112,7 @@ def command(
             table, run = table_of_ranks.rows(parts, asked), ranks.whole
             not_there = parts["missing"].rows["text"].to_list()
         else:
-            found = load(files, progress, between, step, tables.lean)
+            found = load(files, progress, between, step, tables.lean, cycle)
             if metrics:
                 found = Analysed(_with_reports(found.tables, metrics))
             progress.step(f"adding up {found.tables.ranges.height:,} ranges")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,9 @@ from opspan.many import FEW
 from opspan.many.asking import Done, asked
 from opspan.many.files import File, files_of
 from opspan.many.processes import Processes
-from opspan.many.task import Answered, Failed, Question, Reading, opened, raised
+from opspan.many.task import Answered, Failed, Question, Reading, Task, answered, opened, raised
 from opspan.many.together import Sum, Whole
+from opspan.tables.ranks import have_other_cycles
 from opspan.trace import Trace
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from opspan.views.table import Table
 
 SMALL_BYTES = 32 << 20  # few files that are together as small are read sooner than a process is begun
+_NO_STEP = ("NoSuchStep", "NoNumberedSteps")
 _AT_ONCE = 16  # tasks of an executor that does not say how many it runs
 
 
@@ -39,6 +42,7 @@ def load_many(
     strict: bool = False,
     between: tuple[int, int] | None = None,
     step: int | tuple[int, int] | str | None = None,
+    cycle: int | None = None,
     processes: int | None = None,
     executor: Executor | None = None,
     dask: str | None = None,
@@ -61,6 +65,7 @@ def load_many(
     return Ranks(
         found.files,
         reading,
+        cycle=cycle,
         processes=processes,
         executor=executor,
         dask=dask,
@@ -77,6 +82,7 @@ class Ranks:
         files: Sequence[File],
         reading: Reading,
         *,
+        cycle: int | None = None,
         processes: int | None = None,
         executor: Executor | None = None,
         dask: str | None = None,
@@ -86,6 +92,7 @@ class Ranks:
         if dask is not None and (executor is not None or processes is not None):
             raise UsageError("who reads the files was said twice; expected one of dask, executor and processes")
         self._files = list(files) if dask is None else [file._replace(path=absolute(file.path)) for file in files]
+        self._cycle = cycle  # the only one that is wanted, until its files are known
         self._dask = dask
         self._reading = reading
         self._processes = processes
@@ -225,21 +232,45 @@ class Ranks:
 
     def ask(self, *questions: Question, progress: Done | None = None) -> list[Parts]:
         """The parts of each answer, of all files together."""
+        if self._cycle is not None:
+            whole = replace(self._reading, between=None, step=None)
+            wanted = self._sum((), whole, progress)[0].of_cycle(self._cycle)
+            self._files = [file for file in self._files if file.path in wanted]
+            self._cycle = None
+        sums, failed = self._sum(questions, self._reading, progress)
+        self._whole, parts = sums.whole(failed)
+        return parts
+
+    def _sum(
+        self, questions: Sequence[Question], reading: Reading, progress: Done | None
+    ) -> tuple[Sum, list[Failed]]:
         sums = Sum(len(questions), self._skipped)
         failed: list[Failed] = []
+        without: list[Failed] = []  # the steps that were asked for
         with self._running() as (executor, at_once):
-            results = asked(self._files, self._reading, questions, executor, at_once, progress or self._progress)
+            results = asked(self._files, reading, questions, executor, at_once, progress or self._progress)
             for result in results:
                 if isinstance(result, Answered):
                     sums.add(result)
-                elif not result.is_file or self._reading.strict:
+                elif result.error in _NO_STEP:
+                    without.append(result)
+                elif not result.is_file or reading.strict:
                     raise raised(result)
                 else:
                     failed.append(result)
+        for one in without:
+            if not sums.count or not self._has_other_cycle(one.file, sums):
+                raise raised(one)
         if not sums.count:
             raise raised(failed[0]) if len(failed) == 1 else _none_read(failed)
-        self._whole, parts = sums.whole(failed)
-        return parts
+        return sums, failed
+
+    def _has_other_cycle(self, file: str, sums: Sum) -> bool:
+        """Whether another file is of the same process: if a step is in that one, it need not be in this."""
+        (head,) = answered(Task((file,), replace(self._reading, between=None, step=None), ()))
+        if isinstance(head, Failed):
+            raise raised(head)
+        return have_other_cycles(list(zip(head.ranks, head.recorded, strict=True)), sums.recorded)
 
     @contextmanager
     def _running(self) -> Iterator[tuple[Executor, int]]:

@@ -18,7 +18,7 @@ from opspan.analysis.lanes import as_ranks
 from opspan.analysis.parts import COLLECTIVES, Part, Parts, moved, shifted, together
 from opspan.many.task import Answered, Failed
 from opspan.tables import Metadata, Tables
-from opspan.tables.cycles import Lane, Recorded
+from opspan.tables.cycles import Lane, Recorded, check
 from opspan.tables.ranks import decided
 from opspan.tables.tables import clock_shift_ns, on_one_clock, renumbered
 
@@ -62,6 +62,17 @@ class Sum:
         for kept, given in zip(self._parts, one.parts, strict=True):
             for name, part in given.items():
                 _fold(kept.setdefault(name, []), moved(part, numbers, shift_ns), together)
+
+    @property
+    def recorded(self) -> list[tuple[Metadata, Recorded | None]]:
+        """Each rank, and when it was recorded."""
+        return list(zip((rank for ranks in self._ranks for rank in ranks), self._recorded, strict=True))
+
+    def of_cycle(self, number: int) -> set[str]:
+        """The files of one cycle of each rank."""
+        ranks, _ = decided([rank for ranks in self._ranks for rank in ranks], self._recorded)
+        check(number, sorted({rank.cycle for rank in ranks if rank.cycle is not None}))
+        return {file for file, rank in zip(self._files, ranks, strict=True) if rank.cycle in (None, number)}
 
     def whole(self, failed: Sequence[Failed]) -> tuple[Whole, list[Parts]]:
         """What is known of all files, and the parts of each answer."""

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from opspan.errors import UsageError
 from opspan.printable import LONGEST_LINE, listed
 from opspan.tables.issues import Issues
 from opspan.tables.metadata import Metadata
@@ -108,6 +109,19 @@ def merged(cycles: Sequence[Metadata]) -> Metadata:
     in_order = sorted(cycles, key=lambda one: one.cycle or 0)
     paths = tuple(path for one in in_order for path in one.paths)
     return replace(in_order[0], paths=paths, cycle=None, cycles=tuple(in_order))
+
+
+def numbers_of(ranks: Sequence[Metadata]) -> list[int]:
+    """The numbers of the cycles that are there."""
+    return sorted({one.cycle for rank in ranks for one in rank.cycles if one.cycle is not None})
+
+
+def check(number: int, known: Sequence[int]) -> None:
+    """An error where that cycle is not there. Whatever is no cycle of several is the first one."""
+    if number in (known or [1]):
+        return
+    there = f"the files are of cycles {listed(list(known))}" if known else "no process wrote several of these files"
+    raise UsageError(f"there is no cycle {number}: {there}; choose another, or leave it out to read all")
 
 
 # --- which files are cycles of one process

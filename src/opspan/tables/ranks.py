@@ -46,6 +46,15 @@ def decided(ranks: Sequence[Metadata], recorded: Sequence[Recorded | None] = ())
     ], issues
 
 
+def have_other_cycles(
+    ranks: Sequence[tuple[Metadata, Recorded | None]], others: Sequence[tuple[Metadata, Recorded | None]]
+) -> bool:
+    """Whether each of the ranks is a cycle of a process that is one of the others, too."""
+    every = [one for one, _ in (*ranks, *others)]
+    groups = cycles.found(every, [_said(one) for one in every], [when for _, when in (*ranks, *others)], Issues())
+    return all(max(places) >= len(ranks) for places in groups if min(places) < len(ranks))
+
+
 def _decided(ranks: Sequence[Metadata], issues: Issues) -> list[Metadata]:
     known = _known(ranks)
     if all(number is None for number, _ in known):

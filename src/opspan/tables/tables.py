@@ -19,7 +19,7 @@ from opspan.errors import MissingPackage, StrictError, UsageError
 from opspan.printable import LONGEST_LINE, listed
 from opspan.tables import schema
 from opspan.tables.clocks import BY_UTC
-from opspan.tables.cycles import COLUMN, Recorded, merged
+from opspan.tables.cycles import COLUMN, Recorded, check, merged, numbers_of
 from opspan.tables.issues import Issues
 from opspan.tables.metadata import Metadata
 from opspan.tables.ranks import decided
@@ -145,15 +145,24 @@ class Tables:
         return min((start for start in starts if isinstance(start, int)), default=None)
 
     def duration_ns(self) -> int | None:
-        """From the first begin to the last end."""
-        bounds = [
-            bound
-            for frame in (self.ranges, self.calls, self.work)
-            for name in ("start_ns", "end_ns")
-            for bound in (frame[name].min(), frame[name].max())
-            if isinstance(bound, int)
-        ]
-        return max(bounds) - min(bounds) if bounds else None
+        """From the first begin to the last end; of cycles all of them together, without the time between them."""
+        frames = [self.ranges, self.calls, self.work]
+        if not any(COLUMN in frame.columns for frame in frames):
+            return _duration_ns(frames)
+        numbers = {number for frame in frames for number in frame[COLUMN].unique()}
+        each = [_duration_ns([frame.filter(pl.col(COLUMN).eq_missing(n)) for frame in frames]) for n in numbers]
+        return sum(one for one in each if one is not None)
+
+
+def _duration_ns(frames: Sequence[pl.DataFrame]) -> int | None:
+    bounds = [
+        bound
+        for frame in frames
+        for name in ("start_ns", "end_ns")
+        for bound in (frame[name].min(), frame[name].max())
+        if isinstance(bound, int)
+    ]
+    return max(bounds) - min(bounds) if bounds else None
 
 
 def side_by_side(traces: Sequence[Tables]) -> Tables:
@@ -169,6 +178,23 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
     if len(traces) == 1 and ranks[0] == traces[0].ranks[0]:
         return traces[0]
     return joined(traces, ranks, issues)
+
+
+def of_cycle(trace: Tables, number: int) -> Tables:
+    """One cycle of each rank, as if its file had been read alone; what is of no cycle stays."""
+    check(number, numbers_of(trace.ranks))
+    ranks = [(rank, one) for rank in trace.ranks for one in rank.cycles or (rank,) if one.cycle in (None, number)]
+    if not any(rank.cycles for rank in trace.ranks):
+        return trace
+    of_rank = pl.col("rank").is_in([rank.rank for rank, _ in ranks])
+    of_number = pl.col(COLUMN).is_null() | (pl.col(COLUMN) == number)
+    frames = {name: frame.filter(of_rank) for name, frame in trace.frames.items()}
+    frames = {
+        name: frame.filter(of_number).drop(COLUMN) if COLUMN in frame.columns else frame
+        for name, frame in frames.items()
+    }
+    kept = tuple(dataclasses.replace(one, rank=rank.rank, rank_by=rank.rank_by, cycle=None) for rank, one in ranks)
+    return Tables(kept, **frames)
 
 
 def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) -> Tables:

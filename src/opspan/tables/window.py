@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from opspan.errors import NoNumberedSteps, UsageError
+from opspan.errors import NoNumberedSteps, NoSuchStep, UsageError
 from opspan.printable import LONGEST_LINE, listed
 from opspan.tables.issues import Issues
 from opspan.tables.names import matching
@@ -123,7 +123,7 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
     asked = numbers.is_between(*steps) if isinstance(steps, tuple) else numbers.is_not_null()
     if not asked.any():
         if isinstance(steps, str):
-            raise UsageError(
+            raise NoSuchStep(
                 f"no range is called {steps!r}, and no name matches it as a pattern; `opspan table FILE` lists them. "
                 "Or choose steps ProfilerStep#N by number (--step 7), or a time span (--between)"
             )
@@ -132,7 +132,7 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
                 f"there is no {_said(steps)}: the trace has no ranges ProfilerStep#N, and nothing in it repeats as "
                 "steps do; if your steps have names, give one: --step 'train step*', or choose a time span (--between)"
             )
-        raise UsageError(
+        raise NoSuchStep(
             f"there is no {_said(steps)}: the trace has steps {min(numbers.to_list())} to {max(numbers.to_list())}; "
             "choose other steps, or a time span (--between)"
         )

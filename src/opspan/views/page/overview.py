@@ -28,6 +28,7 @@ _RANKS = (
     Column("began", "Began", "text", "UTC"),
     Column("time_ns", "Lasted", "ns"),
     Column("processes", "Processes", "count"),
+    Column("cycles", "Cycles", "count", "Files that the process wrote one after the other"),
     Column("files", "Files", "text"),
 )
 _DEVICES = (
@@ -92,10 +93,16 @@ def _cards(subject: Subject) -> list[dict[str, Any]]:
 
 def _ranks(subject: Subject) -> dict[str, Any]:
     found = subject.found
-    whole = whole_times(found.attributed)
-    by_rank = whole.group_by("rank").agg(
+    whole = whole_times(found.by_lane.attributed)
+    by_lane = whole.group_by("rank").agg(
         _col("start_ns").min(), time_ns=_col("end_ns").max() - _col("start_ns").min(), processes=pl.len()
     )
+    by_rank = by_lane if found.lanes is None else found.lanes.back(by_lane)
+    by_rank = by_rank.group_by("rank").agg(
+        _col("start_ns").min(), _col("time_ns").sum(), _col("processes").max(), cycles=pl.len()
+    )
+    if found.lanes is None:
+        by_rank = by_rank.drop("cycles")
     rows = pl.DataFrame(
         [
             {
