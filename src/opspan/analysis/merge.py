@@ -78,6 +78,8 @@ def merge(one: Tables, other: Tables) -> Tables:
 
 def _check(one: Tables, other: Tables) -> None:
     for trace in (one, other):
+        if count := len(trace.metadata.cycles):
+            raise UsageError(f"cannot merge a trace of {count} cycles; expected one of them: load(..., cycle=1)")
         if len(trace.ranks) != 1:
             raise UsageError(
                 f"cannot merge a trace of {len(trace.ranks)} ranks; expected two traces of one run of one rank"
