@@ -32,7 +32,11 @@ def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> 
     from opspan.analysis.spans import PROCESS
 
     whole = read(None)
-    found = Analysed(whole).iterations
+    analysed = Analysed(whole)
+    found = analysed.iterations
+    if analysed.lanes is not None:
+        cycle = pl.col("rank").replace_strict(analysed.lanes.cycle_of, return_dtype=pl.Int32)
+        found = found.with_columns(analysed.by_lane.iterations.select(cycle.alias(COLUMN)))
     # As `opspan steps` numbers them: in order, each process from 0.
     numbers = found.select(number=pl.int_range(pl.len()).over(PROCESS))["number"]
     stretch = of_steps(window.steps, numbers, found["start_ns"], found["end_ns"])
@@ -53,7 +57,9 @@ def steps_of_all(parts: Sequence[Tables], found: Sequence[pl.DataFrame], whole: 
         by_utc = Shift(clock_shift_ns(part.metadata, parts[0].metadata) or 0)
         steps = steps.with_columns(times(_TIMES, {before.rank: by_utc for before, _ in now}))
         steps = steps.with_columns(renumbered({before.rank: rank.rank for before, rank in now}))
-        if cycles := {rank.rank: cycle for _, rank, cycle in placed if cycle is not None}:
+        if COLUMN in steps.columns:
+            pass  # of a file that has several cycles itself
+        elif cycles := {rank.rank: cycle for _, rank, cycle in placed if cycle is not None}:
             steps = steps.with_columns(
                 pl.col("rank").replace_strict(cycles, default=None, return_dtype=pl.Int32).alias(COLUMN)
             )

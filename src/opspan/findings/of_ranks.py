@@ -33,7 +33,7 @@ def parts_of(run: Run) -> Parts:
             kernels.with_columns(_col("name", "what", "op", "module", "step").cast(pl.String)), times=_TIMES
         ),
         "devices": Part(run.devices),
-        "processes": Part(run.of_process),
+        "processes": Part(run.of_process, PROCESS, {"devices": "most"}),
         "ranks": Part(ranks, ("rank",)),
         "totals": Part(pl.DataFrame([totals]), ()),
     }

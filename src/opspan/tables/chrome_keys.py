@@ -18,6 +18,7 @@ OVERLAPS = "Overlaps"  # is there where a range is drawn apart, and was not repo
 API = "API"  # of a call whose category is another: the one that torch.profiler has for it
 UNNAMED = "Unnamed"  # is there where the name of the event is none of the row's
 
+CYCLES = "cycles"  # of a trace that has some, beside the tables: when each began
 # Tables that are no events: held as a whole.
 WHOLE = ("relations", "threads", "processes", "devices", "metrics", "issues")
 

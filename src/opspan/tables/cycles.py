@@ -111,6 +111,31 @@ def merged(cycles: Sequence[Metadata]) -> Metadata:
     return replace(in_order[0], paths=paths, cycle=None, cycles=tuple(in_order))
 
 
+def begins(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """rank, cycle, begin_ns: when each cycle began. With these, times tell cycles apart where a format has no column
+    for them."""
+    parts = [
+        frame.select("rank", COLUMN, begin_ns="start_ns" if "start_ns" in frame.columns else "time_ns")
+        for frame in frames.values()
+        if COLUMN in frame.columns
+    ]
+    rows = pl.concat(parts).drop_nulls() if parts else pl.DataFrame(schema=_BEGINS)
+    return rows.group_by("rank", COLUMN).agg(_col("begin_ns").min()).sort("rank", "begin_ns").cast(_BEGINS)  # type: ignore[arg-type]
+
+
+def by_time(frame: pl.DataFrame, begins: pl.DataFrame) -> pl.DataFrame:
+    """With the column of cycles, by what `begins` says; `begins` is not empty."""
+    time = "start_ns" if "start_ns" in frame.columns else "time_ns"
+    rows = frame.with_row_index("row").select("row", _col("rank").cast(pl.Int32), time)
+    found = rows.sort(time, nulls_last=True).join_asof(
+        begins.sort("begin_ns"), left_on=time, right_on="begin_ns", by="rank", check_sortedness=False
+    )
+    return frame.with_columns(found.sort("row")[COLUMN])
+
+
+_BEGINS: dict[str, pl.DataType | type[pl.DataType]] = {"rank": pl.Int32, COLUMN: pl.Int32, "begin_ns": pl.Int64}
+
+
 def numbers_of(ranks: Sequence[Metadata]) -> list[int]:
     """The numbers of the cycles that are there."""
     return sorted({one.cycle for rank in ranks for one in rank.cycles if one.cycle is not None})

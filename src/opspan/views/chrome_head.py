@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.tables import Metadata, Tables, schema
+from opspan.tables import Metadata, Tables, cycles, schema
 from opspan.tables import chrome_keys as keys
 from opspan.views.chrome_tracks import Tracks
 
@@ -32,6 +32,8 @@ def head(trace: Tables, tracks: Tracks, zero_ns: int) -> dict[str, Any]:
     tables = {name: trace.frames[name].select(list(schema.TABLES[name].schema)) for name in keys.WHOLE}
     tables["places"] = tracks.by_process
     tables["series"] = series(trace.counters)
+    if any(rank.cycles for rank in trace.ranks):
+        tables[keys.CYCLES] = cycles.begins(trace.frames)
     found[keys.TABLES] = {"ranks": [_sound(dataclasses.asdict(rank)) for rank in trace.ranks]} | {
         name: _columns(frame) for name, frame in tables.items()
     }

@@ -17,7 +17,7 @@ from opspan.formats.boundary import boundary
 from opspan.readers.capture.chunks import read_file, stretch_of
 from opspan.readers.capture.file import OPEN, CaptureFile, Header
 from opspan.readers.capture.ranges import read_ranges
-from opspan.readers.capture.runs import header_of, in_ranks, note_folder, whole_files
+from opspan.readers.capture.runs import header_of, in_cycles, in_ranks, note_folder, whole_files
 from opspan.readers.capture.source import read_header
 from opspan.readers.capture.tables import note_capture, read_counters, read_memory, read_process, read_threads
 from opspan.readers.capture.twice import told_once
@@ -74,17 +74,19 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tab
         why = f"; {refused[0]}" if refused else ""
         raise NotATrace(f"{folder} holds no readable capture (*{CAPTURE}){why}")
     issues = Issues(str(folder))
-    parts = in_ranks(traces, headers)
+    parts = in_cycles(in_ranks(traces, headers), headers)
     whole = joined(traces, parts, issues)
     issues.add("unreadable_file", len(refused), str(refused[0]) if refused else "")
-    note_folder(headers, issues)
+    note_folder(headers, issues, is_in_cycles=parts[0].cycle is not None)
     ranks = [_common(folder, [part for part in parts if part.rank == rank.rank], rank) for rank in whole.ranks]
     frames = whole.frames | {"issues": pl.concat([whole.issues, issues.frame()])}
     return Tables(tuple(sorted(ranks, key=lambda rank: rank.rank)), **frames)
 
 
 def _common(folder: Path, parts: Sequence[Metadata], first: Metadata) -> Metadata:
-    """Metadata of all files of a rank together: what they have in common."""
+    """Metadata of all files of a rank together, or of one of its cycles: what they have in common."""
+    numbers = sorted({part.cycle for part in parts if part.cycle is not None})
+    cycles = [[part for part in parts if part.cycle == number] for number in numbers]
     recorded_by = sorted({part.options["recorded_by"] for part in parts})
     return Metadata(
         source=first.source,
@@ -102,6 +104,8 @@ def _common(folder: Path, parts: Sequence[Metadata], first: Metadata) -> Metadat
         rank=first.rank,
         rank_by=first.rank_by,
         told=first.told,
+        cycle=numbers[0] if len(numbers) == 1 else None,
+        cycles=tuple(_common(folder, some, some[0]) for some in cycles) if len(cycles) > 1 else (),
     )
 
 

@@ -41,6 +41,36 @@ def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metada
     return found
 
 
+def in_cycles(ranks: Sequence[Metadata], headers: Sequence[Header]) -> list[Metadata]:
+    """With the number of the recording among those of its process, if each process of the folder made them one after
+    the other; forks are of their parent's recording."""
+    of_process: dict[tuple[str, int], dict[object, list[Header]]] = {}
+    for process, session, header in zip(_processes(headers), _sessions(headers), headers, strict=True):
+        of_process.setdefault(process, {}).setdefault(session, []).append(header)
+    number: dict[object, int] = {}
+    for recordings in of_process.values():
+        spans = {session: _span(files) for session, files in recordings.items()}
+        if _runs(list(spans.values())) < len(spans):
+            return list(ranks)
+        number |= {session: at for at, session in enumerate(sorted(spans, key=lambda one: spans[one]), 1)}
+    of_rank = [{p for p, r in zip(_processes(headers), ranks, strict=True) if r.rank == rank.rank} for rank in ranks]
+    if max(number.values()) == 1 or any(len(processes) > 1 for processes in of_rank):
+        return list(ranks)
+    return [replace(rank, cycle=number[one]) for rank, one in zip(ranks, _sessions(headers), strict=True)]
+
+
+def _sessions(headers: Sequence[Header]) -> list[object]:
+    """With `opspan run` each process has a session of its own, and all of them are one run."""
+    return [header.session if header.producer == RECORD else None for header in headers]
+
+
+def _processes(headers: Sequence[Header]) -> list[tuple[str, int]]:
+    """Of each file the host and the process that began its recording."""
+    began = {session: header for session, header in zip(_sessions(headers), headers, strict=True) if not header.forked}
+    firsts = [began.get(session, header) for session, header in zip(_sessions(headers), headers, strict=True)]
+    return [(first.host, first.pid) for first in firsts]
+
+
 def header_of(path: Path) -> Header | None:
     """None: of a file that cannot be read; why is said where it is read."""
     try:
@@ -61,8 +91,8 @@ def whole_files(paths: Iterable[Path]) -> list[list[Path]]:
     return [[path for _, path in sorted(segments)] for segments in files.values()]
 
 
-def note_folder(headers: Sequence[Header], issues: Issues) -> None:
-    """What is wrong with the folder as a whole, as issues."""
+def note_folder(headers: Sequence[Header], issues: Issues, *, is_in_cycles: bool = False) -> None:
+    """What is wrong with the folder as a whole, as issues. `is_in_cycles`: the recordings of a process are one run."""
     # Forks end with their session, or by _exit, as those of multiprocessing do: what they have written is complete,
     # even if their file was not closed.
     ended = {header.session for header in headers if not header.forked and header.state != OPEN}
@@ -70,10 +100,9 @@ def note_folder(headers: Sequence[Header], issues: Issues) -> None:
         "not_closed",
         sum(header.state == OPEN and not (header.forked and header.session in ended) for header in headers),
     )
-    recordings: dict[tuple[int, int] | None, list[Header]] = {}
-    for header in headers:
-        # With `opspan run` each process has a session of its own, and all of them are one run.
-        recordings.setdefault(header.session if header.producer == RECORD else None, []).append(header)
+    recordings: dict[object, list[Header]] = {}
+    for session, process, header in zip(_sessions(headers), _processes(headers), headers, strict=True):
+        recordings.setdefault(process if is_in_cycles else session, []).append(header)
     if len(recordings) > 1:
         runs = _runs([_span(files) for files in recordings.values()])
         issues.add("several_runs", runs if runs > 1 else 0)

@@ -7,6 +7,7 @@ file again), it is a trace like torch.profiler's, and read as one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from opspan.errors import NotReadable, TooNew
 from opspan.files import open_file
 from opspan.formats import chrome
 from opspan.formats.chrome import BOOKKEEPING, INTEGER, LIST, TEXT, Arg, ChromeFile, Groups, gathered
-from opspan.tables import Issues, Metadata, Tables, schema
+from opspan.tables import Issues, Metadata, Tables, cycles, schema
 from opspan.tables import chrome_keys as keys
 from opspan.tables.metadata import ORDER
 from opspan.tables.told import MOST, from_json
@@ -116,8 +117,16 @@ def read(path: Path, mark: Mapping[str, Any]) -> Tables:
     frames["counters"] = _counters(placed(_COUNTERS), series)
     for table in keys.WHOLE:
         frames[table] = _frame(whole.get(table), schema.TABLES[table].schema, issues)
+    begins = _frame(whole.get(keys.CYCLES), {"rank": pl.Int32, "cycle": pl.Int32, "begin_ns": pl.Int64}, issues)
+    if (begins := begins.drop_nulls()).height:
+        frames |= {name: cycles.by_time(frames[name], begins) for name in schema.IN_CYCLES if name in frames}
     frames["issues"] = pl.concat([frames["issues"], issues.frame()])
-    return Tables(_ranks(whole.get("ranks"), path), **frames)
+    numbers = {rank: [*some["cycle"]] for (rank,), some in begins.group_by("rank", maintain_order=True)}
+    ranks = [
+        replace(one, cycles=tuple(replace(one, cycle=number) for number in numbers.get(one.rank, ())))
+        for one in _ranks(whole.get("ranks"), path)
+    ]
+    return Tables(tuple(ranks), **frames)
 
 
 def _number(mark: Mapping[str, Any], name: str) -> int:
