@@ -158,9 +158,9 @@ def read_all(
         del tables  # a large one is not kept whole beside what is kept of it
         if steps is not None:
             iterations.append(steps)
-    for file, error in without:
+    for file, no_step in without:
         if not parts or not _has_other_cycle(read(file, source, None)[0], parts):
-            raise error
+            raise no_step
     whole = side_by_side(parts)
     steps = None
     if len(iterations) == len(parts):
@@ -181,7 +181,10 @@ def _has_other_cycle(trace: Tables, others: Sequence[Tables]) -> bool:
     from opspan.tables.ranks import have_other_cycles
     from opspan.tables.tables import recorded_of
 
-    own, rest = ([pair for one in traces for pair in zip(one.ranks, recorded_of(one), strict=True)] for traces in ([trace], others))
+    own, rest = (
+        [pair for one in traces for pair in zip(one.ranks, recorded_of(one), strict=True)]
+        for traces in ([trace], others)
+    )
     return have_other_cycles(own, rest)
 
 

@@ -1,17 +1,15 @@
-"""Traces that one process wrote one after the other, as torch's `schedule(repeat=...)` does: ids begin again in each."""
+"""Traces that one process wrote one after the other, as torch's `schedule(repeat=...)` does: with the same ids."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.builders import kineto
+from builders import kineto
 
 APART_US = 5_000_000.0
 RANK = kineto.HEAD["distributedInfo"]
-_OWN = {"Record function id", "Ev Idx"}
 
 
 def written(
@@ -66,7 +64,3 @@ def two_ranks(folder: Path) -> list[Path]:
         for rank in (0, 1)
         for cycle in (0, 1)
     ]
-
-
-def at(files: Sequence[Path], *places: int) -> list[Path]:
-    return [files[place] for place in places]

@@ -3,6 +3,11 @@ by itself, nothing is looked up across files, and the time between two is nobody
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +15,14 @@ import polars as pl
 import pytest
 
 import opspan
+from builders import cycles
+from builders.cycles import two_cycles, two_ranks
+from builders.training import run
+from builders.training_files import kineto_files
+from builders.training_plan import Plan
 from opspan.errors import UsageError
 from opspan.tables.schema import FOUND, IN_CYCLES
-from tests.builders import cycles
-from tests.builders.cycles import two_cycles, two_ranks
-from tests.read_once import ReadOnce
+from read_once import ReadOnce
 
 # Answers that are sums: by what their rows are, and figures that add up.
 SUMS = {
@@ -37,7 +45,20 @@ SUMS = {
     ("table", "kernel"): ("count", "device_ns"),
     ("table", "stream"): ("count", "device_ns"),
 }
-KEYS = ("rank", "pid", "device_id", "stream_id", "op", "name", "sizes", "kind", "module", "phase", "copy_from", "copy_to")
+KEYS = (
+    "rank",
+    "pid",
+    "device_id",
+    "stream_id",
+    "op",
+    "name",
+    "sizes",
+    "kind",
+    "module",
+    "phase",
+    "copy_from",
+    "copy_to",
+)
 
 
 @pytest.fixture(scope="module")
@@ -233,14 +254,117 @@ def test_devices_and_threads_are_there_once(one: list[Path]) -> None:
         assert trace.frames[table].equals(alone.frames[table])
 
 
-def test_findings_are_those_of_the_files(one: list[Path]) -> None:
-    alone = [opspan.load(file).findings() for file in one]
-    costs = {id_: sum(each.filter(id=id_)["at_stake_ns"].sum() for each in alone) for id_ in alone[0]["id"]}
+# --- several ranks that wait for each other
 
-    for found in (opspan.load(*one).findings(), opspan.load_many(*one, processes=1).findings()):
-        assert found.columns == alone[0].columns
-        assert set(found["id"]) == set(costs)
-        assert dict(found.select("id", "at_stake_ns").iter_rows()) == {id_: ns or None for id_, ns in costs.items()} or (
-            sum(found["at_stake_ns"].drop_nulls()) == pytest.approx(sum(costs.values()), rel=0.01)
-        )
-        assert found["ranks"].to_list() == [[0]] * found.height
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two ranks, of which one is slow, in two cycles that are alike: their collectives have the same numbers."""
+    first = kineto_files(tmp_path_factory.mktemp("trained"), run(Plan(ranks=2, steps=3, straggler=(1, 1.5))))
+    return [*first, *(_again(file) for file in first)]
+
+
+def _again(file: Path) -> Path:
+    document = json.loads(file.read_text())
+    for event in document["traceEvents"]:
+        event["ts"] += 10_000_000
+        if step := re.fullmatch(r"ProfilerStep#(\d+)", event["name"]):
+            event["name"] = f"ProfilerStep#{int(step[1]) + 10}"
+    again = file.with_name(f"{file.stem}_again.json")
+    again.write_text(json.dumps(document))
+    return again
+
+
+@pytest.mark.parametrize("by", ["kind", "rank", "group", "size", "op"])
+def test_collectives_match_in_their_cycle_alone(trained: list[Path], by: str) -> None:
+    alone = opspan.load(*trained[:2]).comm(by)
+    sums = [name for name in ("count", "matched", "time_ns", "transfer_ns", "waiting_ns", "last") if name in alone]
+
+    for found in (opspan.load(*trained).comm(by), opspan.load_many(*trained, executor=ReadOnce()).comm(by)):
+        assert found.select(sums).equals(alone.select(pl.col(sums) * 2))
+        assert found.height == alone.height
+
+
+def test_each_collective_has_the_ranks_of_its_cycle(trained: list[Path]) -> None:
+    rows = opspan.load(*trained).analysed.collectives
+
+    groups = rows.group_by("match").agg(pl.col("cycle").n_unique(), pl.col("rank").n_unique(), pl.len().alias("rows"))
+    assert groups.drop("match").unique().rows() == [(1, 2, 2)]
+
+
+def test_findings_cost_what_they_cost_in_both_cycles(trained: list[Path]) -> None:
+    alone = opspan.load(*trained[:2]).findings().select("id", "at_stake_ns", "share", "ranks")
+    expected = alone.with_columns(pl.col("at_stake_ns") * 2)
+
+    assert "straggler" in alone["id"].to_list()
+    for found in (opspan.load(*trained), opspan.load_many(*trained, executor=ReadOnce())):
+        assert found.findings().select(expected.columns).equals(expected)
+
+
+# --- elsewhere
+
+
+def test_a_chrome_trace_keeps_the_cycles(several: list[Path], tmp_path: Path) -> None:
+    trace = opspan.load(*several)
+    trace.export(tmp_path / "cycles.json")
+
+    again = opspan.load(tmp_path / "cycles.json")
+
+    assert [len(rank.cycles) for rank in again.ranks] == [2, 2]
+    for table in ("ranges", "calls", "work", "functions", "memory"):
+        assert again.frames[table]["cycle"].equals(trace.frames[table]["cycle"]), table
+    assert again.idle().equals(trace.idle())
+    assert again.table().rows.equals(trace.table().rows)
+
+
+def test_captures_of_one_process_are_cycles_alone_and_in_a_folder(tmp_path: Path) -> None:
+    session = """
+import opspan, sys, torch
+for name in sys.argv[1:]:
+    with opspan.record(name):
+        torch.mm(torch.ones(2, 2), torch.ones(2, 2))
+"""
+    both, apart = tmp_path / "both", [tmp_path / "first", tmp_path / "second"]
+    subprocess.run([sys.executable, "-c", session, *map(str, apart)], check=True)
+    both.mkdir()
+    for folder in apart:
+        for file in folder.iterdir():
+            shutil.copy(file, both)
+
+    for trace in (opspan.load(both), opspan.load(*apart)):
+        assert [len(rank.cycles) for rank in trace.ranks] == [2]
+        assert trace.table(op="aten::mm").rows["count"].to_list() == [2]
+        assert trace.issues.is_empty()
+        assert trace.duration_ns() == sum(opspan.load(folder).duration_ns() or 0 for folder in apart)
+    assert opspan.load(both, cycle=2).ranges.height == opspan.load(apart[1]).ranges.height
+
+
+def test_torch_s_own_files(tmp_path: Path) -> None:
+    """Averages are those of torch itself: of the files' own durations."""
+    program = """
+import sys, torch
+from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
+step = schedule(wait=1, warmup=1, active=2, repeat=2)
+write = tensorboard_trace_handler(sys.argv[1])
+with profile(activities=[ProfilerActivity.CPU], schedule=step, on_trace_ready=write) as p:
+    for _ in range(10):
+        torch.mm(torch.ones(2, 2), torch.ones(2, 2))
+        p.step()
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, capture_output=True)
+    files = sorted(tmp_path.iterdir())
+    times = [
+        event["dur"]
+        for file in files
+        for event in json.loads(file.read_text())["traceEvents"]
+        if event.get("name") == "aten::mm" and event.get("ph") == "X"
+    ]
+
+    trace = opspan.load(*files)
+
+    assert [rank.cycles[1].paths for rank in trace.ranks] == [(str(files[1]),)]
+    row = trace.table(op="aten::mm").rows.row(0, named=True)
+    assert (row["count"], len(files)) == (len(times), 2) == (4, 2)
+    assert row["average_cpu_ns"] == pytest.approx(1000 * sum(times) / len(times), abs=1)
+    assert trace.steps()["step"].to_list() == [f"ProfilerStep#{number}" for number in (2, 3, 6, 7)]
+    assert trace.issues.is_empty()

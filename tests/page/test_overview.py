@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import opspan
+from builders.cycles import two_cycles
 from builders.training_files import load
 from builders.training_plan import Plan
 from opspan.analysis import Analysed
@@ -187,3 +188,21 @@ def test_the_overview_is_drawn_before_what_is_large(browser: Browser, page: Path
     assert len(part) < 20_000
     with browser.open(page) as opened:
         opened.at.get_by_role("heading", name="Findings").wait_for()
+
+
+def test_cycles_of_a_process_are_one_rank(tmp_path: Path) -> None:
+    files = two_cycles(tmp_path)
+    alone = [opspan.load(file) for file in files]
+
+    data = made(opspan.load(*files).analysed)
+
+    whole = sum(each.duration_ns() or 0 for each in alone)
+    assert {name: column(data["ranks"], name) for name in ("rank", "processes", "cycles", "time_ns")} == {
+        "rank": [0],
+        "processes": [1],
+        "cycles": [2],
+        "time_ns": [whole],
+    }
+    assert column(data["devices"]["rows"], "time_ns") == [whole]
+    assert {card["title"]: card["value"] for card in data["cards"]}["Recorded time"] == whole
+    assert data["idle"]["device_ns"] == whole

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from opspan.analysis.path_graph import Graph
     from opspan.tables import Tables
-    from opspan.tables.cycles import Lanes
 
     P = ParamSpec("P")
 

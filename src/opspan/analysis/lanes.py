@@ -1,7 +1,7 @@
 """Cycles of a process as ranks of their own while they are analysed, and the ranks that they are of in what comes out.
 
-    in_lanes(parts)          -> the parts of an answer, of cycles put together as those of files are
-    as_ranks(parts, lanes)   -> parts with the ranks of the lanes, what is of one rank as one
+in_lanes(parts)          -> the parts of an answer, of cycles put together as those of files are
+as_ranks(parts, lanes)   -> parts with the ranks of the lanes, what is of one rank as one
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from opspan.analysis.parts import COLLECTIVES, Parts, moved, together
 from opspan.tables.cycles import COLUMN, Lane
 
 if TYPE_CHECKING:
-    from typing_extensions import Concatenate, ParamSpec
+    from typing import Concatenate
+
+    from typing_extensions import ParamSpec
 
     from opspan.analysis.analysed import Analysed
 
@@ -28,7 +30,7 @@ def in_lanes(parts: Callable[Concatenate[Analysed, P], Parts]) -> Callable[Conca
     """Decorates `parts` of an answer: without cycles they are what it gives."""
 
     @wraps(parts)
-    def each(found: Analysed, *args: P.args, **kwargs: P.kwargs) -> Parts:
+    def each(found: Analysed, /, *args: P.args, **kwargs: P.kwargs) -> Parts:
         if found.lanes is None:
             return parts(found, *args, **kwargs)
         return as_ranks(parts(found.by_lane, *args, **kwargs), found.lanes.of)

@@ -152,8 +152,8 @@ def part_of_trace(function: F) -> F:
         "--cycle",
         metavar="N",
         type=click.IntRange(min=1),
-        help="Read only the Nth cycle of each process, of those that wrote several files one after the other, as torch's "
-        "`schedule` with `repeat` does.",
+        help="Read only the Nth cycle of each process, of those that wrote several files one after the other, as "
+        "torch's `schedule` with `repeat` does.",
     )
     between = click.option(
         "--between",

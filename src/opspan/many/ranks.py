@@ -241,9 +241,7 @@ class Ranks:
         self._whole, parts = sums.whole(failed)
         return parts
 
-    def _sum(
-        self, questions: Sequence[Question], reading: Reading, progress: Done | None
-    ) -> tuple[Sum, list[Failed]]:
+    def _sum(self, questions: Sequence[Question], reading: Reading, progress: Done | None) -> tuple[Sum, list[Failed]]:
         sums = Sum(len(questions), self._skipped)
         failed: list[Failed] = []
         without: list[Failed] = []  # the steps that were asked for

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from opspan.analysis import Analysed, Coverage
-    from opspan.analysis.parts import COLLECTIVES, Part, Parts
+    from opspan.analysis.parts import Part, Parts
     from opspan.tables import Metadata
     from opspan.tables.cycles import Recorded
     from opspan.tables.window import Steps

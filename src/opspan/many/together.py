@@ -90,7 +90,9 @@ class Sum:
 
         def collectives() -> pl.DataFrame:
             there = [parts[COLLECTIVES] for parts in answers if COLLECTIVES in parts]
-            return (there[0] if there else as_ranks({COLLECTIVES: together(self._collectives)}, lanes)[COLLECTIVES]).rows
+            return (
+                there[0] if there else as_ranks({COLLECTIVES: together(self._collectives)}, lanes)[COLLECTIVES]
+            ).rows
 
         if found := aligned(ranks, said, collectives):
             ranks, said, shifts = found

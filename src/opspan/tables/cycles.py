@@ -1,8 +1,8 @@
 """Cycles: files that one process wrote one after the other, such as those of torch's `schedule(repeat=2)`.
 
-    found(ranks, recorded, issues) -> for each rank with others of its process, their places in `ranks`, in order of time
-    numbered(groups, recorded)     -> the number of each place's cycle, from 1
-    lanes(ranks)                   -> Lanes: the same trace with a rank of its own for each cycle, and back
+    found(ranks, numbers, recorded, issues) -> of each process the places of its files in `ranks`, in order of time
+    numbered(groups, recorded)              -> the number of each place's cycle, from 1
+    lanes(ranks)                            -> Lanes: the same trace with a rank for each cycle, and back
 
 All cycles of a process have its rank, and the column `cycle` tells them apart. Ids of calls, threads of Python and
 numbers of forward ops may be the same in two of them, and between two of them nothing was recorded. So each cycle is
@@ -72,8 +72,8 @@ class Lanes(NamedTuple):
         if COLUMN in frame.columns:
             codes = {lane.rank * _MANY + (lane.cycle or 0): number for number, lane in self.of.items()}
             code = _col("rank").cast(pl.Int64) * _MANY + _col(COLUMN).fill_null(0)
-            number = pl.coalesce(code.replace_strict(codes, default=None, return_dtype=pl.Int32), _as(first))
-            return frame.with_columns(rank=number).drop(COLUMN)
+            of_cycle = code.replace_strict(codes, default=None, return_dtype=pl.Int32)
+            return frame.with_columns(rank=pl.coalesce(of_cycle, _as(first))).drop(COLUMN)
         if is_once:
             return frame.with_columns(rank=_as(first))
         pairs = pl.DataFrame(
@@ -247,7 +247,9 @@ def numbered(groups: Sequence[Sequence[int]], recorded: Sequence[Recorded | None
         return {}
     steps = {at: _when(recorded, at).steps for places in groups for at in places}
     first = {at: when[0] for at, when in steps.items() if when is not None}
-    rises = len(first) == len(steps) and all(first[one] < first[other] for some in groups for one, other in pairwise(some))
+    rises = len(first) == len(steps) and all(
+        first[one] < first[other] for some in groups for one, other in pairwise(some)
+    )
     if len({len(places) for places in groups}) == 1 or not rises:
         return {at: number for places in groups for number, at in enumerate(places, 1)}
     order = sorted(set(first.values()))

@@ -9,8 +9,8 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.collective_names import bus_factor
-from opspan.analysis.over_ranks import matched
 from opspan.analysis.lanes import in_lanes
+from opspan.analysis.over_ranks import matched
 from opspan.analysis.parts import COLLECTIVES, Part, Parts
 from opspan.analysis.spans import DEVICE
 from opspan.printable import listed, printable, shortened

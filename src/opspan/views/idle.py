@@ -6,8 +6,8 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.idle import WHY, in_functions
-from opspan.analysis.launched import STREAM
 from opspan.analysis.lanes import in_lanes
+from opspan.analysis.launched import STREAM
 from opspan.analysis.parts import Part, Parts
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, shares_of, texts, times

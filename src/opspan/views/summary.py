@@ -156,9 +156,9 @@ _NO_IDLE = pl.DataFrame(schema={"op": pl.String})
 def _row(parts: Parts, costs: pl.DataFrame) -> dict[str, Any]:
     sums = parts["sums"].rows.row(0, named=True)
     row: dict[str, Any] = {"tools": ", ".join(parts["tools"].rows["tool"])}
-    row |= {"ranks": parts["ranks"].rows.height, "cycles": int(parts["ranks"].rows["cycles"].max() or 1)}
+    row |= {"ranks": parts["ranks"].rows.height, "cycles": parts["ranks"].rows["cycles"].max() or 1}
     row |= {name: parts[name].rows.height for name in ("processes", "devices")}
-    row |= {"time_ns": int(parts["processes"].rows["time_ns"].max() or 0), "ranges": sums["ranges"]}
+    row |= {"time_ns": parts["processes"].rows["time_ns"].max() or 0, "ranges": sums["ranges"]}
     row["pyroscope_run"] = ", ".join(parts["pyroscope"].rows["run"]) or None
     row |= {name: sums[name] for name in ("device_time_ns", *(f"{name}_ns" for name in (*_OF_DEVICES, *_OF_HOST)))}
     attributed = Share(sums["attributed"], sums["work"], sums["attributed_ns"], sums["work_ns"]).fraction

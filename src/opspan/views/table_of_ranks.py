@@ -54,7 +54,10 @@ def parts(found: Analysed, asked: Asked) -> Parts:
         return common | {"rows": replace(part, rows=part.rows.with_columns(pl.col(texts).cast(pl.String)))}
     rows = OpRows(found, events_of(found), asked.by, names, kernels=True)
     of_all = [] if rows.facts is None else [rows.facts._asdict()]
-    return common | {"rows": _of_ops(rows.frame, asked.by), "of all": Part(pl.DataFrame(of_all, schema=_TYPES), (), _RULES)}
+    return common | {
+        "rows": _of_ops(rows.frame, asked.by),
+        "of all": Part(pl.DataFrame(of_all, schema=_TYPES), (), _RULES),
+    }
 
 
 def _of_ops(rows: pl.DataFrame, by: str) -> Part:

@@ -157,7 +157,7 @@ def _ranks(ranks: Any, path: Path) -> tuple[Metadata, ...]:
     found = []
     for rank in ranks if isinstance(ranks, list) else []:
         rank = rank if isinstance(rank, dict) else {}
-        texts = {
+        texts: dict[str, Any] = {
             name: rank[name] if isinstance(rank.get(name), str) else None
             for name in ("tool", "tool_version", "host", "clock")
         }
