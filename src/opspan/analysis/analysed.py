@@ -301,9 +301,7 @@ class Analysed:
         from opspan.analysis.collectives import collectives
 
         if self.lanes is not None:
-            from opspan.analysis.lanes import with_cycles
-
-            return self.lanes.back(with_cycles(self.by_lane.own_collectives, self.lanes.cycle_of))
+            return self.lanes.back(cycles.with_cycles(self.by_lane.own_collectives, self.lanes.cycle_of))
         return collectives(self.attributed)
 
     @kept

@@ -11,10 +11,8 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from opspan.analysis.parts import COLLECTIVES, Parts, moved, together
-from opspan.tables.cycles import COLUMN, Lane
+from opspan.tables.cycles import Lane, with_cycles
 
 if TYPE_CHECKING:
     from typing import Concatenate
@@ -49,9 +47,3 @@ def as_ranks(parts: Parts, lanes: Mapping[int, Lane]) -> Parts:
             part = replace(part, rows=with_cycles(part.rows, cycles))
         found[name] = together([moved(part, ranks)], again=True)
     return found
-
-
-def with_cycles(rows: pl.DataFrame, cycles: Mapping[int, int | None]) -> pl.DataFrame:
-    """Which collectives are one is asked of each cycle by itself."""
-    number = pl.col("rank").replace_strict(cycles, default=None, return_dtype=pl.Int32)
-    return rows.with_columns(number.alias(COLUMN))

@@ -88,6 +88,11 @@ class Lanes(NamedTuple):
         return rows.with_columns(rank=_as(self.rank_of)) if "rank" in rows.columns else rows
 
 
+def with_cycles(rows: pl.DataFrame, cycle_of: Mapping[int, int | None]) -> pl.DataFrame:
+    """With the number of the cycle beside that of the lane, for what is asked of each cycle when the ranks are back."""
+    return rows.with_columns(_col("rank").replace_strict(cycle_of, default=None, return_dtype=pl.Int32).alias(COLUMN))
+
+
 def _as(numbers: Mapping[int, int]) -> pl.Expr:
     return _col("rank").replace_strict(numbers, default=_col("rank"), return_dtype=pl.Int32)
 
