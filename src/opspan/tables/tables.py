@@ -172,9 +172,8 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
         raise UsageError("no traces to put side by side; expected at least one")
     if len(traces) == 1 and len(traces[0].ranks) != 1:
         return traces[0]  # they were numbered before
-    ranks, issues = decided(
-        [rank for trace in traces for rank in trace.ranks], [one for trace in traces for one in recorded_of(trace)]
-    )
+    recorded = [one for trace in traces for one in recorded_of(trace)] if len(traces) > 1 else []  # one tells nothing
+    ranks, issues = decided([rank for trace in traces for rank in trace.ranks], recorded)
     if len(traces) == 1 and ranks[0] == traces[0].ranks[0]:
         return traces[0]
     return joined(traces, ranks, issues)
