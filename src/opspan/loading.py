@@ -18,7 +18,7 @@ from opspan.addresses import file_of
 from opspan.errors import ReadError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     import polars as pl
 
@@ -134,24 +134,51 @@ def load_recording(file: Path) -> Trace:
 
 
 def read_all(
-    files: Iterable[File], source: str | None, window: Window | None, kept: Callable[[Tables], Tables] | None = None
+    files: Iterable[File],
+    source: str | None,
+    window: Window | None,
+    kept: Callable[[Tables], Tables] | None = None,
+    unnamed: Collection[File] = (),
 ) -> tuple[Tables, pl.DataFrame | None]:
-    """The traces side by side, and their steps, as far as the window needed them. `kept`: what is needed of a trace."""
+    """The traces side by side, and their steps, as far as the window needed them. `kept`: what is needed of a trace.
+    `unnamed`: files that were found in a folder. One of these that cannot be read is an issue, if another can."""
     from opspan.analysis import side_by_side
 
     parts, iterations = [], []
+    failed: list[ReadError] = []
     for file in files:
-        tables, steps = read(file, source, window)
+        try:
+            tables, steps = read(file, source, window)
+        except ReadError as error:
+            if file not in unnamed:
+                raise
+            failed.append(error)
+            continue
         parts.append(tables if kept is None else kept(tables))
         del tables  # a large one is not kept whole beside what is kept of it
         if steps is not None:
             iterations.append(steps)
-    whole = side_by_side(parts)
+    if failed and not parts:
+        raise failed[0]
+    whole = _with_failed(side_by_side(parts), failed)
     if len(iterations) < len(parts):
         return whole, None
     from opspan.analysis.narrowed import steps_of_all
 
     return whole, steps_of_all(parts, iterations, whole)
+
+
+def _with_failed(whole: Tables, failed: Sequence[ReadError]) -> Tables:
+    if not failed:
+        return whole
+    import polars as pl
+
+    from opspan.tables import Issues
+
+    issues = Issues()
+    for error in failed:
+        issues.add("unreadable_file", detail=str(error))
+    return whole.replace(issues=pl.concat([whole.issues, issues.frame()]))
 
 
 def read(file: File, source: str | None, window: Window | None) -> Part:

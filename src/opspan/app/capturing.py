@@ -15,6 +15,7 @@ from typing import BinaryIO, NoReturn
 from opspan import libraries
 from opspan.capture_files import captures
 from opspan.errors import UsageError, WriteError
+from opspan.files import exists
 
 # As far as is needed to see whether a file holds anything: native/capture/format.h has all of its bytes.
 _PAGE, _UNIT_BYTES = 4096, 64
@@ -60,7 +61,7 @@ def capture_folder(wanted: Path | None) -> Iterator[Path]:
 
     One that was not there before, and that nothing was written to, is removed in the end.
     """
-    ours = wanted is None or not wanted.exists()
+    ours = wanted is None or not exists(wanted)
     folder = _make_folder(wanted)
     try:
         yield folder

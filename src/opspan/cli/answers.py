@@ -16,6 +16,7 @@ from opspan.cli.loading import (
     in_processes,
     load,
     many,
+    not_named,
     part_of_trace,
     trace_files,
     two_files,
@@ -107,7 +108,10 @@ def answering(
         ranks = {side: None if whole else many(side, between, part, processes, dask) for side in each}
         with Progress(sum(len(of or side) for side, of in ranks.items()) + 1) as progress:
             asked = Asked(files, steps, by, None, more, progress.done)
-            loaded = {side: ranks[side] or load(side, progress, between, part) for side in each}
+            loaded = {
+                side: ranks[side] or load(side, progress, between, part, unnamed=not_named(side, files))
+                for side in each
+            }
             found = [loaded[side] for side in several]
             progress.step(_doing(found))
             if answer is not None:

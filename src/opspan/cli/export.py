@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace, trace_files
+from opspan.cli.loading import Progress, all_at_once, expanded, load, not_named, part_of_trace, trace_files
 from opspan.cli.options import FILE_TO_WRITE
 from opspan.cli.printing import show
 from opspan.outputs import all_of_them
@@ -42,10 +42,10 @@ def command(files: tuple[File, ...], out: Path, between: tuple[str, str] | None,
     from opspan.views import check_output, contents, export, missing
     from opspan.views.footer import issue_lines
 
-    files = expanded(files)
+    given, files = files, expanded(files)
     check_output(out, list(files), overwrite=force)
     with Progress(len(files) + 1) as progress:
-        found = load(files, progress, between, step)
+        found = load(files, progress, between, step, unnamed=not_named(files, given))
         trace = found.tables
         progress.step(f"writing {out.name!r}")
         left_out = export(found, out, overwrite=force)

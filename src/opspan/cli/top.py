@@ -51,7 +51,7 @@ def command(by: str, total: bool, every: float, count: int | None, limit: int, w
     wish = Wish(by, total)
     recorder = Recorder(pid, every, wish)
     try:
-        if sys.stdin.isatty() and sys.stdout.isatty():
+        if all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
             ended = _live(recorder, wish, pid, count)
         else:
             ended = _plain(recorder, wish, pid, count, limit)

@@ -16,7 +16,7 @@ import polars as pl
 
 from opspan import sources
 from opspan.errors import NotATrace, NotReadable, ReadError, UsageError
-from opspan.files import open_file
+from opspan.files import check_folder, open_file
 from opspan.formats.boundary import boundary
 from opspan.formats.budget import check_room
 from opspan.printable import listed
@@ -116,7 +116,7 @@ def _head(path: Path) -> bytes:
     """The first bytes of a file; none of a folder."""
     try:
         if path.is_dir():
-            next(path.iterdir(), None)
+            check_folder(path)
             return b""
         if path.exists() and not path.is_file():
             raise NotReadable(f"{path} is neither a file nor a folder")

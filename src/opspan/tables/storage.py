@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ VERSION = 1
 
 
 def save(trace: Tables, folder: Path, *, overwrite: bool = False) -> None:
-    replaced = check_local(folder).exists() or folder.is_symlink()
+    replaced = os.path.lexists(check_local(folder))
     if replaced and not (overwrite and is_saved(folder)):
         what = (
             "exists and is not a saved trace" if not is_saved(folder) else "exists already (overwrite=True replaces it)"

@@ -60,7 +60,7 @@ def save(found: Analysed, path: Path, step: Steps | None = None, process: int | 
     }
     parts = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
     parts += [f'"{by}": {_text(one)}' for by, one in every.items() if by not in large]
-    exists = check_local(path).exists() or path.is_symlink()
+    exists = os.path.lexists(check_local(path))
     if exists and not _is_baseline(path):
         raise WriteError(f"{path} exists and is no baseline. Nothing was written: choose another name")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -14,6 +15,7 @@ from opspan import outputs, private_files
 from opspan.addresses import File, check_local, file_said
 from opspan.analysis import Analysed
 from opspan.errors import UsageError, WriteError
+from opspan.files import exists, is_folder
 from opspan.outputs import Output
 from opspan.printable import as_utf8
 from opspan.tables import storage
@@ -85,18 +87,19 @@ def _named(name: str) -> Output:
 
 
 def _check(out: Path, sources: Sequence[File], output: Output, *, overwrite: bool) -> None:
-    target = check_local(out).resolve()
-    for source in (path.resolve() for path in sources if isinstance(path, Path)):
-        if _is_same_file(target, source) or (source in target.parents and target.exists()):
+    # Not Path.resolve, which raises where links lead in a circle.
+    target = Path(os.path.realpath(check_local(out)))
+    for source in (Path(os.path.realpath(path)) for path in sources if isinstance(path, Path)):
+        if _is_same_file(target, source) or (source in target.parents and exists(target)):
             raise WriteError(
                 f"{out} is, or lies in, {source}, which the trace was read from. That is never replaced: "
                 "choose another name"
             )
-    if not (out.exists() or out.is_symlink()):
+    if not os.path.lexists(out):
         return
     if not overwrite:
         raise WriteError(_exists(out))
-    if out.is_dir() and not output.is_folder:
+    if is_folder(out) and not output.is_folder:
         raise WriteError(f"{out} is a folder; expected a file to replace. Nothing was written: choose another name")
     if output.is_folder and not storage.is_saved(out):
         raise WriteError(f"{out} exists and is not a saved trace. Nothing was written: choose another name")
@@ -108,4 +111,4 @@ def _exists(out: Path) -> str:
 
 def _is_same_file(one: Path, other: Path) -> bool:
     """Or two names of one: hard links, or a file system that knows no case. A trace has its sources' names as UTF-8."""
-    return as_utf8(str(one)) == as_utf8(str(other)) or (one.exists() and other.exists() and one.samefile(other))
+    return as_utf8(str(one)) == as_utf8(str(other)) or (exists(one) and exists(other) and one.samefile(other))
