@@ -79,6 +79,6 @@ def command(
         found = load(files, progress, between, step, unnamed=not_named(files, given))
         compared = load(other, progress, unnamed=not_named(other, given)) if other else None
         progress.step(f"writing {out.name!r}")
-        write(Subject(found, files, compared, other, editor or EDITOR), out, overwrite=force)
-    size = out.stat().st_size
+        page = write(Subject(found, files, compared, other, editor or EDITOR), out, overwrite=force)
+    size = len(page.encode())
     show(f"Wrote {out} ({size / 1e6:.1f} MB, {found.tables.ranges.height:,} ranges): open it in a browser\n")

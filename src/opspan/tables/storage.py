@@ -40,7 +40,8 @@ def save(trace: Tables, folder: Path, *, overwrite: bool = False) -> None:
         with private_files.unfinished(folder, overwrite=overwrite) as unfinished:
             write(trace, unfinished)
     except (OSError, PolarsError, TypeError) as error:
-        raise WriteError(f"cannot write {folder}: {error}") from error
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise WriteError(f"cannot write {folder}: {why}") from error
 
 
 def write(trace: Tables, folder: Path) -> None:

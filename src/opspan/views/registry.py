@@ -95,7 +95,7 @@ def _check(out: Path, sources: Sequence[File], output: Output, *, overwrite: boo
                 f"{out} is, or lies in, {source}, which the trace was read from. That is never replaced: "
                 "choose another name"
             )
-    if not os.path.lexists(out):
+    if not os.path.lexists(out) or (_is_stream(out) and not output.is_folder):
         return
     if not overwrite:
         raise WriteError(_exists(out))
@@ -103,6 +103,14 @@ def _check(out: Path, sources: Sequence[File], output: Output, *, overwrite: boo
         raise WriteError(f"{out} is a folder; expected a file to replace. Nothing was written: choose another name")
     if output.is_folder and not storage.is_saved(out):
         raise WriteError(f"{out} exists and is not a saved trace. Nothing was written: choose another name")
+
+
+def _is_stream(out: Path) -> bool:
+    """Nothing is replaced there, so nobody is asked."""
+    try:
+        return private_files.is_stream(out)
+    except OSError as error:
+        raise WriteError(f"cannot write {out}: {error.strerror}") from error
 
 
 def _exists(out: Path) -> str:
