@@ -18,6 +18,7 @@ from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from opspan.errors import UsageError
+from opspan.printable import path_text
 
 
 def script(name: str, arguments: Sequence[str]) -> Callable[[], NoReturn]:
@@ -31,9 +32,9 @@ def script(name: str, arguments: Sequence[str]) -> Callable[[], NoReturn]:
         with io.open_code(file) as source:
             text = source.read()
     except FileNotFoundError as error:
-        raise UsageError(f"there is no script {name}: name a Python file, or -m MODULE") from error
+        raise UsageError(f"there is no script {path_text(name)}: name a Python file, or -m MODULE") from error
     except OSError as error:
-        raise UsageError(f"the script {name} cannot be read: {error.strerror}") from error
+        raise UsageError(f"the script {path_text(name)} cannot be read: {error.strerror}") from error
     return functools.partial(_run_text, text, file, [name, *arguments])
 
 

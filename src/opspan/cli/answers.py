@@ -24,6 +24,7 @@ from opspan.cli.loading import (
 from opspan.cli.options import printing
 from opspan.cli.printing import show, show_data
 from opspan.errors import UsageError
+from opspan.printable import plural
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysed
@@ -150,7 +151,7 @@ def _doing(found: Sequence[Analysed | Ranks]) -> str:
 
     files = sum(len(run) for run in found if not isinstance(run, Analysed))
     ranges = sum(run.tables.ranges.height for run in found if isinstance(run, Analysed))
-    return f"reading {files:,} files" if files else f"looking at {ranges:,} ranges"
+    return f"reading {plural(files, 'file')}" if files else f"looking at {plural(ranges, 'range')}"
 
 
 def _of_ranks(ranks: Ranks, name: str, options: dict[str, Any], progress: Progress) -> Answer:

@@ -11,6 +11,7 @@ from opspan.cli.loading import Progress, all_at_once, expanded, load, not_named,
 from opspan.cli.options import FILE_TO_WRITE
 from opspan.cli.printing import show
 from opspan.outputs import all_of_them
+from opspan.printable import path_text, plural
 
 if TYPE_CHECKING:
     from opspan.addresses import File
@@ -50,5 +51,5 @@ def command(files: tuple[File, ...], out: Path, between: tuple[str, str] | None,
         progress.step(f"writing {out.name!r}")
         left_out = export(found, out, overwrite=force)
     show("".join(f"{line}\n" for line in [*issue_lines(trace), *left_out, *missing.labels_line(trace)]), err=True)
-    written = f"{trace.ranges.height:,} ranges" if trace.ranges.height else contents.counted(trace)
-    show(f"Wrote {out} ({written}, {trace.issues.height:,} issues)\n")
+    written = plural(trace.ranges.height, "range") if trace.ranges.height else contents.counted(trace)
+    show(f"Wrote {path_text(out)} ({written}, {plural(trace.issues.height, 'issue')})\n")

@@ -12,6 +12,7 @@ import click
 from opspan.addresses import file_of
 from opspan.cli.options import FILE_TO_READ
 from opspan.errors import UsageError
+from opspan.printable import plural
 
 if TYPE_CHECKING:
     from opspan.addresses import File
@@ -73,7 +74,7 @@ class Progress:
         if self._bytes:
             return f"{self._bytes / 1e6:,.0f} MB"
         count = progress.rows() - self._rows_before
-        return progress.waiting_for() or (f"{count:,} rows" if count else "")
+        return progress.waiting_for() or (plural(count, "row") if count else "")
 
     def _show(self) -> None:
         from rich.console import Console

@@ -10,23 +10,23 @@ import click
 
 from opspan.errors import UsageError
 from opspan.files import exists, is_folder
+from opspan.printable import path_text, shell_word
 
 
 def meant(words: Sequence[str], verbs: Sequence[str], summary: click.Command | None) -> list[str]:
     """The words with the verb in front: FILE alone asks for its summary. Else a UsageError with what was probably
     meant."""
     import difflib
-    import shlex
 
-    word, rest = words[0], shlex.join(words[1:])
+    word, rest = words[0], _pasted(words[1:])
     is_there = exists(word)
     close = [] if is_there else difflib.get_close_matches(word.lower(), verbs, 1, 0.6)
     if close:
         raise UsageError(f"there is no command {word!r}; did you mean `opspan {f'{close[0]} {rest}'.strip()}`?")
     if is_there and Path(word).suffix == ".py" and not is_folder(word):
-        program = shlex.join(["python", *words])
         raise UsageError(
-            f"{word} is a script and not a command; did you mean `opspan run --emit nvtx -o capture -- {program}`?"
+            f"{path_text(word)} is a script and not a command; did you mean "
+            f"`opspan run --emit nvtx -o capture -- python {_pasted(words)}`?"
         )
     if not (is_there or "/" in word or Path(word).suffix):
         raise UsageError(f"there is no command {word!r}, and no file; `opspan --help` lists the commands")
@@ -37,4 +37,8 @@ def meant(words: Sequence[str], verbs: Sequence[str], summary: click.Command | N
     )
     if all(option.partition("=")[0] in known for option in words if re.match("--?[A-Za-z]", option)):
         return ["summary", *words]
-    raise UsageError(f"{word} is not a command; did you mean `opspan table {shlex.join(words)}`?")
+    raise UsageError(f"{path_text(word)} is not a command; did you mean `opspan table {_pasted(words)}`?")
+
+
+def _pasted(words: Sequence[str]) -> str:
+    return " ".join(map(shell_word, words))

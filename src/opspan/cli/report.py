@@ -11,6 +11,7 @@ from opspan.cli.loading import Progress, all_at_once, expanded, load, not_named,
 from opspan.cli.options import FILE_TO_READ, FILE_TO_WRITE
 from opspan.cli.printing import show
 from opspan.errors import UsageError
+from opspan.printable import path_text, plural
 
 if TYPE_CHECKING:
     from opspan.addresses import File
@@ -81,4 +82,5 @@ def command(
         progress.step(f"writing {out.name!r}")
         page = write(Subject(found, files, compared, other, editor or EDITOR), out, overwrite=force)
     size = len(page.encode())
-    show(f"Wrote {out} ({size / 1e6:.1f} MB, {found.tables.ranges.height:,} ranges): open it in a browser\n")
+    ranges = plural(found.tables.ranges.height, "range")
+    show(f"Wrote {path_text(out)} ({size / 1e6:.1f} MB, {ranges}): open it in a browser\n")
