@@ -38,8 +38,10 @@ def command(ctx: click.Context, verb: str | None) -> None:
     """
     above = ctx.parent
     assert above is not None  # noqa: S101  it is a command of the group
+    assert isinstance(above.command, click.Group)  # noqa: S101
     if verb is None:
         show_help(above)
-    else:
-        _, found, _ = above.command.resolve_command(above, [verb])
+        return
+    _, found, _ = above.command.resolve_command(above, [verb])
+    if found is not None:
         show_help(click.Context(found, above, info_name=verb))
