@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opspan.errors import NotATrace
-from opspan.printable import listed, listed_counts, printable, printable_lines, shortened
+from opspan.printable import (
+    listed,
+    listed_counts,
+    path_text,
+    printable,
+    printable_lines,
+    shell_path,
+    shell_word,
+    shortened,
+)
 from opspan.tables import Issues
 
 # Controls of both kinds but the end of a line, what turns the direction of writing, and halves of characters.
@@ -73,3 +86,36 @@ def test_issues_of_a_kind_are_no_endless_list_either() -> None:
     assert frame.height == 102
     assert r"(7): \x1b column 7" in frame["message"][7]
     assert frame["message"][100].endswith(f"({2 * 49_900:,}): others, each of them different")
+
+
+WORDS = [
+    "a b",
+    "plain",
+    "a\nb",
+    "q'u\"o",
+    "x\x1b[2J",
+    os.fsdecode(b"\xff\x9bz"),
+    "a  b",
+    "\u202eé",
+    "back\\\n'",
+    "",
+    " x ",
+]
+
+
+@pytest.mark.parametrize("text", [*WORDS, "-x", "$(id)", "`id`", "!x\t", "\xa0", "\U0001f600\r"])
+def test_what_one_pastes_into_a_shell_is_the_word(text: str) -> None:
+    word = shell_word(text)
+
+    assert printable(word) == word
+    assert " ".join(word.split()) == word
+    shells = [shell for shell in ("bash", "zsh", "ksh") if shutil.which(shell)]
+    assert shells
+    for shell in shells:
+        done = subprocess.run([shell, "-c", f"printf %s {word}"], capture_output=True, check=True)
+        assert done.stdout == os.fsencode(text), shell
+
+
+def test_a_path_is_no_option_where_it_is_pasted() -> None:
+    assert [shell_path(path) for path in ("-x", "-\n", Path("a b"), "x")] == ["./-x", "$'./-\\n'", "'a b'", "x"]
+    assert [path_text(path) for path in ("a b", Path("-x"), "a\nb")] == ["a b", "-x", "$'a\\nb'"]

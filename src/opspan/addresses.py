@@ -134,6 +134,6 @@ def check_local(path: Path) -> Path:
 def _as_address(text: str) -> str | None:
     """What a Path was made of, if that was an address; there may also be a folder that ends with a colon."""
     found = re.match(_PARTED, text)
-    if found is None or Path(f"{found[1]}:").exists():
+    if found is None or os.path.exists(f"{found[1]}:"):  # noqa: PTH110  raises for no path
         return None
     return shown(f"{found[1]}://{text[found.end() :]}")

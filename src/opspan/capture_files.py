@@ -8,6 +8,7 @@ PID-TIME.N.device.json          what torch's own collection saw of devices meanw
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +38,7 @@ def captures(folder: Path) -> list[Path]:
 
 def device_files(path: Path) -> list[Path]:
     """Those of a capture, or of all captures of a folder."""
-    is_folder = path.is_dir()
+    is_folder = os.path.isdir(path)  # noqa: PTH112  raises for no path: who reads it says what is wrong
     of = captures(path) if is_folder else [path] if path.suffix == CAPTURE else []
     if not of:
         return []

@@ -54,6 +54,27 @@ def named_file(path: str | os.PathLike[str]) -> Iterator[str]:
         yield private_files.path_of(file.fileno())
 
 
+def exists(path: str | os.PathLike[str]) -> bool:
+    """Whether something is there, as far as this user can see. Path.exists raises where a folder on the way may not be
+    searched; who then opens the path has the reason, as an error that is for people."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """The same of a folder."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def check_folder(folder: Path) -> None:
+    """OSError where this user may not list the folder, or may not look at what is in it."""
+    with os.scandir(folder) as entries:
+        next(entries, None)
+    try:
+        os.stat(f"{os.fspath(folder)}/.")  # noqa: PTH116  a Path has no dot at its end
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(folder)) from None
+
+
 def size_on_disk(facts: os.stat_result) -> int:
     """The bytes that a file has, without its holes: what may be worked out of it is measured by these."""
     return min(facts.st_size, facts.st_blocks * 512) if facts.st_blocks else facts.st_size

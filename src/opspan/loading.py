@@ -18,7 +18,7 @@ from opspan.addresses import file_of
 from opspan.errors import NoSuchStep, ReadError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     import polars as pl
 
@@ -141,18 +141,26 @@ def read_all(
     window: Window | None,
     kept: Callable[[Tables], Tables] | None = None,
     cycle: int | None = None,
+    unnamed: Collection[File] = (),
 ) -> tuple[Tables, pl.DataFrame | None]:
     """The traces side by side, and their steps, as far as the window needed them. `kept`: what is needed of a trace;
-    `cycle`: the one that is wanted of those that processes wrote."""
+    `cycle`: the one that is wanted of those that processes wrote. `unnamed`: files that were found in a folder. One of
+    these that cannot be read is an issue, if another can."""
     from opspan.analysis import side_by_side
 
     parts, iterations = [], []
     without: list[tuple[File, NoSuchStep]] = []
+    failed: list[ReadError] = []
     for file in files:
         try:
             tables, steps = read(file, source, window)
         except NoSuchStep as error:
             without.append((file, error))
+            continue
+        except ReadError as error:
+            if file not in unnamed:
+                raise
+            failed.append(error)
             continue
         parts.append(tables if kept is None else kept(tables))
         del tables  # a large one is not kept whole beside what is kept of it
@@ -161,7 +169,9 @@ def read_all(
     for file, no_step in without:
         if not parts or not _has_other_cycle(read(file, source, None)[0], parts):
             raise no_step
-    whole = side_by_side(parts)
+    if failed and not parts:
+        raise failed[0]
+    whole = _with_failed(side_by_side(parts), failed)
     steps = None
     if len(iterations) == len(parts):
         from opspan.analysis.narrowed import steps_of_all
@@ -186,6 +196,19 @@ def _has_other_cycle(trace: Tables, others: Sequence[Tables]) -> bool:
         for traces in ([trace], others)
     )
     return have_other_cycles(own, rest)
+
+
+def _with_failed(whole: Tables, failed: Sequence[ReadError]) -> Tables:
+    if not failed:
+        return whole
+    import polars as pl
+
+    from opspan.tables import Issues
+
+    issues = Issues()
+    for error in failed:
+        issues.add("unreadable_file", detail=str(error))
+    return whole.replace(issues=pl.concat([whole.issues, issues.frame()]))
 
 
 def read(file: File, source: str | None, window: Window | None) -> Part:

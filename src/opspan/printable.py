@@ -6,6 +6,8 @@ Names of ranges, tables, files and machines are whatever a program made them. Wh
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 
 MOST_NAMES = 20
@@ -29,6 +31,46 @@ def as_utf8(text: str) -> str:
 def printable_lines(text: str) -> str:
     """The same of a text that is several lines."""
     return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def plural(count: int, one: str, several: str | None = None) -> str:
+    """'1 issue', '1,234 issues'. `several`: what more than one are called, where that is not with an s."""
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
+def shell_word(text: str) -> str:
+    """The text as one pastes it into a shell: a word that means it and shows it, whatever is in it.
+
+    `'a b'` as shlex has it; `$'a\\nb'` where something in it is not seen, or would not come through a line of text.
+    """
+    if text.isprintable() and "  " not in text:
+        return shlex.quote(text)
+    return f"$'{''.join(map(_in_shell, text))}'"
+
+
+def _in_shell(char: str) -> str:
+    if char in "'\\":
+        return f"\\{char}"
+    if char in _OF_SHELLS:
+        return _OF_SHELLS[char]
+    if char.isprintable() and char != " ":
+        return char
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
+
+
+_OF_SHELLS = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def shell_path(path: str | os.PathLike[str]) -> str:
+    """The same of a path, which no command takes for an option."""
+    text = os.fspath(path)
+    return shell_word(f"./{text}" if text.startswith("-") else text)
+
+
+def path_text(path: object) -> str:
+    """A path in a sentence: as it is, or as one pastes it where that would not be read, or be two lines."""
+    text = str(path)
+    return text if text.isprintable() and "  " not in text else shell_word(text)
 
 
 def shortened(text: str, most: int = LONGEST_NAME) -> str:

@@ -31,6 +31,7 @@ _UNFINISHED = ".opspan-unfinished-"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # NONBLOCK: a pipe that somebody put there would be waited for.
 _AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MOST_LINKS = 40  # in a row, as the kernel has it
 # What a file system says that knows no hard links, or not this one.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)
 
@@ -177,14 +178,76 @@ def unfinished(target: Path, *, overwrite: bool) -> Iterator[Path]:
 
     It has the target's name, in a folder beside the target that is this process' alone, together with whatever else
     comes to be there, as a database's journal. FileExistsError where there is a target by now and no `overwrite`.
+
+    Only files and folders are replaced, and the new one gets the mode of the old one. A link stays, and what it leads
+    to is replaced. A FIFO or a device, such as /dev/null, is written to.
     """
-    with claimed(target.parent, _UNFINISHED) as folder:
+    is_sent = is_stream(target)
+    real = _behind_links(target) if overwrite and not is_sent else target
+    with claimed(None if is_sent else real.parent, _UNFINISHED) as folder:
         path = folder / target.name
         yield path
+        if is_sent:
+            _send(path, target)
+            return
+        _keep_mode(path, real)
         if path.is_dir():
-            _bring_folder(path, target, overwrite)
+            _bring_folder(path, real, overwrite)
         else:
-            _bring_file(path, target, overwrite)
+            _bring_file(path, real, overwrite)
+
+
+def is_stream(path: Path) -> bool:
+    """Whether it is written to and never replaced: a FIFO or a device. OSError for what opspan does not write to."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116
+    except OSError:
+        return False
+    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        what = "a socket" if stat.S_ISSOCK(mode) else "a disk"
+        raise OSError(errno.EINVAL, f"it is {what}; expected a file", os.fspath(path))
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+
+
+def _send(path: Path, target: Path) -> None:
+    try:
+        # NONBLOCK: a FIFO that nobody reads is an error, and does not hold the program up.
+        descriptor = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise OSError(errno.ENXIO, "nobody reads from it", os.fspath(target)) from None
+    with os.fdopen(descriptor, "wb") as stream, path.open("rb") as content:
+        os.set_blocking(descriptor, True)
+        shutil.copyfileobj(content, stream)
+
+
+def _behind_links(target: Path) -> Path:
+    """The path itself, or what a link there leads to. PermissionError where another user made the link, who would
+    choose which of this user's files is replaced."""
+    path = target
+    for _ in range(_MOST_LINKS):
+        if not path.is_symlink():
+            return path
+        if path.lstat().st_uid not in {0, os.geteuid(), _owner_of_the_unseen()}:
+            raise PermissionError(errno.EPERM, "it is a link that another user made", os.fspath(path))
+        path = path.parent / path.readlink()
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(target))
+
+
+def _keep_mode(path: Path, target: Path) -> None:
+    """Give the file the mode of what it replaces, and as root its owner."""
+    try:
+        facts = target.lstat()
+    except OSError:
+        return  # nothing is there
+    if stat.S_ISLNK(facts.st_mode):
+        return
+    if os.geteuid() == 0:
+        with contextlib.suppress(OSError):  # a file system without owners
+            os.chown(path, facts.st_uid, facts.st_gid)
+    # A folder can be moved only where this user may write in it.
+    path.chmod(facts.st_mode & 0o777 | (0o700 if path.is_dir() else 0))
 
 
 def _bring_file(path: Path, target: Path, overwrite: bool) -> None:

@@ -67,7 +67,14 @@ class Local(NamedTuple):
         return type(tables)(ranks, **frames)
 
     def said(self, text: str) -> str:
-        return text if self.address is None else text.replace(str(self.path), str(self.address))
+        if self.address is None:
+            return text
+        # What another program is to do with the file needs a file: `gunzip -k /tmp/.../trace.json.gz`.
+        text = re.sub(rf"`(?!opspan )[^`]*{re.escape(str(self.path))}[^`]*`", self._once_fetched, text)
+        return text.replace(str(self.path), str(self.address))
+
+    def _once_fetched(self, command: re.Match[str]) -> str:
+        return f"fetch the file, then {command[0].replace(str(self.path), self.path.name)}"
 
 
 @contextlib.contextmanager
@@ -269,6 +276,9 @@ def _why(error: Exception, address: Address) -> str:
     if "TooManyRedirects" in kinds:
         return "it leads from one address to another without an end"
     if isinstance(status, int) and status >= 400:
+        # aiohttp gives the number 400 also to an answer that it cannot read.
+        if any(kind.__name__ == "HttpProcessingError" for kind in type(error.__cause__).__mro__):
+            return "its server does not keep to HTTP: what came has another length, or another form, than was announced"
         return f"its server answers {status}; try again later"
     if "RedirectClientError" in kinds:
         return "it leads to something that is neither http:// nor https://"

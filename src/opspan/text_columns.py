@@ -54,7 +54,7 @@ class Column(NamedTuple):
 def terminal() -> Layout:
     """That of what the output goes to: $COLUMNS, else the terminal's; into a file or a pipe, all there is."""
     known = shutil.get_terminal_size((0, 0)).columns
-    if known or not sys.stdout.isatty():
+    if known or sys.stdout is None or not sys.stdout.isatty():
         return Layout(known or None)
     return Layout(_UNKNOWN_TERMINAL)
 

@@ -117,7 +117,7 @@ def test_ranges_align_what_no_clock_does() -> None:
 
 def test_what_cannot_be_merged_is_refused_with_the_reason() -> None:
     one, far = trace(ops([100])), trace(ops([100]), origin=None)
-    with pytest.raises(UsageError, match="no clock is known of one of them, and 1 ranges that both saw"):
+    with pytest.raises(UsageError, match="no clock is known of one of them, and 1 range that both saw"):
         opspan.merge(one, far)
     with pytest.raises(UsageError, match="no process is in both \\(1 and 2\\)"):
         opspan.merge(one, trace(ops([100], pid=2)))

@@ -74,7 +74,7 @@ def test_several_files_are_ranks(source: Path, tmp_path: Path) -> None:
 
     done = opspan("export", source, other, tmp_path / "both.db")
 
-    assert done.stdout == f"Wrote {tmp_path / 'both.db'} (20 ranges, 1 issues)\n"
+    assert done.stdout == f"Wrote {tmp_path / 'both.db'} (20 ranges, 1 issue)\n"
     assert done.stderr.startswith("Issue (warning): events could not be written while capturing (3).")
     with sqlite3.connect(tmp_path / "both.db") as database:
         counted = database.execute("SELECT rank, count(*) FROM ranges GROUP BY rank").fetchall()

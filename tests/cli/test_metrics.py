@@ -88,3 +88,21 @@ def test_metrics_of_names_are_in_no_other_table(exported: Path, tmp_path: Path) 
     done = command("table", exported, "--metrics", tmp_path / "tasks.csv", "--by", "module")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--by name" in done.stderr
+
+
+def test_a_folder_of_one_trace_is_that_trace(exported: Path, tmp_path: Path) -> None:
+    report = tmp_path / "tasks.csv"
+    report.write_text("Task Type;CPU Time;Memory Bound(%)\naten::linear;1.5;20.0\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / exported.name).symlink_to(exported)
+
+    one = command("table", tmp_path / "run", "--metrics", report, "--format", "csv")
+    (tmp_path / "run" / f"b{exported.suffix}").symlink_to(exported)
+    two = command("table", tmp_path / "run", "--metrics", report)
+    side_by_side = command("table", exported, "--metrics", report, "--processes", "2")
+
+    assert (one.returncode, one.stdout) == (
+        0, command("table", exported, "--metrics", report, "--format", "csv").stdout
+    )  # fmt: skip
+    assert (two.returncode, "and got 2 files" in two.stderr) == (2, True)
+    assert (side_by_side.returncode, "leave out --processes" in side_by_side.stderr) == (2, True)

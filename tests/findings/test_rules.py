@@ -11,7 +11,6 @@ import pytest
 from findings import test_collectives, test_devices, test_host, test_launches, test_recording, test_waits
 from findings.made import Case, Made
 from opspan.analysis import Analysed
-from opspan.cli import VERBS
 from opspan.findings import RULES, Evidence, Finding, Rule, findings
 from opspan.findings.rule import SEVERITIES
 from opspan.tables import Metadata, Tables
@@ -45,7 +44,7 @@ def test_the_next_command_is_one(rule: Rule, tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     file.touch()
     _, verb, *arguments = rule.command.replace("FILE", str(file)).split()
-    command = import_module(VERBS[verb]).command
+    command = import_module(f"opspan.cli.{verb}").command
     assert command.make_context(verb, arguments).params["files"] == (file,)
 
 

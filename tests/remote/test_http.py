@@ -351,3 +351,31 @@ def test_what_is_missing_is_said_with_what_to_install(monkeypatch: pytest.Monkey
     assert refused("s3://bucket/x", MissingPackage) == "s3:// needs s3fs: pip install 'opspan[remote]' s3fs"
     monkeypatch.setitem(sys.modules, "fsspec", None)
     assert refused("https://host/x", MissingPackage) == "https:// needs aiohttp: pip install 'opspan[remote]'"
+
+
+def test_an_answer_that_is_longer_than_announced_is_no_refusal(web: Served, trace: bytes) -> None:
+    def answer(asked: Any) -> None:
+        asked.begin(Content_Length=len(trace) - 10, Connection="close")
+        asked.wfile.write(trace)
+        asked.close_connection = True
+
+    address = web.give("/run.json.gz", answer)
+
+    message = refused(address, NotReadable)
+
+    assert "does not keep to HTTP" in message
+    assert "400" not in message
+
+
+def test_a_real_400_is_told(web: Served) -> None:
+    assert "its server answers 400" in refused(web.give("/run.json.gz", status(400)), NotReadable)
+
+
+def test_another_program_is_not_told_to_open_an_address(web: Served) -> None:
+    body = gzip.compress(b"SQLite format 3\0" + bytes(5000))
+    address = web.give("/some.db.gz", whole(body))
+
+    message = refused(address, NotATrace)
+
+    assert "fetch the file, then `gunzip -k some.db.gz`" in message
+    assert f"gunzip -k {address}" not in message

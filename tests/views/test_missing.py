@@ -50,7 +50,7 @@ def nvtx(*rows: dict[str, object]) -> dict[str, list[dict[str, object]]]:
 # tables of an export, options -> what is said, and by no means
 CASES: dict[str, tuple[dict[str, object], list[str], str | None]] = {
     "no labels": ({**KERNELS, **ITS_CALL}, [], r"has no labels.*`nsys profile -t cuda,nvtx .* opspan exec train.py`"),
-    "no ops": ({**KERNELS, **ITS_CALL, **nvtx(range_(1, 60, "mine"))}, [], r"none of the 1 ranges is an op of torch"),
+    "no ops": ({**KERNELS, **ITS_CALL, **nvtx(range_(1, 60, "mine"))}, [], r"none of the 1 range is an op of torch"),
     "no backward": ({**KERNELS, **ITS_CALL, **nvtx(OP)}, [], r"no backward pass.*`opspan exec train.py`"),
     "no calls": ({**KERNELS, **nvtx(OP, BACKWARD)}, [], r"no launch call of any of the 1 kernels and copies.*`nsys"),
     "other thread": ({**KERNELS, **OTHER_CALL, **nvtx(OP, BACKWARD)}, [], r"was launched within a range.*`nsys"),

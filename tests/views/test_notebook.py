@@ -193,5 +193,5 @@ class TestFindings:
         found = Shown(Trace((Metadata("test"),)).findings()._repr_html_())
         assert found.sentences == [
             "0 findings",
-            "Nothing was found: no rule of docs/findings.md says anything of this run",
+            "Nothing was found: no rule says anything of this run; `opspan findings --explain all` has the rules",
         ]

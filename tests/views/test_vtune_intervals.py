@@ -97,7 +97,7 @@ def test_what_has_no_place_is_said(tmp_path: Path) -> None:
     _, said = written(trace.replace(ranges=marked), tmp_path)
     assert said[:2] == [
         "1 marks are not in it: an interval has an end",
-        "1 ranges are not in it, for they have no start or no end",
+        "1 range without a start or an end: not in it",
     ]
     assert "of host node8, the name says node7" in said[2]
 

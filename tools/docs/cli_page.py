@@ -9,9 +9,10 @@ from opspan.cli import main
 HEAD = """\
 # The command line
 
-A command exits with 0 if all went well, with 1 where its help says so, and with 2 for bad use or bad input. With 2 it
-prints one line to stderr: what was found, what was expected, what to do. `opspan run` and `opspan exec` exit with the
-exit code of the program that they run.
+A command exits with 0 if all went well, with 1 if `opspan diff --fail-over` found a run slower, and with 2 for bad use,
+bad input and every other failure, also where its output cannot be written. With 2 it prints one line to stderr: what
+was found, what was expected, what to do. It exits with 141 if the reader of its output went away, as in `| head`, and
+with 130 after Ctrl-C. `opspan run` and `opspan exec` exit with the exit code of the program that they run.
 
 On a terminal what is printed is as wide as that is (or as $COLUMNS says): on a narrow one the columns that matter
 least are left out, which a line says, and names are cut; on a wide one there is more of both. What goes into a file or

@@ -14,7 +14,7 @@ import polars as pl
 from opspan.analysis.ops import ops
 from opspan.analysis.together import analysed_like
 from opspan.errors import UsageError
-from opspan.printable import LONGEST_LINE, listed
+from opspan.printable import LONGEST_LINE, listed, plural
 from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.tables import clock_shift_ns, id_count, moved
 
@@ -147,7 +147,8 @@ def _align(one: Tables, other: Tables, pairs: pl.DataFrame, issues: Issues) -> A
     if told is None:
         raise UsageError(
             f"cannot merge {one.metadata.source} and {other.metadata.source}: no clock is known of one of them, and "
-            f"{pairs.height} ranges that both saw; expected at least {LEAST_PAIRS} that agree to the millisecond. "
+            f"{plural(pairs.height, 'range')} that both saw; expected at least {LEAST_PAIRS} that agree to the "
+            "millisecond. "
             "Label the program for both tools (opspan exec)"
         )
     issues.add("aligned_by_clocks")

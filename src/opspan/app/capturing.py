@@ -15,6 +15,8 @@ from typing import BinaryIO, NoReturn
 from opspan import libraries
 from opspan.capture_files import captures
 from opspan.errors import UsageError, WriteError
+from opspan.files import exists
+from opspan.printable import path_text
 
 # As far as is needed to see whether a file holds anything: native/capture/format.h has all of its bytes.
 _PAGE, _UNIT_BYTES = 4096, 64
@@ -46,11 +48,11 @@ def collectors() -> Path:
     """The library that listens inside of programs. What is wrong with it must not wait until it is in one."""
     path = libraries.collectors()
     if not path.is_file():
-        raise UsageError(f"{path} is missing: opspan's native part was not installed; pip install opspan")
+        raise UsageError(f"{path_text(path)} is missing: opspan's native part was not installed; pip install opspan")
     try:
         libraries.check_whole(path)
     except OSError as error:  # it would kill the program, not us
-        raise UsageError(f"{path} cannot be given to a program ({error}): reinstall opspan") from error
+        raise UsageError(f"{path_text(path)} cannot be given to a program ({error}): reinstall opspan") from error
     return path
 
 
@@ -60,7 +62,7 @@ def capture_folder(wanted: Path | None) -> Iterator[Path]:
 
     One that was not there before, and that nothing was written to, is removed in the end.
     """
-    ours = wanted is None or not wanted.exists()
+    ours = wanted is None or not exists(wanted)
     folder = _make_folder(wanted)
     try:
         yield folder
@@ -81,7 +83,7 @@ def _make_folder(wanted: Path | None) -> Path:
                 number += 1
             except OSError as error:
                 raise WriteError(
-                    f"{folder} cannot be made ({error.strerror}): choose another folder with -o"
+                    f"{path_text(folder)} cannot be made ({error.strerror}): choose another folder with -o"
                 ) from error
             else:
                 return folder
@@ -90,12 +92,14 @@ def _make_folder(wanted: Path | None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise UsageError(
-                f"{wanted} is not empty, and a capture is never overwritten: choose another folder with -o"
+                f"{path_text(wanted)} is not empty, and a capture is never overwritten: choose another folder with -o"
             )
     except OSError as error:
-        raise WriteError(f"{wanted} cannot be made ({error.strerror}): choose another folder with -o") from error
+        raise WriteError(
+            f"{path_text(wanted)} cannot be made ({error.strerror}): choose another folder with -o"
+        ) from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise WriteError(f"{wanted} cannot be written: choose another folder with -o")
+        raise WriteError(f"{path_text(wanted)} cannot be written: choose another folder with -o")
     return folder
 
 

@@ -18,13 +18,12 @@ from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from opspan.errors import UsageError
+from opspan.printable import path_text
 
 
 def script(name: str, arguments: Sequence[str]) -> Callable[[], NoReturn]:
     """`python NAME ARGUMENTS`, ready to run; a folder or an archive with a __main__.py as well."""
     path = Path(name)
-    if not path.exists():
-        raise UsageError(f"there is no script {name}: name a Python file, or -m MODULE")
     if pkgutil.get_importer(name) is not None:
         return functools.partial(_run_container, name, arguments)
     # Not resolved: python too shows a linked script under the name it was called by.
@@ -32,8 +31,10 @@ def script(name: str, arguments: Sequence[str]) -> Callable[[], NoReturn]:
     try:
         with io.open_code(file) as source:
             text = source.read()
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no script {path_text(name)}: name a Python file, or -m MODULE") from error
     except OSError as error:
-        raise UsageError(f"the script {name} cannot be read: {error.strerror}") from error
+        raise UsageError(f"the script {path_text(name)} cannot be read: {error.strerror}") from error
     return functools.partial(_run_text, text, file, [name, *arguments])
 
 

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. What a verb does is in the library; here is one verb a file, and their table.
+"""The command line: parse, call, print. What a verb does is in the library; here is one verb a file, and their groups.
 
 A verb's module is imported when the verb is asked for, and imports the heavy parts of opspan inside its function.
 """
@@ -11,38 +11,24 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
-from opspan.cli.printing import show
-from opspan.errors import OpspanError, UsageError
+from opspan.cli.help import with_help
+from opspan.cli.meant import meant
+from opspan.cli.printing import ReaderGone, flush, show, show_help
+from opspan.errors import OpspanError
 
-# verb -> the module whose `command` it is
-VERBS = {
-    "attach": "opspan.cli.attach",
-    "comm": "opspan.cli.comm",
-    "demo": "opspan.cli.demo",
-    "diff": "opspan.cli.diff",
-    "doctor": "opspan.cli.doctor",
-    "exec": "opspan.cli.exec",
-    "export": "opspan.cli.export",
-    "findings": "opspan.cli.findings",
-    "flops": "opspan.cli.flops",
-    "idle": "opspan.cli.idle",
-    "launches": "opspan.cli.launches",
-    "memory": "opspan.cli.memory",
-    "path": "opspan.cli.path",
-    "push": "opspan.cli.push",
-    "report": "opspan.cli.report",
-    "run": "opspan.cli.run",
-    "steps": "opspan.cli.steps",
-    "summary": "opspan.cli.summary",
-    "table": "opspan.cli.table",
-    "top": "opspan.cli.top",
-    "waits": "opspan.cli.waits",
+# The verbs as a newcomer meets them: what for, and which. The module of its name in this package has its `command`.
+GROUPS = {
+    "See first": ("summary", "demo"),
+    "Measure": ("findings", "table", "steps", "idle", "launches", "waits", "path", "memory", "comm", "flops"),
+    "Show": ("report", "diff", "export"),
+    "Capture": ("run", "exec", "attach", "top"),
+    "Other": ("doctor", "push", "help"),
 }
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 
 # Python's collector looks for garbage each time that so many more objects are there. By default, 700, it looks hundreds
@@ -62,25 +48,41 @@ def _few_collections() -> Iterator[None]:
 
 class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(VERBS)
+        return list(VERBS)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            raise UsageError(_no_verb(args))
+            args = meant(args, VERBS, self.get_command(ctx, "summary"))
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command = import_module(VERBS[cmd_name]).command
+        module = f"opspan.cli.{cmd_name}"
+        command = import_module(module).command
         if not isinstance(command, click.Command):
-            raise TypeError(f"{VERBS[cmd_name]}.command is no click command")
-        return command
+            raise TypeError(f"{module}.command is no click command")
+        return with_help(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, VERBS))
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                commands = [(verb, self.get_command(ctx, verb)) for verb in verbs]
+                limit = formatter.width - 6 - width
+                rows = [
+                    (f"{verb:{width}}", command.get_short_help_str(limit))
+                    for verb, command in commands
+                    if command is not None
+                ]
+                formatter.write_dl(rows)
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
-        """Run a verb and exit: 0, 1 where a verb says so, 2 for bad use or bad input."""
+        """Run a verb and exit: 0, 1 where a comparison found a run slower, 2 for whatever fails."""
+        if os.environ.get("_OPSPAN_COMPLETE"):  # a shell asks how a word goes on
+            return super().main(args, prog_name="opspan")
         with _few_collections():
             result = self._run(args)
             if args is None and not callable(result):
@@ -91,38 +93,52 @@ class _Verbs(click.Group):
 
     def _run(self, args: Sequence[str] | None) -> int | Callable[[], NoReturn]:
         try:
-            result = super().main(args, prog_name="opspan", standalone_mode=False)
+            result = self._result(sys.argv[1:] if args is None else list(args))
+            if not callable(result):
+                flush()
+        except ReaderGone:
+            return _READER_GONE
         except click.ClickException as error:
             verb = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "opspan"
-            show(f"error: {' '.join(error.format_message().split())} See `{verb} --help`\n", err=True)
-            return 2
-        except click.Abort:
+            return _failed(f"{' '.join(error.format_message().split())} See `{verb} --help`")
+        except (click.Abort, KeyboardInterrupt, EOFError):
+            show("\n", err=True)
             return 130
         except OpspanError as error:
             if os.environ.get("OPSPAN_DEBUG"):
-                import traceback
-
-                traceback.print_exception(error)
-            show(f"error: {error}\n", err=True)
-            return 2
+                _show_traceback(error)
+            return _failed(str(error))
+        except OSError as error:
+            if os.environ.get("OPSPAN_DEBUG"):
+                _show_traceback(error)
+            return _failed(f"{error.filename or 'the system refused something'}: {error.strerror or error}")
+        except Exception as error:  # noqa: BLE001  a fault of opspan's: left to Python, the exit code would be 1
+            _show_traceback(error)
+            return _failed("this is a fault of opspan: please report what stands above")
         return result if isinstance(result, int) or callable(result) else 0
 
+    def _result(self, args: list[str]) -> Any:
+        """What the verb returns. Not click's own `main`, which exits with 1 where a pipe is broken."""
+        try:
+            with self.make_context("opspan", args) as ctx:
+                return self.invoke(ctx)
+        except click.exceptions.Exit as done:
+            return done.exit_code
 
-def _no_verb(arguments: list[str]) -> str:
-    """What to answer where the first word is not a verb, with the command that was probably meant."""
-    import difflib
-    import shlex
 
-    word, rest = arguments[0], shlex.join(arguments[1:])
-    close = difflib.get_close_matches(word.lower(), VERBS, 1, 0.6)
-    if close:
-        return f"there is no command {word!r}; did you mean `opspan {f'{close[0]} {rest}'.strip()}`?"
-    if Path(word).suffix == ".py" and Path(word).is_file():
-        program = shlex.join(["python", *arguments])
-        return f"{word} is a script and not a command; did you mean `opspan run --emit nvtx -o capture -- {program}`?"
-    if Path(word).exists() or "/" in word or Path(word).suffix:
-        return f"{word} is not a command; did you mean `opspan table {shlex.join(arguments)}`?"
-    return f"there is no command {word!r}; expected one of {', '.join(sorted(VERBS))}: see `opspan --help`"
+_READER_GONE = 141  # as of a program that SIGPIPE ends
+
+
+def _failed(message: str) -> int:
+    show(f"error: {message}\n", err=True)
+    flush()
+    return 2
+
+
+def _show_traceback(error: BaseException) -> None:
+    import traceback
+
+    show("".join(traceback.format_exception(error)), err=True)
 
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
@@ -133,15 +149,39 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) 
         ctx.exit()
 
 
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND|FILE [ARGS]...",
+)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
 )
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Label every PyTorch op for the profiler you already use, capture with no profiler at all, and read the result.
 
     \b
     Example:
       opspan run --emit nvtx -o capture -- python train.py
-      opspan table capture
+      opspan capture
+      opspan report capture -o report.html
+
+    `opspan FILE` is `opspan summary FILE`. A file that is called like a command is named with its folder: ./table.
     """
+    if ctx.invoked_subcommand is None:
+        show_help(ctx)
+    elif ctx.invoked_subcommand != "exec":  # whose script has what python would give it
+        _occupy_standard_streams()
+
+
+with_help(main)
+
+
+def _occupy_standard_streams() -> None:
+    """Open /dev/null in place of those that are closed: else the next file that is opened takes their number, and what
+    a library prints goes into it."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)

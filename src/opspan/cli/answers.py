@@ -16,6 +16,7 @@ from opspan.cli.loading import (
     in_processes,
     load,
     many,
+    not_named,
     part_of_trace,
     trace_files,
     two_files,
@@ -23,6 +24,7 @@ from opspan.cli.loading import (
 from opspan.cli.options import printing
 from opspan.cli.printing import show, show_data
 from opspan.errors import UsageError
+from opspan.printable import plural
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysed
@@ -108,7 +110,10 @@ def answering(
         ranks = {side: None if whole else many(side, between, part, processes, dask, cycle) for side in each}
         with Progress(sum(len(of or side) for side, of in ranks.items()) + 1) as progress:
             asked = Asked(files, steps, by, None, more, progress.done)
-            loaded = {side: ranks[side] or load(side, progress, between, part, cycle=cycle) for side in each}
+            loaded = {
+                side: ranks[side] or load(side, progress, between, part, cycle=cycle, unnamed=not_named(side, files))
+                for side in each
+            }
             found = [loaded[side] for side in several]
             progress.step(_doing(found))
             if answer is not None:
@@ -147,7 +152,7 @@ def _doing(found: Sequence[Analysed | Ranks]) -> str:
 
     files = sum(len(run) for run in found if not isinstance(run, Analysed))
     ranges = sum(run.tables.ranges.height for run in found if isinstance(run, Analysed))
-    return f"reading {files:,} files" if files else f"looking at {ranges:,} ranges"
+    return f"reading {plural(files, 'file')}" if files else f"looking at {plural(ranges, 'range')}"
 
 
 def _of_ranks(ranks: Ranks, name: str, options: dict[str, Any], progress: Progress) -> Answer:

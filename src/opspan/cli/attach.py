@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from opspan.cli.options import capture_folder
 from opspan.cli.printing import show
 from opspan.errors import UsageError
+from opspan.printable import path_text, plural, shell_path
 
 if TYPE_CHECKING:
     from opspan.app.attaching import Asking
@@ -81,11 +81,11 @@ def command(
     for error in failed:
         show(f"error: {error}\n", err=True)
     if captured.processes:
-        processes = "1 process" if len(all_) - len(failed) == 1 else f"{len(all_) - len(failed)} processes"
+        processes = plural(len(all_) - len(failed), "process", "processes")
         recorded = [one.answer.steps for one in all_ if one.answer is not None]
-        whole = f", {min(recorded)} steps" if count and recorded else ""
-        show(f"Wrote {folder} ({processes}{whole}, {captured.bytes:,} bytes)\n")
-        show(f"Next: opspan summary {shlex.quote(str(wanted or folder.name))}\n")
+        whole = f", {plural(min(recorded), 'step')}" if count and recorded else ""
+        show(f"Wrote {path_text(folder)} ({processes}{whole}, {captured.bytes:,} bytes)\n")
+        show(f"Next: opspan summary {shell_path(wanted or folder.name)}\n")
     return 2 if failed else 0
 
 

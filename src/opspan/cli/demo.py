@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 
 import click
 
 from opspan.cli.options import capture_folder
 from opspan.cli.printing import show
+from opspan.printable import path_text, plural, shell_path
 
 
 @click.command("demo")
@@ -36,7 +36,8 @@ def command(wanted: Path | None) -> None:
         trace = demo.train(folder)
         text = demo.write_tree(trace, folder / "ranges.txt")
     show(f"{overview(trace.analysed, terminal())}\n{_next(folder)}")
-    show(f"Wrote {folder} ({trace.ranges.height} ranges, {trace.issues.height} issues) and {text}\n")
+    held = f"{plural(trace.ranges.height, 'range')}, {plural(trace.issues.height, 'issue')}"
+    show(f"Wrote {path_text(folder)} ({held}) and {path_text(text)}\n")
     short = as_text(summary.answer(trace.analysed, [Path(os.path.relpath(folder))]), 1, terminal())
     show(f"\nIn short, as opspan summary has it:\n{short}")
     page = folder / "report.html"
@@ -50,11 +51,11 @@ def command(wanted: Path | None) -> None:
 
 def _next(folder: Path) -> str:
     """What to type next, and what for."""
-    name = shlex.quote(os.path.relpath(folder))
+    name = shell_path(os.path.relpath(folder))
     commands = {
         f"opspan table {name} --by shape": "the same, apart by the sizes of inputs",
         f"opspan table {name} --by module": "by layer, backward beside it",
-        f"opspan export {name} {name}.json": "a timeline, for https://ui.perfetto.dev",
+        f"opspan export {name} {shell_path(os.path.relpath(folder))}.json": "a timeline, for https://ui.perfetto.dev",
         "opspan run --emit nvtx -o capture -- python train.py": "your own program, not edited",
     }
     width = max(map(len, commands))

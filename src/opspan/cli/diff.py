@@ -12,6 +12,7 @@ import click
 from opspan.cli.answers import Asked, answering
 from opspan.cli.options import FILE_TO_WRITE
 from opspan.errors import UsageError
+from opspan.printable import plural
 
 if TYPE_CHECKING:
     from opspan.addresses import File
@@ -67,7 +68,7 @@ def _sides(files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[F
     is_part = more["with_step"] is not None or more["with_process"] is not None
     if len(named) > 1:
         raise UsageError("both --baseline and --save-baseline were given; expected one of them")
-    said = "1 file" if len(files) == 1 else f"{len(files)} files"
+    said = plural(len(files), "file")
     if named:
         option = f"--{named[0].replace('_', '-')}"
         if len(files) != 1:

@@ -17,7 +17,7 @@ from opspan.cli.printing import show
 def command(fix: bool) -> int:
     """Say what works on this machine, and how to fix the rest.
 
-    Prints a line for each check: ok, optional (missing, but not needed) or WRONG. Exits with 1 if anything is WRONG.
+    Prints a line for each check: ok, optional (missing, but not needed) or WRONG. Exits with 2 if anything is WRONG.
 
     \b
     Example:
@@ -38,4 +38,4 @@ def command(fix: bool) -> int:
         show(f"\n{wrong} of these {'is' if wrong == 1 else 'are'} WRONG: opspan does not work until fixed.\n")
     else:
         show("\nNothing is wrong: what is optional may stay as it is.\n")
-    return 1 if wrong else 0
+    return 2 if wrong else 0

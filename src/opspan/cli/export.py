@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace, trace_files
+from opspan.cli.loading import Progress, all_at_once, expanded, load, not_named, part_of_trace, trace_files
 from opspan.cli.options import FILE_TO_WRITE
 from opspan.cli.printing import show
 from opspan.outputs import all_of_them
+from opspan.printable import path_text, plural
 
 if TYPE_CHECKING:
     from opspan.addresses import File
@@ -49,13 +50,13 @@ def command(
     from opspan.views import check_output, contents, export, missing
     from opspan.views.footer import issue_lines
 
-    files = expanded(files)
+    given, files = files, expanded(files)
     check_output(out, list(files), overwrite=force)
     with Progress(len(files) + 1) as progress:
-        found = load(files, progress, between, step, cycle=cycle)
+        found = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
         trace = found.tables
         progress.step(f"writing {out.name!r}")
         left_out = export(found, out, overwrite=force)
     show("".join(f"{line}\n" for line in [*issue_lines(trace), *left_out, *missing.labels_line(trace)]), err=True)
-    written = f"{trace.ranges.height:,} ranges" if trace.ranges.height else contents.counted(trace)
-    show(f"Wrote {out} ({written}, {trace.issues.height:,} issues)\n")
+    written = plural(trace.ranges.height, "range") if trace.ranges.height else contents.counted(trace)
+    show(f"Wrote {path_text(out)} ({written}, {plural(trace.issues.height, 'issue')})\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -12,6 +12,7 @@ import click
 from opspan.addresses import file_of
 from opspan.cli.options import FILE_TO_READ
 from opspan.errors import UsageError
+from opspan.printable import plural
 
 if TYPE_CHECKING:
     from opspan.addresses import File
@@ -73,7 +74,7 @@ class Progress:
         if self._bytes:
             return f"{self._bytes / 1e6:,.0f} MB"
         count = progress.rows() - self._rows_before
-        return progress.waiting_for() or (f"{count:,} rows" if count else "")
+        return progress.waiting_for() or (plural(count, "row") if count else "")
 
     def _show(self) -> None:
         from rich.console import Console
@@ -102,7 +103,7 @@ class Progress:
             self._bar = bar
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             self._timer.start()
         return self
 
@@ -180,8 +181,10 @@ def load(
     step: str | None = None,
     kept: Callable[[Tables], Tables] | None = None,
     cycle: int | None = None,
+    unnamed: Collection[File] = (),
 ) -> Analysed:
-    """The files side by side, a step of the progress each. `kept`: what is needed of a trace."""
+    """The files side by side, a step of the progress each. `kept`: what is needed of a trace. `unnamed`: those that
+    were found in a folder, of which one that cannot be read is an issue."""
     from opspan.analysis import Analysed
     from opspan.loading import read_all, window_of
 
@@ -190,7 +193,8 @@ def load(
             progress.step(f"reading {file.name!r}")
             yield file
 
-    whole, iterations = read_all(announced(), None, window_of(_times(between), steps_asked(step)), kept, cycle)
+    part = window_of(_times(between), steps_asked(step))
+    whole, iterations = read_all(announced(), None, part, kept, cycle, unnamed)
     return Analysed(whole, iterations=iterations)
 
 
@@ -215,6 +219,11 @@ def expanded(files: Sequence[File]) -> tuple[File, ...]:
     from opspan.many.files import files_of, is_several
 
     return tuple(file_of(file.path) for file in files_of(files).files) if any(map(is_several, files)) else tuple(files)
+
+
+def not_named(files: Sequence[File], given: Sequence[File]) -> frozenset[File]:
+    """Those of the files that were found in folders, of the ones that were given."""
+    return frozenset(files) - frozenset(given)
 
 
 def many(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opspan.app.ingest import CREDENTIALS
-from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace, trace_files
+from opspan.cli.loading import Progress, all_at_once, expanded, load, not_named, part_of_trace, trace_files
 from opspan.cli.printing import show
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def command(
     if server.is_overheard:
         notes.append("credentials go over http, where others can read them: use an https:// address")
     show("".join(f"note: {note}\n" for note in notes), err=True)
-    files = expanded(files)
+    given, files = files, expanded(files)
     with Progress(len(files) + 1) as progress:
-        found = load(files, progress, between, step, cycle=cycle)
+        found = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
         progress.step(f"pushing to {server.where}")
         pushed = push(found, server, app, tags, by, is_now)
     show("".join(f"{line}\n" for line in [*issue_lines(found.tables), *pushed.said]), err=True)

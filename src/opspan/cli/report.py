@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace, trace_files
+from opspan.cli.loading import Progress, all_at_once, expanded, load, not_named, part_of_trace, trace_files
 from opspan.cli.options import FILE_TO_READ, FILE_TO_WRITE
 from opspan.cli.printing import show
 from opspan.errors import UsageError
+from opspan.printable import path_text, plural
 
 if TYPE_CHECKING:
     from opspan.addresses import File
@@ -74,12 +75,13 @@ def command(
         raise UsageError(
             f"--editor is an address with {{file}} and {{line}} in it, such as {EDITOR}, and not {editor!r}"
         )
-    files, other = expanded(files), expanded(other)
+    given, files, other = (*files, *other), expanded(files), expanded(other)
     check(out, [*files, *other], overwrite=force)
     with Progress(len(files) + len(other) + 1) as progress:
-        found = load(files, progress, between, step, cycle=cycle)
-        compared = load(other, progress) if other else None
+        found = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
+        compared = load(other, progress, unnamed=not_named(other, given)) if other else None
         progress.step(f"writing {out.name!r}")
-        write(Subject(found, files, compared, other, editor or EDITOR), out, overwrite=force)
-    size = out.stat().st_size
-    show(f"Wrote {out} ({size / 1e6:.1f} MB, {found.tables.ranges.height:,} ranges): open it in a browser\n")
+        page = write(Subject(found, files, compared, other, editor or EDITOR), out, overwrite=force)
+    size = len(page.encode())
+    ranges = plural(found.tables.ranges.height, "range")
+    show(f"Wrote {path_text(out)} ({size / 1e6:.1f} MB, {ranges}): open it in a browser\n")

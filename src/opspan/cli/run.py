@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from opspan.app.launch import REASONS
 from opspan.cli.options import FILE_TO_WRITE, capture_folder, labelling
 from opspan.cli.printing import show
 from opspan.errors import UsageError
+from opspan.printable import path_text, plural, shell_path, shell_word
 
 if TYPE_CHECKING:
     from opspan.app import launch
@@ -94,11 +94,11 @@ def command(
     with capturing.capture_folder(wanted) as folder:
         code = capturing.run(cmd, launch.environment(os.environ, collectors, folder, emit))
         captured = capturing.look(folder)
-    processes = "1 process" if captured.processes == 1 else f"{captured.processes} processes"
+    processes = plural(captured.processes, "process", "processes")
     if captured.ranges:
-        show(f"Wrote {folder} ({processes}, {captured.bytes:,} bytes)\n", err=True)
+        show(f"Wrote {path_text(folder)} ({processes}, {captured.bytes:,} bytes)\n", err=True)
     else:
-        listened = f", and {processes} could be listened to ({folder})" if captured.processes else ""
+        listened = f", and {processes} could be listened to ({path_text(folder)})" if captured.processes else ""
         why = _why_nothing(tool, None if captured.processes else wanted, cmd)
         show(f"Captured nothing: {why}{listened}\n", err=True)
     return code
@@ -111,9 +111,9 @@ def _keep(kept: launch.Kept, wanted: Path | None, cmd: tuple[str, ...]) -> int:
     with capturing.capture_folder(wanted) as folder:
         code = capturing.run(cmd, launch.rolling_environment(os.environ, kept, folder))
         captured = capturing.look(folder)
-    processes = "1 process" if captured.processes == 1 else f"{captured.processes} processes"
+    processes = plural(captured.processes, "process", "processes")
     if captured.processes:
-        show(f"Wrote {folder} ({processes}, {captured.bytes:,} bytes: the last of it)\n", err=True)
+        show(f"Wrote {path_text(folder)} ({processes}, {captured.bytes:,} bytes: the last of it)\n", err=True)
     else:
         show("Recorded nothing: no Python process imported torch (or it runs with -S, -E or -I)\n", err=True)
     return code
@@ -123,6 +123,6 @@ def _why_nothing(tool: str | None, free: Path | None, cmd: tuple[str, ...]) -> s
     """`free`: the folder that was asked for, if it is still empty."""
     if tool is not None:
         return "no Python process imported torch and ran ops (or it runs with -S, -E or -I, which leaves --emit out)"
-    output = [] if free is None else ["-o", str(free)]
-    command = shlex.join(["opspan", "run", "--emit", "nvtx", *output, "--", *cmd])
+    output = [] if free is None else ["-o", shell_path(free)]
+    command = " ".join(["opspan run --emit nvtx", *output, "--", *map(shell_word, cmd)])
     return f"no process made an NVTX or ITT call, and torch's ops make none by themselves; to label them: `{command}`"

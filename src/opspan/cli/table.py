@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, in_processes, load, many, part_of_trace, steps_asked, trace_files
+from opspan.cli.loading import Progress, expanded, in_processes, load, many, part_of_trace, steps_asked, trace_files
 from opspan.cli.options import FILE_TO_READ, printing
 from opspan.cli.printing import show, show_data
 from opspan.errors import UsageError
+from opspan.printable import plural
 from opspan.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -98,16 +99,22 @@ def command(
         raise UsageError(f"--metrics adds columns to the table by name, and --by is {by}; expected --by name")
     steps = steps_asked(step)
     asked = tables.Asked(by, sort_by, op, kernels, memory, steps if isinstance(steps, str) else None)
-    ranks = many(files, between, step, processes, dask, cycle)
-    if metrics and ranks is not None:
-        raise UsageError("--metrics is a report of one run of a program; expected its one trace, and got several files")
+    if metrics and (processes or dask):
+        raise UsageError("--metrics needs all of a trace at once: leave out --processes and --dask")
+    if metrics:
+        files = expanded(files)
+        if len(files) > 1:
+            raise UsageError(
+                f"--metrics is a report of one run of a program; expected its one trace, and got {len(files)} files"
+            )
+    ranks = None if metrics else many(files, between, step, processes, dask, cycle)
     run: Run
     with Progress((len(files) if ranks is None else len(ranks)) + 1) as progress:
         if ranks is not None:
             from opspan.many.task import Question
             from opspan.views import table_of_ranks
 
-            progress.step(f"reading {len(ranks):,} files")
+            progress.step(f"reading {plural(len(ranks), 'file')}")
             (parts,) = ranks.ask(Question("table_of_ranks", {"asked": asked}), progress=progress.done)
             table, run = table_of_ranks.rows(parts, asked), ranks.whole
             not_there = parts["missing"].rows["text"].to_list()
@@ -115,7 +122,7 @@ def command(
             found = load(files, progress, between, step, tables.lean, cycle)
             if metrics:
                 found = Analysed(_with_reports(found.tables, metrics))
-            progress.step(f"adding up {found.tables.ranges.height:,} ranges")
+            progress.step(f"adding up {plural(found.tables.ranges.height, 'range')}")
             table, run = tables.table_of(found, asked), found
             not_there = missing.lines(found, by)
         findings = footer_lines(run)

@@ -9,6 +9,7 @@ import click
 
 from opspan.cli.printing import show
 from opspan.errors import OpspanError
+from opspan.printable import path_text, plural
 
 if TYPE_CHECKING:
     from opspan.app.top import Recorder, Wish
@@ -51,7 +52,7 @@ def command(by: str, total: bool, every: float, count: int | None, limit: int, w
     wish = Wish(by, total)
     recorder = Recorder(pid, every, wish)
     try:
-        if sys.stdin.isatty() and sys.stdout.isatty():
+        if all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
             ended = _live(recorder, wish, pid, count)
         else:
             ended = _plain(recorder, wish, pid, count, limit)
@@ -60,7 +61,7 @@ def command(by: str, total: bool, every: float, count: int | None, limit: int, w
     if ended is not None:
         show(f"{ended}\n", err=True)
     if log is not None:
-        show(f"Process {pid} writes to {log}\n", err=True)
+        show(f"Process {pid} writes to {path_text(log)}\n", err=True)
     return 0
 
 
@@ -128,7 +129,9 @@ def _title(shown: Shown | None, wish: Wish, pid: int) -> str:
     if shown is None or shown.by != wish.by:
         return f"{head}, recording ..."
     head += ", time of devices" if shown.is_device else ""
-    return head if shown.step_ns is None else f"{head}, {shown.steps} steps of {time_text(round(shown.step_ns))}"
+    return (
+        head if shown.step_ns is None else f"{head}, {plural(shown.steps, 'step')} of {time_text(round(shown.step_ns))}"
+    )
 
 
 def _rows(shown: Shown | None, wish: Wish, limit: int) -> list[tuple[str, ...]]:

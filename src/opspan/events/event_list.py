@@ -26,7 +26,7 @@ from opspan.events.table import (
     sort_value,
     totals_of,
 )
-from opspan.printable import printable_lines
+from opspan.printable import path_text, printable_lines
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -306,7 +306,7 @@ class EventList(MutableSequence[Event]):
                 else "no kernel was recorded (torch.profiler with ProfilerActivity.CUDA records them, and "
                 "`nsys profile -t cuda,nvtx`)"
             )
-            warnings.warn(f"{path} is empty: no event has {metric}; {way}", stacklevel=2)
+            warnings.warn(f"{path_text(path)} is empty: no event has {metric}; {way}", stacklevel=2)
 
     def to_torch(self) -> Any:
         """torch's own EventList of the same events. Needs torch."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
+from opspan import private_files
 from opspan.events.table import sort_attribute
 
 if TYPE_CHECKING:
@@ -23,9 +25,15 @@ STACK_METRICS = (
 _SAFE_FRAME = str.maketrans(" ;\t\n", "____")
 
 
+@contextmanager
+def _written(path: str | Path) -> Iterator[TextIO]:
+    with private_files.unfinished(Path(path), overwrite=True) as made, made.open("w", encoding="utf-8") as file:
+        yield file
+
+
 def chrome_trace(events: Iterable[Any], path: str | Path, device: str) -> None:
     """The events in torch's layout, written one by one. Names are escaped, as in torch since 2.14."""
-    with Path(path).open("w", encoding="utf-8") as file:
+    with _written(path) as file:
         file.write("[")
         for number, text in enumerate(_chrome_events(events, device)):
             file.write(f", {text}" if number else text)
@@ -54,7 +62,7 @@ def _chrome_events(events: Iterable[Any], device: str) -> Iterator[str]:
 def write_lines(batches: Iterable[pl.Series], path: str | Path) -> int:
     """Write lines of stacks as they are; returns how many there were."""
     count = 0
-    with Path(path).open("w", encoding="utf-8") as file:
+    with _written(path) as file:
         for lines in batches:
             count += lines.len()
             file.writelines(f"{line}\n" for line in lines.to_list())
@@ -66,7 +74,7 @@ def stacks(events: Iterable[Any], path: str | Path, metric: str) -> None:
     if metric not in STACK_METRICS:
         raise ValueError(f"metric should be one of: {list(STACK_METRICS)}")
     attribute = sort_attribute(metric)
-    with Path(path).open("w", encoding="utf-8") as file:
+    with _written(path) as file:
         for event in events:
             time_us = int(getattr(event, attribute)) if event.stack else 0
             if time_us > 0:

@@ -12,6 +12,7 @@ from pathlib import Path
 from polars.exceptions import PanicException
 
 from opspan.errors import NotReadable, OpspanError, ReadError, TooLarge
+from opspan.printable import path_text
 
 
 @contextmanager
@@ -22,14 +23,14 @@ def boundary(path: Path) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise TooLarge(
-            f"{path} needs more memory than there is; read a part of it, or record a shorter time"
+            f"{path_text(path)} needs more memory than there is; read a part of it, or record a shorter time"
         ) from error
     except (Exception, PanicException) as error:  # a panic of polars' is no Exception
         if isinstance(error, OSError) and error.strerror:
-            raise NotReadable(f"cannot read {error.filename or path}: {error.strerror}") from error
+            raise NotReadable(f"cannot read {path_text(error.filename or path)}: {error.strerror}") from error
         said = " ".join(str(error).split())[:200]
         raise ReadError(
-            f"{path} cannot be read ({type(error).__name__}{': ' if said else ''}{said}): it is damaged, or of a kind "
-            "that opspan does not know; copy or export it again. If its own tool opens it, the fault is opspan's: "
-            "please report what OPSPAN_DEBUG=1 shows"
+            f"{path_text(path)} cannot be read ({type(error).__name__}{': ' if said else ''}{said}): it is damaged, "
+            "or of a kind that opspan does not know; copy or export it again. If its own tool opens it, the fault is "
+            "opspan's: please report what OPSPAN_DEBUG=1 shows"
         ) from error

@@ -86,6 +86,7 @@ class ChromeFile:
         self.is_open_ended = False  # it ends after an event, with its brackets open
         self._issues = issues
         self._has_events = False
+        self._is_cut = False  # where its bytes end, as an issue says already
 
     def pieces(
         self, args: Sequence[Arg], make: Callable[[pl.DataFrame], T], stems: tuple[str, ...] = ()
@@ -119,6 +120,7 @@ class ChromeFile:
                     piece, is_read, issue = fresh.result()
                     if issue:
                         self._issues.add(issue[0], 1, issue[1])
+                        self._is_cut = True
                     if not is_read:
                         # What no event has ended in is not read over and over: it is doubled each time.
                         fresh = reader.submit(reading.piece, max(_PIECE, len(rest)))
@@ -160,7 +162,7 @@ class ChromeFile:
                 self._issues.add("damaged_file")
             elif what == _END_MISSING and is_over:
                 self._issues.add("over_budget", detail=EVENT.said())
-            elif what == _END_MISSING and self._has_events:
+            elif what == _END_MISSING and self._has_events and not self._is_cut:
                 self.is_open_ended = not last.strip(_BETWEEN)
                 if not self.is_open_ended:
                     self._issues.add("truncated_file")

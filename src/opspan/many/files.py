@@ -17,6 +17,7 @@ from typing import NamedTuple
 from opspan import addresses
 from opspan.addresses import Address, file_of
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.files import check_folder, exists, is_folder
 from opspan.readers import source_for, trace_source
 from opspan.remote import listed
 
@@ -60,7 +61,7 @@ def _here(given: Path, source: str | None) -> tuple[list[File], int]:
     files: list[Path] = []
     skipped = 0
     for path in _matching(given):
-        if source is not None or not path.is_dir() or trace_source(path) is not None:
+        if source is not None or not is_folder(path) or trace_source(path) is not None:
             files.append(path)
             continue
         inside, others = _inside(path)
@@ -75,7 +76,7 @@ def is_several(file: addresses.File) -> bool:
     """Whether it stands for several files: it is a pattern, or a folder that is no trace."""
     if isinstance(file, Address):
         return file.is_several
-    return (not file.exists() and glob.has_magic(str(file))) or (file.is_dir() and trace_source(file) is None)
+    return (not exists(file) and glob.has_magic(str(file))) or (is_folder(file) and trace_source(file) is None)
 
 
 def _no_trace(folder: Path) -> ReadError:
@@ -89,7 +90,7 @@ def _no_trace(folder: Path) -> ReadError:
 
 def _matching(path: Path) -> list[Path]:
     given = str(path)
-    if path.exists() or not glob.has_magic(given):
+    if exists(path) or not glob.has_magic(given):
         return [path]
     found = sorted(map(Path, glob.glob(given, recursive=True)), key=in_order)  # noqa: PTH207  absolute ones, too
     if not found:
@@ -98,13 +99,15 @@ def _matching(path: Path) -> list[Path]:
 
 
 def _inside(folder: Path) -> tuple[list[Path], int]:
-    """The traces in a folder, and how many files are none."""
+    """The traces in a folder, and how many files are none. What may not be looked at counts as a trace: who reads it
+    says so."""
     known: dict[Path, str] = {}
     others: list[Path] = []
-    for path in _walked(folder):
+    forbidden: list[Path] = []
+    for path in _walked(folder, forbidden):
         if (source := trace_source(path)) is not None:
             known[path] = source.name
-        elif not path.is_dir():
+        elif not is_folder(path):
             others.append(path)
         # else it is walked into
     # An export beside its report is the same rank once more.
@@ -112,20 +115,28 @@ def _inside(folder: Path) -> tuple[list[Path], int]:
     like = {_shape(path) for path in known}
     damaged = [path for path in others if path.name.endswith(_IS_TRACE) or _shape(path) in like]
     twice = {path for path in (*known, *damaged) if path.suffix in _REPORTS and path.with_suffix("") in exports}
-    return sorted({*known, *damaged} - twice, key=in_order), len(others) - len(damaged)
+    traces = sorted({*known, *damaged} - twice, key=in_order)
+    if not traces:
+        if forbidden:
+            source_for(forbidden[0])  # says why
+        return [], len(others)
+    return sorted([*traces, *forbidden], key=in_order), len(others) - len(damaged)
 
 
-def _walked(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
-    """What lies in a folder, and in those in it which are no traces."""
+def _walked(folder: Path, forbidden: list[Path], depth: int = DEPTH) -> Iterator[Path]:
+    """What lies in a folder, and in those in it which are no traces. `forbidden` gets the folders that may not be
+    looked into."""
     try:
-        entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-    except OSError as error:
-        raise NotReadable(f"cannot read {folder}: {error.strerror or error}") from error
-    for path in entries:
-        if not path.is_dir() or trace_source(path) is not None:
+        check_folder(folder)
+        inside = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError:
+        forbidden.append(folder)
+        return
+    for path in inside:
+        if not is_folder(path) or trace_source(path) is not None:
             yield path
         elif depth > 1:
-            yield from _walked(path, depth - 1)
+            yield from _walked(path, forbidden, depth - 1)
 
 
 def in_order(path: Path | str) -> list[tuple[int, int, str]]:
@@ -141,6 +152,6 @@ def _shape(path: Path) -> str:
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size if not path.is_dir() else sum(one.stat().st_size for one in path.iterdir())
+        return path.stat().st_size if not is_folder(path) else sum(one.stat().st_size for one in path.iterdir())
     except OSError:
         return 0

@@ -20,6 +20,7 @@ from opspan.many.files import File, files_of
 from opspan.many.processes import Processes
 from opspan.many.task import Answered, Failed, Question, Reading, Task, answered, opened, raised
 from opspan.many.together import Sum, Whole
+from opspan.printable import plural
 from opspan.tables.ranks import have_other_cycles
 from opspan.trace import Trace
 
@@ -144,7 +145,7 @@ class Ranks:
 
     def __repr__(self) -> str:
         size = sum(file.size for file in self._files)
-        return f"Ranks({len(self._files):,} files, {size / 1e6:,.1f} MB)"
+        return f"Ranks({plural(len(self._files), 'file')}, {size / 1e6:,.1f} MB)"
 
     # -- answers
 

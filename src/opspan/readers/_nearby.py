@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from opspan.printable import shell_path
 
 # How far down is looked, at how many entries and files: who gave a whole disk gets an answer as well.
 DEPTH = 3
@@ -18,7 +19,7 @@ def did_you_mean(found: list[Path]) -> str:
     """'did you mean a?', 'did you mean a, b or c (of 17)?', or nothing."""
     if not found:
         return ""
-    *first, last = [shlex.quote(str(path)) for path in found[:SHOWN]]
+    *first, last = [shell_path(path) for path in found[:SHOWN]]
     listed = f"{', '.join(first)} or {last}" if first else last
     return f"did you mean {listed}{f' (of {len(found)})' if len(found) > SHOWN else ''}?"
 

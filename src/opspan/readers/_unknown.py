@@ -6,14 +6,13 @@ Told by content, as the readers are. Nothing of it is run or unpickled, and no m
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 from typing import NamedTuple
 
 from opspan.errors import ReadError
 from opspan.files import open_file
 from opspan.formats.compressed import COMPRESSED, FAILURES, opened
-from opspan.printable import listed, printable
+from opspan.printable import listed, path_text, printable, shell_path
 
 LOOKED_AT = 4096
 # What a zip file says of its members stands at its end.
@@ -128,7 +127,7 @@ def guess(path: Path, head: bytes) -> Guess:
 def shown(found: Guess, path: Path) -> str:
     """In one sentence."""
     todo = found.todo or "expected the output of a profiler: `opspan table --help` lists which"
-    return f"{path} is {found.what}; {todo.replace('FILE', shlex.quote(str(path)))}"
+    return f"{path_text(path)} is {found.what}; {todo.replace('FILE', shell_path(path))}"
 
 
 def _of_bytes(path: Path, head: bytes) -> Guess:

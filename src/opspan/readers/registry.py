@@ -16,10 +16,10 @@ import polars as pl
 
 from opspan import sources
 from opspan.errors import NotATrace, NotReadable, ReadError, UsageError
-from opspan.files import open_file
+from opspan.files import check_folder, open_file
 from opspan.formats.boundary import boundary
 from opspan.formats.budget import check_room
-from opspan.printable import listed
+from opspan.printable import listed, path_text
 from opspan.readers import _nearby
 from opspan.readers._writers import writer_of
 from opspan.sources import Source
@@ -63,7 +63,9 @@ def read_file(path: Path, source: str | None = None, window: Window | None = Non
         if writer is None:
             return trace
         if all(trace.frames[name].is_empty() for name in _CONTENT):
-            raise NotReadable(f"{path} holds nothing yet: {writer} still writes it. Wait until that program has ended")
+            raise NotReadable(
+                f"{path_text(path)} holds nothing yet: {writer} still writes it. Wait until that program has ended"
+            )
         issues = Issues(str(path))
         issues.add("still_written", detail=writer)
         return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
@@ -116,16 +118,16 @@ def _head(path: Path) -> bytes:
     """The first bytes of a file; none of a folder."""
     try:
         if path.is_dir():
-            next(path.iterdir(), None)
+            check_folder(path)
             return b""
         if path.exists() and not path.is_file():
-            raise NotReadable(f"{path} is neither a file nor a folder")
+            raise NotReadable(f"{path_text(path)} is neither a file nor a folder")
         if not path.exists() and (meant := _nearby.did_you_mean(_nearby.like(path))):
-            raise NotReadable(f"there is no {path}; {meant}")
+            raise NotReadable(f"there is no {path_text(path)}; {meant}")
         with open_file(path) as file:
             return file.read(HEAD_BYTES)
     except (OSError, ValueError) as error:
-        raise NotReadable(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise NotReadable(f"cannot read {path_text(path)}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def trace_source(path: Path) -> Source | None:
@@ -152,18 +154,18 @@ def _not_a_trace(path: Path, head: bytes) -> str:
 
     found = _unknown.guess(path, head)
     if (writer := writer_of(path)) is not None:
-        return f"{path} is {found.what}, and {writer} still writes it. Wait until that program has ended"
+        return f"{path_text(path)} is {found.what}, and {writer} still writes it. Wait until that program has ended"
     part_of = _nearby.around(path, _is_folder_of_parts) if found.may_be_part else []
     if part_of:
-        return f"{path} is {found.what}, which is part of a trace: {_nearby.did_you_mean(part_of)}"
+        return f"{path_text(path)} is {found.what}, which is part of a trace: {_nearby.did_you_mean(part_of)}"
     return _unknown.shown(found, path)
 
 
 def _not_a_trace_folder(path: Path) -> str:
     names = sorted(entry.name for entry in islice(path.iterdir(), _nearby.ENTRIES))
     if not names:
-        return f"{path} is an empty folder: no profiler has written anything there. Record again"
-    what = f"{path} is a folder with {listed(names, most=3)}"
+        return f"{path_text(path)} is an empty folder: no profiler has written anything there. Record again"
+    what = f"{path_text(path)} is a folder with {listed(names, most=3)}"
     if part_of := _nearby.around(path, _is_folder_of_parts):
         return f"{what}, which is part of a trace: {_nearby.did_you_mean(part_of)}"
     if found := _nearby.inside(path, _is_trace):

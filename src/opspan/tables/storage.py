@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from opspan import private_files
 from opspan.addresses import check_local
 from opspan.errors import NotATrace, ReadError, TooNew, WriteError
 from opspan.files import named_file, open_file
+from opspan.printable import path_text
 from opspan.tables import schema
 from opspan.tables.metadata import Metadata
 from opspan.tables.tables import Tables
@@ -28,18 +30,19 @@ VERSION = 1
 
 
 def save(trace: Tables, folder: Path, *, overwrite: bool = False) -> None:
-    replaced = check_local(folder).exists() or folder.is_symlink()
+    replaced = os.path.lexists(check_local(folder))
     if replaced and not (overwrite and is_saved(folder)):
         what = (
             "exists and is not a saved trace" if not is_saved(folder) else "exists already (overwrite=True replaces it)"
         )
-        raise WriteError(f"{folder} {what}. Nothing was written: choose another name")
+        raise WriteError(f"{path_text(folder)} {what}. Nothing was written: choose another name")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with private_files.unfinished(folder, overwrite=overwrite) as unfinished:
             write(trace, unfinished)
     except (OSError, PolarsError, TypeError) as error:
-        raise WriteError(f"cannot write {folder}: {error}") from error
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise WriteError(f"cannot write {path_text(folder)}: {why}") from error
 
 
 def write(trace: Tables, folder: Path) -> None:
@@ -61,19 +64,23 @@ def load(folder: Path) -> Tables:
     try:
         index = _read_index(folder)
     except (OSError, ValueError) as error:
-        raise NotATrace(f"{folder} is not a saved trace: {error}") from error
+        raise NotATrace(f"{path_text(folder)} is not a saved trace: {error}") from error
     if index.get("format") != FORMAT:
-        raise NotATrace(f'{folder} is not a saved trace: its {INDEX} has no "format": "{FORMAT}"')
+        raise NotATrace(f'{path_text(folder)} is not a saved trace: its {INDEX} has no "format": "{FORMAT}"')
     version = index.get("version")
     if not isinstance(version, int) or version > VERSION:
-        raise TooNew(f"{folder} is a saved trace of version {version}; this opspan reads up to {VERSION}: update it")
+        raise TooNew(
+            f"{path_text(folder)} is a saved trace of version {version}; this opspan reads up to {VERSION}: update it"
+        )
     try:
         names = [name for name in index["tables"] if name in schema.TABLES]
         frames = {name: _read_table(folder / f"{name}.parquet") for name in names}
         return Tables(tuple(_metadata(rank) for rank in index["ranks"]), **frames)
     except (OSError, PolarsError, PanicException, KeyError, TypeError, ValueError) as error:
         # polars panics, which is no Exception even, on some damaged Parquet files
-        raise ReadError(f"{folder} is a saved trace, but damaged ({error}); save it again from its source") from error
+        raise ReadError(
+            f"{path_text(folder)} is a saved trace, but damaged ({error}); save it again from its source"
+        ) from error
 
 
 def _read_table(path: Path) -> pl.DataFrame:

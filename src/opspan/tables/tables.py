@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from opspan.errors import MissingPackage, StrictError, UsageError
-from opspan.printable import LONGEST_LINE, listed
+from opspan.printable import LONGEST_LINE, listed, plural
 from opspan.tables import schema
 from opspan.tables.clocks import BY_UTC
 from opspan.tables.cycles import COLUMN, Recorded, check, merged, numbers_of
@@ -125,7 +125,7 @@ class Tables:
         first = self.ranks[0] if self.ranks else None
         parts = [first.source if first else "empty"]
         if len(self.ranks) > 1:
-            parts.append(f"{len(self.ranks)} ranks")
+            parts.append(plural(len(self.ranks), "rank"))
         if first and first.host:
             parts.append(f"host {first.host}")
         parts += [f"{frame.height:,} {name}" for name, frame in self.frames.items() if frame.height]

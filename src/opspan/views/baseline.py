@@ -33,7 +33,7 @@ from opspan.analysis import Analysed
 from opspan.analysis.figures import KEYS, Figures, Lasted
 from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge, TooNew, UsageError, WriteError
 from opspan.files import open_file
-from opspan.printable import as_utf8
+from opspan.printable import as_utf8, path_text, shell_path
 from opspan.tables.window import Steps
 from opspan.views.diff import several_of
 
@@ -60,14 +60,14 @@ def save(found: Analysed, path: Path, step: Steps | None = None, process: int | 
     }
     parts = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
     parts += [f'"{by}": {_text(one)}' for by, one in every.items() if by not in large]
-    exists = check_local(path).exists() or path.is_symlink()
+    exists = os.path.lexists(check_local(path))
     if exists and not _is_baseline(path):
-        raise WriteError(f"{path} exists and is no baseline. Nothing was written: choose another name")
+        raise WriteError(f"{path_text(path)} exists and is no baseline. Nothing was written: choose another name")
     try:
         with private_files.unfinished(path, overwrite=exists) as unfinished:
             unfinished.write_text("{\n " + ",\n ".join(parts) + "\n}\n", encoding="utf-8")
     except OSError as error:
-        raise WriteError(f"cannot write {path}: {error.strerror or error}") from error
+        raise WriteError(f"cannot write {path_text(path)}: {error.strerror or error}") from error
     return [f"It has nothing by {by}: {every[by].rows.height:,} rows are too many for a baseline" for by in large]
 
 
@@ -81,14 +81,18 @@ def load(path: str | os.PathLike[str], by: str = "op") -> Figures:
     if type(number) is not int or number < 1:
         raise _damaged(path, f"its version is {json.dumps(number)[:40]}")
     if number > SCHEMA:
-        raise TooNew(f"{path} is a baseline of version {number}, and this opspan knows {SCHEMA}: update opspan")
+        raise TooNew(
+            f"{path_text(path)} is a baseline of version {number}, and this opspan knows {SCHEMA}: update opspan"
+        )
     if number < SCHEMA:
         raise NotATrace(
-            f"{path} is a baseline of version {number}, in which steps were only as long as the host took; write it "
-            "anew with --save-baseline"
+            f"{path_text(path)} is a baseline of version {number}, in which steps were only as long as the host took; "
+            "write it anew with --save-baseline"
         )
     if by not in document:
-        raise UsageError(f"{path} has no figures by {by}, which were too many to keep; compare the traces themselves")
+        raise UsageError(
+            f"{path_text(path)} has no figures by {by}, which were too many to keep; compare the traces themselves"
+        )
     try:
         return Figures(by, *_read(document, by))
     except (KeyError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
@@ -120,9 +124,9 @@ def _document(path: Path) -> dict[str, Any]:
         with open_file(path) as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise NotReadable(f"cannot read the baseline {path}: {error.strerror or error}") from error
+        raise NotReadable(f"cannot read the baseline {path_text(path)}: {error.strerror or error}") from error
     if len(content) > MOST_BYTES:
-        raise TooLarge(f"{path} has more than {MOST_BYTES:,} bytes: it is no baseline that opspan wrote")
+        raise TooLarge(f"{path_text(path)} has more than {MOST_BYTES:,} bytes: it is no baseline that opspan wrote")
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -130,12 +134,14 @@ def _document(path: Path) -> dict[str, Any]:
             raise _damaged(path, str(error)) from error
         document = None
     if not isinstance(document, dict) or _MARK not in document:
-        raise NotATrace(f"{path} is no baseline; `opspan diff FILE --save-baseline {path.name}` writes one")
+        raise NotATrace(
+            f"{path_text(path)} is no baseline; `opspan diff FILE --save-baseline {shell_path(path)}` writes one"
+        )
     return document
 
 
 def _damaged(path: Path, why: str) -> NotATrace:
-    return NotATrace(f"{path} is a baseline that is damaged: {why}; write it anew with --save-baseline")
+    return NotATrace(f"{path_text(path)} is a baseline that is damaged: {why}; write it anew with --save-baseline")
 
 
 def _read(document: dict[str, Any], by: str) -> tuple[str, pl.DataFrame, Lasted]:

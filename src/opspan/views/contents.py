@@ -8,7 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.printable import listed
+from opspan.printable import listed, plural, shell_path
 from opspan.tables import Tables
 
 # Kind of work -> its name in the singular and in the plural.
@@ -80,9 +80,7 @@ def _other_table(trace: Tables) -> str | None:
 def _database(trace: Tables) -> str | None:
     if not parts(trace):
         return None
-    import shlex
-
-    named = shlex.quote(trace.paths[0]) if len(trace.paths) == 1 else "FILE..."
+    named = shell_path(trace.paths[0]) if len(trace.paths) == 1 else "FILE..."
     return f"`opspan export {named} out.sqlite`, which holds all of that as tables"
 
 
@@ -102,4 +100,4 @@ def _work(work: pl.DataFrame) -> str:
 
 
 def _count(count: int, one: str, several: str) -> str:
-    return f"{count:,} {one if count == 1 else several}" if count else ""
+    return plural(count, one, several) if count else ""

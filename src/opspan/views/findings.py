@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shlex
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,10 +13,11 @@ from opspan.addresses import File
 from opspan.analysis import Analysed
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
+from opspan.errors import UsageError
 from opspan.events.times import format_memory
-from opspan.findings import RULES, Finding, Run, findings, looked_for
+from opspan.findings import RULES, Finding, Rule, Run, findings, looked_for
 from opspan.findings.of_ranks import RunOfRanks, parts_of
-from opspan.printable import printable
+from opspan.printable import plural, printable, shell_path
 from opspan.text_columns import Column, Layout, wrapped
 from opspan.views.answer import Answer, time_text
 
@@ -42,7 +42,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "ranges": pl.List(_RANGE),
     "figures": pl.List(pl.Struct({"name": pl.String, "value": pl.Float64})),
 }
-_NONE = "Nothing was found: no rule of docs/findings.md says anything of this run"
+_NONE = "Nothing was found: no rule says anything of this run; `opspan findings --explain all` has the rules"
 _WIDTH = 100  # if nothing says how wide a line may be
 _NAME = 60  # characters of a name in a sentence
 
@@ -111,7 +111,35 @@ def _of_ranks(some: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
 
 def files_text(files: Sequence[File]) -> str:
     """The files as they would be typed; of several, the first."""
-    return " ".join(shlex.quote(os.fspath(path)) for path in files[:1]) + (" ..." if len(files) > 1 else "") or "FILE"
+    return " ".join(map(shell_path, files[:1])) + (" ..." if len(files) > 1 else "") or "FILE"
+
+
+def read_on(rule: Rule) -> str:
+    """An address; or a command, for what is in the repository alone is not on the machine of who reads it."""
+    return rule.read if rule.read.startswith("https:") else f"opspan findings --explain {rule.id}"
+
+
+def explained(wanted: str, width: int = _WIDTH) -> str:
+    """What a rule looks at, from when on it speaks and why, and what to do, for people; of "all" all of them."""
+    rules = [rule for rule in RULES if wanted in (rule.id, "all")]
+    if not rules:
+        close = difflib.get_close_matches(wanted, [rule.id for rule in RULES], 1)
+        meant = f"did you mean {close[0]}?" if close else f"expected all, or one of {', '.join(r.id for r in RULES)}"
+        raise UsageError(f"there is no finding {wanted!r}; {meant}")
+    return "".join(f"{line}\n" for rule in rules for line in _explained(rule, width))
+
+
+def _explained(rule: Rule, width: int) -> list[str]:
+    least = f"{rule.threshold:g}" if rule.threshold >= 1 else f"{rule.threshold:.0%}"
+    parts = {
+        "Looks at": f"{rule.looks_at}.",
+        "Speaks": f"from {least} on: {rule.because}.",
+        "Do": f"{rule.remedy}.",
+    }
+    if rule.read.startswith("https:"):
+        parts["Read"] = rule.read
+    body = [line for name, text in parts.items() for line in wrapped(f"    {name:<10}", text, width)]
+    return [f"{rule.id}: {rule.title}", *body, f"    {'Next':<10}{rule.command}"]
 
 
 def said(figures: Mapping[str, float], words: Mapping[str, str]) -> dict[str, str]:
@@ -148,7 +176,7 @@ def _row(finding: Finding, files: Sequence[File]) -> dict[str, object]:
         "sentence": rule.sentence.format(**said(evidence.figures, evidence.words)),
         "remedy": rule.remedy,
         "command": evidence.command or rule.command.replace("FILE", files_text(files)),
-        "read": rule.read,
+        "read": read_on(rule),
         "ops": list(evidence.ops),
         "modules": list(evidence.modules),
         "steps": list(evidence.steps),
@@ -192,7 +220,7 @@ def _as_html(rows: pl.DataFrame) -> str:
     ]
     below = html_columns.more(rows.height, "the frame has all of them")
     below.append(f"A frame of {rows.width} columns, which .columns lists" if rows.height else _NONE)
-    return html_columns.table(columns, f"{rows.height:,} findings", below, html_columns.LONGEST_SENTENCE)
+    return html_columns.table(columns, plural(rows.height, "finding"), below, html_columns.LONGEST_SENTENCE)
 
 
 def as_sentence(text: str) -> str:

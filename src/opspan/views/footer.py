@@ -9,7 +9,7 @@ import polars as pl
 
 from opspan.analysis import Coverage
 from opspan.analysis.coverage import Share
-from opspan.printable import printable
+from opspan.printable import plural, printable
 from opspan.tables import Tables
 
 _WORST_FIRST = pl.col("severity").to_physical()
@@ -44,7 +44,8 @@ def issue_lines(trace: Tables) -> list[str]:
         where = f" [{issue['path']}]" if issue["path"] else ""
         lines.append(f"Issue ({issue['severity']}): {issue['message']}. {issue['advice']}{where}")
     if worst.height > _MOST_ISSUES:
-        lines.append(f"{worst.height - _MOST_ISSUES:,} more issues: `--format json` and trace.issues have all of them")
+        more = plural(worst.height - _MOST_ISSUES, "more issue")
+        lines.append(f"{more}: `--format json` and trace.issues have all of them")
     return [printable(line) for line in lines]
 
 

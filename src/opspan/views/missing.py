@@ -9,6 +9,7 @@ import polars as pl
 
 from opspan.analysis import Analysed, Coverage
 from opspan.analysis.averages import on_device
+from opspan.printable import plural
 from opspan.sources import MODULES, SHAPES, Source, source_of
 from opspan.tables import Tables
 
@@ -120,7 +121,7 @@ def _labels(trace: Tables, kinds: set[str]) -> str | None:
     if not on_device(trace.work).height and not trace.samples.height:
         return None  # a program with labels of its own that does not use torch
     return (
-        f"none of the {count:,} ranges is an op of torch, so nothing can be attributed to an op; to label ops: "
+        f"none of the {plural(count, 'range')} is an op of torch, so nothing can be attributed to an op; to label ops: "
         f"{labelling(trace)}"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -14,8 +15,9 @@ from opspan import outputs, private_files
 from opspan.addresses import File, check_local, file_said
 from opspan.analysis import Analysed
 from opspan.errors import UsageError, WriteError
+from opspan.files import exists, is_folder
 from opspan.outputs import Output
-from opspan.printable import as_utf8
+from opspan.printable import as_utf8, path_text
 from opspan.tables import storage
 from opspan.views.contents import nothing_in, parts
 
@@ -35,7 +37,7 @@ def output_for(out: Path) -> Output:
     ]
     if not found:
         every = (name for output in outputs.OUTPUTS for name in (*output.suffixes, output.pattern) if name)
-        raise UsageError(f"{out} has an unknown suffix; expected one of {', '.join(every)}")
+        raise UsageError(f"{path_text(out)} has an unknown suffix; expected one of {', '.join(every)}")
     return max(found, key=lambda pair: pair[0])[1]
 
 
@@ -63,7 +65,7 @@ def export(
         raise WriteError(_exists(out)) from error
     except (OSError, PolarsError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise WriteError(f"cannot write {out}: {why}") from error
+        raise WriteError(f"cannot write {path_text(out)}: {why}") from error
     if output.shows and not parts(found.tables).keys() & set(output.shows):
         left_out = [nothing_in(found.tables, out.name, output.shows)]
     return left_out
@@ -85,27 +87,38 @@ def _named(name: str) -> Output:
 
 
 def _check(out: Path, sources: Sequence[File], output: Output, *, overwrite: bool) -> None:
-    target = check_local(out).resolve()
-    for source in (path.resolve() for path in sources if isinstance(path, Path)):
-        if _is_same_file(target, source) or (source in target.parents and target.exists()):
+    # Not Path.resolve, which raises where links lead in a circle.
+    target = Path(os.path.realpath(check_local(out)))
+    for source in (Path(os.path.realpath(path)) for path in sources if isinstance(path, Path)):
+        if _is_same_file(target, source) or (source in target.parents and exists(target)):
             raise WriteError(
-                f"{out} is, or lies in, {source}, which the trace was read from. That is never replaced: "
+                f"{path_text(out)} is, or lies in, {source}, which the trace was read from. That is never replaced: "
                 "choose another name"
             )
-    if not (out.exists() or out.is_symlink()):
+    if not os.path.lexists(out) or (_is_stream(out) and not output.is_folder):
         return
     if not overwrite:
         raise WriteError(_exists(out))
-    if out.is_dir() and not output.is_folder:
-        raise WriteError(f"{out} is a folder; expected a file to replace. Nothing was written: choose another name")
+    if is_folder(out) and not output.is_folder:
+        raise WriteError(
+            f"{path_text(out)} is a folder; expected a file to replace. Nothing was written: choose another name"
+        )
     if output.is_folder and not storage.is_saved(out):
-        raise WriteError(f"{out} exists and is not a saved trace. Nothing was written: choose another name")
+        raise WriteError(f"{path_text(out)} exists and is not a saved trace. Nothing was written: choose another name")
+
+
+def _is_stream(out: Path) -> bool:
+    """Nothing is replaced there, so nobody is asked."""
+    try:
+        return private_files.is_stream(out)
+    except OSError as error:
+        raise WriteError(f"cannot write {path_text(out)}: {error.strerror}") from error
 
 
 def _exists(out: Path) -> str:
-    return f"{out} exists already. Nothing was written: choose another name, or give --force to replace it"
+    return f"{path_text(out)} exists already. Nothing was written: choose another name, or give --force to replace it"
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
     """Or two names of one: hard links, or a file system that knows no case. A trace has its sources' names as UTF-8."""
-    return as_utf8(str(one)) == as_utf8(str(other)) or (one.exists() and other.exists() and one.samefile(other))
+    return as_utf8(str(one)) == as_utf8(str(other)) or (exists(one) and exists(other) and one.samefile(other))

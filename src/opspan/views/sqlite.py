@@ -6,6 +6,7 @@ each value.
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import sqlite_utils
 from opspan import arrow_sqlite
 from opspan.analysis import Analysed
 from opspan.errors import WriteError
+from opspan.printable import shortened
 from opspan.tables.schema import Column
 from opspan.views.database import ABOUT, TABLES_IN_ORDER, VIEWS, DatabaseTable
 from opspan.views.relational import relational
@@ -85,7 +87,14 @@ def _fill(path: Path, frames: dict[str, pl.LazyFrame]) -> None:
                     start += _BATCH
             connection.commit()
     except arrow_sqlite.Error as error:
-        raise WriteError(f"cannot write the database: {error}") from error
+        raise WriteError(f"cannot write the database: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """What SQLite said, without what the driver puts around it:
+    `INTERNAL: failed to execute: database or disk is full\\nquery was: INSERT INTO ...`"""
+    said = re.split(r"\s*query was:", str(error))[0]
+    return shortened(" ".join(re.sub(r"^[A-Z_]+: (?:failed to [a-z ]+: )?", "", said).split()))
 
 
 def _about() -> pl.DataFrame:

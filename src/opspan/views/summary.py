@@ -19,6 +19,7 @@ from opspan.analysis.parts import Part, Parts, counted, medians
 from opspan.analysis.runs import pyroscope_runs
 from opspan.analysis.spans import PROCESS
 from opspan.analysis.sums import RANGE_ORDER
+from opspan.printable import plural
 from opspan.tables import Metadata
 from opspan.text_columns import Layout, cut, wrapped
 from opspan.views.answer import Answer, short_name, time_text
@@ -199,11 +200,11 @@ def tool_of(rank: Metadata) -> str:
 def _about(row: dict[str, Any], room: _Room) -> str:
     said = [
         short_name(row["tools"], room.tool),
-        _count(row["ranks"], "rank") if row["ranks"] > 1 or row["cycles"] > 1 else "",
-        _count(row["cycles"], "cycle") if row["cycles"] > 1 else "",
-        _count(row["processes"], "process", "processes"),
-        _count(row["devices"], "device") if row["devices"] else "no device",
-        f"{row['ranges']:,} ranges",
+        plural(row["ranks"], "rank") if row["ranks"] > 1 or row["cycles"] > 1 else "",
+        plural(row["cycles"], "cycle") if row["cycles"] > 1 else "",
+        plural(row["processes"], "process", "processes"),
+        plural(row["devices"], "device") if row["devices"] else "no device",
+        plural(row["ranges"], "range"),
         time_text(row["time_ns"]),
     ]
     return " · ".join(part for part in said if part)
@@ -274,7 +275,7 @@ def _known(row: dict[str, Any]) -> list[str]:
 def _steps(row: dict[str, Any]) -> list[str]:
     if not row["steps"]:
         return ["Steps        none: name them with prof.step() or a range, and say --step NAME"]
-    outliers = f", {_count(row['outliers'], 'outlier')}" if row["outliers"] else ""
+    outliers = f", {plural(row['outliers'], 'outlier')}" if row["outliers"] else ""
     return [f"Steps        {row['steps']:,} ({_HOW[row['steps_are']]}), {time_text(row['step_ns'])} each{outliers}"]
 
 
@@ -333,7 +334,3 @@ def _next(by_module: int, row: dict[str, Any], files: Sequence[File]) -> str:
     if row["findings"]:
         return f"opspan findings {name}"
     return f"opspan table --by {'module' if by_module else 'shape' if row['sized'] else 'kernel'} {name}"
-
-
-def _count(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"

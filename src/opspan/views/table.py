@@ -22,7 +22,7 @@ from opspan.analysis.sums import OF_WORK, RANGE_ORDER, WORK_ORDER
 from opspan.errors import UsageError
 from opspan.events import EventList, events_of
 from opspan.events.table import sort_attribute
-from opspan.printable import listed, printable
+from opspan.printable import listed, plural, printable
 from opspan.tables import Tables
 from opspan.tables.names import matching, names_of
 from opspan.text_columns import Column, Layout
@@ -199,7 +199,7 @@ def as_text(table: Table, limit: int, layout: Layout | None = None) -> str:
 def as_html(table: Table) -> str:
     columns, totals = table.columns(html_columns.ROWS)
     more = html_columns.more(table.rows.height, "print() shows 100 of them, .rows has all")
-    above = f"Table by {table.by}: {table.rows.height:,} rows"
+    above = f"Table by {table.by}: {plural(table.rows.height, 'row')}"
     return html_columns.table(columns, above, (*totals, *more, *table.notes))
 
 

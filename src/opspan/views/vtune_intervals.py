@@ -15,6 +15,7 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.errors import UsageError
+from opspan.printable import plural
 from opspan.tables import Tables
 
 NAME = re.compile(r".+-hostname-(?P<host>.+)\.csv", re.IGNORECASE)
@@ -60,7 +61,7 @@ def _left_out(trace: Tables, written: int, path: Path) -> list[str]:
     if marks:
         said.append(f"{marks:,} marks are not in it: an interval has an end")
     if others := trace.ranges.height - written - marks:
-        said.append(f"{others:,} ranges are not in it, for they have no start or no end")
+        said.append(f"{plural(others, 'range')} without a start or an end: not in it")
     rest = [f"{frame.height:,} rows of {name}" for name in ("calls", "work") if (frame := trace.frames[name]).height]
     if rest:
         said.append(f"{' and '.join(rest)} are not in it; .json has them")

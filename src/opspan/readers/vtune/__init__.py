@@ -7,7 +7,6 @@ docs/formats/vtune.md describes the tables.
 
 from __future__ import annotations
 
-import shlex
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import polars as pl
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import open_file, temporary_folder
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
-from opspan.printable import listed_counts
+from opspan.printable import listed_counts, shell_path
 from opspan.readers.vtune import (
     archives,
     containers,
@@ -66,7 +65,7 @@ def read(path: Path) -> Tables:
     if is_report(path, head):
         raise NotATrace(
             f"{path} is a report that `vtune -report` printed: sums by name, without the events of a trace. To add "
-            f"them to the table of the result that it is of: `opspan table RESULT --metrics {shlex.quote(str(path))}`"
+            f"them to the table of the result that it is of: `opspan table RESULT --metrics {shell_path(path)}`"
         )
     if not archives.is_archive(head):
         return _read(result_files.find(path, str(path), issues), issues)

@@ -19,6 +19,7 @@ from opspan.errors import NotATrace, NotReadable
 from opspan.files import open_file
 from opspan.formats.budget import DESCRIPTION
 from opspan.formats.sqlite import is_sqlite
+from opspan.printable import shell_path
 from opspan.tables import Issues
 
 SUFFIXES = (".vtune", ".amplxe")
@@ -85,7 +86,7 @@ def _folder(path: Path) -> Path | None:
 
 
 def _finalize(folder: Path) -> str:
-    return f"`vtune -finalize -r {shlex.quote(str(folder))}`"
+    return f"`vtune -finalize -r {shell_path(folder)}`"
 
 
 def _descriptor(folder: Path) -> Path | None:

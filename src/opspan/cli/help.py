@@ -1,0 +1,47 @@
+"""opspan help: the help of a verb; and how every verb prints its own."""
+
+from __future__ import annotations
+
+import click
+
+from opspan.cli.printing import show_help
+
+
+def with_help(command: click.Command) -> click.Command:
+    """The command with an option --help that is printed as all else is; click's own ends in a traceback where the
+    output is full."""
+    if command.add_help_option:
+        command.add_help_option = False
+        command.params.append(
+            click.Option(
+                ["-h", "--help"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=show_help,
+                help="Show this message and exit.",
+            )
+        )
+    return command
+
+
+@click.command("help")
+@click.argument("verb", metavar="[COMMAND]", required=False)
+@click.pass_context
+def command(ctx: click.Context, verb: str | None) -> None:
+    """Show the help of a command; without one, that of opspan.
+
+    \b
+    Example:
+      opspan help
+      opspan help table
+    """
+    above = ctx.parent
+    assert above is not None  # noqa: S101  it is a command of the group
+    assert isinstance(above.command, click.Group)  # noqa: S101
+    if verb is None:
+        show_help(above)
+        return
+    _, found, _ = above.command.resolve_command(above, [verb])
+    if found is not None:
+        show_help(click.Context(found, above, info_name=verb))

@@ -1,0 +1,44 @@
+"""What was meant by a first word that is no verb: a file, of which the summary is shown, or another verb."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from opspan.errors import UsageError
+from opspan.files import exists, is_folder
+from opspan.printable import path_text, shell_word
+
+
+def meant(words: Sequence[str], verbs: Sequence[str], summary: click.Command | None) -> list[str]:
+    """The words with the verb in front: FILE alone asks for its summary. Else a UsageError with what was probably
+    meant."""
+    import difflib
+
+    word, rest = words[0], _pasted(words[1:])
+    is_there = exists(word)
+    close = [] if is_there else difflib.get_close_matches(word.lower(), verbs, 1, 0.6)
+    if close:
+        raise UsageError(f"there is no command {word!r}; did you mean `opspan {f'{close[0]} {rest}'.strip()}`?")
+    if is_there and Path(word).suffix == ".py" and not is_folder(word):
+        raise UsageError(
+            f"{path_text(word)} is a script and not a command; did you mean "
+            f"`opspan run --emit nvtx -o capture -- python {_pasted(words)}`?"
+        )
+    if not (is_there or "/" in word or Path(word).suffix):
+        raise UsageError(f"there is no command {word!r}, and no file; `opspan --help` lists the commands")
+    known = (
+        {name for option in summary.params if not getattr(option, "hidden", False) for name in option.opts}
+        if summary
+        else set()
+    )
+    if all(option.partition("=")[0] in known for option in words if re.match("--?[A-Za-z]", option)):
+        return ["summary", *words]
+    raise UsageError(f"{path_text(word)} is not a command; did you mean `opspan table {_pasted(words)}`?")
+
+
+def _pasted(words: Sequence[str]) -> str:
+    return " ".join(map(shell_word, words))
