@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from opspan.errors import OpspanError
 
@@ -48,7 +48,7 @@ def elsewhere(function: F) -> F:
     def run(*arguments: Any, **named: Any) -> Any:
         return ask(run, *arguments, **named) if is_cut_off() else function(*arguments, **named)
 
-    return run  # type: ignore[return-value]
+    return cast("F", run)
 
 
 def methods_elsewhere(kind: C) -> C:
@@ -65,7 +65,7 @@ def methods_elsewhere(kind: C) -> C:
 
 def method_elsewhere(function: F) -> F:
     """The same for one method of a class."""
-    return _method(function.__name__, function)
+    return cast("F", _method(function.__name__, function))
 
 
 def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -88,11 +88,11 @@ def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
             worker.end()
     if failed is not None:
         raise _impossible(f"the process that read for it failed: {failed}")
-    result, error, said = pickle.loads(answer)
+    result, raised, said = pickle.loads(answer)
     for message, category in said:
         warnings.warn(message, category, stacklevel=3)
-    if error is not None:
-        raise error
+    if raised is not None:
+        raise raised
     return result
 
 

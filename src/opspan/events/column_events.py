@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
@@ -24,14 +24,13 @@ from opspan.events.columns import EventColumns
 from opspan.events.event import FunctionEventAvg, Kernel
 from opspan.events.event_rows import BLOCK, NO_NAME, EventRows, shown_name
 from opspan.events.groups import Group, groups_of, sum_of
+from opspan.events.made import all_made, made
 from opspan.events.table import Facts, Options
 from opspan.events.times import Microseconds
 
 PART = 1 << 20  # rows that are summed at a time, because the intermediate results take more memory than the rows
 BLOCKS = 512  # that are kept: as many threads may take turns, and programs may walk through the list by index
 DEEPEST = 1000  # functions in a stack: Python's own limit
-
-_T = TypeVar("_T")
 
 ONE_ROOT = pl.DataFrame({"root": [0], "text": [""]}, schema={"root": pl.UInt32, "text": pl.String})
 _IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))
@@ -44,21 +43,6 @@ _SORT_KEYS = {
     "device_time_total": "device_ns",
     "self_device_time_total": "self_device_ns",
 }
-
-
-class _made(cached_property[_T]):  # noqa: N801  # stands beside cached_property
-    """A frame that is made when it is first asked for; where another process makes it (forked.py), all of them at once,
-    as whoever asks for one soon asks for the next."""
-
-    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
-        if instance is not None and forked.is_cut_off():
-            vars(instance).update(forked.ask(_all_made, instance))
-            return vars(instance)[self.func.__name__]
-        return super().__get__(instance, owner)
-
-
-def _all_made(events: ColumnEvents) -> dict[str, Any]:
-    return {name: getattr(events, name) for name, member in vars(ColumnEvents).items() if isinstance(member, _made)}
 
 
 def _all_stacks(events: ColumnEvents, attribute: str) -> list[pl.Series]:
@@ -81,7 +65,7 @@ class ColumnEvents:
         self.has_ranks = _has_ranks(source)
 
     def __getstate__(self) -> tuple[EventColumns, bool, dict[int, ColumnEvent], dict[str, Any]]:
-        return self.source, self.changed, self._kept, _all_made(self) if forked.answers() else {}
+        return self.source, self.changed, self._kept, all_made(self) if forked.answers() else {}
 
     def __setstate__(self, state: tuple[EventColumns, bool, dict[int, ColumnEvent], dict[str, Any]]) -> None:
         self.__init__(state[0])  # type: ignore[misc]  # the rest is made again
@@ -90,7 +74,7 @@ class ColumnEvents:
 
     # --- the list
 
-    @_made
+    @made
     def _cpu(self) -> pl.DataFrame:
         """The CPU's events in order."""
         return self._cpu_in_order(0, self.source.cpu.height)
@@ -106,7 +90,7 @@ class ColumnEvents:
         for first in range(0, self.source.cpu.height, PART):
             yield self._cpu_in_order(first, PART)
 
-    @_made
+    @made
     def _device(self) -> pl.DataFrame:
         """The devices' events in order, with the same columns as the CPU's where both have a value."""
         elapsed = pl.col("end_ns") - pl.col("start_ns")
@@ -120,7 +104,7 @@ class ColumnEvents:
             ).with_columns(self_device_ns="device_ns")
         )
 
-    @_made
+    @made
     def _numbers(self) -> pl.Series:
         both = [frame.select("start_ns", "end_ns", "number") for frame in (self._cpu, self._device)]
         return pl.concat(both).sort(*_IN_ORDER)["number"]
@@ -195,11 +179,11 @@ class ColumnEvents:
             kernels[number].append(Kernel(name, device, Microseconds(device_ns)))
         return kernels
 
-    @_made
+    @made
     def _by_parent(self) -> pl.DataFrame:
         return _by(self._cpu.select("parent", "number"))
 
-    @_made
+    @made
     def _by_range(self) -> pl.DataFrame:
         name = pl.col("name").cast(pl.String).fill_null(NO_NAME)
         return _by(self._device.select("range", name, pl.col("device_id").fill_null(0), "device_ns"))
@@ -330,7 +314,8 @@ class ColumnEvents:
         numbers = pl.concat(parts, how="vertical_relaxed").sort(-pl.col("key"), *_IN_ORDER)["number"]
         if options.row_limit >= 0:
             numbers = numbers.head(options.row_limit)
-        return numbers.to_list()
+        shown: list[int] = numbers.to_list()
+        return shown
 
     def averages(
         self, by_shapes: bool, with_python: bool, stack_depth: int = 0, by_overload: bool = False
