@@ -48,15 +48,18 @@ void remove(uintptr_t base) {
   }
 }
 
+bool put_memory(uintptr_t from, size_t bytes) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  // Not by mmap(), which others may have put something of their own before: a signal's handler may not call that.
+  return syscall(SYS_mmap, from, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0) != -1;
+}
+
 bool put_memory_at(uintptr_t address) {
   for (const Range& range : g_ranges) {
     uintptr_t begin = range.begin.load(std::memory_order_acquire);
     if (begin <= kTaken || address - begin >= range.bytes.load(std::memory_order_relaxed)) continue;
     uintptr_t from = address & kPageMask;
-    size_t bytes = begin + range.bytes.load(std::memory_order_relaxed) - from;
-    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-    // Not by mmap(), which others may have put something of their own before: a signal's handler may not call that.
-    return syscall(SYS_mmap, from, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0) != -1;
+    return put_memory(from, begin + range.bytes.load(std::memory_order_relaxed) - from);
   }
   return false;
 }
@@ -96,6 +99,8 @@ void* map_guarded(int fd, uint64_t offset, size_t bytes) {
   if (base != MAP_FAILED) add(reinterpret_cast<uintptr_t>(base), bytes);
   return base;
 }
+
+void let_go_of_file(void* base, size_t bytes) { put_memory(reinterpret_cast<uintptr_t>(base), bytes); }
 
 void unmap_guarded(void* base, size_t bytes) {
   remove(reinterpret_cast<uintptr_t>(base));

@@ -15,5 +15,7 @@ namespace opspan::capture {
 // As mmap of a file for reading and writing, shared. MAP_FAILED, and errno.
 void* map_guarded(int fd, uint64_t offset, size_t bytes);
 void unmap_guarded(void* base, size_t bytes);
+// Puts empty memory in its place, in one step: who writes there meanwhile writes to nobody. It is unmapped as before.
+void let_go_of_file(void* base, size_t bytes);
 
 }  // namespace opspan::capture

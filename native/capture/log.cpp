@@ -16,10 +16,14 @@ namespace opspan::capture {
 Log::Log(uint32_t writer)
     : tid_(static_cast<uint32_t>(syscall(SYS_gettid))), writer_(writer), known_(new Known[kKnown]) {}
 
-Log::~Log() { detach(); }
+Log::~Log() {
+  std::lock_guard lock(process().mutex);
+  detach();
+}
 
+// With the mutex held: another thread may be taking the file away from there.
 void Log::unmap(const Chunk& chunk) {
-  if (chunk.begin) unmap_guarded(chunk.header(), chunk.bytes);
+  if (chunk.begin) process().unmap(chunk.header(), chunk.bytes);
 }
 
 void Log::detach() {
@@ -135,6 +139,7 @@ bool Log::grow() {
                               : kFirstChunkBytes;
   Mapping made = session_->add_chunk(ChunkKind::kHalves, bytes, kPage, tid_, number_);
   if (!made.base) return give_up(p, dropped, true);
+  p.mapped[made.base] = {made.bytes, session_->recording};
   leave_chunk();
   auto* begin = reinterpret_cast<Half*>(static_cast<char*>(made.base) + sizeof(ChunkHeader));
   chunk_ = {begin, number_, (made.bytes - sizeof(ChunkHeader)) / kHalfBytes, 0, made.offset, file_, made.bytes};
@@ -152,6 +157,7 @@ bool Log::end_in_old(const Place& place, int64_t end_ns) {
     if (!chunk->holds(place.number)) continue;
     const bool is_told = end_in(*chunk, place, end_ns);
     if (chunk->open == 0) {
+      std::lock_guard lock(process().mutex);
       unmap(*chunk);
       old_.erase(chunk);
     }

@@ -6,12 +6,19 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 
 #include "capture/ring.h"
 #include "capture/session.h"
 #include "capture/writer.h"
 
 namespace opspan::capture {
+
+// A chunk that a thread has mapped.
+struct Mapped {
+  size_t bytes;
+  uint32_t recording;
+};
 
 struct Writer {
   std::shared_ptr<Session> session;  // null: off, or this is a fork that has written nothing yet
@@ -33,8 +40,12 @@ struct Process {
   uint32_t sessions = 0;
   uint32_t epochs = 0;
   uint32_t serials = 0;
+  std::unordered_map<void*, Mapped> mapped;  // by where they are
 
   void new_epoch(uint32_t writer) { g_epochs[writer].store(++epochs ? epochs : ++epochs, std::memory_order_release); }
+  void unmap(void* base, size_t bytes);
+  // Nothing of this process holds the files of a recording any more: threads that sleep keep empty memory.
+  void release(Session& session);
   void roll_if_due(uint32_t writer, int64_t now_ns, Dropped& dropped);
 };
 

@@ -88,6 +88,10 @@ void Ring::hold(bool on, Dropped& dropped) {
   drop(now_ns(), dropped);
 }
 
+void Ring::release() {
+  for (const Segment& segment : segments_) segment.session->release();
+}
+
 uint64_t Ring::lost() const {
   uint64_t lost = lost_;
   for (const Segment& segment : segments_) lost += lost_in(*segment.session);

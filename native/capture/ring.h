@@ -51,6 +51,8 @@ class Ring {
   bool has(const Session& segment) const { return segment.id >= segments_.front()->id; }
   uint32_t oldest() const { return segments_.front()->id; }
   uint64_t lost() const;
+  // Of all segments; the recording is over.
+  void release();
   static size_t chunk_bytes(const Keep& keep);
 
  private:

@@ -157,13 +157,27 @@ void Session::close() {
   store(&header->state, static_cast<uint32_t>(State::kClosed));
 }
 
+void Session::release() {
+  strings_.clear();
+  for (const Mapping& chunk : string_chunks_) unmap_guarded(chunk.base, chunk.bytes);
+  string_chunks_.clear();
+  string_next_ = string_end_ = nullptr;
+  if (header) let_go_of_file(header, kPage);
+  if (is_ours(fd_)) ::close(fd_);
+  fd_ = -1;
+}
+
 bool Session::is_cut() {
   struct stat status;
   int fd = descriptor();
-  if (full || fd < 0 || fstat(fd, &status) != 0 || static_cast<uint64_t>(status.st_size) >= size_) return full;
-  size_ = static_cast<uint64_t>(status.st_size);
-  mark_full("somebody has cut the file");
-  return true;
+  if (full || fd < 0 || fstat(fd, &status) != 0) return full;
+  if (static_cast<uint64_t>(status.st_size) < size_) {
+    size_ = static_cast<uint64_t>(status.st_size);
+    mark_full("somebody has cut the file");
+  } else if (status.st_nlink == 0) {
+    mark_full("somebody has deleted the file");
+  }
+  return full;
 }
 
 void Session::mark_full(const char* why) {

@@ -45,6 +45,8 @@ struct Session {
 
   bool open(std::string* error);
   void close();
+  // After that: the descriptor, the header and the texts hold the file no more. `lost` was read before.
+  void release();
 
   // A chunk at the end of the file, backed by space of its own, so that writing to it cannot fail. *bytes is what
   // one would like; it may turn out as little as `least`. An empty mapping: the disk is full, and the file is marked
@@ -52,7 +54,8 @@ struct Session {
   Mapping add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t tid, uint64_t first_unit);
   // Fetches what nobody has written to yet. It is only there to be quick: nothing depends on it.
   void fetch(uint64_t offset, size_t bytes);
-  // Has somebody cut what was written? Then the file is marked full; what is asked once more is the same as before.
+  // Has somebody cut what was written, or deleted it? Then the file is marked full; what is asked once more is the same
+  // as before.
   bool is_cut();
   uint32_t intern(std::string_view text);
   void count_lost();

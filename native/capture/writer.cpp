@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "capture/guard.h"
 #include "capture/process.h"
 #include "capture/say.h"
 #include "capture/thread_key.h"
@@ -41,7 +42,8 @@ void after_fork_in_child() {
     if (!p.writers[i].session) continue;
     g_recordings[i].store(0, std::memory_order_relaxed);
     if (p.writers[i].ring) {
-      forget(p, i);
+      p.writers[i].ring->release();
+      p.release(*forget(p, i));
       continue;
     }
     p.writers[i].parent = std::move(p.writers[i].session);
@@ -90,9 +92,23 @@ void continue_after_fork(Process& p, uint32_t writer) {
   std::shared_ptr<Session> parent = std::move(p.writers[writer].parent);
   g_forked[writer].store(false, std::memory_order_relaxed);
   std::string error;
-  if (open_session(p, writer, parent->folder, parent->producer, parent->header, {}, &error)) return;
+  bool is_open = open_session(p, writer, parent->folder, parent->producer, parent->header, {}, &error);
+  p.release(*parent);
+  if (is_open) return;
   g_epochs[writer].store(0, std::memory_order_release);
   say(error + ": this process records nothing, the program goes on");
+}
+
+void Process::unmap(void* base, size_t bytes) {
+  mapped.erase(base);
+  unmap_guarded(base, bytes);
+}
+
+void Process::release(Session& session) {
+  for (const auto& [base, chunk] : mapped) {
+    if (chunk.recording == session.recording) let_go_of_file(base, chunk.bytes);
+  }
+  session.release();
 }
 
 void Process::roll_if_due(uint32_t writer, int64_t now_ns, Dropped& dropped) {
@@ -125,11 +141,16 @@ namespace {
 
 // With the mutex held.
 uint64_t stop_held(Process& p, uint32_t writer) {
+  std::shared_ptr<Session> parent = std::move(p.writers[writer].parent);
+  if (parent) p.release(*parent);
   std::unique_ptr<Ring> ring = std::move(p.writers[writer].ring);
   std::shared_ptr<Session> session = forget(p, writer);
   if (!session) return 0;
   session->close();
-  return ring ? ring->lost() : __atomic_load_n(&session->header->lost, __ATOMIC_RELAXED);
+  uint64_t lost = ring ? ring->lost() : __atomic_load_n(&session->header->lost, __ATOMIC_RELAXED);
+  if (ring) ring->release();
+  p.release(*session);
+  return lost;
 }
 
 // A thread that stands still with the mutex (exit from a signal handler) must not keep the process from ending: then

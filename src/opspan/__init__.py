@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from opspan import forked as _forked  # noqa: F401  it has to be there before a fork
 from opspan.late_names import finder
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opspan import capture_files
+from opspan import capture_files, forked
 from opspan.addresses import file_of
 from opspan.errors import NoSuchStep, ReadError, UsageError
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from opspan.trace import Trace
 
 
+@forked.elsewhere
 def load(
     *paths: str | os.PathLike[str],
     source: str | None = None,
@@ -70,11 +71,13 @@ def window_of(between: tuple[int, int] | None, step: int | tuple[int, int] | str
     return Window(between, (step, step) if isinstance(step, int) else step)
 
 
+@forked.elsewhere
 def load_nsys(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of an Nsight Systems report, SQLite export, or parquetdir or arrowdir folder."""
     return load(path, source="nsys", strict=strict).events()
 
 
+@forked.elsewhere
 def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of an nvprof database; or of what load_nsys reads, as people's scripts say load_nvprof there too."""
     from opspan.readers import sniffed
@@ -86,6 +89,7 @@ def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False) -> EventL
         return found.said_by(trace).events()
 
 
+@forked.elsewhere
 def load_kineto(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of a trace that torch.profiler exported (*.pt.trace.json, or the same compressed), as it lists them
     itself. `opspan.load(path).events()` has its ops alone, each for itself, as with every other source.
@@ -95,21 +99,25 @@ def load_kineto(path: str | os.PathLike[str], *, strict: bool = False) -> EventL
     return profiler_events_of(load(path, source="kineto", strict=strict).analysed)
 
 
+@forked.elsewhere
 def load_rocpd(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of an rocpd database, as rocprofv3, rocprof-sys and rocmProfileData (RPD) write."""
     return load(path, source="rocpd", strict=strict).events()
 
 
+@forked.elsewhere
 def load_unitrace(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of a Chrome trace of Intel's unitrace."""
     return load(path, source="unitrace", strict=strict).events()
 
 
+@forked.elsewhere
 def load_vtune(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
     """The events of a VTune result: its folder, its .vtune file, its dicer.db, or a zip or tar file of it."""
     return load(path, source="vtune", strict=strict).events()
 
 
+@forked.elsewhere
 def load_vtune_report(path: str | os.PathLike[str]) -> pl.DataFrame:
     """What `vtune -report` printed, as a frame: CSV of any delimiter, or text. A summary becomes a long frame (section,
     name, metric, value, text). Sums by name are no events; `Trace.with_metrics` puts them beside those of the trace.
@@ -126,6 +134,7 @@ def parse_nvprof_trace(path: str | os.PathLike[str]) -> list[FunctionEvent]:
     return list(load_nvprof(path))
 
 
+@forked.elsewhere
 def load_recording(file: Path) -> Trace:
     """What a process began to record with this capture: by itself and its forks, and on devices; no other recording."""
     from opspan.readers.capture import read_recording

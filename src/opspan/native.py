@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from opspan import libraries
+from opspan import forked, libraries
 from opspan.errors import OpspanError
 
 ABI: Final = 13
@@ -175,6 +175,7 @@ def _call(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, nu
 
 def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, number: int = 0) -> list[pl.Series]:
     """Run one of interface.h's functions. Columns go by name; a frame in pieces is put together first."""
+    forked.refuse("this analysis")
     function = _load()[name]
     # The capsules own the streams: they live until the call is over.
     capsules = [frame.rechunk().__arrow_c_stream__() for frame in (first, second) if frame is not None]

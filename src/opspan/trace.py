@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opspan import forked
 from opspan.analysis import Analysed
 from opspan.tables import Tables
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from opspan.views.table import Table
 
 
+@forked.methods_elsewhere
 class Trace(Tables):
     """Frames by name (docs/schema.md has every column), and a Metadata for each rank.
 
@@ -193,6 +195,7 @@ class Trace(Tables):
         return with_metrics(self, report, issues)
 
 
+@forked.elsewhere
 def merge(one: Tables, other: Tables) -> Trace:
     """One trace of two that different tools took of the same processes at once, aligned: docs/analysis.md.
     `merged.metadata.options["alignment"]` says how, and how sure that is."""

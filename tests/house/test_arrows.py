@@ -12,7 +12,7 @@ from opspan.sources import SOURCES
 # Room -> the rooms of ours it may import, late imports and those for type checkers too. A new room is a new line here
 # and in docs/architecture.md.
 GROUND = {"errors", "files", "json_columns", "labels", "native", "printable", "private_files", "sources"}
-GROUND |= {"capture_files", "inputs", "outputs", "text_columns", "html_columns", "addresses"}
+GROUND |= {"capture_files", "forked", "inputs", "outputs", "text_columns", "html_columns", "addresses"}
 READING = GROUND | {"arrow_sqlite", "tables"}
 ROOMS: dict[str, set[str]] = {
     "printable": set(),
@@ -29,7 +29,9 @@ ROOMS: dict[str, set[str]] = {
     "files": {"private_files"},
     "arrow_sqlite": set(),
     "libraries": {"private_files", "opspan"},  # the cache may have the page; __path__, where they lie
-    "native": {"errors", "libraries"},
+    "workers": set(),
+    "forked": {"errors", "workers"},
+    "native": {"errors", "forked", "libraries"},
     "labels": {"native"},  # late: a program that is being labelled has no polars
     "tables": GROUND - {"native"},
     "formats": READING,
@@ -39,10 +41,10 @@ ROOMS: dict[str, set[str]] = {
     "events": READING | {"analysis"},
     "findings": READING | {"analysis"},
     "views": READING | {"libraries", "analysis", "events", "findings", "late_names"},
-    "trace": {"tables", "analysis", "events", "views", "html_columns"},
+    "trace": {"forked", "tables", "analysis", "events", "views", "html_columns"},
     "loading": GROUND | {"tables", "readers", "remote", "analysis", "events", "trace"},
     "dask": {"addresses", "errors", "printable"},
-    "many": READING | {"dask", "readers", "remote", "analysis", "views", "trace", "loading"},
+    "many": READING | {"dask", "workers", "readers", "remote", "analysis", "views", "trace", "loading"},
     "emit": GROUND | {"libraries", "loading", "events", "trace"},  # the last three late, see below
     "app": READING | {"libraries", "readers", "analysis", "events", "views", "trace", "loading", "emit"},
     "itt": {"emit"},
@@ -50,6 +52,7 @@ ROOMS: dict[str, set[str]] = {
     "late_names": set(),
     "autograd_profiler": {"late_names", "loading", "events", "emit", "profiler", "errors", "opspan"},
     "profiler": {
+        "forked",
         "itt",
         "late_names",
         "private_files",
@@ -64,7 +67,7 @@ ROOMS: dict[str, set[str]] = {
     "cli": READING
     | {"dask", "formats", "readers", "remote", "analysis", "events", "views", "trace", "loading", "many", "app"},
     "tensorboard": READING | {"libraries", "readers", "analysis", "views", "loading"},
-    "opspan": {"late_names"},  # it names modules and imports none before they are asked for
+    "opspan": {"forked", "late_names"},  # it names modules and imports none before they are asked for
     "__main__": {"cli"},
 }
 

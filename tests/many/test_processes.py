@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from builders import nsys
-from opspan.many.processes import Processes, WorkerEnded, WorkerError
+from opspan.many.processes import Processes
+from opspan.workers import WorkerEnded, WorkerError
 
 
 @pytest.fixture

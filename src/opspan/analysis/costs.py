@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from opspan import forked
 from opspan.analysis.flops import is_inside, of_each
 from opspan.analysis.formulas import RULES
 from opspan.analysis.op_cost import Cost, Rule, cost
@@ -65,8 +66,14 @@ def register_flops(name: str, formula: Given | None, *, is_product: bool = True)
     """
     if formula is None:
         _registered.pop(name, None)
+        forked.carried.pop(name, None)
     else:
         _registered[name] = _Registered(formula, is_product)
+        forked.carried[name] = (_register, (name, _registered[name]))
+
+
+def _register(name: str, one: _Registered) -> None:
+    _registered[name] = one
 
 
 def registered() -> list[str]:

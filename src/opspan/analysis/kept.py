@@ -6,6 +6,8 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from opspan import forked
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -25,6 +27,8 @@ class kept(cached_property[T_co]):  # noqa: N801  # stands beside property
         if instance is None:
             return self
         values, name = instance.__dict__, self.func.__name__
+        if forked.is_cut_off() and name not in values:
+            values[name] = forked.ask(getattr, instance, name)
         lock = values.setdefault(f"{name} (lock)", threading.RLock())
         with lock:
             if name not in values:

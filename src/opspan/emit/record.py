@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     _trace: Trace | None = None
     _devices: Devices | None = None
     _dumping: Dumping | None = None
+    _was_deleted = False  # by somebody, while it was recorded
 
     def __init__(
         self,
@@ -171,8 +173,16 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     def _stop_sink(self, native: Sinks) -> None:
         super()._stop_sink(native)
-        if self.file is not None and self._is_owner():
+        self._was_deleted = self._is_owner() and self._recording.is_gone()
+        if self._was_deleted:
+            self.stats = replace(self.stats, lost=max(self.stats.lost, self.stats.ranges))
+        elif self.file is not None and self._is_owner():
             ranks.tell(self.file)
+
+    def _losses(self) -> list[str]:
+        if not self._was_deleted:
+            return super()._losses()
+        return [f"{self.path} was deleted meanwhile, or the file in it: {self.stats.lost:,} events are lost"]
 
     def _step_is_over(self) -> None:
         if self._labelling is not None:

@@ -16,7 +16,7 @@ from opspan.emit import dumps
 from opspan.emit.keep import EVERYTHING, Keep
 from opspan.emit.sink_list import Sink
 from opspan.emit.sinks import Sinks
-from opspan.errors import CaptureError, EmitError
+from opspan.errors import CaptureError, EmitError, NotReadable
 
 if TYPE_CHECKING:
     from opspan.trace import Trace
@@ -62,11 +62,17 @@ class Recording:
         if not self._temporary:
             self._refuse_others()  # one that began at this very moment
 
+    def is_gone(self) -> bool:
+        """Whether somebody has deleted what is being recorded, or its folder."""
+        return self._file is not None and not (self.file or self._file).exists()
+
     def read(self, keep: bool) -> Trace:
         """What was recorded. Unless the files are to be kept, a temporary folder goes now."""
         file = self.file
         if file is None:
             raise RuntimeError("nothing was recorded: enter the context manager first, outside of compiled code")
+        if self.is_gone():
+            raise NotReadable(f"{file} was deleted, or its folder was, before it was read: record again")
         from opspan.loading import load_recording
 
         trace = load_recording(file)

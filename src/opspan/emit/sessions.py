@@ -91,7 +91,7 @@ class Session:
             self._stop()
         except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
             notices.warn_at_end(f"{name} is off, but not all of its end went well: {error!r}", stacklevel=2)
-        if losses := self.stats.losses():
+        if losses := self._losses():
             notices.warn_at_end(f"{name}: {'; '.join(losses)}", stacklevel=2)
 
     def step(self) -> None:
@@ -171,6 +171,10 @@ class Session:
 
     def _stop_sink(self, native: Sinks) -> None:
         self.stats = native.stop(self._sink.number)
+
+    def _losses(self) -> list[str]:
+        """What the user has to know of it, in words."""
+        return self.stats.losses()
 
     def _ended(self) -> None:
         self._labelling = None

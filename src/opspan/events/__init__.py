@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from opspan import forked
 from opspan.events.event import FormattedTimesMixin, FunctionEvent, FunctionEventAvg, Interval, Kernel
 from opspan.events.event_list import EventList
 from opspan.events.kinds import DeviceType
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 
+@forked.elsewhere
 def events_of(found: Analysed, with_flops: bool = False) -> EventList:
     """The EventList over a trace's ranges and work; what `trace.events()` gives."""
     from opspan.events.column_events import ColumnEvents
@@ -43,6 +45,7 @@ def events_of(found: Analysed, with_flops: bool = False) -> EventList:
     return EventList.over(ColumnEvents(columns.with_flops() if with_flops else columns))
 
 
+@forked.elsewhere
 def profiler_events_of(found: Analysed, with_flops: bool = False) -> EventList:
     """The list that torch.profiler would have made of a trace that it wrote."""
     from opspan.events.column_events import ColumnEvents

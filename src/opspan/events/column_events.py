@@ -8,6 +8,7 @@ several begin together, as in torch.
 from __future__ import annotations
 
 import weakref
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
@@ -15,13 +16,15 @@ from typing import Any
 
 import polars as pl
 
+from opspan import forked
 from opspan.analysis.stacks import DEEPEST as MOST_FRAMES
 from opspan.analysis.stacks import collapsed, depths
 from opspan.events.column_event import ColumnEvent, shapes_of
 from opspan.events.columns import EventColumns
 from opspan.events.event import FunctionEventAvg, Kernel
 from opspan.events.event_rows import BLOCK, NO_NAME, EventRows, shown_name
-from opspan.events.groups import groups_of, sum_of
+from opspan.events.groups import Group, groups_of, sum_of
+from opspan.events.made import all_made, made
 from opspan.events.table import Facts, Options
 from opspan.events.times import Microseconds
 
@@ -42,6 +45,10 @@ _SORT_KEYS = {
 }
 
 
+def _all_stacks(events: ColumnEvents, attribute: str) -> list[pl.Series]:
+    return list(events.stacks(attribute))
+
+
 class ColumnEvents:
     def __init__(self, source: EventColumns) -> None:
         self.use_device = source.use_device
@@ -57,16 +64,17 @@ class ColumnEvents:
         self._kernels_of_block = lru_cache(BLOCKS)(self._make_kernels)
         self.has_ranks = _has_ranks(source)
 
-    def __getstate__(self) -> tuple[EventColumns, bool, dict[int, ColumnEvent]]:
-        return self.source, self.changed, self._kept
+    def __getstate__(self) -> tuple[EventColumns, bool, dict[int, ColumnEvent], dict[str, Any]]:
+        return self.source, self.changed, self._kept, all_made(self) if forked.answers() else {}
 
-    def __setstate__(self, state: tuple[EventColumns, bool, dict[int, ColumnEvent]]) -> None:
+    def __setstate__(self, state: tuple[EventColumns, bool, dict[int, ColumnEvent], dict[str, Any]]) -> None:
         self.__init__(state[0])  # type: ignore[misc]  # the rest is made again
-        self.changed, self._kept = state[1:]
+        self.changed, self._kept = state[1:3]
+        vars(self).update(state[3])
 
     # --- the list
 
-    @cached_property
+    @made
     def _cpu(self) -> pl.DataFrame:
         """The CPU's events in order."""
         return self._cpu_in_order(0, self.source.cpu.height)
@@ -82,7 +90,7 @@ class ColumnEvents:
         for first in range(0, self.source.cpu.height, PART):
             yield self._cpu_in_order(first, PART)
 
-    @cached_property
+    @made
     def _device(self) -> pl.DataFrame:
         """The devices' events in order, with the same columns as the CPU's where both have a value."""
         elapsed = pl.col("end_ns") - pl.col("start_ns")
@@ -96,7 +104,7 @@ class ColumnEvents:
             ).with_columns(self_device_ns="device_ns")
         )
 
-    @cached_property
+    @made
     def _numbers(self) -> pl.Series:
         both = [frame.select("start_ns", "end_ns", "number") for frame in (self._cpu, self._device)]
         return pl.concat(both).sort(*_IN_ORDER)["number"]
@@ -171,11 +179,11 @@ class ColumnEvents:
             kernels[number].append(Kernel(name, device, Microseconds(device_ns)))
         return kernels
 
-    @cached_property
+    @made
     def _by_parent(self) -> pl.DataFrame:
         return _by(self._cpu.select("parent", "number"))
 
-    @cached_property
+    @made
     def _by_range(self) -> pl.DataFrame:
         name = pl.col("name").cast(pl.String).fill_null(NO_NAME)
         return _by(self._device.select("range", name, pl.col("device_id").fill_null(0), "device_ns"))
@@ -202,6 +210,9 @@ class ColumnEvents:
 
     def stacks(self, attribute: str) -> Iterator[pl.Series]:
         """Lines for a flame graph: each event below those around it, with its own time in whole microseconds."""
+        return iter(forked.ask(_all_stacks, self, attribute)) if forked.is_cut_off() else self._stacks(attribute)
+
+    def _stacks(self, attribute: str) -> Iterator[pl.Series]:
         cpu = self.source.cpu
         weight = {"self_cpu_time_total": "self_ns", "self_device_time_total": "self_device_ns"}.get(attribute)
         names = [shown_name(name) for name in cpu["name"].unique().to_list()]
@@ -249,6 +260,7 @@ class ColumnEvents:
     def self_cpu_us(self) -> float:
         return _sum_us(self._cpu["self_ns"])
 
+    @forked.method_elsewhere
     def facts(self) -> Facts:
         names = [*self._cpu["name"].unique().to_list(), *self._device["name"].unique().to_list()]
         shapes = [shapes_of(sizes) for sizes in self._cpu["sizes"].unique().to_list()]
@@ -278,6 +290,11 @@ class ColumnEvents:
 
     def shown(self, attribute: str | None, options: Options) -> Iterator[ColumnEvent]:
         """The events that get a line, in the table's order."""
+        for number in self._shown(attribute, options):
+            yield self.event(number)
+
+    @forked.method_elsewhere
+    def _shown(self, attribute: str | None, options: Options) -> list[int]:
         key = pl.lit(0) if attribute is None else pl.col(_SORT_KEYS[attribute])
         parts = []
         for frame in (self._cpu, self._device):
@@ -297,31 +314,39 @@ class ColumnEvents:
         numbers = pl.concat(parts, how="vertical_relaxed").sort(-pl.col("key"), *_IN_ORDER)["number"]
         if options.row_limit >= 0:
             numbers = numbers.head(options.row_limit)
-        for number in numbers.to_list():
-            yield self.event(number)
+        shown: list[int] = numbers.to_list()
+        return shown
 
     def averages(
         self, by_shapes: bool, with_python: bool, stack_depth: int = 0, by_overload: bool = False
     ) -> list[FunctionEventAvg]:
+        groups = self._groups(by_shapes, with_python, stack_depth, by_overload)
+        # Values are made in blocks, few of which are kept: in their order each block is made once.
+        firsts = {number: self.event(number) for number in sorted(group.first for group in groups)}
+        return [group.average(firsts[group.first]) for group in groups]
+
+    @forked.method_elsewhere
+    def _groups(self, by_shapes: bool, with_python: bool, stack_depth: int, by_overload: bool) -> list[Group]:
         cpu = self._cpu_parts()
         if stack_depth > 0 and self.source.functions.height:
             numbers = self._stack_numbers(min(stack_depth, DEEPEST))
             cpu = (part.with_columns(numbers.gather(part["function"]).alias("stack")) for part in cpu)
         if not with_python:
             cpu = (_without_python(part) for part in cpu)
-        groups = groups_of(cpu, self._device, by_shapes, by_overload, self.has_ranks)
-        # Values are made in blocks, few of which are kept: in their order each block is made once.
-        firsts = {number: self.event(number) for number in sorted(group.first for group in groups)}
-        return [group.average(firsts[group.first]) for group in groups]
+        return groups_of(cpu, self._device, by_shapes, by_overload, self.has_ranks)
 
     def total(self) -> FunctionEventAvg:
         if len(self) == 0:
             average = FunctionEventAvg()
         else:
-            last = sum_of(self._cpu, self._device)
+            last = self._sum()
             average = last.average(self.event(last.first))
         average.key = "Total"
         return average
+
+    @forked.method_elsewhere
+    def _sum(self) -> Group:
+        return sum_of(self._cpu, self._device)
 
 
 def _has_ranks(source: EventColumns) -> bool:
@@ -355,5 +380,5 @@ def _by(rows: pl.DataFrame) -> pl.DataFrame:
 def _of_block(rows: pl.DataFrame, block: int) -> list[tuple[Any, ...]]:
     """The rows of the owners in a block."""
     owners = rows.to_series()
-    first, past = (owners.search_sorted(bound, side="left") for bound in (block * BLOCK, (block + 1) * BLOCK))
+    first, past = (bisect_left(owners, bound) for bound in (block * BLOCK, (block + 1) * BLOCK))
     return rows.slice(first, past - first).rows()

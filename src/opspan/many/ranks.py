@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from opspan import forked, workers
 from opspan.dask import absolute, cluster
 from opspan.errors import ReadError, UsageError
 from opspan.many import FEW
@@ -75,6 +76,7 @@ def load_many(
     )
 
 
+@forked.methods_elsewhere
 class Ranks:
     """Each answer reads the files again, and what an answer says of itself is what `Trace` says."""
 
@@ -98,9 +100,13 @@ class Ranks:
         self._reading = reading
         self._processes = processes
         self._executor = executor
-        self._progress: Done = progress or (lambda _files, _bytes: None)
+        self._progress: Done = progress or _tell_nobody
         self._skipped = skipped
         self._whole: Whole | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nobody in another process can be told of progress."""
+        return {**vars(self), "_progress": _tell_nobody}
 
     # -- who is there
 
@@ -288,8 +294,12 @@ class Ranks:
             yield pool, count
 
 
+def _tell_nobody(_files: int, _bytes: int) -> None:
+    pass
+
+
 def _processors(files: Sequence[File]) -> int:
-    if len(files) <= FEW and sum(file.size for file in files) <= SMALL_BYTES:
+    if not workers.has_python() or (len(files) <= FEW and sum(file.size for file in files) <= SMALL_BYTES):
         return 1
     return len(os.sched_getaffinity(0))
 

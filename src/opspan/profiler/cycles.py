@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opspan import forked
 from opspan.emit.ranks import distributed
 from opspan.emit.record import record
 from opspan.profiler import experimental
@@ -234,6 +235,7 @@ class _KinetoProfile:
         return self._cycle
 
 
+@forked.elsewhere
 def _nothing() -> Trace:
     """Of a cycle without the CPU."""
     from opspan.tables import Metadata
@@ -242,6 +244,7 @@ def _nothing() -> Trace:
     return Trace((Metadata("capture"),))
 
 
+@forked.elsewhere
 def _with_metadata(trace: Trace, metadata: Mapping[str, Any]) -> Trace:
     from opspan.tables import Tables, side_by_side
     from opspan.tables.told import from_distributed

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan import private_files
+from opspan import forked, private_files
 from opspan.errors import WriteError
 from opspan.profiler.timeline_page import page
 from opspan.trace import Trace
@@ -37,6 +37,7 @@ NO_TIME = -1
 _col = pl.col
 
 
+@forked.elsewhere
 def write(trace: Trace, device: str | None, path: Path) -> None:
     """`device`: "cpu", or "cuda:0" and the like; None is the host."""
     changes = changes_of(trace, device or "cpu")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from opspan import forked
 from opspan.errors import MissingPackage, StrictError, UsageError
 from opspan.printable import LONGEST_LINE, listed, plural
 from opspan.tables import schema
@@ -77,6 +78,7 @@ class Tables:
     def origin_utc_ns(self) -> int | None:
         return self.metadata.origin_utc_ns
 
+    @forked.method_elsewhere
     def replace(self, **frames: pl.DataFrame) -> Self:
         """The trace with other frames. Where their rows are others, what an analysis found goes from the frames that
         stay: it is about rows that are gone. `events()` and the views find it again.
@@ -99,6 +101,7 @@ class Tables:
             self.ranks, **{name: schema.without_found(name, frame) for name, frame in self.frames.items()}
         )
 
+    @forked.method_elsewhere
     def check(self) -> Self:
         """The trace itself, if it has no issue that is worse than worth knowing."""
         worse = self.issues.filter(pl.col("severity") != "info")
@@ -111,6 +114,7 @@ class Tables:
             "Without strict the trace is read, and trace.issues lists them."
         )
 
+    @forked.method_elsewhere
     def to_pandas(self, table: str = "ranges") -> Any:
         """One of the tables as pandas has it. Needs pandas and pyarrow."""
         if table not in schema.TABLES:

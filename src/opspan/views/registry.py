@@ -11,7 +11,7 @@ from pathlib import Path
 
 from polars.exceptions import PolarsError
 
-from opspan import outputs, private_files
+from opspan import forked, outputs, private_files
 from opspan.addresses import File, check_local, file_said
 from opspan.analysis import Analysed
 from opspan.errors import UsageError, WriteError
@@ -45,6 +45,7 @@ def _ends_with(out: Path, suffix: str) -> bool:
     return out.name.lower().endswith(suffix) and len(out.name) > len(suffix)
 
 
+@forked.elsewhere
 def export(
     found: Analysed,
     out: Path,

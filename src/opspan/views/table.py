@@ -10,11 +10,12 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from opspan import analysis, html_columns
+from opspan import analysis, forked, html_columns
 from opspan.analysis import Analysed
 from opspan.analysis.averages import BY as BY_SUMS
 from opspan.analysis.averages import launched_in
@@ -114,6 +115,8 @@ def lean(trace: Tables) -> Tables:
 
 def table_of(found: Analysed, asked: Asked, events: EventList | None = None) -> Table:
     """`events`: those of `found`, from whoever asks for several tables."""
+    if forked.is_cut_off():
+        return _far_table(found, asked)
     by = asked.by
     check(asked)
     if asked.memory and found.tables.memory.height:
@@ -125,6 +128,27 @@ def table_of(found: Analysed, asked: Asked, events: EventList | None = None) -> 
     else:
         table = of_averages(averaged(trace, asked, names_of_op), asked, has_xpu(trace))
     return replace(table, notes=(*_notes(trace, table, asked), *table.notes))
+
+
+def _far_table(found: Analysed, asked: Asked) -> Table:
+    """The table that another process makes (forked.py), each time that its text is wanted."""
+    rows, notes = forked.ask(_rows_and_notes, found, asked)
+    return Table(
+        asked.by, rows, partial(forked.ask, _text, found, asked), partial(forked.ask, _columns, found, asked), notes
+    )
+
+
+def _rows_and_notes(found: Analysed, asked: Asked) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    table = table_of(found, asked)
+    return table.rows, table.notes
+
+
+def _text(found: Analysed, asked: Asked, limit: int, layout: Layout) -> tuple[str, list[str]]:
+    return table_of(found, asked).text(limit, layout)
+
+
+def _columns(found: Analysed, asked: Asked, limit: int) -> tuple[list[Column], list[str]]:
+    return table_of(found, asked).columns(limit)
 
 
 def check(asked: Asked) -> None:

@@ -1,0 +1,198 @@
+"""Reading in a process that was forked after polars had started its threads.
+
+A fork has one thread, and most of what polars does waits for the others for ever. In such a process a function that is
+marked `elsewhere` runs in a process that is started for it: its arguments go there, and its result comes back. This
+begins where users begin to read, and nowhere deeper, so that little goes to and fro. In any other process the mark
+costs a comparison.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, wraps
+from typing import Any, TypeVar, cast
+
+from opspan.errors import OpspanError
+
+F = TypeVar("F", bound="Callable[..., Any]")
+C = TypeVar("C", bound=type)
+
+_PATIENCE_S = 1.0  # until threads that were started just now have their names
+carried: dict[str, tuple[Callable[..., Any], Any]] = {}  # what another process has to call first, such as formulas
+_has_started = False  # polars' threads, in this process or the one it was forked of
+_is_cut_off = False
+_answers = False
+_was_before_us = "polars" in sys.modules  # so a fork may have been, too
+
+
+def is_cut_off() -> bool:
+    """Whether polars cannot be used here, because its threads had been started before this process was forked."""
+    return _is_cut_off or (_was_before_us and not _has_threads())
+
+
+def answers() -> bool:
+    """Whether this process was started to read for one that cannot."""
+    return _answers
+
+
+def elsewhere(function: F) -> F:
+    """Run it in a process of its own where polars cannot be used. It must lie at the top of its module."""
+
+    @wraps(function)
+    def run(*arguments: Any, **named: Any) -> Any:
+        return ask(run, *arguments, **named) if is_cut_off() else function(*arguments, **named)
+
+    return cast("F", run)
+
+
+def methods_elsewhere(kind: C) -> C:
+    """The same for the public methods and properties of a class, but not for its class methods."""
+    for name, member in list(vars(kind).items()):
+        if name.startswith("_") and name not in ("__repr__", "_repr_html_"):
+            continue
+        if isinstance(member, property) and member.fget is not None:
+            setattr(kind, name, property(_property(name, member.fget), doc=member.__doc__))
+        elif callable(member) and not isinstance(member, type | classmethod | staticmethod):
+            setattr(kind, name, _method(name, member))
+    return kind
+
+
+def method_elsewhere(function: F) -> F:
+    """The same for one method of a class."""
+    return cast("F", _method(function.__name__, function))
+
+
+def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """What the function returns or raises in a process that is started for it, and its warnings."""
+    from opspan.workers import Worker
+
+    try:
+        job = pickle.dumps((list(carried.values()), function, arguments, named), protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        raise _impossible(f"what it needs cannot be handed to another process ({error})") from error
+    worker = None
+    try:
+        worker = Worker(1)
+        answer, failed = worker.ask((_answer, (job,), {}))
+    except (EOFError, OSError) as gone:
+        raise _impossible(f"no other process could read for it: {worker.why() if worker else gone}") from gone
+    finally:
+        if worker is not None:
+            worker.kill()
+            worker.end()
+    if failed is not None:
+        raise _impossible(f"the process that read for it failed: {failed}")
+    result, raised, said = pickle.loads(answer)
+    for message, category in said:
+        warnings.warn(message, category, stacklevel=3)
+    if raised is not None:
+        raise raised
+    return result
+
+
+def refuse(what: str) -> None:
+    """Raises an error where polars would wait for ever."""
+    if is_cut_off():
+        raise _impossible(f"{what} has no way around that")
+
+
+def _answer(job: bytes) -> bytes:
+    """In the other process."""
+    global _answers
+    _answers = True
+    result, error = None, None
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            result = _called(job)
+        except Exception as raised:  # noqa: BLE001  the caller raises it
+            error = raised
+    told = [(str(one.message), one.category) for one in said]
+    return pickle.dumps((result, error, told), protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _called(job: bytes) -> Any:
+    try:
+        first, function, arguments, named = pickle.loads(job)
+    except Exception as error:
+        raise _impossible(f"what it needs cannot be handed to another process ({error})") from error
+    for call, its in first:
+        call(*its)
+    return function(*arguments, **named)
+
+
+def _impossible(why: str) -> OpspanError:
+    return OpspanError(
+        f"this process was forked after polars had started its threads, which a fork does not have, and {why}: read in "
+        "the parent, or start the process with multiprocessing's 'spawn' or 'forkserver'"
+    )
+
+
+def _method(name: str, function: Any) -> Any:
+    @wraps(function)
+    def run(self: Any, *arguments: Any, **named: Any) -> Any:
+        if is_cut_off():
+            return ask(_call, self, name, *arguments, **named)
+        return function(self, *arguments, **named)
+
+    return run
+
+
+def _property(name: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @wraps(read)
+    def run(self: Any) -> Any:
+        return ask(getattr, self, name) if is_cut_off() else read(self)
+
+    return run
+
+
+def _call(of: Any, name: str, *arguments: Any, **named: Any) -> Any:
+    return getattr(of, name)(*arguments, **named)
+
+
+@cache
+def _has_threads() -> bool:
+    """Whether polars' threads run in this process: to ask for their number starts them where they never were."""
+    import polars as pl
+
+    pl.thread_pool_size()
+    ends = time.monotonic() + _PATIENCE_S
+    while not _threads_run():
+        if time.monotonic() > ends:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _threads_run() -> bool:
+    """By their names; where these cannot be read, yes."""
+    name = f"{os.environ.get('POLARS_THREAD_NAME', 'polars')}-"
+    try:
+        tasks = os.listdir("/proc/self/task")  # noqa: PTH208  before every fork: this is the quickest
+    except OSError:
+        return True
+    for task in tasks:
+        with suppress(OSError), open(f"/proc/self/task/{task}/comm") as comm:  # noqa: PTH123
+            before, said, number = comm.read().rstrip().partition(name)
+            if said and not before and number.isdigit():  # polars has other threads, which a fork can do without
+                return True
+    return False
+
+
+def _before_fork() -> None:
+    global _has_started
+    _has_started = _has_started or ("polars" in sys.modules and _threads_run())
+
+
+def _in_child() -> None:
+    global _is_cut_off
+    _is_cut_off = _is_cut_off or _has_started
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_in_child)
