@@ -99,6 +99,11 @@ CODES: dict[str, Code] = {
         "events are of categories that opspan does not know, and were read as ranges",
         "Their times are right. The column `category` names the category.",
     ),
+    "unknown_types": Code(
+        "info",
+        "ranges have inputs of types that opspan does not know",
+        "Their times are right. How many bytes these ops read and write is not known, and so not in `opspan flops`.",
+    ),
     "no_tasks": Code(
         "warning",
         "the result holds no tasks of the program",
