@@ -94,7 +94,9 @@ def collectives(trace: Tables) -> pl.DataFrame:
     kernels = _kernels(trace.work, root_of, said, told)
     rows = pl.concat([kernels, _in_ranges(told, kernels)], how="diagonal")
     rows = _with_groups(rows, trace)
-    rows = rows.with_columns(bytes=_bytes(element_bytes(rows["told_element"])), time_ns=pl.when("is_timed", length() > 0).then(length()))
+    rows = rows.with_columns(
+        bytes=_bytes(element_bytes(rows["told_element"])), time_ns=pl.when("is_timed", length() > 0).then(length())
+    )
     return rows.select(_col(name).cast(dtype) for name, dtype in SCHEMA.items())
 
 
