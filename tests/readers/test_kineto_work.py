@@ -83,7 +83,7 @@ def test_hardware_counters_are_those_of_their_device(tmp_path: Path) -> None:
         {
             "ph": "C",
             "cat": "hardware_counters",
-            "name": "CUPTI PM Sampling",
+            "name": "PM Sampling",
             "pid": "GPU 2 Counters",
             "tid": 0,
             "ts": 5,
