@@ -11,6 +11,7 @@ of Clang and MSVC, which writes `struct c10::Half` besides), torch's own names (
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache
 from typing import NamedTuple
@@ -80,6 +81,17 @@ def _integer(plain: str) -> ElementType | None:
         return None
     # A `long` of MSVC is half as long, but no type of torch's is one.
     return ElementType("integer", 2 if "short" in words else 8 if {"long", "__int64"} & set(words) else 4)
+
+
+def names_in(text: str | None) -> list[str]:
+    """The names in a text such as ["float", "TensorList", ""]; ValueError where it is no such text."""
+    try:
+        found = json.loads(text or "[]")
+    except RecursionError as error:
+        raise ValueError("brackets that are thousands deep") from error
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise ValueError("not a list of types")
+    return found
 
 
 def is_known(name: str) -> bool:

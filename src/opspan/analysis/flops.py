@@ -9,7 +9,6 @@ aten::conv2d has for the aten::convolution inside it. A multiplication and an ad
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis.nest import nearest
-from opspan.element_types import type_of
+from opspan.element_types import names_in, type_of
 from opspan.inputs import values_of
 from opspan.labels import parse_sizes
 from opspan.tables.schema import NAME
@@ -166,7 +165,7 @@ def _count(name: str, sizes: str, inputs: str | None, types: str | None) -> int 
         return None  # a nested tensor, say: it has no sizes that are known
     try:
         found = formula(parse_sizes(sizes), values_of(inputs))
-        if found is not None and name == "aten::_scaled_mm" and (type_ := type_of(json.loads(types or "[null]")[0])):
+        if found is not None and name == "aten::_scaled_mm" and (type_ := type_of(names_in(types or '[""]')[0])):
             found *= type_.values
     except UNKNOWN:
         return None

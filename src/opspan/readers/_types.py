@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from opspan.element_types import is_known
+from opspan.element_types import is_known, names_in
 
 if TYPE_CHECKING:
     from opspan.tables import Issues
@@ -20,16 +20,7 @@ def note_types(column: pl.Series, issues: Issues) -> None:
         return
     unknown: Counter[str] = Counter()
     for text, count in column.value_counts().iter_rows():
-        for name in set(_types(text)):
-            if not is_known(name):
-                unknown[name] += count
+        with suppress(ValueError):  # whoever needs the list finds that it is none
+            unknown.update({name: count for name in set(names_in(text)) if not is_known(name)})
     for name, count in unknown.items():
         issues.add("unknown_types", count, name)
-
-
-def _types(text: str | None) -> list[str]:
-    try:
-        found = json.loads(text or "[]")
-    except (ValueError, RecursionError):
-        return []  # whoever needs the list finds that it is none
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
