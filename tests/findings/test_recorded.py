@@ -185,7 +185,7 @@ SELECT start, end FROM PROFILER_OVERHEAD JOIN StringIds ON nameId = id WHERE val
 
 @pytest.mark.parametrize("name", ["cudf_2020", "dlprof_2022", "nvfuser_2024", "torch_lm_2025", "mpi_saxpy_2022"])
 def test_what_the_profiler_cost(name: str, traces_dir: Path) -> None:
-    found = said(traces_dir, f"nsys/{name}.sqlite")["profiler-overhead"].evidence
+    finding = said(traces_dir, f"nsys/{name}.sqlite").get("profiler-overhead")
     query = OVERHEAD.replace("start, end", "globalTid >> 24, start, end", 1)
     rows = sql(traces_dir / f"nsys/{name}.sqlite", query)
     lasted = own_times(traces_dir / f"nsys/{name}.sqlite")
@@ -195,8 +195,13 @@ def test_what_the_profiler_cost(name: str, traces_dir: Path) -> None:
         if pid in lasted and begin < lasted[pid][1] and end > lasted[pid][0]
     ]
     times = [together([(begin, end) for one, begin, end in inside if one == pid]) for pid in lasted]
-    assert found.at_stake_ns == sum(end - begin for spans in times for begin, end in spans)
-    assert found.figures["times"] == len(inside)
+    at_stake = sum(end - begin for spans in times for begin, end in spans)
+    if at_stake < 0.02 * sum(end - begin for begin, end in lasted.values()):
+        assert finding is None  # nearly all of it lies before and after the run
+    else:
+        assert finding is not None
+        assert finding.evidence.at_stake_ns == at_stake
+        assert finding.evidence.figures["times"] == len(inside)
 
 
 def own_times(path: Path) -> dict[int, tuple[int, int]]:
