@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from analysis.frames import ranges, table
 from opspan.analysis import nest, phases
-from opspan.analysis.busy import KINDS, breakdown, devices
+from opspan.analysis.busy import KINDS, breakdown, devices, overhead_outside_ns
 from opspan.analysis.iterations import iterations
 from opspan.analysis.kernels import rounds_to_tf32, uses_tensor_cores
 from opspan.tables import Metadata, Tables
@@ -61,6 +61,10 @@ def on(rows: list[dict], moment: int) -> bool:
     return any(row["start_ns"] <= moment < row["end_ns"] for row in rows)
 
 
+def own(work: list[dict]) -> list[dict]:
+    return [row for row in work if not row["is_overhead"]]
+
+
 def kinds_at(work: list[dict], calls: list[dict], marked: list[dict], moment: int) -> set[str]:
     busy = [row for row in work if row["kind"] in ("kernel", "memcpy", "memset") and not row["is_overhead"]]
     kernels = [row for row in busy if row["kind"] == "kernel"]
@@ -86,7 +90,7 @@ def test_each_moment_of_a_step_is_counted_where_it_belongs(
     trace = trace_of(work, calls, marked, ends)
     steps = iterations(trace.ranges)
     of_process = breakdown(trace, steps)
-    assert of_process.height == max(steps.height, 1 if work or calls or marked else 0)
+    assert of_process.height == max(steps.height, 1 if own(work) or calls or marked else 0)
     for row in of_process.iter_rows(named=True):
         assert sum(row[f"{kind}_ns"] for kind in KINDS) == row["time_ns"]
     for row, step in zip(of_process.to_dicts() if steps.height else [], steps.to_dicts(), strict=False):
@@ -95,6 +99,9 @@ def test_each_moment_of_a_step_is_counted_where_it_belongs(
             found = kinds_at(work, calls, marked, moment)
             counted[next((kind for kind in KINDS if kind in found), "other")] += 1
         assert {kind: row[f"{kind}_ns"] for kind in KINDS} == counted
+    if of_process.height and not ends and not marked:
+        times = [(row["start_ns"], row["end_ns"]) for row in (*own(work), *calls)]
+        assert of_process["time_ns"].item() == max(max(end for _, end in times) - min(start for start, _ in times), 0)
     for row in devices(trace, steps).to_dicts():
         mine = [one for one in work if one["device_id"] == row["device_id"]]
         start, end = 0, LAST
@@ -129,6 +136,21 @@ def check_device(row: dict, work: list[dict], start: int, end: int) -> None:
     shaped = [one for one in shaped if one["end_ns"] > one["start_ns"] and row["device_id"] == 0]
     blocks = [sum(one["grid_x"] for one in shaped if on([one], moment)) for moment in range(start, end)]
     assert row["sm_ns"] == (sum(min(1, count / 4) for count in blocks) if shaped else None)
+
+
+def test_what_the_profiler_did_before_and_after_is_no_time_of_the_run() -> None:
+    run = [{"start_ns": 100, "end_ns": 200, "kind": "kernel", "device_id": 0}]
+    overhead = [
+        {"start_ns": start, "end_ns": end, "kind": "other", "is_overhead": True}
+        for start, end in ((0, 50), (40, 95), (190, 210), (500, 900))
+    ]
+    trace = trace_of([*run, *overhead], [{"start_ns": 90, "end_ns": 100, "api": "cuda_runtime"}], [], [])
+
+    assert (trace.begin_ns("ranges", "calls", "work"), trace.duration_ns()) == (90, 110)
+    assert breakdown(trace, iterations(trace.ranges))["time_ns"].to_list() == [110]
+    assert devices(trace, iterations(trace.ranges)).select("busy_ns", "idle_ns").rows() == [(100, 10)]
+    # 0 to 90, 200 to 210, and 500 to 900
+    assert overhead_outside_ns(trace) == 500
 
 
 def test_a_family_with_tensor_cores_has_kernels_without() -> None:

@@ -112,5 +112,7 @@ def check_causes(found: Analysed) -> None:
 
 
 def every(found: Analysed) -> list[dict]:
+    """What a run lasts from and to: without what the profiler did itself."""
     tables = found.attributed
-    return [row for frame in (tables.ranges, tables.calls, tables.work) for row in frame.to_dicts()]
+    rows = (row for frame in (tables.ranges, tables.calls, tables.work) for row in frame.to_dicts())
+    return [row for row in rows if not row.get("is_overhead")]

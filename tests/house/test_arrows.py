@@ -12,13 +12,14 @@ from opspan.sources import SOURCES
 # Room -> the rooms of ours it may import, late imports and those for type checkers too. A new room is a new line here
 # and in docs/architecture.md.
 GROUND = {"errors", "files", "json_columns", "labels", "native", "printable", "private_files", "sources"}
-GROUND |= {"capture_files", "forked", "inputs", "outputs", "text_columns", "html_columns", "addresses"}
+GROUND |= {"capture_files", "element_types", "forked", "inputs", "outputs", "text_columns", "html_columns", "addresses"}
 READING = GROUND | {"arrow_sqlite", "tables"}
 ROOMS: dict[str, set[str]] = {
     "printable": set(),
     "private_files": set(),
     "errors": {"printable"},
     "addresses": {"errors", "printable"},
+    "element_types": set(),
     "inputs": set(),
     "capture_files": set(),
     "json_columns": set(),

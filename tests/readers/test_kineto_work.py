@@ -44,7 +44,88 @@ def test_new_categories_are_calls_and_work_as_their_args_say_and_ranges_else(tmp
     (range_,) = trace.ranges.iter_rows(named=True)
     assert (range_["name"], range_["category"]) == ("something", "npu_else")
     assert json.loads(range_["payload_json"]) == {"device": 3, "note": "x"}
-    assert codes(trace) == {"unknown_categories": 1}
+    assert trace.work["kind"].unique().to_list() == ["other"]
+    assert codes(trace) == {"unknown_categories": 1, "unknown_work": 4}
+
+
+def test_what_nobody_knows_on_the_track_of_a_device_takes_no_time_of_it(tmp_path: Path) -> None:
+    trace = load(
+        tmp_path,
+        kineto.kernel("gemm", 10, 5, 1),
+        kineto.span("some_metrics", "dma utilisation", 7, 10, 500, 0, device=0, stream=7, correlation=2),
+        {"ph": "X", "name": "void kernel<float>()", "pid": 0, "tid": 7, "ts": 20, "dur": 500, "args": {"stream": 7}},
+    )
+
+    assert sorted(trace.work["kind"].to_list()) == ["kernel", "other", "other"]
+    assert trace.analysed.whole_devices.select("busy_ns", "computing_ns").rows() == [(5000, 5000)]
+    said = "count as no device time (2): no category 1, some_metrics 1"
+    assert trace.issues["message"].item().endswith(said)
+
+
+# As Kineto writes them (CuptiRangeProfiler.cpp, XpuptiScopeProfilerHandlers.cpp, CuptiPMSamplingProfiler.cpp).
+FIGURES = (
+    kineto.span("cuda_profiler_range", "void gemm<float>()", 0, 5, 121431, 0, **{"sm__inst.sum": 7}),
+    kineto.span("kernel", "metrics: gemm", 9, 9.999, 5.002, 0, kernel_id=4, queue="0x1", **{"GpuTime::ns": 5000}),
+    kineto.span("xpu_scope_profiler", "metrics", 9, 10, 5, 0, **{"GpuTime::ns": 5000}),
+)
+
+
+def test_ranges_of_hardware_counters_are_no_kernels(tmp_path: Path) -> None:
+    trace = load(tmp_path, kineto.call("cudaLaunchKernel", 1, 1, 2, 1), kineto.kernel("gemm", 10, 5, 1), *FIGURES)
+
+    assert trace.work["full_name"].to_list() == ["gemm"]
+    assert trace.duration_ns() == 14_000
+    assert codes(trace) == {"counter_ranges": 3}
+
+
+def test_hardware_counters_are_those_of_their_device(tmp_path: Path) -> None:
+    counters = [
+        {
+            "ph": "C",
+            "cat": "hardware_counters",
+            "name": "PM Sampling",
+            "pid": "GPU 2 Counters",
+            "tid": 0,
+            "ts": 5,
+        },
+        {"ph": "C", "cat": "mtia_counters", "name": "HBM", "pid": 1, "tid": 3, "ts": 6},
+        {"ph": "C", "cat": "xpu_scope_profiler", "name": "xpu", "pid": "Spans", "tid": 3, "ts": 7},
+        {"ph": "C", "name": "program", "pid": 700, "tid": 701, "ts": 8},
+    ]
+    args = {"a": 1.5, "too large": 10**400, "text": "x"}
+
+    trace = load(tmp_path, *({**event, "args": args} for event in counters))
+
+    assert trace.counters.select("pid", "tid", "device_id", "domain", "name", "value").rows() == [
+        (None, None, 2, "hardware_counters", "PM Sampling a", 1.5),
+        (None, None, 1, "mtia_counters", "HBM a", 1.5),
+        (None, None, None, "xpu_scope_profiler", "xpu a", 1.5),
+        (700, 701, None, None, "program a", 1.5),
+    ]
+    assert trace.work.is_empty()
+
+
+def test_waits_and_collectives_of_xpus_are_what_they_are(tmp_path: Path) -> None:
+    trace = load(
+        tmp_path,
+        kineto.op("aten::mm", 1, 1, 20),
+        kineto.span("xpu_driver", "zeEventHostSynchronize", 1, 5, 3, correlation=7),
+        kineto.span("xpu_sync", "zeEventHostSynchronize", 1, 5, 3, -1, correlation=7, Type="HOST_EVENT"),
+        kineto.span("collective_comm", "xccl::allreduce", 1, 9, 3, Communicator_id=5),
+        kineto.span("hpu_op", "launch", 1, 14, 3),
+        kineto.span("collective_comm", "allreduce", 9, 30, 3, 17, stream=4),
+    )
+
+    assert trace.work.select("kind", "pid", "device_id", "correlation_id").rows() == [
+        ("sync", kineto.PID, None, 7),
+        ("other", kineto.PID, 17, None),
+    ]
+    assert trace.ranges.select("name", "category").rows() == [
+        ("aten::mm", None),
+        ("xccl::allreduce", "collective_comm"),
+        ("launch", "hpu_op"),
+    ]
+    assert codes(trace) == {"unknown_work": 1}
 
 
 @pytest.mark.parametrize("library", ["mtia", "glow", "privateuse1", "hpu"])

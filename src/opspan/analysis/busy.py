@@ -20,9 +20,9 @@
         first kind that is on, and they add up to time_ns
 
 `trace`: with phases; `steps`: what `iterations` gives. A process without steps has one row, its whole time: from the
-first to the last of its ranges, calls and work; step is null. `with_wholes`: the others have it, too. A device is that
-of a process: where two processes share one, each has what it ran there itself. What runs belongs to the step in which
-it runs, not to that which launched it.
+first to the last of its ranges, calls and work, without what the profiler did itself; step is null. `with_wholes`:
+the others have it, too. A device is that of a process: where two processes share one, each has what it ran there
+itself. What runs belongs to the step in which it runs, not to that which launched it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from opspan.analysis.spans import (
     MOST,
     PROCESS,
     apart,
+    bounded,
     distinct,
     length,
     only,
@@ -48,6 +49,7 @@ from opspan.analysis.spans import (
     union,
     within,
 )
+from opspan.tables.tables import own
 from opspan.tables.window import stretches
 
 if TYPE_CHECKING:
@@ -197,12 +199,33 @@ def within_part(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def whole_times(trace: Tables) -> pl.DataFrame:
-    """For each process the first and the last time of its ranges, calls and work."""
+    """For each process the first and the last time of its ranges, calls and work. What the profiler itself did before
+    and after is no time of the process: `overhead_outside_ns` has it."""
     ends = [
         _ends(frame.select(*PROCESS, "start_ns", end_ns=pl.coalesce("end_ns", "start_ns")))
-        for frame in (trace.ranges, trace.calls, trace.work)
+        for frame in (trace.ranges, trace.calls, own(trace.work))
     ]
     return _ends(pl.concat(ends)).drop_nulls("start_ns").sort(PROCESS)
+
+
+def within_whole(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
+    """The rows cut to the time of their process; those outside of it are left out."""
+    whole = whole_times(trace).select(*PROCESS, from_ns="start_ns", to_ns="end_ns")
+    rows = rows.join(whole, on=PROCESS, nulls_equal=True, maintain_order="left")
+    start, end = pl.max_horizontal("start_ns", "from_ns"), pl.min_horizontal("end_ns", "to_ns")
+    return rows.with_columns(start_ns=start, end_ns=end).filter(length() > 0).drop("from_ns", "to_ns")
+
+
+def overhead_outside_ns(trace: Tables) -> int:
+    """How long the profiler itself was at work before the first and after the last event of each process."""
+    if not trace.work["is_overhead"].any():
+        return 0
+    overhead = union(trace.work.filter("is_overhead").select(*PROCESS, "start_ns", "end_ns"), PROCESS)
+    total, inside = (
+        int(rows.select(bounded(length().cast(pl.Int128).sum())).item())
+        for rows in (overhead, within_whole(overhead, trace))
+    )
+    return total - inside
 
 
 def _ends(rows: pl.DataFrame) -> pl.DataFrame:

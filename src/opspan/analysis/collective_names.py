@@ -12,6 +12,8 @@ from typing import Any
 
 import polars as pl
 
+from opspan.element_types import NO_TENSOR, TENSOR_LIST, type_of
+
 _col = pl.col
 # The first that fits, in names without regard to case.
 KINDS = {
@@ -53,18 +55,6 @@ _ALGORITHM = (
 )
 _PROTOCOL = r"(?i)(?:_|Ring|Tree)(LL128|LL|SIMPLE)(?:_|Kernel|$)"
 _ELEMENT = r"_(bf16|f16|f32|f64|f8e4m3|f8e5m2|[iu](?:8|32|64)|u?int(?:8|32|64)_t|half|float|double)(?:_|$)"
-
-# Bytes of an element, under the names of NCCL's kernels, of torch's payloads and of torch's input types.
-ELEMENT_BYTES = {
-    **dict.fromkeys(("i8", "u8", "int8_t", "uint8_t", "char", "byte", "bool", "f8e4m3", "f8e5m2"), 1),
-    **dict.fromkeys(("signed char", "unsigned char", "float8_e4m3fn", "float8_e5m2"), 1),
-    **dict.fromkeys(("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"), 1),
-    **dict.fromkeys(("f16", "bf16", "half", "bfloat16", "short", "short int"), 2),
-    **dict.fromkeys(("f32", "i32", "u32", "int32_t", "uint32_t", "float", "int"), 4),
-    **dict.fromkeys(("f64", "i64", "u64", "int64_t", "uint64_t", "double", "long", "long int"), 8),
-    **dict.fromkeys(("complexfloat", "complex<float>"), 8),
-    **dict.fromkeys(("complexdouble", "complex<double>"), 16),
-}
 
 
 def kinds(names: pl.Series) -> pl.Series:
@@ -112,9 +102,13 @@ def kernels_named(names: pl.Series) -> pl.DataFrame:
     )
 
 
-def element_bytes(name: pl.Expr) -> pl.Expr:
-    plain = name.cast(pl.String).str.to_lowercase().str.strip_prefix("c10::")
-    return plain.replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
+def element_bytes(names: pl.Series) -> pl.Series:
+    """Of each name of a type; null where it is none that is known."""
+    each = names.unique().drop_nulls().cast(pl.String)
+    if not len(each):
+        return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(names))
+    sizes = [type_.bytes if (type_ := type_of(name)) else None for name in each]
+    return names.replace_strict(each, pl.Series(sizes, dtype=pl.Int64), default=None, return_dtype=pl.Int64)
 
 
 def bus_factor(kind: pl.Expr, size: pl.Expr) -> pl.Expr:
@@ -141,12 +135,13 @@ def input_bytes(sizes: str | None, types: str | None) -> tuple[int, int, str] | 
     if not tensors or any(name == "TensorList" for name in names):
         return None
     elements = {str(name).lower().removeprefix("c10::") for _, name in tensors}
-    if len(elements) != 1 or (one := elements.pop()) not in ELEMENT_BYTES:
+    if len(elements) != 1 or (type_ := type_of(one := elements.pop())) is None:
         return None
-    total = sum(prod(shape) for shape, _ in tensors) * ELEMENT_BYTES[one]
+    total = sum(prod(shape) for shape, _ in tensors) * type_.bytes
     return (len(tensors), total, one) if total < 2**63 else None
 
 
 def _is_tensor(shape: Any, name: Any) -> bool:
     is_shape = isinstance(shape, list) and all(isinstance(size, int) and size >= 0 for size in shape)
-    return is_shape and bool(name) and name not in ("Scalar", "ScalarList", "TensorList", "")
+    is_scalar = isinstance(name, str) and (name in NO_TENSOR or name == TENSOR_LIST)
+    return is_shape and bool(name) and not is_scalar

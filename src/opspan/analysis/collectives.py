@@ -94,7 +94,9 @@ def collectives(trace: Tables) -> pl.DataFrame:
     kernels = _kernels(trace.work, root_of, said, told)
     rows = pl.concat([kernels, _in_ranges(told, kernels)], how="diagonal")
     rows = _with_groups(rows, trace)
-    rows = rows.with_columns(bytes=_bytes(), time_ns=pl.when("is_timed", length() > 0).then(length()))
+    rows = rows.with_columns(
+        bytes=_bytes(element_bytes(rows["told_element"])), time_ns=pl.when("is_timed", length() > 0).then(length())
+    )
     return rows.select(_col(name).cast(dtype) for name, dtype in SCHEMA.items())
 
 
@@ -284,8 +286,7 @@ def _only_group(of: Metadata) -> tuple[int, str | None, int | None, str | None, 
     return of.rank, str(one.get("pg_name", "0")), size, str(members) if members else None, rank
 
 
-def _bytes() -> pl.Expr:
-    size = element_bytes(_col("told_element"))
+def _bytes(size: pl.Series) -> pl.Expr:
     given, got = (pl.when(_col(name) > 0).then(_col(name) * size) for name in ("in_elements", "out_elements"))
     inputs, message, sent = _col("inputs").struct.field("bytes"), _col("message"), _col("sent")
     of_all = pl.when(_col("group_size").is_between(1, 2**12)).then("group_size")

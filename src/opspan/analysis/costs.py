@@ -16,7 +16,6 @@ docs/analysis.md, "costs", has the rules. Ranges must be nested.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ from opspan import forked
 from opspan.analysis.flops import is_inside, of_each
 from opspan.analysis.formulas import RULES
 from opspan.analysis.op_cost import Cost, Rule, cost
+from opspan.element_types import names_in
 from opspan.inputs import values_of
 from opspan.labels import parse_sizes
 from opspan.printable import printable
@@ -127,7 +127,10 @@ def _of_user(
         failed.setdefault(name, printable(said_wrong[:300]))
         return Cost(None, None, None, is_assumed=False)
     every = Rule(lambda *_: 0, range(len(parsed)), lambda *_: [])
-    known = cost(every, parsed, [], _types(types))
+    try:
+        known = cost(every, parsed, [], _types(types))
+    except ValueError:  # no list of types
+        return Cost(_whole(flops), _whole(moved), None, is_assumed=False)
     return Cost(_whole(flops), _whole(moved), known.type, known.is_assumed)
 
 
@@ -136,9 +139,4 @@ def _whole(number: Any) -> int | None:
 
 
 def _types(text: str | None) -> list[str] | None:
-    if text is None:
-        return None
-    found = json.loads(text)
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise ValueError("not a list of types")
-    return found
+    return None if text is None else names_in(text)

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis.nest import nearest
+from opspan.element_types import names_in, type_of
 from opspan.inputs import values_of
 from opspan.labels import parse_sizes
 from opspan.tables.schema import NAME
@@ -113,7 +114,7 @@ _ATTENTIONS = (
     "fused_attention_overrideable",
 )
 FURTHER: dict[str, Formula] = {
-    "aten::_scaled_mm": _product(0),
+    "aten::_scaled_mm": _product(0),  # times the values that an element holds
     "aten::convolution": _convolution,
     "aten::_convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
@@ -164,6 +165,8 @@ def _count(name: str, sizes: str, inputs: str | None, types: str | None) -> int 
         return None  # a nested tensor, say: it has no sizes that are known
     try:
         found = formula(parse_sizes(sizes), values_of(inputs))
+        if found is not None and name == "aten::_scaled_mm" and (type_ := type_of(names_in(types or '[""]')[0])):
+            found *= type_.values
     except UNKNOWN:
         return None
     return found if found is None or 0 <= found < 1 << 63 else None

@@ -15,7 +15,7 @@ from opspan.analysis.flops import FURTHER, TORCH, Formula, Sizes, for_each, out_
 from opspan.analysis.op_cost import MEAN, SUM, Rule, Values, Writes, Written, elements
 
 # How torch numbers types where one is an argument of an op.
-_NUMBERED = {5: "c10::Half", 6: "float", 7: "double", 15: "c10::BFloat16"}
+_NUMBERED = {5: "half", 6: "float", 7: "double", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn"}
 
 # --- what is written
 

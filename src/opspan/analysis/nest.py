@@ -18,6 +18,7 @@ import polars as pl
 
 from opspan import native
 from opspan.tables.same import same
+from opspan.tables.tables import own
 
 _col = pl.col
 
@@ -42,8 +43,8 @@ def codes(name: str) -> pl.Expr:
 
 
 def trace_end_ns(*frames: pl.DataFrame) -> int:
-    """The last time that is in any of the frames."""
-    times = [frame[name].max() for frame in frames for name in ("start_ns", "end_ns")]
+    """The last time that is in any of the frames, but for what the profiler did itself."""
+    times = [frame[name].max() for frame in map(own, frames) for name in ("start_ns", "end_ns")]
     return max((time for time in times if isinstance(time, int)), default=0)
 
 

@@ -14,30 +14,11 @@ from math import prod
 from typing import Any, NamedTuple
 
 from opspan.analysis.flops import UNKNOWN, Formula, Sizes
+from opspan.element_types import FLOAT, INT64, NO_TENSOR, TENSOR_LIST, ElementType, type_of
 
-ASSUMED = "float"
+ASSUMED = FLOAT
 # As a type of what is written: that of a sum, which of whole numbers is long; that of a mean, which is float at least.
 SUM, MEAN = "sum", "mean"
-FLOATS = {"double": "fp64", "float": "fp32", "c10::BFloat16": "bf16", "c10::Half": "fp16"}
-_BYTES = {
-    "bool": 1,
-    "unsigned char": 1,
-    "signed char": 1,
-    "short": 2,
-    "short int": 2,
-    "int": 4,
-    "long": 8,
-    "long int": 8,
-    "float": 4,
-    "double": 8,
-    "c10::Half": 2,
-    "c10::BFloat16": 2,
-    "c10::complex<c10::Half>": 4,
-    "c10::complex<float>": 8,
-    "c10::complex<double>": 16,
-}
-_NO_TENSOR = ("Scalar", "ScalarList", "GenericList", "")
-
 Values = Sequence[Any]
 # How many elements, and of which type: its name, that of an argument, or (None) what the op computes in.
 Written = tuple[int, "str | int | None"]
@@ -61,20 +42,14 @@ class Rule:
 
 
 def cost(rule: Rule, sizes: Sizes, values: Values, types: Sequence[str] | None) -> Cost:
-    """Null where it is not known. `types`: None where the trace has none."""
+    """Null where it is not known. `types`: None where the trace has none. Of a type that opspan does not know, neither
+    the bytes nor what it computes in are; how many operations there are follows from the sizes."""
     types_ = _Types(sizes, types)
     given = [at for at in rule.reads if at < len(sizes) and types_.is_tensor(at)]
     own = types_.strongest(given) if rule.computes_as is None else types_.of(rule.computes_as)
-    flops = _tried(lambda: rule.flops(sizes, values))
+    flops = _tried(lambda: _operations(rule, sizes, values, own))
     moved = _tried(lambda: _moved(rule, sizes, values, given, own, types_))
-    return Cost(flops, moved, precision(own), types_.is_assumed)
-
-
-def precision(name: str) -> str | None:
-    """As tables of devices call it."""
-    if name.startswith("c10::Float8"):
-        return "fp8"
-    return FLOATS.get(name, "int8" if name in ("signed char", "unsigned char") else None)
+    return Cost(flops, moved, own and own.precision, types_.is_assumed)
 
 
 class _Types:
@@ -86,44 +61,63 @@ class _Types:
     def is_tensor(self, at: int) -> bool:
         if self.types is None or at >= len(self.types):
             return bool(self.sizes[at])  # what has no dimensions may be no tensor
-        return self.types[at] not in _NO_TENSOR
+        # What has dimensions is one: torch's name of a type, such as Double, may be that of an argument's kind, too.
+        return self.types[at] not in NO_TENSOR or (bool(self.sizes[at]) and type_of(self.types[at]) is not None)
 
     def is_list(self, at: int) -> bool:
-        return self.types is not None and at < len(self.types) and self.types[at] == "TensorList"
+        return self.types is not None and at < len(self.types) and self.types[at] == TENSOR_LIST
 
-    def of(self, at: int) -> str:
-        """Of lists of tensors no trace has it."""
-        if self.types is None or at >= len(self.types) or self.types[at] in ("TensorList", ""):
+    def of(self, at: int) -> ElementType | None:
+        """None: not known. Of lists of tensors no trace has it."""
+        if self.types is None or at >= len(self.types) or self.types[at] in (TENSOR_LIST, ""):
             self.is_assumed = True
             return ASSUMED
-        return self.types[at]
+        return type_of(self.types[at])
 
-    def strongest(self, given: Sequence[int]) -> str:
+    def strongest(self, given: Sequence[int]) -> ElementType | None:
         # A tensor without dimensions has no say where another has some, as in torch.
         named = [self.of(at) for at in given if self.sizes[at]] or [self.of(at) for at in given]
-        return max(named, key=_strength, default=ASSUMED)
+        known = [type_ for type_ in named if type_ is not None]
+        return max(known, key=_strength, default=ASSUMED) if len(known) == len(named) else None
 
 
-def _strength(name: str) -> tuple[int, int]:
+_KINDS = ("integer", "float", "complex")
+
+
+def _strength(type_: ElementType) -> tuple[int, int]:
     """Of two types, the result has the stronger one."""
-    kind = 2 if "complex" in name else 1 if name in FLOATS or name.startswith("c10::Float8") else 0
-    return kind, _bytes(name)
+    return _KINDS.index(type_.kind), type_.bytes
 
 
-def _bytes(name: str) -> int:
-    return 1 if name.startswith("c10::Float8") else _BYTES[name]
+def _operations(rule: Rule, sizes: Sizes, values: Values, own: ElementType | None) -> int | None:
+    count = rule.flops(sizes, values)
+    # Of two values in one element, both are multiplied.
+    return count * own.values if count is not None and own is not None and rule.is_product else count
 
 
-def _moved(rule: Rule, sizes: Sizes, values: Values, given: list[int], own: str, types: _Types) -> int:
-    read = sum(elements(sizes[at], types.is_list(at)) * _bytes(types.of(at)) for at in given)
-    written = 0
-    for many, type_ in rule.writes(sizes, values):
-        if type_ == SUM:
-            type_ = own if _strength(own)[0] else "long"
-        elif type_ == MEAN:
-            type_ = max(own, "float", key=_strength)
-        written += many * _bytes(own if type_ is None else types.of(type_) if isinstance(type_, int) else type_)
-    return int(read + written)
+def _moved(
+    rule: Rule, sizes: Sizes, values: Values, given: list[int], own: ElementType | None, types: _Types
+) -> int | None:
+    read = ((elements(sizes[at], types.is_list(at)), types.of(at)) for at in given)
+    written = ((many, _type_written(type_, own, types)) for many, type_ in rule.writes(sizes, values))
+    moved = 0
+    for many, type_ in (*read, *written):
+        if type_ is None:
+            return None
+        moved += many * type_.bytes
+    return int(moved)
+
+
+def _type_written(type_: str | int | None, own: ElementType | None, types: _Types) -> ElementType | None:
+    if type_ is None or (own is None and type_ in (SUM, MEAN)):
+        return own
+    if isinstance(type_, int):
+        return types.of(type_)
+    if own is not None and type_ == SUM:
+        return INT64 if own.kind == "integer" else own
+    if own is not None and type_ == MEAN:
+        return max(own, FLOAT, key=_strength)
+    return type_of(type_)
 
 
 def elements(size: Any, is_list: bool = False) -> int:

@@ -26,6 +26,7 @@ from opspan.analysis.nest import nearest
 from opspan.analysis.peaks import Peaks, Said, of_devices
 from opspan.analysis.spans import PROCESS, length, within
 from opspan.tables import Tables
+from opspan.tables.tables import own
 
 _col = pl.col
 _HOST = (None, None)
@@ -109,7 +110,7 @@ def _figures(found: Peaks | None, type_: str | None, is_product: bool) -> tuple[
 
 def spans_of(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     """rank, pid, step, start_ns, end_ns: the steps; of a process without them, all of its time."""
-    have = [frame.select(*PROCESS, "start_ns", "end_ns") for frame in (trace.ranges, trace.work)]
+    have = [frame.select(*PROCESS, "start_ns", "end_ns") for frame in (trace.ranges, own(trace.work))]
     whole = pl.concat(have).drop_nulls("start_ns")
     whole = whole.group_by(PROCESS, maintain_order=True).agg(
         _col("start_ns").min(), pl.max_horizontal(_col("end_ns").max(), _col("start_ns").max() + 1).alias("end_ns")

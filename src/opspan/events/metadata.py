@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 
@@ -96,8 +97,14 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def metadata_of(texts: Mapping[str, str | None] | None) -> EventMetadata | None:
-    """From a mapping of kineto's keys to texts; None if none of the keys is known."""
+    """From a mapping of kineto's keys to texts; None if none of the keys is known. A text that is no such value tells
+    nothing."""
     known = {key: value for key, value in (texts or {}).items() if key in _FIELDS and value is not None}
     if not known:
         return None
-    return EventMetadata(**{_FIELDS[key][0]: _FIELDS[key][1](value) for key, value in known.items()})
+    values: dict[str, Any] = {}
+    for key, text in known.items():
+        field, value_of = _FIELDS[key]
+        with suppress(ValueError, RecursionError):
+            values[field] = value_of(text)
+    return EventMetadata(**values)

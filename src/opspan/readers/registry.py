@@ -21,6 +21,7 @@ from opspan.formats.boundary import boundary
 from opspan.formats.budget import check_room
 from opspan.printable import listed, path_text
 from opspan.readers import _nearby
+from opspan.readers._types import note_types
 from opspan.readers._writers import writer_of
 from opspan.sources import Source
 from opspan.tables import Issues, Tables
@@ -60,15 +61,15 @@ def read_file(path: Path, source: str | None = None, window: Window | None = Non
     with boundary(path):
         writer = writer_of(path)
         trace = _read(found, path, window)
-        if writer is None:
-            return trace
-        if all(trace.frames[name].is_empty() for name in _CONTENT):
-            raise NotReadable(
-                f"{path_text(path)} holds nothing yet: {writer} still writes it. Wait until that program has ended"
-            )
         issues = Issues(str(path))
-        issues.add("still_written", detail=writer)
-        return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
+        note_types(trace.ranges["input_types"], issues)
+        if writer is not None:
+            if all(trace.frames[name].is_empty() for name in _CONTENT):
+                raise NotReadable(
+                    f"{path_text(path)} holds nothing yet: {writer} still writes it. Wait until that program has ended"
+                )
+            issues.add("still_written", detail=writer)
+        return trace.replace(issues=pl.concat([trace.issues, issues.frame()])) if issues else trace
 
 
 def _read(source: Source, path: Path, window: Window | None) -> Tables:

@@ -99,6 +99,21 @@ CODES: dict[str, Code] = {
         "events are of categories that opspan does not know, and were read as ranges",
         "Their times are right. The column `category` names the category.",
     ),
+    "unknown_types": Code(
+        "info",
+        "ranges have inputs of types that opspan does not know",
+        "Their times are right. How many bytes these ops read and write is not known, and so not in `opspan flops`.",
+    ),
+    "unknown_work": Code(
+        "warning",
+        "events on the tracks of devices are of categories that opspan does not know, and count as no device time",
+        "The table `work` has them, with the kind `other`. Update opspan and read the file again.",
+    ),
+    "counter_ranges": Code(
+        "info",
+        "ranges hold figures of hardware counters, not times of kernels, and were left out",
+        "Kernels are in a trace that was recorded without the counters' profiler.",
+    ),
     "no_tasks": Code(
         "warning",
         "the result holds no tasks of the program",

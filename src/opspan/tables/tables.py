@@ -142,15 +142,15 @@ class Tables:
         """The files that the trace was read from."""
         return [path for rank in self.ranks for path in rank.paths]
 
-    def begin_ns(self, *tables: str) -> int | None:
-        """The first time in these tables."""
-        frames = (self.frames[name] for name in tables)
+    def begin_ns(self, *tables: str, with_overhead: bool = False) -> int | None:
+        """The first time in these tables; only `with_overhead` one of what the profiler did itself."""
+        frames = (self.frames[name] if with_overhead else own(self.frames[name]) for name in tables)
         starts = [frame["start_ns" if "start_ns" in frame.columns else "time_ns"].min() for frame in frames]
         return min((start for start in starts if isinstance(start, int)), default=None)
 
     def duration_ns(self) -> int | None:
-        """From the first begin to the last end; of cycles all of them together, without the time between them."""
-        frames = [self.ranges, self.calls, self.work]
+        """From the first begin to the last end of what the program did, without the time between cycles."""
+        frames = [self.ranges, self.calls, own(self.work)]
         if not any(COLUMN in frame.columns for frame in frames):
             return _duration_ns(frames)
         numbers = {number for frame in frames for number in frame[COLUMN].unique()}
@@ -167,6 +167,14 @@ def _duration_ns(frames: Sequence[pl.DataFrame]) -> int | None:
         if isinstance(bound, int)
     ]
     return max(bounds) - min(bounds) if bounds else None
+
+
+def own(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows without what the profiler did itself. A run lasts from the first to the last of its own events: a
+    profiler may start long before them, and write its buffers long after."""
+    if "is_overhead" not in frame.columns or not frame["is_overhead"].any():
+        return frame
+    return frame.filter(~frame["is_overhead"].fill_null(value=False))
 
 
 def side_by_side(traces: Sequence[Tables]) -> Tables:

@@ -229,7 +229,7 @@ def _missing(rows: pl.DataFrame, so: str) -> Iterator[str]:
 def _others(members: str | None, here: list[int | None]) -> list[str]:
     try:
         every = json.loads(members or "[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     if None in here or not isinstance(every, list):
         return []

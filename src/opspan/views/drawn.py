@@ -59,7 +59,7 @@ def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def zero_ns(trace: Tables) -> int:
-    return trace.begin_ns(*SPANS, *POINTS) or 0
+    return trace.begin_ns(*SPANS, *POINTS, with_overhead=True) or 0
 
 
 def left_out(trace: Tables) -> list[str]:

@@ -13,6 +13,7 @@ import polars as pl
 
 from opspan.addresses import File
 from opspan.analysis import Analysed, averages
+from opspan.analysis.busy import overhead_outside_ns
 from opspan.analysis.coverage import Share
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts, counted, medians
@@ -34,6 +35,7 @@ _MOST = 20  # names on a line
 _WIDTH = 80  # where nothing says how wide a line may be, and of the JSON's notes
 _ALL = 10_000
 _TOP = {"Top ops": "name", "Top modules": "module"}
+_MUCH_OVERHEAD = 0.01  # of the time of the run: less is not worth a line
 _LABEL = 13  # characters in front of a line
 
 
@@ -127,6 +129,7 @@ def _parts(found: Analysed) -> Parts:
     sums |= {"device_time_ns": int(whole["time_ns"].sum())}
     sums |= {f"{name}_ns": int(whole[f"{name}_ns"].sum()) for name in _OF_DEVICES}
     sums |= {f"{name}_ns": int(times[f"{name}_ns"].sum()) for name in _OF_HOST}
+    sums |= {"overhead_outside_ns": overhead_outside_ns(found.attributed)}
     sums |= {"attributed": share.count, "work": share.of, "attributed_ns": share.ns, "work_ns": share.of_ns}
     sums |= {"backward": found.coverage.backward, "linked": found.coverage.linked}
     sums |= {"sized": ops["sizes"].count(), "ops": ops.height, "in_modules": trace.ranges["module"].count()}
@@ -161,7 +164,10 @@ def _row(parts: Parts, costs: pl.DataFrame) -> dict[str, Any]:
     row |= {name: parts[name].rows.height for name in ("processes", "devices")}
     row |= {"time_ns": parts["processes"].rows["time_ns"].max() or 0, "ranges": sums["ranges"]}
     row["pyroscope_run"] = ", ".join(parts["pyroscope"].rows["run"]) or None
-    row |= {name: sums[name] for name in ("device_time_ns", *(f"{name}_ns" for name in (*_OF_DEVICES, *_OF_HOST)))}
+    row |= {
+        name: sums[name]
+        for name in ("device_time_ns", *(f"{name}_ns" for name in (*_OF_DEVICES, *_OF_HOST, "overhead_outside")))
+    }
     attributed = Share(sums["attributed"], sums["work"], sums["attributed_ns"], sums["work_ns"]).fraction
     steps = medians(parts["steps"], (), "ns")["ns"][0] if sums["steps"] else None
     return row | {
@@ -214,6 +220,10 @@ def _lines(facts: _Facts, room: _Room) -> list[str]:
     row = facts.row
     lines = [_about(row, room)]
     lines += _device(facts, room) if row["devices"] else _host(row)
+    if row["overhead_outside_ns"] >= _MUCH_OVERHEAD * row["time_ns"] > 0:
+        lines.append(
+            f"Profiler     {time_text(row['overhead_outside_ns'])} at work before and after the run: not counted"
+        )
     lines.append(f"Known        {' · '.join(_known(row))}")
     lines += _steps(row)
     lines += [_names(title, times, room) for title, times in facts.times.items() if times]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from opspan.analysis.busy import within_whole
 from opspan.analysis.spans import PROCESS, length, union
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
@@ -21,7 +22,8 @@ _NOT_ITS_OWN = r"(?i)command buffer full|lazy (function|module) loading|module l
 def _overhead(run: Run, threshold: float) -> Iterator[Evidence]:
     work = run.trace.work.select("rank", "pid", "start_ns", "end_ns", "name", "is_overhead")
     is_own = ~_col("name").cast(pl.String).str.contains(_NOT_ITS_OWN).fill_null(value=False)
-    rows = run.begun_in_usual(work.filter(_col("is_overhead").fill_null(value=False), length() > 0, is_own))
+    rows = within_whole(work.filter(_col("is_overhead").fill_null(value=False), is_own), run.trace)
+    rows = run.begun_in_usual(rows)
     if not rows.height:
         return
     at_stake = int(union(rows, PROCESS).select(length().sum()).item())

@@ -45,7 +45,11 @@ def _read(path: Path) -> Tables:
     said = owners.devices_said(labels)
     # What is not needed again is taken out: it goes as soon as it is translated.
     others, called, launched = _sorted_out(found.pop(events.OTHERS), said["pid"])
-    issues.add("unknown_categories", others.height, _listed(others))
+    is_known = _col("cat").cast(pl.String).str.to_lowercase().is_in(events.ON_HOST)
+    unknown = others.filter(~is_known.fill_null(value=False))
+    issues.add("unknown_categories", unknown.height, _listed(unknown))
+    figures = found.pop(events.FIGURES)
+    issues.add("counter_ranges", figures.height, _listed(figures))
     ranges = host.ranges(found.pop(events.RANGES), others, found.pop(events.MARKS))
     ranges, relations, unlinked = host.linked(ranges, found.pop(events.FLOWS))
     calls = host.calls(pl.concat([found.pop(events.CALLS), called]))
@@ -54,6 +58,7 @@ def _read(path: Path) -> Tables:
     threads = threads.drop_nulls().unique().sort("pid", "tid")
     spans = pl.concat([found.pop(events.WORK), launched])
     places = pl.concat([spans["pid"], said["pid"]]).drop_nulls().unique()
+    issues.add("unknown_work", (odd := device.of_unknown_kind(spans)).height, _listed(odd))
     work = device.work(spans, issues)
     del spans
     work = work.with_columns(owners.processes(work, calls, ranges, places))

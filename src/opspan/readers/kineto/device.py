@@ -12,7 +12,8 @@ Kineto writes the device where the process belongs; owners.py finds the process.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import polars as pl
@@ -20,13 +21,16 @@ import polars as pl
 from opspan.formats.chrome import times
 from opspan.formats.columns import SIZES, constant, narrow, numbered
 from opspan.formats.demangle import short_name
+from opspan.readers.kineto.events import COUNTERS_OF_DEVICES
 from opspan.tables import Issues
 from opspan.tables.schema import MEMORY_EVENT, WORK_KIND
 
 _col = pl.col
 _KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
-_KINDS |= {"cuda_sync": "sync", "overhead": "other"}
-# What runs on devices of other kinds has categories of its own: the names say what it is, else it is a kernel.
+_KINDS |= {"cuda_sync": "sync", "xpu_sync": "sync", "cuda_event": "sync", "overhead": "other"}
+# What runs on devices of other kinds has categories of its own: the names say what it is, else it is a kernel. Of other
+# categories nobody knows whether they took the device any time: counters have been among them.
+_OF_DEVICES = r"_ccp_events$|^mtia_workload|(^|_)kernels?$|(^|_)mem(cpy|set)$"
 _COPY = r"(?i)(^|_|\b)(dma|mem_?cpy|copy|h2d|d2h|d2d|dtoh|htod|dtod)(_|\b|$)|memcpy"
 _FILL = r"(?i)mem_?set|(^|_|\b)fill(_|\b|$)"
 _WAIT = r"(?i)(^|_|\b)(event|wait|sync|synchronize|barrier|fence)(_|\b|$)|_sync$"
@@ -68,14 +72,26 @@ def work(spans: pl.DataFrame, issues: Issues) -> pl.DataFrame:
     )
 
 
+def of_unknown_kind(spans: pl.DataFrame) -> pl.DataFrame:
+    """What is on the track of a device, of categories that are not known."""
+    is_known = _kind_said().is_in(list(_KINDS)) | _kind_said().str.contains(_OF_DEVICES)
+    unknown = spans.select(_col("cat").unique()).filter(~is_known.fill_null(value=False))
+    return spans.join(unknown, on="cat", nulls_equal=True) if unknown.height else spans.clear()
+
+
+def _kind_said() -> pl.Expr:
+    return _col("cat").cast(pl.String).str.to_lowercase()
+
+
 def _sorted_out(spans: pl.DataFrame) -> pl.DataFrame:
     """With kind, the name to show, and the ends of copies; each distinct name is looked at once."""
-    label, kind = _col("name").cast(pl.String), _col("cat").cast(pl.String).str.to_lowercase()
+    label, kind = _col("name").cast(pl.String), _kind_said()
     distinct = spans.select("cat", "name").unique()
     named = pl.concat_str(kind, pl.lit(" "), label, ignore_nulls=True)
     guessed = pl.lit("kernel")
     for what, pattern in (("sync", _WAIT), ("memset", _FILL), ("memcpy", _COPY)):
         guessed = pl.when(named.str.contains(pattern)).then(pl.lit(what)).otherwise(guessed)
+    guessed = pl.when(kind.str.contains(_OF_DEVICES)).then(guessed).otherwise(pl.lit("other"))
     found = distinct.with_columns(
         kind=kind.replace_strict(_KINDS, default=guessed, return_dtype=pl.String).cast(WORK_KIND),
         short=label.map_elements(short_name, return_dtype=pl.String),
@@ -150,15 +166,39 @@ def _with_reserved() -> pl.Expr:
 
 
 def counters(events: pl.DataFrame) -> pl.DataFrame:
-    """Each number among a counter event's args is a counter of its own."""
+    """Each number among a counter event's args is a counter of its own. Those of devices have the device, or its name
+    (GPU 0 Counters), where the process belongs."""
+    of_device = _kind_said().is_in(COUNTERS_OF_DEVICES).fill_null(value=False)
+    named = _col("pid_text").cast(pl.String).str.extract(r"^[A-Za-z]\w* ([0-9]{1,9}) [Cc]ounters$", 1).cast(pl.Int64)
+    number = pl.coalesce("pid", named)
+    events = events.select(
+        "name",
+        pl.when(~of_device).then("pid").alias("pid"),
+        pl.when(~of_device).then("tid").alias("tid"),
+        pl.when(of_device & (number >= 0)).then(number).cast(pl.Int32, strict=False).alias("device_id"),
+        pl.when(of_device).then(_kind_said()).alias("domain"),
+        "ts_ns",
+        "rest",
+    )
     rows = []
-    for name, pid, tid, time_ns, rest in events.select("name", "pid", "tid", "ts_ns", "rest").iter_rows():
-        for key, value in json.loads(rest or "{}").items():
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                rows.append((0, pid, tid, time_ns, f"{name} {key}" if name else key, float(value)))
-    schema = {"rank": pl.Int32, "pid": pl.Int64, "tid": pl.Int64, "time_ns": pl.Int64, "name": pl.String}
-    frame = pl.DataFrame(rows, schema={**schema, "value": pl.Float64}, orient="row")
-    return frame.with_columns(_col("name").cast(pl.Categorical))
+    for name, *place, rest in events.iter_rows():
+        for key, value in _numbers(rest):
+            rows.append((0, *place, f"{name} {key}" if name else key, value))
+    schema = {"rank": pl.Int32, "pid": pl.Int64, "tid": pl.Int64, "device_id": pl.Int32, "domain": pl.String}
+    schema |= {"time_ns": pl.Int64, "name": pl.String, "value": pl.Float64}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    return frame.with_columns(_col("name", "domain").cast(pl.Categorical))
+
+
+def _numbers(rest: str | None) -> Iterator[tuple[str, float]]:
+    try:
+        args = json.loads(rest or "{}")
+    except (ValueError, RecursionError):  # a number of thousands of digits, brackets that are thousands deep
+        return
+    for key, value in args.items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            with suppress(OverflowError):
+                yield key, float(value)
 
 
 def devices(work: pl.DataFrame, properties: Any, kind: str) -> pl.DataFrame:

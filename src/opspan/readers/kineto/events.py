@@ -4,7 +4,8 @@
     1.11 - 1.13   cpu_op, cuda_runtime, Kernel, async_cpu_to_gpu
     since         cpu_op, user_annotation, python_function, cuda_runtime, cuda_driver, kernel, gpu_memcpy, ac2g, fwdbwd
 Other devices have the same with another beginning: xpu_runtime, privateuse1_driver, mtia_runtime; what runs on them has
-a category of its device's own (mtia_ccp_events) and is told by its stream.
+a category of its device's own (mtia_ccp_events) and is told by its stream. Hardware counters are events of phase C
+(mtia_counters, hardware_counters, xpu_scope_profiler), or spans that only hold figures: those took no time of a device.
 """
 
 from __future__ import annotations
@@ -15,13 +16,20 @@ import polars as pl
 
 from opspan.formats.chrome import BOOKKEEPING, INTEGER, LIST, TEXT, Arg, Groups
 
-RANGES, CALLS, WORK, FUNCTIONS, FLOWS, MEMORY, MARKS, NAMES, COUNTERS, WINDOWS, OTHERS = (
-    "ranges calls work functions flows memory marks names counters windows others".split()
+RANGES, CALLS, WORK, FUNCTIONS, FLOWS, MEMORY, MARKS, NAMES, COUNTERS, WINDOWS, FIGURES, OTHERS = (
+    "ranges calls work functions flows memory marks names counters windows figures others".split()
 )
 
 _col = pl.col
 _OPS = {"cpu_op", "operator", "user_annotation"}
-_WORK = {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "cuda_sync", "overhead"}
+_WORK = {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "cuda_sync", "xpu_sync", "overhead"}
+# One for each kernel that hardware counters were read for. CUPTI's have no times of their own: Kineto divides the time
+# of all of them evenly. Those of Intel's repeat a kernel that is in the file.
+_FIGURES = {"cuda_profiler_range", "xpu_scope_profiler"}
+_FIGURES_OF_KERNEL = "metrics: "
+# On the host, and no ops of torch: ranges, with their category.
+ON_HOST = {"collective_comm", "hpu_op"}
+COUNTERS_OF_DEVICES = ("hardware_counters", "mtia_counters", "xpu_scope_profiler")
 _CALLS = ("runtime", "driver")  # ends of categories
 _MARKS = ("i", "I", "R", "n")
 # The profiler's own: when its window began and ended. Its processes have names for numbers.
@@ -69,18 +77,21 @@ _GROUPS: dict[str, tuple[tuple[str, ...], tuple[Arg, ...]]] = {
     MEMORY: ((*_THREAD, "ts_ns", "rest"), _MEMORY_ARGS),
     MARKS: (("cat", "name", *_THREAD, "ts_ns", "rest"), ()),
     NAMES: (("name", *_THREAD), _NAME_ARGS),
-    COUNTERS: (("name", *_THREAD, "ts_ns", "rest"), ()),
+    COUNTERS: (("cat", "name", *_THREAD, "pid_text", "ts_ns", "rest"), ()),
     WINDOWS: (("name",), ()),
+    FIGURES: (("cat",), ()),
     OTHERS: ((*_SPAN, "rest"), (*_OP_ARGS, *_WORK_ARGS)),
 }
 
 
-def of(phase: str | None, category: str | None, is_memory: bool, is_window: bool, is_on_stream: bool) -> str | None:
+def of(
+    phase: str | None, category: str | None, is_memory: bool, is_window: bool, is_on_stream: bool, is_figure: bool
+) -> str | None:
     """Which of the groups an event is in. Of one of a new category its args say what it is: work on a device has a
     stream, or its device and the number that pairs it with its call."""
     kind = (category or "").lower()
     if phase == "X":
-        return _of_span(kind, is_on_stream)
+        return FIGURES if kind in _FIGURES or (is_figure and kind == "kernel") else _of_span(kind, is_on_stream)
     if phase in ("s", "f", "t") and kind in _FLOWS:
         return FLOWS
     if phase in _MARKS:  # of old, those of memory had no category
@@ -122,9 +133,12 @@ GROUPS = Groups(
         ).fill_null(value=False),
         "is_on_stream": _col("stream_id").is_not_null()
         | (_col("device_id").is_not_null() & _col("correlation_id").is_not_null()),
+        "is_figure": (_col("name").cat.starts_with(_FIGURES_OF_KERNEL) & _col("correlation_id").is_null()).fill_null(
+            value=False
+        ),
     },
     of=of,
     columns={group: (*fields, *(arg.column for arg in args)) for group, (fields, args) in _GROUPS.items()},
     args=ARGS,
-    timeless=frozenset({NAMES, WINDOWS}),
+    timeless=frozenset({NAMES, WINDOWS, FIGURES}),
 )

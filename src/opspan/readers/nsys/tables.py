@@ -215,7 +215,7 @@ METRIC_NAME_COLUMNS: Columns = {**ints("typeId metricId"), "metricName": "text"}
 # --- what describes the file and its machine: never counted as skipped
 
 DESCRIPTIONS = (
-    "StringIds|ThreadNames|PROCESSES|ProcessStreams|EXPORT_META_DATA|META_DATA_.*|TARGET_INFO_.*|ANALYSIS_.*|ENUM_.*"
-    "|NVTX_.*|DYNAMIC_.*|NIC_ID_MAP|UnwindMethodType|DomainStrings|MemcpyOperationStrings|sqlite_.*"
-    "|GENERIC_EVENT_(SOURCES|TYPES)"
+    "StringIds|ThreadNames|PROCESSES|ProcessStreams|EXPORT_META_DATA|META_DATA_.*|TARGET_INFO_.*|ANALYSIS_(DETAILS|FILE)"
+    "|ENUM_.*|NVTX_(PAYLOAD_.*|SCOPES|EXPORT_TRANSLATION)|DYNAMIC_NVTXPAYLOAD_.*|NIC_ID_MAP|UnwindMethodType"
+    "|DomainStrings|MemcpyOperationStrings|sqlite_.*|GENERIC_EVENT_(SOURCES|TYPES)"
 )

@@ -17,7 +17,7 @@ from opspan.tables import Issues
 _SUFFIXED = re.compile(r"(rocpd_[a-z_]+?)_([0-9a-f]{8}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{12})")
 
 # What describes the run and its machine: never counted as skipped.
-DESCRIPTIONS = re.compile("rocpd_info_.*|rocpd_track|rocpd_metadata")
+DESCRIPTIONS = re.compile("rocpd_info_.*|rocpd_track|rocpd_metadata|sqlite_.*")
 
 
 def base_name(table: str) -> str:
@@ -34,8 +34,7 @@ class Database:
         self._read: set[str] = set()
         self._tables: dict[str, list[str]] = {}
         for table in file.tables:
-            if table.startswith(("rocpd_", "ext_")):
-                self._tables.setdefault(base_name(table), []).append(table)
+            self._tables.setdefault(base_name(table), []).append(table)
 
     def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
         """Begin to read what `frame` will be asked for."""

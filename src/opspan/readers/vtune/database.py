@@ -192,14 +192,14 @@ class Database:
         return {column: table for column, table in stated if self.has(table)}
 
     def _events(self) -> list[str]:
-        """The tables of what happened: those that the file lists; without a list, all that are called like no other.
-        The rest describes, or is left over from VTune's own work."""
+        """The tables of what happened: those that the file lists, and all that are called like no other. The rest
+        describes, or is left over from VTune's own work."""
         listed = set(self.frame(tables.INSTANCES, tables.INSTANCES_COLUMNS)["name"].drop_nulls())
-        views = [name for name in self._file.tables if {tables.data(name), tables.bands(name)} & set(self._file.tables)]
-        events = [name for name in self._file.tables if (name in listed if listed else tables.is_event(name))]
-        # The rows of a view are counted where they lie.
-        parts = [tables.data(name) for name in events if name in views]
-        return sorted({*events, *parts, *tables.UNREAD_DIMENSIONS} - set(views))
+        return sorted(
+            name
+            for name in self._file.tables
+            if name in listed or name in tables.UNREAD_DIMENSIONS or tables.is_event(name)
+        )
 
     # --- the rest
 
@@ -208,6 +208,9 @@ class Database:
         skipped = {}
         for name in self._events():
             if name in self._read or name in tables.ELAPSED:
+                continue
+            # What happened is in the rows of data; a band says when and where.
+            if name.endswith(tables.bands("")) and self._file.count(tables.data(name.removesuffix(tables.bands("")))):
                 continue
             if rows := self._file.count(name):
                 skipped[name] = rows

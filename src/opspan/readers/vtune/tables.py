@@ -128,11 +128,15 @@ SYSTEM_COLUMNS: Columns = {"name": "text", "kernel_release": "text"}
 
 # Dimensions that hold events which nothing refers to in any file seen: counted as skipped.
 UNREAD_DIMENSIONS = frozenset({"dd_compute_task"})
-# What VTune makes of other tables, or keeps of its own work.
-DERIVED_PREFIXES = ("_", "sqlite_", "dd_", "temp")
-DERIVED_SUFFIXES = ("TempTable", bands(""))
+# What VTune makes of other tables, or keeps of its own work; and what describes.
+DERIVED_PREFIXES = ("_", "sqlite_", "temp")
+DERIVED_SUFFIX = "TempTable"
+DIMENSIONS = "dd_"
+PARTS_OF_VIEWS = (data(""), bands(""))
 
 
 def is_event(table: str) -> bool:
     """Whether a table is of events, as far as its name tells."""
-    return not table.startswith(DERIVED_PREFIXES) and not table.endswith(DERIVED_SUFFIXES)
+    if table.startswith(DERIVED_PREFIXES) or table.endswith(DERIVED_SUFFIX):
+        return False
+    return table.endswith(PARTS_OF_VIEWS) or not table.startswith(DIMENSIONS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis.busy import use, whole_times
+from opspan.analysis.busy import overhead_outside_ns, use, whole_times
 from opspan.analysis.idle import WHY
 from opspan.analysis.spans import DEVICE, PROCESS
 from opspan.views import idle
@@ -82,6 +82,7 @@ def _cards(subject: Subject) -> list[dict[str, Any]]:
     peaks = found.memory_peaks.filter(_col("device_id").is_not_null())
     cards = [
         ("Recorded time", found.whole_breakdown["time_ns"].max(), "ns"),
+        ("Profiler at work before and after it", overhead_outside_ns(found.attributed) or None, "ns"),
         ("Steps", steps.group_by(PROCESS).len()["len"].max(), "count"),
         ("Average step", steps["time_ns"].mean(), "ns"),
         ("Devices busy", whole["busy_ns"].sum() / time if time else None, "share"),

@@ -34,7 +34,7 @@ def section(subject: Subject) -> Section:
     found = subject.found
     lanes = lanes_of(found)
     if lanes is None:
-        why = "Nothing in this trace has a time: it holds figures, and no ranges, calls or work"
+        why = "Nothing that the program did has a time: the trace holds figures, and no ranges, calls or work"
         return Section("Timeline", None, why, f"opspan summary {subject.typed}")
     placed = native.places(lanes.shapes.select("lane", "start_ns", "length_ns"), MOST_ROWS)
     most = MOST_SHAPES

@@ -22,6 +22,7 @@ from opspan.analysis.nest import trace_end_ns
 from opspan.analysis.spans import distinct, length, looked_up, only, summed_by
 from opspan.tables import Tables
 from opspan.tables.same import is_one
+from opspan.tables.tables import own
 from opspan.views.names import device_name, device_names, process_names, stream_name, thread_names
 
 _col = pl.col
@@ -63,15 +64,18 @@ def lanes_of(found: Analysed) -> Lanes | None:
         "ranges": _spans(trace.ranges, "is_mark"),
         "calls": _spans(trace.calls),
         "gaps": _spans(found.gaps.drop("tid").with_columns(name=_names_of_gaps(found.gaps))),
-        "work": _spans(trace.work),
+        "work": _spans(trace.work, "is_overhead"),
     }
-    starts = [frame["start_ns"].min() for frame in all_frames.values()]
+    starts = [own(frame)["start_ns"].min() for frame in all_frames.values()]
     begin_ns = min((start for start in starts if isinstance(start, int)), default=None)
     if begin_ns is None:
         return None
     notes = [_timeless(name, frame) for name, frame in all_frames.items() if frame["start_ns"].null_count()]
     close_ns = max(trace_end_ns(*all_frames.values()), begin_ns)
     frames = {name: only(frame, frame["start_ns"].is_not_null()) for name, frame in all_frames.items()}
+    frames["work"], outside = _inside(frames["work"], begin_ns, close_ns)
+    if outside:
+        notes.append(f"{outside:,} pieces of the profiler's own work, before and after the run, are not drawn")
     keys = _keys(frames)
     lanes, groups = _named(keys, trace)
     if (more := lanes.height - MOST_LANES) > 0:
@@ -87,6 +91,13 @@ def lanes_of(found: Analysed) -> Lanes | None:
 
 def _timeless(table: str, frame: pl.DataFrame) -> str:
     return f"{frame['start_ns'].null_count():,} {table} are not drawn, for they have no start"
+
+
+def _inside(work: pl.DataFrame, begin_ns: int, close_ns: int) -> tuple[pl.DataFrame, int]:
+    """Without what the profiler did before and after the run, and how often that was."""
+    is_inside = (_col("end_ns").fill_null(close_ns) >= begin_ns) & (_col("start_ns") <= close_ns)
+    inside = work.filter(is_inside) if work.height > own(work).height else work
+    return inside, work.height - inside.height
 
 
 def _spans(frame: pl.DataFrame, *more: str) -> pl.DataFrame:
@@ -113,7 +124,7 @@ def _tells(frame: pl.DataFrame) -> list[str]:
 
 
 def _shapes(table: str, frame: pl.DataFrame, keys: pl.DataFrame, begin_ns: int, close_ns: int) -> pl.DataFrame:
-    """From the begin of the trace; what has no end and is no mark is open until the end of the trace."""
+    """From the begin of the run; what has no end and is no mark is open until the end of the run."""
     told = _tells(frame)
     frame = looked_up(frame, keys.filter(_col("table") == table).select(*told, "lane"), told)
     frame = only(frame, frame["lane"].is_not_null())
@@ -124,7 +135,7 @@ def _shapes(table: str, frame: pl.DataFrame, keys: pl.DataFrame, begin_ns: int, 
         "row",
         "lane",
         length(pl.lit(begin_ns, pl.Int64), _col("start_ns")).alias("start_ns"),
-        length(_col("start_ns"), end).alias("length_ns"),
+        length(_col("start_ns").clip(begin_ns), end.clip(upper_bound=close_ns)).alias("length_ns"),
         "name",
         table=pl.lit(table, TABLE),
     )
