@@ -28,7 +28,7 @@ ROOMS: dict[str, set[str]] = {
     "html_columns": {"printable", "text_columns"},
     "files": {"private_files"},
     "arrow_sqlite": set(),
-    "libraries": {"opspan"},  # its __path__, where they lie
+    "libraries": {"opspan", "private_files"},  # the first for its __path__, where they lie
     "native": {"errors", "libraries"},
     "labels": {"native"},  # late: a program that is being labelled has no polars
     "tables": GROUND - {"native"},
