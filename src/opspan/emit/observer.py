@@ -80,8 +80,8 @@ class Observer:
     """The loaded library. It stays loaded: torch may still be inside one of its callbacks."""
 
     def __init__(self, path: Path, descriptor: int, native: sinks.Sinks, lies_at: Path | None = None) -> None:
-        """What the descriptor is of is loaded; `path` is what it is called, or will be: until then it lies at `lies_at`.
-        The descriptor stays open with it, as libraries.load says."""
+        """What the descriptor is of is loaded; `path` is its name, though it may still lie elsewhere. The
+        descriptor stays open with it, as libraries.load says."""
         try:
             library = libraries.load(lies_at or path, descriptor)
             found = library.opspan_observer_abi()
