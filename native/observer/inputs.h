@@ -58,16 +58,33 @@ inline bool are_usual(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   return true;
 }
 
+// What tensors of Python's classes store of themselves. Asked for it they would call __torch_dispatch__: the program's
+// own code, in the middle of an op.
+struct Stored {
+  const at::TensorImpl& tensor;
+  bool is_strided() const { return !tensor.is_sparse() && !tensor.is_sparse_compressed() && !tensor.is_mkldnn(); }
+  c10::SymIntArrayRef symbolic_sizes() const { return tensor.sym_sizes_default(); }
+  c10::IntArrayRef sizes() const { return tensor.sizes_default(); }
+  c10::IntArrayRef strides() const { return tensor.strides_default(); }
+};
+
+struct Answered {
+  const at::TensorImpl& tensor;
+  bool is_strided() const { return tensor.layout() == at::kStrided; }
+  c10::SymIntArrayRef symbolic_sizes() const { return tensor.sym_sizes(); }
+  c10::IntArrayRef sizes() const { return tensor.sizes(); }
+  c10::IntArrayRef strides() const { return tensor.strides(); }
+};
+
 // Some tensors have no sizes to tell (nested ones), or none yet (traced ones: an unknown dimension becomes -1). Only
 // those with sizes have a type for torch.profiler, and those that are not sparse have strides.
-template <bool kDetails>
-void add_tensor(const at::Tensor& tensor, Sizes& words) {
-  if (!tensor.defined()) return words.add(OPSPAN_INPUT_NOTHING);
+template <bool kDetails, class Facts>
+void add_facts(const at::Tensor& tensor, Facts facts, Sizes& words) {
   size_t before = words.count();
   int64_t type = OPSPAN_TYPE_NONE;
   try {
-    if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
-      auto dimensions = tensor.sym_sizes();
+    if (facts.tensor.has_symbolic_sizes_strides()) {
+      auto dimensions = facts.symbolic_sizes();
       words.add(head(OPSPAN_INPUT_TENSOR, type, static_cast<int64_t>(dimensions.size())));
       for (const auto& dimension : dimensions) {
         auto known = dimension.maybe_as_int();
@@ -76,21 +93,35 @@ void add_tensor(const at::Tensor& tensor, Sizes& words) {
       return;
     }
     if (kDetails && !tensor.is_nested()) type = type_of(tensor);
-    auto sizes = tensor.sizes();
+    auto sizes = facts.sizes();
     auto tell = [&](int64_t what, c10::IntArrayRef strides = {}) {
       int64_t* room = words.extend(1 + sizes.size() + strides.size());
       *room = head(OPSPAN_INPUT_TENSOR, type, static_cast<int64_t>(sizes.size()), what);
       for (int64_t dimension : sizes) *++room = dimension;
       for (int64_t step : strides) *++room = step;
     };
-    if (!kDetails || tensor.layout() != at::kStrided) return tell(OPSPAN_STRIDES_NONE);
-    auto strides = tensor.strides();
+    if (!kDetails || !facts.is_strided()) return tell(OPSPAN_STRIDES_NONE);
+    auto strides = facts.strides();
     if (are_usual(sizes, strides)) return tell(OPSPAN_STRIDES_USUAL);
     tell(OPSPAN_STRIDES_FOLLOW, strides);
   } catch (...) {
     words.cut(before);
     words.add(head(OPSPAN_INPUT_NOTHING, type));
   }
+}
+
+template <bool kDetails>
+[[gnu::cold, gnu::noinline]] void add_stored(const at::Tensor& tensor, Sizes& words) {
+  add_facts<kDetails>(tensor, Stored{*tensor.unsafeGetTensorImpl()}, words);
+}
+
+template <bool kDetails>
+void add_tensor(const at::Tensor& tensor, Sizes& words) {
+  if (!tensor.defined()) return words.add(OPSPAN_INPUT_NOTHING);
+  const at::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (impl.is_python_dispatch()) [[unlikely]]
+    return add_stored<kDetails>(tensor, words);
+  add_facts<kDetails>(tensor, Answered{impl}, words);
 }
 
 inline int64_t bits(double value) {

@@ -49,9 +49,9 @@ def open_file(path: str | os.PathLike[str], buffering: int = -1) -> IO[bytes]:
 @contextmanager
 def named_file(path: str | os.PathLike[str]) -> Iterator[str]:
     """A name of the open file, for a library that opens files by names: of ASCII, and of this file, whatever becomes of
-    the path meanwhile."""
+    the path meanwhile. (Where there is no /proc it is the path.)"""
     with open_file(path) as file:
-        yield private_files.path_of(file.fileno())
+        yield private_files.path_of(file.fileno(), Path(path))
 
 
 def exists(path: str | os.PathLike[str]) -> bool:

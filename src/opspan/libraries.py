@@ -3,11 +3,15 @@ a library is whole. Who opens them: `native`, emit's `sinks`, views.page.
 
 To be asked before one is opened: the loader maps what the file's head promises, and a program that touches what a cut
 file does not have is killed by SIGBUS. No error of Python's comes of that.
+
+A file system may be mounted so that nothing in it runs (noexec): homes and /tmp often are. There a copy is loaded.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import mmap
 import os
 import struct
 from pathlib import Path
@@ -120,3 +124,63 @@ def check_whole(path: Path) -> None:
             needed = max(needed, offset + length)
     if size < needed:
         raise OSError(f"the file is cut: {size:,} of {needed:,} bytes")
+
+
+def check_for_others(path: Path) -> None:
+    """An OSError where a program that is told to load this library could not, or would be killed by it."""
+    check_whole(path)
+    with path.open("rb") as file:
+        if not may_run(file.fileno()):
+            raise OSError("its file system lets nothing run: mounted noexec")
+
+
+def may_run(descriptor: int) -> bool:
+    """Whether the file system lets code of this file run. The file must not be empty."""
+    try:
+        mmap.mmap(descriptor, 1, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
+    except PermissionError:
+        return False
+    return True
+
+
+def load(path: Path, descriptor: int | None = None) -> ctypes.CDLL:
+    """The open library. `descriptor`: of a file that was checked, which is loaded whatever has taken its name. It is to
+    stay open: the loader knows the library by that path, and would take another file of that path for it.
+
+    Where its file system lets nothing run, a copy is loaded: from memory, else from a temporary folder.
+    """
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if descriptor is None else descriptor
+    try:
+        try:
+            return ctypes.CDLL(str(path) if descriptor is None else private_files.path_of(descriptor, path))
+        except OSError:
+            if may_run(opened):
+                raise
+            with open(opened, "rb", closefd=False) as file:  # of a descriptor
+                file.seek(0)
+                return _load_copy(path.name, file.read())
+    finally:
+        if descriptor is None:
+            os.close(opened)
+
+
+def _load_copy(name: str, content: bytes) -> ctypes.CDLL:
+    try:
+        memory = os.memfd_create(name, os.MFD_CLOEXEC)  # and stays open, as `load` says
+        try:
+            with open(memory, "wb", closefd=False) as file:  # of a descriptor
+                file.write(content)
+            return ctypes.CDLL(f"/proc/self/fd/{memory}")
+        except OSError:
+            os.close(memory)
+            raise
+    except OSError as in_memory:
+        try:
+            with private_files.claimed(None, "opspan-library-") as folder:
+                (folder / name).write_bytes(content)
+                return ctypes.CDLL(str(folder / name))
+        except OSError as in_folder:
+            raise OSError(
+                f"its file system lets nothing run: mounted noexec; nor does a copy run in memory ({in_memory}) or in "
+                f"a temporary folder ({in_folder})"
+            ) from in_folder

@@ -136,7 +136,7 @@ def _load() -> dict[str, Any]:
         raise OpspanError(f"{path} is missing: opspan's native part was not installed; pip install opspan")
     try:
         libraries.check_whole(path)
-        library = ctypes.CDLL(str(path))
+        library = libraries.load(path)
         found = library.opspan_columns_abi()
         functions = {name: getattr(library, f"opspan_columns_{name}") for name in _FRAMES}
         demangle = library.opspan_demangle

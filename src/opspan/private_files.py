@@ -86,9 +86,15 @@ def opened(path: Path) -> int:
     return descriptor
 
 
-def path_of(descriptor: int) -> str:
-    """A path to open what this descriptor is of, wherever it may have been moved to."""
-    return f"/proc/self/fd/{descriptor}"
+def path_of(descriptor: int, path: Path) -> str:
+    """A path to open what this descriptor is of, wherever it may have been moved to. `path`: what it was opened by,
+    which has to do where there is no /proc. OSError where that is another file by now."""
+    found = f"/proc/self/fd/{descriptor}"
+    if os.path.exists(found):  # noqa: PTH110  it is a text in any case
+        return found
+    if not os.path.samestat(os.fstat(descriptor), path.stat()):
+        raise FileNotFoundError(errno.ENOENT, "another file has taken its name, and there is no /proc", str(path))
+    return str(path)
 
 
 @contextlib.contextmanager
@@ -312,21 +318,13 @@ def remove(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def claimed(parent: Path | None, prefix: str, keep_failed: bool = False) -> Iterator[Path]:
-    """A folder in `parent`, else where temporary ones are, for as long as the `with` lasts.
-
-    `keep_failed`: after an exception, until the next use.
-    """
+def claimed(parent: Path | None, prefix: str) -> Iterator[Path]:
+    """A folder in `parent`, else where temporary ones are, for as long as the `with` lasts."""
     claim = _claim(Path(tempfile.gettempdir()) if parent is None else parent, prefix)
     try:
         yield claim.path
-    except BaseException:
-        if keep_failed:
-            os.close(claim.lock)
-        else:
-            claim.release()
-        raise
-    claim.release()
+    finally:
+        claim.release()
 
 
 def _release_home(owner: int) -> None:

@@ -179,12 +179,38 @@ def test_whoever_goes_leaves_a_whole_recording_and_a_job_that_can_be_asked_again
     assert "aten::addmm" in names(tmp_path / "again")
 
 
-def test_a_job_that_ends_meanwhile_leaves_what_it_has_recorded(tmp_path: Path) -> None:
+def test_a_job_that_ends_meanwhile_is_said_and_leaves_what_it_has_recorded(tmp_path: Path) -> None:
     with running(ENDS, tmp_path / "job") as job:
         done = opspan("attach", str(job.pid), "--seconds", "100", "-o", "job/out", cwd=tmp_path)
 
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: process {job.pid} ended before 100 s were recorded: what was recorded until then is kept\n"
+    )
+    assert done.stdout.startswith(f"Wrote {tmp_path / 'job' / 'out'} (1 process, ")
     assert "aten::mul" in names(tmp_path / "job" / "out")
+
+
+@pytest.mark.parametrize("step", ["optimizer.step()", "pass"])
+def test_a_job_that_ends_before_all_steps_is_said(tmp_path: Path, step: str) -> None:
+    with running(TRAIN.replace("optimizer.step()", step), tmp_path / "job") as job:
+        asking = started("attach", str(job.pid), "--steps", "100000", "-o", "out", cwd=tmp_path)
+        until(lambda: list(tmp_path.glob("out/*.opspan")))
+        time.sleep(0.5)
+        job.stop()
+        out, err = asking.communicate(timeout=300)
+
+    assert asking.returncode == 2
+    if step == "pass":
+        assert err.startswith(f"error: process {job.pid}: it ended meanwhile: nothing was recorded: no step began in ")
+        assert (out, (tmp_path / "out").exists()) == ("", False)
+    else:
+        ended = (
+            f"error: process {job.pid} ended before 100000 steps were recorded: what was recorded until then is kept"
+        )
+        assert err.splitlines()[-1] == ended
+        assert re.search(r"\(1 process, \d+ steps, ", out), out
+        assert "aten::addmm" in names(tmp_path / "out")
 
 
 def test_a_job_that_is_killed_meanwhile_is_said(tmp_path: Path) -> None:

@@ -118,6 +118,22 @@ def test_whom_nobody_can_ask_is_an_error() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: there is no process 4194305\n")
 
 
+def test_fewer_recordings_than_were_asked_for_are_an_error(tmp_path: Path) -> None:
+    with running(TRAIN, tmp_path / "job") as job:
+        command = [sys.executable, "-m", "opspan", "top", str(job.pid), "--every", "0.2", "--count", "100000"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe, text=True) as top:
+            assert top.stdout is not None
+            assert top.stderr is not None
+            assert top.stdout.readline().startswith("opspan top: ")
+            (job.folder / "stop").touch()
+            top.stdout.read()
+            said = top.stderr.read()
+
+    assert top.returncode == 2
+    assert re.fullmatch(rf"error: process {job.pid} ended after \d+ of 100000 recordings\n", said), said
+
+
 @pytest.mark.slow
 def test_a_program_that_it_starts_writes_to_a_file(tmp_path: Path) -> None:
     code = (
@@ -132,7 +148,7 @@ def test_a_program_that_it_starts_writes_to_a_file(tmp_path: Path) -> None:
     assert pid is not None, done.stderr
     assert (tmp_path / "opspan-top-1.log").read_text() == "said\n"
     assert none.returncode == 2
-    assert "no Python process of it imported torch" in none.stderr
+    assert "1 Python process ran, and none imported torch" in none.stderr
 
 
 class Terminal:

@@ -19,6 +19,7 @@ _MORE_SECONDS = 300.0
 
 def listening(pid: int) -> list[int]:
     """`pid` and those below it that listen. A process that was forked just now still has its parent's socket."""
+    processes.check_exists(pid)
     found: dict[str, int] = {}
     for one in processes.descendants(pid):
         if (path := processes.listens_at(one)) is not None:

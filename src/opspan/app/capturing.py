@@ -50,8 +50,8 @@ def collectors() -> Path:
     if not path.is_file():
         raise UsageError(f"{path_text(path)} is missing: opspan's native part was not installed; pip install opspan")
     try:
-        libraries.check_whole(path)
-    except OSError as error:  # it would kill the program, not us
+        libraries.check_for_others(path)
+    except OSError as error:  # it would kill the program, not us, or be left out without a word
         raise UsageError(f"{path_text(path)} cannot be given to a program ({error}): reinstall opspan") from error
     return path
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import platform
 import shutil
@@ -138,13 +137,17 @@ def _devices(torch: observer.Torch | None) -> Check:
 def _cache() -> Check:
     try:
         folder = private_files.kept_folder(private_files.cache_folder())
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"not empty")
+            file.flush()
+            more = (
+                "" if libraries.may_run(file.fileno()) else "; mounted noexec: the observer is loaded from a copy of it"
+            )
     except OSError as error:
         # Without an error number: it is there and can be written, and is not this user's alone.
         found = str(error) if error.strerror is None else f"{error.filename} cannot be written ({error.strerror})"
         return Check("cache", "WRONG", found, "export OPSPAN_CACHE_DIR=a folder of yours")
-    return Check("cache", "ok", str(folder))
+    return Check("cache", "ok", f"{folder}{more}")
 
 
 def _page() -> Check:
@@ -167,8 +170,8 @@ def _sinks() -> Check:
 def _collectors() -> Check:
     path = libraries.collectors()
     try:
-        libraries.check_whole(path)
-        ctypes.CDLL(str(path))
+        libraries.check_for_others(path)
+        libraries.load(path)
     except OSError as error:
         return Check("collectors library", "WRONG", str(error), "pip install --force-reinstall opspan")
     return Check("collectors library", "ok", str(path))
@@ -185,6 +188,10 @@ def _tool(name: str, source: str) -> Check:
             name, "WRONG", f"{path} does not run: {error}", f"install it again, or take it off the PATH: {source}"
         )
     said = (asked.stdout or asked.stderr).strip().splitlines()
+    if asked.returncode:
+        return Check(
+            name, "WRONG", f"{path} does not run: {' '.join(said[:1]) or f'exit code {asked.returncode}'}", source
+        )
     return Check(name, "ok", f"{said[0] if said else 'it does not say its version'} ({path})")
 
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opspan.app import run_notes
 from opspan.emit.keep import REASONS as REASONS
 from opspan.emit.keep import parse
 from opspan.emit.sink_list import ITT, NVTX, SINKS
@@ -69,31 +70,35 @@ class Kept:
             raise UsageError("--dump-on says when dumps are written: add --dump-to, the folder for them")
 
 
-def environment(before: Mapping[str, str], collectors: Path, captures: Path, emit: Emit | None) -> dict[str, str]:
-    """The environment of a captured program and its children."""
+def environment(
+    before: Mapping[str, str], collectors: Path, captures: Path, emit: Emit | None, notes: Path | None = None
+) -> dict[str, str]:
+    """The environment of a captured program and its children. `notes`: the file for what they have to say."""
     after = dict(before)
     after |= dict.fromkeys(_TOOL_VARIABLES, str(collectors))
     after["OPSPAN_CAPTURE_DIR"] = str(captures)
     after.pop(_VARIABLE, None)
     if emit is not None:
         after[_VARIABLE] = emit.as_text()
-        after["PYTHONPATH"] = _python_path(before)
+        after |= _with_site(before, notes)
     return after
 
 
-def idle_environment(before: Mapping[str, str]) -> dict[str, str]:
+def idle_environment(before: Mapping[str, str], notes: Path | None = None) -> dict[str, str]:
     """The environment of a program that is to be ready for `opspan attach`, and of its children."""
-    return {**before, _IDLE: "1", "PYTHONPATH": _python_path(before)}
+    return {**before, _IDLE: "1", **_with_site(before, notes)}
 
 
-def rolling_environment(before: Mapping[str, str], kept: Kept, folder: Path) -> dict[str, str]:
+def rolling_environment(before: Mapping[str, str], kept: Kept, folder: Path, notes: Path) -> dict[str, str]:
     """The environment of a program of which the last is kept in the folder, and of its children."""
     asked = json.dumps(asdict(replace(kept, folder=str(folder))))
-    return {**before, _KEEP: asked, "PYTHONPATH": _python_path(before)}
+    return {**before, _KEEP: asked, **_with_site(before, notes)}
 
 
-def _python_path(before: Mapping[str, str]) -> str:
-    return os.pathsep.join(filter(None, [str(SITE), before.get("PYTHONPATH")]))
+def _with_site(before: Mapping[str, str], notes: Path | None) -> dict[str, str]:
+    """Variables that have each Python run what is in `SITE`."""
+    found = {"PYTHONPATH": os.pathsep.join(filter(None, [str(SITE), before.get("PYTHONPATH")]))}
+    return found if notes is None else {**found, run_notes.VARIABLE: str(notes)}
 
 
 def other_tools(tool: str | None) -> Iterator[str]:
@@ -111,11 +116,21 @@ def other_tools(tool: str | None) -> Iterator[str]:
 def start_from_environment() -> None:
     """For the sitecustomize.py of `SITE`."""
     if asked := os.environ.get(_VARIABLE):
-        when_torch_is_imported(_unharmed(lambda: start(Emit.from_text(asked)), "this process is not labelled"))
+        _for_torch(lambda: start(Emit.from_text(asked)), "this process is not labelled")
     if kept := os.environ.get(_KEEP):
-        when_torch_is_imported(_unharmed(lambda: _keep(Kept(**json.loads(kept))), "this process is not recorded"))
+        _for_torch(lambda: _keep(Kept(**json.loads(kept))), "this process is not recorded")
     if os.environ.get(_IDLE):
-        when_torch_is_imported(_unharmed(_listen, "nobody can attach to this process"))
+        _for_torch(_listen, "nobody can attach to this process")
+
+
+def _for_torch(act: Callable[[], object], lost: str) -> None:
+    acts = _unharmed(act, lost)
+
+    def noted() -> None:
+        run_notes.note("torch")
+        acts()
+
+    when_torch_is_imported(noted)
 
 
 def start(emit: Emit) -> None:
@@ -163,6 +178,7 @@ def _unharmed(act: Callable[[], object], lost: str) -> Callable[[], None]:
         try:
             act()
         except Exception as error:  # noqa: BLE001  the program is what matters here
+            run_notes.note("failed", why(error))
             _say(f"{lost}: {why(error)}")
 
     return acts

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from opspan.emit.asking import SOCKET, peer
 from opspan.errors import UsageError
+from opspan.private_files import is_alive
 
 _PROC = Path("/proc")
 _LISTENS = 0x10000  # in the column Flags of /proc/PID/net/unix
@@ -16,17 +17,36 @@ _CONNECT_SECONDS = 5
 
 def check(pid: int) -> None:
     """UsageError where there is no such process, or it is not for us."""
+    check_exists(pid)
     try:
-        owner = (_PROC / str(pid)).stat().st_uid
+        # Uid: real, effective, ... The folder itself may belong to root where a process shows nothing of itself.
+        owner = int(_status(pid, "Uid:").split()[1])
+        if owner != os.geteuid():
+            raise _of_another(pid)
         namespace = (_PROC / str(pid) / "ns" / "mnt").stat().st_ino
     except FileNotFoundError:
-        raise UsageError(f"there is no process {pid}") from None
-    except OSError:
-        raise _of_another(pid) from None
-    if owner != os.geteuid():
-        raise _of_another(pid)
+        raise UsageError(f"process {pid} has just ended") from None
+    except OSError as error:
+        raise UsageError(
+            f"the system does not let this process look into process {pid} ({error.strerror}): that one has other "
+            "rights; in a container it takes the capability SYS_PTRACE"
+        ) from None
     if namespace != (_PROC / "self" / "ns" / "mnt").stat().st_ino:
         raise UsageError(f"process {pid} sees other files than this one (a container): run opspan attach in there")
+
+
+def check_exists(pid: int) -> None:
+    """UsageError where there is no such process, or it cannot be seen."""
+    if not (_PROC / "self").exists():
+        raise UsageError("/proc is not mounted here, and processes are found by it: mount -t proc proc /proc")
+    if not (_PROC / str(pid)).exists():
+        # Mounted with hidepid, /proc hides other users' processes.
+        raise _of_another(pid) if is_alive(pid) else UsageError(f"there is no process {pid}")
+
+
+def _status(pid: int, name: str) -> str:
+    lines = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.removeprefix(name) for line in lines if line.startswith(name)), "")
 
 
 def _of_another(pid: int) -> UsageError:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from opspan import capture_files, private_files
-from opspan.app import attaching, capturing, launch
+from opspan.app import attaching, capturing, launch, run_notes
 from opspan.app.top_rows import Shown, shown_of
 from opspan.errors import EmitError, OpspanError, UsageError, WriteError
 from opspan.trace import Trace
@@ -100,17 +100,18 @@ class Recorder:
 def start(command: Sequence[str]) -> tuple[int, Path]:
     """Start a program that listens; the first of its processes that does, and the file that its output goes to."""
     log, file = _new_log()
-    with file:
-        child = capturing.start(command, launch.idle_environment(os.environ), file)
-    while True:
-        if found := attaching.listening(child.pid):
-            return found[0], log
-        if child.poll() is not None:
-            raise UsageError(
-                f"{command[0]} ended with exit code {child.returncode}, and no Python process of it imported torch: "
-                f"its output is in {log}"
-            )
-        time.sleep(0.1)
+    with private_files.claimed(None, "opspan-top-") as folder, run_notes.collected(folder) as (path, notes):
+        with file:
+            child = capturing.start(command, launch.idle_environment(os.environ, path), file)
+        while child.poll() is None:
+            if found := attaching.listening(child.pid):
+                return found[0], log
+            time.sleep(0.1)
+    why = f": {notes.why_nothing('attached to')}" if notes.failed or not notes.torch else ""
+    raise UsageError(
+        f"{command[0]} ended with exit code {child.returncode} before it could be attached to{why}; "
+        f"its output is in {log}"
+    )
 
 
 def _new_log() -> tuple[Path, BinaryIO]:

@@ -77,11 +77,17 @@ def command(
         captured = capturing.look(folder)
     for note in _notes(all_):
         show(f"note: {note}\n", err=True)
-    failed = [one.error for one in all_ if one.error is not None]
+    failed = [str(one.error) for one in all_ if one.error is not None]
+    wanted_text = f"{count} steps" if count else f"{most:g} s"
+    failed += [
+        f"process {one.pid} ended before {wanted_text} were recorded: what was recorded until then is kept"
+        for one in all_
+        if one.answer is not None and one.answer.ended
+    ]
     for error in failed:
         show(f"error: {error}\n", err=True)
     if captured.processes:
-        processes = plural(len(all_) - len(failed), "process", "processes")
+        processes = plural(captured.processes, "process", "processes")
         recorded = [one.answer.steps for one in all_ if one.answer is not None]
         whole = f", {plural(min(recorded), 'step')}" if count and recorded else ""
         show(f"Wrote {path_text(folder)} ({processes}{whole}, {captured.bytes:,} bytes)\n")

@@ -72,7 +72,7 @@ def command(
       opspan run --keep 30s -o ring --dump-to dumps --dump-on signal -- python train.py
       opspan run --idle -- torchrun --nproc-per-node 8 train.py
     """
-    from opspan.app import capturing, launch
+    from opspan.app import capturing, launch, run_notes
 
     if idle:
         if wanted is not None or tool is not None or record_shapes or modules or keep or dump_to or dump_on:
@@ -92,37 +92,39 @@ def command(
         show(f"note: {note}\n", err=True)
     emit = launch.Emit(tool, record_shapes, modules) if tool is not None else None
     with capturing.capture_folder(wanted) as folder:
-        code = capturing.run(cmd, launch.environment(os.environ, collectors, folder, emit))
+        with run_notes.collected(folder) as (file, notes):
+            code = capturing.run(cmd, launch.environment(os.environ, collectors, folder, emit, file))
         captured = capturing.look(folder)
     processes = plural(captured.processes, "process", "processes")
     if captured.ranges:
         show(f"Wrote {path_text(folder)} ({processes}, {captured.bytes:,} bytes)\n", err=True)
     else:
         listened = f", and {processes} could be listened to ({path_text(folder)})" if captured.processes else ""
-        why = _why_nothing(tool, None if captured.processes else wanted, cmd)
+        why = _nothing_called(None if captured.processes else wanted, cmd)
+        if tool is not None:
+            why = notes.why_nothing("labelled")
         show(f"Captured nothing: {why}{listened}\n", err=True)
     return code
 
 
 def _keep(kept: launch.Kept, wanted: Path | None, cmd: tuple[str, ...]) -> int:
-    from opspan.app import capturing, launch
+    from opspan.app import capturing, launch, run_notes
 
     kept.check()
     with capturing.capture_folder(wanted) as folder:
-        code = capturing.run(cmd, launch.rolling_environment(os.environ, kept, folder))
+        with run_notes.collected(folder) as (file, notes):
+            code = capturing.run(cmd, launch.rolling_environment(os.environ, kept, folder, file))
         captured = capturing.look(folder)
     processes = plural(captured.processes, "process", "processes")
     if captured.processes:
         show(f"Wrote {path_text(folder)} ({processes}, {captured.bytes:,} bytes: the last of it)\n", err=True)
     else:
-        show("Recorded nothing: no Python process imported torch (or it runs with -S, -E or -I)\n", err=True)
+        show(f"Recorded nothing: {notes.why_nothing('recorded')}\n", err=True)
     return code
 
 
-def _why_nothing(tool: str | None, free: Path | None, cmd: tuple[str, ...]) -> str:
+def _nothing_called(free: Path | None, cmd: tuple[str, ...]) -> str:
     """`free`: the folder that was asked for, if it is still empty."""
-    if tool is not None:
-        return "no Python process imported torch and ran ops (or it runs with -S, -E or -I, which leaves --emit out)"
     output = [] if free is None else ["-o", shell_path(free)]
     command = " ".join(["opspan run --emit nvtx", *output, "--", *map(shell_word, cmd)])
     return f"no process made an NVTX or ITT call, and torch's ops make none by themselves; to label them: `{command}`"

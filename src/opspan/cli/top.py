@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opspan.cli.printing import show
-from opspan.errors import OpspanError
+from opspan.errors import OpspanError, UsageError
 from opspan.printable import path_text, plural
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _live(recorder: Recorder, wish: Wish, pid: int, count: int | None) -> str | 
             try:
                 new = recorder.next(0)
             except OpspanError as error:
-                return _ended(pid, error, seen)
+                return _ended(pid, error, seen, count)
             if new is not None:
                 shown, seen = new, seen + 1
     return None
@@ -100,7 +100,7 @@ def _plain(recorder: Recorder, wish: Wish, pid: int, count: int | None, limit: i
         try:
             shown = recorder.next(1)
         except OpspanError as error:
-            return _ended(pid, error, seen)
+            return _ended(pid, error, seen, count)
         if shown is not None:
             seen += 1
             lines = [_title(shown, wish, pid), *_aligned(_rows(shown, wish, limit))]
@@ -108,10 +108,12 @@ def _plain(recorder: Recorder, wish: Wish, pid: int, count: int | None, limit: i
     return None
 
 
-def _ended(pid: int, error: OpspanError, seen: int) -> str:
-    """An error, unless it is that the process has ended by itself."""
+def _ended(pid: int, error: OpspanError, seen: int, count: int | None) -> str:
+    """An error, unless it is that the process has ended by itself, and no number of recordings was asked for."""
     from opspan.app import processes
 
+    if seen and count is not None and processes.listens_at(pid) is None:
+        raise UsageError(f"process {pid} ended after {seen} of {count} recordings")
     if seen and processes.listens_at(pid) is None:  # which it does until it ends
         return f"process {pid} has ended"
     raise error

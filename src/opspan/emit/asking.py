@@ -1,7 +1,7 @@
 """What `opspan attach` and a process that listens say to each other: a line of JSON each way, through a Unix socket.
 
     {"folder": "/tmp/out", "steps": 3, "seconds": 60.0, "shapes": true, ...}      asked, once, when the socket is open
-    {"file": "/tmp/out/12-3.opspan", "steps": 3, "ranges": 1234, "notes": []}     the answer, when it has recorded
+    {"file": "/tmp/out/12-3.opspan", "steps": 3, "ranges": 1234, "notes": [], "ended": false}     the answer
     {"error": "one sentence"}                                                     or this
 
 Who asked ends the recording early by closing its half of the socket. Neither side believes the other: a line has an
@@ -47,6 +47,7 @@ class Answer:
     steps: int  # that were recorded from begin to end
     ranges: int
     notes: list[str]  # what is not as it was asked for
+    ended: bool = False  # the program did, before all was recorded that was asked for
 
 
 _TYPES: Final[dict[str, type]] = {"str": str, "int": int, "float": float, "bool": bool, "list[str]": list}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -12,6 +13,8 @@ from pathlib import Path
 from opspan.errors import BuildFailed
 
 CANDIDATES = ("c++", "g++", "clang++")
+_NO_ROOM = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}  # as a compiler says it
+_ROOM = 8 << 20  # bytes: more than twice what a build takes
 
 
 @dataclass(frozen=True)
@@ -55,18 +58,39 @@ def _look() -> tuple[Compiler | None, str]:
 
 
 def compile_library(
-    compiler: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path
+    compiler: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path | None
 ) -> None:
-    """One source to one shared library; what the compiler said is left in `log`, which will be called `log_later`."""
+    """One source to one shared library; what the compiler said is left in `log`, which will be called `log_later`, if
+    it stays. All that the compiler writes lies beside the library. OSError where there is no room for it."""
     command = [*compiler.command, *options, str(source), "-o", str(library)]
+    environment = {**os.environ, "TMPDIR": str(library.parent), "LC_ALL": "C"}
     with log.open("w", errors="backslashreplace") as out:
         out.write(shlex.join(command) + "\n")
         out.flush()
         try:
-            result = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            result = subprocess.run(
+                command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
+            )
         except OSError as error:
             raise BuildFailed(f"the compiler {compiler.command[0]} could not be run: {error}") from error
-    if result.returncode != 0 or not library.is_file():
-        said = [line for line in log.read_text(errors="replace").splitlines()[1:] if "error" in line.lower()]
-        reason = said[0] if said else f"exit code {result.returncode}"
-        raise BuildFailed(f"{compiler.command[0]} could not build the observer ({reason}): see {log_later}")
+    if result.returncode == 0 and library.is_file():
+        return
+    said = log.read_text(errors="replace").splitlines()[1:]
+    _check_room(library.parent, said)
+    reason = next((line for line in said if "error" in line.lower()), _how_it_ended(result.returncode))
+    where = "" if log_later is None else f": see {log_later}"
+    raise BuildFailed(f"{compiler.command[0]} could not build the observer ({reason}){where}")
+
+
+def _check_room(folder: Path, said: list[str]) -> None:
+    """OSError where that is why the compiler failed: it says so, or dies of it."""
+    for number, text in _NO_ROOM.items():
+        if any(text in line for line in said):
+            raise OSError(number, text, str(folder))
+    facts = os.statvfs(folder)
+    if facts.f_bavail * facts.f_frsize < _ROOM:
+        raise OSError(errno.ENOSPC, _NO_ROOM[errno.ENOSPC], str(folder))
+
+
+def _how_it_ended(code: int) -> str:
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"

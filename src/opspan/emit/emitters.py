@@ -9,7 +9,7 @@ from opspan.emit.fallback import TorchEmitter
 from opspan.emit.schedule import Schedule
 from opspan.emit.sessions import Session
 from opspan.emit.sinks import FORM_NAMES, FORMS, Sinks
-from opspan.errors import NoCompiler
+from opspan.errors import ObserverError
 
 
 class Emitter(Session):
@@ -36,7 +36,7 @@ class Emitter(Session):
         form, _ = native.start(self._sink.number, FORMS[self._asked], self._max_strings)
         return FORM_NAMES[form]
 
-    def _without_observer(self, error: NoCompiler) -> TorchEmitter:
+    def _without_observer(self, error: ObserverError) -> TorchEmitter:
         emitter = TorchEmitter(type(self).__name__, self.record_shapes)
         if not emitter.is_there() or not self._torch_can():
             raise error

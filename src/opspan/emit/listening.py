@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -102,9 +103,12 @@ class _Listener:
             line = read_line(connection, _TO_ASK_SECONDS)
             if peer(connection)[1] != os.geteuid():
                 raise EmitError("that process is another user's")
-            return line_of(record_for(asked_of(line), connection, bell))
+            asked, began = asked_of(line), time.monotonic()
+            answer = record_for(asked, connection, bell)
+            is_less = answer.steps < asked.steps if asked.steps else time.monotonic() - began < asked.seconds
+            return line_of(replace(answer, ended=self._over.is_set() and is_less))
         except OpspanError as error:
-            return line_of(EmitError(str(error)))
+            return line_of(EmitError(f"it ended meanwhile: {error}" if self._over.is_set() else str(error)))
         except Exception as error:  # noqa: BLE001  # it is who asked who is to know, and not the program
             return line_of(EmitError(f"the recording failed: {type(error).__name__}: {error}"))
 

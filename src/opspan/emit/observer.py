@@ -79,18 +79,18 @@ class Torch:
 class Observer:
     """The loaded library. It stays loaded: torch may still be inside one of its callbacks."""
 
-    def __init__(self, path: Path, descriptor: int, native: sinks.Sinks) -> None:
-        """What the descriptor is of is loaded; `path` is what it is called. The descriptor stays open with it: the
-        loader knows the library by its number, and would take another file of that number for this one."""
+    def __init__(self, path: Path, descriptor: int, native: sinks.Sinks, lies_at: Path | None = None) -> None:
+        """What the descriptor is of is loaded; `path` is its name, though it may still lie elsewhere. The
+        descriptor stays open with it, as libraries.load says."""
         try:
-            library = ctypes.CDLL(private_files.path_of(descriptor))
+            library = libraries.load(lies_at or path, descriptor)
             found = library.opspan_observer_abi()
             if found != ABI:
                 raise ObserverError(f"{path} speaks version {found} of observer.h, this opspan version {ABI}")
             pointers = (ctypes.c_void_p * len(SINKS))(*(native.sink_of(sink.number) for sink in SINKS))
             failed = library.opspan_observer_init(pointers)
         except (OSError, AttributeError) as error:
-            said = str(error).replace(private_files.path_of(descriptor), path.name)
+            said = str(error).replace(f"/proc/self/fd/{descriptor}", path.name)
             raise ObserverError(f"{path} cannot be loaded ({said})") from error
         if failed:
             raise ObserverError(f"{path} refused to start (error number {failed})")
@@ -225,7 +225,7 @@ def build(torch: Torch, native: sinks.Sinks, over: Path | None = None, refused: 
                         if (log := inner / _LOG).is_file():
                             log.replace(path.with_suffix(".log"))
                     # Loaded before it is shown to others: who finds it there may rely on it.
-                    observer = Observer(path, descriptor, native)
+                    observer = Observer(path, descriptor, native, lies_at=made)
                     made.replace(path)
                     return observer
     except OSError as error:
@@ -241,12 +241,11 @@ def build(torch: Torch, native: sinks.Sinks, over: Path | None = None, refused: 
 
 def _build_privately(torch: Torch, found: Compiler, native: sinks.Sinks) -> Observer:
     try:
-        # The loaded file lives on until the process ends; after a failure there is the log to read.
-        with private_files.claimed(None, "opspan-observer-", keep_failed=True) as folder:
-            made, descriptor = _compile(torch, found, folder, folder / _LOG)
+        with private_files.claimed(None, "opspan-observer-") as folder:  # the loaded file lives on without its name
+            made, descriptor = _compile(torch, found, folder, None)
             return Observer(made, descriptor, native)
     except OSError as error:
-        raise BuildFailed(f"there is no place to build the observer: {error}") from error
+        raise BuildFailed(f"there is no place to build the observer: {_why(error)}") from error
 
 
 def _say_waiting() -> None:
@@ -260,8 +259,9 @@ def _why(error: OSError) -> str:
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
-def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Path, int]:
-    """A library in this folder, and a descriptor of it. `log`: where what the compiler says will be in the end."""
+def _compile(torch: Torch, found: Compiler, folder: Path, log: Path | None) -> tuple[Path, int]:
+    """A library in this folder, and a descriptor of it. `log`: where what the compiler says will be in the end, if
+    anywhere."""
     source = libraries.observer_sources() / "observer.cpp"
     if not source.is_file():
         raise ObserverError(f"{source} is missing: opspan's native part was not installed; pip install opspan")
@@ -299,9 +299,8 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Pa
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(made, "wb", opener=lambda path, _: os.open(path, flags, 0o644)) as file:  # no opener
             file.write(content + hashlib.sha256(content).digest())
-            file.flush()
-            # To be read: a file that is being written cannot be run everywhere.
-            descriptor = os.open(private_files.path_of(file.fileno()), os.O_RDONLY | os.O_CLOEXEC)
+        # To be read: a file that is being written cannot be run everywhere. Nobody else can enter the folder.
+        descriptor = os.open(made, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         done = f"done in {time.monotonic() - start:.0f} s"
     finally:
         notices.say(done + "\n")
@@ -309,7 +308,7 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path) -> tuple[Pa
 
 
 def _compile_what_can_be(
-    found: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path
+    found: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path | None
 ) -> None:
     """Rather no stacks (headers of Python), or no threads of what runs on devices (of Kineto), than no ops."""
     stacks, no_kineto = python_frames.options(), ["-DOPSPAN_NO_KINETO"]

@@ -160,6 +160,8 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         if self._trace is None:
             if self._is_running():
                 raise RuntimeError("still recording: leave the context manager first")
+            if self.failed:
+                raise RuntimeError(f"nothing was recorded: {self.failed}")
             self._trace = self._recording.read(keep=not self._is_owner())
         return self._trace
 

@@ -26,7 +26,7 @@ from opspan.emit.schedule import Schedule
 from opspan.emit.sink_list import Sink
 from opspan.emit.sinks import Sinks, Stats
 from opspan.emit.steps import Steps
-from opspan.errors import AlreadyActive, NoCompiler
+from opspan.errors import AlreadyActive, ObserverError
 
 _warned: set[type] = set()  # who has said that nobody listens
 
@@ -47,6 +47,7 @@ class Session:
     def __init__(self, enabled: bool, record_shapes: bool, modules: bool, schedule: Schedule | None) -> None:
         self.enabled = enabled
         self.entered = False
+        self.failed = ""  # why it could not be entered
         self.record_shapes = record_shapes
         self.modules = modules
         self.labels: str | None = None  # the form in use; None when nothing was labelled
@@ -69,14 +70,16 @@ class Session:
                     other.__exit__()
             free = self._free() or self._given_way()
             if free is None:
-                raise AlreadyActive(self._too_many())
+                self.failed = self._too_many()
+                raise AlreadyActive(self.failed)
             self._sink, number = free, free.number
             self._owner = os.getpid()
             active[number] = self
             self._undo.callback(active.pop, number, None)
         try:
             self._start()
-        except BaseException:
+        except BaseException as error:
+            self.failed = str(error) or type(error).__name__
             with contextlib.suppress(Exception):  # the first one says what is wrong
                 self._stop()
             self._discard()
@@ -118,7 +121,7 @@ class Session:
             return
         try:
             by: Observer | TorchEmitter = observer.load()
-        except NoCompiler as error:
+        except ObserverError as error:
             by = self._without_observer(error)
         with change():
             self._undo.callback(self._ended)
@@ -250,8 +253,8 @@ class Session:
         """What its sink is told of them, if anything."""
         return observer.TENSORS if self.labels == "torch" else observer.SIZES
 
-    def _without_observer(self, error: NoCompiler) -> TorchEmitter:
-        """What does the work where the observer cannot be built. Or the error."""
+    def _without_observer(self, error: ObserverError) -> TorchEmitter:
+        """What does the work where the observer cannot be had. Or the error."""
         raise error
 
     def _collects(self) -> bool:

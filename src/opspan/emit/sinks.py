@@ -101,8 +101,8 @@ class Sinks:
     def __init__(self, path: Path) -> None:
         self.path = path
         libraries.check_whole(path)
-        self._slow = ctypes.CDLL(str(path))
-        quick = ctypes.PyDLL(str(path))
+        self._slow = libraries.load(path)
+        quick = ctypes.PyDLL(str(path), handle=self._slow._handle)
         found = self._slow.opspan_sinks_abi()
         if found != ABI:
             raise EmitError(f"{path} speaks version {found} of sinks.h, this opspan version {ABI}: reinstall opspan")

@@ -62,7 +62,11 @@ def _locked(path: Path, where: tuple[int, int]) -> int | None:
 
 
 def _open_for_writing(facts: os.stat_result) -> str | None:
-    for process in os.listdir("/proc"):  # noqa: PTH208, a Path for each file that is open takes ten times as long
+    try:
+        processes = os.listdir("/proc")  # noqa: PTH208, a Path for each file that is open takes ten times as long
+    except OSError:  # not mounted here
+        return None
+    for process in processes:
         if not process.isdigit() or int(process) == os.getpid():
             continue
         files = f"/proc/{process}/fd"

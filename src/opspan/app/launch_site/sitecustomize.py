@@ -1,48 +1,68 @@
-"""Runs first in every Python under `opspan run --emit` or `--idle`: hands over to the user's sitecustomize, then to us.
+"""Runs first in every Python below `opspan run --emit`, `--keep` or `--idle`: hands over to the user's sitecustomize,
+then to us.
 
-Not a part of the package: its folder stands first in PYTHONPATH, and leaves sys.path here.
+Not a part of the package: its folder stands first in PYTHONPATH, and leaves sys.path here. Any Python may come by, also
+one that opspan is not for, such as 2.7: this file holds only what all of them can read.
 """
 
-import contextlib
-import importlib
 import os
 import sys
-from pathlib import Path
 
-_HERE = Path(__file__).resolve().parent
+_HERE = os.path.realpath(os.path.dirname(__file__))
+_OLDEST = (3, 10)
 
 
-def _is_here(entry: str) -> bool:
+def _is_here(entry):  # type: (str) -> bool
     try:
-        return Path(entry).resolve() == _HERE
-    except OSError:
+        return os.path.realpath(entry) == _HERE
+    except (OSError, ValueError):
         return False
 
 
-def _say(text: str) -> None:
+def _note(kind, text):  # type: (str, str) -> None
+    """Say it to `opspan run`, whose app/run_notes.py reads it."""
+    try:
+        number = os.open(os.environ["OPSPAN_NOTES"], os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(number, ("%d\t%s\t%s\n" % (os.getpid(), kind, text)).encode("ascii", "replace"))
+        finally:
+            os.close(number)
+    except (KeyError, OSError):  # nobody asked; not ours to write
+        pass
+
+
+def _say(text):  # type: (str) -> None
     # As opspan.printable does, which may not be there: names of files and errors may hold anything.
     text = "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
     if sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):
+        try:
             sys.stderr.write(text)
+        except (OSError, ValueError):
+            pass
 
 
 sys.path[:] = [entry for entry in sys.path if not (entry and _is_here(entry))]
 _this = sys.modules.pop("sitecustomize", None)
 
 try:
-    with contextlib.suppress(ModuleNotFoundError):
-        importlib.import_module("sitecustomize")  # the user's, now that this one cannot be found
+    try:
+        __import__("sitecustomize")  # the user's, now that this one cannot be found
+    except ImportError as error:
+        if getattr(error, "name", "sitecustomize") != "sitecustomize":  # as `site` tells the two apart
+            raise
 finally:  # also where it raises: that is then told, as without us
     if _this is not None:
         sys.modules.setdefault("sitecustomize", _this)
+    _note("python", "%d.%d" % sys.version_info[:2])
+    if sys.version_info >= _OLDEST:
+        try:
+            from opspan.app import launch
 
-    try:
-        from opspan.app import launch
-
-        launch.start_from_environment()
-    except ImportError as error:
-        if "OPSPAN_IDLE" not in os.environ:  # there nobody has asked for anything yet
-            _say(f"opspan: this Python is not labelled, it has no opspan ({error}): {sys.executable}\n")
-    except Exception as error:  # noqa: BLE001  # an opspan for another Python, for instance
-        _say(f"opspan: this Python is not labelled ({type(error).__name__}: {error}): {sys.executable}\n")
+            launch.start_from_environment()
+        except ImportError as error:
+            if "OPSPAN_IDLE" not in os.environ:  # there nobody has asked for anything yet
+                _say("opspan: this Python is not labelled, it has no opspan (%s): %s\n" % (error, sys.executable))
+            _note("without", sys.executable)
+        except Exception as error:  # noqa: BLE001  # an opspan for another Python, for instance
+            what = "%s: %s" % (type(error).__name__, error)
+            _say("opspan: this Python is not labelled (%s): %s\n" % (what, sys.executable))

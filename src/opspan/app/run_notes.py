@@ -1,0 +1,104 @@
+"""What the Python processes below `opspan run` say to it, for its last sentence to be true: a line each in a file that
+it made, `PID <tab> KIND <tab> TEXT`.
+
+    4242    python  3.11                      it was reached: launch_site/sitecustomize.py writes this
+    4242    without /usr/bin/python3          it has no opspan; so does this
+    4242    torch                             it has imported torch
+    4242    failed  no C++ compiler was ...   and could not be labelled, recorded or made to listen
+
+Imports nothing heavy: every Python below `opspan run` comes through here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opspan.printable import printable
+
+VARIABLE = "OPSPAN_NOTES"
+_NAME = ".opspan-run"
+_LONGEST = 1000  # characters of a text: a line is written at once
+_MOST_BYTES = 1 << 20
+_OLDEST = (3, 10)
+
+
+@dataclass
+class Notes:
+    """By process."""
+
+    pythons: dict[int, str] = field(default_factory=dict)  # its version
+    without: dict[int, str] = field(default_factory=dict)  # what it is called
+    torch: set[int] = field(default_factory=set)
+    failed: dict[int, str] = field(default_factory=dict)  # why
+
+    def why_nothing(self, wanted: str) -> str:
+        """Why there is nothing of any of them. `wanted`: what was to be done, as "labelled"."""
+        if self.failed:
+            reasons = dict.fromkeys(self.failed.values())
+            return f"{_processes(len(self.failed))} imported torch and could not be {wanted}: {'; '.join(reasons)}"
+        if self.torch:
+            return f"{_processes(len(self.torch))} imported torch, and ran no ops while they were to be {wanted}"
+        if not self.pythons:
+            return "no Python process was reached: none was started, or with -S, -E or -I, which leave opspan out"
+        unseen = dict.fromkeys(f"opspan is not installed for {name}" for name in self.without.values())
+        old = sorted({version for version in self.pythons.values() if _number(version) < _OLDEST})
+        unseen |= dict.fromkeys(f"Python {version} is older than opspan needs (3.10)" for version in old)
+        if unseen:
+            return f"{_processes(len(self.pythons))} ran, and no import of torch was seen: {'; '.join(unseen)}"
+        return f"{_processes(len(self.pythons))} ran, and none imported torch"
+
+
+@contextlib.contextmanager
+def collected(folder: Path) -> Iterator[tuple[Path, Notes]]:
+    """A file in the folder for them, and what it has said by the end of the `with`."""
+    path, notes = folder / _NAME, Notes()
+    with contextlib.suppress(OSError):  # a full disk: then nothing is said
+        path.touch(mode=0o600)
+    try:
+        yield path, notes
+    finally:
+        _read(path, notes)
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def note(kind: str, text: str = "") -> None:
+    """Of this process, if somebody wants to know."""
+    line = f"{os.getpid()}\t{kind}\t{printable(text)[:_LONGEST]}\n"
+    with contextlib.suppress(KeyError, OSError):
+        number = os.open(os.environ[VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            os.write(number, line.encode(errors="backslashreplace"))
+        finally:
+            os.close(number)
+
+
+def _read(path: Path, notes: Notes) -> None:
+    text = ""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        text = file.read(_MOST_BYTES).decode(errors="replace")
+    for line in text.splitlines():
+        pid, _, said = line.partition("\t")
+        kind, _, what = said.partition("\t")
+        if not (pid.isascii() and pid.isdigit()):
+            continue
+        if kind == "python":
+            notes.pythons[int(pid)] = what
+        elif kind == "without":
+            notes.without[int(pid)] = what
+        elif kind == "torch":
+            notes.torch.add(int(pid))
+        elif kind == "failed":
+            notes.failed.setdefault(int(pid), what)
+
+
+def _processes(count: int) -> str:
+    return "1 Python process" if count == 1 else f"{count} Python processes"
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
