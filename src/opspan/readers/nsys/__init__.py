@@ -50,9 +50,10 @@ def read(path: Path) -> Tables:
 
 
 def _read(path: Path, export: Export, issues: Issues) -> Tables:
-    ranges = nvtx.read(export)
+    ranges, called = nvtx.read(export), calls.read(export)
+    ran = work.of_processes(work.read(export), called, ranges.ranges)
     frames = {
-        **numbered_alike(ranges=ranges.ranges, calls=calls.read(export), work=work.read(export)),
+        **numbered_alike(ranges=ranges.ranges, calls=called, work=ran),
         "memory": memory.read(export),
         "samples": samples.read_samples(export),
         "counters": samples.read_counters(export),
