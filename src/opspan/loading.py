@@ -36,6 +36,7 @@ def load(
     strict: bool = False,
     between: tuple[int, int] | None = None,
     step: int | tuple[int, int] | str | None = None,
+    most_bytes: int | None = None,
 ) -> Trace:
     """Read traces of any source, told by their content; several paths become the ranks of one run, side by side.
 
@@ -43,7 +44,8 @@ def load(
     `strict` makes an issue that is more than worth knowing a StrictError; without it, `trace.issues` lists them.
     `between` (nanoseconds since the trace began) and `step` (the number of a ProfilerStep, the first and the last, or
     what the ranges are called that are steps: "step", "epoch *") read what overlaps that part alone. Without ranges
-    ProfilerStep#N the number is that of a step as `trace.steps()` finds them.
+    ProfilerStep#N the number is that of a step as `trace.steps()` finds them. `most_bytes` is how much may be fetched
+    of an address: 16 GiB, if nothing is said.
     """
     if not paths:
         raise UsageError("nothing to load; expected the path of at least one trace")
@@ -52,7 +54,7 @@ def load(
     from opspan.tables import Tables
     from opspan.trace import Trace
 
-    tables, found = read_all(each(map(file_of, paths)), source, window_of(between, step))
+    tables, found = read_all(each(file_of(path, most_bytes) for path in paths), source, window_of(between, step))
     trace = Trace.of(tables.check() if strict else tables)
     if found is not None:
         trace.analysed = Analysed(Tables(trace.ranks, **trace.frames), iterations=found)
