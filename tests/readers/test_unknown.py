@@ -20,6 +20,7 @@ import pytest
 import opspan
 from builders import kineto, nsys, vtune
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.readers.registry import trace_source
 from views.sources import capture
 
 SCRIPT = b"import torch\n\nprint(torch.ones(3).sum())\n"
@@ -264,3 +265,8 @@ def test_a_rocpd_database_that_has_nothing_of_a_run_is_known(tmp_path: Path) -> 
 
     with pytest.raises(NotATrace, match=r"a rocpd database without calls.*--kernel-trace"):
         opspan.load(tmp_path / "a.db")
+
+
+def test_no_reader_takes_the_trace_of_its_tool_for_sums(traces_dir: Path) -> None:
+    assert trace_source(traces_dir / "nsys" / "conductor.nsys-rep") is not None  # a report of nsys is a trace
+    assert trace_source(traces_dir / "vtune" / "hotspots_function.csv") is None
