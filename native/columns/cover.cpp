@@ -1,5 +1,5 @@
-// The time that spans cover together: stretches that do not touch, in order; and how much of other stretches it is. A
-// span without a length covers nothing.
+// The time that spans of a group cover together: stretches that do not touch, in order; and how much of other stretches
+// it is. A span without a length covers nothing.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -7,36 +7,51 @@
 namespace opspan::columns {
 namespace {
 
-class ByStart {
+// Spans of a frame by group, and how to walk over those of one group in the order of their starts.
+class Spans {
  public:
-  explicit ByStart(const Input& frame)
-      : start_(frame.values<int64_t>("start_ns")), end_(frame.values<int64_t>("end_ns")) {
-    rows_.reserve(frame.rows());
+  Spans(const Input& frame, Groups& groups)
+      : start_(frame.values<int64_t>("start_ns")), end_(frame.values<int64_t>("end_ns")), groups_(groups.of(frame)) {
     for (size_t row = 0; row < frame.rows(); ++row) {
-      if (!start_.null(row) && !end_.null(row) && end_[row] > start_[row]) rows_.push_back(static_cast<Row>(row));
+      if (start_.null(row) || end_.null(row) || end_[row] <= start_[row]) groups_[row] = kNone;
     }
-    sort_rows(std::span<Row>(rows_), [&](Row row) { return start_[row]; }, std::less<Row>());
+    count_ = frame.rows();
+  }
+  // Once the groups of all frames are known.
+  void slice(const Groups& groups) { slices_ = slices(groups_.get(), count_, groups.count()); }
+  void walk(size_t group) {
+    rows_ = slices_[group];
+    next_ = 0;
+    sort_rows(rows_, [&](Row row) { return start_[row]; }, std::less<Row>());
   }
   bool done() const { return next_ == rows_.size(); }
   int64_t start() const { return start_[rows_[next_]]; }
   int64_t end() const { return end_[rows_[next_]]; }
+  Row row() const { return rows_[next_]; }
   void step() { ++next_; }
 
  private:
   Values<int64_t> start_, end_;
-  std::vector<Row> rows_;  // by their start
+  Array<uint32_t> groups_;
+  size_t count_ = 0;
+  Slices slices_;
+  std::span<Row> rows_;  // of the group, by their start
   size_t next_ = 0;
 };
 
 struct Stretches {
-  // Spans come in order of their start.
-  void add(const ByStart& span) {
-    if (ends.empty() || span.start() > ends.back()) {
+  // Spans of a group come in order of their start; `first`: how many stretches there were before the group.
+  void add(const Spans& span, size_t first = 0) {
+    if (ends.size() == first || span.start() > ends.back()) {
       starts.push_back(span.start());
       ends.push_back(span.end());
     } else {
       ends.back() = std::max(ends.back(), span.end());
     }
+  }
+  void clear() {
+    starts.clear();
+    ends.clear();
   }
   std::vector<int64_t> starts, ends;
 };
@@ -47,49 +62,122 @@ Array<int64_t> copied(const std::vector<int64_t>& from) {
   return to;
 }
 
+// How much of the time up to a moment is covered. Sums and differences without a sign are right where time is longer
+// than 63 bits.
+class Covered {
+ public:
+  explicit Covered(const Stretches& of) : of_(of), before_(of.starts.size() + 1, 0) {
+    for (size_t at = 0; at < of.starts.size(); ++at) before_[at + 1] = before_[at] + ns(of.starts[at], of.ends[at]);
+  }
+  uint64_t until(int64_t time) const {
+    const auto past = std::upper_bound(of_.starts.begin(), of_.starts.end(), time);
+    const size_t count = static_cast<size_t>(past - of_.starts.begin());
+    return count == 0 || of_.ends[count - 1] <= time ? before_[count] : before_[count] - ns(time, of_.ends[count - 1]);
+  }
+
+ private:
+  static uint64_t ns(int64_t from, int64_t to) { return static_cast<uint64_t>(to) - static_cast<uint64_t>(from); }
+  const Stretches& of_;
+  std::vector<uint64_t> before_;  // how much is covered before each
+};
+
 }  // namespace
 
 Output cover(const Input& some, const Input& others) {
-  ByStart left(some), right(others);
+  Groups groups;
+  Spans left(some, groups), right(others, groups);
+  left.slice(groups);
+  right.slice(groups);
   Stretches found;
-  while (!left.done() || !right.done()) {
-    ByStart& spans = right.done() || (!left.done() && left.start() <= right.start()) ? left : right;
-    found.add(spans);
-    spans.step();
+  std::vector<int64_t> owners;  // for each stretch a row of its group: of the first frame, or behind it of the other
+  for (uint32_t group = 0; group < groups.count(); ++group) {
+    left.walk(group);
+    right.walk(group);
+    const int64_t owner = !left.done()   ? left.row()
+                          : right.done() ? 0
+                                         : static_cast<int64_t>(some.rows()) + right.row();
+    const size_t first = found.starts.size();
+    while (!left.done() || !right.done()) {
+      Spans& spans = right.done() || (!left.done() && left.start() <= right.start()) ? left : right;
+      found.add(spans, first);
+      spans.step();
+    }
+    owners.resize(found.starts.size(), owner);
   }
   Output out(found.starts.size());
   out.add("start_ns", copied(found.starts));
   out.add("end_ns", copied(found.ends));
+  out.add("row", copied(owners));
   return out;
 }
 
 Output covered(const Input& some, const Input& stretches) {
-  Stretches found;
-  for (ByStart spans(some); !spans.done(); spans.step()) found.add(spans);
-  // How much is covered before each. Sums and differences without a sign are right where time is longer than 63 bits.
-  std::vector<uint64_t> before(found.starts.size() + 1, 0);
-  auto ns = [](int64_t from, int64_t to) { return static_cast<uint64_t>(to) - static_cast<uint64_t>(from); };
-  for (size_t at = 0; at < found.starts.size(); ++at)
-    before[at + 1] = before[at] + ns(found.starts[at], found.ends[at]);
-  auto until = [&](int64_t time) {
-    const auto past = std::upper_bound(found.starts.begin(), found.starts.end(), time);
-    const size_t count = static_cast<size_t>(past - found.starts.begin());
-    return count == 0 || found.ends[count - 1] <= time ? before[count]
-                                                       : before[count] - ns(time, found.ends[count - 1]);
-  };
+  Groups groups;
+  Spans spans(some, groups);
   const auto start = stretches.values<int64_t>("start_ns"), end = stretches.values<int64_t>("end_ns");
-  auto sums = uninitialized<int64_t>(stretches.rows());
+  auto group_of = groups.of(stretches);
+  auto sums = zeroed<int64_t>(stretches.rows());
   Bits known(stretches.rows());
   for (size_t row = 0; row < stretches.rows(); ++row) {
-    sums[row] = 0;
-    if (start.null(row) || end.null(row)) continue;
-    known.set(row);
-    if (end[row] <= start[row]) continue;
-    constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
-    sums[row] = static_cast<int64_t>(std::min(until(end[row]) - until(start[row]), kMost));
+    if (start.null(row) || end.null(row)) {
+      group_of[row] = kNone;
+    } else {
+      known.set(row);
+      if (end[row] <= start[row]) group_of[row] = kNone;
+    }
+  }
+  spans.slice(groups);
+  Slices asked = slices(group_of.get(), stretches.rows(), groups.count());
+  Stretches found;
+  for (uint32_t group = 0; group < groups.count(); ++group) {
+    if (asked[group].empty()) continue;
+    found.clear();
+    for (spans.walk(group); !spans.done(); spans.step()) found.add(spans);
+    const Covered covered(found);
+    for (Row row : asked[group]) {
+      constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+      sums[row] = static_cast<int64_t>(std::min(covered.until(end[row]) - covered.until(start[row]), kMost));
+    }
   }
   Output out(stretches.rows());
   out.add("ns", std::move(sums), &known);
+  return out;
+}
+
+Output within(const Input& points, const Input& stretches) {
+  Groups groups;
+  const auto time = points.values<int64_t>("time_ns");
+  const auto start = stretches.values<int64_t>("start_ns"), end = stretches.values<int64_t>("end_ns");
+  auto group_of_point = groups.of(points), group_of_stretch = groups.of(stretches);
+  for (size_t row = 0; row < points.rows(); ++row) {
+    if (time.null(row)) group_of_point[row] = kNone;
+  }
+  for (size_t row = 0; row < stretches.rows(); ++row) {
+    if (start.null(row) || end.null(row)) group_of_stretch[row] = kNone;
+  }
+  Slices points_of = slices(group_of_point.get(), points.rows(), groups.count());
+  Slices stretches_of = slices(group_of_stretch.get(), stretches.rows(), groups.count());
+  std::vector<Row> found, in;
+  for (uint32_t group = 0; group < groups.count(); ++group) {
+    const std::span<Row> some = points_of[group];
+    if (some.empty() || stretches_of[group].empty()) continue;
+    sort_rows(some, [&](Row row) { return time[row]; }, std::less<Row>());
+    const auto before = [&](Row row, int64_t at) { return time[row] < at; };
+    for (Row stretch : stretches_of[group]) {
+      const auto first = std::lower_bound(some.begin(), some.end(), start[stretch], before);
+      const auto past = std::lower_bound(first, some.end(), end[stretch], before);
+      found.insert(found.end(), first, past);
+      in.resize(found.size(), stretch);
+    }
+  }
+  auto copy = [](const std::vector<Row>& from) {
+    auto to = uninitialized<Row>(from.size());
+    std::copy(from.begin(), from.end(), to.get());
+    return to;
+  };
+  Output out(found.size());
+  out.add("row", copy(found));
+  out.add("stretch", copy(in));
   return out;
 }
 

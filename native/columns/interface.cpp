@@ -15,12 +15,13 @@ extern "C" {
 
 #define OPSPAN_SHOWN __attribute__((visibility("default")))
 
-OPSPAN_SHOWN int opspan_columns_abi(void) { return 13; }
+OPSPAN_SHOWN int opspan_columns_abi(void) { return 14; }
 
 OPSPAN_SHOWN OPSPAN_CALL(nest, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(innermost, Input(first), Input(second)) OPSPAN_SHOWN
     OPSPAN_CALL(cover, Input(first), Input(second)) OPSPAN_SHOWN
     OPSPAN_CALL(covered, Input(first), Input(second)) OPSPAN_SHOWN
+    OPSPAN_CALL(within, Input(first), Input(second)) OPSPAN_SHOWN
     OPSPAN_CALL(cut, Input(first), Input(second)) OPSPAN_SHOWN
     OPSPAN_CALL(match, Input(first), Input(second)) OPSPAN_SHOWN OPSPAN_CALL(nearest, Input(first)) OPSPAN_SHOWN
     OPSPAN_CALL(rollup, Input(first), Input(second)) OPSPAN_SHOWN

@@ -4,7 +4,8 @@
 // frame back as an Arrow struct array. Returns 0, or -1 with a sentence in `error`. The streams stay the caller's.
 // Any value may stand in any column; a column that is missing or of another type is the caller's mistake, and is said.
 // Only `rank` and `pid` may be missing, in all frames of a call: they are the same in all rows then, and take no
-// memory. opspan.native is the Python side, docs/analysis.md says what the results mean.
+// memory; and the columns by0, by1, ..., which tell groups of rows apart. opspan.native is the Python side,
+// docs/analysis.md says what the results mean.
 #pragma once
 
 #include "columns/arrow.h"
@@ -22,6 +23,7 @@ opspan_columns_call opspan_columns_enclose;    // events
 opspan_columns_call opspan_columns_innermost;  // ranges; points
 opspan_columns_call opspan_columns_cover;      // spans; more of them
 opspan_columns_call opspan_columns_covered;    // spans; stretches
+opspan_columns_call opspan_columns_within;     // points; stretches
 opspan_columns_call opspan_columns_cut;        // stretches; ranges, and spans of kinds
 opspan_columns_call opspan_columns_match;      // calls; work
 opspan_columns_call opspan_columns_nearest;    // parents with marked rows
@@ -56,6 +58,7 @@ Output enclose(const Input& events);
 Output innermost(const Input& ranges, const Input& points);
 Output cover(const Input& spans, const Input& others);
 Output covered(const Input& spans, const Input& stretches);
+Output within(const Input& points, const Input& stretches);
 Output cut(const Input& stretches, const Input& spans);
 Output match(const Input& calls, const Input& work);
 Output nearest(const Input& ranges);

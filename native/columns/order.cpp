@@ -88,6 +88,22 @@ Array<uint32_t> Places::threads(const Input& frame) {
   return numbers;
 }
 
+Array<uint32_t> Groups::of(const Input& frame) {
+  auto numbers = zeroed<uint32_t>(frame.rows());
+  auto name = [](size_t level) { return "by" + std::to_string(level); };
+  for (size_t level = 0; frame.has(name(level).c_str()); ++level) {
+    if (level == levels_.size()) levels_.emplace_back();
+    const auto values = frame.values<int64_t>(name(level).c_str());
+    Level& of = levels_[level];
+    for (size_t row = 0; row < frame.rows(); ++row) {
+      const bool null = values.null(row);
+      const uint64_t value = with_null(of.values, null, null ? 0 : static_cast<uint64_t>(values[row]));
+      numbers[row] = of.pairs.number(pair(numbers[row], value));
+    }
+  }
+  return numbers;
+}
+
 Slices slices(const uint32_t* groups, size_t rows, size_t group_count) {
   Slices sliced;
   sliced.starts.assign(group_count + 1, 0);

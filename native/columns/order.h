@@ -50,6 +50,22 @@ class Places {
   Numbering ranks_, pids_, tids_, processes_, threads_;
 };
 
+// Numbers the groups of rows, the same for all frames it is asked about, in the order in which they are first seen.
+// Rows of one group have the same values in the columns by0, by1, ...; null is a value like any other. Without such
+// columns all rows are one group.
+class Groups {
+ public:
+  Array<uint32_t> of(const Input& frame);
+  uint32_t count() const { return levels_.empty() ? 1 : levels_.back().pairs.count(); }
+
+ private:
+  // The groups by the columns up to one: those by the columns before it, each with a value of this column.
+  struct Level {
+    Numbering values, pairs;
+  };
+  std::vector<Level> levels_;
+};
+
 // Rows in slices, one a group, each in the order of the rows. A row whose group is kNone is in none.
 struct Slices {
   Array<Row> rows;

@@ -36,6 +36,7 @@ _ADDRESS = re.compile(rf"{_SCHEME}(://|::.*://)", re.DOTALL)
 _PARTED = rf"({_SCHEME}):/+(?=[^/])"  # as pathlib writes an address: with one slash
 _SECRET = r"(?s)(?<=://)[^/?#@]*@|[?#].*"
 _LONGEST = 1_000  # of an address that is shown
+MOST_BYTES = 16 << 30  # that are fetched of an address, unless more are allowed
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +44,7 @@ class Address:
     """`str()` of it is for people and files, and has no secrets."""
 
     text: str = field()
+    most_bytes: int = field(default=MOST_BYTES, compare=False)  # that may be fetched of it
 
     @property
     def scheme(self) -> str:
@@ -86,8 +88,9 @@ def shown(address: str) -> str:
     return shortened(re.sub(_SECRET, lambda found: "?..." if found[0][0] == "?" else "", address), _LONGEST)
 
 
-def file_of(path: str | os.PathLike[str]) -> File:
-    """What is meant by it: a file of this machine, or an address of one that can be read."""
+def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File:
+    """What is meant by it: a file of this machine, or an address of one that can be read, of which no more than
+    `most_bytes` are fetched."""
     text = os.fspath(path)
     if isinstance(path, Address):
         return path
@@ -109,7 +112,7 @@ def file_of(path: str | os.PathLike[str]) -> File:
         is_whole = False
     if not is_whole:
         raise UsageError(f"{shown(text)} is no whole address; expected such as {scheme}://host/rank0.json.gz")
-    return Address(text)
+    return Address(text) if most_bytes is None else Address(text, most_bytes)
 
 
 def file_said(text: str) -> File:

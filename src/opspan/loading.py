@@ -38,6 +38,7 @@ def load(
     between: tuple[int, int] | None = None,
     step: int | tuple[int, int] | str | None = None,
     cycle: int | None = None,
+    most_bytes: int | None = None,
 ) -> Trace:
     """Read traces of any source, told by their content; several paths become the ranks of one run, side by side. Those
     that one process wrote one after the other are cycles of one rank, and `cycle` reads one of them: docs/ranks.md.
@@ -46,7 +47,8 @@ def load(
     `strict` makes an issue that is more than worth knowing a StrictError; without it, `trace.issues` lists them.
     `between` (nanoseconds since the trace began) and `step` (the number of a ProfilerStep, the first and the last, or
     what the ranges are called that are steps: "step", "epoch *") read what overlaps that part alone. Without ranges
-    ProfilerStep#N the number is that of a step as `trace.steps()` finds them.
+    ProfilerStep#N the number is that of a step as `trace.steps()` finds them. `most_bytes` is how much may be fetched
+    of an address: 16 GiB, if nothing is said.
     """
     if not paths:
         raise UsageError("nothing to load; expected the path of at least one trace")
@@ -55,7 +57,8 @@ def load(
     from opspan.tables import Tables
     from opspan.trace import Trace
 
-    tables, found = read_all(each(map(file_of, paths)), source, window_of(between, step), cycle=cycle)
+    asked = each(file_of(path, most_bytes) for path in paths)
+    tables, found = read_all(asked, source, window_of(between, step), cycle=cycle)
     trace = Trace.of(tables.check() if strict else tables)
     if found is not None:
         trace.analysed = Analysed(Tables(trace.ranks, **trace.frames), iterations=found)

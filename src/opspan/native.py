@@ -17,7 +17,7 @@ import polars as pl
 from opspan import forked, libraries
 from opspan.errors import OpspanError
 
-ABI: Final = 13
+ABI: Final = 14
 _ERROR_BYTES: Final = 512
 
 # Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
@@ -33,6 +33,7 @@ _FRAMES: Final = (
     "innermost",
     "cover",
     "covered",
+    "within",
     "cut",
     "match",
     "nearest",
@@ -216,13 +217,19 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
 
 
 def cover(spans: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """The time that both cover together: stretches that do not touch, in order."""
+    """The time that the spans of both frames cover together: stretches that do not touch, group by group, in order.
+    `row`: a row of the group, counted through both frames. Groups differ in the columns by0, by1, ..., if any."""
     return _call("cover", spans, others)
 
 
 def covered(spans: pl.DataFrame, stretches: pl.DataFrame) -> pl.Series:
-    """How much of each stretch the spans cover together, in ns; null where it has no begin or no end."""
+    """How much of each stretch the spans of its group cover together, in ns; null where it has no begin or no end."""
     return _call("covered", spans, stretches)["ns"]
+
+
+def within(points: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
+    """Pairs of a row of `points`, by `time_ns`, and the row of a stretch of its group that it lies in."""
+    return _call("within", points, stretches)
 
 
 def cut(stretches: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:

@@ -31,6 +31,7 @@ T = TypeVar("T")
 SomeTables = TypeVar("SomeTables", bound=Tables)
 
 PATIENCE_S = 30.0  # without a byte
+LEAST_RATE, RATED_S = 1_000, 60.0  # bytes a second, over so many seconds: a slower server is left
 PAUSES_S = (0.5, 2.0)  # before it is tried again
 SPARE_BYTES = 64 << 20  # of the disk: others need it, too
 MOST_FILES = 10_000  # of a folder or a pattern
@@ -101,15 +102,17 @@ def _fetched(address: Address, folder: Path) -> Path:
             parts = _asked(address, lambda: system.find(address.text, detail=True))
             _check_count(address, parts)
     if not parts:
-        _fetch(system, address, address.text, target)
+        _fetch(system, address, address.text, target, address.most_bytes)
         return target
+    left = address.most_bytes
     above = system._strip_protocol(address.text).rstrip("/") + "/"
     for name in parts:
         inside = target.joinpath(*map(_local_name, name.removeprefix(above).split("/")))
         inside.parent.mkdir(parents=True, exist_ok=True)
         if inside.exists():
             raise NotReadable(f"{address} has two files that would both be called {inside.name!r}; rename one of them")
-        _fetch(system, address, name, inside)
+        _fetch(system, address, name, inside, left)
+        left -= inside.stat().st_size
     return target
 
 
@@ -118,11 +121,11 @@ def _local_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[-_LONGEST_NAME:].lstrip(".-") or "trace"
 
 
-def _fetch(system: Any, address: Address, name: str, target: Path) -> None:
-    """The whole file `name`, of which the address is, or the folder in which it lies; else an error."""
+def _fetch(system: Any, address: Address, name: str, target: Path, most: int) -> None:
+    """The whole file `name`, of which the address is, or the folder in which it lies; else an error. `most`: bytes."""
     for pause in (*PAUSES_S, None):
         try:
-            _fetch_once(system, address, name, target)
+            _fetch_once(system, address, name, target, most)
             return
         except _BrokeOff as error:
             if pause is None:
@@ -130,8 +133,8 @@ def _fetch(system: Any, address: Address, name: str, target: Path) -> None:
             time.sleep(pause)
 
 
-def _fetch_once(system: Any, address: Address, name: str, target: Path) -> None:
-    watch = _Watch(target)
+def _fetch_once(system: Any, address: Address, name: str, target: Path, most: int) -> None:
+    watch = _Watch(target, most)
     try:
         _asked(address, lambda: system.get_file(name, str(target), callback=watch.callback()), may_again=True)
         watch.check_whole()
@@ -143,9 +146,11 @@ def _fetch_once(system: Any, address: Address, name: str, target: Path) -> None:
 class _Watch:
     """What is known of a file while it comes, from another thread."""
 
-    def __init__(self, target: Path) -> None:
+    def __init__(self, target: Path, most: int) -> None:
         self._target = target
+        self._most = most
         self._size: int | None = None
+        self._rated_at, self._rated_count = time.monotonic(), 0
         self.is_over = False
 
     def callback(self) -> Any:
@@ -157,8 +162,26 @@ class _Watch:
         if self.is_over:  # Ctrl-C
             raise _Refused("nobody waits for it any more")
         self._size = size
+        self._check_size(max(size or 0, count))
+        self._check_rate(count)
         self._check_room(max((size or 0) - count, 0))
         progress.wait_for(f"{count / 1e6:,.1f}{'' if size is None else f' of {size / 1e6:,.1f}'} MB fetched")
+
+    def _check_size(self, size: int) -> None:
+        if size > self._most:
+            raise _Refused(
+                f"it has {'' if self._size else 'more than '}{size / 1e6:,.1f} MB, and no more than "
+                f"{self._most / 1e6:,.1f} MB may be fetched; allow more with --most-fetched SIZE, or load(most_bytes=)"
+            )
+
+    def _check_rate(self, count: int) -> None:
+        now = time.monotonic()
+        if now - self._rated_at < RATED_S or count == self._size:
+            return
+        came = count - self._rated_count
+        if came < LEAST_RATE * RATED_S:
+            raise _Refused(f"its server is too slow: {came:,} bytes came within {now - self._rated_at:,.0f} s")
+        self._rated_at, self._rated_count = now, count
 
     def _check_room(self, more: int) -> None:
         free = shutil.disk_usage(self._target.parent).free
@@ -195,7 +218,8 @@ def listed(address: Address) -> list[tuple[Address, int]]:
     if not found:
         raise NotReadable(f"there is no file {address}{'*' if address.is_folder else ''}")
     _check_count(address, found)
-    return [(Address(system.unstrip_protocol(name)), about.get("size") or 0) for name, about in found.items()]
+    most = address.most_bytes
+    return [(Address(system.unstrip_protocol(name), most), about.get("size") or 0) for name, about in found.items()]
 
 
 def _check_count(address: Address, found: Sequence[str] | dict[str, Any]) -> None:

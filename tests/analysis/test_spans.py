@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opspan.analysis.spans import time_in, union
+from opspan.analysis.spans import time_in, union, within
 
 KEYS = [None, 1, 2]
 MOMENTS = range(-2, 14)
@@ -46,6 +46,28 @@ def test_the_time_in_a_stretch_is_that_of_its_moments(given_rows: list[dict], sp
     assert found == [
         sum(is_on(given_rows, row["key"], moment) for moment in range(row["start_ns"], row["end_ns"])) for row in known
     ]
+
+
+@given(rows, rows)
+def test_rows_lie_in_the_stretches_of_their_own_key(points: list[dict], spans: list[dict]) -> None:
+    found = within(frame(points), "start_ns", frame(spans), ["key"]).rows()
+
+    expected = [
+        (number, stretch)
+        for number, point in enumerate(points)
+        for stretch, span in enumerate(spans)
+        if point["key"] == span["key"]
+        and None not in (point["start_ns"], span["start_ns"], span["end_ns"])
+        and span["start_ns"] <= point["start_ns"] < span["end_ns"]
+    ]
+    assert sorted(found) == expected
+
+
+@given(rows, rows)
+def test_a_union_of_two_frames_is_that_of_all_their_rows(some: list[dict], others: list[dict]) -> None:
+    found = union(frame(some), ["key"], frame(others))
+
+    assert sorted(found.rows(), key=str) == sorted(union(frame([*some, *others]), ["key"]).rows(), key=str)
 
 
 def test_without_columns_to_tell_rows_apart_all_time_is_one() -> None:

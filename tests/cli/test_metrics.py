@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+import opspan
 from builders import vtune
 from emit.running import opspan as command
 from views.sources import nsys
@@ -47,15 +49,60 @@ def database(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("text", [REPORT, "Task Type,CPU Time\naten::mm,1.5\n"])
-@pytest.mark.parametrize("verb", [["table"], ["export"]])
+@pytest.mark.parametrize("verb", [["summary"], ["path"], ["export"]])
 def test_a_report_that_is_taken_for_a_trace_is_told_its_option(file: Path, text: str, verb: list[str]) -> None:
     file.write_text(text, encoding="utf-8")
     out = [file.with_name("out.json")] if verb == ["export"] else []
     done = command(*verb, file, *out)
     assert done.returncode == 2
     assert "is a report that `vtune -report` printed" in done.stderr
+    assert f"`opspan table {file}` prints it" in done.stderr
     assert f"`opspan table RESULT --metrics {file}`" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_report_is_printed_with_the_table_that_it_has(file: Path, form: str) -> None:
+    file.write_text("Task Type;CPU Time;Share(%)\naten::mm;1.5;20.0\naten::add;0.5;9\n", encoding="utf-8")
+
+    done = command("table", file, "--format", form)
+
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"] if form == "json" else list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [(row["Task Type"], float(row["CPU Time"]), float(row["Share(%)"])) for row in rows] == [
+        ("aten::mm", 1.5, 20.0),
+        ("aten::add", 0.5, 9.0),
+    ]
+
+
+def test_a_report_in_words_is_printed_whole(file: Path) -> None:
+    file.write_text(REPORT, encoding="utf-8")
+
+    done = command("table", file)
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"CPU Time +4\.0 +4s", done.stdout)
+    assert re.search(r"aten::mm +Task Time +1\.5", done.stdout)
+    assert "'Slow.'" in done.stdout
+
+
+def test_what_chooses_from_a_trace_is_refused_of_a_report(file: Path) -> None:
+    file.write_text(REPORT, encoding="utf-8")
+
+    done = command("table", file, "--by", "shape", "--op", "aten::mm")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "leave out --by and --op" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_every_real_report_is_printed(traces_dir: Path) -> None:
+    folder = traces_dir / "vtune"
+    for path in [*folder.glob("*.csv"), *folder.glob("*.txt"), *(folder / "reports").iterdir()]:
+        done = command("table", path, "--format", "csv", "--limit", "-1")
+
+        assert done.returncode == 0, done.stderr
+        assert len(list(csv.reader(io.StringIO(done.stdout)))) == opspan.load_vtune_report(path).height + 1
 
 
 def test_lines_that_are_neither_are_an_issue_of_the_table(file: Path, database: Path) -> None:

@@ -208,3 +208,26 @@ def test_tables_and_exports_are_made(both: Both, tmp_path: Path) -> None:
         if table != "work":
             here = here.with_columns(pl.col("start_ns", "end_ns") + shift)
         assert there.sort(columns).equals(here.sort(columns)), table
+
+
+def test_without_processes_and_threads_work_is_of_the_op_of_its_external_id(traces_dir: Path, tmp_path: Path) -> None:
+    path = traces_dir / "kineto" / "bert_h100_foreign_thread_functions.json.gz"
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    for event in document["traceEvents"]:
+        event.pop("pid", None)
+        event.pop("tid", None)
+    (tmp_path / "run.json").write_text(json.dumps(document))
+
+    trace = opspan.load(tmp_path / "run.json")
+
+    ops = {
+        event["args"]["External id"]: event["name"]
+        for event in document["traceEvents"]
+        if event.get("cat") == "cpu_op" and "External id" in event.get("args", {})
+    }
+    kernels = [event for event in document["traceEvents"] if event.get("cat") == "kernel"]
+    expected = Counter(ops[event["args"]["External id"]] for event in kernels)
+    found = trace.analysed.attributed
+    work = found.work.filter(kind="kernel")
+    assert Counter(found.ranges["name"].gather(work["range"])) == expected
+    assert "NaN" not in trace.events().key_averages().table()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,3 +150,22 @@ def test_a_node_of_a_graph_leads_back_to_where_it_was_made(traces_dir: Path) -> 
 
     assert run.join(made, on=["pid", "graph_node_id"], how="anti").is_empty()
     assert cloned.height == origins.height > 0
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["kernels", "all work"])
+def test_work_without_a_process_is_of_that_of_its_correlation_id(
+    others: bool, traces_dir: Path, tmp_path: Path
+) -> None:
+    whole = traces_dir / "nsys" / "torch_lm_2025.sqlite"  # two processes
+    shutil.copyfile(whole, tmp_path / "run.sqlite")
+    tables = [table for table, kind in WORK.items() if others or kind == "kernel"]
+    with sqlite3.connect(tmp_path / "run.sqlite") as database:
+        there = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        for table in tables:
+            if table in there:
+                database.execute(f"ALTER TABLE {table} DROP COLUMN globalPid")
+
+    found, expected = opspan.load(tmp_path / "run.sqlite"), opspan.load(whole)
+
+    assert found.work["pid"].equals(expected.work["pid"])
+    assert found.analysed.attributed.work["range"].equals(expected.analysed.attributed.work["range"])

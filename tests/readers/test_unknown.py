@@ -20,6 +20,7 @@ import pytest
 import opspan
 from builders import kineto, nsys, vtune
 from opspan.errors import NotATrace, NotReadable, ReadError
+from opspan.readers.registry import trace_source
 from views.sources import capture
 
 SCRIPT = b"import torch\n\nprint(torch.ones(3).sum())\n"
@@ -50,9 +51,22 @@ def tarred(name: str, content: bytes) -> bytes:
     return made.getvalue()
 
 
+XPLANE = b'\x0a\xc7\xa9\x01\x12\x0e/host:metadata"\xa6\x0e\x08O' + bytes(range(200))
+PROTON = json.dumps([{"children": [], "frame": {"name": "ROOT"}, "metrics": {"count": 1}}], indent=1).encode()
+EXECUTION = json.dumps({"schema": "1.0.1", "pid": 1, "nodes": [{"name": "aten::mm", "id": 2, "rf_id": 0}]}).encode()
+PERFETTO = b"\x0a\x56\x32\x4e\x10\x06" + bytes(range(100))
+
 # content -> what is said of it, and what to do
 FILES: dict[str, tuple[bytes, str, str]] = {
     "nothing": (b"", "an empty file", "record again"),
+    "jax.xplane.pb": (XPLANE, "a profile of JAX", "XProf reads it"),
+    "jax.gz": (gzip.compress(XPLANE), "a gzip file of a profile of JAX", "XProf reads it"),
+    "proton.hatchet": (PROTON, "a profile of Triton's Proton", "`proton-viewer` reads it"),
+    "et.json": (EXECUTION, "an execution trace", "opspan run --emit nvtx"),
+    "et.json.gz": (gzip.compress(EXECUTION), "a gzip file of an execution trace", "opspan run --emit nvtx"),
+    "any perfetto": (PERFETTO, "a trace for Perfetto", "opspan run --emit nvtx"),
+    "torch perfetto": (PERFETTO + b"aten::mm", "with ops of torch", "export_chrome_trace"),
+    "rocprof perfetto": (PERFETTO + b"hip_api", "of rocprofv3", "rocprofv3 --output-format rocpd"),
     "zeros": (bytes(5_000), "zeros", "killed"),
     "train.py": (SCRIPT, "a Python script", "`opspan run --emit nvtx -o capture -- python {}`"),
     "a script by its first line": (b"#!/usr/bin/env python3\nx = 1\n", "a Python script", "-- python {}`"),
@@ -220,3 +234,39 @@ def test_a_misspelt_path_leads_to_one_that_is_there(tmp_path: Path) -> None:
 
     assert f"there is no {tmp_path / 'reprot.json'}; did you mean {made}?" in refusal(tmp_path / "reprot.json")
     assert "did you mean" not in refusal(tmp_path / "something else")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("jax.xplane.pb.zst", b"\x28\xb5\x2f\xfd" + bytes(9), "a zstd file of a profile of JAX"),
+        ("run.pftrace.zst", b"\x28\xb5\x2f\xfd" + bytes(9), "a zstd file of a trace for Perfetto"),
+        ("rank.et", b"\x08\x01\x12\x05\x80\x81", "an execution trace"),
+    ],
+)
+def test_the_name_says_what_the_content_does_not(name: str, content: bytes, what: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(NotATrace, match=rf"{what}.*opspan run --emit nvtx"):
+        opspan.load(tmp_path / name)
+
+
+def test_a_perfetto_trace_of_our_own_is_known(tmp_path: Path) -> None:
+    kineto.write(tmp_path / "run.json")
+    opspan.load(tmp_path / "run.json").export(tmp_path / "run.perfetto-trace")
+
+    with pytest.raises(NotATrace, match=r"that `opspan export` wrote.*load the trace that it was exported from"):
+        opspan.load(tmp_path / "run.perfetto-trace")
+
+
+def test_a_rocpd_database_that_has_nothing_of_a_run_is_known(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.db") as database:
+        database.execute("create table rocpd_other (id integer)")
+
+    with pytest.raises(NotATrace, match=r"a rocpd database without calls.*--kernel-trace"):
+        opspan.load(tmp_path / "a.db")
+
+
+def test_no_reader_takes_the_trace_of_its_tool_for_sums(traces_dir: Path) -> None:
+    assert trace_source(traces_dir / "nsys" / "conductor.nsys-rep") is not None  # a report of nsys is a trace
+    assert trace_source(traces_dir / "vtune" / "hotspots_function.csv") is None

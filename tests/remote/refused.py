@@ -8,9 +8,9 @@ import opspan
 from opspan.errors import NotReadable
 
 
-def refused(address: str, kind: type[opspan.OpspanError] = NotReadable) -> str:
+def refused(address: str, kind: type[opspan.OpspanError] = NotReadable, most_bytes: int | None = None) -> str:
     with pytest.raises(kind) as error:
-        opspan.load(address)
+        opspan.load(address, most_bytes=most_bytes)
     assert "opspan-remote-" not in str(error.value)
     assert error.value.__cause__ is None
     return str(error.value)

@@ -39,10 +39,10 @@ from opspan.analysis.spans import (
     LEAST,
     MOST,
     PROCESS,
-    apart,
     bounded,
     distinct,
     length,
+    numbered,
     only,
     summed_by,
     time_in,
@@ -240,34 +240,30 @@ def _with_shape(kernels: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def _sm_ns(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.Series:
-    """For each device and step the integral of the shares of its kernels, at each moment 1 at most."""
-    asked = used.select(*DEVICE, "start_ns", "end_ns").with_row_index("number").partition_by(DEVICE, as_dict=True)
-    found = [pl.DataFrame(schema={"number": pl.UInt32, "sm_ns": pl.Float64})]
-    for key, some in apart(kernels.filter(_col("sm_share").is_not_null()), DEVICE).items():
-        if not some.height or key not in asked:
-            continue
-        begins = some.select(time_ns="start_ns", change="sm_share")
-        ends = some.select(time_ns="end_ns", change=-_col("sm_share"))
-        at = pl.concat([begins, ends]).sort("time_ns").select("time_ns", share=_col("change").cum_sum())
-        at = at.unique("time_ns", keep="last", maintain_order=True).with_columns(_col("share").clip(0.0, 1.0))
-        lasted = (_col("time_ns") - _col("time_ns").shift(1)).cast(pl.Float64)
-        before = (_col("share").shift(1) * lasted).fill_null(0.0).cum_sum()
-        at = at.with_columns(before=before)
-        steps = asked[key]
-        until_end, until_start = (_until(at, steps[name]) for name in ("end_ns", "start_ns"))
-        found.append(pl.DataFrame([steps["number"], (until_end - until_start).alias("sm_ns")]))
-    rows = pl.int_range(used.height, dtype=pl.UInt32, eager=True).alias("number").to_frame()
-    return rows.join(pl.concat(found), on="number", how="left", maintain_order="left")["sm_ns"]
+    """For each device and step the integral of the shares of its kernels, at each moment 1 at most; null where no share
+    is known."""
+    some = kernels.filter(_col("sm_share").is_not_null())
+    some, asked = numbered(DEVICE, some, used)
+    begins = some.select("of", time_ns="start_ns", change="sm_share")
+    ends = some.select("of", time_ns="end_ns", change=-_col("sm_share"))
+    at = pl.concat([begins, ends]).sort("of", "time_ns", maintain_order=True)
+    at = at.with_columns(share=_col("change").cum_sum().over("of"))
+    at = at.unique(("of", "time_ns"), keep="last", maintain_order=True).with_columns(_col("share").clip(0.0, 1.0))
+    lasted = (_col("time_ns") - _col("time_ns").shift(1)).cast(pl.Float64)
+    before = (_col("share").shift(1) * lasted).fill_null(0.0).cum_sum()
+    at = at.select("of", "time_ns", "share", before=before.over("of"))
+    until_end, until_start = (_until(at, asked.select("of", time_ns=name)) for name in ("end_ns", "start_ns"))
+    is_known = asked["of"].is_in(at["of"].unique().implode())
+    return (until_end - until_start).set(~is_known, None).alias("sm_ns")
 
 
-def _until(at: pl.DataFrame, times: pl.Series) -> pl.Series:
+def _until(at: pl.DataFrame, asked: pl.DataFrame) -> pl.Series:
     """The integral up to each time. `at`: from each of its times on, the share; and the integral before."""
-    place = at["time_ns"].search_sorted(times, side="right").cast(pl.Int64) - 1
-    is_before = place < 0
-    row = at[place.clip(lower_bound=0)]
-    return (row["before"] + row["share"] * (times - row["time_ns"]).cast(pl.Float64)).zip_with(
-        ~is_before, pl.zeros(len(times), dtype=pl.Float64, eager=True)
-    )
+    rows = asked.with_row_index("row").sort("time_ns")
+    since = at.rename({"time_ns": "since_ns"}).sort("since_ns")
+    found = rows.join_asof(since, left_on="time_ns", right_on="since_ns", by="of", check_sortedness=False)
+    whole = _col("before") + _col("share") * (_col("time_ns") - _col("since_ns")).cast(pl.Float64)
+    return found.sort("row").select(whole.fill_null(0.0)).to_series()
 
 
 def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:

@@ -32,7 +32,8 @@ from opspan.analysis.busy import whole_times, within_part
 from opspan.analysis.functions import spans_of
 from opspan.analysis.launched import STREAM
 from opspan.analysis.nest import THREAD_KEY, innermost, openings
-from opspan.analysis.spans import DEVICE, PROCESS, apart, distinct, in_order, length, time_in, union
+from opspan.analysis.spans import DEVICE, PROCESS, distinct, in_order, length, looked_up, numbered, time_in, union
+from opspan.tables.same import unlike
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -47,28 +48,21 @@ _GAP = ("start_ns", "end_ns", "next", "tid", "why", *(f"{name}_ns" for name in W
 def gaps(trace: Tables) -> pl.DataFrame:
     columns = (*DEVICE, "start_ns", "end_ns", "kind", "is_overhead", "call")
     work = on_device(trace.work.select(columns).with_row_index("row"))
-    busy_of = apart(within_part(union(work, DEVICE), trace), DEVICE)
-    whole = within_part(whole_times(trace), trace).rename({"start_ns": "begin_ns", "end_ns": "close_ns"})
+    busy = within_part(union(work, DEVICE), trace)
+    whole = within_part(whole_times(trace), trace)
     calls = trace.calls.select("tid", call_ns="start_ns")
     called = calls[work["call"]] if calls.height else calls.clear(work.height)
     work = work.select(*DEVICE, "start_ns", "end_ns", "row").hstack(called)
-    work_of = apart(work, DEVICE)
     # A device whose work has no length, by a clock too coarse for it, was used as well: all of its time is idle.
     used = distinct(work, DEVICE).join(whole, on=PROCESS, nulls_equal=True).sort(DEVICE)
-    parts = [_with_next(work.clear().select("start_ns", "end_ns"), work.clear()).with_columns(used.clear())]
-    for *key, begin, close in used.select(*DEVICE, "begin_ns", "close_ns").iter_rows():
-        busy = busy_of.get(tuple(key), work.clear())
-        between = {
-            "start_ns": pl.concat([pl.Series([begin], dtype=pl.Int64), busy["end_ns"]]),
-            "end_ns": pl.concat([busy["start_ns"], pl.Series([close], dtype=pl.Int64)]),
-        }
-        found = _with_next(pl.DataFrame(between).filter(length() > 0), work_of[tuple(key)])
-        parts.append(
-            found.with_columns(
-                pl.lit(value, used.schema[name]).alias(name) for name, value in zip(DEVICE, key, strict=False)
-            )
-        )
-    return _with_reasons(pl.concat(parts, how="diagonal")).select(*DEVICE, *_GAP)
+    used, busy, work = numbered(DEVICE, used, busy, work)
+    # Gaps begin with the whole time and where the device was busy last; they end where it is next, and with the time.
+    busy = busy.filter(_col("of").is_in(used["of"].implode()))
+    begins = in_order(pl.concat([used.select("of", ns="start_ns"), busy.select("of", ns="end_ns")]), "of")
+    ends = in_order(pl.concat([busy.select("of", ns="start_ns"), used.select("of", ns="end_ns")]), "of")
+    found = begins.select("of", start_ns="ns", end_ns=ends["ns"]).filter(length() > 0)
+    found = looked_up(found, used.select(*DEVICE, "of"), ("of",))
+    return _with_reasons(_with_next(found, work)).select(*DEVICE, *_GAP)
 
 
 def gaps_of_streams(trace: Tables) -> pl.DataFrame:
@@ -120,15 +114,13 @@ def _with_reasons(found: pl.DataFrame) -> pl.DataFrame:
 
 def _with_next(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """With the work that each gap of a device ends with: of several that begin then, the one that was launched first.
-    `work`: all that ran on it."""
-    some = in_order(work.filter(length() > 0), "start_ns")
-    if (some["start_ns"] == some["start_ns"].shift(1)).any():
-        some = some.filter(_col("start_ns").is_in(found["end_ns"].implode()))
-        some = some.sort("start_ns", "call_ns", "row", nulls_last=True)
-    place = some["start_ns"].search_sorted(found["end_ns"], side="left")
-    next_ = some.select("start_ns", "tid", "call_ns", next="row")[place.set(place == some.height, None)]
-    is_next = next_["start_ns"] == found["end_ns"]
-    return found.hstack(next_.select(pl.when(is_next).then(_col(name)).alias(name) for name in next_.columns[1:]))
+    `work`: all that ran; `of`: on which device."""
+    ends = found.select("of", start_ns="end_ns")
+    some = work.filter(length() > 0).join(ends, on=[*unlike(("of",), work, ends), "start_ns"], how="semi")
+    some = some.sort("of", "start_ns", "call_ns", "row", nulls_last=True)
+    first = some.unique(("of", "start_ns"), keep="first", maintain_order=True)
+    next_ = first.select("of", "tid", "call_ns", end_ns="start_ns", next="row")
+    return looked_up(found, next_, ("of", "end_ns"))
 
 
 def meanwhile(ranges: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan.analysis.spans import PROCESS, numbered
+
 _col = pl.col
 TOTALS = ("cpu_memory", "device_memory")
 SELF = tuple(f"self_{name}" for name in TOTALS)
@@ -32,15 +34,31 @@ def changes(events: pl.DataFrame) -> pl.DataFrame:
     ).sort("time_ns", maintain_order=True)
 
 
-def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series) -> pl.DataFrame:
+def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl.Series | None = None) -> pl.DataFrame:
     """For each stretch of time the sums over what happened in it, both ends included. If its begin or its end is null,
-    they are 0."""
-    times = changed["time_ns"]
-    first = times.search_sorted(start_ns.fill_null(0), side="left")
-    past = times.search_sorted(end_ns.fill_null(-1), side="right")
-    past = past.zip_with(past > first, first)
-    until = {name: pl.concat([pl.Series([0], dtype=pl.Int64), changed[name].cum_sum()]) for name in TOTALS}
-    return pl.DataFrame({name: sums.gather(past) - sums.gather(first) for name, sums in until.items()})
+    they are 0. `of`: whose stretch it is, as the column `of` of `changed` says it; None: all is of one."""
+    if of is None:
+        of, changed = (
+            pl.zeros(len(start_ns), dtype=pl.UInt32, eager=True),
+            changed.with_columns(of=pl.lit(0, pl.UInt32)),
+        )
+    asked = pl.DataFrame({"of": of, "start_ns": start_ns.fill_null(0), "end_ns": end_ns.fill_null(-1)})
+    asked = asked.with_columns(_col("end_ns").clip(lower_bound=_col("start_ns") - 1))
+    # What happened in a stretch is the sum up to its end less the sum before its begin.
+    sums = changed.sort("of", "time_ns", maintain_order=True).with_columns(_col(TOTALS).cum_sum().over("of"))
+    sums = (
+        sums.unique(("of", "time_ns"), keep="last", maintain_order=True)
+        .sort("time_ns")
+        .select("of", "time_ns", *TOTALS)
+    )
+
+    def until(time: pl.Expr) -> pl.DataFrame:
+        rows = asked.select("of", time_ns=time).with_row_index("row").sort("time_ns")
+        found = rows.join_asof(sums, on="time_ns", by="of", check_sortedness=False).sort("row")
+        return found.select(_col(TOTALS).fill_null(0))
+
+    ends, begins = until(_col("end_ns")), until(_col("start_ns") - 1)
+    return pl.DataFrame({name: ends[name] - begins[name] for name in TOTALS})
 
 
 def without_children(totals: pl.DataFrame, parent: pl.Series, is_child: pl.Series) -> pl.DataFrame:
@@ -58,14 +76,8 @@ def summed(values: pl.DataFrame, row: pl.Series, chosen: pl.Series) -> pl.DataFr
 
 def memory(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """`events`: the table memory."""
-    rows = ranges.select("rank", "pid", "start_ns", "end_ns").with_row_index("row")
-    parts = [pl.DataFrame(schema={"row": pl.UInt32, **dict.fromkeys(TOTALS, pl.Int64)})]
-    for process, changed in changes(events).partition_by("rank", "pid", as_dict=True).items():
-        rank, pid = (pl.lit(number) for number in process)
-        some = rows.filter(_col("rank").eq_missing(rank) & _col("pid").eq_missing(pid))
-        parts.append(some.select("row").hstack(during(changed, some["start_ns"], some["end_ns"])))
-    totals = rows.select("row").join(pl.concat(parts), on="row", how="left", maintain_order="left")
-    totals = totals.select(TOTALS).fill_null(0)
+    (of_ranges, changed) = numbered(PROCESS, ranges.select(*PROCESS, "start_ns", "end_ns"), changes(events))
+    totals = during(changed, of_ranges["start_ns"], of_ranges["end_ns"], of_ranges["of"])
     apart = (ranges["is_async"] | ranges["is_mark"].fill_null(value=False)).fill_null(value=False)
     own = without_children(totals, ranges["parent"], ~apart)
     return ranges.with_columns(

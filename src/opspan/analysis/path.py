@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.path_cuts import KIND, cut
-from opspan.analysis.path_threads import FOR_WORK, NONE
+from opspan.analysis.path_threads import FOR_WORK, NONE, at_or_before
 from opspan.analysis.spans import PROCESS
 from opspan.tables.same import is_one
 
@@ -58,17 +58,17 @@ def path(trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, found: Graph) 
 
 def _by_step(whole: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.DataFrame) -> pl.DataFrame:
     """What of the path lies in each step, where it is cut. `bounds`: of each process its first piece; and how many."""
-    start, end = (whole[name].to_numpy() for name in ("start_ns", "end_ns"))
-    none = np.zeros(0, dtype=np.int64)
-    firsts, counts, numbers = [none], [none], [none]
-    for (key,), mine in steps.drop_nulls("process").partition_by("process", as_dict=True).items():
-        since, until = bounds[key : key + 2].tolist()
-        first = np.searchsorted(end[since:until], mine["start_ns"].to_numpy(), side="right")
-        past = np.searchsorted(start[since:until], mine["end_ns"].to_numpy(), side="left")
-        firsts.append(since + first)
-        counts.append(np.maximum(past - first, 0))
-        numbers.append(mine["number"].cast(pl.Int64).to_numpy())
-    first, count, number = np.concatenate(firsts), np.concatenate(counts), np.concatenate(numbers)
+    mine = steps.drop_nulls("process")
+    whose = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
+    known = whole.select("start_ns", "end_ns", process=pl.Series(whose))
+    begins = mine.select("process", time_ns="start_ns")
+    ended = at_or_before(begins, known.select("process", time_ns="end_ns"), "process").to_numpy()
+    ends = mine.select("process", time_ns="end_ns")
+    begun = at_or_before(ends, known.select("process", time_ns="start_ns"), "process", strict=True).to_numpy()
+    since = bounds[mine["process"].to_numpy()]
+    first = np.where(ended == NONE, since, ended + 1)
+    count = np.maximum(np.where(begun == NONE, since, begun + 1) - first, 0)
+    number = mine["number"].cast(pl.Int64).to_numpy()
     in_order = np.argsort(number, kind="stable")
     first, count, number = first[in_order], count[in_order], number[in_order]
     if (first[1:] == first[:-1] + count[:-1]).all():  # each step follows the one before it: nothing to copy

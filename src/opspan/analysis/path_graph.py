@@ -29,7 +29,7 @@ from opspan.analysis.path_threads import (
     main_threads,
     thread_numbers,
 )
-from opspan.analysis.spans import PROCESS, apart, only
+from opspan.analysis.spans import PROCESS, only, summed_by
 from opspan.analysis.waits import COPY, ITEM, SYNCHRONISE
 from opspan.tables.same import unlike
 
@@ -108,10 +108,9 @@ def _graph(
 
 def _with_ends(processes: pl.DataFrame, work: pl.DataFrame, joins: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
     """With what each process ends with: its main thread, or the work that ended later than that."""
-    every = work.select("process", last=pl.int_range(pl.len(), dtype=pl.Int64), last_ns="end_ns")
-    ended = pl.concat(
-        some.filter(_col("last_ns") == _col("last_ns").max()).tail(1) for some in apart(every, ("process",)).values()
-    )
+    every = work.select("process", "end_ns", last=pl.int_range(pl.len(), dtype=pl.Int64))
+    latest = _col("end_ns").max()
+    ended = summed_by(every, ("process",), last_ns=latest, last=_col("last").filter(_col("end_ns") == latest).last())
     done = done.rename({"thread": "main", "end_ns": "main_ns"})
     found = processes.join(ended, on="process", how="left", maintain_order="left")
     found = found.join(done, on="main", how="left", maintain_order="left")

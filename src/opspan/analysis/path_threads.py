@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.busy import APIS
-from opspan.analysis.spans import PROCESS, length, only
+from opspan.analysis.spans import LEAST, MOST, PROCESS, length, only
 from opspan.tables.same import unlike
 
 _col = pl.col
@@ -120,59 +120,61 @@ def handovers(
             ),
         ]
     ).sort("thread", "start_ns", "end_ns")
-    parts = [none]
-    for process, thread in processes.select("process", "main").iter_rows():
-        mine = items.filter(_col("process") == process)
-        if mine.height and thread != NONE:
-            times = [
-                frame[name].filter(frame["thread"] == thread).to_numpy()
-                for frame in (ranges, calls)
-                for name in ("start_ns", "end_ns")
-            ]
-            parts.append(_of_process(mine, np.sort(np.concatenate(times), kind="stable"), process, thread))
-    return pl.concat(parts)
+    mains = processes.select("process", "main").filter(_col("main") != NONE)
+    did = [
+        frame.select("process", "thread", time_ns=name).join(mains, on="process").filter(_col("thread") == _col("main"))
+        for frame in (ranges, calls)
+        for name in ("start_ns", "end_ns")
+    ]
+    begins = mains.select("process", time_ns=pl.lit(LEAST, dtype=pl.Int64))
+    times = pl.concat([begins, *(rows.select("process", "time_ns") for rows in did)]).sort("process", "time_ns")
+    return _given(items.join(mains, on="process", maintain_order="left"), times)
 
 
-def _of_process(items: pl.DataFrame, times: np.ndarray, process: int, main: int) -> pl.DataFrame:
-    """`times`: at which the main thread did something, in order."""
-    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    place = np.searchsorted(times, items["start_ns"].to_numpy(), side="right")
-    times = np.concatenate([[least], times, [most]])
-    since, until = times[place], times[place + 1]
+def _given(items: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
+    """`items`: what other threads did, in order of thread and time; `times`: at which main threads did something, in
+    order of process and time, after one that is before all others."""
+    place = at_or_before(items.select("process", time_ns="start_ns"), times, "process")
+    is_same = _col("process") == _col("process").shift(-1)
+    idle = times.select(since="time_ns", until=pl.when(is_same).then(_col("time_ns").shift(-1)))
     ended = _col("end_ns").cum_max().shift(1).over("thread")
-    marked = items.with_columns(since=since, until=until, ended=ended)
+    marked = items.hstack(idle[place]).with_columns(_col("until").fill_null(MOST), ended=ended)
     stretches = marked.group_by("thread", "since", maintain_order=True).agg(
-        _col("start_ns").min(), _col("end_ns").max(), _col("until", "ended").first(), _col("is_waited_for").any()
+        _col("start_ns").min(),
+        _col("end_ns").max(),
+        _col("process", "main", "until", "ended").first(),
+        _col("is_waited_for").any(),
     )
     begun = stretches.filter(_col("ended").is_null() | (_col("ended") < _col("start_ns")))
     waited = stretches.filter(
         _col("is_waited_for"),
-        _col("since") > least,
-        _col("until") < most,
+        _col("since") > LEAST,
+        _col("until") < MOST,
         _col("end_ns") <= _col("until"),
         _col("end_ns") > _col("start_ns"),
     )
-    number = {"process": pl.lit(process, dtype=pl.Int64), "work": pl.lit(NONE, dtype=pl.Int64)}
-    to_main, what = pl.lit(main, dtype=pl.Int64), {name: pl.lit(name, dtype=pl.Int64) for name in (FOR_THREAD, BEGUN)}
+    no_work, for_thread, begins = (pl.lit(number, dtype=pl.Int64) for number in (NONE, FOR_THREAD, BEGUN))
     return pl.concat(
         [
             waited.select(
-                **number,
-                thread=to_main,
+                "process",
+                thread="main",
                 time_ns="until",
-                what=what[FOR_THREAD],
+                what=for_thread,
+                work=no_work,
                 target_ns="end_ns",
                 other="thread",
                 own_ns="since",
             ),
             begun.select(
-                **number,
-                thread="thread",
+                "process",
+                "thread",
                 time_ns="start_ns",
-                what=what[BEGUN],
+                what=begins,
+                work=no_work,
                 target_ns="start_ns",
-                other=to_main,
-                own_ns=pl.coalesce("ended", pl.lit(least, dtype=pl.Int64)),
+                other="main",
+                own_ns=_col("ended").fill_null(LEAST),
             ),
         ]
     ).select(*JOINS)

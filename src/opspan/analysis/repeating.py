@@ -1,7 +1,7 @@
 """The iterations of a run that says nothing of itself: its kernels come in the same order again and again.
 
     repeating(work) -> rank, pid, start_ns, end_ns: for each process the iterations of the device that was busy longest,
-        of those on which anything repeats
+        of those on which anything repeats; no more than 16 devices are looked at
     period(codes, lengths) -> where turns begin, and how many kernels a regular one has; None: nothing repeats
 
 What is looked at is the order of kernels (and whole graphs) on the stream that was busy longest. A *marker* is a
@@ -20,12 +20,13 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.spans import DEVICE, PROCESS, apart, length, only, union
+from opspan.analysis.spans import DEVICE, PROCESS, apart, length, only, summed_by, union
 from opspan.tables.same import is_one
 
 _col = pl.col
 _STREAM = ("context_id", "stream_id")
 _LEAST = 3  # regular turns
+_MOST_DEVICES = 16  # of a process, that are looked at
 _REGULAR = 0.75  # of all turns from the first regular one to the last, and of their kernels
 _SAME = 0.9  # of the kernels of a regular turn
 _SHARE = 0.5  # of the time in which the device was busy
@@ -49,34 +50,47 @@ _SCHEMA = {"start_ns": pl.Int64, "end_ns": pl.Int64}
 def repeating(work: pl.DataFrame) -> pl.DataFrame:
     columns = (*DEVICE, *_STREAM, "start_ns", "end_ns", "kind", "is_overhead", "name", "full_name")
     ran = only(on_device(work.select(columns)), _col("end_ns") > _col("start_ns"))
+    devices = _devices(ran)
+    of_device = apart(ran.join(devices, on=DEVICE, how="semi", nulls_equal=True, maintain_order="left"), DEVICE)
     parts = [pl.DataFrame(schema={**{name: work.schema[name] for name in PROCESS}, **_SCHEMA})]
-    for key, some in apart(ran, PROCESS).items():
-        names = (pl.lit(value, dtype=work.schema[name]).alias(name) for name, value in zip(PROCESS, key, strict=True))
-        parts.append(_of_process(some).select(*names, "start_ns", "end_ns"))
+    done = set()
+    for rank, pid, device_id in devices.iter_rows():
+        if (rank, pid) not in done and (found := _of_device(of_device[rank, pid, device_id])).height:
+            done.add((rank, pid))
+            process = (
+                pl.lit(key, work.schema[name]).alias(name) for name, key in zip(PROCESS, (rank, pid), strict=True)
+            )
+            parts.append(found.select(*process, "start_ns", "end_ns"))
     return pl.concat(parts)
 
 
-def _of_process(ran: pl.DataFrame) -> pl.DataFrame:
-    for number in range(ran["device_id"].n_unique()):
-        found = _of_device(_busiest(ran, ("device_id",), number))
-        if found.height:
-            return found
-    return pl.DataFrame(schema=_SCHEMA)
+def _devices(ran: pl.DataFrame) -> pl.DataFrame:
+    """Those with enough kernels on a stream, of each process those that were busy longest, in that order."""
+    busy = summed_by(ran, DEVICE, ns=length().sum())
+    streams = summed_by(_kernels(ran), (*DEVICE, *_STREAM), ns=length().sum(), kernels=pl.len())
+    streams = _longest_first(streams, _STREAM).unique(DEVICE, keep="first", maintain_order=True)
+    enough = streams.filter(_col("kernels") >= 2 * _LEAST)
+    devices = _longest_first(busy.join(enough, on=DEVICE, how="semi", nulls_equal=True), ("device_id",))
+    return devices.group_by(PROCESS, maintain_order=True).head(_MOST_DEVICES).select(DEVICE)
 
 
-def _busiest(ran: pl.DataFrame, by: tuple[str, ...], number: int = 0) -> pl.DataFrame:
-    """The rows of what ran longest; of what ran longest but for NUMBER others."""
-    if number == 0 and is_one(ran, *by):
-        return ran
-    each = ran.group_by(by).agg(ns=length().sum()).sort("ns", *by, descending=[True] + [False] * len(by))
-    if each.height < 2:
-        return ran
-    return ran.join(each[number], on=by, how="semi", nulls_equal=True, maintain_order="left")
+def _longest_first(rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
+    return rows.sort("ns", *by, descending=[True] + [False] * len(by))
+
+
+def _kernels(ran: pl.DataFrame) -> pl.DataFrame:
+    return only(ran, _col("kind").is_in(["kernel", "graph"]))
+
+
+def _of_busiest_stream(kernels: pl.DataFrame) -> pl.DataFrame:
+    if is_one(kernels, *_STREAM):
+        return kernels
+    streams = _longest_first(summed_by(kernels, _STREAM, ns=length().sum()), _STREAM)
+    return kernels.join(streams.head(1), on=_STREAM, how="semi", nulls_equal=True, maintain_order="left")
 
 
 def _of_device(ran: pl.DataFrame) -> pl.DataFrame:
-    kernels = only(ran, _col("kind").is_in(["kernel", "graph"]))
-    order = _busiest(kernels, _STREAM).select("kind", "name", "full_name", "start_ns", "end_ns")
+    order = _of_busiest_stream(_kernels(ran)).select("kind", "name", "full_name", "start_ns", "end_ns")
     if not order["start_ns"].is_sorted():
         order = order.sort("start_ns", "end_ns", maintain_order=True)
     codes = order.select(_col("kind", "name", "full_name").to_physical()).hash_rows()

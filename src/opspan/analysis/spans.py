@@ -55,24 +55,33 @@ def _bounded(ns: pl.Expr, is_nothing: pl.Expr) -> pl.Expr:
 
 
 def union(rows: pl.DataFrame, by: Sequence[str], others: pl.DataFrame | None = None) -> pl.DataFrame:
-    none = rows.clear()
-    parts, more = apart(rows, by), apart(none if others is None else others, by)
-    found = (
-        _with_key(_union(parts.get(key, none), more.get(key, none)), by, key, rows)
-        for key in dict.fromkeys([*parts, *more])
-    )
-    return pl.concat(found)
+    others = rows.clear() if others is None else others
+    groups = grouped(by, rows, others)
+    found = native.cover(rows.select("start_ns", "end_ns", *groups), others.select("start_ns", "end_ns", *groups))
+    whose = pl.concat([rows.select(by), others.select(by)]) if by else rows.select(by)
+    return whose[found["row"]].hstack(found.drop("row")) if by else found.drop("row")
 
 
 def time_in(rows: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str]) -> pl.Series:
-    each = apart(spans.select(*by, "start_ns", "end_ns").with_row_index("number"), by)
-    parts = apart(rows, by)
-    found = [pl.DataFrame(schema={"number": pl.UInt32, "ns": pl.Int64})]
-    none = rows.clear()
-    for key, some in each.items():
-        covering = parts.get(key, none).select("start_ns", "end_ns")
-        found.append(some.select("number", native.covered(covering, some.select("start_ns", "end_ns"))))
-    return found[-1]["ns"] if len(each) == 1 else pl.concat(found).sort("number")["ns"]
+    groups = grouped(by, rows, spans)
+    return native.covered(rows.select("start_ns", "end_ns", *groups), spans.select("start_ns", "end_ns", *groups))
+
+
+def grouped(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.Expr]:
+    """The columns that tell the groups of native code apart: those of `by` that are not the same in all rows."""
+    some = [frame for frame in frames if frame.height]
+    told_by = unlike(by, *some) if some else []
+    return [_col(name).cast(pl.Int64).alias(f"by{number}") for number, name in enumerate(told_by)]
+
+
+def numbered(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame]:
+    """The frames with a column `of`: the number of what `by` says, which is the same in all of them."""
+    some = [frame for frame in frames if frame.height]
+    told_by = unlike(by, *some) if some else []
+    if not told_by:
+        return [frame.with_columns(of=pl.lit(0, dtype=pl.UInt32)) for frame in frames]
+    keys = pl.concat(frame.select(told_by).unique() for frame in frames).unique().sort(told_by).with_row_index("of")
+    return [frame.join(keys, on=told_by, how="left", nulls_equal=True, maintain_order="left") for frame in frames]
 
 
 def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.DataFrame]:
@@ -124,29 +133,7 @@ def in_order(rows: pl.DataFrame, by: str) -> pl.DataFrame:
     return rows if rows[by].is_sorted() else rows.sort(by, maintain_order=True)
 
 
-def _with_key(found: pl.DataFrame, by: Sequence[str], key: tuple[object, ...], like: pl.DataFrame) -> pl.DataFrame:
-    columns = (pl.lit(value, dtype=like.schema[name]).alias(name) for name, value in zip(by, key, strict=True))
-    return found.select(*columns, pl.all())
-
-
-def _union(spans: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    return native.cover(spans.select("start_ns", "end_ns"), others.select("start_ns", "end_ns"))
-
-
 def within(rows: pl.DataFrame, time: str, spans: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Pairs of row numbers, those of a stretch in order of `time`; where stretches overlap, a row is in several."""
-    parts = []
-    at = rows.select(*by, time, row=pl.int_range(pl.len(), dtype=pl.UInt32))
-    at = at.drop_nulls(time) if rows[time].null_count() else at
-    stretches = spans.select(*by, "start_ns", "end_ns", stretch=pl.int_range(pl.len(), dtype=pl.UInt32))
-    asked = apart(stretches, by)
-    for key, some in apart(at, by).items():
-        if (those := asked.get(key)) is None:
-            continue
-        some = in_order(some, time)
-        first = some[time].search_sorted(those["start_ns"], side="left")
-        past = some[time].search_sorted(those["end_ns"], side="left")
-        pairs = those.select("stretch", place=pl.int_ranges(first, pl.max_horizontal(first, past))).explode("place")
-        pairs = pairs.drop_nulls("place")
-        parts.append(pl.DataFrame({"row": some["row"].gather(pairs["place"]), "stretch": pairs["stretch"]}))
-    return pl.concat([pl.DataFrame(schema={"row": pl.UInt32, "stretch": pl.UInt32}), *parts])
+    groups = grouped(by, rows, spans)
+    return native.within(rows.select(_col(time).alias("time_ns"), *groups), spans.select("start_ns", "end_ns", *groups))

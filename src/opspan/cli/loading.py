@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from opspan.addresses import file_of
-from opspan.cli.options import FILE_TO_READ
+from opspan.cli.options import FILE_TO_READ, fetching
 from opspan.errors import UsageError
 from opspan.printable import plural
 
@@ -32,9 +32,14 @@ def _rows() -> int:
     return found.rows() if found else 0
 
 
-trace_files = click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE_TO_READ)
-# How many they are is for the verb to say: click would call the third one an unexpected extra argument.
-two_files = click.argument("files", metavar="A B", nargs=-1, required=True, type=FILE_TO_READ)
+def trace_files(function: F) -> F:
+    """FILE...: files and addresses, and how much may be fetched of these."""
+    return click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE_TO_READ)(fetching(function))
+
+
+def two_files(function: F) -> F:
+    # How many they are is for the verb to say: click would call the third one an unexpected extra argument.
+    return click.argument("files", metavar="A B", nargs=-1, required=True, type=FILE_TO_READ)(fetching(function))
 
 
 class Progress:

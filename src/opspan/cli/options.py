@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,9 +14,20 @@ from opspan.addresses import File, check_local, file_of
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_MOST_BYTES = "opspan.most_bytes"  # where an option leaves it for the files
+_SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
 class _Read(click.Path):
-    def convert(self, value: Any, _parameter: click.Parameter | None, _ctx: click.Context | None) -> File:
-        return file_of(value)
+    def convert(self, value: Any, _parameter: click.Parameter | None, ctx: click.Context | None) -> File:
+        return file_of(value, None if ctx is None else ctx.meta.get(_MOST_BYTES))
+
+
+def _size(value: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([kmgt]?)b?", value.strip().lower())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not a size; expected a number and a unit, such as 500MB or 40GB")
+    return round(float(found[1]) * _SIZES[found[2]])
 
 
 class _Written(click.Path):
@@ -25,6 +37,24 @@ class _Written(click.Path):
 
 FILE_TO_READ = _Read()  # of this machine, or an address
 FILE_TO_WRITE = _Written()
+
+
+def fetching(function: F) -> F:
+    """--most-fetched: how much may be fetched of an address. It is known before the files are."""
+
+    def keep(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> None:
+        if given is not None:
+            ctx.meta[_MOST_BYTES] = _size(given)
+
+    option = click.option(
+        "--most-fetched",
+        metavar="SIZE",
+        is_eager=True,
+        expose_value=False,
+        callback=keep,
+        help="Fetch no more than this of a FILE that is an address: `500MB`, `40GB`.  [default: 16 GiB]",
+    )
+    return option(function)
 
 
 def labelling(function: F) -> F:

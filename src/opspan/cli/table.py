@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from opspan.cli.loading import Progress, expanded, in_processes, load, many, part_of_trace, steps_asked, trace_files
 from opspan.cli.options import FILE_TO_READ, printing
 from opspan.cli.printing import show, show_data
+from opspan.cli.vtune_report import report_of, show_report
 from opspan.errors import UsageError
 from opspan.printable import plural
 from opspan.sources import SOURCES
@@ -25,6 +27,8 @@ Below the table it says how much could be attributed, and what was skipped or od
 document, with csv it goes to stderr. On a terminal the table is fitted to its width (or to $COLUMNS), and a line says
 which columns were left out.
 
+A report that `vtune -report` printed is shown with the columns that it has.
+
 Several FILEs are read as the ranks of one run. A FILE is told by its content, whatever its name is. It can be any of:
 
 \b
@@ -37,6 +41,9 @@ Example:
   opspan table capture --by step --step 'train step*'
   opspan table rank0.sqlite rank1.sqlite --by kernel --format json
 """
+
+# Options that choose from a trace: a report of VTune is printed as it is.
+_OF_TRACES = ("by", "op", "kernels", "memory", "sort_by", "between", "step", "processes", "dask")
 
 
 @click.command("table", help=_HELP.format(sources="\n".join(f"  {source.reads}" for source in SOURCES)))
@@ -95,6 +102,16 @@ def command(
     from opspan.views import table as tables
     from opspan.views.footer import footer_lines
 
+    if not metrics and (report := report_of(files)) is not None:
+        given = click.get_current_context()
+        odd = [name for name in _OF_TRACES if given.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if odd:
+            raise UsageError(
+                f"{files[0].name} is a report of VTune, whose sums have no ops or times to choose from; leave out "
+                + " and ".join(f"--{name.replace('_', '-')}" for name in odd)
+            )
+        show_report(report, limit, form, wide=wide)
+        return
     if metrics and by != "name":
         raise UsageError(f"--metrics adds columns to the table by name, and --by is {by}; expected --by name")
     steps = steps_asked(step)

@@ -74,8 +74,8 @@ def format_time_in(time_us: float, unit: str | None) -> str:
 
 
 def format_share(time_us: float, total_us: float) -> str:
-    """Per cent of a total; NaN if the total is 0. (torch raises if a part has time and the total has none.)"""
-    return "NaN" if total_us == 0 else f"{time_us * 100.0 / total_us:.2f}%"
+    """Per cent of a total; "-" if the total is 0. (torch says NaN then, and raises if a part has time.)"""
+    return "-" if total_us == 0 else f"{time_us * 100.0 / total_us:.2f}%"
 
 
 def format_memory(count: float) -> str:

@@ -15,7 +15,18 @@ from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import breakdown, busy_with, devices, whole_times, within_part
 from opspan.analysis.kept import kept
-from opspan.analysis.spans import DEVICE, PROCESS, apart, distinct, length, looked_up, only, summed_by, time_in, within
+from opspan.analysis.spans import (
+    DEVICE,
+    PROCESS,
+    distinct,
+    length,
+    looked_up,
+    numbered,
+    only,
+    summed_by,
+    time_in,
+    within,
+)
 from opspan.findings.cuts import cut_at
 from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
@@ -196,11 +207,9 @@ class Run:
             + [calls["start_ns"].gather(rows["call"]).alias("called_ns")]
             + [(work["end_ns"] - work["start_ns"]).gather(rows["work"]).alias("ns")]
         )
-        between = [
-            some.select(*PROCESS, apart_ns=_col("called_ns").sort().diff())
-            for some in apart(rows.select(*_THREAD, "called_ns"), _THREAD).values()
-        ]
-        paces = summed_by(pl.concat(between), PROCESS, apart_ns=_col("apart_ns").median())
+        (called,) = numbered(_THREAD, rows.select(*_THREAD, "called_ns"))
+        between = called.sort("of", "called_ns").with_columns(apart_ns=_col("called_ns").diff().over("of"))
+        paces = summed_by(between, PROCESS, apart_ns=_col("apart_ns").median())
         facts = {"work_ns": _col("ns").median(), "launches": pl.len(), "short": _col("is_short").sum()}
         sums = summed_by(rows, PROCESS, **facts)
         return sums.join(paces, on=PROCESS, nulls_equal=True)

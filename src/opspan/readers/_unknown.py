@@ -35,6 +35,21 @@ MODEL = "to see what a program does with it: `opspan run --emit nvtx -o capture 
 NO_PICKLE = "opspan opens no pickles: they can run code"
 ROCPD = "record again with `rocprofv3 --output-format rocpd ...`, and load the *.db file"
 TO_LABEL = "`opspan run --emit nvtx -o capture -- {} FILE`, then `opspan table capture`"
+# What other tools read, and opspan does not. No FILE is in these sentences: they hold for a compressed file as well.
+RECORD = "for opspan use nsys, torch.profiler or `opspan run --emit nvtx -o capture -- python SCRIPT`"
+XPLANE = Guess("a profile of JAX or XLA (XSpace)", f"XProf reads it; if the program is PyTorch's, {RECORD}")
+PROTON = Guess("a profile of Triton's Proton", f"it has sums and no timeline, and `proton-viewer` reads it; {RECORD}")
+EXECUTION = Guess("an execution trace", f"it has ops without times, and PARAM or Chakra replays it; {RECORD}")
+PERFETTO = "a trace for Perfetto (protobuf)"
+OF_OPSPAN = Guess(f"{PERFETTO} that `opspan export` wrote", f"ui.perfetto.dev reads it; {EXPORT}")
+OF_TORCH = Guess(
+    f"{PERFETTO} with ops of torch",
+    "ui.perfetto.dev reads it; for opspan write JSON: `export_chrome_trace('trace.json')` of torch.profiler",
+)
+OF_ROCPROF = Guess(f"{PERFETTO} of rocprofv3 or rocprof-sys", f"ui.perfetto.dev reads it; for opspan {ROCPD}")
+OF_ANY = Guess(PERFETTO, f"ui.perfetto.dev reads it; {RECORD}")
+# The clocks that a trace of opspan begins with: the first has time 0.
+CLOCKS_OF_OPSPAN = b"\x0a\x04\x08\x06\x10\x00"
 UNPACK = "unpack it, and load what is inside"
 
 MAGICS = (
@@ -78,6 +93,8 @@ TEXTS = tuple(
         (r"\A#![^\n]*python", Guess("a Python script", TO_LABEL.format("python"))),
         (r"\A#!", Guess("a script", TO_LABEL.format("sh"))),
         (r'\A\{\s*"(cells|nbformat)"', Guess("a notebook", "use `opspan.record` in one of its cells")),
+        (r'\A\{[^{]{0,1000}"nodes"\s*:\s*\[[\s\S]*?"(rf_id|fw_parent|op_schema|ctrl_deps)"', EXECUTION),
+        (r'\A\[\s*\{\s*"(children|frame)"\s*:[\s\S]*"metrics"\s*:', PROTON),
         (r'"rocprofiler-sdk-tool"', Guess("JSON of rocprofv3", ROCPD)),
         (r"speedscope\.app", Guess("a profile for speedscope", "it has samples of stacks and no ops")),
         (r'\A\{\s*"schema"[^{]*"by"|\A\{\s*"by"', Guess("what `opspan table --format json` printed", EXPORT)),
@@ -133,7 +150,8 @@ def shown(found: Guess, path: Path) -> str:
 def _of_bytes(path: Path, head: bytes) -> Guess:
     for magic, found in MAGICS:
         if magic in (head[:64] if magic.startswith(b"NVIDIA") else head[: len(magic)]):
-            return found
+            inside = _by_name(path.with_suffix("")) if found.todo.startswith(UNPACK) else None
+            return Guess(f"{found.what} of {inside.what}", inside.todo) if inside else found
     if head[257:262] == b"ustar":
         return Guess(f"a tar archive that begins with {_printable(head[:100].split(bytes(1))[0])}", UNPACK)
     if head[8:12] == b"WEBP" or (head.startswith(b"BM") and head[6:10] == bytes(4)):
@@ -153,9 +171,30 @@ def _of_bytes(path: Path, head: bytes) -> Guess:
     # A dict whose first key is a tuple of three, as marshal writes it: file, line and function.
     if head[:1] in (b"{", b"\xfb") and head[1:3] in (b")\3", b"\xa9\3"):
         return Guess("what cProfile wrote", "it has functions and no ops: `python -m pstats FILE`")
-    if path.suffix.lower() in (".pftrace", ".perfetto-trace", ".proto"):
-        return Guess("a trace for Perfetto (protobuf)", "of rocprofv3 and rocprof-sys: " + ROCPD)
-    return Guess(f"binary data that begins {head[:8].hex(' ')}")
+    return _of_protobuf(path, head) or Guess(f"binary data that begins {head[:8].hex(' ')}")
+
+
+def _of_protobuf(path: Path, head: bytes) -> Guess | None:
+    """XSpace and Perfetto's Trace both begin with a message of field 1; a plane of XSpace has a name such as /host:CPU,
+    and a packet of Perfetto's mostly begins with clocks or with what wrote it."""
+    if head[:1] == b"\x0a" and re.search(rb"\x12.(/(host|device):[A-Za-z]|Task Environment)", head[:64], re.DOTALL):
+        return XPLANE
+    is_perfetto = head[:1] == b"\x0a" and (head[2:3] in b"\x32\x56" or b"Perfetto v" in head)
+    if is_perfetto or path.suffix.lower() in (".pftrace", ".perfetto-trace", ".proto"):
+        if CLOCKS_OF_OPSPAN in head[:16]:
+            return OF_OPSPAN
+        if re.search(rb"hip_api|hip[A-Z]\w+|hsa_\w+|rocprof|rocm", head):
+            return OF_ROCPROF
+        return OF_TORCH if re.search(rb"aten::|ProfilerStep#", head) else OF_ANY
+    return _by_name(path)
+
+
+# What the name alone says, of what is compressed in a form that Python does not unpack, or has no sign of its own.
+_NAMES = ((".xplane.pb", XPLANE), (".et", EXECUTION), (".pftrace", OF_ANY), (".perfetto-trace", OF_ANY))
+
+
+def _by_name(path: Path) -> Guess | None:
+    return next((found for ending, found in _NAMES if path.name.lower().endswith(ending)), None)
 
 
 def _of_text(text: str) -> Guess:
@@ -217,6 +256,11 @@ def _of_database(path: Path) -> Guess:
         return Guess("a SQLite database without tables", "its writer failed, or has not finished: export it again")
     if {"about", "op_names"} <= set(names) or {"about", "ranges"} <= set(names):
         return Guess("an analysis database that `opspan export` wrote", f"{EXPORT}, or query it: `sqlite3 FILE`")
+    if all(name.startswith(("rocpd_", "sqlite_")) for name in names):
+        return Guess(
+            f"a rocpd database without calls, kernels or ranges (tables {listed(names, most=3)})",
+            "record again with `rocprofv3 --output-format rocpd --hip-trace --kernel-trace --marker-trace -- ...`",
+        )
     return Guess(f"a SQLite database that no profiler known to opspan wrote (tables {listed(names, most=3)})")
 
 

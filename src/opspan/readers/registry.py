@@ -135,12 +135,16 @@ def trace_source(path: Path) -> Source | None:
     """The source whose reader knows the content as that of a trace, if there is one. Nothing is read but the head."""
     try:
         with boundary(path):
-            head = _head(path)
-            source = _source_of(path, head)
-            is_report = None if source is None else getattr(reader_of(source), "is_report", None)
-            return None if is_report is not None and is_report(path, head) else source
+            source = _source_of(path, _head(path))
+            return None if source is None or is_report(path, source) else source
     except ReadError:
         return None
+
+
+def is_report(path: Path, source: Source) -> bool:
+    """Whether the source knows the file as one that is no trace: sums that its tool printed."""
+    told = getattr(reader_of(source), "is_report", None)
+    return told is not None and bool(told(path, _head(path)))
 
 
 def _is_trace(path: Path) -> bool:

@@ -23,12 +23,14 @@ from opspan.analysis.sums import RANGE_ORDER
 from opspan.printable import plural
 from opspan.tables import Metadata
 from opspan.text_columns import Layout, cut, wrapped
+from opspan.views import contents
 from opspan.views.answer import Answer, short_name, time_text
 from opspan.views.findings import files_text
 from opspan.views.findings import parts as finding_parts
 from opspan.views.findings import rows as rows_of_findings
 from opspan.views.findings import rows_of as finding_rows
 from opspan.views.idle import parts as idle_parts
+from opspan.views.missing import labelling_command
 
 _col = pl.col
 _MOST = 20  # names on a line
@@ -70,7 +72,7 @@ class _Facts:
     costs: list[tuple[str, float]]  # findings with their share, the largest first
     issues: int
     next: str
-    see: str
+    see: str  # "" where a report would be empty
 
 
 _HOW = {
@@ -105,8 +107,8 @@ def _answer(parts: Parts, findings: pl.DataFrame, files: Sequence[File]) -> Answ
         {title: list(_most(parts[title].rows).head(_MOST).iter_rows()) for title in _TOP},
         list(costs.select("id", "share").iter_rows()),
         int(sums["issues"][0]),
-        _next(sums["in_modules"][0], row, files),
-        f"opspan report {files_text(files)}",
+        _next(parts, row, files),
+        f"opspan report {files_text(files)}" if sums["held"][0] else "",
     )
     notes = tuple(_lines(facts, _Room()))
     return Answer(
@@ -135,6 +137,10 @@ def _parts(found: Analysed) -> Parts:
     sums |= {"sized": ops["sizes"].count(), "ops": ops.height, "in_modules": trace.ranges["module"].count()}
     sums |= {"steps": steps.height, "outliers": int(steps["is_outlier"].sum())}
     sums |= {"issues": int(found.tables.issues.filter(_col("severity") != "info")["count"].sum())}
+    # What a table would have rows of; and whether there is anything at all.
+    is_mark = _col("is_mark").fill_null(value=False)
+    sums["lasting"] = trace.ranges.select((~is_mark & _col("start_ns").is_not_null()).sum()).item()
+    sums["held"] = len(contents.parts(trace))
     lengths = steps.select(ns=_col("end_ns") - _col("start_ns"))
     idle = idle_parts(found, "op")["rows"] if whole["idle_ns"].sum() else Part(_NO_IDLE, ("op",))
     return {
@@ -144,6 +150,7 @@ def _parts(found: Analysed) -> Parts:
         "devices": Part(whole.select("rank", "device_id").unique(maintain_order=True), ("rank", "device_id")),
         "pyroscope": Part(pl.DataFrame({"run": pyroscope_runs(trace.ranges)}, schema={"run": pl.String}), ("run",)),
         "tools": Part(pl.DataFrame({"tool": list(map(tool_of, trace.ranks))}).unique(maintain_order=True), ("tool",)),
+        "again": Part(pl.DataFrame({"command": [labelling_command(trace)]}), ("command",)),
         "how": Part(steps.select("how").unique(maintain_order=True), ("how",)),
         "steps": counted(lengths, (), "ns"),
         "idle": idle,
@@ -233,7 +240,7 @@ def _lines(facts: _Facts, room: _Room) -> list[str]:
     if facts.issues:
         lines.append(f"Issues       {facts.issues:,}: opspan table FILE says which")
     # What is to be typed stays whole, however long it is.
-    typed = [f"Next         {facts.next}", f"See it       {facts.see}"]
+    typed = [f"Next         {facts.next}", *([f"See it       {facts.see}"] if facts.see else [])]
     return [*(fit for line in lines for fit in room.fitted(line)), *typed]
 
 
@@ -339,8 +346,13 @@ def _findings(costs: list[tuple[str, float]], room: _Room) -> list[str]:
     return [line]
 
 
-def _next(by_module: int, row: dict[str, Any], files: Sequence[File]) -> str:
-    name = files_text(files)
+def _next(parts: Parts, row: dict[str, Any], files: Sequence[File]) -> str:
+    """A command that has something to show."""
+    name, sums = files_text(files), parts["sums"].rows.row(0, named=True)
     if row["findings"]:
         return f"opspan findings {name}"
-    return f"opspan table --by {'module' if by_module else 'shape' if row['sized'] else 'kernel'} {name}"
+    if sums["lasting"] or sums["work"]:
+        by = "module" if sums["in_modules"] else "shape" if row["sized"] else "kernel" if sums["work"] else "name"
+        return f"opspan table --by {by} {name}"
+    again = parts["again"].rows["command"][0]
+    return f"opspan export {name} out.sqlite" if sums["held"] else f"record again: `{again}`"

@@ -67,7 +67,7 @@ def external_ids(frame: pl.DataFrame) -> pl.Series:
 
 
 def named_ranges(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
-    """For work that no call in the file has launched, the op that has its External id."""
+    """For work that no call of a known process has launched, the op that has its External id."""
     nothing = pl.Series("named_range_id", [None], dtype=pl.Int64).new_from_index(0, work.height)
     key = ["pid", "correlation_id"]
     rows = work.select(*key, "payload_json").with_row_index("row")
@@ -79,8 +79,9 @@ def named_ranges(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) 
         return nothing
     named = (
         ranges.select("id", "pid", external_ids(ranges))
-        .drop_nulls()
+        .drop_nulls(["id", "external"])
         .unique(["pid", "external"], keep="last", maintain_order=True)
     )
-    found = rows.join(named, on=["pid", "external"], how="inner")
+    # Where no event has a process, those of none belong together.
+    found = rows.join(named, on=["pid", "external"], how="inner", nulls_equal=True)
     return nothing.scatter(found["row"], found["id"])

@@ -12,9 +12,8 @@ from pathlib import Path
 from opspan.errors import NotATrace
 from opspan.formats.columns import numbered_alike
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
-from opspan.readers.nsys import calls, memory, nvtx, ranks, samples, tables, target, work
+from opspan.readers.nsys import calls, memory, nvtx, ranks, reports, samples, tables, target, work
 from opspan.readers.nsys.export import Export, Source
-from opspan.readers.nsys.reports import exported, is_report
 from opspan.tables import Issues, Tables
 from opspan.tables.same import each_once
 
@@ -30,7 +29,7 @@ def sniff(path: Path, head: bytes) -> bool:
         return is_folder(path)
     if is_sqlite(head):
         return not OF_NSYS.isdisjoint(table_names(path))
-    return is_report(path, head)
+    return reports.is_report(path, head)
 
 
 def read(path: Path) -> Tables:
@@ -42,7 +41,7 @@ def read(path: Path) -> Tables:
 
             source = stack.enter_context(Folder(path, issues))
         else:
-            file = exported(path, stack, issues) if is_report(path) else path
+            file = reports.exported(path, stack, issues) if reports.is_report(path) else path
             source = stack.enter_context(SqliteFile(file, issues))
         if OF_NSYS.isdisjoint(source.tables):
             raise NotATrace(f"{path} has none of nsys' tables; expected what `nsys export --type sqlite` writes")
@@ -50,9 +49,10 @@ def read(path: Path) -> Tables:
 
 
 def _read(path: Path, export: Export, issues: Issues) -> Tables:
-    ranges = nvtx.read(export)
+    ranges, called = nvtx.read(export), calls.read(export)
+    ran = work.of_processes(work.read(export), called, ranges.ranges)
     frames = {
-        **numbered_alike(ranges=ranges.ranges, calls=calls.read(export), work=work.read(export)),
+        **numbered_alike(ranges=ranges.ranges, calls=called, work=ran),
         "memory": memory.read(export),
         "samples": samples.read_samples(export),
         "counters": samples.read_counters(export),

@@ -101,3 +101,17 @@ def _overhead(export: Export, table: str) -> pl.DataFrame:
         pl.col("correlationId").alias("correlation_id"),
         pl.lit(value=True).alias("is_overhead"),
     )
+
+
+def of_processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+    """Work without a globalPid is of the only process that calls anything, or has ranges; of several, of the only one
+    that has a call of its correlation id."""
+    if not work["pid"].null_count():
+        return work
+    for frame in (calls, ranges):
+        if len(pids := frame["pid"].drop_nulls().unique()) == 1:
+            return work.with_columns(pl.col("pid").fill_null(pids[0]))
+    pairs = calls.select("correlation_id", of_call="pid").drop_nulls().unique()
+    pairs = pairs.filter(pl.len().over("correlation_id") == 1)
+    found = work.join(pairs, on="correlation_id", how="left", maintain_order="left")
+    return found.with_columns(pl.coalesce("pid", "of_call").alias("pid")).drop("of_call")

@@ -64,8 +64,9 @@ def read(path: Path) -> Tables:
         return intervals.read(path, issues)
     if is_report(path, head):
         raise NotATrace(
-            f"{path} is a report that `vtune -report` printed: sums by name, without the events of a trace. To add "
-            f"them to the table of the result that it is of: `opspan table RESULT --metrics {shell_path(path)}`"
+            f"{path} is a report that `vtune -report` printed: sums by name, without the events of a trace. "
+            f"`opspan table {shell_path(path)}` prints it; to add them to the table of the result that it is of: "
+            f"`opspan table RESULT --metrics {shell_path(path)}`"
         )
     if not archives.is_archive(head):
         return _read(result_files.find(path, str(path), issues), issues)

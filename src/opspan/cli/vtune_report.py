@@ -1,0 +1,58 @@
+"""What `opspan table` prints of a file that is a report of VTune: sums by name, and no trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opspan.cli.printing import show, show_data
+from opspan.errors import ReadError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opspan.addresses import File
+    from opspan.readers.vtune.reports import Report
+
+_ENDINGS = (".csv", ".txt", ".tsv", ".log")
+
+
+def report_of(files: Sequence[File]) -> Report | None:
+    """The report that the only file is. Of what is at an address only a text by its name is fetched for this."""
+    from opspan.formats.boundary import boundary
+    from opspan.readers.registry import is_report, source_for
+    from opspan.readers.vtune.reports import read
+    from opspan.remote import local
+
+    if len(files) != 1 or (not isinstance(files[0], Path) and not files[0].name.lower().endswith(_ENDINGS)):
+        return None
+    with local(files[0]) as found:
+        try:
+            if found.path.is_dir() or not is_report(found.path, source_for(found.path)):
+                return None
+        except ReadError:
+            return None  # whoever reads the trace says why
+        with boundary(found.path):
+            return read(found.path)
+
+
+def show_report(report: Report, limit: int | None, form: str, *, wide: bool) -> None:
+    from opspan.analysis import Analysed
+    from opspan.tables import Metadata, Tables
+    from opspan.text_columns import Layout, terminal
+    from opspan.views import answer as answers
+    from opspan.views.footer import footer_lines
+    from opspan.views.vtune_report import answer
+
+    given = answer(report.frame)
+    run = Analysed(Tables((Metadata("vtune", (str(report.path),)),), issues=report.issues.frame()))
+    below = footer_lines(run)
+    if form == "json":
+        show_data(answers.as_json([run], given, -1 if limit is None else limit))
+    elif form == "csv":
+        show_data(answers.as_csv(given, -1 if limit is None else limit))
+        show("".join(f"{line}\n" for line in below), err=True)
+    else:
+        layout = Layout(whole_names=True) if wide else terminal()
+        text = answers.as_text(given, answers.ROWS_OF_TEXT if limit is None else limit, layout)
+        show(text + "".join(f"{line}\n" for line in ("", *layout.lines(below)) if below))
