@@ -96,14 +96,19 @@ class Names:
 
     def _parts_of(self, module: Any) -> dict[str, Any]:
         """To be read by dict's own methods: a program's kind of dictionary may have others."""
-        parts = self._dict_of(module).get("_modules")
+        parts = self._state_of(module).get("_modules")
         if not issubclass(type(parts), dict):  # a scripted module's, which has a dictionary inside
             parts = getattr(parts, "_python_modules", {})
         return cast("dict[str, Any]", parts)
 
+    def _state_of(self, module: Any) -> dict[str, Any]:
+        state: dict[str, Any] = self._dict_of(module)
+        scripted = state.get("_actual_script_module")  # torch.jit.trace wraps it
+        return state if scripted is None else self._dict_of(scripted)  # type: ignore[no-any-return]
+
     def _class_of(self, module: Any) -> str:
         # A scripted module's class is RecursiveScriptModule; it knows what it was.
-        inside = self._dict_of(module).get("_c") if issubclass(type(module), self._script_module) else None
+        inside = self._state_of(module).get("_c") if issubclass(type(module), self._script_module) else None
         return (str(inside._type().name()) if inside is not None else "") or str(_class_name(type(module)))
 
 

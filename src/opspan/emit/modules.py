@@ -96,11 +96,9 @@ def _stop() -> None:
 
 
 def _enter(module: Any, inputs: object) -> _Frame | None:
-    if _is_compiling():
-        return None
     frame = None
     try:
-        if not (_to or _watcher):  # a call began as the last session ended
+        if _is_compiling() or not (_to or _watcher):  # none: a call began as the last session ended
             return None
         stack = _stack()
         ref, name = _names.get(module) or _names.learn(module, stack[0].module if stack else None)

@@ -1,16 +1,17 @@
 """Errors of opspan's own in what runs inside a program, such as a hook: kept from the program, counted, said at the end.
 
-Whatever torch or the interpreter calls of opspan's while a program runs hands its exceptions to `keep`. Nothing of an
-error is held but its text: its traceback would keep the program's tensors.
+Whatever torch or the interpreter calls of opspan's while a program runs goes through `call`, or hands its exceptions to
+`keep`. Nothing of an error is held but its text: its traceback would keep the program's tensors.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from opspan.emit import notices
+
+T = TypeVar("T")
 
 _LONGEST: Final = 200  # characters of an error's text
 
@@ -30,23 +31,17 @@ def keep(doing: str, error: Exception) -> None:
     _kept[doing] = count + 1, first or _text_of(error)
 
 
-def kept(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """For a hook that answers nothing: its errors go to `keep`."""
-
-    def decorate(hook: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(hook)
-        def unharmed(*args: Any, **kwargs: Any) -> None:
-            try:
-                hook(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
-                try:
-                    keep(doing, error)
-                except Exception:  # noqa: BLE001  # no room even for that
-                    _add_too_deep()
-
-        return unharmed
-
-    return decorate
+def call(doing: str, function: Callable[..., T], *args: Any) -> T | None:
+    """What it answers; None after an error."""
+    global too_deep
+    try:
+        return function(*args)
+    except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
+        try:
+            keep(doing, error)
+        except Exception:  # noqa: BLE001  # no room even for that
+            too_deep += 1
+        return None
 
 
 def say(session: str, stacklevel: int) -> None:
