@@ -73,7 +73,9 @@ def said(act):
 """
 
 
-@pytest.mark.parametrize("where", ["ranges, 'push'", "ranges, 'pop'", "module_names.Names, 'learn'", "modules, '_stack'"])
+@pytest.mark.parametrize(
+    "where", ["ranges, 'push'", "ranges, 'pop'", "module_names.Names, 'learn'", "modules, '_stack'"]
+)
 def test_an_error_of_ours_is_counted_and_said_once(where: str) -> None:
     body = f"""
 model = MLP()

@@ -78,7 +78,7 @@ def _code_like(code: CodeType) -> CodeType:
     """Ours, all of which is said to be at the place of torch's last call."""
     tree = ast.parse(_OURS)
     last = [one for one in dis.get_instructions(code) if one.opname.startswith("CALL")][-1]
-    line = max(line for _, line in dis.findlinestarts(code) if line is not None)
+    line = max(filter(None, (line for _, line in dis.findlinestarts(code))))
     positions = getattr(last, "positions", None)  # from Python 3.11 on
     columns = (0, 0) if positions is None else (positions.col_offset, positions.end_col_offset)
     for node in ast.walk(tree):

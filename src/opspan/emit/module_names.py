@@ -104,7 +104,7 @@ class Names:
     def _state_of(self, module: Any) -> dict[str, Any]:
         state: dict[str, Any] = self._dict_of(module)
         scripted = state.get("_actual_script_module")  # torch.jit.trace wraps it
-        return state if scripted is None else self._dict_of(scripted)  # type: ignore[no-any-return]
+        return state if scripted is None else self._dict_of(scripted)
 
     def _class_of(self, module: Any) -> str:
         # A scripted module's class is RecursiveScriptModule; it knows what it was.

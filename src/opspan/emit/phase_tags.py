@@ -91,7 +91,7 @@ class _Backward:
         self._tensor = Tensor
         self._bare = DisableTorchFunction
 
-    def begin(self, outputs: object = (), *_: object) -> tuple[int, list[Any]]:
+    def begin(self, outputs: Any = (), *_: object) -> tuple[int, list[Any]]:
         # What is on the CPU runs on this thread; what is on a device, on a thread that autograd has for the device.
         hook = functools.partial(unharmed.call, _DOING, self._on_engine_thread)
         roots = outputs if type(outputs) in (tuple, list) else ()
@@ -104,7 +104,7 @@ class _Backward:
             handle.remove()
         self._tags.cut(depth)
 
-    def _node_elsewhere(self, root: object) -> Any:
+    def _node_elsewhere(self, root: Any) -> Any:
         """Of a tensor that may not be on the CPU. A class of the program's may have a function that says where it is,
         which is not called."""
         if not issubclass(type(root), self._tensor):

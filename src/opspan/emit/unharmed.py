@@ -1,4 +1,4 @@
-"""Errors of opspan's own in what runs inside a program, such as a hook: kept from the program, counted, said at the end.
+"""Errors of opspan's own in what runs inside a program, as a hook does: kept from it, counted, said at the end.
 
 Whatever torch or the interpreter calls of opspan's while a program runs goes through `call`, or hands its exceptions to
 `keep`. Nothing of an error is held but its text: its traceback would keep the program's tensors.
