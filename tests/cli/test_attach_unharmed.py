@@ -61,14 +61,32 @@ while goes_on():
 """,
 ).replace("torch.randn(8, 16)", "next(batch)")
 
+# Modules that answer attributes by code of their own, and deeper in calls than opspan's own code could follow.
+WRAPPED = (
+    """
+class Wrapper(torch.nn.Module):
+    def __init__(self, wrapped):
+        super().__init__()
+        self.wrapped = wrapped
+    def forward(self, x): return self.wrapped(x)
+    def __getattr__(self, name): return self.__dict__["_modules"][name]
+class Nested(torch.nn.Module):
+    def forward(self, x, levels=200): return self(x, levels - 1) if levels else x
+model = torch.nn.Sequential(Wrapper(model), Nested())
+"""
+    + TRAIN
+)
 
-@pytest.mark.parametrize("program", [COMPILED, WORKERS], ids=["compiled", "workers"])
+
+@pytest.mark.parametrize("program", [COMPILED, WORKERS, WRAPPED], ids=["compiled", "workers", "wrapped"])
 @pytest.mark.slow
 def test_it_computes_the_same(tmp_path: Path, program: str) -> None:
     with running(program, tmp_path / "job") as job:
         for number in range(3):
             done = opspan("attach", str(job.pid), "--steps", "3", "--modules", "-o", f"out{number}", cwd=tmp_path)
             assert (done.stderr, done.returncode) == ("", 0)
+        done = opspan("top", str(job.pid), "--by", "modules", "--every", "0.3", "--count", "1")
+        assert (done.stderr, done.returncode) == ("", 0)
         assert attaching.listening(job.pid) == [job.pid]  # and no worker, which is a fork
         job.stop()
 

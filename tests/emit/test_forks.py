@@ -21,7 +21,7 @@ FORKS = textwrap.dedent(
     import os, sys, torch, opspan
     from opspan.emit import changes
     from torch.autograd import profiler
-    hooks = torch.nn.modules.module._global_forward_hooks
+    torchs = torch.nn.Module.__call__.__code__
     model = torch.nn.Linear(2, 2)
 
     class Child:
@@ -54,7 +54,7 @@ FORKS = textwrap.dedent(
                 torch.zeros(2)
 
     def state():
-        return profiler._is_profiler_enabled, len(hooks), len(changes.active)
+        return profiler._is_profiler_enabled, int(torch.nn.Module.__call__.__code__ is not torchs), len(changes.active)
 
     def session(name, **more):
         if name == "record": more["path"] = sys.argv[1]

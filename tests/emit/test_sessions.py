@@ -98,12 +98,12 @@ def test_not_enabled_does_nothing_however_often(name: str) -> None:
 def test_nobody_listens_one_warning_and_nothing_installed(name: str, command: str) -> None:
     code = f"""
         import sys, warnings, torch, opspan
-        hooks = torch.nn.modules.module._global_forward_hooks
+        torchs = torch.nn.Module.__call__.__code__
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(3):
                 with opspan.{name}(modules=True) as session:
-                    assert not hooks
+                    assert torch.nn.Module.__call__.__code__ is torchs
                     session.step()
                 assert session.labels is None
         from opspan.emit import observer

@@ -109,7 +109,10 @@ class Devices:
     def _end(self) -> None:
         """Nobody has stopped it."""
         if self._running is not None and _is_on_here():
-            self._running.stop()
+            try:
+                self._running.stop()
+            except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
+                _left_out(str(error))
 
     def toggle(self, enable: bool, wanted: Iterable[ProfilerActivity]) -> None:
         """Collect no more of these for a while, or go on."""

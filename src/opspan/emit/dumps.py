@@ -151,6 +151,9 @@ class Dumping:
         except (CaptureError, OSError) as error:
             notices.warn_at_end(f"{reason}: {error}", stacklevel=2)
             return False
+        except Exception as error:  # noqa: BLE001  # a signal or a step must not raise what the program has not done
+            notices.warn_at_end(f"{reason}: no dump was written ({error!r}): the recording goes on", stacklevel=2)
+            return False
         self.written.append(target)
         while len(self.written) > self._most:
             shutil.rmtree(self.written.pop(0), ignore_errors=True)

@@ -120,7 +120,8 @@ class _Listener:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._folder.close()
+        with contextlib.suppress(OSError):  # somebody has removed it
+            self._folder.close()
         until = time.monotonic() + _TO_END_SECONDS
         for thread, (_, bell) in list(self._asking.items()):
             with contextlib.suppress(OSError):  # it has just ended by itself

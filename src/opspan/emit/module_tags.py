@@ -6,15 +6,18 @@ so to the thread that reaches them. Neither a tensor nor the graph is changed; t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, Final, cast
 
+from opspan.emit import unharmed
 from opspan.emit.phase_tags import FORWARD
 from opspan.emit.thread_tags import ThreadTags
 
-DEEPEST = 4  # modules inside of each other; what is inside of these has the label of the one around it
-_MARK = "opspan.module"
+DEEPEST: Final = 4  # modules inside of each other; what is inside of these has the label of the one around it
+_MARK: Final = "opspan.module"
+_MOST_VALUES: Final = 256  # of the inputs or outputs of a module, among which a tensor is looked for
 
 
 class ModuleTags:
@@ -22,12 +25,14 @@ class ModuleTags:
 
     def __init__(self, tags: ThreadTags, named: bool, forward: bool) -> None:
         from torch import Tensor
-        from torch._C import _functorch
+        from torch._C import DisableTorchFunction, _functorch
 
         self._tags = tags
         self._named = named
         self._forward = forward
         self._tensor = Tensor
+        self._node_of = Tensor.grad_fn.__get__
+        self._bare = DisableTorchFunction
         self._is_transformed = _functorch.is_functorch_wrapped_tensor
         self._is_over = False
 
@@ -60,22 +65,33 @@ class ModuleTags:
 
         The outputs of a module are those of its last part as well: who was first is the innermost.
         """
-        node = next(self._nodes(values), None)
+        node = self._first_node(values)
         if node is not None and node.metadata.get(_MARK) is not self:
             node.metadata[_MARK] = self
-            node.register_prehook(partial(self._reached, name))
+            node.register_prehook(partial(unharmed.call, "labelling modules in backward", self._reached, name))
 
     def _reached(self, name: str, _gradients: object) -> None:
         if not self._is_over and self._tags.depth():  # else it is no backward pass that we know of
             self._tags.change({"module": name})
 
-    def _nodes(self, values: object) -> Iterator[Any]:
-        if isinstance(values, self._tensor):
-            if not self._is_transformed(values) and values.grad_fn is not None:
-                yield values.grad_fn
-        elif isinstance(values, Mapping):
-            for value in values.values():
-                yield from self._nodes(value)
-        elif isinstance(values, (tuple, list)):
-            for value in values:
-                yield from self._nodes(value)
+    def _first_node(self, values: object) -> Any:
+        """Of the first tensor that has one. Calls nothing of the program's: its tensors, tuples and dictionaries may be
+        of classes that have functions of their own for all of this."""
+        waiting, looked_at = [values], 0
+        while waiting and looked_at < _MOST_VALUES:
+            value = waiting.pop()
+            looked_at += 1
+            if issubclass(type(value), self._tensor):
+                with self._bare():
+                    if not self._is_transformed(value) and (node := self._node_of(value)) is not None:
+                        return node
+            else:
+                waiting.extend([*islice(_parts(value), _MOST_VALUES)][::-1])
+        return None
+
+
+def _parts(value: Any) -> Iterable[object]:
+    for kind, parts in ((tuple, tuple.__iter__), (list, list.__iter__), (dict, dict.values)):
+        if issubclass(type(value), kind):
+            return cast("Iterable[object]", parts(value))
+    return ()

@@ -13,16 +13,20 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from opspan.emit import notices
+from opspan.emit import notices, unharmed
 from opspan.emit.compiled import compiling
 from opspan.emit.thread_tags import ThreadTags
+
+T = TypeVar("T")
 
 FORWARD: Final = "forward"
 BACKWARD: Final = "backward"
 OPTIMIZER: Final = "optimizer"
 DATA: Final = "data"
+
+_DOING: Final = "labelling phases"
 
 
 def start(tags: ThreadTags, named: bool) -> contextlib.ExitStack:
@@ -34,16 +38,21 @@ def start(tags: ThreadTags, named: bool) -> contextlib.ExitStack:
 
     with contextlib.ExitStack() as undo:
         backward = _Backward(tags, {"phase": BACKWARD} if named else {})
-        _replace(undo, autograd, "_engine_run_backward", backward.run)
+        _replace(undo, autograd, "_engine_run_backward", backward.begin, backward.end)
         if named:
-            _replace(undo, dataloader._BaseDataLoaderIter, "__next__", functools.partial(_next_batch, tags))
+            next_batch = functools.partial(_begin_batch, tags)
+            _replace(undo, dataloader._BaseDataLoaderIter, "__next__", next_batch, tags.cut)
             steps = _OptimizerSteps(tags)
             undo.callback(optimizer.register_optimizer_step_pre_hook(steps.before).remove)
             undo.callback(optimizer.register_optimizer_step_post_hook(steps.after).remove)
         return undo.pop_all()
 
 
-def _replace(undo: contextlib.ExitStack, owner: Any, name: str, by: Callable[..., Any]) -> None:
+def _replace(
+    undo: contextlib.ExitStack, owner: Any, name: str, begin: Callable[..., T], end: Callable[[T], None]
+) -> None:
+    """Has `begin` called before each call of the function, with its arguments, and `end` after it, with what `begin`
+    answered."""
     original = getattr(owner, name, None)
     if original is None:
         notices.warn(f"this torch has no {owner.__name__}.{name}: its phase gets no label", stacklevel=5)
@@ -51,7 +60,14 @@ def _replace(undo: contextlib.ExitStack, owner: Any, name: str, by: Callable[...
 
     @functools.wraps(original)
     def replaced(*args: Any, **kwargs: Any) -> Any:
-        return original(*args, **kwargs) if compiling() else by(original, *args, **kwargs)
+        if compiling():
+            return original(*args, **kwargs)
+        begun = unharmed.call(_DOING, begin, *args)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            if begun is not None:
+                unharmed.call(_DOING, end, begun)
 
     def restore() -> None:
         if getattr(owner, name) is replaced:  # else another's function is around ours, which goes on to call torch's
@@ -61,33 +77,41 @@ def _replace(undo: contextlib.ExitStack, owner: Any, name: str, by: Callable[...
     setattr(owner, name, replaced)
 
 
-def _next_batch(tags: ThreadTags, original: Callable[..., Any], loader: Any) -> Any:
-    depth = tags.push({"phase": DATA})
-    try:
-        return original(loader)
-    finally:
-        tags.cut(depth)
+def _begin_batch(tags: ThreadTags, *_: object) -> int:
+    return tags.push({"phase": DATA})
 
 
 class _Backward:
     def __init__(self, tags: ThreadTags, labels: dict[str, str]) -> None:
+        from torch import Tensor
+        from torch._C import DisableTorchFunction
+
         self._tags = tags
         self._labels = labels
+        self._tensor = Tensor
+        self._bare = DisableTorchFunction
 
-    def run(self, original: Callable[..., Any], outputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def begin(self, outputs: Any = (), *_: object) -> tuple[int, list[Any]]:
         # What is on the CPU runs on this thread; what is on a device, on a thread that autograd has for the device.
-        handles = [
-            node.register_prehook(self._on_engine_thread)
-            for root in outputs
-            if (node := getattr(root, "grad_fn", None)) is not None and root.device.type != "cpu"
-        ]
-        depth = self._tags.push(self._labels)
-        try:
-            return original(outputs, *args, **kwargs)
-        finally:
-            self._tags.cut(depth)
-            for handle in handles:
-                handle.remove()
+        hook = functools.partial(unharmed.call, _DOING, self._on_engine_thread)
+        roots = outputs if type(outputs) in (tuple, list) else ()
+        handles = [node.register_prehook(hook) for root in roots if (node := self._node_elsewhere(root)) is not None]
+        return self._tags.push(self._labels), handles
+
+    def end(self, begun: tuple[int, list[Any]]) -> None:
+        depth, handles = begun
+        for handle in handles:
+            handle.remove()
+        self._tags.cut(depth)
+
+    def _node_elsewhere(self, root: Any) -> Any:
+        """Of a tensor that may not be on the CPU. A class of the program's may have a function that says where it is,
+        which is not called."""
+        if not issubclass(type(root), self._tensor):
+            return None
+        with self._bare():
+            is_here = type(root) is self._tensor and root.device.type == "cpu"
+            return None if is_here else self._tensor.grad_fn.__get__(root)
 
     def _on_engine_thread(self, _gradients: object) -> None:
         if self._tags.depth():  # a backward pass inside of another one, and that is this thread's already
@@ -96,7 +120,8 @@ class _Backward:
 
         depth = self._tags.push(self._labels)
         # It is called on the thread that runs the last of this pass: this one, where no other device takes part.
-        Variable._execution_engine.queue_callback(functools.partial(self._tags.cut, depth))
+        cut = functools.partial(unharmed.call, _DOING, self._tags.cut, depth)
+        Variable._execution_engine.queue_callback(cut)
 
 
 class _OptimizerSteps:
@@ -107,15 +132,20 @@ class _OptimizerSteps:
         self._local = threading.local()
 
     def before(self, *_: object) -> None:
-        if compiling():
-            return
-        frame = sys._getframe(1)
-        self._tags.settle()
-        depth = self._tags.push({"phase": OPTIMIZER}, functools.partial(_is_running, id(frame), frame.f_code))
-        self._local.depths = [*(one for one in self._depths() if one < depth), depth]
+        if not compiling():
+            unharmed.call(_DOING, self._begin, sys._getframe(1))
 
     def after(self, *_: object) -> None:
-        if not compiling() and (depths := self._depths()):
+        if not compiling():
+            unharmed.call(_DOING, self._end)
+
+    def _begin(self, step: FrameType) -> None:
+        self._tags.settle()
+        depth = self._tags.push({"phase": OPTIMIZER}, functools.partial(_is_running, id(step), step.f_code))
+        self._local.depths = [*(one for one in self._depths() if one < depth), depth]
+
+    def _end(self) -> None:
+        if depths := self._depths():
             self._tags.cut(depths.pop())
 
     def _depths(self) -> list[int]:

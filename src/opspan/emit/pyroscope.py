@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from opspan.emit import modules, notices, phase_tags, ranges, thread_tags
+from opspan.emit import modules, notices, phase_tags, ranges, thread_tags, unharmed
 from opspan.emit.changes import active, change
 from opspan.emit.compiled import compiling
 from opspan.emit.module_tags import ModuleTags
@@ -81,8 +81,12 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         if compiling() or self._told is None or self._owner != os.getpid():
             return
         tags, self._told = self._told, None
-        with change():
-            self._undo.close()
+        try:
+            with change():
+                self._undo.close()
+        except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
+            notices.warn_at_end(f"emit_pyroscope is off, but not all of its end went well: {error!r}", stacklevel=2)
+        unharmed.say("emit_pyroscope", stacklevel=2)
         if tags.too_many:
             notices.warn_at_end(
                 f"emit_pyroscope: more than {MOST_VALUES} values of {', '.join(sorted(tags.too_many))}; those past "
@@ -92,12 +96,14 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     def step(self) -> None:
         """A training step is over."""
-        if self._told is None or compiling():
-            return
-        self._step += 1
-        if "step" in self.by and (step := step_range(self._step)) != self._told.base["step"]:
-            self._told.base["step"] = step
-            self._told.change({"step": step})
+        if self._told is not None and not compiling():
+            self._step += 1
+            unharmed.call("labelling steps", self._label_step, self._told)
+
+    def _label_step(self, tags: ThreadTags) -> None:
+        if "step" in self.by and (step := step_range(self._step)) != tags.base["step"]:
+            tags.base["step"] = step
+            tags.change({"step": step})
         self._name_run()
 
     def _start(self) -> None:
@@ -116,7 +122,8 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         self._told = tags
         if "phase" in self.by or "module" in self.by:
             watcher = ModuleTags(tags, named="module" in self.by, forward="phase" in self.by)
-            self._undo.callback(lambda: modules.unwatch(tags.clear()))
+            self._undo.callback(modules.unwatch)
+            self._undo.callback(tags.clear)
             self._undo.callback(watcher.end)
             modules.watch(watcher)
             self._undo.enter_context(phase_tags.start(tags, named="phase" in self.by))

@@ -17,7 +17,7 @@ import contextlib
 import os
 from typing import Any, ClassVar
 
-from opspan.emit import compiled, notices, observer, ranges, sinks, step_ends, tools
+from opspan.emit import compiled, notices, observer, ranges, sinks, step_ends, tools, unharmed
 from opspan.emit.changes import active, change, told_over
 from opspan.emit.fallback import TorchEmitter
 from opspan.emit.labelling import Labelling, Wanted
@@ -96,6 +96,7 @@ class Session:
             notices.warn_at_end(f"{name} is off, but not all of its end went well: {error!r}", stacklevel=2)
         if losses := self._losses():
             notices.warn_at_end(f"{name}: {'; '.join(losses)}", stacklevel=2)
+        unharmed.say(name, stacklevel=2)
 
     def step(self) -> None:
         """A training step is over. With a schedule, this is what turns labelling on and off. Nothing in a fork."""

@@ -68,7 +68,11 @@ class ThreadTags:
         before = len(thread.around)
         if not self._is_gone:
             thread.around.append((dict(thread.told), is_open))
-            self.change(tags)
+            try:
+                self.change(tags)
+            except BaseException:
+                del thread.around[before:]  # nobody will cut it
+                raise
         return before
 
     def change(self, tags: Mapping[str, str]) -> None:
@@ -105,10 +109,9 @@ class ThreadTags:
     def get(self, key: str) -> str | None:
         return self._here().told.get(key)
 
-    def clear(self) -> bool:
-        """Of this thread, all. Have the other threads none either?"""
+    def clear(self) -> None:
+        """Ends all of this thread's."""
         self.cut(0)
-        return not any(thread.around for thread in list(self._threads))
 
     def forget(self) -> None:
         """In a fork: the agent is not there, and its locks may be held for ever."""

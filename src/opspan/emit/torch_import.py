@@ -9,6 +9,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from opspan.emit import notices
+
 
 def when_torch_is_imported(call: Callable[[], None]) -> None:
     """Once `import torch` has run; now, if it has."""
@@ -16,6 +18,10 @@ def when_torch_is_imported(call: Callable[[], None]) -> None:
         call()
     else:
         sys.meta_path.insert(0, _TorchFinder(call))
+
+
+def _say(error: Exception) -> None:
+    notices.say(f"opspan: nothing is labelled in this process: {type(error).__name__}: {error}\n")
 
 
 class _TorchFinder:
@@ -33,10 +39,13 @@ class _TorchFinder:
         self._asking = True
         try:
             spec = importlib.util.find_spec(name)
+            if spec is not None and spec.loader is not None:
+                self._watch(spec.loader)
+        except Exception as error:  # noqa: BLE001  # a finder or a loader of the program's own
+            _say(error)
+            return None  # the others find it, as without us
         finally:
             self._asking = False
-        if spec is not None and spec.loader is not None:
-            self._watch(spec.loader)
         return spec
 
     def _watch(self, loader: Any) -> None:
@@ -47,6 +56,9 @@ class _TorchFinder:
             run(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-            self._call()
+            try:
+                self._call()
+            except Exception as error:  # noqa: BLE001  # importing torch went well
+                _say(error)
 
         loader.exec_module = exec_module  # of this one loader, which is made for torch alone

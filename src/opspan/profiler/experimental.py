@@ -7,6 +7,7 @@ import re
 import warnings
 from typing import Any, Literal
 
+from opspan.emit import unharmed
 from opspan.emit.annotate import record_function
 
 # What is done, whether it is asked for or not, or what there is nothing to do for without a device.
@@ -52,10 +53,13 @@ class GarbageCollections:
             gc.callbacks.remove(self._told)
 
     def _told(self, phase: Literal["start", "stop"], _: dict[str, int]) -> None:
-        if phase == "start":
-            self._range.__enter__()
-        else:
-            self._range.__exit__(None, None, None)
+        unharmed.call("recording Python's garbage collections", self._begin if phase == "start" else self._end)
+
+    def _begin(self) -> None:
+        self._range.__enter__()
+
+    def _end(self) -> None:
+        self._range.__exit__(None, None, None)
 
 
 def _names(documentation: str) -> list[str]:

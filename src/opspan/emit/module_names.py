@@ -1,0 +1,117 @@
+"""Qualified names of modules, `MLP.layers.0`, as they are when first called. Runs nothing of the program's.
+
+A module may answer attributes by functions of its own (`__getattr__`, `__getattribute__`, properties, `__eq__`,
+`__len__`), which may raise, take long or be counted. So all is read from the dictionary of the object itself.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any, Final, Generic, TypeVar, cast
+
+from opspan.emit import ranges
+from opspan.emit.ranges import Ref
+from opspan.emit.sinks import KIND_MODULE
+
+V = TypeVar("V")
+
+# A model that makes new modules in every forward would have its names looked up for ever.
+_MAX_LOOKUPS: Final = 8
+# Of a name; it grows with every level, and a linked list of modules has as many levels as modules.
+_LONGEST: Final = 1024
+_class_name = type.__dict__["__name__"].__get__  # a metaclass may have another
+
+
+class ByModule(Generic[V]):
+    """A value for each module that lives. By identity: a module may have `__eq__`, and then often no `__hash__`."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[weakref.ref[Any], V]] = {}
+
+    def get(self, module: Any) -> V | None:
+        entry = self._entries.get(id(module))
+        return entry[1] if entry is not None and entry[0]() is module else None
+
+    def set(self, module: Any, value: V) -> None:
+        entries, number = self._entries, id(module)
+
+        def forget(gone: weakref.ref[Any]) -> None:
+            entry = entries.get(number)
+            if entry is not None and entry[0] is gone:
+                del entries[number]
+
+        entries[number] = (weakref.ref(module, forget), value)
+
+
+class Names:
+    """Names from the outermost module that was seen to contain one. Without a lock, which a fork or a signal's handler
+    might find held: two threads that look up the same names find the same."""
+
+    def __init__(self) -> None:
+        from torch.jit import ScriptModule
+        from torch.nn import Module
+
+        self._script_module = ScriptModule
+        self._module = Module
+        self._dict_of = Module.__dict__["__dict__"].__get__
+        self._found: ByModule[tuple[Ref, str]] = ByModule()
+        self._lookups: ByModule[int] = ByModule()
+        self.get = self._found.get  # the range and the name of a module, where they are known
+
+    def learn(self, module: Any, outermost: Any) -> tuple[Ref, str]:
+        """The same of one that is not known. `outermost` is the one whose call this call is inside, on this thread."""
+        lookups = _MAX_LOOKUPS if outermost is None else self._lookups.get(outermost) or 0
+        if lookups < _MAX_LOOKUPS:
+            self._lookups.set(outermost, lookups + 1)
+            self._learn_parts(outermost)
+        if (found := self.get(module)) is None:  # not a part of it: the outermost of its own
+            found = self._learn_parts(module)
+        return found
+
+    def _learn_parts(self, root: Any) -> tuple[Ref, str]:
+        """named_modules, each once. torch's own asks modules whether they are equal, and calls itself at each level."""
+        compiled = dict.get(self._parts_of(root), "_orig_mod")
+        root_name = self._class_of(root if compiled is None else compiled)
+        seen: set[int] = set()
+        waiting = [(root_name, root)]
+        while waiting:
+            name, module = waiting.pop()
+            if id(module) not in seen:
+                seen.add(id(module))
+                self._learn_one(module, name)
+                waiting.extend([*self._named_parts(module, name)][::-1])
+        return self._learn_one(root, root_name)
+
+    def _learn_one(self, module: Any, name: str) -> tuple[Ref, str]:
+        found = ranges.ref_of(name, kind=KIND_MODULE, detail=self._class_of(module)), name
+        self._found.set(module, found)
+        return found
+
+    def _named_parts(self, module: Any, name: str) -> Iterator[tuple[str, Any]]:
+        for part_name, part in list(dict.items(self._parts_of(module))):
+            if issubclass(type(part), self._module):
+                # torch.compile wraps a module in another one, which is no part of the model.
+                yield (name if part_name == "_orig_mod" else _bounded(f"{name}.{part_name}")), part
+
+    def _parts_of(self, module: Any) -> dict[str, Any]:
+        """To be read by dict's own methods: a program's kind of dictionary may have others."""
+        parts = self._state_of(module).get("_modules")
+        if not issubclass(type(parts), dict):  # a scripted module's, which has a dictionary inside
+            parts = getattr(parts, "_python_modules", {})
+        return cast("dict[str, Any]", parts)
+
+    def _state_of(self, module: Any) -> dict[str, Any]:
+        state: dict[str, Any] = self._dict_of(module)
+        scripted = state.get("_actual_script_module")  # torch.jit.trace wraps it
+        return state if scripted is None else self._dict_of(scripted)
+
+    def _class_of(self, module: Any) -> str:
+        # A scripted module's class is RecursiveScriptModule; it knows what it was.
+        inside = self._state_of(module).get("_c") if issubclass(type(module), self._script_module) else None
+        return (str(inside._type().name()) if inside is not None else "") or str(_class_name(type(module)))
+
+
+def _bounded(name: str) -> str:
+    half = _LONGEST // 2
+    return name if len(name) <= _LONGEST else f"{name[:half]}…{name[half - _LONGEST + 1 :]}"
