@@ -46,6 +46,12 @@ def test_a_window_is_the_sum_of_its_pieces(rows: list[dict], happened: list[dict
     assert summed(found, "calls", *SUMMED) == summed(whole, "calls", *SUMMED)
 
 
+def test_what_lies_outside_of_the_pieces_is_in_the_first_or_the_last() -> None:
+    pieces = Pieces(first_ns=100, length_ns=10, count=3)
+    times = pl.DataFrame({"time_ns": [-(2**62), 99, 100, 119, 129, 130, 2**62]})
+    assert times.select(pieces.piece("time_ns")).to_series().to_list() == [0, 0, 0, 1, 2, 2, 2]
+
+
 def test_nothing_happened_in_no_piece() -> None:
     nothing = table("memory", [])
     pieces = Pieces.of(nothing["time_ns"], 10)

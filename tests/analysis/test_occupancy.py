@@ -88,6 +88,34 @@ def test_of_other_devices_nothing_is_known(other: dict[str, Any]) -> None:
     assert occupancy(shapes({}), known).to_list() == [None]
 
 
+def test_limits_are_those_that_nvidia_publishes() -> None:
+    """CUDA C++ Programming Guide, technical specifications per compute capability; the Occupancy Calculator's units."""
+    published = """
+        3.5 16 64  64  48
+        3.7 16 64 128 112
+        5.0 32 64  64  64
+        5.2 32 64  64  96
+        6.0 32 64  64  64
+        6.1 32 64  64  96
+        7.0 32 64  64  96
+        7.5 16 32  64  64
+        8.0 32 64  64 164
+        8.6 16 48  64 100
+        8.7 16 48  64 164
+        8.9 24 48  64 100
+        9.0 32 64  64 228
+        10.0 32 64 64 228
+        12.0 24 48 64 100
+    """
+    rows = [line.split() for line in published.strip().splitlines()]
+    assert [row[0] for row in LIMITS] == [row[0] for row in rows]
+    for (capability, *limits), (_, blocks, warps, registers_k, shared_kib) in zip(LIMITS, rows, strict=True):
+        assert limits[:4] == [int(blocks), int(warps), int(registers_k) * 1024, int(shared_kib)]
+        has_new_units = float(capability) >= 8
+        assert limits[4:6] == ([128, 1024] if has_new_units else [256, 0])
+        assert limits[6] == (2 if capability == "6.0" else 4)
+
+
 def test_odd_launches() -> None:
     odd = [{"grid_x": 0}, {"grid_x": -1}, {"block_x": 0}, {"registers": 0}, {"dynamic_shared_bytes": -5}]
     odd += [{"block_x": 4096}, {"dynamic_shared_bytes": 2**62}, {"grid_x": 2**31 - 1, "grid_y": 2**31 - 1}]

@@ -231,6 +231,39 @@ def test_the_table_has_no_impossible_figure() -> None:
         assert given([peaks.name]).device is peaks
 
 
+def test_dense_half_precision_and_bandwidth_are_those_of_the_data_sheets() -> None:
+    """TFLOPS of fp16 without sparsity, and TB/s, as the makers publish them."""
+    published = {
+        "B200": (2250, 8.0),
+        "H200 SXM": (989, 4.8),
+        "H100 PCIe": (756, 2.0),
+        "H100 SXM": (989, 3.35),
+        "A100 40GB": (312, 1.555),
+        "A100 80GB PCIe": (312, 1.935),
+        "A100 80GB SXM": (312, 2.039),
+        "A10": (125, 0.6),
+        "A30": (165, 0.933),
+        "L40S": (362, 0.864),
+        "L4": (121, 0.3),
+        "V100 PCIe": (112, 0.9),
+        "V100 SXM2": (125, 0.9),
+        "T4": (65, 0.32),
+        "RTX 3090": (71, 0.936),
+        "RTX 4090": (165, 1.008),
+        "MI210": (181, 1.6),
+        "MI250X": (383 / 2, 3.2 / 2),
+        "MI300X": (1307, 5.3),
+        "MI325X": (1307, 6.0),
+        "MI355X": (2517, 8.0),
+    }
+    assert sorted(published) == sorted(peaks.name for _, peaks in TABLE)
+    for _, peaks in TABLE:
+        tera, bandwidth = published[peaks.name]
+        assert peaks.flops["fp16"] / 1e12 == pytest.approx(tera, rel=0.003), peaks
+        assert (peaks.bandwidth or 0) / 1e12 == pytest.approx(bandwidth, rel=0.03), peaks
+        assert peaks.flops.get("bf16", peaks.flops["fp16"]) == peaks.flops["fp16"]
+
+
 # --- recorded files
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,14 +40,7 @@ CASES = [
         0.12,
         DRAINED,
         {
-            # 400 to 419
-            "idle for 1.9%": lambda: (
-                Made()
-                .work("first", 0, 400)
-                .range("aten::item", 100, 310)
-                .call("cudaStreamSynchronize", 110, 295)
-                .launch(406, "second", 419, 581)
-            ),
+            "idle for 1.9%": lambda: run_dry("aten::item", 419),
             "in no item": waited,
             "work was there": lambda: waited(op="aten::item").work("other", 300, 300, stream_id=9),
         },
@@ -125,6 +119,31 @@ def test_it_fires(case: Case) -> None:
 @pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
 def test_it_is_silent(case: Case, why: str) -> None:
     check_silent(case, why)
+
+
+def run_dry(op: str, until: int) -> Made:
+    """The device has nothing to do from 400 to `until` of each step."""
+    made = Made().work("first", 0, 400).range(op, 100, 310).call("cudaStreamSynchronize", 110, 295)
+    return made.launch(406, "second", until, 1000 - until)
+
+
+def twenty_of_a_thousand(call: str) -> Made:
+    """Calls of 200 in 10 steps of 1000, none in the first."""
+    return taken(call, 40, [1, 2, 3, 4, 5])
+
+
+@pytest.mark.parametrize(
+    ("rule", "made"),
+    [
+        ("item", lambda: run_dry("aten::item", 420)),
+        ("synchronise", lambda: run_dry("aten::nonzero", 420)),
+        ("blocking-copies", lambda: copied("pageable", 408)),
+        ("allocation", lambda: twenty_of_a_thousand("cudaMalloc")),
+        ("module-loading", lambda: twenty_of_a_thousand("cuModuleLoadData")),
+    ],
+)
+def test_a_fiftieth_is_enough(rule: str, made: Callable[[], Made]) -> None:
+    assert made().findings()[rule].share == 0.02
 
 
 def test_a_wait_has_no_more_of_the_idle_time_than_it_took() -> None:

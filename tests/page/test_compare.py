@@ -106,6 +106,14 @@ def test_files_of_one_name_are_told_apart_by_their_folders(runs: tuple[opspan.Tr
     assert data["after"] == "new/rank00.json, new/rank01.json"
 
 
+def test_files_are_told_apart_by_folders_far_above_them(runs: tuple[opspan.Trace, opspan.Trace]) -> None:
+    one, other = (run.analysed for run in runs)
+    inside = "jobs/1/out/logs/rank.json"
+    data = section(Subject(other, (Path("/new") / inside,), one, (Path("/base") / inside,))).data
+    assert data is not None
+    assert (data["before"], data["after"]) == (f"base/{inside}", f"new/{inside}")
+
+
 def test_runs_without_steps_are_compared_as_a_whole(tmp_path: Path) -> None:
     plan = Plan(no_steps=True, steps=1, layers=1)
     data = shown(load(tmp_path / "a", plan), load(tmp_path / "b", plan))

@@ -43,6 +43,12 @@ def test_averages_add_up(trace: Trace, by: str) -> None:
     assert found["count"].sum() > 0 or by in ("stream", "kernel")
 
 
+def test_every_row_is_of_the_rank_that_the_file_is(trace: Trace) -> None:
+    ranks = {one.rank for one in trace.analysed.tables.ranks}
+    frames = {name: getattr(trace, name) for name in ("ranges", "calls", "work", "threads", "devices", "memory")}
+    assert {name: set(frame["rank"]) - ranks for name, frame in frames.items()} == {name: set() for name in frames}
+
+
 def test_steps_and_devices_add_up(trace: Trace) -> None:
     rows = trace.steps()
     assert rows.height >= 1

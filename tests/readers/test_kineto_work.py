@@ -235,6 +235,11 @@ def test_work_without_a_call_is_of_the_op_that_it_names(tmp_path: Path, correlat
     assert op.self_device_time_total == 5
 
 
+def test_external_id_0_is_no_op(tmp_path: Path) -> None:
+    trace = load(tmp_path, kineto.op("aten::mm", 1, 1, 20, **{"External id": 0}), only_external(0))
+    assert trace.work["named_range_id"].to_list() == [None]
+
+
 def test_the_call_says_more_than_the_external_id(tmp_path: Path) -> None:
     ops = [
         kineto.op("aten::mm", 1, 1, 20, **{"External id": 10}),

@@ -50,6 +50,8 @@ def found(*ranks: Metadata, spans: list[tuple[int, int] | None] | None = None) -
         (["100-17.opspan", "101-18.opspan"], [None, None]),
         (["a.1.json", "b.0.json"], [None, None]),
         (["step_0.json", "step_100.json"], [None, None]),
+        (["part_0.json", "part_3.json"], [0, 3]),
+        (["part_0.json", "part_4.json"], [None, None]),  # as many holes as files: numbers of something else
         (["r000hs"], [None]),
         (["r3.json"], [None]),
         (["r000hs", "r001hs"], [0, 1]),  # that is their order, too
@@ -170,6 +172,15 @@ def test_files_that_were_hours_apart_are_of_several_runs() -> None:
     assert found(*named, spans=spans)[1] == {}
     assert found(*ranks, spans=[(0, 10 * S), (5 * S, 20 * S)])[1] == {}
     assert found(*ranks, spans=[None, (0, 1)])[1] == {}
+
+
+def test_files_no_further_apart_than_one_of_them_is_long_are_of_one_run() -> None:
+    ranks = [of("a.json", host="h"), of("b.json", host="h")]
+    for first, second in [((0, 60 * S), (120 * S, 121 * S)), ((0, S), (61 * S, 121 * S))]:
+        assert found(*ranks, spans=[first, second])[1] == {}
+        begin, end = second
+        later = (begin + 1, end) if first[1] == 60 * S else (begin + 1, end + 1)
+        assert found(*ranks, spans=[first, later])[1]["mixed_runs"][0] == 2
 
 
 # --- what a trace says
