@@ -114,3 +114,10 @@ def test_a_real_environment_of_one_process_alone(traces_dir: Path) -> None:
     trace = opspan.load(traces_dir / "nsys/nvfuser_2024.sqlite")
     assert (trace.metadata.rank_by, trace.metadata.told.rank) == ("order", None)
     assert (trace.metadata.told.run or "").startswith(("port ", "Slurm "))
+
+
+def test_a_row_without_a_thread_gets_none_from_the_others(tmp_path: Path) -> None:
+    row = {"start": 1, "end": 9, "eventType": nsys.PUSH_POP}
+    rows = [{**row, "text": "a", "globalTid": nsys.tid(A)}, {**row, "text": "b", "globalTid": None}]
+    trace = opspan.load(nsys.export(tmp_path / "x.sqlite", {"NVTX_EVENTS": rows, "StringIds": nsys.strings("x")}))
+    assert trace.ranges.select("name", "pid", "tid").rows() == [("a", A, A), ("b", None, None)]

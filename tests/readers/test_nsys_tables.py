@@ -35,14 +35,6 @@ def codes(trace: Trace) -> dict[str, int]:
     return dict(trace.issues.select(pl.col("code").cast(pl.String), "count").rows())
 
 
-# --- ids of threads
-
-
-def test_a_row_without_a_thread_gets_none_from_the_others(load: Any) -> None:
-    trace = load(NVTX_EVENTS=[push(text="a"), push(text="b", globalTid=None)])
-    assert trace.ranges.select("name", "pid", "tid").rows() == [("a", 100, 100), ("b", None, None)]
-
-
 # --- ranges
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from polars.testing import assert_frame_equal
 
 import opspan
-from loopback import Answer, Asked, Served, begun, cut, in_chunks, never, served, status, then, whole
+from loopback import Answer, Served, begun, cut, in_chunks, never, served, status, then, whole
 from opspan import remote
 from opspan.cli import main
 from opspan.errors import MissingPackage, NotATrace, NotReadable, ReadError
@@ -382,48 +379,3 @@ def test_another_program_is_not_told_to_open_an_address(web: Served) -> None:
 
     assert "fetch the file, then `gunzip -k some.db.gz`" in message
     assert f"gunzip -k {address}" not in message
-
-
-# --- how fast, and how much
-
-
-def dripping(asked: Asked) -> None:
-    """A byte at a time, for ever."""
-    asked.begin(Content_Length=1 << 20)
-    with contextlib.suppress(OSError):  # nobody listens any more
-        while not asked.server.over.wait(0.05):
-            asked.wfile.write(b" ")
-            asked.wfile.flush()
-
-
-def test_a_server_that_drips_is_left(web: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "RATED_S", 0.5)
-    begin = time.monotonic()
-
-    said = refused(web.give("/drip.json", dripping), NotReadable)
-
-    assert re.search(r"its server is too slow: [0-9]+ bytes came", said)
-    assert time.monotonic() - begin < 20
-    assert web.counts["/drip.json"] == 1  # it would be as slow again
-
-
-@pytest.mark.parametrize("is_told", [True, False], ids=["length told", "length not told"])
-def test_more_than_may_be_fetched_is_refused(web: Served, is_told: bool) -> None:
-    body = b"x" * 100_000
-    address = web.give("/large.json", whole(body) if is_told else in_chunks(body, has_end=True))
-
-    with pytest.raises(NotReadable, match=r"no more than 0\.1 MB may be fetched; allow more with --most-fetched"):
-        opspan.load(address, most_bytes=50_000)
-
-
-def test_how_much_may_be_fetched_is_an_option(web: Served, trace: bytes) -> None:
-    address = web.give("/run.json.gz", whole(trace))
-
-    def summary(size: str) -> Any:
-        return CliRunner().invoke(main, ["summary", address, "--most-fetched", size])
-
-    refusal, answer, odd = summary("0.1kB"), summary("1MB"), summary("much")
-
-    assert (refusal.exit_code, answer.exit_code, odd.exit_code) == (2, 0, 2)
-    assert "may be fetched" in refusal.output
-    assert "expected a number and a unit" in odd.output

@@ -229,8 +229,7 @@ CODES: dict[str, Code] = {
     "assumed_cycles": Code(
         "warning",
         "files of one process id, whose times do not overlap, were read as cycles of one process",
-        "If they are of several processes, put the rank into the names of the files (rank3.json); if they are of "
-        "several runs, load those of one.",
+        "If they are of several processes, name the files by rank (rank3.json); if of several runs, load those of one.",
     ),
     "overlapping_cycles": Code(
         "warning",
@@ -256,8 +255,7 @@ CODES: dict[str, Code] = {
     "aligned_by_clocks": Code(
         "warning",
         "traces were aligned by the clocks in their files alone, not by ranges that both tools recorded",
-        "Events of different tools that are less than a millisecond or so apart may be in the wrong order. Label the "
-        "program for both tools.",
+        "Events of different tools less than a millisecond apart may be in the wrong order. Label the program for both.",
     ),
     "clocks_disagree": Code(
         "info",
