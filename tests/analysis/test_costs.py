@@ -16,6 +16,7 @@ from analysis.test_flops import ranges
 from emit.running import forked
 from opspan.analysis import nest
 from opspan.analysis.costs import costs, register_flops
+from opspan.analysis.formulas import RULES
 from opspan.tables import Metadata
 from opspan.trace import Trace
 from opspan.views.flops import BY
@@ -126,6 +127,7 @@ def program():
     out = z.sum(0, keepdim=True).mean() + image.sum((2, 3)).amax(1).sum()
     out = out + torch.where(z > 0, z, -z).exp().mean(1).sum()
     out = out + functional.embedding(torch.tensor([1, 2, 1]), random(5, 4)).sum()
+    out = out + functional.avg_pool2d(image, 3, stride=(2, 1), padding=1).sum()
     out = out + torch.var(z, 1).sum() + torch.cumsum(z, 1).sum() + torch.linalg.vector_norm(z, dim=0).sum()
     out.backward()
     with torch.no_grad():
@@ -191,6 +193,8 @@ def test_bytes_are_those_of_the_tensors() -> None:
         theirs["aten::where"] -= 2 * item  # of a number, which is none here
         both = ours.keys() & theirs.keys()
         assert {op: ours[op] for op in both} == {op: theirs[op] for op in both}, dtype
+        # What has a rule has a cost: an unknown one would be compared with nothing.
+        assert sorted(theirs.keys() & RULES.keys() - both) == []
         assert ours.keys() - both == {"aten::copy_", "aten::fill_", "aten::zero_"}  # inside ops that make tensors
         assert len(both) > 30
 
