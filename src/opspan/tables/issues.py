@@ -255,7 +255,7 @@ CODES: dict[str, Code] = {
     "aligned_by_clocks": Code(
         "warning",
         "traces were aligned by the clocks in their files alone, not by ranges that both tools recorded",
-        "Events of different tools less than a millisecond apart may be in the wrong order. Label the program for both.",
+        "Events less than a millisecond apart may be in the wrong order. Label the program for both tools.",
     ),
     "clocks_disagree": Code(
         "info",
