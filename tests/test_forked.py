@@ -122,7 +122,7 @@ def ways(folder):
     return (
         sorted(trace.ranges["name"].to_list()),
         rows(opspan.load_kineto(folder / "trace.json")),
-        opspan.load_many(folder / "kept", folder / "trace.json").table().rows["name"].to_list(),
+        sorted(opspan.load_many(folder / "kept", folder / "trace.json").table().rows["name"]),  # not by their times
         rows(rec.events()),
         trace.steps().columns,
         sorted(path.name.split(".")[-1] for path in folder.rglob("*")),

@@ -188,8 +188,8 @@ void Session::mark_full(const char* why) {
   header->close_utc_ns = clock_pair(&header->close_monotonic_ns);
   store(&header->state, static_cast<uint32_t>(State::kFull));
   if (std::exchange(common_->said_full, true)) return;
-  const char* what = segment ? "less is kept until there is some" : "recording ends here, the program goes on";
-  say("no room for more in " + path + " (" + why + "): " + what);
+  const char* what = segment ? "less is kept until that is possible" : "recording ends here, the program goes on";
+  say("cannot write more to " + path + " (" + why + "): " + what);
 }
 
 void Session::remove() {

@@ -162,8 +162,8 @@ print(json.dumps(rec.stats.lost))
     done = forked(COUNTING + code, small_disk / "ring", "")
     assert done.returncode == 0, done.stderr
 
-    assert done.stderr.count("no room for more in ") == 1
-    assert "less is kept until there is some" in done.stderr
+    assert done.stderr.count("cannot write more to ") == 1
+    assert "less is kept until that is possible" in done.stderr
     lost = int(done.stdout)
     found = numbers(opspan.load(small_disk / "ring"), "range 0")
     assert found[-1] == 319_999

@@ -46,7 +46,7 @@ def test_a_folder_may_be_named_by_a_link_or_by_way_of_another(tmp_path: Path, na
     assert "holds another recording" in second
 
 
-def test_added_recordings_read_their_own_files_and_loading_all_says_so(tmp_path: Path) -> None:
+def test_added_recordings_read_their_own_files_and_all_of_them_are_cycles(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     first, second = python(TWICE, str(folder), "{'add': True}").splitlines()
 
@@ -55,8 +55,11 @@ def test_added_recordings_read_their_own_files_and_loading_all_says_so(tmp_path:
     assert first.endswith(" 0")
     assert second.endswith(" 0")
     whole = opspan.load(folder)
-    assert whole.issues.select("code", "severity", "count").rows() == [("several_runs", "warning", 2)]
-    assert {"first", "second"} <= set(whole.ranges["name"])
+    assert whole.issues.is_empty()
+    (rank,) = whole.ranks
+    assert len(rank.cycles) == 2
+    named = whole.ranges.filter(pl.col("name").cast(pl.String).is_in(["first", "second"]))
+    assert named.select(pl.col("name").cast(pl.String), "cycle").rows() == [("first", 1), ("second", 2)]
 
 
 @pytest.mark.slow

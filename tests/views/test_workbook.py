@@ -188,8 +188,8 @@ def test_times_count_from_the_begin_of_the_trace(tmp_path: Path) -> None:
 def test_an_empty_trace_has_a_summary(tmp_path: Path) -> None:
     Trace((Metadata("test"),)).export(tmp_path / "out.xlsx")
 
-    cells = openpyxl.load_workbook(tmp_path / "out.xlsx")["summary"].iter_rows(max_row=3, max_col=2, values_only=True)
-    assert list(cells) == [("tools", "test"), ("ranks", 1), ("processes", 0)]
+    cells = openpyxl.load_workbook(tmp_path / "out.xlsx")["summary"].iter_rows(max_row=4, max_col=2, values_only=True)
+    assert list(cells) == [("tools", "test"), ("ranks", 1), ("cycles", 1), ("processes", 0)]
 
 
 def test_a_summary_has_the_figures_of_the_verb(tmp_path: Path) -> None:
