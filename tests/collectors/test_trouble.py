@@ -134,7 +134,7 @@ def test_very_long_names(collected: Collected, busy: Path) -> None:
 def check_full(capture: Capture, err: str, pushed: int) -> None:
     assert capture.state == FULL
     assert err.count("\n") == 1
-    assert "no room for more" in err
+    assert "cannot write more" in err
     assert str(capture.path) in err
     around, *rest = capture.units(RANGE)
     assert around.name == "around"
