@@ -186,7 +186,11 @@ def run(*command: str, seconds: float, env: dict[str, str], cwd: Path | None = N
 def reason(text: str) -> str:
     """The line that says what was wrong: npm prints codes before it, pip its attempts."""
     lines = [re.sub(r"^(npm )?(error|ERR!):?\s+", "", line, flags=re.IGNORECASE).strip() for line in text.splitlines()]
-    told = [line for line in lines if line and not re.match(r"(code|syscall|errno) \S+$|WARNING|\[notice\]", line)]
+    told = [
+        line
+        for line in lines
+        if line and not re.match(r"(code|syscall|errno) \S+$|npm warn|WARNING|\[notice\]", line, re.I)
+    ]
     return told[0][:300] if told else ""
 
 

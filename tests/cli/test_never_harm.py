@@ -94,7 +94,7 @@ def test_no_home_is_no_cache_and_doctor_says_what_to_do() -> None:
     lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line and not line.startswith(" "))
     assert lines["compiler"].startswith('WRONG    CXX="g++ cannot be read as a command')
     assert lines["cache"].startswith("WRONG    ~/.cache/opspan cannot be written (this user has no home folder)")
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (2, "")
 
 
 @pytest.mark.slow

@@ -164,3 +164,8 @@ def files_of(events: Any, folder: Path) -> list[str]:
         events.export_stacks(str(path), metric)
         texts.append(path.read_text(encoding="utf-8"))
     return texts
+
+
+def without_nan(text: str) -> str:
+    """A share of no time is - in ours."""
+    return text.replace("NaN", "  -")

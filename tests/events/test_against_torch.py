@@ -23,6 +23,7 @@ from events.pairs import (
     pair,
     said,
     torchs_averages,
+    without_nan,
 )
 from opspan import events as ours
 
@@ -63,11 +64,6 @@ def test_averages(
     text = said(lambda: expected.table(**options))
     assume(text != "AssertionError")
     assert averages.table(**options) == without_nan(text)
-
-
-def without_nan(text: str) -> str:
-    """A share of no time is - in ours."""
-    return text.replace("NaN", "  -")
 
 
 @pytest.mark.slow

@@ -38,6 +38,7 @@ class Session:
     _sink: Sink  # the one of them that it has, from entering on
     _what: ClassVar[str]  # for messages
     _owner = 0  # the process that entered it
+    failed = ""  # why it could not be entered; compiled code enters sessions that were never initialised
     # Only a recording can have these.
     memory = False  # memory that torch takes and gives back
     stacks = False  # the functions of Python that ops are called in
@@ -47,7 +48,6 @@ class Session:
     def __init__(self, enabled: bool, record_shapes: bool, modules: bool, schedule: Schedule | None) -> None:
         self.enabled = enabled
         self.entered = False
-        self.failed = ""  # why it could not be entered
         self.record_shapes = record_shapes
         self.modules = modules
         self.labels: str | None = None  # the form in use; None when nothing was labelled
