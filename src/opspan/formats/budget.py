@@ -114,7 +114,7 @@ class Meter:
         left = self._left
         if self.take(int(sizes.sum())):
             return found
-        return texts[rows.set(sizes.fill_null(0).cum_sum() > max(left, 0), None)]
+        return texts.gather(rows.set(sizes.fill_null(0).cum_sum() > max(left, 0), None))
 
     def join(self, frame: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
         """The frame with the columns of the rows that its key refers to, each key once; texts as in `gather`."""

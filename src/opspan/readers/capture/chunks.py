@@ -211,7 +211,8 @@ def _texts(chunks: Iterable[Chunk], written: Meter, issues: Issues) -> Texts:
     if not (np.diff(known) > 0).all():
         known, first = np.unique(known, return_index=True)
         column = column.gather(first)
-    return Texts(column, known[1:], written)
+    # In several chunks a row that is looked up would be a copy of its text.
+    return Texts(column.rechunk(), known[1:], written)
 
 
 def _entries(content: bytes) -> tuple[Ints, Ints, Ints, bool]:
