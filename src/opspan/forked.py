@@ -69,7 +69,7 @@ def method_elsewhere(function: F) -> F:
 
 
 def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """What the function returns or raises in a process that is started for it, and its warnings."""
+    """Calls the function in a process that is started for it. Returns or raises what it does; repeats its warnings."""
     from opspan.workers import Worker
 
     try:

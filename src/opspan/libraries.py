@@ -92,7 +92,7 @@ def page(name: str) -> Path:
 
 
 def page_sources() -> Path:
-    """What is installed in place of a page that could not be built: its sources, and the reason in why.txt."""
+    """The folder that is installed in place of a page that could not be built: its sources, and why.txt."""
     return folder() / "page" / "unbuilt"
 
 

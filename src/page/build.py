@@ -150,7 +150,7 @@ def node_package(work: Path) -> Path:
 
 
 def run(*command: str, seconds: float, env: dict[str, str], cwd: Path | None = None, name: str | None = None) -> str:
-    """What the command prints."""
+    """Runs the command and returns what it prints."""
     name = name or command[0]
     program = shutil.which(command[0], path=env.get("PATH"))
     if program is None:

@@ -98,9 +98,10 @@ def test_in_a_pipe_it_prints_a_table_for_each_recording_and_the_job_computes_the
     assert not list(tmp_path.glob("opspan-top*"))
 
 
-def test_it_ends_with_the_job(tmp_path: Path) -> None:
+def until_the_job_ends(tmp_path: Path, *options: str) -> tuple[int, int, str]:
+    """The job's process, and the exit code and errors of a top whose job ends after its first screen."""
     with running(TRAIN, tmp_path / "job") as job:
-        command = [sys.executable, "-m", "opspan", "top", str(job.pid), "--every", "0.2"]
+        command = [sys.executable, "-m", "opspan", "top", str(job.pid), "--every", "0.2", *options]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe, text=True) as top:
             assert top.stdout is not None
@@ -108,8 +109,14 @@ def test_it_ends_with_the_job(tmp_path: Path) -> None:
             assert top.stdout.readline().startswith("opspan top: ")
             (job.folder / "stop").touch()
             top.stdout.read()
-            assert top.stderr.read() == f"process {job.pid} has ended\n"
-        assert top.returncode == 0
+            said = top.stderr.read()
+    return job.pid, top.returncode, said
+
+
+def test_it_ends_with_the_job(tmp_path: Path) -> None:
+    pid, code, said = until_the_job_ends(tmp_path)
+    assert said == f"process {pid} has ended\n"
+    assert code == 0
 
 
 def test_whom_nobody_can_ask_is_an_error() -> None:
@@ -119,19 +126,9 @@ def test_whom_nobody_can_ask_is_an_error() -> None:
 
 
 def test_fewer_recordings_than_were_asked_for_are_an_error(tmp_path: Path) -> None:
-    with running(TRAIN, tmp_path / "job") as job:
-        command = [sys.executable, "-m", "opspan", "top", str(job.pid), "--every", "0.2", "--count", "100000"]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe, text=True) as top:
-            assert top.stdout is not None
-            assert top.stderr is not None
-            assert top.stdout.readline().startswith("opspan top: ")
-            (job.folder / "stop").touch()
-            top.stdout.read()
-            said = top.stderr.read()
-
-    assert top.returncode == 2
-    assert re.fullmatch(rf"error: process {job.pid} ended after \d+ of 100000 recordings\n", said), said
+    pid, code, said = until_the_job_ends(tmp_path, "--count", "100000")
+    assert code == 2
+    assert re.fullmatch(rf"error: process {pid} ended after \d+ of 100000 recordings\n", said), said
 
 
 @pytest.mark.slow

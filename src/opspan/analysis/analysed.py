@@ -137,7 +137,7 @@ class Analysed:
 
     @kept
     def whole_devices(self) -> pl.DataFrame:
-        """What devices did in the whole time of each process; of several cycles their sum."""
+        """Returns what devices did in the whole time of each process, summed over its cycles."""
         return self._wholes(self._devices, ("rank", "pid", "device_id", "step"))
 
     def _wholes(self, rows: pl.DataFrame, key: tuple[str, ...]) -> pl.DataFrame:

@@ -103,7 +103,7 @@ def kernels_named(names: pl.Series) -> pl.DataFrame:
 
 
 def element_bytes(names: pl.Series) -> pl.Series:
-    """Of each name of a type; null where it is none that is known."""
+    """Returns the bytes of an element per name of a type; null where the type is unknown."""
     each = names.unique().drop_nulls().cast(pl.String)
     if not len(each):
         return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(names))

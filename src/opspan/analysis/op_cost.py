@@ -61,7 +61,7 @@ class _Types:
     def is_tensor(self, at: int) -> bool:
         if self.types is None or at >= len(self.types):
             return bool(self.sizes[at])  # what has no dimensions may be no tensor
-        # What has dimensions is one: torch's name of a type, such as Double, may be that of an argument's kind, too.
+        # An argument with dimensions is a tensor; torch's names of types, such as Double, also stand for scalars.
         return self.types[at] not in NO_TENSOR or (bool(self.sizes[at]) and type_of(self.types[at]) is not None)
 
     def is_list(self, at: int) -> bool:
@@ -85,13 +85,13 @@ _KINDS = ("integer", "float", "complex")
 
 
 def _strength(type_: ElementType) -> tuple[int, int]:
-    """Of two types, the result has the stronger one."""
+    """Returns the stronger of two types, which is the result's."""
     return _KINDS.index(type_.kind), type_.bytes
 
 
 def _operations(rule: Rule, sizes: Sizes, values: Values, own: ElementType | None) -> int | None:
     count = rule.flops(sizes, values)
-    # Of two values in one element, both are multiplied.
+    # An element may hold two values; both are multiplied.
     return count * own.values if count is not None and own is not None and rule.is_product else count
 
 

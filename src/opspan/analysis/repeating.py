@@ -65,7 +65,7 @@ def repeating(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _devices(ran: pl.DataFrame) -> pl.DataFrame:
-    """Those with enough kernels on a stream, of each process those that were busy longest, in that order."""
+    """Returns the devices with enough kernels on a stream: per process the busiest, the busiest first."""
     busy = summed_by(ran, DEVICE, ns=length().sum())
     streams = summed_by(_kernels(ran), (*DEVICE, *_STREAM), ns=length().sum(), kernels=pl.len())
     streams = _longest_first(streams, _STREAM).unique(DEVICE, keep="first", maintain_order=True)

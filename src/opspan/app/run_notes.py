@@ -67,7 +67,7 @@ def collected(folder: Path) -> Iterator[tuple[Path, Notes]]:
 
 
 def note(kind: str, text: str = "") -> None:
-    """Of this process, if somebody wants to know."""
+    """Writes a line about this process, if somebody asked for it."""
     line = f"{os.getpid()}\t{kind}\t{printable(text)[:_LONGEST]}\n"
     with contextlib.suppress(KeyError, OSError):
         number = os.open(os.environ[VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

@@ -118,7 +118,7 @@ class _Verbs(click.Group):
         return result if isinstance(result, int) or callable(result) else 0
 
     def _result(self, args: list[str]) -> Any:
-        """What the verb returns. Not click's own `main`, which exits with 1 where a pipe is broken."""
+        """Returns what the verb returns. click's own `main` is not used: it exits with 1 where a pipe is broken."""
         try:
             with self.make_context("opspan", args) as ctx:
                 return self.invoke(ctx)

@@ -227,7 +227,7 @@ def expanded(files: Sequence[File]) -> tuple[File, ...]:
 
 
 def not_named(files: Sequence[File], given: Sequence[File]) -> frozenset[File]:
-    """Those of the files that were found in folders, of the ones that were given."""
+    """Returns the files that were found in the folders that were given."""
     return frozenset(files) - frozenset(given)
 
 

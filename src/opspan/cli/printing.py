@@ -18,7 +18,7 @@ from opspan.printable import printable_lines
 
 
 class ReaderGone(Exception):
-    """Who read the standard output has closed it, as `| head` does: nobody wants the rest."""
+    """The reader of the standard output has closed it, as `| head` does, and does not want the rest."""
 
 
 def show(text: str, *, err: bool = False) -> None:

@@ -255,7 +255,7 @@ class Session:
         return observer.TENSORS if self.labels == "torch" else observer.SIZES
 
     def _without_observer(self, error: ObserverError) -> TorchEmitter:
-        """What does the work where the observer cannot be had. Or the error."""
+        """Returns what labels where the observer cannot be had, or raises the error."""
         raise error
 
     def _collects(self) -> bool:

@@ -32,7 +32,7 @@ def keep(doing: str, error: Exception) -> None:
 
 
 def call(doing: str, function: Callable[..., T], *args: Any) -> T | None:
-    """What it answers; None after an error."""
+    """Returns what it answers; None after an error."""
     global too_deep
     try:
         return function(*args)

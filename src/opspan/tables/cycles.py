@@ -177,7 +177,7 @@ def found(
 
 
 def _process(one: Metadata, number: int | None, when: Recorded) -> tuple[object, ...]:
-    """What is the same in all files of a process, and in those of no other as far as it is told."""
+    """Returns what is equal in all files of one process and, as far as it is told, in no other's."""
     # Kineto counts all times of a process from one base; other tools begin each file at a zero of its own.
     base = one.origin_utc_ns if one.source == "kineto" else one.clock
     return (one.source, min(when.pids), _host(one), _worker(one), number, one.told.world_size, one.told.run, base)

@@ -65,7 +65,7 @@ def _sessions(headers: Sequence[Header]) -> list[object]:
 
 
 def _processes(headers: Sequence[Header]) -> list[tuple[str, int]]:
-    """Of each file the host and the process that began its recording."""
+    """Returns, per file, the host and the process that began its recording."""
     began = {session: header for session, header in zip(_sessions(headers), headers, strict=True) if not header.forked}
     firsts = [began.get(session, header) for session, header in zip(_sessions(headers), headers, strict=True)]
     return [(first.host, first.pid) for first in firsts]

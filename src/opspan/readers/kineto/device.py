@@ -73,7 +73,7 @@ def work(spans: pl.DataFrame, issues: Issues) -> pl.DataFrame:
 
 
 def of_unknown_kind(spans: pl.DataFrame) -> pl.DataFrame:
-    """What is on the track of a device, of categories that are not known."""
+    """Selects the events on the track of a device whose category is unknown."""
     is_known = _kind_said().is_in(list(_KINDS)) | _kind_said().str.contains(_OF_DEVICES)
     unknown = spans.select(_col("cat").unique()).filter(~is_known.fill_null(value=False))
     return spans.join(unknown, on="cat", nulls_equal=True) if unknown.height else spans.clear()
