@@ -15,7 +15,7 @@ from hypothesis import given, settings
 pytest.importorskip("torch", "2.13", reason="the face is that of torch 2.13 and later: older classes say less")
 
 from events.frames import both
-from events.pairs import GROUPINGS, TABLE_OPTIONS, attributes, torchs_averages, without_nan
+from events.pairs import GROUPINGS, TABLE_OPTIONS, attributes, torchs_averages, torchs_table
 from opspan.events import EventList, FunctionEvent, Interval, Microseconds, column_events
 from opspan.events.column_event import ColumnEvent
 from opspan.events.column_events import ColumnEvents
@@ -52,10 +52,10 @@ def test_tables(pair: Pair, options: dict[str, Any]) -> None:
 
     text = events.table(**options)
 
-    assert text == without_nan(expected.table(**options))
+    assert text == torchs_table(expected, **options)
     assert text == EventList(lazily(columns)).table(**options)
-    assert text == without_nan(events.to_torch().table(**options))
-    assert str(events) == without_nan(str(expected))
+    assert text == torchs_table(events.to_torch(), **options)
+    assert str(events) == torchs_table(expected)
 
 
 @pytest.mark.slow
@@ -71,8 +71,8 @@ def test_averages(pair: Pair, grouping: tuple[Any, ...], options: dict[str, Any]
 
     assert [attributes(one) for one in averages] == [attributes(one) for one in torchs_averages(expected, grouping)]
     assert [attributes(one) for one in averages] == [attributes(one) for one in objects.key_averages(*grouping)]
-    assert averages.table(**options) == without_nan(torchs_averages(expected, grouping).table(**options))
-    assert without_nan(averages.to_torch().table(**options)) == averages.table(**options)
+    assert averages.table(**options) == torchs_table(torchs_averages(expected, grouping), **options)
+    assert torchs_table(averages.to_torch(), **options) == averages.table(**options)
 
 
 @pytest.mark.slow
