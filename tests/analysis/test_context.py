@@ -67,6 +67,18 @@ def test_fsdp_inside_a_module_and_the_other_way_round() -> None:
     assert modules(frame)["module"].to_list() == ["Net", "fc", "Net.fc", "Net.fc", "fc", "Net"]
 
 
+def test_fsdp_inside_the_range_of_its_module() -> None:
+    frame = read(
+        op("Net, class = FSDPNet", 0, 100),
+        op("FSDP::root_pre_forward", 2, 4),
+        op("Net.blocks.0, class = FSDPLinear", 10, 90),
+        op("FSDP::pre_forward (blocks.0)", 20, 30),
+        op("aten::mm", 40, 50),
+        op("FSDP::post_forward (blocks.0)", 60, 70),
+    )
+    assert modules(frame)["module"].to_list() == ["Net"] * 2 + ["Net.blocks.0"] * 4
+
+
 def test_dlprofs_stack_names_the_classes() -> None:
     stack = "/<module>/Net::_call_impl/Net::forward/Conv2d::_call_impl(2)/Conv2d::forward/conv2d"
     frame = read(

@@ -4,7 +4,8 @@
 
 A module is recognised by
     a range of kind module                      its name, which is qualified: MLP.layers.0
-    FSDP::pre_forward (blocks.3)                blocks.3, from there to its FSDP::post_forward on the same thread
+    FSDP::pre_forward (blocks.3)                blocks.3, from there to its FSDP::post_forward on the same thread, but
+                                                not in a range of kind module that is of the same module
     {'traceMarker': ..., 'funcStack': '...'}    DLProf's stack of calls: Net::forward/Conv2d::forward is Net.Conv2d
     a Python call, nn.Module: Linear_1          Net_0.Linear_1, with the modules that it was called from
 A range inside a backward belongs to the module of its forward op. Ranges must be nested first. Call `autograd` before
@@ -59,7 +60,8 @@ def _own(ranges: pl.DataFrame) -> pl.Series:
 
 
 def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
-    """From each pre_forward to the post_forward that follows it for the same module and thread, as ranges."""
+    """Ranges from each pre_forward to the post_forward that follows it for the same module and thread, without
+    those in a range of kind module that is of the same module."""
     is_fsdp = ranges["name"].cat.starts_with("FSDP::p")
     if not is_fsdp.any():
         return ranges.clear().select(*_THREAD, "start_ns", "end_ns", "is_async", module="name")
@@ -78,10 +80,21 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
     )
     # A pre_forward without a post_forward, as when a checkpoint recomputes, is a module only for its own duration.
     end_ns = pl.when(_col("next") == "post").then("next_end_ns").otherwise("end_ns")
-    return found.filter(_col("when") == "pre").select(
+    spans = found.filter(_col("when") == "pre").select(
         *_THREAD,
         "start_ns",
         end_ns.alias("end_ns"),
         pl.lit(False).alias("is_async"),
         _col("module").cast(pl.Categorical),
     )
+    return spans.filter(~_in_own_range(spans, ranges.filter(_col("kind") == "module")))
+
+
+def _in_own_range(spans: pl.DataFrame, of_modules: pl.DataFrame) -> pl.Series:
+    """Whether the innermost module's range around the begin of a span is of the same module: FSDP names modules from
+    the one that it shards, so that its name is the end of the other."""
+    around = innermost(of_modules, spans.rename({"start_ns": "time_ns"}))
+    names = pl.DataFrame({"span": spans["module"], "range": of_modules["name"].gather(around)})
+    whole = pl.lit(".") + _col("range").cast(pl.String).str.replace_all(_WRAPPERS, "")
+    same = whole.str.ends_with(pl.lit(".") + _col("span").cast(pl.String))
+    return names.select(same.fill_null(value=False))["literal"]
