@@ -122,7 +122,7 @@ def test_scripted_and_traced_modules(tmp_path: Path) -> None:
     )
     body = """
 import sys, warnings
-warnings.simplefilter("ignore", DeprecationWarning)
+for category in DeprecationWarning, FutureWarning: warnings.simplefilter("ignore", category)  # of torch.jit itself
 sys.path.insert(0, ".")
 from model import Inner
 model = Inner()
