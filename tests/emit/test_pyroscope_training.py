@@ -72,6 +72,7 @@ print(plain == labelled, set(most["phase"]), told)
 
 def test_transforms_of_functions_give_the_same() -> None:
     body = """
+import warnings; warnings.filterwarnings("ignore", ".*torch.cpu.amp.autocast", FutureWarning)  # of torch 2.4 itself
 agent()
 net = Net()
 x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1))

@@ -14,19 +14,20 @@ from opspan.emit.annotate import record_function
 _ALWAYS = ("verbose", "profile_all_threads", "disable_external_correlation")
 _DONE = ("capture_overload_names", "record_python_gc_info", "trace_only")
 GC = "Python GC"
+_OTHERS: dict[str, Any] = {"False": True, "True": False, "[]": ["x"], "''": "x"}  # than the values by default
 
 
 def asked(config: object) -> dict[str, Any]:
-    """The fields that are not what they are by default. torch shows most of them only to pickle."""
+    """The fields that are not what they are by default."""
     if config is None:
         return {}
     from torch._C._profiler import _ExperimentalConfig
 
     if not isinstance(config, _ExperimentalConfig):
         raise TypeError(f"experimental_config={config!r}: expected torch's _ExperimentalConfig")
-    names = _names(_ExperimentalConfig.__init__.__doc__ or "")
-    fields = zip(names, _values(config), _values(_ExperimentalConfig()), strict=True)
-    return {name: value for name, value, default in fields if value != default}
+    values, defaults = _values(config), _values(_ExperimentalConfig())
+    places = _places(_ExperimentalConfig)
+    return {name: values[place] for name, place in places.items() if values[place] != defaults[place]}
 
 
 def note_unused(fields: dict[str, Any], stacklevel: int) -> None:
@@ -62,9 +63,19 @@ class GarbageCollections:
         self._range.__exit__(None, None, None)
 
 
-def _names(documentation: str) -> list[str]:
-    """From what pybind writes: __init__(self: ..., profiler_metrics: ... = [], verbose: bool = False) -> None"""
-    return re.findall(r"(\w+): [^=]*= ", documentation.partition("\n")[0].partition(",")[2])
+def _places(config_type: Any) -> dict[str, int]:
+    """Which of the values each field is. torch shows most fields only to pickle, and before 2.7 not in the order of the
+    arguments: so each is set once."""
+    defaults = _values(config_type())
+    # What pybind writes: __init__(self: ..., profiler_metrics: list[str] = [], verbose: bool = False) -> None
+    signature = (config_type.__init__.__doc__ or "").partition("\n")[0].partition(",")[2]
+    found = {}
+    for name, default in re.findall(r"(\w+): [^=]*= ([^,)]*)", signature):
+        other = _values(config_type(**{name: _OTHERS[default]})) if default in _OTHERS else defaults
+        changed = [place for place, value in enumerate(other) if value != defaults[place]]
+        if changed:
+            found[name] = changed[0]
+    return found
 
 
 def _values(config: Any) -> list[Any]:
