@@ -158,6 +158,20 @@ def test_memory_without_a_category_is_memory(tmp_path: Path) -> None:
     assert trace.issues.is_empty()
 
 
+def test_memory_is_of_a_device_unless_its_type_is_one_of_the_host(tmp_path: Path) -> None:
+    # c10::DeviceType: CPU, CUDA, MKLDNN, IDEEP, HIP, XPU
+    types = {0: None, 1: 3, 2: None, 5: None, 6: 3, 12: 3}
+    event = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 5}
+    of_type = ({**event, "args": {"Device Type": kind, "Device Id": 3, "Bytes": 4}} for kind in types)
+    assert load(tmp_path, *of_type).memory["device_id"].to_list() == list(types.values())
+
+
+def test_an_event_without_a_category_is_no_annotation(tmp_path: Path) -> None:
+    op = kineto.op("aten::mm", 1, 5, 1)
+    del op["cat"]
+    assert load(tmp_path, op).ranges.select("kind", "source").rows() == [("op", "torch")]
+
+
 def test_load_kineto_lists_calls_and_functions_as_torch_does(tmp_path: Path) -> None:
     events = opspan.load_kineto(kineto.write(tmp_path / "run.json"))
     names = [event.name for event in events]
@@ -180,6 +194,8 @@ def test_files_of_every_form_say_the_same(trace: Trace, tmp_path: Path, name: st
 def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
     trace = opspan.load(kineto.write(tmp_path / "run.json", kineto.events()))
     assert trace.ranges.height == 6
+    one = opspan.load(kineto.write(tmp_path / "one.json", [kineto.op("aten::mm", 1, 5, 1)]))
+    assert one.ranges["name"].to_list() == ["aten::mm"]
 
 
 def test_torch_1_8(tmp_path: Path) -> None:

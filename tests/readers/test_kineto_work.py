@@ -128,6 +128,25 @@ def test_waits_and_collectives_of_xpus_are_what_they_are(tmp_path: Path) -> None
     assert codes(trace) == {"unknown_work": 1}
 
 
+@pytest.mark.parametrize("pid", [0, 1])
+def test_work_that_names_no_device_is_of_the_one_whose_track_it_is_on(tmp_path: Path, pid: int) -> None:
+    trace = load(tmp_path, kineto.span("kernel", "k", 7, 5, 1, pid, stream=7))
+    assert trace.work["device_id"].to_list() == [pid]
+
+
+def test_sizes_with_fewer_axes_have_those(tmp_path: Path) -> None:
+    sizes = [[8, 2, 4], [8, 2], [8], []]
+    trace = load(tmp_path, *(kineto.span("kernel", "k", 7, 5, 1, 0, device=0, stream=7, grid=grid) for grid in sizes))
+    found = trace.work.select("grid_x", "grid_y", "grid_z").rows()
+    assert [[axis for axis in row if axis is not None] for row in found] == sizes
+
+
+def test_only_numbers_of_devices_describe_a_device(tmp_path: Path) -> None:
+    ids = [3, -1, 1 << 31, "0", True, None, (1 << 31) - 1]
+    path = kineto.write(tmp_path / "run.json", kineto.document(deviceProperties=[{"id": number} for number in ids]))
+    assert opspan.load(path).devices["device_id"].to_list() == [0, 3, (1 << 31) - 1]  # work ran on the first
+
+
 @pytest.mark.parametrize("library", ["mtia", "glow", "privateuse1", "hpu"])
 def test_devices_of_other_kinds_work(tmp_path: Path, library: str) -> None:
     events = f"{library}_ccp_events"

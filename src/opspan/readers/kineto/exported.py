@@ -192,12 +192,12 @@ def _rows(table: str, events: pl.DataFrame, ends: pl.DataFrame, zero_ns: int) ->
         return events.select(time_ns="ts_ns", **columns).sort("row", maintain_order=True).drop("row")
     ends = ends.drop_nulls("id").unique("id", keep="first").select("id", pair_ns=_col("ts_ns") + zero_ns)
     events = events.join(ends, on="id", how="left", maintain_order="left")
-    is_pair = (_col("ph") == "b").fill_null(value=False)
+    is_pair = _col("ph") == "b"  # what has no phase is a row of no table
     end = pl.when(is_pair).then("pair_ns").otherwise(_col("ts_ns") + _col("dur_ns"))
     columns["end_ns"] = pl.when(_col(keys.ENDED).is_null()).then(end)
     if table == "ranges":
         is_async = is_pair & _col(keys.OVERLAPS).is_null()
-        columns |= {"is_async": is_async, "is_mark": (_col("ph") == "i").fill_null(value=False)}
+        columns |= {"is_async": is_async, "is_mark": _col("ph") == "i"}
     elif table == "calls":
         columns["api"] = pl.coalesce(keys.API, pl.when(_col("cat") != "call").then("cat"))
     elif table == "work":

@@ -91,7 +91,7 @@ def linked(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.
         phase: arrows.filter(_col("ph") == phase).select(_col("id").alias("arrow"), *place).join(ops, on=place)
         for phase in ("s", "f")
     }
-    of_backward = (_col("kind") == "backward").fill_null(value=False)
+    of_backward = _col("kind") == "backward"
     pairs = (
         ends["f"]
         .filter(of_backward)
