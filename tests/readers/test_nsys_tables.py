@@ -131,6 +131,18 @@ def test_binary_payloads_are_taken_apart_by_their_schema(load: Any, written: str
     assert "undecoded_payload" not in codes(trace)
 
 
+@pytest.mark.parametrize("unsaid", ["type", "payloadSize"])
+def test_a_schema_within_another_that_does_not_say_what_it_is_is_not_guessed_at(load: Any, unsaid: str) -> None:
+    entry = {"domainId": 1, "idx": 0, "offset": 0, "name": "x"}
+    trace = load(
+        NVTX_EVENTS=[push(textId=1, domainId=1, binaryData=build.payload(1, 9, bytes(16)))],
+        NVTX_PAYLOAD_SCHEMAS=[*SCHEMAS, {**SCHEMAS[0], "schemaId": 500, unsaid: None}],
+        NVTX_PAYLOAD_SCHEMA_ENTRIES=[{**entry, "schemaId": 9, "type": 500}, {**entry, "schemaId": 500, "type": 18}],
+    )
+    assert json.loads(trace.ranges["payload_json"][0]) == {"bytes": "00" * 16}
+    assert codes(trace)["undecoded_payload"] == 1
+
+
 @pytest.mark.parametrize("raw", [build.payload(1, 77, b"abcd"), b"short", build.payload(1, 9, b"cut")])
 def test_binary_payloads_that_cannot_be_taken_apart_stay_as_bytes(load: Any, raw: bytes) -> None:
     trace = load(
@@ -274,6 +286,7 @@ def test_copies_and_fills(load: Any) -> None:
 def test_the_same_cuda_device_number_in_two_processes_may_be_two_gpus(load: Any) -> None:
     kernels = [build.kernel(1, 2, 100, 1), build.kernel(1, 2, 200, 1)]
     seen = [{"gpuId": 4, "cudaId": 0, "pid": 100}, {"gpuId": 5, "cudaId": 0, "pid": 200}]
+    seen.append({"gpuId": 6, "cudaId": 1 << 40, "pid": 100})  # no device has that number
     gpus = [{"vmId": 1, "id": 4, "name": "H100"}, {"vmId": 1, "id": 5, "name": "H100"}]
     trace = load(CUPTI_ACTIVITY_KIND_KERNEL=kernels, TARGET_INFO_CUDA_DEVICE=seen, TARGET_INFO_GPU=gpus)
     assert trace.work["device_id"].to_list() == [4, 5]
@@ -304,12 +317,12 @@ def test_memory(load: Any) -> None:
         ],
         CUDA_UM_CPU_PAGE_FAULT_EVENTS=[{"start": 7, "globalPid": global_pid(100), "address": 64, "CpuInstruction": 2}],
     )
-    columns = ["event", "time_ns", "end_ns", "bytes", "address", "kind", "name", "count"]
+    columns = ["event", "device_id", "time_ns", "end_ns", "bytes", "address", "kind", "name", "count"]
     assert trace.memory.select(columns).rows() == [
-        ("alloc", 1, None, 512, 2**64 - 1, "device", "x", None),
-        ("free", 1, None, 512, 2**64 - 1, "device", None, None),
-        ("fault", 7, None, None, 64, "managed", "second", None),
-        ("fault", 5, 6, None, 64, "managed", None, 3),
+        ("alloc", 0, 1, None, 512, 2**64 - 1, "device", "x", None),
+        ("free", 0, 1, None, 512, 2**64 - 1, "device", None, None),
+        ("fault", None, 7, None, None, 64, "managed", "second", None),
+        ("fault", 0, 5, 6, None, 64, "managed", None, 3),
     ]
 
 
@@ -344,33 +357,11 @@ def test_metrics_of_gpus(load: Any) -> None:
     assert trace.counters.select("device_id", "time_ns", "name", "value").rows() == [(1, 5, "SMs Active [%]", 70.0)]
 
 
-def test_the_tools_own_messages_are_issues(load: Any) -> None:
-    message = {"timestamp": 1, "source": 1}
-    trace = load(
-        DIAGNOSTIC_EVENT=[
-            {**message, "severity": 3, "text": "no GPU"},
-            {**message, "severity": 2, "text": "slow"},
-            {**message, "severity": 2, "text": "slow"},
-            {**message, "severity": 1, "text": "started"},
-        ]
-    )
-    assert codes(trace) == {"tool_errors": 1, "tool_warnings": 2, "tool_messages": 1}
-
-
 def test_tables_that_nobody_reads_are_one_issue(load: Any) -> None:
     trace = load(SCHED_EVENTS=[{"start": 1, "cpu": 0}] * 3, cudaAPIStats=[{"x": 1}], NVTX_EVENTS=[push(text="x")])
     issue = trace.issues.row(0, named=True)
     assert (issue["code"], issue["count"]) == ("skipped_tables", 4)
     assert "SCHED_EVENTS 3" in issue["message"]
-
-
-@pytest.mark.parametrize(("shift", "expected"), [("0", 5000), ("-300", 5300), ("5000", 0)])
-def test_shifted_and_normalised_exports_have_their_zero_moved(load: Any, shift: str, expected: int) -> None:
-    trace = load(
-        TARGET_INFO_SESSION_START_TIME=[{"utcEpochNs": 5000}],
-        META_DATA_EXPORT=[{"name": "EXPORT_CONFIG_TIME_SHIFT", "value": shift}],
-    )
-    assert trace.origin_utc_ns == expected
 
 
 def test_columns_that_other_tools_added_change_nothing(load: Any) -> None:
