@@ -108,6 +108,32 @@ def test_rpd_has_ops_with_what_its_tools_found_and_graphs(tmp_path: Path) -> Non
     assert rows(attributed.ranges, "forward", "link") == [(None, None), (0, "linked")]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_op_1_and_thread_1_are_some_and_0_is_none(tmp_path: Path, number: int) -> None:
+    label = f"AddmmBackward0, seq = 3, op_id = {number}, fwd_tid = {number}"
+    with closing(sqlite3.connect(rocprof(tmp_path / "run.db"))) as database, database:
+        (table,) = one(database, "SELECT min(name) FROM sqlite_master WHERE name LIKE 'rocpd_region_%'")
+        database.execute(f"UPDATE {table} SET extdata = json_object('message', ?) WHERE id = 1", [label])
+    with closing(sqlite3.connect(rpd(tmp_path / "run.rpd"))) as database, database:
+        database.execute("UPDATE rocpd_string SET string = ? WHERE string LIKE 'AddmmBackward0%'", [label])
+
+    of_rocprof, of_rpd = (opspan.load(tmp_path / name).ranges for name in ("run.db", "run.rpd"))
+
+    backward = pl.col("name") == "AddmmBackward0"
+    assert rows(of_rocprof.filter(backward), "seq", "op_id", "forward_tid") == [(3, number or None, number or None)]
+    assert rows(of_rpd.filter(backward), "seq", "op_id") == [(3, number or None)]
+
+
+def test_what_a_call_says_of_one_kernel_is_not_said_of_several_in_whatever_order(tmp_path: Path) -> None:
+    path = rpd(tmp_path / "run.rpd")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE rocpd_api_ops SET api_id = 12 WHERE op_id = 23")
+
+    work = opspan.load(path).work
+
+    assert rows(work, "correlation_id", "grid_x") == [(12, None), (14, None), (12, None), (15, None)]
+
+
 def test_a_real_rpd_file_holds_what_its_sql_says(traces_dir: Path) -> None:
     path = traces_dir / "rocpd" / "torch_autograd.rpd"
     trace = opspan.load(path)

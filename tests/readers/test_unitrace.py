@@ -33,6 +33,7 @@ def test_tasks_of_opspan_have_what_stood_beside_them(trace: Trace) -> None:
     zero = unitrace.ZERO_US * 1000
     assert (op["start_ns"] - zero, op["end_ns"] - zero) == (10_000, 60_000)
     assert trace.origin_utc_ns == 0
+    assert not trace.ranges["is_async"].any()
 
 
 def test_a_backward_is_linked_to_its_forward(trace: Trace) -> None:
@@ -137,6 +138,15 @@ def test_work_without_an_arrow_is_counted_as_such(tmp_path: Path) -> None:
     trace = load(tmp_path, unitrace.host("zeX", 1, 5, 9), unitrace.device("Tile #0: k", 20, 5, 12))
     assert trace.work["correlation_id"].to_list() == [None]
     assert analyse(trace).coverage.work_with_call.count == 0
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_work_without_an_arrow_is_of_the_only_process_that_launched_any(tmp_path: Path, others: int) -> None:
+    launch, arrow = unitrace.host("zeX", 1, 5, 9), unitrace.arrow("s", "H2D", 1, 5, 12)
+    foreign = [launch.replace(f'"pid": {unitrace.PID}', '"pid": 800'), unitrace.arrow("s", "H2D", 1, 5, 14, 800)]
+    work = [unitrace.device("k", 20, 5, 12), unitrace.device("k", 30, 5, 13)]
+    trace = load(tmp_path, launch, arrow, *foreign * others, *work)
+    assert trace.work["pid"].to_list() == [unitrace.PID, None if others else unitrace.PID]
 
 
 def test_a_file_without_its_end_is_whole(tmp_path: Path, trace: Trace) -> None:

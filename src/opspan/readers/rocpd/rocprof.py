@@ -135,7 +135,7 @@ def _ranges(markers: pl.DataFrame) -> pl.DataFrame:
     # The region is named after the function of roctx; its text stands in extdata, where the version writes one.
     text = markers.select(pl.coalesce(_col("extdata").str.json_path_match("$.message"), "name")).to_series()
     labels = labelled(text)
-    no_length = (_col("end_ns") == _col("start_ns")) & _col("name").str.contains("(?i)mark").fill_null(value=False)
+    no_length = (_col("end_ns") == _col("start_ns")) & _col("name").str.contains("(?i)mark")
     where = markers.select("pid", "tid", "start_ns", "end_ns", is_mark=no_length.fill_null(value=False))
     frame = pl.concat([where, labels], how="horizontal").with_columns(
         source=constant("roctx"),
