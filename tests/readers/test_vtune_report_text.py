@@ -209,11 +209,13 @@ def test_underlined_titles(file: Path) -> None:
 
 def test_the_same_in_csv(file: Path) -> None:
     text = (
-        "Collection and Platform Info\nParameter,r002hs\nComputer Name,orcrist-22\nResult Size,3318051\n\n"
+        "Collection and Platform Info\nParameter,r002hs\nComputer Name,orcrist-22\n"
+        'Operating System,4.4.0 NAME="Ubuntu"\nID=ubuntu\nResult Size,3318051\n\n'
         "CPU\nParameter,r002hs\nLogical CPU Count,16\n\nSummary\nElapsed Time:,436.104\nCPU Time:,\n"
     )
     assert frame(file, text).select("section", "name", "value", "text").rows() == [
         ("Collection and Platform Info", "Computer Name", None, "orcrist-22"),
+        ("Collection and Platform Info", "Operating System", None, '4.4.0 NAME="Ubuntu"\nID=ubuntu'),
         ("Collection and Platform Info", "Result Size", 3318051.0, "3318051"),
         ("CPU", "Logical CPU Count", 16.0, "16"),
         ("Summary", "Elapsed Time", 436.104, "436.104"),
@@ -250,10 +252,38 @@ def test_a_note_below_a_table_is_no_row_of_it(file: Path) -> None:
     assert read(file).notes == ("*N/A is applied to non-summable metrics.",)
 
 
+TOP = """\
+Elapsed Time: 5s
+    CPU Time: 4s
+Top Things
+Function  CPU Time  Module
+--------  --------  ------
+main        1.500s  a.so
+"""
+
+
+def test_a_row_of_a_summary_may_have_empty_cells(file: Path) -> None:
+    found = frame(file, TOP + "f                   b.so\ng           0.250s\n")
+    rows = found.filter(pl.col("section") == "Top Things").select("name", "metric", "text").rows()
+    cells = {name: [text or "" for of, _, text in rows if of == name] for name in ("main", "f", "g")}
+    assert cells == {"main": ["1.500s", "a.so"], "f": ["", "b.so"], "g": ["0.250s", ""]}
+
+
+@pytest.mark.parametrize("line", ["main        abc     b.so", "main        abc       def", "main  calls  0.5s  b"])
+def test_words_that_keep_to_no_edge_of_a_column_are_no_row(file: Path, line: str) -> None:
+    assert frame(file, TOP + line + "\n").equals(frame(file, TOP))
+    assert notes(file, TOP + line + "\n") == (line,)
+
+
+def test_words_above_dashes_that_are_not_theirs_are_a_title(file: Path) -> None:
+    text = "The quick brown fox\n---  -----\n    Wait Time: 2s\n"
+    assert frame(file, TOP + text).filter(pl.col("name") == "Wait Time")["section"].to_list() == ["The quick brown fox"]
+
+
 def test_the_programs_own_output_around_a_report_is_noted(file: Path) -> None:
-    text = "iteration 1: 3.2\ntotal\n\nFunction  CPU Time\n--------  --------\nmain        1.5s\n"
+    text = "iteration 1: 3.2\ntotal\nLoss: 0.5\n\nFunction  CPU Time\n--------  --------\nmain        1.5s\n"
     assert frame(file, text).rows() == [("main", 1.5)]
-    assert read(file).notes == ("iteration 1: 3.2", "total")
+    assert read(file).notes == ("iteration 1: 3.2", "total", "Loss: 0.5")
     assert notes(file, "hello: 1\nFunction,CPU Time\nmain,1.5\n") == ("hello: 1",)
 
 
@@ -308,6 +338,7 @@ OTHERS = {
     "rocprof": '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"k",1,1,1,100\n',
     "torch": "----  ----------\nName  Self CPU %\n----  ----------\nmm    1%\n",
     "benchmark": "-----------------\nBenchmark    Time     CPU\n-----------------\nBM_a  1 ns  1 ns\n",
+    "pandas": ",CPU Time:Self,Spin Time\n0,1.5,2\n",
     "benchmark csv": "name,iterations,real_time,cpu_time,time_unit\nBM_a,100,1.2,1.1,ns\n",
     "times": "Elapsed Time: 3.2 s\nThroughput: 100 it/s\nCPU Time: 3.1\n",
     "profile": "Function,Calls,Time\nf,1,2\n",

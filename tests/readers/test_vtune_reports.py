@@ -91,6 +91,12 @@ def test_whatever_it_is_grouped_by(file: Path, header: str, key: str) -> None:
     assert found.columns[0] == key
 
 
+def test_one_column_is_a_report_where_vtune_speaks_in_the_same_file(file: Path) -> None:
+    assert read(file, PREAMBLE + "Function\nmain\nf\n").rows() == [("main",), ("f",)]
+    with pytest.raises(NotATrace):
+        read(file, "Function\nmain\nf\n")
+
+
 def test_a_stack_keeps_its_depth(file: Path) -> None:
     found = read(file, "Function Stack,CPU Time:Total,CPU Time:Self\nTotal,3,0\n  main,3,1\n    mm,2,2\n")
     assert found.select("Function Stack", "depth").rows() == [("Total", 0), ("main", 2), ("mm", 4)]

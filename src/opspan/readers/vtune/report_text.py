@@ -209,7 +209,7 @@ class _Parser:
             self._note(text)
         elif (found := FACT.fullmatch(text)) and (indent or not text[0].islower()):
             self._take_fact(indent, found["name"].strip(), (found["value"] or "").strip())
-        elif self._is_title(indent):
+        elif self._has_more(indent):
             self._take_title(indent, text)
         else:
             self._note(text)
@@ -269,9 +269,6 @@ class _Parser:
 
     def _section(self) -> str | None:
         return " / ".join(name for _, name in self._path) or None
-
-    def _is_title(self, indent: int) -> bool:
-        return self._is_table(self._at + 1) or self._has_more(indent)
 
     def _has_more(self, indent: int) -> bool:
         """Whether the next line that is no advice is within this one, or a table."""
