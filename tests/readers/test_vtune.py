@@ -172,34 +172,6 @@ def test_not_finalised_names_the_command(tmp_path: Path) -> None:
             opspan.load(path)
 
 
-def test_tasks_in_a_container_name_the_command(tmp_path: Path) -> None:
-    folder = vtune.run(tmp_path / "r000hs", "2020")
-    vtune.container(folder / "sqlite-db" / "task_data", [(0,) * 11 + (0.0,)])
-    with pytest.raises(NotReadable, match=r"task_data in a container.*vtune -finalize"):
-        opspan.load(folder)
-
-
-def test_an_empty_container_of_tasks_is_none(tmp_path: Path) -> None:
-    folder = vtune.run(tmp_path / "r000hs", "2020")
-    vtune.container(folder / "sqlite-db" / "task_data", [])
-    assert opspan.load(folder).ranges.height == 7
-
-
-def test_a_container_that_is_not_as_long_as_it_says_is_counted(tmp_path: Path) -> None:
-    folder = vtune.run(tmp_path / "r000hs", "2020")
-    file = folder / "sqlite-db" / "pmu_data" / "end_tsc" / "0"
-    file.write_bytes(file.read_bytes()[:-8])
-    trace = opspan.load(folder)
-    assert trace.samples.height == 2
-    assert issues(trace)["damaged_file"] == 1
-
-
-def test_a_container_of_another_kind_is_counted(tmp_path: Path) -> None:
-    folder = vtune.run(tmp_path / "r000hs", "2020")
-    vtune.container(folder / "sqlite-db" / "offload_region_data", [(0,) * 11 + (0.0,)] * 5)
-    assert issues(opspan.load(folder))["skipped_tables"] == 2 + 5
-
-
 @pytest.mark.parametrize("text", ["<root>", '<!DOCTYPE a [<!ENTITY b "c">]><root><rdmgr>&b;</rdmgr></root>'])
 def test_a_descriptor_that_cannot_be_read_is_an_issue(tmp_path: Path, text: str) -> None:
     folder = vtune.run(tmp_path / "r000hs", "2020")
