@@ -6,8 +6,11 @@ import json
 import struct
 from pathlib import Path
 
+import pytest
+
 from builders import capture as build
 from builders.capture import ITT, NOTHING, Capture
+from opspan.readers.capture import chunks
 from readers.loading import load, rows
 
 # --- ITT
@@ -39,7 +42,12 @@ def test_parents_relations_and_attributes_from_afar(tmp_path: Path) -> None:
     assert rows(trace.issues, "code", "count") == [("dangling_relations", 1)]
 
 
-def test_an_id_means_the_last_task_that_bore_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("units", [1, 4, 1000])
+def test_an_id_means_the_last_task_that_bore_it_in_pieces_of_any_size(
+    units: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PIECE_BYTES", "PART_BYTES"):
+        monkeypatch.setattr(chunks, name, build.UNIT * units)
     made = Capture()
     main = made.thread(100)
     for start in (10, 30):
@@ -47,6 +55,26 @@ def test_an_id_means_the_last_task_that_bore_it(tmp_path: Path) -> None:
         main.ids(main.range("child", start + 1, start + 2, source=ITT), (2, 0, start), (1, 0, 0))
 
     assert load(made, tmp_path).ranges["parent_id"].to_list() == [None, 0, None, 2]
+
+
+def test_an_id_of_no_range_is_counted(tmp_path: Path) -> None:
+    made = Capture()
+    made.thread(100).ids(77, (1, 0, 0))
+
+    assert rows(load(made, tmp_path).issues, "code", "count") == [("dangling_data", 1)]
+
+
+def test_metadata_of_an_own_task_that_has_another_type_is_the_users(tmp_path: Path) -> None:
+    made = Capture()
+    main = made.thread(100)
+    task = main.range("aten::mm", 1, 9, source=ITT, domain="opspan")
+    main.attribute(task, "seq", 5)
+    main.attribute(task, "kind", "mine")
+    main.attribute(task, "op_id", 0.5)
+
+    trace = load(made, tmp_path)
+
+    assert rows(trace.ranges, "seq", "op_id", "payload_json") == [(5, None, '{"kind": "mine", "op_id": 0.5}')]
 
 
 def test_attributes_of_every_type(tmp_path: Path) -> None:

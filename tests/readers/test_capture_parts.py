@@ -15,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import opspan
-from builders.capture import ASYNC, ITT, MARK, STEP, Capture
+from builders.capture import ASYNC, ITT, MARK, NOTHING, STEP, Capture
 from opspan.errors import NotReadable, TooLarge, UsageError
 from opspan.events import column_events
 from opspan.formats.pieces import Columns
@@ -156,6 +156,24 @@ def test_a_part_read_is_the_part_cut_out_of_the_whole(steps: Path, tmp_path: Pat
     assert_frame_equal(part.ranges.select(names), cut.ranges.select(names))
     assert_frame_equal(part.counters, cut.counters)
     assert part.metadata.options["window"] == cut.metadata.options["window"] == "steps 1 to 2"
+
+
+def test_what_is_said_of_a_task_by_its_id_is_in_a_part_too(tmp_path: Path) -> None:
+    made = Capture(pid=100, open_ns=(0, 1_700_000_000_000_000_000))
+    main, other = made.thread(100), made.thread(101)
+    main.ids(main.range("task", 10, 20, source=ITT), (1, 0, 0))
+    other.attribute(other.ids(NOTHING, (1, 0, 0)), "loss", 5, by_id=True)
+    path = made.write(tmp_path / "100-1.opspan")
+
+    for between in (None, (5, 15)):
+        assert opspan.load(path, between=between).ranges["payload_json"].to_list() == ['{"loss": 5}']
+
+
+def test_a_part_of_a_folder_begins_where_its_readable_files_do(steps: Path) -> None:
+    (steps.parent / "1-1.opspan").write_bytes(b"no capture, and the first of the folder")
+
+    for part in ({"between": (31 * MS, 43 * MS)}, {"step": 3}):
+        assert begins_ms(opspan.load(steps.parent, **part), "aten::mm") == [40]
 
 
 def test_steps_that_are_not_there_are_told_with_those_that_are(steps: Path) -> None:

@@ -79,11 +79,11 @@ def test_a_folder_of_several_ranks_is_these(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_one_rank_is_one(tmp_path: Path) -> None:
-    for pid in (100, 101):
-        written(tmp_path, pid, 1)
+    for pid, rank in ((100, 1), (101, 1), (102, None)):  # the last says nothing else
+        written(tmp_path, pid, rank, session=(9, pid))
     trace = opspan.load(tmp_path)
     assert [rank.rank for rank in trace.ranks] == [1]
-    assert trace.ranges["rank"].to_list() == [1, 1]
+    assert trace.ranges["rank"].to_list() == [1, 1, 1]
 
 
 def test_captures_of_ranks_in_any_order(tmp_path: Path) -> None:

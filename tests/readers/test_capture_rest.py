@@ -9,6 +9,7 @@ import pytest
 import opspan
 from builders.capture import ITT, NOTHING, Capture
 from opspan.errors import UsageError
+from opspan.readers.capture import read_recording
 from readers.loading import load, rows
 
 
@@ -68,6 +69,28 @@ def test_a_folder_is_one_run_of_several_processes(tmp_path: Path) -> None:
     ]
     assert trace.processes.height == 2
     assert len(trace.ranks) == 1
+
+
+def test_a_recording_is_its_file_and_those_of_its_forks_and_nothing_else_of_the_folder(tmp_path: Path) -> None:
+    """Whichever names come first; what is no capture may lie beside them."""
+    for pid, session in ((100, 5), (101, 5), (102, 5), (103, 6)):
+        made = Capture(pid=pid, session=(session, 101), forked=pid != 101)
+        made.thread(pid).torch(f"of {pid}", 1, 2)
+        made.write(tmp_path / f"{pid}-1.opspan")
+    (tmp_path / "104-1.opspan").write_bytes(b"no capture")
+
+    found = read_recording(tmp_path / "101-1.opspan")
+
+    assert sorted(found.ranges["name"]) == ["of 100", "of 101", "of 102"]
+    assert "unreadable_file" not in found.issues["code"].to_list()
+
+
+def test_a_source_that_nobody_knows_is_none_of_those_that_are(tmp_path: Path) -> None:
+    made = Capture()
+    for source in (ITT, 9):
+        made.thread(100 + source).range("x", 1, 2, source=source)
+
+    assert load(made, tmp_path).ranges["source"].to_list() == ["itt", None]
 
 
 def test_several_paths_are_ranks(tmp_path: Path) -> None:

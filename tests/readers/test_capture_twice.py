@@ -89,6 +89,22 @@ def test_marks_of_one_name_that_are_far_apart_are_two(tmp_path: Path) -> None:
     assert opspan.load(tmp_path / "a.opspan").ranges.height == 2
 
 
+@pytest.mark.parametrize(("seqs", "sources"), [((5, 5), ["nvtx"]), ((5, None), ["nvtx"]), ((5, 6), ["nvtx", "itt"])])
+def test_ranges_with_two_sequence_numbers_are_two(
+    seqs: tuple[int, int | None], sources: list[str], tmp_path: Path
+) -> None:
+    made = Capture(pid=100)
+    thread = made.thread(100, "main")
+    for source, seq, start in zip((NVTX, ITT), seqs, (10, 20), strict=True):
+        label = "aten::mm" if seq is None else f"aten::mm, seq = {seq}"
+        thread.range(label, start, 50 - start, source=source)
+    (tmp_path / "a.opspan").write_bytes(made.to_bytes())
+
+    ranges = opspan.load(tmp_path / "a.opspan").ranges
+
+    assert ranges.select("source", "seq").rows() == list(zip(sources, seqs, strict=False))
+
+
 def test_threads_keep_apart(tmp_path: Path) -> None:
     made = Capture(pid=100)
     made.thread(100, "main").range("f", 10, 40, source=NVTX)

@@ -87,6 +87,7 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     "bomb.pickle": (pickle.dumps({"x": Bomb()}), "a pickle", "no pickles: they can run code"),
     "image.png": (b"\x89PNG\r\n\x1a\n" + bytes(40), "an image", ""),
     "image.jpg": (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image", ""),
+    "image.bmp": (b"BM" + (1078).to_bytes(4, "little") + bytes(4) + b"6\0\0\0", "an image", ""),
     "image.svg": (b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', "an image", ""),
     "page.html": (b"<!DOCTYPE html>\n<html></html>", "HTML", ""),
     "kernels.ncu-rep": (b"NVR\0" + bytes(range(60)), "a report of Nsight Compute", "`ncu --import {}`"),
@@ -109,6 +110,7 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     "book.ipynb": (b'{\n "cells": []}', "a notebook", "opspan.record"),
     "tree.stacks": (b"a;b 12\na;c 7\na;b;d 1\n", "stacks for flame graphs", "exported from"),
     "words": (b"hello there", "text that begins 'hello there'", "opspan table --help"),
+    "no pickle": (b"\x80\x02\xff\xfe\0", "binary data that begins 80 02 ff", "opspan table --help"),
     "noise": (b"\xc3\x28\xa0\xff\x01\x02", "binary data that begins c3 28", "opspan table --help"),
 }  # fmt: skip
 
