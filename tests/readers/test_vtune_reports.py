@@ -91,6 +91,11 @@ def test_whatever_it_is_grouped_by(file: Path, header: str, key: str) -> None:
     assert found.columns[0] == key
 
 
+def test_many_columns_keep_their_titles(file: Path) -> None:
+    titles = ["Function", *(f"CPU Time:{number}" for number in range(300))]
+    assert read(file, ",".join(titles) + "\n").columns == titles
+
+
 def test_one_column_is_a_report_where_vtune_speaks_in_the_same_file(file: Path) -> None:
     assert read(file, PREAMBLE + "Function\nmain\nf\n").rows() == [("main",), ("f",)]
     with pytest.raises(NotATrace):
