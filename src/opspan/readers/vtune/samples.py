@@ -34,8 +34,8 @@ def read(database: Database, beside: tuple[Path, ...]) -> tuple[pl.DataFrame, pl
     parts = [user, hardware.with_columns(weight="count"), *_contained(database, beside)]
     wanted = ["attr", "pid", "tid", "start_ns", "end_ns", "weight"]
     found = _described(database, pl.concat([part.select(wanted) for part in parts]))
-    counts = found.filter(pl.col("events_per_sample") == 0, pl.col("event").is_not_null())
-    taken = found.filter(~((pl.col("events_per_sample") == 0) & pl.col("event").is_not_null()).fill_null(value=False))
+    is_count = ((pl.col("events_per_sample") == 0) & pl.col("event").is_not_null()).fill_null(value=False)
+    counts, taken = found.filter(is_count), found.filter(~is_count)
     samples = taken.select(
         pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", time(), "cpu", "weight", "event", "stack"
     )
