@@ -64,7 +64,7 @@ class GarbageCollections:
 
 
 def _places(config_type: Any) -> dict[str, int]:
-    """Which of the values each field is. torch shows most fields only to pickle, in 2.4 and 2.6 not in the order of the
+    """Which of the values each field is. torch shows most fields only to pickle, and up to 2.9 not in the order of the
     arguments: so each is set once."""
     defaults = _values(config_type())
     # What pybind writes: __init__(self: ..., profiler_metrics: list[str] = [], verbose: bool = False) -> None
