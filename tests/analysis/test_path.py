@@ -227,7 +227,10 @@ def test_a_stream_that_waits_for_an_event_of_another() -> None:
     waits = {"kind": "sync", "name": "Stream Wait Event", "stream_id": 9, "start_ns": 3, "end_ns": 4}
     told = trace_of(calls, [*work, waits | {"correlation_id": 51, "payload_json": said}], [])
     untold = trace_of(calls, [*work, waits | {"correlation_id": 51}], [])
-    for trace in (told, untold):
+    # Tools say of a wait that it was on device 0: a program that used another one alone used that.
+    on_device_1 = [{"device_id": 1, **one} for one in work]
+    other = trace_of(calls, [*on_device_1, waits | {"correlation_id": 51, "payload_json": said}], [])
+    for trace in (told, untold, other):
         assert of_kinds(trace) == {"call": 2, "launch": 1, "computing": 27 + 29, "queued": 1, "wait": 2}
         assert would_take(trace, {"computing": 0.0})["after_ns"].to_list() == [62 - 27 - 29 + 2 - 1 + 1]
     alone = trace_of(calls, work, [])
@@ -258,6 +261,111 @@ def test_the_thread_that_does_the_backward_is_on_the_path_while_the_main_one_wai
         ("step", 95, 100),
     ]
     assert would_take(trace, {"MmBackward0": 0.0})["after_ns"].to_list() == [70]
+
+
+def ns_of(trace: Tables, *by: str) -> dict[tuple, int]:
+    """How much of the path each has."""
+    sums = Analysed(trace).path.group_by(by).agg((pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns"))
+    return {row[:-1]: row[-1] for row in sums.rows()}
+
+
+def test_each_process_has_a_path_of_its_own() -> None:
+    # Process 1 has two threads, process 2 none, process 3 one.
+    marked = [
+        {"name": "forward", "start_ns": 0, "end_ns": 10},
+        {"name": "MulBackward0", "start_ns": 2, "end_ns": 6, "tid": 2, "kind": "backward"},
+        {"name": "forward", "start_ns": 5, "end_ns": 25, "pid": 3},
+    ]
+    trace = trace_of([], [{"start_ns": 0, "end_ns": 30, "pid": 2}], marked)
+    assert ns_of(trace, "pid", "kind") == {(1, "host"): 10, (2, "computing"): 30, (3, "host"): 20}
+
+
+def test_a_thread_is_not_done_before_what_has_no_length() -> None:
+    assert of_kinds(trace_of([], [], [("aten::mm", 0, 10), ("aten::detach", 20, 20)])) == {"host": 20}
+
+
+def test_calls_whose_time_is_not_known_are_no_part_of_it() -> None:
+    calls = [launch(10, 1), {"name": SYNC, "start_ns": 14, "end_ns": 60}]
+    unknown = {"name": LAUNCH, "start_ns": None, "end_ns": None, "correlation_id": 9}
+    work = [kernel(15, 55, 1)]
+    assert ns_of(trace_of([unknown, *calls], work, [("step", 0, 70)]), "kind", "start_ns") == ns_of(
+        trace_of(calls, work, [("step", 0, 70)]), "kind", "start_ns"
+    )
+
+
+def test_what_a_thread_did_before_the_main_one_did_anything_was_not_waited_for() -> None:
+    marked = [("forward", 20, 30), {"name": "MulBackward0", "start_ns": 0, "end_ns": 10, "tid": 2, "kind": "backward"}]
+    trace = trace_of([], [], marked)
+    found = Analysed(trace)
+    names = found.attributed.ranges["name"].cast(pl.String).gather(found.path["range"])
+    assert list(zip(names, found.path["start_ns"], strict=True)) == [(None, 0), ("forward", 20)]
+
+
+# By hand: what of a run, or of each of its steps, a change leaves. Each line holds a rule of docs/analysis.md, "path".
+STEP_0, STEP_1 = (
+    {"name": f"ProfilerStep#{number}", "start_ns": begin, "end_ns": begin + 100, "kind": "step"}
+    for number, begin in enumerate((10, 110))
+)
+SLOW_HOST = (
+    [launch(begin, number) for number, begin in enumerate((10, 30, 50))],
+    [kernel(begin + 3, begin + 8, number) for number, begin in enumerate((10, 30, 50))],
+    [{"name": "step", "start_ns": 0, "end_ns": 100}],
+)
+# The main thread, which has the number of the process, is done at 10, and another one at 30.
+TWO_THREADS = ([], [], [("aten::mm", 0, 10), {"name": "log", "start_ns": 0, "end_ns": 30, "tid": 2}])
+# Nobody knows who launched the kernel that the host waits for.
+NO_LAUNCH = ([{"name": SYNC, "start_ns": 170, "end_ns": 205}], [{"start_ns": 160, "end_ns": 200}], [STEP_0, STEP_1])
+OPS = ([], [], [STEP_0, STEP_1, ("aten::mm", 20, 60), ("aten::mm", 120, 140)])
+
+
+@pytest.mark.parametrize(
+    ("program", "by", "after"),
+    [
+        (SLOW_HOST, dict.fromkeys(("host", "call", "wait"), 0.0), [1 + 3 * 5]),  # the stream is left
+        (TWO_THREADS, {"unknown": 2.0}, [10 + 2 * 20]),
+        (TWO_THREADS, {"unknown": 0.5}, [10 + 10]),
+        (NO_LAUNCH, {"unknown": 2.0}, [200, 2 * 150 + 40 + 10 - 200]),
+        (OPS, {"aten::mm": 0.0}, [100 - 40, 100 - 20]),
+    ],
+)
+def test_what_steps_would_take(program: tuple, by: dict[str, float], after: list[int]) -> None:
+    assert would_take(trace_of(*program), by)["after_ns"].to_list() == after
+
+
+def test_work_that_waits_for_several_begins_after_the_last_of_them() -> None:
+    """Streams 7 and 8 have a kernel each, for which a third one waits by events. If the first takes no time any more,
+    the third one waits for the second."""
+    calls, work, marked = [], [], []
+    for number, (stream, begin, end) in enumerate(((7, 12, 50), (8, 14, 40), (9, 16, 30)), 1):
+        calls += [launch(2 * number, number, 2 * number + 1)]
+        work += [kernel(begin, end, number, stream)]
+        marked += [{"name": f"op {number}", "start_ns": 2 * number, "end_ns": 2 * number + 1}]
+    for number, stream in ((4, 7), (5, 8)):
+        said = f'{{"wait_on_stream": {stream}, "wait_on_cuda_event_record_corr_id": {number * 10}}}'
+        calls += [
+            {"name": "cudaEventRecord", "start_ns": 2 * number, "end_ns": 2 * number, "correlation_id": number * 10},
+            {"name": "cudaStreamWaitEvent", "start_ns": 2 * number, "end_ns": 2 * number + 1, "correlation_id": number},
+        ]
+        work += [
+            {"kind": "sync", "name": "Stream Wait Event", "stream_id": 9, "start_ns": 2 * number, "payload_json": said}
+            | {"end_ns": 2 * number + 1, "correlation_id": number}
+        ]
+    calls += [launch(13, 6, 14), {"name": SYNC, "start_ns": 15, "end_ns": 63}]
+    trace = trace_of(calls, [*work, kernel(51, 60, 6, 9)], marked)
+    # The run begins at 2. The last kernel began 1 after the first was done, and the host went on 3 after it. The op
+    # that takes no time any more has its launch in it, too: 1 of the host.
+    assert would_take(trace, {"op 1": 1.0})["after_ns"].to_list() == [63 - 2]
+    assert would_take(trace, {"op 1": 0.0})["after_ns"].to_list() == [40 + 9 + 3 - 2 - 1]
+
+
+def test_a_moment_in_the_last_wait_moves_with_the_work_that_is_waited_for() -> None:
+    calls = [launch(0, 1), {"name": SYNC, "start_ns": 3, "end_ns": 30}]
+    calls += [launch(32, 2), {"name": SYNC, "start_ns": 36, "end_ns": 70}]
+    found = Analysed(trace_of(calls, [kernel(5, 25, 1), kernel(35, 60, 2)], [("step", 0, 80)]))
+    times = pl.DataFrame({**WHERE, "start_ns": [0, 65], "end_ns": [65, 80]}, schema_overrides={"rank": pl.Int32})
+    after = what_if(found.attributed, times, found.waits, found.path_graph, {"computing": 0.0})["after_ns"]
+    # The first kernel saves 20, the second 25; of the second wait 5 are left of the 10 after its kernel, then 10 more.
+    assert after.to_list() == [65 - 45, 15]
 
 
 @pytest.mark.parametrize("name", ["kineto/*.json.gz", "nsys/*.sqlite", "rocpd/*", "nvprof/*.sql"])
