@@ -97,8 +97,9 @@ def test_what_begins_after_an_op_ended_is_none_of_it(pid: int | None) -> None:
     rows = [named("c10d::recv_", 0, 10), named("save", 15, 30, kind="user"), named("gloo:send", 20, 90)]
     found = collectives(trace_of([{**row, "pid": pid} for row in rows]))
     assert sorted(found["kind"]) == ["recv", "send"]
-    goes_on = [named("c10d::send", 0, 30), named("gloo:send", 28, 90)]
-    assert only(trace_of([{**row, "pid": pid} for row in goes_on]))["time_ns"] == 62
+    goes_on = [named("record_param_comms", 0, 30, TORCH), named("gloo:all_reduce", 28, 90)]
+    row = only(trace_of([{**row, "pid": pid} for row in goes_on]))
+    assert (row["time_ns"], row["bytes"]) == (62, 400)
 
 
 @pytest.mark.parametrize(
