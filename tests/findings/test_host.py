@@ -150,3 +150,11 @@ def test_no_more_is_at_stake_than_all_time() -> None:
     assert found["recompilation"].evidence.figures["ns"] == 4 * 9 * STEP
     assert (found["recompilation"].evidence.at_stake_ns, found["recompilation"].share) == (10 * STEP, 1.0)
     assert found["graph-breaks"].evidence.at_stake_ns == 300
+
+
+def test_of_many_outliers_those_that_took_longest_are_named() -> None:
+    longer = {5 * number: 2000 + 10 * (number * 7 % 12) for number in range(12)}
+    worst = [f"ProfilerStep#{step}" for step in sorted(longer, key=lambda step: -longer[step])]
+    found = Made(60, longer).work("gemm", 0, 1000).findings()["step-outliers"].evidence
+    assert found.steps == tuple(worst[:10])
+    assert found.words["which"] == ", ".join(worst[:3])
