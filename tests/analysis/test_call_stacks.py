@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import opspan
+from analysis.frames import ranges, table
 from builders.capture import BACKWARD, Capture
-from opspan.analysis import stacks
+from opspan.analysis import nest, stacks
 from opspan.analysis.call_stacks import call_stacks
 from opspan.trace import Trace
 
@@ -91,3 +93,23 @@ def test_without_stacks_there_are_none(tmp_path: Path) -> None:
 def test_recorded_stacks(traces_dir: Path, name: str) -> None:
     trace = opspan.load(traces_dir / "kineto" / name)
     assert found(trace) == of_events(trace)
+
+
+def test_the_stack_with_most_time_of_devices_comes_first_then_that_with_most_of_the_host() -> None:
+    """A page shows the first of many."""
+    times = (("aten::a", 3, 10), ("aten::b", 9, 0), ("aten::c", 4, 20), ("aten::d", 5, 0))
+    made = ranges(
+        *(
+            {"name": name, "start_ns": 10 * at, "end_ns": 10 * at + cpu, "stack": ONE}
+            for at, (name, cpu, _) in enumerate(times)
+        )
+    )
+    timed = nest(made).with_columns(
+        pl.Series([device for *_, device in times]).alias(name) for name in ("device_ns", "self_device_ns")
+    )
+    assert call_stacks(timed, table("functions", []))[1]["name"].to_list() == [
+        "aten::c",
+        "aten::a",
+        "aten::b",
+        "aten::d",
+    ]

@@ -240,6 +240,18 @@ def test_a_file_without_utc_is_put_on_the_clock_of_the_others() -> None:
     assert codes(one_clock(whole)) == {"clocks_aligned": 1}
 
 
+def test_a_file_that_no_collective_aligns_is_still_said_not_to_be() -> None:
+    trace = run()
+    silent = without_collectives(trace)
+    parts = []
+    for rank in trace.ranks:
+        frames = (silent if rank.rank == 1 else apart(trace, {2: Shift(-(10**9))})).frames
+        own = {name: frame.filter(pl.col("rank") == rank.rank).with_columns(rank=0) for name, frame in frames.items()}
+        utc = None if rank.rank == 1 else rank.origin_utc_ns
+        parts.append(Tables((replace(rank, origin_utc_ns=utc, rank=0),), **own))
+    assert codes(one_clock(as_ranks(parts))) == {"clocks_aligned": 1, "clocks_not_aligned": 1}
+
+
 def test_steps_that_were_found_before_are_moved_with_their_ranks() -> None:
     moved = apart(run(), {1: Shift(10**9)})
     steps = pl.DataFrame({"rank": [0, 1], "start_ns": [5, 6], "end_ns": [7, 8]}, schema_overrides={"rank": pl.Int32})

@@ -77,11 +77,39 @@ def test_kernels_of_one_range_on_one_stream_are_one() -> None:
     assert (row["kind"], row["start_ns"], row["end_ns"], row["time_ns"]) == ("all_to_all", 40, 65, 25)
 
 
+def test_of_its_kernels_the_first_is_the_one_that_is_known_to_have_begun_first() -> None:
+    kernels = [kernel("ncclDevKernel_SendRecv", begin, 70, call=5 + at) for at, begin in enumerate((None, 60, 50))]
+    row = only(trace_of([named("c10d::alltoall_base_", 0, 30)], kernels))
+    assert (row["work"], row["start_ns"], row["end_ns"]) == (2, 50, 70)
+
+
 def test_what_goes_on_after_its_op_belongs_to_it() -> None:
     """gloo:send begins in torch's op and ends after it: the range that ends with the collective has its time."""
     tensor = {"sizes": "[[5]]", "input_types": '["float"]'}
     row = only(trace_of([named("c10d::send", 0, 30), named("gloo:send", 28, 90, **tensor)]))
     assert (row["name"], row["kind"], row["bytes"], row["time_ns"]) == ("gloo:send", "send", 20, 62)
+
+
+@pytest.mark.parametrize("pid", [1, None])
+def test_what_begins_after_an_op_ended_is_none_of_it(pid: int | None) -> None:
+    """gloo:send begins after torch's op, in a range that has nothing to do with it, and ends after that. A file may say
+    nothing of processes."""
+    rows = [named("c10d::recv_", 0, 10), named("save", 15, 30, kind="user"), named("gloo:send", 20, 90)]
+    found = collectives(trace_of([{**row, "pid": pid} for row in rows]))
+    assert sorted(found["kind"]) == ["recv", "send"]
+    goes_on = [named("record_param_comms", 0, 30, TORCH), named("gloo:all_reduce", 28, 90)]
+    row = only(trace_of([{**row, "pid": pid} for row in goes_on]))
+    assert (row["time_ns"], row["bytes"]) == (62, 400)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "types", "expected"),
+    [("[[100], []]", '["float", "Scalar"]', 400), ("[[100], [50]]", '["float", "float"]', None)],
+)
+def test_an_op_of_one_tensor_reduces_that_tensor(sizes: str, types: str, expected: int | None) -> None:
+    """Which one of several it is, or a buffer beside it, nobody says."""
+    row = only(trace_of([named("symm_mem::one_shot_all_reduce", 0, 9, sizes=sizes, input_types=types)]))
+    assert (row["kind"], row["bytes"]) == ("all_reduce", expected)
 
 
 def test_gloo_on_its_own_thread_is_counted_once() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import strategies as st
 
 from analysis.frames import nested_rows, ranges, table
-from opspan.analysis import Analysed, averages
+from opspan.analysis import Analysed, averages, parts
 from opspan.analysis.compare import BY, compare, whole
-from opspan.analysis.figures import KEYS, Lasted, figures, lasted, several
+from opspan.analysis.figures import KEYS, Lasted, figures, lasted, parts_of, several, together
 from opspan.analysis.iterations import iterations
 from opspan.analysis.until_done import until_done
 from opspan.errors import UsageError
@@ -65,6 +65,20 @@ def test_what_is_slower_in_every_step_is_real_and_first() -> None:
     assert (mm["state"], mm["time_of"], mm["count_before"], mm["count_after"]) == ("same", "cpu", 5, 5)
     assert not add["is_real"]
     assert rows["ProfilerStep*"]["state"] == "same"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_is_in_no_step_has_no_median_whatever_ranks_come_together(ranks: int) -> None:
+    """Of two ranks, as of many files, one has no time of devices."""
+    steps = [
+        {"name": f"ProfilerStep#{number}", "start_ns": STEP * number, "end_ns": STEP * number + 900, "kind": "user"}
+        for number in range(4)
+    ]
+    marked = [*steps, ("aten::mm", 10, 100), ("setup", 5 * STEP, 5 * STEP + 50)]
+    each = [parts_of(run(marked, [(30, 20, "gemm")] if rank == 0 else []), "op") for rank in range(ranks)]
+    found = together({name: parts.together([one[name] for one in each]) for name in each[0]}, "op")
+    (setup,) = found.rows.filter(pl.col("name") == "setup").to_dicts()
+    assert (setup["count"], setup["median"], setup["deviation"]) == (ranks, None, None)
 
 
 def test_one_slow_step_is_noise() -> None:

@@ -301,6 +301,30 @@ def one(name: str, sizes: str | None, inputs: str | None = None, types: str | No
             '["c10::Float4_e2m1fn_x2", "c10::Float4_e2m1fn_x2", "float", "float", "", "", "Scalar", "Scalar"]',
             (96, 6 + 12 + 8 + 16, None, True, False),
         ),
+        # without dimensions to sum over it sums over all
+        ("aten::sum", "[[2, 3], [], []]", "[null, null, true]", '["float", "", ""]', (6, 28, "fp32", False, False)),
+        (
+            "aten::baddbmm",
+            "[[2, 3, 5], [2, 3, 4], [2, 4, 5]]",
+            None,
+            None,
+            (240, 4 * (30 + 24 + 40 + 30), "fp32", True, True),
+        ),
+        (
+            "aten::native_dropout_backward",
+            "[[4], [4], []]",
+            None,
+            '["float", "bool", "Scalar"]',
+            (8, 16 + 4 + 16, "fp32", False, False),
+        ),
+        # without a weight it has no gradient
+        (
+            "aten::native_layer_norm_backward",
+            "[[4, 6], [4, 6], [], [4, 1], [4, 1], [], [], []]",
+            None,
+            '["float", "float", "", "float", "float", "", "", ""]',
+            (13 * 24, 4 * (24 + 24 + 4 + 4 + 24), "fp32", False, False),
+        ),
         ("aten::mul", "[[4, 2], [3]]", None, None, None),
         ("aten::mm", "[[2, 3], [3, 4]]", None, '["", "float"]', None),
         ("aten::mm", "[[2, 3], [3, 4]]", None, "nonsense", None),

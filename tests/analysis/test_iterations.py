@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from analysis.frames import ranges
+from analysis.frames import ranges, table
 from opspan.analysis import nest
 from opspan.analysis.iterations import iterations
 
@@ -98,3 +98,13 @@ def test_even_steps_have_no_outliers() -> None:
 
 def test_nothing_gives_nothing() -> None:
     assert not found().height
+
+
+def test_kernels_say_nothing_of_a_process_that_has_no_number_but_named_steps() -> None:
+    named = nest(ranges(*({**row, "pid": None} for row in STEPS)))
+    names = [f"kernel {number}" for number in (1, 2, 3)] * 5
+    kernels = [
+        {"name": name, "start_ns": 10 * at, "end_ns": 10 * at + 9, "kind": "kernel"} for at, name in enumerate(names)
+    ]
+    assert iterations(nest(ranges()), work=table("work", kernels, rank=0))["how"].unique().to_list() == ["kernels"]
+    assert iterations(named, work=table("work", kernels, rank=0))["how"].to_list() == ["step"] * 4

@@ -173,3 +173,9 @@ def test_two_views_of_one_truth_become_it_again(drawn) -> None:
     assert rows["start_ns"].to_list() == [row["start_ns"] for row in one]
     assert rows["seq"].to_list() == [None if number in lost else number for number in range(len(one))]
     assert abs(alignment(merged)["shift_ns"] + shift) <= 900
+
+
+def test_a_host_that_one_of_them_knows_is_that_of_both() -> None:
+    known = trace(ops([100]))
+    unknown = Trace((Metadata(source="two", origin_utc_ns=UTC),), ranges=trace(ops([900], "other")).ranges)
+    assert [opspan.merge(*pair).metadata.host for pair in ((known, unknown), (unknown, known))] == ["box", "box"]

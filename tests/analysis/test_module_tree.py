@@ -69,13 +69,18 @@ def test_a_module_stands_after_the_one_that_it_is_in() -> None:
         {"name": "net", "start_ns": 0, "end_ns": 50, **_MODULE},
         {"name": "aten::relu", "start_ns": 60, "end_ns": 70},
     )
-    tree = module_tree(analyse(Trace([Metadata("x")], ranges=made)))
+    trace = analyse(Trace([Metadata("x")], ranges=made))
+    tree = module_tree(trace)
     assert tree["module"].to_list() == ["net", "net.blocks", "net.blocks.1", "net.blocks.1.fc", None]
     assert tree["parent"].to_list() == [None, 0, 1, 2, None]
     assert tree["count"].to_list() == [1, None, None, 1, None]
     assert tree["class_name"].to_list() == [None, None, None, "Linear", None]
     assert tree["cpu_ns"].to_list() == [50, 10, 10, 10, 10]
     assert tree["self_cpu_ns"].to_list() == [40, 0, 0, 10, 10]
+    # In a flame graph the modules' own calls are the modules, and what is left are their ops.
+    frames = module_frames(trace, tree)
+    assert frames["cpu_ns"].to_list() == [40, 0, 0, 10, 0, 10]
+    assert frames.slice(tree.height).select("name", "parent").rows() == [("aten::relu", 4)]
 
 
 def test_frames_are_the_tree_and_the_ops_in_it(tmp_path: Path) -> None:

@@ -227,7 +227,10 @@ def test_a_stream_that_waits_for_an_event_of_another() -> None:
     waits = {"kind": "sync", "name": "Stream Wait Event", "stream_id": 9, "start_ns": 3, "end_ns": 4}
     told = trace_of(calls, [*work, waits | {"correlation_id": 51, "payload_json": said}], [])
     untold = trace_of(calls, [*work, waits | {"correlation_id": 51}], [])
-    for trace in (told, untold):
+    # Tools say of a wait that it was on device 0: a program that used another one alone used that.
+    on_device_1 = [{"device_id": 1, **one} for one in work]
+    other = trace_of(calls, [*on_device_1, waits | {"correlation_id": 51, "payload_json": said}], [])
+    for trace in (told, untold, other):
         assert of_kinds(trace) == {"call": 2, "launch": 1, "computing": 27 + 29, "queued": 1, "wait": 2}
         assert would_take(trace, {"computing": 0.0})["after_ns"].to_list() == [62 - 27 - 29 + 2 - 1 + 1]
     alone = trace_of(calls, work, [])
@@ -258,6 +261,44 @@ def test_the_thread_that_does_the_backward_is_on_the_path_while_the_main_one_wai
         ("step", 95, 100),
     ]
     assert would_take(trace, {"MmBackward0": 0.0})["after_ns"].to_list() == [70]
+
+
+def ns_of(trace: Tables, *by: str) -> dict[tuple, int]:
+    """How much of the path each has."""
+    sums = Analysed(trace).path.group_by(by).agg((pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns"))
+    return {row[:-1]: row[-1] for row in sums.rows()}
+
+
+def test_each_process_has_a_path_of_its_own() -> None:
+    # Process 1 has two threads, process 2 none, process 3 one.
+    marked = [
+        {"name": "forward", "start_ns": 0, "end_ns": 10},
+        {"name": "MulBackward0", "start_ns": 2, "end_ns": 6, "tid": 2, "kind": "backward"},
+        {"name": "forward", "start_ns": 5, "end_ns": 25, "pid": 3},
+    ]
+    trace = trace_of([], [{"start_ns": 0, "end_ns": 30, "pid": 2}], marked)
+    assert ns_of(trace, "pid", "kind") == {(1, "host"): 10, (2, "computing"): 30, (3, "host"): 20}
+
+
+def test_a_thread_is_not_done_before_what_has_no_length() -> None:
+    assert of_kinds(trace_of([], [], [("aten::mm", 0, 10), ("aten::detach", 20, 20)])) == {"host": 20}
+
+
+def test_calls_whose_time_is_not_known_are_no_part_of_it() -> None:
+    calls = [launch(10, 1), {"name": SYNC, "start_ns": 14, "end_ns": 60}]
+    unknown = {"name": LAUNCH, "start_ns": None, "end_ns": None, "correlation_id": 9}
+    work = [kernel(15, 55, 1)]
+    assert ns_of(trace_of([unknown, *calls], work, [("step", 0, 70)]), "kind", "start_ns") == ns_of(
+        trace_of(calls, work, [("step", 0, 70)]), "kind", "start_ns"
+    )
+
+
+def test_what_a_thread_did_before_the_main_one_did_anything_was_not_waited_for() -> None:
+    marked = [("forward", 20, 30), {"name": "MulBackward0", "start_ns": 0, "end_ns": 10, "tid": 2, "kind": "backward"}]
+    trace = trace_of([], [], marked)
+    found = Analysed(trace)
+    names = found.attributed.ranges["name"].cast(pl.String).gather(found.path["range"])
+    assert list(zip(names, found.path["start_ns"], strict=True)) == [(None, 0), ("forward", 20)]
 
 
 @pytest.mark.parametrize("name", ["kineto/*.json.gz", "nsys/*.sqlite", "rocpd/*", "nvprof/*.sql"])

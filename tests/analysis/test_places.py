@@ -147,3 +147,12 @@ def test_of_steps_that_overlap_it_is_in_the_one_that_began_last() -> None:
     parts = ranges(("a", 5, 6), ("a", 20, 21), ("a", 30, 31), ("a", 70, 71)).with_columns(module=pl.lit(None))
     found = places.placed(parts.with_columns(ns=1), steps, [0])
     assert found["place"].to_list() == [1, 1, 2, 2]
+
+
+def test_the_typical_step_alone_has_an_order_of_its_ranges() -> None:
+    """It is the first that is as long as the middle one of all steps."""
+    steps = pl.DataFrame({"rank": [0] * 3, "pid": [1] * 3, "start_ns": [0, 100, 200], "end_ns": [100, 200, 300]})
+    begins = [("a", 1), ("b", 20), ("l", 40), ("a", 101), ("b", 120), ("a", 201), ("b", 220)]
+    parts = ranges(*((name, at, at + 5) for name, at in begins)).with_columns(module=pl.lit(None))
+    found = places.placed(parts.with_columns(ns=5), steps, [0])
+    assert found["position"].to_list() == [None, None, None, 0, 1, None, None]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import opspan
 import twins
 from analysis.frames import table
+from opspan.analysis import repeating as module
 from opspan.analysis.iterations import iterations
 from opspan.analysis.repeating import period, repeating
 
@@ -59,6 +60,17 @@ def test_what_happens_every_tenth_time_is_no_longer_period() -> None:
 def test_several_turns_of_layers_before_an_optimizer_are_one_iteration() -> None:
     accumulated = [*LAYERS * 4, *range(100, 140)]
     assert (period_of(accumulated * 5) or ((), 0))[1] == len(accumulated)
+
+
+def test_a_run_that_is_longer_than_what_is_looked_at_is_followed_to_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOKED_AT", 4 * len(LAYERS))
+    run = [90, 91, *LAYERS * 9, 95]
+    begins, kernels = period_of(run) or ([], 0)
+    assert kernels == len(LAYERS)
+    assert set(np.diff(begins)) == {kernels}
+    # It may be told by a place inside the turn: less than one turn is before the first, and after the last.
+    assert begins[0] < 2 + kernels
+    assert begins[-1] + 2 * kernels > len(run)
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,39 @@ def test_a_step_that_waits_for_little_is_near_neither_bound(tmp_path: Path) -> N
     assert rows("flops", write(tmp_path, "NVIDIA A100-SXM4-40GB", events))[0]["bound"] == "neither"
 
 
+def test_each_op_is_held_to_the_device_that_it_ran_on(tmp_path: Path) -> None:
+    head = kineto.HEAD["deviceProperties"][0]
+    devices = [{**head, "id": 0, "name": "NVIDIA H100 80GB HBM3"}, {**head, "id": 1, "name": "NVIDIA A100-SXM4-40GB"}]
+    biased = {"Input Dims": [[3000], *MM["Input Dims"]], "Input type": ["c10::BFloat16", *MM["Input type"]]}
+    events = []
+    for device, (name, inputs) in enumerate((("aten::addmm", biased), ("aten::mm", MM))):
+        at = 1000 * device
+        work = kineto.kernel("nvjet", at + 40, 20, at + 1)
+        events += [
+            kineto.op(name, kineto.MAIN, at + 10, 20, **inputs),
+            kineto.call("cudaLaunchKernel", kineto.MAIN, at + 11, 4, at + 1),
+            {**work, "args": {**work["args"], "device": device}},
+        ]
+    path = kineto.write(tmp_path / "run.json", kineto.document(events, deviceProperties=devices))
+    found = {row["op"]: row["compute_share"] for row in rows("flops", path)}
+    assert found == {
+        "aten::addmm": pytest.approx(FLOPS / 20e-6 / 989.4e12),
+        "aten::mm": pytest.approx(FLOPS / 20e-6 / 312e12),
+    }
+
+
+def test_a_process_without_a_device_is_no_device(tmp_path: Path) -> None:
+    """The MFU of a run is what its products would take on all devices of it, by the time of these."""
+    other = {**kineto.op("aten::copy_", kineto.MAIN, 1000, 500), "pid": kineto.PID + 1}
+    paths = [
+        write(tmp_path / name, "NVIDIA H100 80GB HBM3", [*turn(1, 1000), *more])
+        for name, more in (("alone", []), ("beside", [other]))
+        if (tmp_path / name).mkdir() is None
+    ]
+    alone, beside = (rows("flops", path, "--by", "run")[0]["mfu"] for path in paths)
+    assert alone == beside == pytest.approx(FLOPS / H100[0] / 200e-6)
+
+
 def test_without_devices_it_is_the_time_of_the_host(tmp_path: Path) -> None:
     events = [
         kineto.op("aten::linear", kineto.MAIN, 0, 40),
@@ -231,37 +264,42 @@ def test_the_table_has_no_impossible_figure() -> None:
         assert given([peaks.name]).device is peaks
 
 
-def test_dense_half_precision_and_bandwidth_are_those_of_the_data_sheets() -> None:
-    """TFLOPS of fp16 without sparsity, and TB/s, as the makers publish them."""
-    published = {
-        "B200": (2250, 8.0),
-        "H200 SXM": (989, 4.8),
-        "H100 PCIe": (756, 2.0),
-        "H100 SXM": (989, 3.35),
-        "A100 40GB": (312, 1.555),
-        "A100 80GB PCIe": (312, 1.935),
-        "A100 80GB SXM": (312, 2.039),
-        "A10": (125, 0.6),
-        "A30": (165, 0.933),
-        "L40S": (362, 0.864),
-        "L4": (121, 0.3),
-        "V100 PCIe": (112, 0.9),
-        "V100 SXM2": (125, 0.9),
-        "T4": (65, 0.32),
-        "RTX 3090": (71, 0.936),
-        "RTX 4090": (165, 1.008),
-        "MI210": (181, 1.6),
-        "MI250X": (383 / 2, 3.2 / 2),
-        "MI300X": (1307, 5.3),
-        "MI325X": (1307, 6.0),
-        "MI355X": (2517, 8.0),
-    }
-    assert sorted(published) == sorted(peaks.name for _, peaks in TABLE)
-    for _, peaks in TABLE:
-        tera, bandwidth = published[peaks.name]
-        assert peaks.flops["fp16"] / 1e12 == pytest.approx(tera, rel=0.003), peaks
-        assert (peaks.bandwidth or 0) / 1e12 == pytest.approx(bandwidth, rel=0.03), peaks
-        assert peaks.flops.get("bf16", peaks.flops["fp16"]) == peaks.flops["fp16"]
+def test_figures_are_those_of_the_data_sheets() -> None:
+    """TFLOPS (TOPS of int8) without sparsity, and TB/s, as the makers publish them; of MI250X for half of the card."""
+    columns = ("fp64", "fp32", "tf32", "fp16", "fp8", "int8")
+    published = """
+        B200               -     -   1125   2250   4500    4500  8.0
+        H200 SXM        66.9  66.9  494.7  989.4 1978.9  1978.9  4.8
+        H100 PCIe       51.2  51.2    378    756   1513    1513  2.0
+        H100 SXM        66.9  66.9  494.7  989.4 1978.9  1978.9  3.35
+        A100 40GB       19.5  19.5    156    312      -     624  1.555
+        A100 80GB PCIe  19.5  19.5    156    312      -     624  1.935
+        A100 80GB SXM   19.5  19.5    156    312      -     624  2.039
+        A10                -  31.2   62.5    125      -     250  0.6
+        A30             10.3  10.3     82    165      -     330  0.933
+        L40S               -  91.6    183 362.05    733     733  0.864
+        L4                 -  30.3     60    121  242.5   242.5  0.3
+        V100 PCIe          7    14      -    112      -       -  0.9
+        V100 SXM2        7.8  15.7      -    125      -       -  0.9
+        T4                 -   8.1      -     65      -     130  0.32
+        RTX 3090           -  35.6   35.6     71      -     284  0.936
+        RTX 4090           -  82.6   82.6  165.2  330.3   660.6  1.008
+        MI210           45.3  45.3      -    181      -     181  1.6
+        MI250X         47.85 47.85      -  191.5      -   191.5  1.6
+        MI300X         163.4 163.4  653.7 1307.4 2614.9  2614.9  5.3
+        MI325X         163.4 163.4  653.7 1307.4 2614.9  2614.9  6.0
+        MI355X          78.6 157.3      - 2516.6 5033.2  5033.2  8.0
+    """
+    rows = [line.rsplit(maxsplit=len(columns) + 1) for line in published.strip().splitlines()]
+    assert sorted(name.strip() for name, *_ in rows) == sorted(peaks.name for _, peaks in TABLE)
+    of_name = {peaks.name: peaks for _, peaks in TABLE}
+    for name, *tera, bandwidth in rows:
+        peaks = of_name[name.strip()]
+        expected = {type_: float(text) for type_, text in zip(columns, tera, strict=True) if text != "-"}
+        found = {type_: figure / 1e12 for type_, figure in peaks.flops.items() if type_ != "bf16"}
+        assert found == pytest.approx(expected, rel=2e-4 if name.strip() != "MI250X" else 2e-3), name
+        assert (peaks.bandwidth or 0) / 1e12 == pytest.approx(float(bandwidth), rel=0.03), name
+        assert peaks.flops.get("bf16", peaks.flops["fp16"]) == peaks.flops["fp16"], name
 
 
 # --- recorded files

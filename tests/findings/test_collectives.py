@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -12,17 +12,19 @@ from findings.made import FIRST, Case, Made, check_fires, check_silent, each
 KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
-def two(late: dict[int, Iterable[int]], hidden: bool = False, late_by: int = 200) -> Made:
+def two(
+    late: dict[int, Iterable[int]], hidden: bool = False, late_by: int = 200, ranks: Sequence[int] = (0, 1)
+) -> Made:
     """Two ranks compute until 500 and are done with a collective at 800; `late`: rank -> the steps that it comes late
     to. Of 20,000 in all, the other waits for 200 each time."""
-    made = Made(ranks=(0, 1))
-    for rank in (0, 1):
+    made = Made(ranks=ranks)
+    for rank in ranks:
         made.ranks = (rank,)
         for step in range(10):
             begin = 500 + late_by * (step in late.get(rank, ()))
             made.work("gemm", 0, 1000 if hidden else begin, [step], stream_id=1)
             made.work(KERNEL, begin, 800 - begin, [step], stream_id=2)
-    made.ranks = (0, 1)
+    made.ranks = ranks
     return made
 
 
@@ -76,7 +78,11 @@ CASES = [
         2000,
         0.2,
         {"collectives": 100, "ns": 2000, "ns_share": 0.2, "each_ns": 20, "per_step": 10},
-        {"nine a step": lambda: small(9), "a megabyte each": lambda: small(10, payload_json=told(1 << 18))},
+        {
+            "nine a step": lambda: small(9),
+            "a megabyte each": lambda: small(10, payload_json=told(1 << 18)),
+            "two megabytes each": lambda: small(10, payload_json=told(1 << 19)),
+        },
         steps=FIRST,
         ranges=[(50 * number, 50 * number + 20) for number in range(10)],
     ),
@@ -102,3 +108,13 @@ def test_a_straggler_is_named_and_what_others_waited_is_no_communication() -> No
 
 def test_what_is_told_to_be_small_is_small() -> None:
     assert small(10, payload_json=told((1 << 18) - 1)).findings()["small-collectives"].evidence.at_stake_ns == 2000
+
+
+def test_only_ranks_that_others_waited_for_are_named() -> None:
+    three = (0, 1, 2)
+    # Rank 2 comes last to seven collectives, rank 1 to three: 2 caused most of the waiting, and its part is at stake.
+    one = two({2: range(7), 1: range(7, 10)}, ranks=three).findings()["straggler"].evidence
+    assert (one.ranks, one.at_stake_ns) == ((2,), 7 * 2 * 200)
+    # In the last two steps nobody is late. Rank 2 counts as the last there, but nobody waited for it.
+    turns = two({0: range(0, 8, 2), 1: range(1, 8, 2)}, ranks=three).findings()["uneven-ranks"].evidence
+    assert (turns.ranks, turns.at_stake_ns) == ((0, 1), 8 * 2 * 200)

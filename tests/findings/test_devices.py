@@ -11,9 +11,11 @@ def blocks(count: int, multiprocessors: int | None = 100) -> Made:
     return Made().device(multiprocessors=multiprocessors).work("kernel", 0, 1000, grid_x=count, grid_y=1, grid_z=1)
 
 
-def product(kernel: str, types: str, capability: str = "8.0", sizes: str = "[[64, 1024], [1024, 64]]") -> Made:
-    """Of each step 980, in aten::mm."""
-    made = Made().device(capability=capability).range("aten::mm", 0, 100, input_types=types, sizes=sizes)
+def product(
+    kernel: str, types: str, capability: str = "8.0", sizes: str = "[[64, 1024], [1024, 64]]", op: str = "aten::mm"
+) -> Made:
+    """Of each step 980, in an op."""
+    made = Made().device(capability=capability).range(op, 0, 100, input_types=types, sizes=sizes)
     return made.launch(5, kernel, 20, 980)
 
 
@@ -125,6 +127,8 @@ CASES = [
             "a vector": lambda: product(H884, HALF, sizes="[[1, 1024], [1024, 64]]"),
             "of floats": lambda: product(SGEMM, SINGLE, sizes="[[64, 1023], [1023, 64]]"),
             "not known": lambda: product(H884, HALF, sizes="[[64, 10"),
+            # Of an image's height and width nothing is a size of a matrix.
+            "channels fit": lambda: product(H884, HALF, sizes="[[8, 16, 9, 9], [64, 16, 3, 3]]", op="aten::conv2d"),
         },
         ops=("aten::mm",),
         ranges=each(20, 980),
@@ -224,3 +228,15 @@ def test_what_has_no_name_is_said_to_have_none() -> None:
     assert "dominating-kernel" not in found
     assert found["few-blocks"].evidence.words == {"kernel": "one without a name"}
     assert found["cpu-fallback"].evidence.words == {"op": "one without a name"}
+
+
+def test_channels_of_a_convolution_are_its_sizes() -> None:
+    made = product(H884, HALF, sizes="[[8, 3, 64, 64], [64, 3, 8, 8], [64]]", op="aten::conv2d")
+    assert made.findings()["odd-sizes"].evidence.words == {"sizes": "[[8, 3, 64, 64], [64, 3, 8, 8], [64]]"}
+
+
+def test_there_and_back_in_a_run_without_steps() -> None:
+    made = Made(steps=0).work("a", 0, 100, [0]).work("b", 300, 700, [0])
+    made.work("down", 100, 50, [0], kind="memcpy", copy_from="device", copy_to="pageable", bytes=4096)
+    made.work("up", 250, 50, [0], kind="memcpy", copy_from="pageable", copy_to="device", bytes=4096)
+    assert made.findings()["there-and-back"].evidence.figures == {"trips": 1, "bytes": 4096, "lost_ns": 200}

@@ -151,3 +151,12 @@ def test_what_is_idle_after_the_last_step_is_not_looked_at() -> None:
     found = made.findings()
     assert "late-host" not in found
     assert not any((finding.evidence.at_stake_ns or 0) > 10 * STEP for finding in found.values())
+
+
+def test_a_host_that_is_late_in_no_range_is_said_to_be_in_none() -> None:
+    # From 720 to 1020 the host launches nothing: 50 of it are in a range, and no other range is there.
+    made = Made().range("log", 750, 50, kind="user")
+    for number in range(7):
+        made.launch(10 * number, "long", 20 + 100 * number, 100)
+    made.rows["ranges"] = [row | {"tid": 2} if row["kind"] == "step" else row for row in made.rows["ranges"]]
+    assert made.findings()["late-host"].evidence.words == {"where": "no range"}

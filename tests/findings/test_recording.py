@@ -125,3 +125,10 @@ def test_it_fires(case: Case) -> None:
 @pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
 def test_it_is_silent(case: Case, why: str) -> None:
     check_silent(case, why)
+
+
+def test_what_is_missing_is_recorded_by_the_tool_that_recorded_the_rest() -> None:
+    found = ops(4, sizes="[[8, 8]]").findings()
+    commands = [found[name].evidence.command for name in ("no-sizes", "no-modules")]
+    assert all("torch.profiler.profile(" in command for command in commands), commands
+    assert ["record_shapes" in command for command in commands] == [True, False]

@@ -13,6 +13,7 @@ from findings.made import Case, Made
 from opspan.analysis import Analysed
 from opspan.findings import RULES, Evidence, Finding, Rule, findings
 from opspan.findings.rule import SEVERITIES
+from opspan.findings.run import Run
 from opspan.tables import Metadata, Tables
 from opspan.views.findings import SCHEMA, rows_of
 
@@ -120,3 +121,22 @@ def test_two_processes_of_a_rank_are_apart() -> None:
         if finding.share is not None:
             assert two[name].evidence.at_stake_ns == 2 * (finding.evidence.at_stake_ns or 0)
             assert two[name].share == finding.share
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_file_that_names_no_process_has_the_same_findings(case: Case) -> None:
+    made, unnamed = case.fires(), case.fires()
+    for row in (row for rows in unnamed.rows.values() for row in rows if "pid" in row):
+        row["pid"] = None
+    expected, found = ({name: one.evidence for name, one in run.findings().items()} for run in (made, unnamed))
+    assert found.keys() == expected.keys()
+    for name, evidence in expected.items():
+        assert (found[name].at_stake_ns, found[name].figures) == (evidence.at_stake_ns, evidence.figures), name
+
+
+def test_time_of_a_process_without_named_steps_counts_once() -> None:
+    # Ten steps of 1000; and a process of which only kernels are known, which repeat: from 0 to 9600.
+    made = Made().work("gemm", 0, 500).work("one", 0, 300, pid=2).work("two", 300, 300, pid=2)
+    found = Run(made.analysed())
+    assert found.found.iterations["how"].unique().sort().to_list() == ["kernels", "step"]
+    assert found.total_ns == 10 * 1000 + 9600

@@ -152,3 +152,11 @@ def test_a_wait_has_no_more_of_the_idle_time_than_it_took() -> None:
     found = made.findings()
     assert found["synchronise"].evidence.at_stake_ns == 400
     assert "late-host" not in found  # 800 of 10,000
+
+
+def test_what_a_wait_did_not_cause_is_still_the_hosts() -> None:
+    # Until 400 of each step nothing is launched, and nobody waited before. In the last step a wait of 40 lets the
+    # device run dry once more, from 800 to 920: the rest of these 120 is the host's own, as the 400 are.
+    made = Made().launch(390, "first", 400, 400).launch(390, "more", 800, 200, range(9))
+    made.call("cudaDeviceSynchronize", 770, 40, [9]).launch(900, "second", 920, 80, [9])
+    assert made.findings()["launch-bound"].evidence.at_stake_ns == 10 * 400 + 80

@@ -194,8 +194,7 @@ def within_part(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
     )
     rows = rows.join(bounds_of, on="rank", how="left", maintain_order="left")
     start, end = pl.max_horizontal("start_ns", "from_ns"), pl.min_horizontal("end_ns", "to_ns")
-    is_inside = (start <= end).fill_null(value=True)
-    return rows.with_columns(start_ns=start, end_ns=end).filter(is_inside).drop("from_ns", "to_ns")
+    return rows.with_columns(start_ns=start, end_ns=end).filter(start <= end).drop("from_ns", "to_ns")
 
 
 def whole_times(trace: Tables) -> pl.DataFrame:

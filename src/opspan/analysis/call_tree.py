@@ -45,8 +45,8 @@ def call_tree(trace: Tables) -> pl.DataFrame:
         "depth",
         pl.when(is_step).then(pl.lit(f"{_STEP[:-1]}*").cast(pl.Categorical)).otherwise("name").alias("name"),
         kind.cast(pl.Categorical).alias("kind"),
-        cpu_ns=_col("self_ns").fill_null(0),
-        device_ns=_col("self_device_ns").fill_null(0),
+        cpu_ns="self_ns",
+        device_ns="self_device_ns",
         is_in=~_col("is_mark").fill_null(value=False)
         & ~_col("is_async").fill_null(value=False)
         & (_col("depth") < DEEPEST),

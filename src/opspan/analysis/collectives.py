@@ -26,7 +26,7 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.collective_names import element_bytes, input_bytes, kernels_named, kinds, ranges_named
 from opspan.analysis.kernels import is_communication
 from opspan.analysis.nest import nearest
-from opspan.analysis.spans import PROCESS, length
+from opspan.analysis.spans import PROCESS, length, numbered
 
 if TYPE_CHECKING:
     from opspan.tables import Metadata, Tables
@@ -125,7 +125,8 @@ def _with_overlapping(rows: pl.DataFrame) -> pl.DataFrame:
     if not later.height:
         return rows
     whole = rows.filter(is_root, ~overlap).select(*at, "start_ns", first="root", until="end_ns").sort("start_ns")
-    pairs = later.join_asof(whole, on="start_ns", by=at, strategy="backward", check_sortedness=False)
+    later, whole = numbered(at, later, whole)  # join_asof takes no null for another
+    pairs = later.join_asof(whole, on="start_ns", by="of", strategy="backward", check_sortedness=False)
     pairs = pairs.filter(_col("start_ns") < _col("until")).select("root", "first")
     rows = rows.join(pairs, on="root", how="left", maintain_order="left")
     return rows.with_columns(root=pl.coalesce("first", "root")).drop("first")

@@ -116,7 +116,7 @@ def together(parts: Parts, by: str) -> Figures:
         "count",
         "ns",
         step=(_col("step_ns") / max(steps.number, 1)).round().cast(pl.Int64),
-        median=_col("medians") / _col("times"),
+        median=pl.when(_col("times") > 0).then(_col("medians") / _col("times")),  # sums of nothing are 0
         deviation="deviation",
     )
     return Figures(by, time, rows, steps)

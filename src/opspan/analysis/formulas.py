@@ -128,9 +128,8 @@ def _softmax_out(sizes: Sizes, values: Values) -> list[Written]:
     return [(prod(sizes[0]), "float" if len(values) > 2 and values[2] is True else None)]
 
 
-def _reduced(dim: int, keep: int, of: int, type_: str | None = None, more: str | None = None) -> Writes:
-    """Without the dimensions that argument `dim` names; all of them, if the op was given fewer than `of` arguments.
-    `more`: the type of a second tensor."""
+def _reduced(dim: int, of: int, type_: str | None = None) -> Writes:
+    """Without the dimensions that argument `dim` names; all of them, if the op was given fewer than `of` arguments."""
 
     def writes(sizes: Sizes, values: Values) -> list[Written]:
         many = 1
@@ -140,7 +139,7 @@ def _reduced(dim: int, keep: int, of: int, type_: str | None = None, more: str |
             gone = [values[dim]] if isinstance(values[dim], int) else values[dim] or range(len(sizes[0]))
             left = {at % len(sizes[0]) for at in gone} if sizes[0] else set()
             many = prod(size for at, size in enumerate(sizes[0]) if at not in left)
-        return [(many, type_), (many if more and len(sizes) >= of else 0, more)]
+        return [(many, type_)]
 
     return writes
 
@@ -285,12 +284,12 @@ RULES: dict[str, Rule] = {
     "aten::_log_softmax": Rule(_each(5), (0,), _softmax_out),
     "aten::_softmax_backward_data": Rule(_each(4), (0, 1), _like(0)),
     "aten::_log_softmax_backward_data": Rule(_each(4), (0, 1), _like(0)),
-    **_reductions("sum mean", Rule(_each(1), (0,), _reduced(1, 2, 3, SUM))),
-    **_reductions("amax amin", Rule(_each(1), (0,), _reduced(1, 2, 2))),
-    **_reductions("any all", Rule(_each(1), (0,), _reduced(1, 2, 2, "bool"))),
-    **_reductions("argmax argmin", Rule(_each(1), (0,), _reduced(1, 2, 2, "long"))),
-    **_reductions("linalg_vector_norm", Rule(_each(2), (0,), _reduced(2, 3, 3))),
-    **_reductions("var std", Rule(_each(4), (0,), _reduced(1, 3, 3))),
+    **_reductions("sum mean", Rule(_each(1), (0,), _reduced(1, 3, SUM))),
+    **_reductions("amax amin", Rule(_each(1), (0,), _reduced(1, 2))),
+    **_reductions("any all", Rule(_each(1), (0,), _reduced(1, 2, "bool"))),
+    **_reductions("argmax argmin", Rule(_each(1), (0,), _reduced(1, 2, "long"))),
+    **_reductions("linalg_vector_norm", Rule(_each(2), (0,), _reduced(2, 3))),
+    **_reductions("var std", Rule(_each(4), (0,), _reduced(1, 3))),
     **_reductions("cumsum cumprod", Rule(_each(1), (0,), _like(0, type_=SUM))),
     "aten::max_pool2d_with_indices": Rule(
         lambda sizes, values: prod(_pooled(sizes, values)), (0,), _pool_out(None, "long")

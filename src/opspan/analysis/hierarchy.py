@@ -17,7 +17,7 @@ from opspan.tables.schema import NAME
 
 
 def hierarchy(ranges: pl.DataFrame) -> pl.Series | None:
-    is_call = (ranges["kind"] == "module").fill_null(value=False) & ranges["class_name"].is_not_null()
+    is_call = (ranges["kind"] == "module") & ranges["class_name"].is_not_null()
     if not is_call.any():
         return None
     called = ranges.filter(is_call).select(pl.col("name", "class_name").cast(pl.String)).drop_nulls().unique("name")

@@ -76,7 +76,7 @@ def main_threads(
 ) -> pl.DataFrame:
     """The thread that most steps end on; or the one that has the number of its process; or the one that was in ranges
     for longest, backward aside; or the one with the most calls."""
-    if threads.height == processes.height and threads["process"].is_unique().all():
+    if threads["process"].is_unique().all():
         return threads.select("process", main="thread")
     ends = steps.select(*PROCESS, "end_ns").join(processes.select("process", *PROCESS), on=PROCESS, nulls_equal=True)
     on_steps = ranges.filter(_col("end_ns").is_in(ends["end_ns"].unique().implode())).join(

@@ -192,7 +192,7 @@ def _figure(text: str) -> float | None:
 
 def _named(name: str | None) -> Peaks | None:
     for pattern, peaks in TABLE:
-        if name and (peaks.name.lower() == name.lower() or re.search(pattern, name, re.IGNORECASE)):
+        if name and re.search(pattern, name, re.IGNORECASE):
             return peaks
     return None
 

@@ -285,11 +285,12 @@ class Run:
         waits = all_waits.select(*_THREAD, "wait_ns", began_ns="start_ns", wait="why").with_row_index("waited")
         # Threads that launch: that another one waits holds up nobody.
         launching = distinct(self.found.gaps, _THREAD)
-        waits = waits.join(launching, on=_THREAD, how="semi")
+        waits = waits.join(launching, on=_THREAD, how="semi", nulls_equal=True)
         waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls("began_ns").sort("began_ns").drop("tid")
         asked = gaps.select("gap", *PROCESS, "end_ns").drop_nulls("end_ns").sort("end_ns")
+        asked, waits = numbered(PROCESS, asked, waits)  # join_asof takes no null for another
         last = asked.join_asof(
-            waits, left_on="end_ns", right_on="began_ns", by=PROCESS, strategy="backward", check_sortedness=False
+            waits, left_on="end_ns", right_on="began_ns", by="of", strategy="backward", check_sortedness=False
         )
         last = last.select("gap", "wait", "waited", "wait_ns")
         gaps = gaps.join(last, on="gap", how="left", maintain_order="left")

@@ -44,7 +44,7 @@ def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
     frames = {found[1] for name in rows["name"].unique() if (found := re.match(_REGION, str(name)))}
     if len(frames) < threshold:
         return
-    at_stake = int(lookups.select(length().sum()).item() or 0)
+    at_stake = int(lookups.select(length().sum()).item())
     if not at_stake:
         return
     yield Evidence(

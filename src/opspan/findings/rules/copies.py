@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import DEVICE, PROCESS, time_in
+from opspan.analysis.spans import DEVICE, PROCESS, numbered, time_in
 from opspan.findings.marks import fallbacks
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
@@ -22,11 +22,13 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.filter(~is_fallback).with_columns(_col("copy_from", "copy_to").cast(pl.String))
     down = rows.filter(_col("copy_from") == "device", _col("copy_to").is_in(_HOST)).sort("end_ns")
     up = rows.filter(_col("copy_to") == "device", _col("copy_from").is_in(_HOST)).sort("start_ns")
+    # A run without steps has none for either; join_asof takes no null for another.
+    up, down = numbered((*DEVICE, "bytes", "step"), up, down)
     back = up.join_asof(
-        down.select(*DEVICE, "bytes", "step", "end_ns", down_ns="start_ns"),
+        down.select("of", "end_ns", down_ns="start_ns"),
         left_on="start_ns",
         right_on="end_ns",
-        by=[*DEVICE, "bytes", "step"],
+        by="of",
         strategy="backward",
         check_sortedness=False,
         suffix="_down",

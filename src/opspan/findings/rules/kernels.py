@@ -13,8 +13,7 @@ _col = pl.col
 
 
 def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.computing.filter(_col("blocks") > 0, _col("multiprocessors") > 0)
-    rows = rows.filter(_col("blocks") < _col("multiprocessors"))
+    rows = run.computing.filter(_col("blocks") > 0, _col("blocks") < _col("multiprocessors"))
     rows = rows.with_columns(lost_ns=_col("ns") * (1 - _col("blocks") / _col("multiprocessors")))
     at_stake = run.per_process(rows, "lost_ns")
     if not run.matters(at_stake, threshold):
