@@ -172,6 +172,16 @@ def test_functions_are_those_that_the_host_was_in_at_each_moment(
                 function = rows[around]["function"]
             expected[number, function] += 1
     assert got == expected
+    # The rest of a gap belongs to the function that launched what came next.
+    gap_rows, work, launches = found.to_dicts(), trace.work.to_dicts(), trace.calls.to_dicts()
+    for row in pieces.filter(pl.col("why").is_in(["launch", "queued"])).to_dicts():
+        ended_by = work[gap_rows[row["gap"]]["next"]]
+        function = None if ended_by["range"] is None else rows[ended_by["range"]]["function"]
+        if function is None:
+            call = launches[ended_by["call"]]
+            point = {"rank": 0, "pid": 1, "tid": call["tid"], "time_ns": call["start_ns"]}
+            function = twins.innermost(opened, [point])[0]
+        assert row["function"] == function
 
 
 @pytest.mark.parametrize("name", ["b200_eager", "vllm_graph_execution"])

@@ -57,6 +57,15 @@ def test_the_arrow_from_forward_to_backward_names_the_thread_and_is_a_relation(t
     assert ranges["name"].gather(row(ranges, "AddmmBackward0")["forward"]).to_list() == ["aten::addmm"]
 
 
+def test_a_file_without_processes_has_the_same_links(trace: Trace, tmp_path: Path) -> None:
+    events = [{key: value for key, value in event.items() if key != "pid"} for event in kineto.events()]
+    alone = load(tmp_path, *events)
+    linked = ("range_id", "relation", "other_id")
+    assert alone.relations.select(linked).rows() == trace.relations.select(linked).rows() != []
+    assert alone.ranges["forward_tid"].to_list() == trace.ranges["forward_tid"].to_list()
+    assert alone.functions["parent_id"].to_list() == trace.functions["parent_id"].to_list() == [None, 0]
+
+
 def test_calls_and_work_find_each_other(trace: Trace) -> None:
     analysed = analyse(trace)
     owners = analysed.work.select(pl.col("name"), analysed.ranges["name"].gather(analysed.work["range"]).alias("op"))

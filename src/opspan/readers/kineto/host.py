@@ -88,7 +88,9 @@ def linked(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.
     ops = ranges.filter(~_col("is_mark")).select("pid", "tid", "id", "seq", "kind", "forward_thread", ts_ns="start_ns")
     place = ["pid", "tid", "ts_ns"]
     ends = {
-        phase: arrows.filter(_col("ph") == phase).select(_col("id").alias("arrow"), *place).join(ops, on=place)
+        phase: arrows.filter(_col("ph") == phase)
+        .select(_col("id").alias("arrow"), *place)
+        .join(ops, on=place, nulls_equal=True)
         for phase in ("s", "f")
     }
     of_backward = _col("kind") == "backward"
@@ -110,8 +112,8 @@ def linked(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.
     )
     threads = pairs.select("pid", "forward_thread", forward_tid="tid_forward").unique()
     # A number that arrows trace to two threads says nothing.
-    threads = threads.filter(pl.len().over("pid", "forward_thread") == 1)
-    found = ranges.join(threads, on=["pid", "forward_thread"], how="left", maintain_order="left")
+    threads = threads.filter(pl.len().over("pid", "forward_thread") == 1).drop_nulls("forward_thread")
+    found = ranges.join(threads, on=["pid", "forward_thread"], how="left", nulls_equal=True, maintain_order="left")
     dangling = int((arrows["ph"] == "f").sum()) - relations.height
     return found.drop("forward_thread"), relations, dangling
 
@@ -140,7 +142,7 @@ def calls(spans: pl.DataFrame) -> pl.DataFrame:
 
 def functions(spans: pl.DataFrame) -> pl.DataFrame:
     frame = numbered(spans.select("pid", "tid", *times(), "name", "python_id", "python_parent", payload_json="rest"))
-    by_number = frame.select("pid", python_parent="python_id", parent_id="id").drop_nulls()
+    by_number = frame.select("pid", python_parent="python_id", parent_id="id").drop_nulls("python_parent")
     by_number = by_number.unique(["pid", "python_parent"], keep="first")
-    found = frame.join(by_number, on=["pid", "python_parent"], how="left", maintain_order="left")
+    found = frame.join(by_number, on=["pid", "python_parent"], how="left", nulls_equal=True, maintain_order="left")
     return found.drop("python_id", "python_parent")
