@@ -3,8 +3,8 @@
     load(path, ...)   -> Trace: columns, of any source, told by its content; several files are the ranks of one run
     load_nsys(path)   -> EventList: torch's kind of list, of a file that must be that vendor's; and so for the others
 
-`load_nsys(path)` is `load(path, source="nsys").events()`. They stand here by name for those who come from torch, whose
-load_nvprof is one of them: a new source needs none.
+`load_nsys(path)` is `load(path, source="nsys").events()`, and takes `strict` and `most_bytes` as `load` does. They
+stand here by name for those who come from torch, whose load_nvprof is one of them: a new source needs none.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def load(
     `strict` makes an issue that is more than worth knowing a StrictError; without it, `trace.issues` lists them.
     `between` (nanoseconds since the trace began) and `step` (the number of a ProfilerStep, the first and the last, or
     what the ranges are called that are steps: "step", "epoch *") read what overlaps that part alone. Without ranges
-    ProfilerStep#N the number is that of a step as `trace.steps()` finds them. `most_bytes` is how much may be fetched
-    of an address: 16 GiB, if nothing is said.
+    ProfilerStep#N the number is that of a step as `trace.steps()` finds them. `most_bytes` bounds what is fetched of
+    each address, as it lies there (a packed file counts packed); by default it is 16 GiB.
     """
     if not paths:
         raise UsageError("nothing to load; expected the path of at least one trace")
@@ -75,66 +75,66 @@ def window_of(between: tuple[int, int] | None, step: int | tuple[int, int] | str
 
 
 @forked.elsewhere
-def load_nsys(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
+def load_nsys(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
     """The events of an Nsight Systems report, SQLite export, or parquetdir or arrowdir folder."""
-    return load(path, source="nsys", strict=strict).events()
+    return load(path, source="nsys", strict=strict, most_bytes=most_bytes).events()
 
 
 @forked.elsewhere
-def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
+def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
     """The events of an nvprof database; or of what load_nsys reads, as people's scripts say load_nvprof there too."""
     from opspan.readers import sniffed
     from opspan.remote import local
 
-    with local(file_of(path)) as found:
+    with local(file_of(path, most_bytes)) as found:
         is_nsys = sniffed(found.path, "nsys")
         trace = load(found.path, source="nsys" if is_nsys else "nvprof", strict=strict)
         return found.said_by(trace).events()
 
 
 @forked.elsewhere
-def load_kineto(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
+def load_kineto(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
     """The events of a trace that torch.profiler exported (*.pt.trace.json, or the same compressed), as it lists them
     itself. `opspan.load(path).events()` has its ops alone, each for itself, as with every other source.
     """
     from opspan.events import profiler_events_of
 
-    return profiler_events_of(load(path, source="kineto", strict=strict).analysed)
+    return profiler_events_of(load(path, source="kineto", strict=strict, most_bytes=most_bytes).analysed)
 
 
 @forked.elsewhere
-def load_rocpd(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
+def load_rocpd(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
     """The events of an rocpd database, as rocprofv3, rocprof-sys and rocmProfileData (RPD) write."""
-    return load(path, source="rocpd", strict=strict).events()
+    return load(path, source="rocpd", strict=strict, most_bytes=most_bytes).events()
 
 
 @forked.elsewhere
-def load_unitrace(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
+def load_unitrace(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
     """The events of a Chrome trace of Intel's unitrace."""
-    return load(path, source="unitrace", strict=strict).events()
+    return load(path, source="unitrace", strict=strict, most_bytes=most_bytes).events()
 
 
 @forked.elsewhere
-def load_vtune(path: str | os.PathLike[str], *, strict: bool = False) -> EventList:
+def load_vtune(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
     """The events of a VTune result: its folder, its .vtune file, its dicer.db, or a zip or tar file of it."""
-    return load(path, source="vtune", strict=strict).events()
+    return load(path, source="vtune", strict=strict, most_bytes=most_bytes).events()
 
 
 @forked.elsewhere
-def load_vtune_report(path: str | os.PathLike[str]) -> pl.DataFrame:
+def load_vtune_report(path: str | os.PathLike[str], *, most_bytes: int | None = None) -> pl.DataFrame:
     """What `vtune -report` printed, as a frame: CSV of any delimiter, or text. A summary becomes a long frame (section,
     name, metric, value, text). Sums by name are no events; `Trace.with_metrics` puts them beside those of the trace.
     """
     from opspan.readers.vtune.reports import read_report
     from opspan.remote import local
 
-    with local(file_of(path)) as found:
+    with local(file_of(path, most_bytes)) as found:
         return read_report(found.path)
 
 
-def parse_nvprof_trace(path: str | os.PathLike[str]) -> list[FunctionEvent]:
+def parse_nvprof_trace(path: str | os.PathLike[str], *, most_bytes: int | None = None) -> list[FunctionEvent]:
     """The events of load_nvprof as a plain list."""
-    return list(load_nvprof(path))
+    return list(load_nvprof(path, most_bytes=most_bytes))
 
 
 @forked.elsewhere

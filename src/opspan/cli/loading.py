@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from opspan.addresses import file_of
+from opspan.addresses import Address, file_of
 from opspan.cli.options import FILE_TO_READ, fetching
 from opspan.errors import UsageError
 from opspan.printable import plural
@@ -223,7 +223,15 @@ def expanded(files: Sequence[File]) -> tuple[File, ...]:
     """The files that folders and patterns stand for, of a verb that needs all of a trace at once."""
     from opspan.many.files import files_of, is_several
 
-    return tuple(file_of(file.path) for file in files_of(files).files) if any(map(is_several, files)) else tuple(files)
+    if not any(map(is_several, files)):
+        return tuple(files)
+    most = _most_fetched(files)
+    return tuple(file_of(file.path, most) for file in files_of(files).files)
+
+
+def _most_fetched(files: Sequence[File]) -> int | None:
+    """Returns what --most-fetched allows, which every address of a command has; None if no file is an address."""
+    return next((file.most_bytes for file in files if isinstance(file, Address)), None)
 
 
 def not_named(files: Sequence[File], given: Sequence[File]) -> frozenset[File]:
@@ -253,5 +261,5 @@ def many(
 
         quiet()
     found = files_of(files)
-    reading = Reading(None, False, _times(between), steps_asked(step))
+    reading = Reading(None, False, _times(between), steps_asked(step), _most_fetched(files))
     return Ranks(found.files, reading, cycle=cycle, processes=processes, dask=dask, skipped=found.skipped)

@@ -45,6 +45,7 @@ def load_many(
     between: tuple[int, int] | None = None,
     step: int | tuple[int, int] | str | None = None,
     cycle: int | None = None,
+    most_bytes: int | None = None,
     processes: int | None = None,
     executor: Executor | None = None,
     dask: str | None = None,
@@ -63,7 +64,7 @@ def load_many(
     if processes is not None and processes < 1:
         raise UsageError(f"{processes} processes can read nothing; expected 1 or more")
     found = files_of(paths, source)
-    reading = Reading(source, strict, between, (step, step) if isinstance(step, int) else step)
+    reading = Reading(source, strict, between, (step, step) if isinstance(step, int) else step, most_bytes)
     return Ranks(
         found.files,
         reading,

@@ -34,6 +34,7 @@ class Reading:
     strict: bool = False
     between: tuple[int, int] | None = None
     step: Steps | None = None
+    most_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,7 @@ def opened(file: str, reading: Reading, *others: str) -> Analysed:
     """Files as `opspan.load` reads them."""
     from opspan.loading import load
 
-    how = reading
-    return load(file, *others, source=how.source, strict=how.strict, between=how.between, step=how.step).analysed
+    return load(file, *others, **vars(reading)).analysed
 
 
 def _parts(found: Analysed, question: Question) -> Parts:
