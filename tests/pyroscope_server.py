@@ -10,13 +10,14 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.parser import BytesParser
 from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 NEVER = 0  # for an answer: none
+DRIPPING = -1  # its headers come a byte at a time, for ever
 
 
 @dataclass
@@ -48,6 +49,13 @@ def serving(*answers: tuple[int, str]) -> Iterator[Server]:
             status, text = found.answer()
             if status == NEVER:
                 found.over.wait()
+                self.close_connection = True
+                return
+            if status == DRIPPING:
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+                with suppress(OSError):  # nobody listens any more
+                    while not found.over.wait(0.05):
+                        self.wfile.write(b"x")
                 self.close_connection = True
                 return
             self.send_response(status)

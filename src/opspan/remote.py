@@ -10,12 +10,13 @@ no such error is passed on as the cause of ours.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -32,6 +33,10 @@ SomeTables = TypeVar("SomeTables", bound=Tables)
 
 PATIENCE_S = 30.0  # without a byte
 LEAST_RATE, RATED_S = 1_000, 60.0  # bytes a second, over so many seconds: a slower server is left
+ANSWER_S = (
+    60.0  # until an answer has begun: connecting, TLS, redirects and the headers, which may come a byte at a time
+)
+PAGE_BYTES, PAGE_S = 64 << 20, 60.0  # of a page whose links are the files of a folder
 PAUSES_S = (0.5, 2.0)  # before it is tried again
 SPARE_BYTES = 64 << 20  # of the disk: others need it, too
 MOST_FILES = 10_000  # of a folder or a pattern
@@ -251,8 +256,40 @@ def _http_options() -> dict[str, Any]:
         if asked.url.scheme == "https" and asked.response.headers.get("Location", "").lower().startswith("http:"):
             raise _Refused("it leads from https:// to http://, which others can read and change on the way")
 
-    redirects = aiohttp.TraceConfig()
-    redirects.on_request_redirect.append(stays_safe)
+    ends_s = 0.0
+
+    async def begins(*_: Any) -> None:
+        nonlocal ends_s
+        ends_s = time.monotonic() + ANSWER_S
+
+    async def answers_in_time(
+        request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        why = f"no whole answer began within {ANSWER_S:g} s"
+        return await _within(ends_s - time.monotonic(), send(request), why)
+
+    class Page(aiohttp.ClientResponse):
+        """A page of links, of which fsspec takes the whole text: it is bounded in bytes and in time."""
+
+        async def text(self, encoding: str | None = None, errors: str = "strict") -> str:
+            why = f"the page of its files took more than {PAGE_S:g} s"
+            page = await _within(PAGE_S, self._page(), why)
+            try:
+                return page.decode(encoding or self.charset or "utf-8", errors)
+            except LookupError:  # a charset that Python does not know
+                return page.decode("utf-8", errors)
+
+        async def _page(self) -> bytes:
+            page = bytearray()
+            async for part in self.content.iter_any():
+                page += part
+                if len(page) > PAGE_BYTES:
+                    raise _Refused(f"the page of its files has more than {PAGE_BYTES / 1e6:,.0f} MB")
+            return bytes(page)
+
+    watched = aiohttp.TraceConfig()
+    watched.on_request_start.append(begins)
+    watched.on_request_redirect.append(stays_safe)
     timeout = aiohttp.ClientTimeout(total=None, connect=PATIENCE_S, sock_connect=PATIENCE_S, sock_read=PATIENCE_S)
     return {
         "client_kwargs": {
@@ -260,10 +297,22 @@ def _http_options() -> dict[str, Any]:
             "headers": {"Accept-Encoding": "identity"},
             "auto_decompress": False,
             "timeout": timeout,
-            "trace_configs": [redirects],
+            "trace_configs": [watched],
+            "middlewares": [answers_in_time],
+            "response_class": Page,
             "trust_env": True,  # HTTPS_PROXY and its kin
         }
     }
+
+
+async def _within(seconds: float, awaited: Awaitable[T], why: str) -> T:
+    """Returns what was waited for; _Refused if that takes longer."""
+    try:
+        return await asyncio.wait_for(awaited, seconds)
+    except asyncio.TimeoutError as error:
+        if type(error) is not asyncio.TimeoutError:  # aiohttp's own limits are met
+            raise
+        raise _Refused(f"its server is too slow: {why}") from None
 
 
 def _asked(address: Address, ask: Callable[[], T], *, may_again: bool = False) -> T:

@@ -17,7 +17,7 @@ from emit.running import opspan as run
 from opspan.app import ingest
 from opspan.app.ingest import CREDENTIALS, Server
 from opspan.errors import PushError, UsageError
-from pyroscope_server import NEVER, form, nobody, serving
+from pyroscope_server import DRIPPING, NEVER, form, nobody, serving
 from views.sources import capture, nsys
 
 DATA = b"\x00\x01\r\n--\xff"
@@ -116,6 +116,16 @@ def test_what_the_server_will_not_take_is_sent_once(status: int, said: str) -> N
 def test_a_server_that_never_answers_is_not_sent_it_twice() -> None:
     with serving((NEVER, "")) as server, pytest.raises(PushError, match="it may have kept it or not"):
         post(server, timeout_s=0.3)
+
+    assert len(server.requests) == 1
+
+
+def test_a_server_whose_answer_drips_is_left() -> None:
+    with (
+        serving((DRIPPING, "")) as server,
+        pytest.raises(PushError, match=r"no whole answer within 0\.5 s\): it may have"),
+    ):
+        post(server, timeout_s=0.5)
 
     assert len(server.requests) == 1
 

@@ -73,7 +73,7 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     "a shell's script": (b"#!/bin/sh\nexec python train.py\n", "a script", "-- sh {}`"),
     "train.py.gz": (gzip.compress(SCRIPT), "a gzip file of a Python script", "`gunzip -k {}`"),
     "an export.gz": (gzip.compress(b"SQLite format 3\0" + bytes(100)), "a SQLite database", "`gunzip -k {}`"),
-    "image.bz2": (bz2.compress(b"\x89PNG\r\n\x1a\n"), "a bzip2 file of an image", "`bunzip2 -k {}`"),
+    "image.bz2": (bz2.compress(b"\x89PNG\r\n\x1a\n"), "a bzip2 file of an image", "expected the output of a profiler"),
     "nothing.xz": (lzma.compress(b""), "an xz file with nothing in it", "record again"),
     "cut.gz": (gzip.compress(SCRIPT)[:12], "gzip", ""),
     "files.tgz": (gzip.compress(tarred("train.py", SCRIPT)), "a tar archive that begins with train.py", "unpack it"),

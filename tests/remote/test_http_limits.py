@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import json
 import re
 import shutil
+import socketserver
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,7 @@ from click.testing import CliRunner
 
 import opspan
 from builders import kineto, nsys, nvprof, rocpd, unitrace, vtune
-from loopback import Asked, Served, in_chunks, whole
+from loopback import Answer, Asked, Served, in_chunks, whole
 from opspan import remote
 from opspan.cli import main
 from opspan.errors import NotReadable
@@ -31,6 +35,50 @@ def dripping(asked: Asked) -> None:
             asked.wfile.flush()
 
 
+def dripping_headers(asked: Asked) -> None:
+    asked.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+    with contextlib.suppress(OSError):
+        while not asked.server.over.wait(0.05):
+            asked.wfile.write(b"x")
+
+
+def dripping_redirects(asked: Asked) -> None:
+    """Each answer comes in time, and leads to the same once more."""
+    asked.server.over.wait(0.2)
+    asked.begin(302, Location=asked.path, Content_Length=0)
+
+
+def dripping_page(asked: Asked) -> None:
+    asked.begin(Content_Type="text/html", Content_Length=1 << 20)
+    with contextlib.suppress(OSError):
+        while not asked.server.over.wait(0.05):
+            asked.wfile.write(b" ")
+
+
+@contextlib.contextmanager
+def dripping_handshake() -> Iterator[str]:
+    """The address of a server that begins the first record of TLS, and never comes to its end."""
+
+    class Connected(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                self.request.sendall(b"\x16\x03\x03\x40\x00")
+                while not over.wait(0.05):
+                    self.request.sendall(b"\x02")
+
+    over = threading.Event()
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Connected) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"https://127.0.0.1:{server.server_address[1]}/run.json"
+        finally:
+            over.set()
+            server.shutdown()
+            thread.join()
+
+
 def test_a_server_that_drips_is_left(web: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "RATED_S", 0.5)
     begin = time.monotonic()
@@ -40,6 +88,66 @@ def test_a_server_that_drips_is_left(web: Served, monkeypatch: pytest.MonkeyPatc
     assert re.search(r"its server is too slow: [0-9]+ bytes came", said)
     assert time.monotonic() - begin < 20
     assert web.counts["/drip.json"] == 1  # it would be as slow again
+
+
+@pytest.mark.parametrize("answer", [dripping_headers, dripping_redirects])
+def test_an_answer_has_to_begin_in_time(web: Served, monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
+    monkeypatch.setattr(remote, "ANSWER_S", 0.5)
+    path = f"/{answer.__name__}.json"
+    begin = time.monotonic()
+
+    said = refused(web.give(path, answer))
+
+    assert said.endswith("its server is too slow: no whole answer began within 0.5 s")
+    assert time.monotonic() - begin < 20
+    assert answer is dripping_redirects or web.counts[path] == 1  # it would be as slow again
+
+
+def test_a_handshake_has_to_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "ANSWER_S", 0.5)
+    begin = time.monotonic()
+
+    with dripping_handshake() as address:
+        said = refused(address)
+
+    assert said.endswith("its server is too slow: no whole answer began within 0.5 s")
+    assert time.monotonic() - begin < 20
+
+
+def test_a_slow_page_of_files_is_left(web: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "PAGE_S", 0.5)
+    begin = time.monotonic()
+
+    said = refused(web.give("/slow/", dripping_page))
+
+    assert said.endswith("its server is too slow: the page of its files took more than 0.5 s")
+    assert time.monotonic() - begin < 20
+
+
+def test_a_large_page_of_files_is_not_read(web: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "PAGE_BYTES", 2_000_000)
+    address = web.give("/large/", whole(b" " * 3_000_000, Content_Type="text/html"))
+
+    assert refused(address).endswith("the page of its files has more than 2 MB")
+
+
+@pytest.mark.parametrize("encoding", [None, "gzip"], ids=["a packed file", "packed by the server"])
+def test_a_bomb_ends_at_the_limit_of_what_comes_out(
+    web: Served, monkeypatch: pytest.MonkeyPatch, encoding: str | None
+) -> None:
+    monkeypatch.setenv("OPSPAN_BUDGET", "0.01")  # 0.7 MB, and 2 bytes for each that it has
+    event = json.dumps(kineto.kernel("k", 1.0, 1.0, 1)).encode()
+    bomb = gzip.compress(b'{"schemaVersion": 1, "traceEvents": [' + event + (b"," + event) * 40_000)
+    headers = {"Content_Encoding": encoding} if encoding else {}
+    address = web.give(f"/bomb-{encoding}.json{'' if encoding else '.gz'}", whole(bomb, **headers))
+
+    done = CliRunner().invoke(main, ["summary", address])
+
+    assert len(bomb) < 100_000
+    assert done.exit_code == 2
+    said = f"error: {address}: more bytes come out of it than are allowed (1 MB); if you trust the file, OPSPAN_BUDGET="
+    assert done.output.startswith(said)
+    assert done.output.count("\n") == 1
 
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["length told", "length not told"])

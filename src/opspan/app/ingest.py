@@ -6,12 +6,16 @@ No library for HTTP: it is one request, without redirects, which credentials wou
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import os
 import re
 import secrets
+import socket
 import stat
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, urlencode, urlsplit
@@ -81,8 +85,9 @@ class Server:
         try:
             connection.request("POST", target, body, headers)
             is_sent = True
-            answer = connection.getresponse()
-            text = answer.read(_LONGEST).decode("utf-8", "replace")
+            with _no_longer_than(self.timeout_s, connection.sock):
+                answer = connection.getresponse()
+                text = answer.read(_LONGEST).decode("utf-8", "replace")
         except (OSError, http.client.HTTPException) as error:
             why = str(error) or type(error).__name__
             if not is_sent:
@@ -115,6 +120,32 @@ class Server:
         for secret in (self.credentials or "").split(":"):
             text = text.replace(secret, "***") if secret else text
         return shortened(" ".join(text.split()), _SHOWN) or "without a word"
+
+
+@contextlib.contextmanager
+def _no_longer_than(seconds: float, connected: socket.socket) -> Iterator[None]:
+    """Ends the connection after so long, with a TimeoutError: the time-out of a socket begins again with each byte, and
+    a server may send them one at a time."""
+    is_over = False
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        with contextlib.suppress(OSError):  # it has ended by itself
+            connected.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except (OSError, http.client.HTTPException):
+        if not is_over:
+            raise
+    finally:
+        timer.cancel()
+    if is_over:
+        raise TimeoutError(f"no whole answer within {seconds:g} s")
 
 
 def _address(url: str) -> SplitResult:

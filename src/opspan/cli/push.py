@@ -50,7 +50,7 @@ Example:
     type=click.FloatRange(min=0.1, max=3600),
     default=30.0,
     show_default=True,
-    help="How long to wait for the server to go on.",
+    help="How long to wait for the server to take more of the profile, and then for its whole answer.",
 )
 def command(
     files: tuple[File, ...],

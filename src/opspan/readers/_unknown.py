@@ -241,7 +241,7 @@ def _of_compressed(path: Path, head: bytes) -> Guess:
     if inside.startswith(b"SQLite format 3\0"):
         return Guess(f"{what} of a SQLite database", f"{UNPACK} (`{command} FILE`)")
     found = _of_bytes(path.with_suffix(""), inside)
-    is_for_the_file = "FILE" in found.todo or not found.todo  # which is not there before it is unpacked
+    is_for_the_file = "FILE" in found.todo and "opspan.load(" not in found.todo  # opspan.load unpacks it by itself
     return Guess(f"{what} of {found.what}", f"{UNPACK} (`{command} FILE`)" if is_for_the_file else found.todo)
 
 
