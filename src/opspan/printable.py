@@ -7,6 +7,7 @@ Names of ranges, tables, files and machines are whatever a program made them. Wh
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -67,10 +68,34 @@ def shell_path(path: str | os.PathLike[str]) -> str:
     return shell_word(f"./{text}" if text.startswith("-") else text)
 
 
+def python_text(path: str | os.PathLike[str]) -> str:
+    """The same of a path as Python has it, between quotes."""
+    text = repr(os.fspath(path))
+    return text.replace(" ", r"\x20") if "  " in text else text
+
+
 def path_text(path: object) -> str:
     """A path in a sentence: as it is, or as one pastes it where that would not be read, or be two lines."""
     text = str(path)
     return text if text.isprintable() and "  " not in text else shell_word(text)
+
+
+def said_of(text: str, path: os.PathLike[str], shown: str, first: str) -> str:
+    """The text with `shown` in place of a temporary path. A command of another program, which needs a file, has the
+    name alone, and says what is to be done first: "fetch the file, then `gunzip -k run.json.gz`"."""
+    typed = shell_path(path)
+
+    def of_command(found: re.Match[str]) -> str:
+        if found[0].startswith("`opspan."):
+            return found[0].replace(python_text(path), python_text(shown))
+        if typed not in found[0]:
+            return found[0]
+        if found[0].startswith("`opspan "):
+            return found[0].replace(typed, shell_path(shown))
+        return f"{first}, then {found[0].replace(typed, shell_path(os.path.basename(path)))}"  # noqa: PTH119
+
+    text = re.sub("`[^`]*`", of_command, text)
+    return text.replace(typed, path_text(shown)).replace(os.fspath(path), path_text(shown))
 
 
 def shortened(text: str, most: int = LONGEST_NAME) -> str:

@@ -25,7 +25,7 @@ from opspan.addresses import SCHEMES, Address, File
 from opspan.errors import MissingPackage, NotReadable, OpspanError, ReadError, TooLarge
 from opspan.files import temporary_folder
 from opspan.formats import progress
-from opspan.printable import shortened
+from opspan.printable import said_of, shortened
 from opspan.tables import Tables
 
 T = TypeVar("T")
@@ -75,12 +75,7 @@ class Local(NamedTuple):
     def said(self, text: str) -> str:
         if self.address is None:
             return text
-        # What another program is to do with the file needs a file: `gunzip -k /tmp/.../trace.json.gz`.
-        text = re.sub(rf"`(?!opspan )[^`]*{re.escape(str(self.path))}[^`]*`", self._once_fetched, text)
-        return text.replace(str(self.path), str(self.address))
-
-    def _once_fetched(self, command: re.Match[str]) -> str:
-        return f"fetch the file, then {command[0].replace(str(self.path), self.path.name)}"
+        return said_of(text, self.path, str(self.address), "fetch the file")
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 
 from opspan.errors import PushError, UsageError
 from opspan.files import open_file
-from opspan.printable import shortened
+from opspan.printable import path_text, shell_path, shortened
 
 CREDENTIALS = "OPSPAN_PYROSCOPE_CREDENTIALS"
 PAUSES_S = (0.5, 1.0, 2.0)  # before each further try
@@ -184,7 +184,8 @@ def _read(file: Path) -> tuple[str, list[str]]:
     if len(data) > _LONGEST:
         raise UsageError(f"--credentials {file} has more than {_LONGEST} bytes: expected one line")
     is_open = mode & (stat.S_IRGRP | stat.S_IROTH)
-    return data.decode("utf-8", "replace").strip(), [f"others can read {file}: chmod 600 {file}"] if is_open else []
+    said = [f"others can read {path_text(file)}: `chmod 600 {shell_path(file)}`"] if is_open else []
+    return data.decode("utf-8", "replace").strip(), said
 
 
 def _authorization(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from opspan.errors import ReadError
 from opspan.files import open_file
 from opspan.formats.compressed import COMPRESSED, FAILURES, opened
-from opspan.printable import listed, path_text, printable, shell_path
+from opspan.printable import listed, path_text, printable, python_text, shell_path
 
 LOOKED_AT = 4096
 # What a zip file says of its members stands at its end.
@@ -144,7 +144,8 @@ def guess(path: Path, head: bytes) -> Guess:
 def shown(found: Guess, path: Path) -> str:
     """In one sentence."""
     todo = found.todo or "expected the output of a profiler: `opspan table --help` lists which"
-    return f"{path_text(path)} is {found.what}; {todo.replace('FILE', shell_path(path))}"
+    todo = todo.replace("'FILE'", python_text(path)).replace("FILE", shell_path(path))  # of Python, or of a shell
+    return f"{path_text(path)} is {found.what}; {todo}"
 
 
 def _of_bytes(path: Path, head: bytes) -> Guess:

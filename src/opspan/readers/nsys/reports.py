@@ -19,6 +19,7 @@ from opspan import private_files
 from opspan.errors import NotReadable, ReadError, TooNew
 from opspan.files import open_file
 from opspan.formats import progress
+from opspan.printable import shell_path
 from opspan.readers.nsys import exports
 from opspan.tables import Issues
 
@@ -97,7 +98,7 @@ def _identity(report: Path, version: str) -> str:
 
 
 def _command(nsys: str, output: Path, report: Path) -> str:
-    return f"{nsys} export --type sqlite --output {output} {report}"
+    return f"{nsys} export --type sqlite --output {shell_path(output)} {shell_path(report)}"
 
 
 def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
@@ -116,8 +117,9 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
         return output
     if report.suffix == STREAM:
         raise ReadError(
-            f"{report} is a stream, of which nsys has not made a report yet; run `QdstrmImporter -i {report}` (it "
-            "is in the folder host-linux-x64 of Nsight Systems) and load the report that it writes"
+            f"{report} is a stream, of which nsys has not made a report yet; run "
+            f"`QdstrmImporter -i {shell_path(report)}` (it is in the folder host-linux-x64 of Nsight Systems) and load "
+            "the report that it writes"
         )
     # However it fails: what an older nsys says of a newer report differs from version to version.
     written_by = _written_by(report)
