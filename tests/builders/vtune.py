@@ -335,5 +335,16 @@ def run(folder: Path, age: str) -> Path:
     return folder
 
 
+def one_task(folder: Path, name: str) -> Path:
+    """A database with a task of torch's and nothing else: no kernels, no samples."""
+    tables = {
+        **around("2020"),
+        "dd_task_type": names(name, domain=PYTORCH),
+        "dd_task": [{"type": 1}],
+        "task_data": [at(10, 60, 1)],
+    }
+    return database(folder / "dicer.db", tables)
+
+
 # What every source goes through goes through these: tests/readers/samples.py.
 SAMPLES = {"of 2024": lambda folder: run(folder / "r000hs", "2024")}

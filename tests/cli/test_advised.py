@@ -19,13 +19,7 @@ SAMPLES = samples()
 
 
 def without_kernels(folder: Path) -> Path:
-    tables = {
-        **vtune.around("2020"),
-        "dd_task_type": vtune.names("load", domain=vtune.PYTORCH),
-        "dd_task": [{"type": 1}],
-        "task_data": [vtune.at(10, 60, 1)],
-    }
-    return vtune.database(folder / "dicer.db", tables)
+    return vtune.one_task(folder, "load")
 
 
 def advised(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:

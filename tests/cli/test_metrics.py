@@ -39,13 +39,7 @@ def exported(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    tables = {
-        **vtune.around("2020"),
-        "dd_task_type": vtune.names("aten::mm", domain=vtune.PYTORCH),
-        "dd_task": [{"type": 1}],
-        "task_data": [vtune.at(10, 60, 1)],
-    }
-    return vtune.database(tmp_path / "dicer.db", tables)
+    return vtune.one_task(tmp_path, "aten::mm")
 
 
 @pytest.mark.parametrize("text", [REPORT, "Task Type,CPU Time\naten::mm,1.5\n"])
