@@ -19,10 +19,11 @@ PHASES = ["forward", "backward"]
 def recorded() -> opspan.Trace:
     import torch
 
-    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    # Large enough that its products take most of the time, also where other programs keep the machine busy.
+    model = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1024))
     with opspan.record(modules=True) as recording:
         for _ in range(4):
-            model(torch.randn(32, 64)).sum().backward()
+            model(torch.randn(512, 1024)).sum().backward()
     return recording.trace
 
 
