@@ -38,6 +38,22 @@ def kernel(name: str, ts: float, dur: float, correlation: int) -> Any:
     return span("kernel", name, 7, ts, dur, 0, **where, **sizes, **{"est. achieved occupancy %": 31})
 
 
+def allocation(ts: float, size: int, address: int = 140000, device: int = 0) -> Any:
+    """What was taken on a GPU or, with a size below 0, given back."""
+    totals = {"Total Reserved": 2097152, "Total Allocated": 512}
+    args = {**totals, "Bytes": size, "Device Id": device, "Device Type": 1, "Addr": address}
+    return {
+        "ph": "i",
+        "cat": "cpu_instant_event",
+        "s": "t",
+        "name": "[memory]",
+        "pid": PID,
+        "tid": MAIN,
+        "ts": ts,
+        "args": args,
+    }
+
+
 def arrow(cat: str, number: int, start: tuple[int, int, float], end: tuple[int, int, float]) -> list[Any]:
     return [
         {"ph": phase, "id": number, "pid": pid, "tid": tid, "ts": ts, "cat": cat, "name": cat, **bound}
@@ -82,23 +98,7 @@ def events() -> list[Any]:
             bytes=4096,
         ),
         span("gpu_user_annotation", "ProfilerStep#7", 7, 1030.25, 230.0, 0, **{"External id": 1}),
-        {
-            "ph": "i",
-            "cat": "cpu_instant_event",
-            "s": "t",
-            "name": "[memory]",
-            "pid": PID,
-            "tid": MAIN,
-            "ts": 1020.0,
-            "args": {
-                "Total Reserved": 2097152,
-                "Total Allocated": 512,
-                "Bytes": -512,
-                "Device Id": 0,
-                "Device Type": 1,
-                "Addr": 140000,
-            },
-        },
+        allocation(1020.0, -512, 140000),
         *arrow("fwdbwd", 1, (PID, MAIN, 1012.5), (PID, ENGINE, 1201.5)),
         *arrow("ac2g", 90, (PID, MAIN, 1015.0), (0, 7, 1030.25)),
         {"ph": "M", "name": "process_name", "pid": PID, "tid": 0, "ts": 1, "args": {"name": "python"}},

@@ -1,4 +1,4 @@
-"""Files with a device, or a process, for each of tens of thousands of events are answered in seconds, not minutes."""
+"""Files with a device, a process or a name for each of thousands of events are answered in seconds, not minutes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,34 @@ def processes(many: int) -> list[Any]:
     return [kineto.span("cpu_op", "aten::mm", n + 1, 3 * n, 2, n + 1) for n in range(many)]
 
 
+def allocations(many: int) -> list[Any]:
+    """An op for each allocation, each of which is on a device of its own."""
+    ops = [kineto.op(f"aten::op{n % 7}", kineto.MAIN, 3 * n, 2) for n in range(many)]
+    return ops + [kineto.allocation(3 * n + 1, 512, device=n) for n in range(many)]
+
+
+def nested_allocations(many: int) -> list[Any]:
+    """One op in the other, each of its own name, and the innermost of them takes memory."""
+    ops = [kineto.op(f"aten::op{n}", kineto.MAIN, n, 2 * (many - n)) for n in range(many)]
+    return [*ops, kineto.allocation(many, 512, device=0)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("verb", "events", "many"), [("summary", devices, 30_000), ("comm", devices, 30_000), ("path", processes, 60_000)]
+    ("verb", "events", "many"),
+    [
+        ("summary", devices, 30_000),
+        ("comm", devices, 30_000),
+        ("path", processes, 60_000),
+        ("path", devices, 60_000),
+        ("memory", allocations, 30_000),
+        ("memory", nested_allocations, 10_000),
+        ("report", allocations, 60_000),
+    ],
 )
 def test_many_devices_or_processes_take_seconds(verb: str, events: Any, many: int, tmp_path: Path) -> None:
     file = kineto.write(tmp_path / "run.json", {"schemaVersion": 1, "traceEvents": events(many)})
-    command = [sys.executable, "-m", "opspan", verb, str(file)]
+    out = ["-o", str(tmp_path / "run.html")] if verb == "report" else []
+    command = [sys.executable, "-m", "opspan", verb, str(file), *out]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr

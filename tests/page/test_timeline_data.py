@@ -236,6 +236,24 @@ def test_lanes_past_the_most_are_counted() -> None:
     assert "9,000 more lanes, of 9,000 ranges together, are not drawn: those of the fewest" in data["notes"]
 
 
+def test_lanes_of_values_past_the_most_are_counted() -> None:
+    # The counters with the most values are drawn, the most first; of as many, the first.
+    values = [(f"c{number}", at) for number in range(50) for at in range(1 + number % 10)]
+    rows = [{"name": name, "domain": None, "time_ns": at, "value": float(at)} for name, at in values]
+    work = [{"kind": "kernel", "device_id": device, "start_ns": 1, "end_ns": 5} for device in range(30)]
+    found = analysed(
+        counters=table("counters", rows, rank=0, pid=1), work=table("work", work, rank=0, pid=1, is_overhead=False)
+    )
+
+    lanes, notes = counters(found, 0, 10)
+
+    drawn = [lane["title"] for lane in lanes if lane["kind"] == "counter"]
+    assert drawn == [f"c{number}" for size in (9, 8, 7, 6, 5) for number in range(size, 50, 10)][:24]
+    assert [lane["device"] for lane in lanes if lane["kind"] == "utilisation"] == list(range(24))
+    assert "26 more lanes of counters are not drawn, those of the fewest values" in notes
+    assert "6 more lanes of utilisation are not drawn, those of the highest numbers" in notes
+
+
 def test_a_page_has_no_more_bytes_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"{number * 2654435761 % 2**32:x}" * 40 for number in range(5_000)]
     made = ranges(*((name, 10 * at, 10 * at + 5) for at, name in enumerate(names)))

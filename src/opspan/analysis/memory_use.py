@@ -25,6 +25,7 @@ The rules are in docs/analysis.md, "Memory in use". Ranges must be nested (`nest
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from opspan import native
@@ -34,7 +35,7 @@ from opspan.analysis.spans import DEVICE
 
 SUMS = ("size_increase", "allocation_count", "allocation_bytes")
 COUNTED = ("event_count", "freed_bytes", "allocation_count", "allocation_bytes")
-_ZERO = pl.Series([0], dtype=pl.Int64)
+SELF_SUMS, SELF_COUNTED = (tuple(f"self_{name}" for name in names) for names in (SUMS, COUNTED))
 _BEFORE, _NEVER = -1, 2**32  # where blocks stand in the order of events that were there before, or stayed
 _col = pl.col
 
@@ -116,21 +117,9 @@ def _with_reserved(rows: pl.DataFrame, counters: pl.DataFrame) -> pl.DataFrame:
 
 def operators(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """`events`: the table memory."""
-    changes = changes_in(ranges, events)
-    own = changes.group_by("rank", "device_id", "range").agg(_col(COUNTED).sum())
-    keys = ("rank", "device_id", "name")
-    outside = own.filter(_col("range").is_null()).select(
-        "rank",
-        "device_id",
-        pl.lit(None, dtype=ranges.schema["name"]).alias("name"),
-        *(_col(name).alias(total) for name in COUNTED for total in (name, f"self_{name}")),
-    )
-    parts = [outside]
-    is_outermost = outermost(ranges)
-    for (device_id,), some in own.drop_nulls("range").partition_by("device_id", as_dict=True).items():
-        device = pl.lit(device_id, dtype=own.schema["device_id"]).alias("device_id")
-        parts.append(_by_name(ranges, some, is_outermost).with_columns(device).select(outside.columns))
-    found = pl.concat(parts).group_by(keys).agg(pl.all().sum())
+    keys = ("rank", "device_id")
+    own = changes_in(ranges, events).group_by(*keys, "range").agg(_col(COUNTED).sum())
+    found = by_name(ranges, own, keys)
     is_call = ~_col("is_mark").fill_null(value=False)
     calls = ranges.filter(is_call).group_by("rank", "name").agg(calls=pl.len().cast(pl.Int64))
     found = found.join(calls, on=["rank", "name"], how="left", nulls_equal=True)
@@ -139,9 +128,9 @@ def operators(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         size_increase=_col("allocation_bytes") - _col("freed_bytes"),
         self_size_increase=_col("self_allocation_bytes") - _col("self_freed_bytes"),
     )
-    found = found.select(*keys, "calls", *SUMS, *(f"self_{name}" for name in SUMS))
+    found = found.select(*keys, "name", "calls", *SUMS, *SELF_SUMS)
     order = ("self_allocation_bytes", "allocation_bytes", "calls")
-    return found.sort(*order, *keys, descending=[True] * len(order) + [False] * len(keys))
+    return found.sort(*order, *keys, "name", descending=[True] * len(order) + [False] * (len(keys) + 1))
 
 
 def changes_in(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -159,16 +148,55 @@ def changes_in(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _by_name(ranges: pl.DataFrame, own: pl.DataFrame, is_outermost: pl.Series) -> pl.DataFrame:
-    """Rank, name and sums of COUNTED: what is each range's own, and what is in it, which counts once for a name."""
-    rows = ranges.select("rank", "name")
-    for name in COUNTED:
-        # What is summed up the tree for device time is any length.
-        lengths = own.select("range", start_ns=pl.lit(0, dtype=pl.Int64), end_ns=name)
-        self_sum, total = native.rollup(ranges.select("parent"), lengths)
-        rows = rows.with_columns(self_sum.alias(f"self_{name}"), total.zip_with(is_outermost, _ZERO).alias(name))
-    rows = rows.filter(pl.max_horizontal("event_count", "self_event_count") > 0)
-    return rows.group_by("rank", "name").agg(pl.all().sum())
+def by_name(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+    """Returns sums of COUNTED for each of the keys and each name of a range: of the ranges themselves as self_*, and of
+    all that they contain, where a range within another of its name counts once. `own`: COUNTED of ranges by the keys;
+    where `range` is null, they are of no range, and the name is null."""
+    parts = [
+        _named(own, ranges).rename({name: f"self_{name}" for name in COUNTED}),
+        _named(own.filter(_col("range").is_null()), ranges),
+        _named(_around(ranges, own.drop_nulls("range"), keys), ranges),
+    ]
+    return pl.concat(parts, how="diagonal").group_by(*keys, "name").agg(_col(*COUNTED, *SELF_COUNTED).sum())
+
+
+def _named(rows: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(ranges["name"].gather(rows["range"]).alias("name")).drop("range")
+
+
+def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+    """Returns rows like those of `own` for the outermost ranges of each name around them, or for themselves, with what
+    comes of all rows below; a range may have several.
+
+    Goes up the tree from each row at once, and adds up what meets on the way, so that it soon becomes little. Other
+    ways take as long as there are devices times ranges. Arrays serve, as a tree may be thousands of ranges deep.
+    """
+    marked = outermost(ranges).alias("marked").to_frame()
+    nearest = native.nearest(pl.concat([ranges.select("parent"), marked], how="horizontal")).cast(pl.Int64)
+    above = nearest.gather(ranges["parent"]).fill_null(-1).to_numpy()
+    places = own.select(keys).unique(maintain_order=True).with_row_index("place")
+    rows = own.join(places, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    rows = rows.with_columns(nearest.gather(rows["range"]).alias("row")).drop_nulls("row")
+    # A number for each place and range.
+    at = rows["place"].cast(pl.Int64).to_numpy() * ranges.height + rows["row"].to_numpy()
+    sums = rows.select(COUNTED).to_numpy()
+    found = []
+    while at.size:
+        order = np.argsort(at, kind="stable")
+        at = at[order]
+        first = np.flatnonzero(np.diff(at, prepend=-1))
+        at, sums = at[first], np.add.reduceat(sums[order], first)
+        found.append((at, sums))
+        up = above[at % ranges.height]
+        at, sums = (at - at % ranges.height + up)[up >= 0], sums[up >= 0]
+    if not found:
+        return own.clear()
+    at, sums = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return places[at // ranges.height].select(
+        *keys,
+        pl.Series("range", at % ranges.height, dtype=own.schema["range"]),
+        *(pl.Series(name, sums[:, number]) for number, name in enumerate(COUNTED)),
+    )
 
 
 def outermost(ranges: pl.DataFrame) -> pl.Series:

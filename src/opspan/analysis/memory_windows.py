@@ -16,12 +16,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from opspan.analysis.memory_use import COUNTED, SUMS, changes_in, outermost
+from opspan.analysis.memory_use import COUNTED, SELF_COUNTED, SELF_SUMS, SUMS, by_name, changes_in
 from opspan.analysis.spans import DEVICE
 
 _col = pl.col
 _KEY = (*DEVICE, "piece")
-_SELF = tuple(f"self_{name}" for name in COUNTED)
 
 
 @dataclass(frozen=True)
@@ -44,30 +43,14 @@ class Pieces:
 def in_pieces(ranges: pl.DataFrame, events: pl.DataFrame, pieces: Pieces) -> pl.DataFrame:
     changes = changes_in(ranges, events).drop_nulls("time_ns").with_columns(pieces.piece("time_ns").alias("piece"))
     own = changes.group_by(*_KEY, "range").agg(_col(COUNTED).sum())
-    parts = [
-        _named(own, ranges).rename(dict(zip(COUNTED, _SELF, strict=True))),
-        _named(own.filter(_col("range").is_null()), ranges),
-    ]
-    # Up the tree from range to range around it: what meets on the way is added up, so it soon becomes little.
-    is_outermost = outermost(ranges)
-    inside = own.drop_nulls("range")
-    while inside.height:
-        parts.append(_named(inside.filter(is_outermost.gather(inside["range"])), ranges))
-        inside = inside.with_columns(ranges["parent"].gather(inside["range"]).alias("range")).drop_nulls("range")
-        inside = inside.group_by(*_KEY, "range").agg(_col(COUNTED).sum())
-    rows = pl.concat(parts, how="diagonal")
-    sums = [*COUNTED, *_SELF]
+    rows = by_name(ranges, own, _KEY)
     rows = pl.concat([rows, _calls(ranges, rows, pieces)], how="diagonal")
-    rows = rows.group_by(*_KEY, "name").agg(_col("calls", *sums).sum())
+    rows = rows.group_by(*_KEY, "name").agg(_col("calls", *COUNTED, *SELF_COUNTED).sum())
     rows = rows.with_columns(
         size_increase=_col("allocation_bytes") - _col("freed_bytes"),
         self_size_increase=_col("self_allocation_bytes") - _col("self_freed_bytes"),
     )
-    return rows.select(*_KEY, "name", "calls", *SUMS, *(f"self_{name}" for name in SUMS)).sort(*_KEY, "name")
-
-
-def _named(rows: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(ranges["name"].gather(rows["range"]).alias("name")).drop("range")
+    return rows.select(*_KEY, "name", "calls", *SUMS, *SELF_SUMS).sort(*_KEY, "name")
 
 
 def _calls(ranges: pl.DataFrame, rows: pl.DataFrame, pieces: Pieces) -> pl.DataFrame:

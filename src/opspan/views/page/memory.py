@@ -45,8 +45,7 @@ _BY = {"op": "op", "module": "module", "phase": "phase"}
 
 def section(subject: Subject) -> Section:
     found = subject.found
-    curves = found.memory_curve.partition_by(DEVICE, as_dict=True)
-    if not curves:
+    if not found.memory_curve.height:
         why = "No allocation was recorded, so nobody can say who took memory"
         return Section("Memory", None, why, memory_command(found.tables))
     pieces = Pieces.of(found.memory_curve["time_ns"], PIECES)
@@ -55,8 +54,9 @@ def section(subject: Subject) -> Section:
     peaks = rows_of(found, "device").sort("allocated_bytes", descending=True, maintain_order=True)
     shown = peaks.head(MOST_PLACES)
     cells, joined = _cells(subject, pieces, shown)
-    at_peak, blocks = (
-        frame.partition_by(DEVICE, as_dict=True) for frame in (rows_of(found, "block"), found.allocations)
+    curves, at_peak, blocks = (
+        _of(frame, shown, DEVICE).partition_by(DEVICE, as_dict=True)
+        for frame in (found.memory_curve, rows_of(found, "block"), found.allocations)
     )
     most_blocks = min(MOST_BLOCKS, 2 * MOST_BLOCKS // shown.height)
     places = [
@@ -83,6 +83,11 @@ def section(subject: Subject) -> Section:
             "notes": _notes(subject, peaks.height),
         },
     )
+
+
+def _of(rows: pl.DataFrame, places: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+    """The rows of these places: there may be many thousands more, which nobody is shown."""
+    return rows.join(places.select(keys), on=keys, how="semi", nulls_equal=True, maintain_order="left")
 
 
 def _titles(subject: Subject, places: pl.DataFrame) -> list[str]:
@@ -128,8 +133,9 @@ def reserved_known(rows: pl.DataFrame) -> bool:
 def _cells(subject: Subject, pieces: Pieces, places: pl.DataFrame) -> tuple[dict[Any, pl.DataFrame], int]:
     """What each op did in each piece, by place; and how many pieces were joined to one so that it is not too much."""
     found = subject.found
-    cells = in_pieces(found.attributed.ranges, found.tables.memory, pieces)
-    cells = cells.join(places.select(DEVICE), on=DEVICE, how="semi", nulls_equal=True)
+    # All processes of a device: the calls of a name are those of each process, if any of them took memory in it.
+    events = _of(found.tables.memory, places, ("rank", "device_id"))
+    cells = _of(in_pieces(found.attributed.ranges, events, pieces), places, DEVICE)
     most = cells.group_by(*DEVICE, "name", maintain_order=True).agg(_col("allocation_bytes", "allocation_count").sum())
     most = most.sort("allocation_bytes", "allocation_count", descending=True, maintain_order=True)
     names = most.group_by(DEVICE, maintain_order=True).head(MOST_NAMES).select(*DEVICE, "name")

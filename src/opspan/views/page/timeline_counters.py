@@ -14,7 +14,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.launched import STREAM
-from opspan.analysis.spans import DEVICE, apart, distinct, time_in
+from opspan.analysis.spans import DEVICE, distinct, time_in
 from opspan.views.page.columns import text, values
 from opspan.views.page.timeline_columns import deltas
 
@@ -34,10 +34,10 @@ def counters(found: Analysed, begin_ns: int, length_ns: int) -> tuple[list[dict[
         "counter": _by(found.tables.counters, _NAMES),
     }
     lanes, notes = [], []
-    for kind, rows in kinds.items():
-        shown = rows[:_MOST_LANES]
-        if more := len(rows) - len(shown):
-            notes.append(f"{more:,} more lanes of {_PLURAL[kind]} are not drawn, those of the fewest values")
+    for kind, (shown, more) in kinds.items():
+        if more:
+            which = "of the highest numbers" if kind == "utilisation" else "of the fewest values"
+            notes.append(f"{more:,} more lanes of {_PLURAL[kind]} are not drawn, those {which}")
         lanes += [_lane(kind, one, begin_ns, length_ns) for one in shown]
     return lanes, notes
 
@@ -47,27 +47,34 @@ _PLURAL = {"utilisation": "utilisation", "queue": "queues", "memory": "memory", 
 _UNITS = {"utilisation": "share", "queue": "count", "memory": "bytes", "counter": "number"}
 
 
-def _by(rows: pl.DataFrame, keys: tuple[str, ...]) -> list[pl.DataFrame]:
-    """Those of each key that have any value, the most first."""
-    rows = rows.select(*keys, "time_ns", "value").drop_nulls(("time_ns", "value"))
+def _by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataFrame], int]:
+    """The rows of those keys that have the most values, each by itself, the most first; and how many more keys have
+    any."""
+    rows = rows.select("time_ns", "value", *keys).drop_nulls(("time_ns", "value"))
     if rows.schema["value"].is_float():
         rows = rows.filter(_col("value").is_finite())
-    parts = [some.select("time_ns", "value", *keys) for some in apart(rows, keys).values() if some.height]
-    return sorted(parts, key=lambda part: -part.height)
+    counts = rows.group_by(keys, maintain_order=True).agg(count=pl.len())
+    counts = counts.sort("count", descending=True, maintain_order=True)
+    most = counts.head(_MOST_LANES).with_row_index("lane")
+    shown = rows.join(most, on=keys, nulls_equal=True, maintain_order="left")
+    parts = shown.sort("lane", maintain_order=True).partition_by("lane", maintain_order=True)
+    return [part.drop("lane", "count") for part in parts], counts.height - most.height
 
 
-def _utilisation(found: Analysed, begin_ns: int, length_ns: int) -> list[pl.DataFrame]:
+def _utilisation(found: Analysed, begin_ns: int, length_ns: int) -> tuple[list[pl.DataFrame], int]:
     """The share of each stretch in which anything ran."""
     work = on_device(found.complete.work.select(*_DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
-    devices = distinct(work, _DEVICE).sort(_DEVICE).head(_MOST_LANES)
+    every = distinct(work, _DEVICE).sort(_DEVICE)
+    devices = every.head(_MOST_LANES)
     edges = pl.DataFrame({"edge": [begin_ns + length_ns * at // _STRETCHES for at in range(_STRETCHES + 1)]})
     stretches = edges.select(start_ns="edge", end_ns=_col("edge").shift(-1)).filter(_col("end_ns") > _col("start_ns"))
     asked = devices.join(stretches, how="cross")
     if not asked.height:
-        return []
+        return [], 0
     busy = time_in(work.select(*_DEVICE, "start_ns", "end_ns"), asked, _DEVICE)
     share = (busy / (asked["end_ns"] - asked["start_ns"])).round(4)
-    return asked.select(*_DEVICE, time_ns="start_ns", value=share).partition_by(_DEVICE, maintain_order=True)
+    lanes = asked.select(*_DEVICE, time_ns="start_ns", value=share).partition_by(_DEVICE, maintain_order=True)
+    return lanes, every.height - devices.height
 
 
 def _lane(kind: str, rows: pl.DataFrame, begin_ns: int, length_ns: int) -> dict[str, Any]:
