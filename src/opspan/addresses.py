@@ -52,7 +52,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """What the file is called there."""
+        """Returns the name that the file has there."""
         return unquote(urlsplit(self.text).path.rstrip("/").rpartition("/")[2]) or self.scheme
 
     @property
@@ -66,7 +66,7 @@ class Address:
         return self.is_folder or not {"*", "["}.isdisjoint(urlsplit(self.text).path)
 
     def secrets(self) -> list[str]:
-        """What of it must not be said: user, password, and the values of the query."""
+        """Returns the parts that must not be shown: user, password, and the values of the query."""
         parts = [part for found in re.findall(_SECRET, self.text) for part in re.split("[&#:]", found.strip("?#@"))]
         return [value for part in parts if (value := part.partition("=")[2] or part)]
 
@@ -116,7 +116,7 @@ def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File
 
 
 def file_said(text: str) -> File:
-    """What a trace says that it was read from: any text."""
+    """Returns the file or address that a trace says it was read from, which is any text."""
     return Address(text) if text.partition("://")[0] in SCHEMES else Path(text)
 
 

@@ -27,7 +27,7 @@ def device_file(capture: Path, number: int) -> Path:
 
 
 def segments(one: Path) -> list[Path]:
-    """Those that there are of a rolling recording, in their order."""
+    """Returns the files that there are of a rolling recording, in their order."""
     return sorted(one.parent.glob(f"{one.name.partition('.')[0]}.*{CAPTURE}"))
 
 
@@ -37,7 +37,7 @@ def captures(folder: Path) -> list[Path]:
 
 
 def device_files(path: Path) -> list[Path]:
-    """Those of a capture, or of all captures of a folder."""
+    """Returns the files of devices that belong to a capture, or to any capture of a folder."""
     is_folder = os.path.isdir(path)  # noqa: PTH112  raises for no path: who reads it says what is wrong
     of = captures(path) if is_folder else [path] if path.suffix == CAPTURE else []
     if not of:

@@ -51,7 +51,7 @@ class _Refused(Exception):
 
 
 class _BrokeOff(Exception):
-    """What came is not all of it."""
+    """Says that only a part of the file came."""
 
 
 # --- one file, as one of this machine
@@ -62,7 +62,7 @@ class Local(NamedTuple):
     address: Address | None = None
 
     def said_by(self, tables: SomeTables) -> SomeTables:
-        """What was read, as of its address."""
+        """Returns the tables with the address in place of the temporary path."""
         if self.address is None:
             return tables
         import polars as pl
@@ -144,7 +144,7 @@ def _fetch_once(system: Any, address: Address, name: str, target: Path, most: in
 
 
 class _Watch:
-    """What is known of a file while it comes, from another thread."""
+    """Checks size, rate and room while a file comes, which happens in another thread."""
 
     def __init__(self, target: Path, most: int) -> None:
         self._target = target
@@ -311,7 +311,7 @@ async def _within(seconds: float, awaited: Awaitable[T], why: str) -> T:
 
 
 def _asked(address: Address, ask: Callable[[], T], *, may_again: bool = False) -> T:
-    """What the other side says; _BrokeOff where it may be asked again."""
+    """Returns the answer of the other side; raises _BrokeOff where it may be asked again."""
     try:
         return ask()
     except OpspanError:

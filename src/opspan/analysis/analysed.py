@@ -132,7 +132,7 @@ class Analysed:
     @kept
     @by_cycle
     def devices(self) -> pl.DataFrame:
-        """What devices did in each iteration."""
+        """Returns how long each device did what in each iteration."""
         return self._without_wholes(self._devices)
 
     @kept
@@ -338,7 +338,7 @@ def attribute(trace: T) -> T:
 
 
 def _begun(pool: ThreadPoolExecutor | None, what: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
-    """What gives the result: of a thread that works on it meanwhile, or, without a pool, of doing it when asked."""
+    """Returns a function that gives the result: computed in the pool meanwhile or, without a pool, when called."""
     return partial(what, *args, **kwargs) if pool is None else pool.submit(what, *args, **kwargs).result
 
 

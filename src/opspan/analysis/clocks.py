@@ -111,7 +111,7 @@ def _said(number: int, clock: Clock) -> str:
 
 
 def _places(ranks: Sequence[Metadata]) -> dict[int, str]:
-    """Of each rank whose clock it reads; where that is not told, its own."""
+    """Returns the name of the clock that each rank reads; where that is not told, a name of its own."""
     return {
         rank.rank: f"clock {rank.clock} of {rank.host}" if rank.clock and rank.host else f"rank {rank.rank}"
         for rank in ranks
@@ -119,7 +119,7 @@ def _places(ranks: Sequence[Metadata]) -> dict[int, str]:
 
 
 def collectives_of(trace: Tables) -> pl.DataFrame:
-    """Of what is about collectives alone: most of a trace is not."""
+    """Returns the collectives. Analyses only the rows that they need; most of a trace is not among them."""
     names = trace.work["name"].unique().to_frame().filter(is_communication(_col("name")))["name"]
     work = trace.work.filter(_col("name").is_in(names.implode()))
     about = ranges_named(trace.ranges["name"])["name"]
@@ -132,8 +132,8 @@ def collectives_of(trace: Tables) -> pl.DataFrame:
 
 
 def clocks(rows: pl.DataFrame, ranks: Sequence[Metadata]) -> dict[int, Clock]:
-    """Of each rank that has enough collectives with the first one, or with others that have; the first, and ranks that
-    read its clock, have nothing to add."""
+    """Returns the clock of each rank that has enough collectives in common with the first one, or with others that
+    have. The first, and ranks that read its clock, have nothing to add."""
     places = _places(ranks)
     first = places[ranks[0].rank]
     numbers = list(places)
@@ -159,7 +159,7 @@ def _ends(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _next(ended: pl.DataFrame, known: Mapping[str, Clock]) -> dict[str, Clock]:
-    """Those that have enough in common with the ones that are known."""
+    """Returns the clocks of ranks that have enough collectives in common with those that are known."""
     moved = pl.concat(
         [
             rows.with_columns(times(_col("end_ns"), {0: known[str(place)].shift}))
@@ -204,6 +204,6 @@ def _median(values: pl.Series) -> int:
 
 
 def _error(apart: pl.Series) -> int:
-    """What nine in ten do not exceed."""
+    """Returns the bound that nine in ten do not exceed."""
     nine_in_ten = (9 * len(apart) + 9) // 10
     return int(apart.abs().sort()[nine_in_ten - 1])

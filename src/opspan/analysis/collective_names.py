@@ -58,7 +58,7 @@ _ELEMENT = r"_(bf16|f16|f32|f64|f8e4m3|f8e5m2|[iu](?:8|32|64)|u?int(?:8|32|64)_t
 
 
 def kinds(names: pl.Series) -> pl.Series:
-    """Of each name; null: no word of a collective is in it."""
+    """Returns the kind of collective that each name stands for; null if it names none."""
     text = _col("name").cast(pl.String)
     each = names.unique().drop_nulls().alias("name").to_frame().with_columns(found=_kind(text))
     return names.alias("name").to_frame().join(each, on="name", how="left", maintain_order="left")["found"]
@@ -70,7 +70,7 @@ def _kind(text: pl.Expr) -> pl.Expr:
 
 
 def ranges_named(names: pl.Series) -> pl.DataFrame:
-    """Of names of ranges those of collectives: name, said_kind, is_done (it ends when the collective does)."""
+    """Returns the names of collectives: name, said_kind, is_done (the range ends when the collective does)."""
     text = _col("name").cast(pl.String)
     is_done = text.str.contains(DONE_IN)
     fits = (is_done | text.str.contains(STARTED_IN)) & ~text.str.contains(_NO_COLLECTIVE)
@@ -124,7 +124,7 @@ def bus_factor(kind: pl.Expr, size: pl.Expr) -> pl.Expr:
 
 
 def input_bytes(sizes: str | None, types: str | None) -> tuple[int, int, str] | None:
-    """Of the inputs of a range: how many tensors, their bytes and the type of their elements; None: not known."""
+    """Returns how many tensors a range has as inputs, their bytes and the type of their elements, or None."""
     try:
         shapes, names = json.loads(sizes or "[]"), json.loads(types or "[]")
     except (ValueError, RecursionError):

@@ -232,7 +232,7 @@ def _one_of_each(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_ranges(told: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
-    """Those that no device had a part in: done on the host, or only started as far as this trace knows."""
+    """Returns the collectives that no device had a part in: done on the host, or only started as far as is known."""
     rows = told.filter(~_col("is_other"), _col("kind").is_not_null())
     rows = rows.join(kernels.select("root").unique(), on="root", how="anti")
     is_done = _col("is_done").fill_null(value=False)
@@ -276,7 +276,7 @@ def _communicators(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _only_group(of: Metadata) -> tuple[int, str | None, int | None, str | None, int | None]:
-    """Of a rank its number here, the name, size and members of its only group, and which rank it says it is."""
+    """Returns a rank's number here, the name, size and members of its only group, and which rank it says it is."""
     said, rank = of.options.get("distributedInfo"), of.told.rank
     groups = said.get("pg_config") if isinstance(said, dict) else None
     if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):

@@ -32,7 +32,7 @@ def _elements(at: int) -> Formula:
 
 
 def _product(at: int) -> Formula:
-    """Of two matrices, or of two batches of them: these arguments and the next."""
+    """Returns the formula for the product of two matrices or batches: the argument `at` and the next one."""
 
     def formula(sizes: Sizes, _: Sequence[Any]) -> int | None:
         one, other = sizes[at], sizes[at + 1]

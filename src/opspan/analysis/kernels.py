@@ -48,7 +48,7 @@ def uses_tensor_cores(name: pl.Expr) -> pl.Expr:
 
 
 def rounds_to_tf32(name: pl.Expr) -> pl.Expr:
-    """Of kernels that multiply float32."""
+    """Says whether a kernel that multiplies float32 rounds it to tf32: AMD's matrix cores do not."""
     return uses_tensor_cores(name) & ~_any(name, MATRIX_CORES)
 
 

@@ -53,8 +53,8 @@ def peaks(events: pl.DataFrame, counters: pl.DataFrame | None = None) -> pl.Data
 
 
 def of_peaks(blocks: pl.DataFrame) -> pl.DataFrame:
-    """Of what `at_peak` gives of several stretches of time, the blocks of the highest peak of each process and device:
-    of several as high, of the first."""
+    """Returns the blocks of the highest peak of each process and device (the first of equal ones), from what `at_peak`
+    gives for several stretches of time."""
     highest = _col("peak_bytes") == _col("peak_bytes").max().over(DEVICE)
     kept = blocks.filter(highest)
     return kept.filter(_col("peak_ns") == _col("peak_ns").min().over(DEVICE))

@@ -35,7 +35,7 @@ class Pieces:
         return cls(first, (last - first) // count + 1, count)
 
     def piece(self, time: str) -> pl.Expr:
-        """Of a time the number of its piece, the first or the last if it is in none."""
+        """Returns the number of the piece that a time is in: the first or the last if it is in none."""
         since = _col(time).cast(pl.Int128) - self.first_ns  # no 64 bits: damaged times may be anywhere
         return (since // self.length_ns).clip(0, self.count - 1).cast(pl.Int64)
 

@@ -121,7 +121,7 @@ def _type_written(type_: str | int | None, own: ElementType | None, types: _Type
 
 
 def elements(size: Any, is_list: bool = False) -> int:
-    """Of a tensor, or of a list of them."""
+    """Returns the number of elements of a tensor, or of a list of tensors."""
     if is_list or (size and isinstance(size[0], list)):
         return sum(prod(one) for one in size)
     return prod(size)

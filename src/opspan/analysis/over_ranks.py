@@ -109,8 +109,8 @@ def _keyed(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_apart() -> pl.Expr:
-    """Of groups that nobody told: whether more than one collective in ten is over on one device before it begins on
-    another of the same file, so that they are of several groups."""
+    """Says, for groups that nobody told, whether more than one collective in ten is over on one device before it begins
+    on another of the same file, so that they are of several groups."""
     at = ("match", "rank")
     is_over = _col("end_ns").min().over(at) < _col("start_ns").max().over(at)
     can_tell = _col("group").is_null() & _col("kind").is_in(TOGETHER) & _col("match").is_not_null()

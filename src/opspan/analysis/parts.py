@@ -111,7 +111,7 @@ def shifted(part: Part, shifts: Mapping[int, Shift]) -> Part:
 
 
 def counted(rows: pl.DataFrame, key: Sequence[str], value: str) -> Part:
-    """Of each value that is known; `key` is what groups are told apart by."""
+    """Returns how often each known value occurs in each group; `key` tells groups apart."""
     found = rows.drop_nulls(value).group_by(*key, value, maintain_order=True).agg(pl.len().cast(pl.Int64).alias(_COUNT))
     return Part(found, (*key, value), value=value)
 

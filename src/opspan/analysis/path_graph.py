@@ -138,7 +138,7 @@ def _threads(processes: pl.DataFrame, *frames: pl.DataFrame) -> pl.DataFrame:
 
 
 def _places(calls: pl.DataFrame, height: int) -> pl.Series:
-    """Of each row of the table its place in `calls`."""
+    """Returns, for each row of the table, its place in `calls`."""
     if calls.height == height:
         return calls["call"]
     every = pl.Series([None], dtype=pl.UInt32).new_from_index(0, height)
@@ -146,7 +146,7 @@ def _places(calls: pl.DataFrame, height: int) -> pl.Series:
 
 
 def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
-    """What ran on devices for some time, in order."""
+    """Returns the work that ran on devices for some time, in order."""
     columns = ("call", "range", "context_id", "stream_id")
     rows = busy_with(trace.work.with_row_index("row"), "row", *columns)
     rows = only(rows, _col("end_ns") > _col("start_ns"))
@@ -281,7 +281,7 @@ def _by_events(trace: Tables, asked: pl.DataFrame, work: pl.DataFrame, calls: pl
 
 
 def _sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
-    """What the tool says of waits: the call, the stream that waits, and which stream and record it waits for."""
+    """Returns the waits that the tool tells of: call, waiting stream, and the stream and record that it waits for."""
     rows = trace.work.select(*PROCESS, "call", "kind", "device_id", "stream_id", "name", "payload_json")
     rows = rows.filter((_col("kind") == "sync") & _col("call").is_not_null())
     # Tools say of a wait that it was on device 0, whichever it was: a process that used one device used that.

@@ -35,7 +35,7 @@ class Peaks:
         return self.flops.get(type_ or "", self.flops.get("fp32") if type_ == "tf32" else None)
 
     def of_elements(self, type_: str | None) -> float | None:
-        """What is no product computes in fp32, whatever it reads, or in fp64."""
+        """Returns the peak of element-wise ops: they compute in fp32 (fp64 for fp64 inputs), whatever they read."""
         return self.flops.get("fp64" if type_ == "fp64" else "fp32")
 
 

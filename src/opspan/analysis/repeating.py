@@ -122,7 +122,7 @@ class _Turns:
         return slice(self.begins[0], self.begins[-1] + self.period)
 
     def is_better(self, other: _Turns) -> bool:
-        """Of two that explain nearly everything the shorter period, else the longer one."""
+        """Prefers, of two that explain nearly everything, the shorter period, and else the longer one."""
         explains, others = (some.unexplained <= _UNEXPLAINED for some in (self, other))
         if explains != others:
             return explains

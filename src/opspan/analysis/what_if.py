@@ -53,7 +53,7 @@ def what_if(
 
 @dataclass(frozen=True)
 class _Weights:
-    """Of each work what it would take, and what its delay would."""
+    """Holds, for each work, the factors by which its time and its delay would change."""
 
     took: npt.NDArray[np.float64]  # factors
     delayed: npt.NDArray[np.float64]

@@ -141,7 +141,7 @@ def answering(
 
 
 def _known(run: Analysed | Ranks) -> Run:
-    """What there is to say below an answer."""
+    """Returns the lines to print below an answer."""
     from opspan.analysis import Analysed
 
     return run if isinstance(run, Analysed) else run.whole

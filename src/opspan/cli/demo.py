@@ -50,7 +50,7 @@ def command(wanted: Path | None) -> None:
 
 
 def _next(folder: Path) -> str:
-    """What to type next, and what for."""
+    """Returns the commands to type next, and what each is for."""
     name = shell_path(os.path.relpath(folder))
     commands = {
         f"opspan table {name} --by shape": "the same, apart by the sizes of inputs",

@@ -66,14 +66,14 @@ class Progress:
                 self._bar.update(self._bar.task_ids[0], completed=self._done, description=doing)
 
     def done(self, files: int, size: int) -> None:
-        """Of many files so many more, and bytes, were read."""
+        """Counts files, and bytes, that were just read, of many."""
         with self._lock:
             self._done, self._bytes = self._done + files, self._bytes + size
             if self._bar is not None:
                 self._bar.update(self._bar.task_ids[0], completed=self._done)
 
     def read(self) -> str:
-        """What of this step is done: '1,500,000 rows'; of many files how much of them."""
+        """Returns how much of this step is done: '1,500,000 rows', or '12 MB' of many files."""
         from opspan.formats import progress
 
         if self._bytes:
@@ -139,7 +139,8 @@ def in_processes(function: F) -> F:
 
 
 def all_at_once(function: F) -> F:
-    """Of a verb that needs all of a trace: who asks for --processes or --dask is told, and not that there is none."""
+    """Refuses --processes and --dask for a verb that needs all of a trace, and says why; click would only say that
+    there is no such option."""
 
     def refuse(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> None:
         if given is not None:

@@ -66,7 +66,7 @@ def command(by: str, total: bool, every: float, count: int | None, limit: int, w
 
 
 def _live(recorder: Recorder, wish: Wish, pid: int, count: int | None) -> str | None:
-    """What was said in the end, by who ended it: nothing by the user."""
+    """Returns why it ended, or nothing if the user ended it."""
     from opspan.cli import live
 
     shown: Shown | None = None

@@ -47,7 +47,7 @@ def other_tool() -> str | None:
 
 
 class Devices:
-    """Of one recording.
+    """Collects what devices do during one recording.
 
     torch has one collection in a process, and ends the process with a segmentation fault where it is stopped twice,
     exported empty, or left on at exit. So it is asked before whatever could be one of these.

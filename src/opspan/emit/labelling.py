@@ -37,7 +37,7 @@ class Wanted:
 
 
 class Labelling:
-    """Of one session. `by` tells ops to the sink; `collect`, if given, has the tool collect meanwhile."""
+    """Labels ops for one session. `by` tells ops to the sink; `collect`, if given, has the tool collect meanwhile."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ _MOST_VALUES: Final = 256  # of the inputs or outputs of a module, among which a
 
 
 class ModuleTags:
-    """What `modules` tells who watches it."""
+    """Labels threads: `modules` calls it at the begin and at the end of each call of a module."""
 
     def __init__(self, tags: ThreadTags, named: bool, forward: bool) -> None:
         from torch import Tensor
@@ -57,7 +57,7 @@ class ModuleTags:
         self._tags.cut(entered)
 
     def end(self) -> None:
-        """Graphs that live on say nothing more."""
+        """Ends the labelling of backward: graphs that live on label nothing any more."""
         self._is_over = True
 
     def _mark(self, values: object, name: str) -> None:
@@ -75,8 +75,8 @@ class ModuleTags:
             self._tags.change({"module": name})
 
     def _first_node(self, values: object) -> Any:
-        """Of the first tensor that has one. Calls nothing of the program's: its tensors, tuples and dictionaries may be
-        of classes that have functions of their own for all of this."""
+        """Returns the node of the first tensor that has one. Calls nothing of the program's: its tensors, tuples and
+        dictionaries may be of classes that have functions of their own for all of this."""
         waiting, looked_at = [values], 0
         while waiting and looked_at < _MOST_VALUES:
             value = waiting.pop()

@@ -105,8 +105,8 @@ class _Backward:
         self._tags.cut(depth)
 
     def _node_elsewhere(self, root: Any) -> Any:
-        """Of a tensor that may not be on the CPU. A class of the program's may have a function that says where it is,
-        which is not called."""
+        """Returns the node of a tensor that is not on the CPU, or None. A class of the program's may have a function
+        that says where it is; that is not called."""
         if not issubclass(type(root), self._tensor):
             return None
         with self._bare():

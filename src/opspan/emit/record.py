@@ -156,7 +156,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     @property
     def trace(self) -> Trace:
-        """What was recorded, read when first asked for."""
+        """Returns what was recorded, read when first asked for."""
         if self._trace is None:
             if self._is_running():
                 raise RuntimeError("still recording: leave the context manager first")
@@ -166,7 +166,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         return self._trace
 
     def events(self) -> EventList:
-        """What was recorded as torch's kind of list."""
+        """Returns what was recorded as torch's kind of list."""
         return self.trace.events()
 
     def _start_sink(self, native: Sinks) -> str:

@@ -177,7 +177,7 @@ class Session:
         self.stats = native.stop(self._sink.number)
 
     def _losses(self) -> list[str]:
-        """What the user has to know of it, in words."""
+        """Returns what the user has to know of it, in words."""
         return self.stats.losses()
 
     def _ended(self) -> None:
@@ -251,7 +251,7 @@ class Session:
         raise NotImplementedError
 
     def _inputs(self) -> int:
-        """What its sink is told of them, if anything."""
+        """Returns what the sink is told of them, if anything."""
         return observer.TENSORS if self.labels == "torch" else observer.SIZES
 
     def _without_observer(self, error: ObserverError) -> TorchEmitter:

@@ -35,7 +35,7 @@ _SAID_BYTES: Final = 4096  # a sentence, or a path
 
 @dataclass(frozen=True)
 class Stats:
-    """What one session counted, read when it ended."""
+    """Holds what one session counted, read when it ended."""
 
     ranges: int = 0  # begun while the session was on
     late_ends: int = 0  # ended on another thread than they began
@@ -46,7 +46,7 @@ class Stats:
     fields_dropped: int = 0  # annotations whose category, colour, payload or args labels="torch" has no place for
 
     def losses(self) -> list[str]:
-        """What of it a user has to know."""
+        """Returns what a user has to know of it, in words."""
         counted = {
             "sizes_dropped": "labels are without their sizes: there were too many distinct ones",
             "relations_missed": "backward ops are not linked to their forward: it was not labelled, or too long ago",

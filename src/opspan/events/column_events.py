@@ -133,7 +133,7 @@ class ColumnEvents:
         return next(self._events([number]))
 
     def _events(self, numbers: list[int]) -> Iterator[ColumnEvent]:
-        """Those of many numbers; mostly one block has the next one, too."""
+        """Yields the events of these numbers; the block of one mostly has the next one, too."""
         first = past = -1
         for number in numbers:
             if not first <= number < past:

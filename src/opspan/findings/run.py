@@ -60,7 +60,7 @@ class Run:
 
     @kept
     def steps(self) -> pl.DataFrame:
-        """Those that ranges tell. Kernels that repeat may be layers as well, and a part of the run only."""
+        """Returns the steps that ranges tell. Kernels that repeat may be layers as well, and a part of the run only."""
         return self.found.iterations.filter(_col("how") != "kernels")
 
     @kept
@@ -150,7 +150,7 @@ class Run:
 
     @kept
     def computing(self) -> pl.DataFrame:
-        """Of the kernels those that are no collectives."""
+        """Returns the kernels that are no collectives."""
         return only(self.kernels, _col("what") == "computing")
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -218,12 +218,13 @@ class Run:
 
     @kept
     def collectives(self) -> pl.DataFrame:
-        """Those of usual steps that devices ran, with exposed_ns, in which nothing computed, and what of it was spent
-        in waiting for another rank, late_ns; and the names of the range that started each."""
+        """Returns the collectives that devices ran in usual steps, with the time in which nothing computed
+        (exposed_ns), how much of it passed in waiting for another rank (late_ns), and the names of the range that
+        started each."""
         return with_late(self.exposed(self.found.collectives))
 
     def exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Of these collectives the same, without what needs other ranks."""
+        """Returns the same for these collectives, without late_ns, which needs other ranks."""
         rows = self.named(self.begun_in_usual(rows.filter(_col("work").is_not_null())))
         rows = rows.drop_nulls(("start_ns", "end_ns"))
         if not rows.height:

@@ -204,7 +204,7 @@ def _text(path: Path) -> str:
 
 
 def _size(path: Path) -> int:
-    """Of a file, or of the files in a folder."""
+    """Returns the bytes of a file, or of the files in a folder."""
     try:
         if not path.is_dir():
             return path.stat().st_size

@@ -80,7 +80,7 @@ def is_several(file: addresses.File) -> bool:
 
 
 def _no_trace(folder: Path) -> ReadError:
-    """What it is, in the words of the readers."""
+    """Returns an error that says, in the words of the readers, what the folder is."""
     try:
         source_for(folder)
     except ReadError as error:
@@ -146,7 +146,7 @@ def in_order(path: Path | str) -> list[tuple[int, int, str]]:
 
 
 def _shape(path: Path) -> str:
-    """Of its name, without numbers: ranks are called alike."""
+    """Returns the name with each number as 0: files of ranks are called alike."""
     return re.sub("[0-9]+", "0", path.name)
 
 

@@ -54,7 +54,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Answered:
-    """Of one file: where it came from, what is wrong with it, and no rows of the trace."""
+    """Holds the answers of one file, where it came from and what is wrong with it, and no rows of the trace."""
 
     file: str
     ranks: tuple[Metadata, ...]

@@ -237,7 +237,7 @@ class _KinetoProfile:
 
 @forked.elsewhere
 def _nothing() -> Trace:
-    """Of a cycle without the CPU."""
+    """Returns the empty trace of a cycle in which the CPU was not recorded."""
     from opspan.tables import Metadata
     from opspan.trace import Trace
 

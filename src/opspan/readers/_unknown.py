@@ -142,7 +142,7 @@ def guess(path: Path, head: bytes) -> Guess:
 
 
 def shown(found: Guess, path: Path) -> str:
-    """In one sentence."""
+    """Returns one sentence: what the file is, and what to do."""
     todo = found.todo or "expected the output of a profiler: `opspan table --help` lists which"
     todo = todo.replace("'FILE'", python_text(path)).replace("FILE", shell_path(path))  # of Python, or of a shell
     return f"{path_text(path)} is {found.what}; {todo}"

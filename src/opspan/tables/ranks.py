@@ -102,7 +102,7 @@ def _spans(
 
 
 def _known(ranks: Sequence[Metadata]) -> list[tuple[int | None, str]]:
-    """Of each its number, and what says it."""
+    """Returns, for each trace, its rank number and the source of that number."""
     # A rank in one of NCCL's groups is the rank in the run only where all are of that group.
     groups = {one.told.by for one in ranks if (one.told.by or "").startswith("NCCL")}
     names = _of_names(ranks)
@@ -155,7 +155,7 @@ def _of_names(ranks: Sequence[Metadata]) -> list[int | None]:
 
 
 def of_names(paths: Sequence[str | None]) -> list[int | None]:
-    """Of each path its rank; None: it says none."""
+    """Returns the rank named in each path, or None."""
     told: list[int | None] = [None] * len(paths)
     named = [PurePath(path) if path is not None else None for path in paths]
     for at, path in enumerate(named):

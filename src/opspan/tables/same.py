@@ -23,7 +23,7 @@ def is_one(rows: pl.DataFrame, *names: str) -> bool:
 
 
 def same(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
-    """Those names of columns that have one value in all rows of all frames."""
+    """Returns the names of the columns that have one value in all rows of all frames."""
     told = [_bounds(frame, names) for frame in frames]
 
     def is_same(at: int) -> bool:
@@ -35,7 +35,7 @@ def same(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
 
 
 def _bounds(frame: pl.DataFrame, names: Sequence[str]) -> list[tuple[Any, Any, int]]:
-    """Of each column the least and the greatest value, and how many have none."""
+    """Returns, for each column, its least and its greatest value, and the number of nulls."""
     if frame.height <= FEW or not names:  # a query of few rows takes fifty times as long as its answer
         return [(one.min(), one.max(), one.null_count()) for one in map(frame.get_column, names)]
     # As expressions, for which a literal need not become a column.
@@ -47,7 +47,8 @@ def _bounds(frame: pl.DataFrame, names: Sequence[str]) -> list[tuple[Any, Any, i
 
 
 def each_once(frame: pl.DataFrame, name: str) -> pl.Series:
-    """What a column holds, in any order, without hashing or sorting all: the same mostly follow each other."""
+    """Returns the distinct values of a column, in any order. Hashes and sorts few of them: equal values mostly follow
+    each other."""
     if frame.is_empty() or is_one(frame, name):
         return frame.head(1).get_column(name)
     column = frame.get_column(name)  # two views of it: as `rows_once` shifts its rows they take thrice as long
@@ -56,8 +57,8 @@ def each_once(frame: pl.DataFrame, name: str) -> pl.Series:
 
 
 def rows_once(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """What these columns hold, each row of it once, in any order. Rows that follow each other are mostly the same: what
-    is not the same as the row before it is little."""
+    """Returns the distinct rows of these columns, in any order. Rows that follow each other are mostly equal, so few
+    are hashed."""
     rows = frame.select(names)
     is_other = rows.select(pl.any_horizontal(pl.all().ne_missing(pl.all().shift()))).to_series()
     return pl.concat([rows.head(1), rows.filter(is_other)]).unique()

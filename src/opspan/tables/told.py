@@ -61,8 +61,8 @@ VARIABLES = frozenset(
 
 
 def from_environment(variables: Mapping[str, str]) -> Told:
-    """Of a process that a launcher started. One that is alone with its launcher may have started others itself, so what
-    it was told is of no use; and without a size a number of such a common name may mean anything."""
+    """Returns what a launcher told a process that it started. One that is alone with its launcher may have started
+    others itself, so what it was told is of no use; and without a size a number of a common name may mean anything."""
     for rank, size, local in _LAUNCHERS:
         found = told(rank, variables.get(rank), variables.get(size), variables.get(local), _run(variables))
         if found.rank is not None and (found.world_size or 0) > 1:
@@ -81,14 +81,14 @@ def _run(variables: Mapping[str, str]) -> str | None:
 
 
 def from_distributed(said: Any) -> Told:
-    """Of torch.profiler's `distributedInfo`, a foreign value."""
+    """Returns what torch.profiler's `distributedInfo` says, which is a foreign value."""
     if not isinstance(said, Mapping):
         return NOTHING
     return told("distributedInfo", said.get("rank"), said.get("world_size"))
 
 
 def from_json(said: Any) -> Told:
-    """Of a trace that was saved; a foreign value."""
+    """Returns what a saved trace says, which is a foreign value."""
     if not isinstance(said, Mapping):
         return NOTHING
     by, run = said.get("by"), said.get("run")

@@ -94,7 +94,7 @@ def options_of(window: Window | None, stretch: Stretch | None) -> dict[str, Any]
 
 
 def stretches(trace: Tables) -> dict[int, Stretch]:
-    """Of which ranks a part was read, and which."""
+    """Returns the part that was read of each rank of which only a part was read."""
     found = {rank.rank: rank.options.get(STRETCH) for rank in trace.ranks}
     return {number: Stretch(*ends) for number, ends in found.items() if ends is not None}
 

@@ -121,7 +121,7 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
 
 
 def _folders(context: Any) -> list[Path]:
-    """Those of --logdir or --logdir_spec (name:folder,...) that are on this machine."""
+    """Returns the folders of --logdir or --logdir_spec (name:folder,...) that are on this machine."""
     flags = context.flags
     spec = getattr(flags, "logdir_spec", "") if flags is not None else ""
     named = [part.partition(":")[2] or part for part in spec.split(",") if part] if spec else [context.logdir or ""]

@@ -106,7 +106,7 @@ def _text(one: Figures) -> str:
 
 
 def _columns(by: str) -> Columns:
-    """Those of the rows, with their types."""
+    """Returns the columns of the rows, with their types."""
     names = {name: _WHOLE if name == "place" else pl.String for name in KEYS[by]}
     return names | ({"position": _WHOLE} if by == "place" else {}) | _NUMBERS
 

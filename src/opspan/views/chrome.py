@@ -125,7 +125,7 @@ def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Events]:
 
 
 def _names(tracks: Tracks) -> Iterator[Events]:
-    """Those of processes and threads; the host is above the devices."""
+    """Yields the events that name processes and threads, and place the host above the devices."""
     for frame, what, labels in (
         (tracks.processes, "process", pl.lit("CPU")),
         (tracks.threads, "thread", None),

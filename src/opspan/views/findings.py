@@ -94,7 +94,8 @@ def rows(parts: Parts, files: Sequence[File] = ()) -> Findings:
 
 
 def _of_ranks(some: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
-    """Of what one rule says of each rank: what it says of that with most at stake, and what it costs all of them."""
+    """Returns one row for a rule that found something on several ranks: the words are those of the rank with most at
+    stake, and the cost is that of all of them."""
     worst = some.sort("at_stake_ns", descending=True, nulls_last=True, maintain_order=True).row(0, named=True)
     at_stake = None if worst["at_stake_ns"] is None else int(some["at_stake_ns"].sum())
     ranks = some["ranks"].explode().drop_nulls().unique().sort().to_list()

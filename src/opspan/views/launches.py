@@ -86,7 +86,7 @@ def _whole(median: pl.Expr) -> pl.Expr:
 
 
 def _names(found: Analysed, rows: pl.DataFrame, by: str) -> pl.Series:
-    """Of the range that the call was made in."""
+    """Returns, for each row, the name of the range in which the call was made."""
     return of_ranges.names(found, by, found.attributed.calls["range"].gather(rows["call"]))
 
 

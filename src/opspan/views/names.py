@@ -42,7 +42,7 @@ def device_names(trace: Tables) -> pl.Expr:
 
 
 def device_name() -> pl.Expr:
-    """Of one rank."""
+    """Returns the name of a device, which is unique in one rank."""
     return pl.format("device {}", _col("device_id").cast(pl.String).fill_null("of unknown number"))
 
 
@@ -51,12 +51,12 @@ def stream_names() -> pl.Expr:
 
 
 def stream_name() -> pl.Expr:
-    """Of one context."""
+    """Returns the name of a stream, which is unique in one context."""
     return pl.format("stream {}", _col("stream_id").cast(pl.String).fill_null("of unknown number"))
 
 
 def python_file(function: pl.Expr) -> pl.Expr:
-    """Of a function of Python, `train.py(12): forward`; null: it is none."""
+    """Returns the file in the name of a Python function, `train.py(12): forward`; null for any other name."""
     return function.str.extract_groups(_PYTHON).struct.field("file")
 
 

@@ -129,7 +129,7 @@ class _Arrows:
 
 
 def _kinds(trace: Tables, tracks: Tracks, arrows: _Arrows) -> list[_Kind]:
-    """Those that are outside first, where two rows have the same time."""
+    """Returns the kinds of rows, outer ones first: in this order rows of the same time are written."""
     last_ns = trace_end_ns(*(trace.frames[name] for name in drawn.SPANS))
     functions, calls, work = trace.functions, trace.calls, trace.work
     ranges = drawn.with_lists(trace.ranges)

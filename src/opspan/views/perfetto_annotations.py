@@ -23,7 +23,7 @@ _col = pl.col
 
 
 class Strings:
-    """Those of a batch."""
+    """Collects the texts of a batch, which its packets refer to by number."""
 
     def __init__(self) -> None:
         self._known: dict[str, list[pl.Series]] = {_NAMES: [], _CATEGORIES: [], _TEXTS: []}

@@ -116,12 +116,12 @@ def descriptors(tracks: Tracks) -> bytes:
 
 
 def beside(tracks: pl.DataFrame) -> memoryview:
-    """Of `track`, each below its `parent`. Those of one name below one track are drawn as one."""
+    """Returns the packets of tracks, each below its `parent`. Tracks of one name below one track are drawn as one."""
     return native.protobuf(_track(tracks, {"2": _col("title"), "5": _col("parent")}), PACKET)
 
 
 def series(tracks: pl.DataFrame) -> memoryview:
-    """Of counters."""
+    """Returns the packets of tracks of counters."""
     unit = pl.when(_col("title").str.contains(r"\bbytes\b")).then(_BYTES)
     counter = pl.struct(unit.alias("3"))
     return native.protobuf(_track(tracks, {"2": _col("title"), "5": _col("parent"), "8": counter}), PACKET)

@@ -52,7 +52,8 @@ def _products(run: Run) -> pl.DataFrame:
 
 
 def _has_cores(least: float) -> pl.Expr:
-    """Of NVIDIA's devices, by compute capability; where that is not known, by the kernel's name."""
+    """Says whether a device of NVIDIA's has these cores, by its compute capability or, where that is not known, by the
+    kernel's name."""
     known = _col("capability").str.extract(r"^(?:sm_?)?([0-9]+\.[0-9]+)$").cast(pl.Float64)
     return pl.when(known.is_not_null()).then(known >= least).otherwise(_col("name").str.contains(_WITH_TF32))
 
@@ -121,7 +122,7 @@ def _is_odd(op: str, sizes: str) -> bool:
 
 
 def _numbers(shape: Sequence[int | list[int]]) -> list[int]:
-    """Of a tensor; a list of tensors has none."""
+    """Returns the sizes of a tensor; a list of tensors has none."""
     return [number for number in shape if isinstance(number, int)]
 
 

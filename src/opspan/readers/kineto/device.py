@@ -202,7 +202,7 @@ def _numbers(rest: str | None) -> Iterator[tuple[str, float]]:
 
 
 def devices(work: pl.DataFrame, properties: Any, kind: str) -> pl.DataFrame:
-    """Those that work ran on, and those that the file describes."""
+    """Returns the devices that work ran on, and those that the file describes."""
     described = {
         entry["id"]: entry
         for entry in (properties if isinstance(properties, list) else [])

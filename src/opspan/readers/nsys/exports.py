@@ -47,7 +47,7 @@ def hold(export: Path, stack: ExitStack) -> bool:
 
 
 def remove_old(folder: Path) -> None:
-    """Those past the bounds. What cannot be removed stays: whoever reads a report has no part in it."""
+    """Removes the exports past the bounds. What cannot be removed stays: whoever reads a report has no part in it."""
     now = time.time()
     used: list[tuple[float, int, Path]] = []
     with suppress(OSError):

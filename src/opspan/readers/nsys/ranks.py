@@ -44,7 +44,7 @@ def in_its_ranks(export: Export, trace: Tables) -> Tables:
 
 
 def _variables(export: Export) -> Mapping[str, str]:
-    """Those of launchers alone: a user's environment holds secrets."""
+    """Returns the variables of launchers alone: a user's environment holds secrets."""
     if CAPTURE_FACTS not in export:
         return {}
     frame = export.frame(CAPTURE_FACTS, FACT_COLUMNS).filter(_col("name").str.contains(VARIABLE)).drop_nulls()

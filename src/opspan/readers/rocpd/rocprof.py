@@ -121,7 +121,7 @@ def read(database: Database, path: Path) -> Tables:
 
 
 def _told(run: Run) -> dict[int, Told]:
-    """Of each process, by what its launcher told it; of the environment no more is read, as it holds secrets."""
+    """Returns what its launcher told each process. No more of the environment is read, as it holds secrets."""
     variables = {name: _col("environment").str.json_path_match(f"$.{name}") for name in sorted(VARIABLES)}
     told: dict[int, set[Told]] = {}
     for pid, *values in run.processes.drop_nulls("pid").select("pid", **variables).iter_rows():

@@ -127,7 +127,7 @@ def _translate(database: Database, found: ResultFiles, issues: Issues) -> Tables
 
 
 def _count_containers(found: ResultFiles, issues: Issues) -> None:
-    """Those of events that were not read; the others are caches."""
+    """Counts the containers of events that were not read; the others are caches."""
     names = {folder.name: folder for folder in found.containers if not folder.name.startswith("_")}
     skipped = {
         name: rows

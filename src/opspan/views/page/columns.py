@@ -40,7 +40,7 @@ def table(rows: pl.DataFrame, columns: Sequence[Column], notes: Sequence[str] = 
 
 
 def known(rows: pl.DataFrame, columns: Sequence[Column]) -> list[Column]:
-    """Those of which anything is known: nobody reads a column of nothing."""
+    """Returns the columns that have any value: nobody reads a column of nothing."""
     return [column for column in columns if column.name in rows.columns and rows[column.name].count()]
 
 

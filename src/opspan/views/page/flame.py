@@ -47,7 +47,7 @@ def flame(nodes: pl.DataFrame) -> dict[str, Any]:
 
 
 def _rest(whole: pl.DataFrame, places: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
-    """Of each kept frame what is in it and was not kept, as one frame; of nothing too, which is the root."""
+    """Returns, for each kept frame and for the root, one frame that stands for all in it that was not kept."""
     lost = whole.join(places, on="row", how="anti").filter(pl.any_horizontal(_col(name) > 0 for name in measures))
     first = lost.join(lost.select(parent="row"), on="parent", how="anti", nulls_equal=False)
     within = totals(whole["parent"], whole["row"].is_in(lost["row"].implode()).cast(pl.Int64))

@@ -104,7 +104,7 @@ def _titles(subject: Subject, places: pl.DataFrame) -> list[str]:
 
 
 def _curve(rows: pl.DataFrame, pieces: Pieces, begin_ns: int) -> dict[str, list[Any]]:
-    """Of each piece the first and the last moment, and those with least and most: what a screen can show of it."""
+    """Returns the first and the last moment of each piece, and those with least and most: a screen can show no more."""
     if rows.height > PIECES:
         at, allocated, reserved = _col("at"), _col("allocated_bytes"), _col("reserved_bytes")
         moments = (

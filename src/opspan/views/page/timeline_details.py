@@ -77,7 +77,7 @@ def details(found: Analysed, table: str, rows: pl.Series) -> list[dict[str, Any]
 
 
 def self_times(found: Analysed, rows: pl.Series) -> pl.Series:
-    """Of ranges: what of their time is that of others in them; null where it is not known."""
+    """Returns how much time of each range is that of ranges in it; null where it is not known."""
     ranges = found.complete.ranges.select("start_ns", "end_ns", "self_ns")[rows]
     return ranges.select(inner=_col("end_ns") - _col("start_ns") - _col("self_ns"))["inner"]
 
