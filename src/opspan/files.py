@@ -25,7 +25,7 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-# Of a process that is told to end, what it may still do.
+# Signals that tell a process to end, which may still do something before.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _live: list[Path] = []  # temporary folders
 

@@ -20,8 +20,8 @@ from opspan.errors import OpspanError
 ABI: Final = 14
 _ERROR_BYTES: Final = 512
 
-# Of a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may stand for
-# more text than there is memory.
+# Bounds a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may
+# stand for more text than there is memory.
 _LONGEST_MANGLED: Final = 16 << 10
 NO_KIND: Final = 16  # of `cut`: kinds are less
 _SPARE_BYTES: Final = 1024

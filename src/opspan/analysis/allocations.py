@@ -50,7 +50,7 @@ def allocations(events: pl.DataFrame) -> pl.DataFrame:
     return blocks.select(
         *DEVICE,
         "address",
-        # Of both, the allocation knows the size better: some tools write none for a free.
+        # The allocation knows the size better than the free: some tools write none for a free.
         pl.when(next_is_free).then(pl.coalesce("bytes", "next_bytes")).otherwise("bytes").alias("bytes"),
         pl.when(is_alloc).then("row").alias("alloc_row"),
         pl.when(next_is_free).then("next_row").when(~is_alloc).then("row").alias("free_row"),

@@ -201,7 +201,7 @@ class _Sums(NamedTuple):
 def _several(
     run: Tables, ways: Sequence[str], steps: pl.DataFrame, process: int | None, time: str, *, is_part: bool
 ) -> Iterator[tuple[str, _Sums]]:
-    # Those that are sums over the same rows are summed together.
+    # Figures that are sums over the same rows are summed together.
     for together in ([by for by in ways if by not in ("kernel", "place")], ["kernel"], ["place"]):
         asked = {by: list(KEYS[by]) for by in together if by in ways}
         if not asked:

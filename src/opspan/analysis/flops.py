@@ -131,7 +131,7 @@ def flops(ranges: pl.DataFrame) -> pl.Series:
     is_further = ranges["name"].is_in(pl.Series([*FURTHER], dtype=NAME).implode()) & column.is_not_null()
     if not is_further.any():
         return column
-    # Those of FURTHER do not count in an op that has counted.
+    # The ops of FURTHER do not count in an op that has counted.
     none = pl.Series([None], dtype=pl.Int64).new_from_index(0, ranges.height)
     return column.zip_with(~(is_further & is_inside(ranges, column.is_not_null())), none)
 

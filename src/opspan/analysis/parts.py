@@ -91,7 +91,7 @@ def moved(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
     is_other = any(before != after for before, after in ranks.items())
     changes = [number(_col("rank"))] if is_other and "rank" in part.rows.columns else []
     changes += [_col(name) + shift_ns for name in part.times] if shift_ns else []
-    # Of findings, which name ranks and ranges.
+    # Findings name ranks and ranges.
     if is_other and part.rows.schema.get("ranks") == pl.List(pl.Int32):
         changes.append(_col("ranks").list.eval(number(pl.element())))
     if (is_other or shift_ns) and isinstance(part.rows.schema.get("ranges"), pl.List):
@@ -124,7 +124,7 @@ def medians(part: Part, key: Sequence[str], name: str) -> pl.DataFrame:
     whole = _col(_COUNT).sum().over(key) if key else _col(_COUNT).sum()
     rows = rows.with_columns(until=over, whole=whole)
     before = _col("until") - _col(_COUNT)
-    # Of an even number the mean of the two in the middle, as everywhere.
+    # The median of an even number is the mean of the two in the middle, as everywhere.
     low, high = (_col("whole") - 1) // 2, _col("whole") // 2
     at = [_col(value).filter((before <= place) & (place < _col("until"))).first() for place in (low, high)]
     middle = ((at[0] + at[1].cast(pl.Float64)) / 2).alias(name)

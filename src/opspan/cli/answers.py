@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Of the files and the verb's own options: the files of each run.
+# Takes the files and the verb's own options, and returns the files of each run.
 Sides = Callable[[tuple[File, ...], Mapping[str, Any]], Sequence[tuple[File, ...]]]
 
 

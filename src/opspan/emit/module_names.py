@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 # A model that makes new modules in every forward would have its names looked up for ever.
 _MAX_LOOKUPS: Final = 8
-# Of a name; it grows with every level, and a linked list of modules has as many levels as modules.
+# Bounds a name: it grows with every level, and a linked list of modules has as many levels as modules.
 _LONGEST: Final = 1024
 _class_name = type.__dict__["__name__"].__get__  # a metaclass may have another
 

@@ -52,7 +52,7 @@ class DeviceType(enum.Enum):
 
 # Devices that torch counts time on.
 TIMED = frozenset({DeviceType.CUDA, DeviceType.PrivateUse1, DeviceType.MTIA, DeviceType.HPU, DeviceType.XPU})
-# Those whose events make up a table's total. HPU is not among them in torch either.
+# Events of these devices make up a table's total. HPU is not among them in torch either.
 TOTALLED = TIMED - {DeviceType.HPU}
 
 # at::RecordScope

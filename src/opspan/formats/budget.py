@@ -83,7 +83,7 @@ TEXTS = Limit("bytes of text come of the rows", always=64 << 20, per_byte=32)
 CELLS = Limit("bytes are in the texts of a table", always=64 << 20, per_byte=4)
 # Some bytes of Parquet may stand for any number of rows.
 ROWS = Limit("rows are in a table", always=10_000_000, per_byte=64)
-# Of a table of thirty million rows it has a megabyte.
+# The footer of a table of thirty million rows has a megabyte.
 FOOTER = Limit("bytes are in the footer of a table", always=64 << 20)
 # Parquet's writers begin another page after a megabyte. A buffer of Arrow's has a column of all the rows of a batch.
 PAGE = Limit("bytes come out of a page of a table", always=64 << 20, per_byte=200, most=64 << 30)

@@ -1,4 +1,4 @@
-"""What a file that no reader knows seems to be, and the likeliest next command: for a person who expected a trace.
+"""Guesses what a file is that no reader knows, and says the likeliest next command to a person who expected a trace.
 
 Told by content, as the readers are. Nothing of it is run or unpickled, and no more than a few kilobytes are looked at.
 """
@@ -125,7 +125,7 @@ TEXTS = tuple(
 
 
 def guess(path: Path, head: bytes) -> Guess:
-    """`head`: the first bytes of the file."""
+    """Returns what the file seems to be. `head`: its first bytes."""
     if not head:
         return Guess("an empty file", "its writer failed, or has not begun: record again")
     if not head.strip(b"\0"):

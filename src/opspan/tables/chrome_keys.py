@@ -108,7 +108,7 @@ _IN_THE_EVENT = {
     "functions": _PLACE,
     "memory": {"rank", "pid", "tid", "time_ns"},
 }
-# Those that no payload may have, whichever table the event is a row of.
+# No payload may have these keys, whichever table the event is a row of.
 OTHERS = (ENDED, OVERLAPS, UNNAMED, API, "range", "call", "work", "memory", "Python id")
 
 

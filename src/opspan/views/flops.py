@@ -20,7 +20,7 @@ BY = ("op", "shape", "module", "phase", "step", "run")
 LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
 _col = pl.col
 _MOST_NAMED = 5
-# Of parts: those that are no sums.
+# These columns of parts are no sums.
 _RULES = dict.fromkeys(("types", "types_of_products"), "all of them")
 _RULES |= dict.fromkeys(("has_products", "is_assumed", "is_known", "has_bytes"), "any")
 _COLUMNS = (

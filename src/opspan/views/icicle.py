@@ -48,7 +48,7 @@ def icicle(found: Merged, column: str) -> Icicle:
         return Icicle([], 0, 0, 0, 0)
     least = max(1, round(whole * LEAST_SHARE))
     if (tree["ns"] >= least).sum() > MOST_BOXES:
-        # Those as long as the first that is left out go with it, so that a box is never without the one around it.
+        # Boxes as long as the first that is left out go with it, so that a box is never without the one around it.
         least = int(tree["ns"].top_k(MOST_BOXES + 1).min()) + 1  # type: ignore[arg-type]
     shown = tree.filter(_col("ns") >= least)
     rest = tree.filter(_col("ns") < least).group_by("parent").agg(pl.len(), _col("ns").sum())

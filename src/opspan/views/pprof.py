@@ -126,7 +126,7 @@ def _add_samples(
 def _add_head(profile: Any, trace: Tables, samples: pl.DataFrame, strings: _Strings, said: list[str]) -> None:
     for name, unit, _ in _VALUES:
         profile.sample_type.add(type=strings(name), unit=strings(unit))
-    # Of times that are sums and no samples: a nanosecond counts one. Servers ask for it.
+    # Times that are sums and no samples count one for each nanosecond. Servers ask for it.
     profile.period_type.type, profile.period_type.unit, profile.period = strings("host"), strings("nanoseconds"), 1
     program = Path(trace.paths[0]).name if trace.paths else ""
     profile.mapping.add(id=_MAPPING, filename=strings(program), has_functions=True)

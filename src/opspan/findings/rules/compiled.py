@@ -18,7 +18,7 @@ _REGION = r"^Torch-Compiled Region: ([0-9]+)/([0-9]+)"
 def _again(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.steps.height:
         return  # all that was compiled may have been compiled for the first time
-    # Of all steps: that one of them compiled makes it an outlier.
+    # Looks at all steps: one that compiled is an outlier.
     in_step = within(run.compiling, "start_ns", run.steps, PROCESS)["row"].unique().sort()
     rows = run.compiling[in_step]
     first = run.steps.group_by(PROCESS).agg(until_ns=_col("end_ns").min())

@@ -34,7 +34,7 @@ def _median(rows: pl.DataFrame, column: str) -> int:
 
 def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.computing
-    # Of a template what it is made for is part of the name: elementwise kernels are not all one.
+    # The arguments of a template are part of the name: elementwise kernels are not all one.
     rows = rows.with_columns(kernel=pl.coalesce("full_name", "name"))
     names = rows.group_by("kernel").agg(_col("ns").sum(), count=pl.len()).sort("ns", "kernel", descending=[True, False])
     total = int(names["ns"].sum())

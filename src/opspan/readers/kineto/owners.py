@@ -73,7 +73,7 @@ def named_ranges(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) 
     rows = work.select(*key, "payload_json").with_row_index("row")
     rows = rows.join(calls.select(key).drop_nulls().unique(), on=key, how="anti")
     rows = rows.with_columns(external_ids(rows))
-    # Of old the number of the call stood here a second time.
+    # Old files have the number of the call here a second time.
     rows = rows.filter(_col("external").is_not_null(), _col("external").ne_missing(_col("correlation_id")))
     if not rows.height:
         return nothing

@@ -51,7 +51,7 @@ class Folder:
         self._thread = ThreadPoolExecutor(1)
         self._begun: dict[str, tuple[Sequence[str], Future[pl.DataFrame | BaseException]]] = {}
         self._columns: dict[str, Sequence[str]] = {}
-        # Of the table that mostly has the most rows the reading begins while the others are looked at.
+        # The largest table, mostly, is read while the others are looked at.
         for name in sorted(self._files, key=lambda name: (name != NVTX, name)):
             if columns := self._described(self._files[name]):
                 self._columns[name] = columns

@@ -32,7 +32,7 @@ NVTX_EXTRAS: Columns = {
     "binaryData": "bytes",
     "eventId": "int",
 }
-# Those that payloads are in.
+# Payloads are in these columns.
 PAYLOADS = frozenset(NVTX_EXTRAS) - {"endGlobalTid", "category", "color"}
 
 # Names of ENUM_NSYS_EVENT_TYPE and the numbers they have where a file has no such table.

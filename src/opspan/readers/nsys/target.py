@@ -133,7 +133,7 @@ def threads(export: Export, given: pl.DataFrame, frames: Iterable[pl.DataFrame])
     listed = export.frame("ThreadNames", {"nameId": "int", "globalTid": "int"})
     of_system = zip(listed["globalTid"], export.strings.texts(listed["nameId"], "ThreadNames"), strict=True)
     numbered = given.select(pl.col("pid") * PID_UNIT + pl.col("tid"), "name")
-    # Of several names the last counts: the latest of the system's, but the first of the program's own.
+    # The last of several names counts: the latest of the system's, but the first of the program's own.
     for key, name in (*of_system, *reversed(numbered.rows())):
         if key is not None:
             key &= THREAD_MASK

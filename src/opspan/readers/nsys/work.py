@@ -54,7 +54,7 @@ def _copies(export: Export) -> pl.DataFrame:
     frame = _on_device(export, tables.MEMCPY, tables.MEMCPY_COLUMNS, "memcpy")
     memory = export.memory_kinds()
     device = pl.col("device_id").cast(pl.Int64)
-    # Of the two devices the one that is not the row's own.
+    # Takes the one of the two devices that is not the row's own.
     peer = pl.coalesce(
         pl.when(pl.col("dstDeviceId") != device).then("dstDeviceId"),
         pl.when(pl.col("srcDeviceId") != device).then("srcDeviceId"),

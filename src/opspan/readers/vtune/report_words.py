@@ -84,7 +84,7 @@ SHARED = re.compile(
     r"|(?:Task|Wait|Frame|Instance|Event|Sample|Call) Count\b|Count:|% of |Frame Rate|Utilization|Loads$|Stores$"
     r"|Start Address|Source File"
 )
-# Those that no other program calls so.
+# No other program has these words.
 OWN = re.compile(
     r"Function \(Full\)|Hardware Event|Spin Time|Spin and Overhead|Effective Time|Overhead Time:|CPI Rate"
     r"|(?:Self|Total) Time:|CPU Time:|Wait Time:|Wait Time with|Clockticks|Instructions Retired|Events Per Sample"
