@@ -124,6 +124,15 @@ def test_a_slow_page_of_files_is_left(web: Served, monkeypatch: pytest.MonkeyPat
     assert time.monotonic() - begin < 20
 
 
+@pytest.mark.parametrize("part", [b"<a ", b"<a\n\n", b"<a href='", b"<a x", b"http://", b'"'])
+def test_an_odd_page_of_files_takes_no_longer(web: Served, part: bytes) -> None:
+    address = web.give("/odd/", whole(part * (1_000_000 // len(part)), Content_Type="text/html"))
+    begin = time.monotonic()
+
+    assert "there is no file" in refused(address)
+    assert time.monotonic() - begin < 20
+
+
 def test_a_large_page_of_files_is_not_read(web: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "PAGE_BYTES", 2_000_000)
     address = web.give("/large/", whole(b" " * 3_000_000, Content_Type="text/html"))
