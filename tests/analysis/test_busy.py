@@ -10,7 +10,6 @@ from analysis.frames import ranges, table
 from opspan.analysis import nest, phases
 from opspan.analysis.busy import KINDS, breakdown, devices, overhead_outside_ns
 from opspan.analysis.iterations import iterations
-from opspan.analysis.kernels import rounds_to_tf32, uses_tensor_cores
 from opspan.tables import Metadata, Tables
 
 LAST = 24
@@ -151,29 +150,3 @@ def test_what_the_profiler_did_before_and_after_is_no_time_of_the_run() -> None:
     assert devices(trace, iterations(trace.ranges)).select("busy_ns", "idle_ns").rows() == [(100, 10)]
     # 0 to 90, 200 to 210, and 500 to 900
     assert overhead_outside_ns(trace) == 500
-
-
-def test_a_family_with_tensor_cores_has_kernels_without() -> None:
-    names = pl.Series(
-        "name",
-        [
-            "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_kernel__5x_cublas",
-            "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_aligna4_execute_kernel",
-        ],
-    )
-    assert pl.select(uses_tensor_cores(pl.lit(names))).to_series().to_list() == [True, False]
-
-
-def test_matrix_cores_of_amd_count_and_do_not_round_to_tf32() -> None:
-    names = pl.Series(
-        "name",
-        [
-            "Cijk_Ailk_Bljk_SB_MT64x64x16_MI32x32x2x1_SN_1LDSB1",
-            "_ZN2ck16tensor_operation6device12_GLOBAL__N_139kernel_grouped_conv_fwd_xdl_cshuffle_v3INS",
-            "Cijk_Ailk_Bljk_SB_MT64x64x8_SN_1LDSB0_VW4",
-            "ampere_s1688gemm_128x64_tn",
-        ],
-    )
-    found = pl.select(uses_tensor_cores(pl.lit(names)).alias("uses"), rounds_to_tf32(pl.lit(names)).alias("rounds"))
-    assert found["uses"].to_list() == [True, True, False, True]
-    assert found["rounds"].to_list() == [False, False, False, True]

@@ -7,7 +7,9 @@
         communicating_ns, copying_ns  in which a collective ran; a copy or a fill
         exposed_communicating_ns      in which a collective ran and nothing computed
         exposed_copying_ns            in which a copy ran, and nothing computed or communicated
-        work_ns, tensor_core_ns       kernels, each whole in the step that it begins in; of these, for tensor cores
+        work_ns, tensor_core_ns, unknown_core_ns
+                                      kernels, each whole in the step that it begins in; of these, on tensor cores, and
+                                      those of names that do not say it
         sm_ns                         the time by the share of the multiprocessors that the kernels of each moment have
                                       blocks for, which is at most all of them
         occupancy_ns, with_occupancy_ns  kernels of which the occupancy is known, each by it; these kernels themselves
@@ -32,7 +34,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.kernels import is_communication, uses_tensor_cores
+from opspan.analysis.kernels import is_told, with_facts
 from opspan.analysis.occupancy import SHAPE, blocks_per_sm, occupancy
 from opspan.analysis.spans import (
     DEVICE,
@@ -94,7 +96,8 @@ def devices(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) ->
     sums = _one_by_one(kernels, used)
     key = [*DEVICE, "step", "start_ns"]
     found = found.join(sums, on=key, how="left", nulls_equal=True, maintain_order="left")
-    return found.with_columns(_col("work_ns", "tensor_core_ns").fill_null(0)).drop("start_ns", "end_ns", "known_ns")
+    counted = _col("work_ns", "tensor_core_ns", "unknown_core_ns").fill_null(0)
+    return found.with_columns(counted).drop("start_ns", "end_ns", "known_ns")
 
 
 def _those(work: pl.DataFrame, *kinds: str) -> pl.DataFrame:
@@ -109,7 +112,7 @@ def use(devices: pl.DataFrame, of: tuple[str, ...] = PROCESS) -> pl.DataFrame:
         "utilisation": (_col("kernel_ns"), time),
         "sm_efficiency": (_col("sm_ns"), time.filter(_col("sm_ns").is_not_null())),
         "occupancy": (_col("occupancy_ns"), _col("with_occupancy_ns")),
-        "tensor_core_share": (_col("tensor_core_ns"), work),
+        "tensor_core_share": (_col("tensor_core_ns"), work.filter(is_told(_col("unknown_core_ns").sum(), work.sum()))),
     }
     shares = (
         pl.when(of.sum() > 0).then(part.sum() / of.sum().cast(pl.Float64)).alias(name)
@@ -142,18 +145,13 @@ def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) 
     return found.with_columns(other_ns=_col("time_ns") - _col("together")).drop("start_ns", "end_ns", "together")
 
 
-BUSY_BY = (*DEVICE, "start_ns", "end_ns", "kind", "name", "is_overhead")
+BUSY_BY = (*DEVICE, "start_ns", "end_ns", "kind", "name", "full_name", "is_overhead")
 
 
 def busy_with(work: pl.DataFrame, *more: str) -> pl.DataFrame:
     """The work that devices were busy with, its row as `work`, the columns that matter here and `more`, and as `what`
     what it is."""
-    rows = on_device(work.select(*BUSY_BY, *more).with_row_index("work"))
-    names = rows.select(_col("name").unique())
-    rows = rows.with_columns(
-        is_communication=_is_any_of(names.filter(is_communication(_col("name")))),
-        uses_tensor_cores=_is_any_of(names.filter(uses_tensor_cores(_col("name")))),
-    )
+    rows = with_facts(on_device(work.select(*BUSY_BY, *more).with_row_index("work")))
     copying, filling, communicating, computing = (pl.lit(name, dtype=WHAT) for name in WHAT.categories)
     what = (
         pl.when(_col("kind") == "memcpy")
@@ -166,10 +164,6 @@ def busy_with(work: pl.DataFrame, *more: str) -> pl.DataFrame:
         .then(computing)
     )
     return rows.with_columns(what=what)
-
-
-def _is_any_of(names: pl.DataFrame) -> pl.Expr:
-    return _col("name").is_in(names["name"].implode()).fill_null(value=False)
 
 
 def step_times(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) -> pl.DataFrame:
@@ -234,7 +228,7 @@ def _ends(rows: pl.DataFrame) -> pl.DataFrame:
 def _with_shape(kernels: pl.DataFrame, trace: Tables) -> pl.DataFrame:
     """With the share of the multiprocessors that each has blocks for, and with its occupancy."""
     blocks = blocks_per_sm(kernels, trace.devices).clip(upper_bound=1.0).alias("sm_share")
-    columns = (*DEVICE, "start_ns", "end_ns", "uses_tensor_cores")
+    columns = (*DEVICE, "start_ns", "end_ns", "on_tensor_cores")
     return only(kernels.select(*columns, blocks, occupancy(kernels, trace.devices)), length() > 0)
 
 
@@ -272,7 +266,8 @@ def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:
     ns, known = length(), _col("occupancy").is_not_null()
     each = kernels.select(
         work_ns=ns,
-        tensor_core_ns=pl.when("uses_tensor_cores").then(ns).otherwise(0),
+        tensor_core_ns=pl.when("on_tensor_cores").then(ns).otherwise(0),
+        unknown_core_ns=pl.when(_col("on_tensor_cores").is_null()).then(ns).otherwise(0),
         occupancy_ns=_col("occupancy") * ns,
         with_occupancy_ns=pl.when(known).then(ns),
         is_known=known,

@@ -7,7 +7,7 @@
     figures(rows, by) -> `by`, which has kind and name, and over each group, the one with most time first
         count, device_ns, average_device_ns, least_device_ns, most_device_ns
         blocks_per_sm, occupancy    their means, in which each kernel counts by its time
-        uses_tensor_cores           as far as the name says; null: it is no kernel
+        uses_tensor_cores           yes, no or unknown, as far as names say; null: it is no kernel
 
 What the source does not have is null.
 """
@@ -19,17 +19,18 @@ from collections.abc import Sequence
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.kernels import uses_tensor_cores
+from opspan.analysis.kernels import with_facts
 from opspan.analysis.occupancy import SHAPE, blocks_per_sm, occupancy, shared_bytes
 from opspan.analysis.sums import DURATION, OF_WORK, WORK_ORDER, WORK_SUMS, summed
 
 _col = pl.col
 KERNELS = ("kernel", "graph")
 MEANS = ("blocks_per_sm", "occupancy")
+USES = pl.Enum(["yes", "no", "unknown"])
 
 
 def launched(work: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
-    rows = on_device(work)
+    rows = with_facts(on_device(work))
     shapes = rows.select("rank", "device_id", *SHAPE)
     return rows.with_columns(
         shared_bytes(), DURATION.alias("duration_ns"), blocks_per_sm(shapes, devices), occupancy(shapes, devices)
@@ -53,14 +54,18 @@ def sums(rows: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.DataFr
         _col(MEANS).sum(),
         least_device_ns=ns.min(),
         most_device_ns=ns.max(),
+        on_cores=_col("on_tensor_cores").sum(),
+        off_cores=(~_col("on_tensor_cores")).sum(),
     )
 
 
 def figures_of(sums: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.DataFrame:
     means = {name: pl.when(_col(f"{name}_ns") > 0).then(_col(name) / _col(f"{name}_ns")) for name in MEANS}
     sums = sums.with_columns(average_device_ns=_col("device_ns") / _col("count"), **means)
-    sums = sums.select(*by, "count", "device_ns", "average_device_ns", "least_device_ns", "most_device_ns", *MEANS)
-    is_kernel = _col("kind").is_in(KERNELS)
-    sums = sums.with_columns(uses_tensor_cores=pl.when(is_kernel).then(uses_tensor_cores(_col("name"))))
+    uses = pl.when(_col("on_cores") == _col("count")).then(pl.lit("yes", USES)).otherwise(pl.lit("unknown", USES))
+    uses = pl.when(_col("off_cores") == _col("count")).then(pl.lit("no", USES)).otherwise(uses)
+    sums = sums.with_columns(uses_tensor_cores=pl.when(_col("kind").is_in(KERNELS)).then(uses))
+    figures = ("count", "device_ns", "average_device_ns", "least_device_ns", "most_device_ns", *MEANS)
+    sums = sums.select(*by, *figures, "uses_tensor_cores")
     order = [*WORK_ORDER, *by]
     return sums.sort(order, descending=[name in WORK_ORDER for name in order])

@@ -1,12 +1,24 @@
 """What a kernel's name says: is it a collective, does it use tensor cores. Vendors' names, as data.
 
-Names are the only thing that every source has. A kernel of a name that is not known computes.
+    with_facts(work) -> work with
+        is_communication  Boolean
+        on_tensor_cores   Boolean  null: the name does not say it
+        rounds_to_tf32    Boolean  it does, if it multiplies float32
+    is_told(unknown, of) -> whether so little is unknown that a share may be said
+
+Names are the only thing that every source has: the whole name, with the arguments of its template, where that is known.
+The name of a product that Triton compiles does not say what instructions it has. A kernel of a name that says nothing
+of products computes with the ordinary units.
 """
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import polars as pl
 
+Time = TypeVar("Time", int, pl.Expr)
+_col = pl.col
 # Collectives: NVIDIA's and AMD's library (ncclDevKernel_AllReduce_..., ncclKernel_..., rccl), and those that servers of
 # language models bring along.
 COMMUNICATION = (
@@ -21,35 +33,86 @@ COMMUNICATION = (
 )
 
 # AMD's matrix cores, which compute in float32 without rounding it: Tensile names the shape of the instruction
-# (Cijk_..._MI16x16x1_...), composable kernels say xdl, as AMD calls these units.
+# (Cijk_..._MI16x16x1_...), composable kernels say xdl, as AMD calls these units, and MIOpen's igemm gtcx: contraction
+# on xdl. ck_tile's and aiter's products have no others.
 MATRIX_CORES = (
     r"^cijk_.*_mi[0-9]+x[0-9]+x",
-    r"_xdl(ops)?_|mfma",
+    r"_xdl|mfma",
+    r"^igemm_.*_gtcx",
+    r"ck_tile.*(gemm|fmha)",
+    r"\baiter::(fmha|mla|fmoe|\w*gemm|flatmm)",
 )
-# Parts of names of kernels for tensor cores: the shape of the instruction (16816 is m16n8k16), its name, or the family.
+# Parts of names of kernels for tensor cores: the shape of the instruction (s16816 is m16n8k16, summed up in float32),
+# its name, or a family that has no others.
 TENSOR_CORES = (
-    r"[hisc](884|8816|1688|16816|16832|161616)",
-    r"hmma|imma|bmma|wgmma|qgmma|utcmma|xmma",
-    r"tensorop",
+    r"(^|[^a-z0-9])[hiscdz](884|8816|1688|16816|16832|161616)[a-z_]",
+    r"_tensor[0-9]+x[0-9]+x[0-9]+_",
+    r"hmma|imma|bmma|qmma|wgmma|qgmma|utc[a-z]?mma|wmma|xmma",
+    r"(^|[^a-z])tensorop([^a-z]|$)|mmatensorop|opclass(wmma)?tensorop",
     r"nvjet",
-    r"flash_(fwd|bwd)|fmha|sdpa_sm[0-9]+_flash",
+    r"flash_(fwd|bwd)_\w*kernel|flashattn(fwd|bwd)sm[0-9]|fmha|sdpa_sm[0-9]+_flash",
+    r"deep_gemm::|\bmarlin",
+    # TensorRT-LLM's, for Blackwell alone, and Triton's for mixture of experts with numbers of at most 16 bits.
+    r"^(bmm|gemm)_\w+_sm1[0-9][0-9]",
+    r"^_matmul_ogs_\w*(bf16|fp16|fp8|fp4|e4m3|e5m2)",
     *MATRIX_CORES,
 )
-# Though their family has such kernels, these multiply with the ordinary units: sm80_xmma_gemm_f32f32_..._ffma_...
-NO_TENSOR_CORES = r"_ffma_"
+# Kernels that do not multiply on tensor cores though their name has one of the above: with ordinary units
+# (sm80_xmma_gemm_f32f32_..._ffma_...), what prepares or sums up a product, and inductor's kernels without products,
+# which are named after the ops that they belong to.
+NO_TENSOR_CORES = (
+    r"_ffma_|(^|[^a-z])simt([^a-z]|$)|mmasimt",
+    r"fmha_cutlass[fb]_(f32\w*_sm(50|70|75)|\w*_sm50)",
+    r"dot_do_o|convert_d|combine|splitkreduce|reducesplitk",
+    r"^triton_(poi|per|red|for)_",
+)
+# Products with ordinary units, by families: cuBLAS' and cuDNN's, Tensile's without a matrix instruction, vLLM's.
+ORDINARY = (
+    r"(^|[^a-z0-9])g?[sdchz]gemm|gemv|gemmk1|gemmsn_|scudnn|winograd|plicit_convolve|(dgrad|wgrad)\w*_engine",
+    r"direct_kernel|depthwise|^cijk_|_dl_|wvsp?lt?k",
+)
+# Words of products, and of what goes with products, in short names.
+PRODUCT = (
+    r"gemm|matmul|attention|attn|convolution|[dw]grad|fprop|mlp|triton_tem|_mm_|nvfuser_(none|matmul)",
+    r"(^|_)(mm|bmm|addmm|dot|mla|moe|conv[123]?d?|sdpa)(_|$)|flash(_|$)",
+)
+_AROUND = (
+    r"reduce|cache|rout(e|ing)|finali[sz]e|align|topk|scatter|gather",
+    r"permute|offset|pointer|norm|softmax|copy|index",
+)
+_MOST_UNKNOWN = 0.1  # of the kernels' time: more of it than most differences between two programs
 
 
 def is_communication(name: pl.Expr) -> pl.Expr:
     return _any(name, COMMUNICATION)
 
 
-def uses_tensor_cores(name: pl.Expr) -> pl.Expr:
-    return _any(name, TENSOR_CORES) & ~_any(name, (NO_TENSOR_CORES,))
+def on_tensor_cores(name: pl.Expr, short: pl.Expr) -> pl.Expr:
+    may_be = _any(short, PRODUCT) & ~_any(short, _AROUND)
+    return (
+        pl.when(_any(name, NO_TENSOR_CORES))
+        .then(pl.lit(value=False))
+        .when(_any(name, TENSOR_CORES))
+        .then(pl.lit(value=True))
+        .when(~may_be | _any(name, ORDINARY))
+        .then(pl.lit(value=False))
+    )
 
 
-def rounds_to_tf32(name: pl.Expr) -> pl.Expr:
-    """Says whether a kernel that multiplies float32 rounds it to tf32: AMD's matrix cores do not."""
-    return uses_tensor_cores(name) & ~_any(name, MATRIX_CORES)
+def with_facts(work: pl.DataFrame) -> pl.DataFrame:
+    """Each distinct name is looked at once."""
+    names = work.select("name", "full_name").unique()
+    whole, on_cores = pl.coalesce("full_name", "name"), _col("on_tensor_cores")
+    known = names.with_columns(
+        is_communication=is_communication(_col("name")), on_tensor_cores=on_tensor_cores(whole, _col("name"))
+    ).with_columns(rounds_to_tf32=on_cores.fill_null(value=False) & ~_any(whole, MATRIX_CORES))
+    return work.join(known, on=("name", "full_name"), how="left", nulls_equal=True, maintain_order="left")
+
+
+def is_told(unknown: Time, of: Time) -> Any:
+    """Whether at most a tenth of the kernels' time is of kernels whose names do not say whether they use tensor cores.
+    Where it is more, no share of tensor cores is said."""
+    return unknown <= _MOST_UNKNOWN * of
 
 
 def _any(name: pl.Expr, patterns: tuple[str, ...]) -> pl.Expr:

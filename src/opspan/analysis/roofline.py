@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.kernels import rounds_to_tf32
+from opspan.analysis.kernels import with_facts
 from opspan.analysis.nest import nearest
 from opspan.analysis.peaks import Peaks, Said, of_devices
 from opspan.analysis.spans import PROCESS, length, within
@@ -41,9 +41,8 @@ class Parts:
 
 def parts(trace: Tables, costs: pl.DataFrame, said: Said) -> Parts:
     ranges = trace.ranges
-    work = on_device(
-        trace.work.select("kind", "is_overhead", "rank", "device_id", "start_ns", "end_ns", "name", "range")
-    )
+    columns = ("kind", "is_overhead", "rank", "device_id", "start_ns", "end_ns", "name", "full_name", "range")
+    work = on_device(trace.work.select(columns))
     counted = pl.Series([False]).new_from_index(0, ranges.height)
     counted = counted.scatter(costs["range"], values=True) if costs.height else counted
     owner = nearest(ranges, counted)
@@ -72,8 +71,7 @@ def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) 
     may_be = _col("is_product") & (_col("type") == "fp32")
     if not work.height or not known.select(may_be.any()).item():
         return known
-    names = work.select(_col("name").unique()).filter(rounds_to_tf32(_col("name")))["name"]
-    those = owner.gather(work.filter(_col("name").is_in(names.implode()))["range"]).unique().drop_nulls()
+    those = owner.gather(with_facts(work).filter("rounds_to_tf32")["range"]).unique().drop_nulls()
     is_tensor = may_be & _col("range").is_in(those.implode())
     return known.with_columns(type=pl.when(is_tensor).then(pl.lit("tf32")).otherwise("type"))
 

@@ -3,6 +3,7 @@
     tensor_cores(ranges, work, keys) -> the keys (name, and what else makes a group), and
         is_eligible      Boolean  ops of this name multiply matrices or convolve
         tensor_cores_ns  Int64    time of kernels that use tensor cores, in these ranges and in all inside them
+        unknown_ns       Int64    the same, of kernels whose names do not say it
 
 Told by names of ops and of kernels: nothing else is in every trace. Work must be attributed (`launches`).
 """
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from opspan.analysis.averages import device_time
-from opspan.analysis.kernels import uses_tensor_cores
+from opspan.analysis.kernels import with_facts
 
 _col = pl.col
 ELIGIBLE = (
@@ -24,10 +25,14 @@ ELIGIBLE = (
 
 
 def tensor_cores(ranges: pl.DataFrame, work: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    names = work.select(_col("name").unique()).filter(uses_tensor_cores(_col("name")))["name"]
-    used = work.filter((_col("kind") == "kernel") & _col("name").is_in(names.implode()))
-    rows = device_time(ranges.select("parent", "is_mark", *keys), used)
+    kernels = with_facts(work.filter(_col("kind") == "kernel"))
+    tree = ranges.select("parent", "is_mark", *keys)
+    on_cores, unknown = (
+        device_time(tree, kernels.filter(which))["device_ns"]
+        for which in (_col("on_tensor_cores"), _col("on_tensor_cores").is_null())
+    )
+    rows = tree.with_columns(tensor_cores_ns=on_cores, unknown_ns=unknown)
     rows = rows.filter(~_col("is_mark").fill_null(value=False))
-    sums = rows.group_by(keys).agg(tensor_cores_ns=_col("device_ns").sum())
+    sums = rows.group_by(keys).agg(_col("tensor_cores_ns", "unknown_ns").sum())
     can = _col("name").cast(pl.String).str.contains(ELIGIBLE).fill_null(value=False)
     return sums.with_columns(is_eligible=can)

@@ -140,7 +140,7 @@ class Run:
     def kernels(self) -> pl.DataFrame:
         """What ran in usual steps: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range
         that it belongs to `range`, `op`, `module` and `phase`."""
-        more = ("grid_x", "grid_y", "grid_z", "full_name", "range", "bytes", "copy_from", "copy_to")
+        more = ("grid_x", "grid_y", "grid_z", "range", "bytes", "copy_from", "copy_to")
         work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)

@@ -38,7 +38,9 @@ def short_name(name: str) -> str:
         depth += (char in _OPENS) - (char in _CLOSES)
         if depth == 0 and (char == " " or text.startswith("::", place)):
             begin = place + (1 if char == " " else 2)
-    return text[begin:] or name
+    own = text[begin:] or name
+    # A > that compares, in what is returned, leaves a part of that: std::enable_if<(8>0), void>::type f.
+    return own if "<" in own or "(" in own else own.rpartition(" ")[2].rpartition("::")[2]
 
 
 def _opening(text: str) -> int:

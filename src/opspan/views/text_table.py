@@ -42,6 +42,7 @@ _OF_KERNELS = {
     "occupancy": ("Occupancy", 6),
     "uses_tensor_cores": ("Tensor cores", 6),
 }
+_NOTHING = ["0.0", "no"]  # a column of these alone is left out
 _SHARED = ("self_cpu_ns", "self_device_ns", "device_ns")
 _SHARE_RANK = 6
 
@@ -98,7 +99,7 @@ def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str)
         if name in rows.columns and ("device" not in name or (rows[name] != 0).any()):
             yield Column(title.format(device), [format_memory(value) for value in shown[name].to_list()], 1)
     for name, (title, rank) in _OF_KERNELS.items():
-        if name in rows.columns and rows[name].sum():
+        if name in rows.columns and not rows[name].drop_nulls().cast(pl.String).is_in(_NOTHING).all():
             yield Column(title, [_of_kernel(name, value) for value in shown[name].to_list()], rank)
     for name, title in {"count": counted, "ranges": "# of Ranges"}.items():
         if name in rows.columns:
@@ -106,10 +107,10 @@ def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str)
             yield Column(title, cells, 1 if name == "count" or "count" not in rows.columns else 7)
 
 
-def _of_kernel(name: str, value: float | bool | None) -> str:
-    if value is None or value is False:
-        return ""
-    return "yes" if value is True else f"{value:.1%}" if name == "occupancy" else f"{value:,.2f}"
+def _of_kernel(name: str, value: float | str | None) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return f"{value:.1%}" if name == "occupancy" else f"{value:,.2f}"
 
 
 def _total(rows: pl.DataFrame, name: str) -> float:

@@ -9,12 +9,19 @@ import { inColors } from "../scheme.ts";
 import { type Columns, showTable } from "../table.ts";
 import "./kernels.css";
 
+// Colours of the answers, and their titles.
+const USES = {
+  yes: { name: "tensor cores", title: "With tensor cores" },
+  no: { name: "other", title: "Without" },
+  unknown: { name: "waiting", title: "Names do not say it" },
+};
+
 interface Data {
   total_ns: number;
   tables: { title: string; rows: Columns; names: string[] }[];
   ops: { op: string[]; count: number[]; ns: number[]; more: number; full: string[] }[]; // of each row by name
   top: { name: string; ns: number }[];
-  tensor_cores_ns: number;
+  tensor_cores: { uses: keyof typeof USES; ns: number }[];
   copies: Columns | null;
   fills: Columns | null;
   notes: string[];
@@ -80,10 +87,7 @@ function charts(data: Data, page: Page) {
     address: linked(page, "kernels", { name }),
     kind: "kernel",
   }));
-  const used = [
-    { name: "tensor cores", title: "With tensor cores", value: data.tensor_cores_ns },
-    { name: "other", title: "Without", value: data.total_ns - data.tensor_cores_ns },
-  ];
+  const used = data.tensor_cores.map(({ uses, ns }) => ({ ...USES[uses], value: ns }));
   return html`<div>
       <h3>Most time</h3>
       ${bars(top, "Kernels with most time")}

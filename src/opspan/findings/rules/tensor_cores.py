@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from opspan.analysis.kernels import uses_tensor_cores
+from opspan.analysis.kernels import is_told
 from opspan.analysis.tensor_cores import ELIGIBLE
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
@@ -27,15 +27,19 @@ _TWICE = 0.5  # of the time: what is at stake if these products become twice as 
 
 
 def _products(run: Run) -> pl.DataFrame:
-    """Kernels that multiply for eligible ops: with `is_on_cores`, and `number`, single or half, as far as is known."""
+    """Kernels that multiply for eligible ops: with `number`, single or half, as far as is known. None where it is not
+    known of too much of the time whether it is spent on tensor cores."""
     rows = run.computing
+    ns = _col("ns").sum()
+    if not rows.select(is_told(_col("ns").filter(_col("on_tensor_cores").is_null()).sum(), ns)).item():
+        rows = rows.clear()
     for column, pattern in (("op", ELIGIBLE), ("name", _PRODUCT)):
         names = rows[column].unique()
         chosen = names.filter(names.cast(pl.String).str.contains(pattern).fill_null(value=False))
         rows = rows.filter(_col(column).is_in(chosen.implode()))
     rows = rows.with_columns(_col("name", "op", "capability").cast(pl.String))
     types = run.trace.ranges["input_types"].cast(pl.String).gather(rows["range"])
-    rows = rows.with_columns(types.alias("types"), is_on_cores=uses_tensor_cores(_col("name")))
+    rows = rows.with_columns(types.alias("types"))
     by_type = (
         pl.when(_col("types").str.contains(_HALF_TYPES))
         .then(pl.lit("half"))
@@ -59,12 +63,12 @@ def _has_cores(least: float) -> pl.Expr:
 
 
 def _single(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = _products(run).filter(~_col("is_on_cores"), _col("number") == "single", _has_cores(8.0))
+    rows = _products(run).filter(~_col("on_tensor_cores"), _col("number") == "single", _has_cores(8.0))
     yield from _unused(run, rows, threshold)
 
 
 def _half(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = _products(run).filter(~_col("is_on_cores"), _col("number") == "half", _has_cores(7.0))
+    rows = _products(run).filter(~_col("on_tensor_cores"), _col("number") == "half", _has_cores(7.0))
     yield from _unused(run, rows, threshold)
 
 

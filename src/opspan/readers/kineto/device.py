@@ -20,7 +20,7 @@ import polars as pl
 
 from opspan.formats.chrome import times
 from opspan.formats.columns import SIZES, constant, narrow, numbered
-from opspan.formats.demangle import short_name
+from opspan.formats.kernel_names import kernel_name
 from opspan.readers.kineto.events import COUNTERS_OF_DEVICES
 from opspan.tables import Issues
 from opspan.tables.schema import MEMORY_EVENT, WORK_KIND
@@ -94,7 +94,7 @@ def _sorted_out(spans: pl.DataFrame) -> pl.DataFrame:
     guessed = pl.when(kind.str.contains(_OF_DEVICES)).then(guessed).otherwise(pl.lit("other"))
     found = distinct.with_columns(
         kind=kind.replace_strict(_KINDS, default=guessed, return_dtype=pl.String).cast(WORK_KIND),
-        short=label.map_elements(short_name, return_dtype=pl.String),
+        short=label.map_elements(kernel_name, return_dtype=pl.String),
         # Memcpy HtoD (Pageable -> Device), Memset (Device)
         where=label.str.extract(r"\(([^()]*)\)$"),
     )

@@ -15,6 +15,7 @@ from functools import partial
 import polars as pl
 
 from opspan.formats.columns import constant, named
+from opspan.formats.kernel_names import told_apart
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, where
 from opspan.readers.nsys.tables import Columns
@@ -43,11 +44,12 @@ def _on_device(export: Export, table: str, columns: Columns, kind: str) -> pl.Da
 
 def _kernels(export: Export) -> pl.DataFrame:
     frame = _on_device(export, tables.KERNEL, tables.KERNEL_COLUMNS, "kernel")
-    return frame.select(
+    frame = frame.select(
         pl.all().exclude("shortName", "demangledName"),
-        export.strings.column(frame, "shortName", tables.KERNEL).alias("name"),
-        export.strings.column(frame, "demangledName", tables.KERNEL).alias("full_name"),
+        name=export.strings.column(frame, "shortName", tables.KERNEL),
+        full_name=export.strings.column(frame, "demangledName", tables.KERNEL),
     )
+    return frame.with_columns(told_apart(frame["name"], frame["full_name"]))
 
 
 def _copies(export: Export) -> pl.DataFrame:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.formats.columns import constant, named
-from opspan.formats.demangle import demangled, is_mangled, short_name
+from opspan.formats.demangle import demangled, is_mangled
+from opspan.formats.kernel_names import kernel_name
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.profile import Profile, without_zero
 from opspan.readers.nvprof.tables import Columns
@@ -44,7 +45,7 @@ def _kernels(profile: Profile, table: str) -> pl.DataFrame:
     frame = _on_device(profile, table, tables.KERNEL_COLUMNS, "kernel")
     texts, at = profile.texts(frame["name"], table)
     full = [demangled(text) for text in texts]
-    short = [short_name(text) for text in full]
+    short = [kernel_name(text) for text in full]
     mangled = pl.Series([is_mangled(text) for text in full], dtype=pl.Boolean).gather(at)
     profile.issues.add("mangled_names", int(mangled.sum()), table)
     return frame.with_columns(

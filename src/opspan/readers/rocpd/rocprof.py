@@ -16,6 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.formats.columns import constant, labelled, numbered
+from opspan.formats.kernel_names import kernel_names
 from opspan.formats.sqlite import Type
 from opspan.readers.rocpd.database import Database, base_name
 from opspan.tables import Metadata, Tables, Told
@@ -159,11 +160,12 @@ def _kernels(run: Run) -> pl.DataFrame:
         .alias(f"grid_{axis}")
         for axis in GRID
     )
+    whole = pl.coalesce("shown", "kernel").cast(pl.Categorical)
     block = (_col(f"workgroup_size_{axis}").cast(pl.Int32, strict=False).alias(f"block_{axis}") for axis in GRID)
     return rows.select(
         *_common("kernel"),
-        pl.coalesce("shown", "kernel").cast(pl.Categorical).alias("name"),
-        pl.coalesce("shown", "kernel").cast(pl.Categorical).alias("full_name"),
+        kernel_names(rows.select(whole).to_series()).alias("name"),
+        whole.alias("full_name"),
         *grid,
         *block,
         _col("group_segment_size").alias("dynamic_shared_bytes"),

@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.formats.columns import SIZES, constant, labelled, numbered
+from opspan.formats.kernel_names import kernel_names
 from opspan.formats.keys import looked_up, once, places
 from opspan.formats.sqlite import Type
 from opspan.readers.rocpd.database import Database
@@ -178,6 +179,7 @@ def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.Da
     # What a call says of its kernel or copy is not said of the many of a graph.
     frame = frame.with_columns(shown=shown, of_kernel=(_col("kind") == "kernel") & _col("alone"))
     of_kernel = _col("of_kernel")
+    short = kernel_names(frame["shown"].cast(pl.Categorical))
     return numbered(
         frame.select(
             pl.coalesce("pid", pl.lit(only, pl.Int64)).alias("pid"),
@@ -186,7 +188,7 @@ def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.Da
             "start_ns",
             "end_ns",
             "kind",
-            _col("shown").alias("name"),
+            pl.when(_col("kind") == "kernel").then(short).otherwise(_col("shown").cast(pl.Categorical)).alias("name"),
             pl.when(_col("kind") == "kernel").then("shown").alias("full_name"),
             _col("api_id").alias("correlation_id"),
             pl.when(is_copy & _col("alone")).then("size").alias("bytes"),

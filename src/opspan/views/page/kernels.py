@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis.averages import in_order
-from opspan.analysis.kernel_use import KERNELS, figures, launched
+from opspan.analysis.kernel_use import KERNELS, USES, figures, launched
 from opspan.analysis.sums import WORK_ORDER
 from opspan.views.missing import device_command
 from opspan.views.page.columns import MOST_ROWS, Column, known, table, text, values
@@ -30,7 +30,7 @@ _TIMES = (
 _USE = (
     Column("blocks_per_sm", "Blocks per SM", "number", "Blocks of a launch for each multiprocessor, weighted by time"),
     Column("occupancy", "Est. occupancy", "share", "Estimated from the launch, weighted by time; it is not measured"),
-    Column("uses_tensor_cores", "Tensor cores", "flag", "As far as the kernel's name says"),
+    Column("uses_tensor_cores", "Tensor cores", "text", "As far as the kernel's name says"),
 )
 _BY_NAME = (Column("name", "Kernel", "name"), *_TIMES, *_USE)
 _BY_LAUNCH = (
@@ -81,7 +81,7 @@ def section(subject: Subject) -> Section:
         {"title": "name", "rows": _table(kernels, _BY_NAME), "names": values(kernels["name"].head(MOST_ROWS))},
         {"title": "launch", "rows": _table(launches, _BY_LAUNCH), "names": values(launches["name"].head(MOST_ROWS))},
     ]
-    with_tensor_cores = int(kernels.filter("uses_tensor_cores")["device_ns"].sum())
+    time = {uses: int(kernels.filter(_col("uses_tensor_cores") == uses)["device_ns"].sum()) for uses in USES.categories}
     total = int(kernels["device_ns"].sum())
     fills = rows.filter(kind="memset")
     return Section(
@@ -93,7 +93,7 @@ def section(subject: Subject) -> Section:
             "top": [
                 {"name": text(str(name)), "ns": ns} for name, ns in kernels.select("name", "device_ns").head(TOP).rows()
             ],
-            "tensor_cores_ns": with_tensor_cores,
+            "tensor_cores": [{"uses": uses, "ns": ns} for uses, ns in time.items()],
             "copies": table(found.copies, _COPIES) if found.copies.height else None,
             "fills": table(fills, _FILLS) if fills.height else None,
             "notes": _notes(kernels, launches),

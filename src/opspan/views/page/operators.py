@@ -11,6 +11,7 @@ from opspan.analysis import Analysed
 from opspan.analysis.averages import averages
 from opspan.analysis.backward import pairs
 from opspan.analysis.call_stacks import call_stacks
+from opspan.analysis.kernels import is_told
 from opspan.analysis.tensor_cores import tensor_cores
 from opspan.events import events_of
 from opspan.views.flops import tables_of
@@ -53,7 +54,7 @@ _COLUMNS = (
     Column("cpu_ns", "Host, total", "ns", "Time on the host with all that runs inside it"),
     Column("backward_device_ns", "Backward, device", "ns", "Time on devices of the backward of these ops"),
     Column("backward_cpu_ns", "Backward, host", "ns", "Time on the host of the backward of these ops"),
-    Column("tensor_cores", "Tensor cores", "share", "Share of its time on devices; nothing: it multiplies no matrices"),
+    Column("tensor_cores", "Tensor cores", "share", "Share of its time on devices; nothing: no products, or not known"),
     Column("flops_per_s", "FLOP/s", "flop_rate", "Of ops whose cost is known, of all ranks"),
     Column("bytes_per_s", "Bytes/s", "rate", "Read and written, of ops whose cost is known, of all ranks"),
     Column("bound", "Bound", "text", "Which peak of the device it is nearer to: of computing or of memory"),
@@ -131,9 +132,9 @@ def _with_tensor_cores(found: Analysed, by: str, rows: pl.DataFrame) -> pl.DataF
     used = tensor_cores(found.attributed.ranges, found.attributed.work, keys)
     used = used.with_columns(_col(_OF_OPS[by]).cast(pl.String)).cast({"rank": pl.Int64} if "rank" in keys else {})
     share = _col("tensor_cores_ns") / _col("device_ns")
-    is_told = (_col("device_ns") > 0) & (_col("is_eligible") | (_col("tensor_cores_ns") > 0))
+    multiplies = (_col("device_ns") > 0) & (_col("is_eligible") | (_col("tensor_cores_ns") > 0))
     return rows.join(used, on=keys, how="left", maintain_order="left").with_columns(
-        tensor_cores=pl.when(is_told).then(share)
+        tensor_cores=pl.when(multiplies & is_told(_col("unknown_ns"), _col("device_ns"))).then(share)
     )
 
 

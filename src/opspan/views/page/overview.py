@@ -8,6 +8,7 @@ import polars as pl
 
 from opspan.analysis.busy import overhead_outside_ns, use, whole_times
 from opspan.analysis.idle import WHY
+from opspan.analysis.kernels import is_told
 from opspan.analysis.spans import DEVICE, PROCESS
 from opspan.views import idle
 from opspan.views.footer import coverage_lines
@@ -44,7 +45,7 @@ _DEVICES = (
     Column("utilisation", "Utilisation", "share", "Share of the time in which a kernel ran"),
     Column("sm_efficiency", "Est. SM efficiency", "share", "Share of the multiprocessors that kernels had blocks for"),
     Column("occupancy", "Est. occupancy", "share", "Mean of the kernels, weighted by their time; it is not measured"),
-    Column("tensor_core_share", "Tensor cores", "share", "Share of the kernels' time, as far as names say"),
+    Column("tensor_core_share", "Tensor cores", "share", "Share of the kernels' time; nothing: not known"),
 )
 _ISSUES = (
     Column("severity", "Severity", "text"),
@@ -78,7 +79,8 @@ def _cards(subject: Subject) -> list[dict[str, Any]]:
     """Figures that people ask for first."""
     found = subject.found
     whole, steps = found.whole_devices, found.breakdown.filter(_col("step").is_not_null())
-    time, work = int(whole["time_ns"].sum()), int(whole["work_ns"].sum())
+    time = int(whole["time_ns"].sum())
+    work, on_cores, unknown = (int(whole[f"{name}_ns"].sum()) for name in ("work", "tensor_core", "unknown_core"))
     peaks = found.memory_peaks.filter(_col("device_id").is_not_null())
     cards = [
         ("Recorded time", found.whole_breakdown["time_ns"].max(), "ns"),
@@ -86,7 +88,8 @@ def _cards(subject: Subject) -> list[dict[str, Any]]:
         ("Steps", steps.group_by(PROCESS).len()["len"].max(), "count"),
         ("Average step", steps["time_ns"].mean(), "ns"),
         ("Devices busy", whole["busy_ns"].sum() / time if time else None, "share"),
-        ("Kernels on tensor cores", whole["tensor_core_ns"].sum() / work if work else None, "share"),
+        ("Kernels on tensor cores", on_cores / work if work and is_told(unknown, work) else None, "share"),
+        ("Kernels that may use tensor cores", unknown / work if not is_told(unknown, work) else None, "share"),
         ("Most memory of a device", peaks["allocated_bytes"].max(), "bytes"),
     ]
     return [{"title": title, "value": value, "unit": unit} for title, value, unit in cards if value is not None]

@@ -1,0 +1,97 @@
+"""Short names by which kernels can be told apart.
+
+kernel_name(full) -> the kernel's own name: add of void ns::add<float>(float*). A kernel that only starts another
+    function has the name of that one: cutlass_80_tensorop_s1688gemm_64x64_32x4_tn_align1 instead of Kernel2
+kernel_names(full_names) -> kernel_name of each
+told_apart(names, full_names) -> names that a tool gave, and kernel_name of those that only start another function
+"""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+from opspan.formats.demangle import demangled, is_mangled, short_name
+
+# Kernels that run what their templates' first type says: cutlass', composable kernels', thrust's, FlashAttention's.
+_STARTERS = frozenset(
+    {"Kernel", "Kernel2", "device_kernel", "kentry", "_kernel_agent", "ParallelForAgent", "enable_sm90_or_later"}
+)
+# Names that say nothing without the namespace that they are in.
+_IN_NAMESPACE = frozenset({"kernel", "functor"})
+_SHAPE = re.compile(r"GemmShape<(?:\(int\))?(\d+), ?(?:\(int\))?(\d+), ?(?:\(int\))?(\d+)>")
+_DEEPEST = 4  # starters in starters: thrust's are two deep
+_NUMBER = re.compile(r"(?:\([^()]*\))?-?\d+[ul]*|true|false")
+_LENGTH = re.compile(r"[0-9]{1,5}")
+_TYPE = re.compile(r"NS?[0-9A-Z]*?_?(?=[0-9])")  # where a nested name begins among the arguments of a mangled template
+
+
+def kernel_name(full: str) -> str:
+    """The short name. A text that is no function's name is its own."""
+    text = demangled(full)
+    if is_mangled(text):
+        return _of_mangled(text)
+    shape = None
+    for _ in range(_DEEPEST):
+        name = short_name(text)
+        started = _first_type(text, name) if name in _STARTERS else None
+        if started is None:
+            break
+        text = started
+        shape = shape or _SHAPE.search(text)
+    if name in _IN_NAMESPACE:
+        before = re.search(rf"(\w+)::{name}\b", text)
+        return f"{before[1]}::{name}" if before else name
+    return f"{name}_{'x'.join(shape.groups())}" if shape and "gemm" in name.lower() else name
+
+
+def kernel_names(full_names: pl.Series) -> pl.Series:
+    """The short names, Categorical; each distinct name is looked at once."""
+    known = full_names.unique().drop_nulls()
+    found = pl.Series([kernel_name(name) for name in known.cast(pl.String)], dtype=pl.String).cast(pl.Categorical)
+    return full_names.replace_strict(known, found, default=None, return_dtype=pl.Categorical)
+
+
+def told_apart(names: pl.Series, full_names: pl.Series) -> pl.Series:
+    """The names, of which those of starters are replaced."""
+    starters = pl.Series([*_STARTERS, *_IN_NAMESPACE], dtype=pl.Categorical)
+    is_starter = names.is_in(starters.implode()) & full_names.is_not_null()
+    if not is_starter.any():
+        return names
+    return names.scatter(is_starter.arg_true(), kernel_names(full_names.filter(is_starter)))
+
+
+def _first_type(text: str, name: str) -> str | None:
+    """The first argument of the template `name` that is a type."""
+    begin = text.find(f"{name}<") + len(name)
+    if begin < len(name):
+        return None
+    depth, since = 0, begin + 1
+    for place in range(begin, len(text)):
+        depth += (text[place] in "<([{") - (text[place] in ">)]}")
+        if depth == 0 or (depth == 1 and text[place] == ","):
+            argument = text[since:place].strip()
+            if argument and not _NUMBER.fullmatch(argument):
+                return argument
+            since = place + 1
+        if depth == 0:
+            break
+    return None
+
+
+def _of_mangled(text: str) -> str:
+    """The name of a function that the compiler's library does not know how to demangle (its types are too new)."""
+    name, past = _sources(text, re.match(r"_ZN?K?L?", text).end())  # type: ignore[union-attr]
+    if name in _STARTERS and (found := _TYPE.search(text, past)):
+        name = _sources(text, found.end())[0] or name
+    return name or text
+
+
+def _sources(text: str, at: int) -> tuple[str | None, int]:
+    """The last of the names from there on, each of which is written behind its length; and where they end."""
+    name = None
+    while (digits := _LENGTH.match(text, at)) and digits.end() + int(digits[0]) <= len(text):
+        at = digits.end() + int(digits[0])
+        name = text[digits.end() : at]
+    return name, at
