@@ -55,7 +55,9 @@ def test_by_name_it_is_the_table_by_kernel(found: Analysed) -> None:
     assert sum(row["share"] for row in shown) == pytest.approx(1)
     assert data["total_ns"] == expected["device_ns"].sum()
     with_tensor_cores = sum(row["device_ns"] for row in shown if "xmma" in row["name"])
-    assert data["tensor_cores_ns"] == with_tensor_cores > 0
+    by_use = {part["uses"]: part["ns"] for part in data["tensor_cores"]}
+    assert by_use == {"yes": with_tensor_cores, "no": data["total_ns"] - with_tensor_cores, "unknown": 0}
+    assert with_tensor_cores > 0
 
 
 def test_launches_and_ops_of_a_kernel_add_up_to_it(found: Analysed) -> None:

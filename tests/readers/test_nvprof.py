@@ -236,7 +236,7 @@ def test_names_that_cannot_be_demangled_stay_and_are_counted(load: Any) -> None:
     texts = ("_Z", "volta_sgemm_32x128_nn", hostile)
     rows = [on_gpu(number, 10, 20, name=number) for number in (1, 2, 3, 1)]
     trace = load(*texts, CONCURRENT_KERNEL=rows)
-    assert trace.work["name"].to_list() == [*texts, "_Z"]
+    assert trace.work["name"].to_list() == ["_Z", "volta_sgemm_32x128_nn", "f", "_Z"]
     assert trace.work["full_name"].to_list() == [*texts, "_Z"]
     assert codes(trace) == {"mangled_names": 3}
 

@@ -36,7 +36,7 @@ def test_rocprof_has_markers_calls_kernels_copies_of_every_run(joined: bool, tmp
         (100 + run, name, "hip_runtime") for run in (0, 1) for name in ("hipLaunchKernel", "hipMemcpy")
     ]
     kernels = trace.work.filter(pl.col("kind") == "kernel")
-    assert rows(kernels, "pid", "device_id", "stream_id", "name", "grid_x", "block_x", "dynamic_shared_bytes") == [
+    assert rows(kernels, "pid", "device_id", "stream_id", "full_name", "grid_x", "block_x", "dynamic_shared_bytes") == [
         (100 + run, run, 4, "gemm(float)", 4, 256, 64) for run in (0, 1)
     ]
     copies = trace.work.filter(pl.col("kind") == "memcpy")
@@ -198,7 +198,7 @@ def test_a_real_rocprof_file_holds_what_its_sql_says(traces_dir: Path) -> None:
         ))  # fmt: skip
         blocks = one(database, "SELECT sum(grid_x / workgroup_x) FROM kernels")
     assert dict(trace.calls["name"].cast(pl.String).value_counts().rows()) == called
-    took = trace.work.group_by(pl.col("name").cast(pl.String)).agg(
+    took = trace.work.group_by(pl.coalesce("full_name", "name").cast(pl.String)).agg(
         pl.len(), (pl.col("end_ns") - pl.col("start_ns")).sum()
     )
     assert {name: (count, total) for name, count, total in took.rows()} == kernels

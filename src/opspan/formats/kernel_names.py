@@ -23,6 +23,7 @@ _IN_NAMESPACE = frozenset({"kernel", "functor"})
 _SHAPE = re.compile(r"GemmShape<(?:\(int\))?(\d+), ?(?:\(int\))?(\d+), ?(?:\(int\))?(\d+)>")
 _DEEPEST = 4  # starters in starters: thrust's are two deep
 _NUMBER = re.compile(r"(?:\([^()]*\))?-?\d+[ul]*|true|false")
+_MOST_NAMES = 64  # a function's, with those of its namespaces
 _LENGTH = re.compile(r"[0-9]{1,5}")
 _TYPE = re.compile(r"NS?[0-9A-Z]*?_?(?=[0-9])")  # where a nested name begins among the arguments of a mangled template
 
@@ -82,16 +83,20 @@ def _first_type(text: str, name: str) -> str | None:
 
 def _of_mangled(text: str) -> str:
     """The name of a function that the compiler's library does not know how to demangle (its types are too new)."""
-    name, past = _sources(text, re.match(r"_ZN?K?L?", text).end())  # type: ignore[union-attr]
+    is_nested = text.startswith("_ZN")  # else there is one name, and types behind it
+    name, past = _sources(text, len("_ZN" if is_nested else "_Z"), most=_MOST_NAMES if is_nested else 1)
     if name in _STARTERS and (found := _TYPE.search(text, past)):
         name = _sources(text, found.end())[0] or name
     return name or text
 
 
-def _sources(text: str, at: int) -> tuple[str | None, int]:
+def _sources(text: str, at: int, most: int = _MOST_NAMES) -> tuple[str | None, int]:
     """The last of the names from there on, each of which is written behind its length; and where they end."""
     name = None
-    while (digits := _LENGTH.match(text, at)) and digits.end() + int(digits[0]) <= len(text):
-        at = digits.end() + int(digits[0])
-        name = text[digits.end() : at]
+    for _ in range(most):
+        length = _LENGTH.match(text, at)
+        if length is None or length.end() + int(length[0]) > len(text):
+            break
+        at = length.end() + int(length[0])
+        name = text[length.end() : at]
     return name, at
