@@ -112,7 +112,8 @@ class TestText:
     @pytest.mark.parametrize(
         ("by", "titles", "line"),
         [
-            ("kernel", "Kind Name CUDA total % CUDA total CUDA time avg CUDA time min CUDA time max Tensor cores # of Calls",
+            ("kernel", "Kind Name CUDA total % CUDA total CUDA time avg CUDA time min CUDA time max Tensor cores "
+             "# of Calls",
              "kernel gemm 94.00% 784.000us 112.000us 50.000us 199.000us unknown 7"),
             ("stream", "Rank Device Context Stream CUDA total % CUDA total CUDA time avg # of Calls",
              "0 0 1 8 6.00% 50.000us 50.000us 1"),
