@@ -42,6 +42,17 @@ def told(elements: int) -> str:
 ALWAYS, EVEN, ODD = range(10), range(0, 10, 2), range(1, 10, 2)
 CASES = [
     Case(
+        "exposed-communication",
+        lambda: two({}),
+        6000,
+        0.3,
+        {"exposed_ns": 6000, "exposed_share": 0.3, "waiting_ns": 0, "communicating_ns": 6000, "collectives": 20},
+        {"computing hides it": lambda: two({}, hidden=True), "the other rank is not here": lambda: small(10)},
+        ops=(KERNEL,),
+        steps=FIRST,
+        ranges=each(500, 300),
+    ),
+    Case(
         "straggler",
         lambda: two({1: ALWAYS}),
         2000,

@@ -135,7 +135,7 @@ CASES = [
         words={"sizes": "[[64, 1023], [1023, 64]]"},
     ),
     Case(
-        "exposed-communication",
+        "communication-or-waiting",
         lambda: hidden(700, 300),
         2000,  # from 800 to 1000
         0.2,
@@ -203,7 +203,7 @@ def test_it_is_silent(case: Case, why: str) -> None:
 def test_of_two_devices_of_a_process_the_mean_counts() -> None:
     # Exposed for 200 on one device and not on the other: 100 in each step.
     found = hidden(700, 300).work("gemm", 0, 1000, device_id=1).findings()
-    assert found["exposed-communication"].evidence.at_stake_ns == 10 * 100
+    assert found["communication-or-waiting"].evidence.at_stake_ns == 10 * 100
 
 
 def test_of_two_ranks_the_sum_counts_of_twice_the_time() -> None:
@@ -216,7 +216,7 @@ def test_one_rank_that_is_odd_is_named() -> None:
     made = Made(ranks=(0, 1, 2)).work("gemm", 0, 400, rank=1).work("ncclDevKernel_AllReduce", 400, 600, rank=1)
     made.work("gemm", 0, STEP, rank=0).work("gemm", 0, STEP, rank=2)
     rows = [row for row in made.rows["work"] if row["rank"] == 1]
-    assert made.findings()["exposed-communication"].evidence.ranks == (1,)
+    assert made.findings()["communication-or-waiting"].evidence.ranks == (1,)
     assert rows
 
 

@@ -11,32 +11,42 @@ from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
+_UNTOLD = 0.1  # of the time that nothing hides: of what the rest says little can be said of all
 _MOST_OF = 0.5  # of the waiting: who causes more than all others together is a straggler
 # Below these a collective takes as long as its latency: some ten microseconds, in which a link carries a megabyte.
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
 _MANY = 10  # in a step
 
 
-def _exposed(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.devices
-    exposed_ns = run.per_process(rows, "exposed_communicating_ns")
-    late_ns = run.per_process(run.collectives, "late_ns") if exposed_ns else 0
-    at_stake = max(exposed_ns - late_ns, 0)
-    if not run.matters(at_stake, threshold):
-        return
-    kernels = run.kernels.filter(_col("what") == "communicating")
-    figures = {"exposed_ns": at_stake, "exposed_share": run.share(at_stake), "waiting_ns": late_ns}
-    figures |= {"communicating_ns": run.per_process(rows, "communicating_ns"), "collectives": kernels.height}
-    yield Evidence(
-        at_stake,
-        figures,
-        confidence="certain",
-        ops=top(kernels, "ns", "op") or top(kernels, "ns", "name"),
-        modules=top(kernels, "ns", "module"),
-        steps=top(rows, "exposed_communicating_ns", "step"),
-        ranks=ranks_of(rows.filter(_col("exposed_communicating_ns") > 0)),
-        ranges=ranges_of(kernels),
-    )
+def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
+    """`is_told`: all but a tenth of it is of collectives that the other ranks' files have, too. Elsewhere nobody can
+    tell what a rank sent from what it waited for."""
+
+    def look(run: Run, threshold: float) -> Iterator[Evidence]:
+        rows = run.devices
+        exposed_ns = run.per_process(rows, "exposed_communicating_ns")
+        if not exposed_ns:
+            return
+        alone_ns = run.per_process(run.collectives.filter(_col("match").is_null()), "exposed_ns")
+        late_ns = run.per_process(run.collectives, "late_ns")
+        at_stake = max(exposed_ns - late_ns, 0)
+        if (alone_ns <= _UNTOLD * exposed_ns) != is_told or not run.matters(at_stake, threshold):
+            return
+        kernels = run.kernels.filter(_col("what") == "communicating")
+        figures = {"exposed_ns": at_stake, "exposed_share": run.share(at_stake), "waiting_ns": late_ns}
+        figures |= {"communicating_ns": run.per_process(rows, "communicating_ns"), "collectives": kernels.height}
+        yield Evidence(
+            at_stake,
+            figures,
+            confidence="certain" if is_told else "possible",
+            ops=top(kernels, "ns", "op") or top(kernels, "ns", "name"),
+            modules=top(kernels, "ns", "module"),
+            steps=top(rows, "exposed_communicating_ns", "step"),
+            ranks=ranks_of(rows.filter(_col("exposed_communicating_ns") > 0)),
+            ranges=ranges_of(kernels),
+        )
+
+    return look
 
 
 def _late(*, is_one: bool) -> Callable[[Run, float], Iterator[Evidence]]:
@@ -135,7 +145,22 @@ RULES = (
         "batches, send bfloat16, or make the batch larger",
         command="opspan comm FILE",
         read=_READ,
-        look=_exposed,
+        look=_exposed(is_told=True),
+        is_over_ranks=True,
+    ),
+    Rule(
+        id="communication-or-waiting",
+        title="Communication, or waiting for other ranks, that no computing hides",
+        looks_at="the same where more than a tenth of that time is of collectives that no other file has: of one rank "
+        "alone, nobody can tell what it sent from what it waited for",
+        threshold=0.1,
+        because="as for exposed-communication",
+        sentence="collectives ran for {communicating_ns}, {exposed_ns} of it ({exposed_share}) while nothing computed; "
+        "how much of that is waiting for other ranks is unknown, as their files are not here",
+        remedy="Record all ranks of the job and give all files: then waiting is told apart, and the rank that is late",
+        command="opspan comm FILE",
+        read="docs/analysis.md#communication",
+        look=_exposed(is_told=False),
         is_over_ranks=True,
     ),
     Rule(
