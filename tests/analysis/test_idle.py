@@ -83,6 +83,15 @@ def test_a_late_launch_a_queue_and_the_end() -> None:
     ]
 
 
+@pytest.mark.parametrize(("devices", "why"), [(256, "host"), (257, "unknown")])
+def test_gaps_of_more_devices_than_machines_have_are_not_explained(devices: int, why: str) -> None:
+    rows = [(10 * number + 5, 10 * number + 6, 10 * number + 8) for number in range(devices)]
+    launched = [row | {"device_id": number} for number, row in enumerate(launched_by_hand(*rows))]
+    found = gaps(trace_of([], launched)).drop_nulls("next").filter(pl.col("device_id") > 0)
+    assert found.height == devices - 1
+    assert found["why"].unique().to_list() == [why]
+
+
 def test_who_the_host_was_busy_with() -> None:
     marked = [("step", 0, 29), ("aten::add", 4, 7), ("inner", 5, 6), ("aten::mm", 8, 12)]
     trace = trace_of(marked, launched_by_hand((1, 2, 5), (10, 10, 14)))

@@ -18,6 +18,14 @@ def devices(many: int) -> list[Any]:
     return [kineto.span("kernel", f"k{n % 7}", 7, 3 * n, 2, n, device=n, stream=7) for n in range(many)]
 
 
+def launched(many: int) -> list[Any]:
+    """A thread that launches on one device after the other: all of them are idle until then."""
+    ops = [kineto.op("aten::mm", 1, 10 * n, 8) for n in range(many)]
+    calls = [kineto.call("cudaLaunchKernel", 1, 10 * n + 1, 2, n + 1) for n in range(many)]
+    kernel = ("kernel", "k", 7)
+    return [*ops, *calls, *(kineto.span(*kernel, 10 * n + 4, 3, n, device=n, correlation=n + 1) for n in range(many))]
+
+
 def processes(many: int) -> list[Any]:
     return [kineto.span("cpu_op", "aten::mm", n + 1, 3 * n, 2, n + 1) for n in range(many)]
 
@@ -39,6 +47,8 @@ def nested_allocations(many: int) -> list[Any]:
     ("verb", "events", "many"),
     [
         ("summary", devices, 30_000),
+        ("summary", launched, 20_000),
+        ("findings", launched, 20_000),
         ("comm", devices, 30_000),
         ("path", processes, 60_000),
         ("path", devices, 60_000),

@@ -4,7 +4,8 @@
         host_ns      until the host began the call that launched what came next: it came late
         launch_ns    from then on
         queued_ns    the launch had begun before the gap did: it waited for another stream or rank, or on the device
-        unknown_ns   the call is not in the trace, or nothing came any more
+        unknown_ns   the call is not in the trace, or nothing came any more, or the process used more devices
+                     than any machine has
     gaps_of_streams(trace) -> the same for each stream: rank, pid, device_id, context_id, stream_id, ..., and
         elsewhere_ns  for how long of it another stream of the device was busy
     meanwhile(ranges, gaps) -> gap, range, ns: the time host_ns of each gap, by the innermost range that the launching
@@ -42,6 +43,9 @@ _col = pl.col
 WHY = ("host", "launch", "queued", "unknown")
 REASON = pl.Enum(WHY)
 _THREAD = (*PROCESS, "tid")
+# Of a process. Each gap is cut by all ranges in it, and a made file with a kernel on each of many devices has as many
+# long gaps. Machines have 64 devices at most, as many as a mask of them has bits.
+_MOST_DEVICES = 256
 _GAP = ("start_ns", "end_ns", "next", "tid", "why", *(f"{name}_ns" for name in WHY))
 
 
@@ -62,7 +66,11 @@ def gaps(trace: Tables) -> pl.DataFrame:
     ends = in_order(pl.concat([busy.select("of", ns="start_ns"), used.select("of", ns="end_ns")]), "of")
     found = begins.select("of", start_ns="ns", end_ns=ends["ns"]).filter(length() > 0)
     found = looked_up(found, used.select(*DEVICE, "of"), ("of",))
-    return _with_reasons(_with_next(found, work)).select(*DEVICE, *_GAP)
+    found = _with_next(found, work)
+    if used.height > _MOST_DEVICES:
+        several = used.filter(pl.len().over(PROCESS) > _MOST_DEVICES)
+        found = found.with_columns(call_ns=pl.when(~_col("of").is_in(several["of"].implode())).then("call_ns"))
+    return _with_reasons(found).select(*DEVICE, *_GAP)
 
 
 def gaps_of_streams(trace: Tables) -> pl.DataFrame:

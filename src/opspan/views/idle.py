@@ -109,7 +109,7 @@ def _notes(parts: Parts, rows: pl.DataFrame, by: str) -> list[str]:
             ("host", "until the host launched"),
             ("launch", "in launches"),
             ("queued", "though it was launched"),
-            ("unknown", "for reasons that are not in the trace"),
+            ("unknown", "for unknown reasons"),
         )
         if rows[f"{why}_ns"].sum()
     ]
