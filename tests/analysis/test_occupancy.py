@@ -172,6 +172,7 @@ def test_of_a_process_it_is_the_mean_over_its_devices() -> None:
         "with_occupancy_ns": [20, None, None],
         "work_ns": [60, 20, 0],
         "tensor_core_ns": [20, 20, 0],
+        "unknown_core_ns": [8, 0, 0],
     }
     assert use(pl.DataFrame(rows)).rows() == [
         (0, 1, "a", 0.3, 0.4, 0.25, 0.5),
