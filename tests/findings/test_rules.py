@@ -103,7 +103,8 @@ def test_a_run_without_steps_is_looked_at_from_its_first_work_on() -> None:
     made = Made(steps=0).range("main", 0, 7100, [0], kind="user").launch(5000, "a", 5000, 100, [0])
     found = made.launch(6100, "b", 6100, 1000, [0]).findings()
     assert found["launch-bound"].evidence.at_stake_ns == 1000
-    assert found["no-steps"].evidence.figures == {"time_ns": 7100}
+    assert found["launch-bound"].share == 1000 / 2100
+    assert found["no-steps"].evidence.figures == {"time_ns": 2100}
 
 
 def test_a_healthy_run_has_nothing_that_costs() -> None:

@@ -85,8 +85,19 @@ class Run:
 
     @kept
     def total_ns(self) -> int:
-        """How long all steps of all processes took."""
-        return int(self.breakdown["time_ns"].sum())
+        """How long all steps of all processes took; a process without steps counts from the first work of a device."""
+        starts = self.begins.select((_col("begin_ns") - _col("start_ns")).sum()).item()
+        return int(self.breakdown["time_ns"].sum() - starts)
+
+    @kept
+    def begins(self) -> pl.DataFrame:
+        """Of processes without steps that used devices the whole time, and as `begin_ns` the first work of a device:
+        nothing else tells the loop from the start of the program."""
+        work = on_device(self.trace.work.select(*PROCESS, "start_ns", "kind", "is_overhead"))
+        first = work.group_by(PROCESS).agg(begin_ns=_col("start_ns").min())
+        whole = within_part(whole_times(self.trace), self.trace)
+        whole = whole.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
+        return whole.join(first, on=PROCESS, nulls_equal=True).filter(_col("begin_ns") >= _col("start_ns"))
 
     def share(self, ns: float) -> float:
         return ns / self.total_ns if self.total_ns else 0.0
@@ -101,18 +112,24 @@ class Run:
         return rows.join(odd, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
 
     def begun_in_usual(self, rows: pl.DataFrame, time: str = "start_ns", is_late: bool = False) -> pl.DataFrame:
-        """The rows whose `time` is in a usual step, with its name as `step`, and all of processes without steps, with
-        null. `is_late`: not in the first step of a process, which does what is done once."""
+        """The rows whose `time` is in a usual step, with its name as `step`, and those of processes without steps, with
+        null, from the first work of a device on. `is_late`: not in the first step of a process, which does what is done
+        once."""
         none = pl.lit(None, dtype=self.steps.schema["step"]).alias("step")
+        outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
+        if self.begins.height:
+            begins = self.begins.select(*PROCESS, "begin_ns")
+            outside = outside.join(begins, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
+            is_later = (_col(time) >= _col("begin_ns")).fill_null(value=True)
+            outside = outside.filter(is_later).drop("begin_ns")
         if not self.steps.height:
-            return rows.with_columns(none)
+            return outside.with_columns(none)
         stretches = self.usual
         if is_late:
             first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
             stretches = stretches.join(first, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
         pairs = within(rows, time, stretches, PROCESS)
         inside = rows[pairs["row"]].with_columns(stretches["step"].gather(pairs["stretch"]).alias("step"))
-        outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         return pl.concat([inside, outside.with_columns(none)])
 
     # -- devices
@@ -295,11 +312,7 @@ class Run:
         )
         last = last.select("gap", "wait", "waited", "wait_ns")
         gaps = gaps.join(last, on="gap", how="left", maintain_order="left")
-        # Where no steps tell the loop from the start of a program, what was before the first work is start.
-        begins = within_part(whole_times(self.trace), self.trace).join(
-            self.steps, on=PROCESS, how="anti", nulls_equal=True
-        )
-        begins = begins.select(*PROCESS, "start_ns", is_start=True)
+        begins = self.begins.select(*PROCESS, "start_ns", is_start=True)
         gaps = gaps.join(begins, on=[*PROCESS, "start_ns"], how="left", nulls_equal=True, maintain_order="left")
         return gaps.with_columns(_col("is_start").fill_null(value=False))
 
