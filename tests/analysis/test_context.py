@@ -209,6 +209,26 @@ def test_sums_by_what_was_not_looked_for_say_what_to_call() -> None:
         averages(frame, launches(frame, table("calls", []), table("work", [])).work, "module")
 
 
+def test_coverage_does_not_take_a_graph_that_was_traced_as_one_for_its_ops() -> None:
+    where = {"rank": 0, "pid": 1, "tid": 1}
+    calls = table("calls", [{"start_ns": 10 + n, "end_ns": 11 + n, "correlation_id": n} for n in range(2)], **where)
+    rows = [("graph", 20, 117), ("kernel", 117, 120)]
+    work = [
+        {"kind": kind, "start_ns": start, "end_ns": end, "correlation_id": n, "device_id": 0}
+        for n, (kind, start, end) in enumerate(rows)
+    ]
+    ranges_ = nest(ranges(("step", 0, 130)))
+    found = launches(ranges_, calls, table("work", work, rank=0, pid=1))
+
+    figures = coverage(ranges_, found.calls, found.work)
+
+    assert figures.lines()[:2] == [
+        "3.0% of device time belongs to a range (1 of 2 kernels and copies)",
+        "100.0% of device time has its launch call (2 of 2 kernels and copies)",
+    ]
+    assert figures.lines()[2].startswith("97.0% of device time is in 1 replay of graphs that were traced as wholes")
+
+
 def test_coverage_counts_what_is_left_over(trace: Trace) -> None:
     found = analyse(trace)
 

@@ -10,6 +10,7 @@ import polars as pl
 from opspan.analysis.autograd import BY_NESTING, LINKED, LINKS, NO_SEQ, ROOT
 from opspan.analysis.averages import on_device
 from opspan.analysis.sums import DURATION
+from opspan.printable import plural
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Coverage:
     """How much of a trace could be attributed."""
 
     work_with_call: Share
-    work_in_range: Share
+    work_in_range: Share  # without whole graphs: a range that launched one says nothing of the ops in it
+    work_in_whole_graphs: Share  # launched in ranges, and traced as one row for each replay
     ambiguous_work: int  # the correlation id was used by several calls
     calls_in_range: Share
     overlapping_ranges: int  # outside the tree because they only overlap
@@ -56,6 +58,11 @@ class Coverage:
             if share.of:
                 counts = f"{share.count:,} of {share.of:,} kernels and copies"
                 found.append(f"{share.fraction:.1%} of device time {what} ({counts})")
+        if (graphs := self.work_in_whole_graphs).count:
+            found.append(
+                f"{graphs.fraction:.1%} of device time is in {plural(graphs.count, 'replay')} of graphs that were "
+                "traced as wholes: which ops ran in them, and when the device was idle meanwhile, is unknown"
+            )
         if self.backward:
             found.append(f"{self.linked:,} of {self.backward:,} backward ranges are linked to their forward op")
             found += [
@@ -75,11 +82,14 @@ class Coverage:
 def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> Coverage:
     """The coverage of frames that went through `nest`, `launches` and `autograd`."""
     busy = on_device(work)
+    is_graph = pl.col("kind") == "graph"
+    wholes = busy.with_columns(range=pl.when(is_graph).then("range"))
     counts = ranges["link"].value_counts().drop_nulls() if "link" in ranges.columns else pl.DataFrame()
     found = dict(counts.iter_rows()) if counts.height else {}
     return Coverage(
         work_with_call=_share(busy, "call"),
-        work_in_range=_share(busy, "range"),
+        work_in_range=_share(busy.with_columns(range=pl.when(~is_graph).then("range")), "range"),
+        work_in_whole_graphs=_share(wholes, "range"),
         ambiguous_work=int(busy["ambiguous"].sum()),
         calls_in_range=_share(calls, "range"),
         overlapping_ranges=int(ranges["overlaps"].sum()),
@@ -96,6 +106,7 @@ def together(found: Sequence[Coverage]) -> Coverage:
     return Coverage(
         work_with_call=share("work_with_call"),
         work_in_range=share("work_in_range"),
+        work_in_whole_graphs=share("work_in_whole_graphs"),
         ambiguous_work=sum(one.ambiguous_work for one in found),
         calls_in_range=share("calls_in_range"),
         overlapping_ranges=sum(one.overlapping_ranges for one in found),

@@ -141,7 +141,7 @@ def _backward(trace: Tables, kinds: set[str], by: str) -> str | None:
 
 def _attributed(found: Coverage, trace: Tables) -> str | None:
     work = found.work_in_range
-    if not work.of or work.count:
+    if not work.of or work.count or found.work_in_whole_graphs.count:
         return None
     if not found.work_with_call.count:
         return (

@@ -55,9 +55,10 @@ def _memory(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _unlabelled(run: Run, threshold: float) -> Iterator[Evidence]:
-    share = run.found.coverage.work_in_range
-    if share.of and share.fraction < threshold:
-        yield _missing(run, "", {"known_share": share.fraction, "kernels": share.of - share.count})
+    share, graphs = run.found.coverage.work_in_range, run.found.coverage.work_in_whole_graphs
+    known = share.fraction + (graphs.fraction if graphs.of else 0)
+    if share.of and known < threshold:
+        yield _missing(run, "", {"known_share": known, "kernels": share.of - share.count - graphs.count})
 
 
 def _without_sizes(run: Run, threshold: float) -> Iterator[Evidence]:
