@@ -86,7 +86,7 @@ def whole(tables: Tables) -> pl.DataFrame:
 
 
 def test_what_work_is(both: Both) -> None:
-    busy = busy_with(both.found.work, "full_name").select(_col("full_name", "name").cast(pl.String), "what").unique()
+    busy = busy_with(both.found.work).select(_col("full_name", "name").cast(pl.String), "what").unique()
     ours = {row["full_name"]: (row["name"], TYPES[row["what"]]) for row in busy.to_dicts()}
     theirs = both.hta["types"]
     assert ours.keys() <= theirs.keys()
