@@ -58,7 +58,8 @@ def losses(each=lambda: None):
 
 
 def numbers(trace: opspan.Trace, name: str) -> list[int]:
-    return trace.ranges.filter(name=name).sort("start_ns")["payload_int"].to_list()
+    """In order of time. A clock that was ahead stands until the system's has come up with it: then times are equal."""
+    return trace.ranges.filter(name=name).sort("start_ns", "payload_int")["payload_int"].to_list()
 
 
 def check_last_of(trace: opspan.Trace, thread: int, last: int | None = None) -> int:
