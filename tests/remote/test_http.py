@@ -364,7 +364,7 @@ def test_an_answer_that_is_longer_than_announced_is_no_refusal(web: Served, trac
     message = refused(address, NotReadable)
 
     assert "does not keep to HTTP" in message
-    assert "400" not in message
+    assert "400" not in message.replace(str(address), "")  # whose port may have these digits
 
 
 def test_a_real_400_is_told(web: Served) -> None:
