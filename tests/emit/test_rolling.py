@@ -142,9 +142,10 @@ print(json.dumps([i, now]))
     trace = opspan.load(tmp_path / "ring")
     found = numbers(trace, "range")
     assert found == list(range(found[0], count))
-    # A busy machine may stop the program for a while, which is kept as well.
+    # A busy machine may stop the program for a while, which is kept as well; also where what is kept begins, before the
+    # first range there.
     starts = trace.ranges["start_ns"].sort()
-    assert 0.5e9 <= now - starts.min() < 0.9e9 + starts.diff().max()
+    assert 0.48e9 <= now - starts.min() < 0.9e9 + starts.diff().max()
 
 
 @pytest.mark.slow
