@@ -41,7 +41,7 @@ PAUSES_S = (0.5, 2.0)  # before it is tried again
 SPARE_BYTES = 64 << 20  # of the disk: others need it, too
 MOST_FILES = 10_000  # of a folder or a pattern
 _LONGEST_NAME = 100
-# Of a page, an address or what an <a> leads to. fsspec's own pattern takes hours for a megabyte of "<a <a <a".
+# Finds, in a page, addresses and what an <a> leads to. fsspec's own pattern takes hours for a megabyte of "<a <a <a".
 _LINK = re.compile(
     r"""<a\s[^<>]{0,2000}?href=["']([^"'<>]{1,4000})["']|(https?://[-a-z0-9@:%_+.~#?&/=]{1,4000})""", re.IGNORECASE
 )

@@ -83,13 +83,13 @@ def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> C
     """The coverage of frames that went through `nest`, `launches` and `autograd`."""
     busy = on_device(work)
     is_graph = pl.col("kind") == "graph"
-    wholes = busy.with_columns(range=pl.when(is_graph).then("range"))
+    of_kernels, of_graphs = (busy.with_columns(range=pl.when(which).then("range")) for which in (~is_graph, is_graph))
     counts = ranges["link"].value_counts().drop_nulls() if "link" in ranges.columns else pl.DataFrame()
     found = dict(counts.iter_rows()) if counts.height else {}
     return Coverage(
         work_with_call=_share(busy, "call"),
-        work_in_range=_share(busy.with_columns(range=pl.when(~is_graph).then("range")), "range"),
-        work_in_whole_graphs=_share(wholes, "range"),
+        work_in_range=_share(of_kernels, "range"),
+        work_in_whole_graphs=_share(of_graphs, "range"),
         ambiguous_work=int(busy["ambiguous"].sum()),
         calls_in_range=_share(calls, "range"),
         overlapping_ranges=int(ranges["overlaps"].sum()),

@@ -43,8 +43,8 @@ _col = pl.col
 WHY = ("host", "launch", "queued", "unknown")
 REASON = pl.Enum(WHY)
 _THREAD = (*PROCESS, "tid")
-# Of a process. Each gap is cut by all ranges in it, and a made file with a kernel on each of many devices has as many
-# long gaps. Machines have 64 devices at most, as many as a mask of them has bits.
+# A process with more devices is not explained: each gap is cut by all ranges in it, and a made file with a kernel on
+# each of many devices has as many long gaps. Machines have 64 devices at most, as many as a mask of them has bits.
 _MOST_DEVICES = 256
 _GAP = ("start_ns", "end_ns", "next", "tid", "why", *(f"{name}_ns" for name in WHY))
 

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from opspan.tables.same import rows_once
+
 Time = TypeVar("Time", int, pl.Expr)
 _col = pl.col
 # Collectives: NVIDIA's and AMD's library (ncclDevKernel_AllReduce_..., ncclKernel_..., rccl), and those that servers of
@@ -80,6 +82,7 @@ _AROUND = (
     r"reduce|cache|rout(e|ing)|finali[sz]e|align|topk|scatter|gather",
     r"permute|offset|pointer|norm|softmax|copy|index",
 )
+_WHOLE = pl.coalesce("full_name", "name").alias("whole")
 _MOST_UNKNOWN = 0.1  # of the kernels' time: more of it than most differences between two programs
 
 
@@ -101,12 +104,23 @@ def on_tensor_cores(name: pl.Expr, short: pl.Expr) -> pl.Expr:
 
 def with_facts(work: pl.DataFrame) -> pl.DataFrame:
     """Each distinct name is looked at once."""
-    names = work.select("name", "full_name").unique()
-    whole, on_cores = pl.coalesce("full_name", "name"), _col("on_tensor_cores")
-    known = names.with_columns(
-        is_communication=is_communication(_col("name")), on_tensor_cores=on_tensor_cores(whole, _col("name"))
-    ).with_columns(rounds_to_tf32=on_cores.fill_null(value=False) & ~_any(whole, MATRIX_CORES))
-    return work.join(known, on=("name", "full_name"), how="left", nulls_equal=True, maintain_order="left")
+    names = rows_once(work, "name", "full_name").with_columns(_WHOLE)
+    names = names.with_columns(on_tensor_cores=on_tensor_cores(_col("whole"), _col("name")))
+    is_on_cores = _col("on_tensor_cores").fill_null(value=False)
+
+    def among(which: pl.Expr) -> pl.Expr:
+        return _col("whole").is_in(names.filter(which)["whole"].implode()).fill_null(value=False)
+
+    unknown = among(_col("on_tensor_cores").is_null())
+    return (
+        work.with_columns(_WHOLE)
+        .with_columns(
+            is_communication=among(is_communication(_col("name"))),
+            on_tensor_cores=pl.when(~unknown).then(among(is_on_cores)),
+            rounds_to_tf32=among(is_on_cores & ~_any(_col("whole"), MATRIX_CORES)),
+        )
+        .drop("whole")
+    )
 
 
 def is_told(unknown: Time, of: Time) -> Any:

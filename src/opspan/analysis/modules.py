@@ -97,4 +97,4 @@ def _in_own_range(spans: pl.DataFrame, of_modules: pl.DataFrame) -> pl.Series:
     names = pl.DataFrame({"span": spans["module"], "range": of_modules["name"].gather(around)})
     whole = pl.lit(".") + _col("range").cast(pl.String).str.replace_all(_WRAPPERS, "")
     same = whole.str.ends_with(pl.lit(".") + _col("span").cast(pl.String))
-    return names.select(same.fill_null(value=False))["literal"]
+    return names.select(same.fill_null(value=False)).to_series()

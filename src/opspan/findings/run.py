@@ -91,8 +91,8 @@ class Run:
 
     @kept
     def begins(self) -> pl.DataFrame:
-        """Of processes without steps that used devices the whole time, and as `begin_ns` the first work of a device:
-        nothing else tells the loop from the start of the program."""
+        """Returns the whole time of each process that has no steps and used devices, with the first work of a device as
+        `begin_ns`: nothing else tells the loop from the start of the program."""
         work = on_device(self.trace.work.select(*PROCESS, "start_ns", "kind", "is_overhead"))
         first = work.group_by(PROCESS).agg(begin_ns=_col("start_ns").min())
         whole = within_part(whole_times(self.trace), self.trace)

@@ -42,7 +42,6 @@ _OF_KERNELS = {
     "occupancy": ("Occupancy", 6),
     "uses_tensor_cores": ("Tensor cores", 6),
 }
-_NOTHING = ["0.0", "no"]  # a column of these alone is left out
 _SHARED = ("self_cpu_ns", "self_device_ns", "device_ns")
 _SHARE_RANK = 6
 
@@ -99,7 +98,8 @@ def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str)
         if name in rows.columns and ("device" not in name or (rows[name] != 0).any()):
             yield Column(title.format(device), [format_memory(value) for value in shown[name].to_list()], 1)
     for name, (title, rank) in _OF_KERNELS.items():
-        if name in rows.columns and not rows[name].drop_nulls().cast(pl.String).is_in(_NOTHING).all():
+        nothing = "no" if name == "uses_tensor_cores" else 0
+        if name in rows.columns and (rows[name] != nothing).any():
             yield Column(title, [_of_kernel(name, value) for value in shown[name].to_list()], rank)
     for name, title in {"count": counted, "ranges": "# of Ranges"}.items():
         if name in rows.columns:
