@@ -42,7 +42,7 @@ class SlowSGD(torch.optim.SGD):
         time.sleep(.03)
         return super().step(closure)
 class Data(torch.utils.data.Dataset):
-    def __len__(self): return 15
+    def __len__(self): return 30
     def __getitem__(self, number):
         time.sleep(.02)
         return torch.ones(4)
@@ -83,11 +83,11 @@ def test_times_of_labels_are_those_of_a_capture_of_the_same_run(tmp_path: Path) 
     assert set(sampled) - {""} == set(recorded) == set(PHASES.categories)
     whole = sum(sampled[phase] for phase in recorded)
     for phase, ns in recorded.items():
-        # 100 samples a second, of 2 seconds in all: 7 % is three times the deviation of the largest part.
-        assert sampled[phase] / whole == pytest.approx(ns / recorded.total(), abs=0.07), phase
+        # 100 samples a second of 5 seconds in all, fewer where other programs run: 10 % is four deviations of the largest.
+        assert sampled[phase] / whole == pytest.approx(ns / recorded.total(), abs=0.1), phase
     modules = ours.sums("module")
     assert modules["Layer"] > 0.9 * (sampled["forward"] + sampled["backward"])
-    assert set(ours.sums("step")) <= {"0", "1", "2-3", "4-7", "8-15"}
+    assert set(ours.sums("step")) <= {"0", "1", "2-3", "4-7", "8-15", "16-31"}
     # And back: the trace says which labels are its own.
     assert f'run_id="{run_id}"' in sent.stdout
     assert f"Pyroscope    run_id {run_id}\n" in summary.stdout
