@@ -41,7 +41,40 @@ def regions(*names: str, lookup: str = "TorchDynamo Cache Lookup") -> Made:
     return made
 
 
+MS = 1_000_000
+
+
+def pausing(ns: int, busy: str = "", longer: int = 0) -> Made:
+    """Steps of 10 ms on a host alone: a module in which no op runs for a while, and `busy` at that time."""
+    made = Made(longer=dict.fromkeys(range(10), 10 * MS - STEP) | {5: 10 * MS - STEP + longer})
+    made.range("Slow", 0, 3 * MS + ns, kind="module").range("aten::mm", 0, 3 * MS)
+    made.range("aten::add", 3 * MS + ns, 7 * MS - ns).range("aten::add", 10 * MS, longer, [5])
+    if busy == "kernel":
+        made.work("gemm", 0, 1)
+    elif busy:
+        kind = "user" if busy.startswith("enumerate") else "op"
+        made.range(busy, 3 * MS, ns, kind=kind, tid=2)
+    return made
+
+
 CASES = [
+    Case(
+        "host-outside-ops",
+        lambda: pausing(2 * MS),
+        20 * MS,
+        0.2,
+        {"outside_ns": 20 * MS, "outside_share": 0.2, "pauses": 10, "least_ns": MS // 2, "most_ns": 20 * MS},
+        {
+            "0.5 ms": lambda: pausing(MS // 2),
+            "a device is there": lambda: pausing(2 * MS, "kernel"),
+            "another thread is in an op": lambda: pausing(2 * MS, "aten::mm"),
+            "data is loaded": lambda: pausing(2 * MS, "enumerate(DataLoader)#_SingleProcess.__next__"),
+        },
+        modules=("Slow",),
+        steps=FIRST,
+        ranges=[(10 * MS * step + 3 * MS, 10 * MS * step + 5 * MS) for step in range(10)],
+        words={"place": "in Slow"},
+    ),
     Case(
         "data-loading",
         lambda: loading(50),

@@ -8,6 +8,7 @@ from opspan.findings.rules import (
     compiled,
     copies,
     data_loading,
+    host,
     kernels,
     launches,
     outliers,
@@ -19,6 +20,7 @@ from opspan.findings.rules import (
 
 RULES: tuple[Rule, ...] = (
     *data_loading.RULES,
+    *host.RULES,
     *waits.RULES,
     *launches.RULES,
     *outliers.RULES,

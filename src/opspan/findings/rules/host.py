@@ -1,0 +1,114 @@
+"""What the host of a program without devices does when no op runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.analysis.spans import MOST, PROCESS, length, numbered, union, within
+from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.run import Run, ranks_of, top
+
+_col = pl.col
+_LEAST_NS = 500_000  # a loop's own Python, such as that of an optimizer or a loader, takes up to some 300 us at a time
+_WORKS = ("op", "backward", "engine", "script", "static_op", "static_model")
+_WHERE = ("module", "user", "step")
+
+
+def _look(run: Run, threshold: float) -> Iterator[Evidence]:
+    if run.has_devices or not run.steps.height:
+        return
+    pauses = _pauses(run)
+    outside_ns = int(pauses["ns"].sum())
+    if not run.matters(outside_ns, threshold):
+        return
+    pauses = _with_places(run, pauses)
+    places = top(pauses, "ns", "place")
+    yield Evidence(
+        outside_ns,
+        {
+            "outside_ns": outside_ns,
+            "outside_share": run.share(outside_ns),
+            "pauses": pauses.height,
+            "least_ns": _LEAST_NS,
+            "most_ns": int(pauses.filter(_col("place") == places[0])["ns"].sum()),
+        },
+        {"place": places[0]},
+        confidence="certain",
+        ops=top(pauses, "ns", "op"),
+        modules=top(pauses, "ns", "module"),
+        steps=top(pauses, "ns", "step"),
+        ranks=ranks_of(pauses),
+        ranges=ranges_of(pauses),
+    )
+
+
+def _pauses(run: Run) -> pl.DataFrame:
+    """Returns the times of usual steps in which no thread of the process was in an op, loaded data, compiled or was in
+    a collective for more than _LEAST_NS: rank, pid, step, start_ns, end_ns, ns."""
+    span = (*PROCESS, "start_ns", "end_ns")
+    works = run.ranges.filter(_col("kind").is_in(_WORKS) | (_col("phase") == "data"))
+    others = pl.concat([run.compiling.select(span), run.found.collectives.select(span)])
+    busy = union(works.select(span), PROCESS, others).sort(*PROCESS, "start_ns")
+    is_same = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in PROCESS)
+    free = busy.select(*PROCESS, start_ns="end_ns", end_ns=pl.when(is_same).then(_col("start_ns").shift(-1)))
+    free = free.with_columns(_col("end_ns").fill_null(MOST)).drop_nulls("start_ns")
+    steps = run.usual.select(*span, "step")
+    # A pause ends with its step: what is left of it belongs to the next one.
+    begun = within(free, "start_ns", steps, PROCESS)
+    parts = pl.concat(
+        [free[begun["row"]], steps[begun["stretch"]].select(until_ns="end_ns", step="step")], how="horizontal"
+    )
+    over = within(steps, "start_ns", free, PROCESS)
+    later = pl.concat([steps[over["row"]], free[over["stretch"]].select(until_ns="end_ns")], how="horizontal")
+    pieces = pl.concat([parts, later.select(parts.columns)]).unique((*PROCESS, "start_ns"), maintain_order=True)
+    pieces = pieces.with_columns(end_ns=pl.min_horizontal("end_ns", "until_ns")).with_columns(ns=length())
+    return pieces.filter(_col("ns") > _LEAST_NS).drop("until_ns")
+
+
+def _with_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
+    """With the innermost module or range of the program that each pause lies in, as `module`, `op` and `place`; of
+    those that lie in none, the op that ended last before them is the place."""
+    rows = run.ranges.filter(_col("kind").is_in(_WHERE)).select(
+        *PROCESS, "name", "kind", "module", "start_ns", "end_ns"
+    )
+    pauses = pauses.with_row_index("pause")
+    pairs = within(pauses, "start_ns", rows, PROCESS)
+    around = pl.concat(
+        [pauses[pairs["row"]].select("pause", until_ns="end_ns"), rows[pairs["stretch"]]], how="horizontal"
+    )
+    around = around.filter(_col("end_ns") >= _col("until_ns"), _col("kind") != "step").sort("start_ns")
+    around = around.unique("pause", keep="last").select("pause", "module", inside="name", kind="kind")
+    ended = run.ranges.filter(_col("kind") != "step").select(*PROCESS, "end_ns", last="name").drop_nulls("end_ns")
+    asked, ended = numbered(
+        PROCESS, pauses.select("pause", *PROCESS, "start_ns").sort("start_ns"), ended.sort("end_ns")
+    )
+    before = asked.join_asof(ended, left_on="start_ns", right_on="end_ns", by="of", check_sortedness=False)
+    pauses = pauses.join(around, on="pause", how="left").join(before.select("pause", "last"), on="pause", how="left")
+    inside, last = _col("inside").cast(pl.String), _col("last").cast(pl.String)
+    is_module = _col("kind") == "module"
+    return pauses.with_columns(
+        op=pl.when(~is_module | is_module.is_null()).then(pl.coalesce(inside, last)),
+        module=pl.when(is_module).then(pl.coalesce(_col("module").cast(pl.String), inside)),
+        place=pl.coalesce(pl.format("in {}", inside), pl.format("after {}", last), pl.lit("before the first op")),
+    )
+
+
+RULES = (
+    Rule(
+        id="host-outside-ops",
+        title="Pauses of the host in which no op runs",
+        looks_at="time of steps of programs without devices in which no thread was in an op, loaded data, compiled or "
+        "was in a collective, in pauses of more than 0.5 ms",
+        threshold=0.05,
+        because="a twentieth: below that it is logging and the loop itself",
+        sentence="for {outside_ns} ({outside_share} of the steps' time) no op ran, in {pauses} pauses of more than "
+        "{least_ns}; {most_ns} of it {place}",
+        remedy="See what the program does there, with record(stacks=True) or a profiler of Python: logging, files, "
+        "loops over tensors' values, collections of garbage",
+        command="opspan steps FILE",
+        read="analysis.md#iterations",
+        look=_look,
+    ),
+)
