@@ -108,7 +108,7 @@ CASES = [
         10 * (750 - 2 * 100),
         0.55,
         {"forward_ns": 1000, "backward_ns": 7500, "times": 7.5, "ops": 1},
-        {"three times": lambda: backward(300), "no forward": lambda: Made().work("scatter", 160, 800)},
+        {"five times": lambda: backward(500), "no forward": lambda: Made().work("scatter", 160, 800)},
         ops=("aten::embedding",),
         ranges=each(0, 50),
         words={"op": "aten::embedding"},
