@@ -13,7 +13,7 @@ from typing import Any
 import opspan
 from builders import kineto, nsys
 from builders.training import run
-from builders.training_plan import MAIN, MULTIPROCESSORS, Plan, Run, collective_args, pid_of
+from builders.training_plan import MAIN, MULTIPROCESSORS, Moment, Plan, Range, Run, collective_args, pid_of
 
 US = 1000
 _COPIES = {"Memcpy HtoD": 1, "Memcpy DtoH": 2}
@@ -36,8 +36,9 @@ def _kineto(path: Path, made: Run, rank: int) -> Path:
     events: list[dict[str, Any]] = []
     for row in made.ranges:
         where = (row.name, pid + row.tid, row.start / US, (row.end - row.start) / US, pid)
-        if row.kind == "module":
-            events.append(kineto.span("python_function", f"nn.Module: {row.name}", *where[1:], **_module(row.number)))
+        if row.kind in ("module", "function"):
+            name = f"nn.Module: {row.name}" if row.kind == "module" else row.name
+            events.append(kineto.span("python_function", name, *where[1:], **_python(row)))
             continue
         args: dict[str, Any] = {"External id": row.number, "Record function id": 0, "Ev Idx": row.number}
         if row.seq is not None:
@@ -50,6 +51,10 @@ def _kineto(path: Path, made: Run, rank: int) -> Path:
         events.append(kineto.span("cuda_runtime", *span, cbid=211, correlation=call.correlation))
     for work in made.work:
         name, category = work.name, "kernel"
+        if work.kind == "overhead":
+            times = (work.start / US, (work.end - work.start) / US)
+            events.append(kineto.span("overhead", name, pid + work.stream, *times, pid))
+            continue
         args = {"device": 0, "context": 1, "stream": work.stream, "correlation": work.correlation}
         if work.sides:
             name, category = f"{name} ({' -> '.join(work.sides)})", "gpu_memcpy"
@@ -57,16 +62,24 @@ def _kineto(path: Path, made: Run, rank: int) -> Path:
         else:
             args |= {"grid": [work.blocks, 1, 1], "block": [256, 1, 1], "registers per thread": 32}
         if work.collective:
-            args |= collective_args(made.plan, work.collective)
+            args |= collective_args(made.plan, work)
         span = (name, work.stream, work.start / US, (work.end - work.start) / US, 0)
         events.append(kineto.span(category, *span, **args))
+    events += map(_memory, made.memory)
     group = {"backend": "nccl", "rank": rank, "world_size": made.plan.ranks}
     head = {"deviceProperties": [{**_GPU, "numSms": MULTIPROCESSORS}], "distributedInfo": group}
     return kineto.write(path, kineto.document(events, **head))
 
 
-def _module(number: int) -> dict[str, Any]:
-    return {"Python id": number, "Python parent id": None, "Python module id": number}
+def _python(row: Range) -> dict[str, Any]:
+    ids = {"Python id": row.number, "Python parent id": row.parent}
+    return ids | ({"Python module id": row.number} if row.kind == "module" else {})
+
+
+def _memory(row: Moment) -> dict[str, Any]:
+    totals = {"Total Reserved": row.reserved, "Total Allocated": row.allocated}
+    event = kineto.allocation(row.at / US, row.bytes)
+    return event | {"pid": pid_of(row.rank), "tid": pid_of(row.rank) + row.tid, "args": event["args"] | totals}
 
 
 def nsys_files(folder: Path, made: Run) -> list[Path]:
@@ -82,6 +95,8 @@ def _nsys(path: Path, made: Run, rank: int) -> Path:
 
     ranges: list[dict[str, Any]] = []
     for row in made.ranges:
+        if row.kind == "function":
+            continue  # nsys' ranges are the program's own
         label = row.name
         label += "" if row.seq is None else f", seq = {row.seq}"
         label += f", op_id = {row.number}" if row.kind == "op" else ""
@@ -102,8 +117,12 @@ def _nsys(path: Path, made: Run, rank: int) -> Path:
         }
         for row in made.calls
     ]
-    kernels, copies = [], []
+    kernels, copies, overhead = [], [], []
     for work in made.work:
+        if work.kind == "overhead":
+            thread = nsys.tid(pid, pid + work.stream)
+            overhead.append({"start": work.start, "end": work.end, "globalTid": thread, "nameId": text(work.name)})
+            continue
         row_ = nsys.kernel(work.start, work.end, pid, work.correlation) | {"streamId": work.stream}
         if work.sides is None:
             name = text(work.name)
@@ -117,6 +136,7 @@ def _nsys(path: Path, made: Run, rank: int) -> Path:
         "CUPTI_ACTIVITY_KIND_RUNTIME": calls,
         "CUPTI_ACTIVITY_KIND_KERNEL": kernels,
         "CUPTI_ACTIVITY_KIND_MEMCPY": copies,
+        "PROFILER_OVERHEAD": overhead,
         "StringIds": nsys.strings(*texts),
         "TARGET_INFO_GPU": [{"id": 0, "name": "Some GPU", "smCount": MULTIPROCESSORS, "totalMemory": 1 << 34}],
         "TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": nsys.UTC_NS}],

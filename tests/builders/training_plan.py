@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 MAIN, BACKWARD = 0, 90  # threads, beyond the process' number
 COMPUTE, COMMUNICATION = 7, 20  # streams
@@ -55,6 +55,7 @@ class Range(NamedTuple):
     sizes: str | None
     types: str | None
     number: int
+    parent: int | None = None  # of a module or a function: the number of the one that called it
 
 
 class Call(NamedTuple):
@@ -78,13 +79,26 @@ class Work(NamedTuple):
     bytes: int
     sides: tuple[str, str] | None  # of a copy: from, to
     collective: int  # elements of one; 0: it is none
+    group: tuple[int, ...] = ()  # the ranks that meet in it; none: all of them
+
+
+class Moment(NamedTuple):
+    """Memory of the device that was taken or, with a size below 0, given back; and what the allocator holds then."""
+
+    rank: int
+    tid: int
+    at: int
+    bytes: int
+    allocated: int
+    reserved: int
 
 
 class Run(NamedTuple):
-    plan: Plan
+    plan: OfRun
     ranges: list[Range]
     calls: list[Call]
     work: list[Work]
+    memory: Sequence[Moment] = ()
 
     def of(self, rank: int) -> Run:
         return Run(self.plan, *([row for row in rows if row.rank == rank] for rows in self[1:]))  # type: ignore[misc]
@@ -94,17 +108,27 @@ def pid_of(rank: int) -> int:
     return 5000 + 100 * rank
 
 
-def collective_args(plan: Plan, elements: int) -> dict[str, Any]:
+class OfRun(Protocol):
+    """What the files of a run say of all of it; a Plan has it, and a Job (job.py)."""
+
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def fp32(self) -> bool: ...
+
+
+def collective_args(plan: OfRun, work: Work) -> dict[str, Any]:
     """What torch.profiler says of a collective beside its kernel."""
+    elements, group = work.collective, work.group or tuple(range(plan.ranks))
     return {
-        "Collective name": "allreduce",
+        "Collective name": "send" if "SendRecv" in work.name else "allreduce",
         "In msg nelems": elements,
         "Out msg nelems": elements,
-        "Group size": plan.ranks,
+        "Group size": len(group),
         "dtype": "Float" if plan.fp32 else "BFloat16",
         "In split size": "[]",
         "Out split size": "[]",
         "Process Group Name": "0",
         "Process Group Description": "default_pg",
-        "Process Group Ranks": str(list(range(plan.ranks))),
+        "Process Group Ranks": str(list(group)),
     }

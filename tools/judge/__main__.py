@@ -1,0 +1,78 @@
+"""How good findings are: measured on runs whose truth is known, as they were made, with and without a fault.
+
+    python tools/judge                      seeds 0 and 1: every plant twice, 40 runs without one, 40 questions what-if
+    python tools/judge --seeds 2-3          other seeds
+    python tools/judge --only slow-rank     one plant; or clean, what-if, programs. May be given several times
+    python tools/judge --only clean --seeds 0 --nth 7    one run without a plant
+    python tools/judge --keep               and writes the table of docs/findings.md
+
+A run is drawn by its seed, written as a file of torch.profiler or nsys, and read by opspan. Its truth is the same run
+simulated without the plant. Each miss is a line: what was planted, what is true, and what was said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "tests"))
+
+import report
+import simulated
+from plants import PLANTS
+
+import programs
+
+PARTS = ("clean", "what-if", "programs")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parsed(arguments)
+    began = time.perf_counter()
+    wanted = options.only or [*PLANTS, *PARTS]
+    results = report.Results(seeds=options.seeds_text)
+    numbers = [seed * simulated.OF_SEED + nth for seed in options.seeds for nth in options.nth]
+    for kind in wanted:
+        if kind == "clean":
+            for number in numbers:
+                results.clean_runs += 1
+                results.false += simulated.clean(number)
+        elif kind == "what-if":
+            results.what_ifs += map(simulated.what_if, numbers)
+        elif kind == "programs":
+            results.trials += programs.trials(options.seeds)
+        else:
+            results.trials += [simulated.planted(kind, seed) for seed in options.seeds]
+    print(report.text(results))
+    print(f"{time.perf_counter() - began:.0f} s")
+    if options.keep:
+        report.keep(results)
+    return 0
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", default="0-1", metavar="A-B", help="[default: 0-1]")
+    parser.add_argument("--only", action="append", metavar="PLANT", help=f"of {', '.join([*PLANTS, *PARTS])}")
+    parser.add_argument(
+        "--nth", type=int, metavar="N", help="of the runs without a plant, or questions, of a seed: one"
+    )
+    parser.add_argument("--keep", action="store_true", help="write the table of docs/findings.md")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.only or ()) - {*PLANTS, *PARTS}:
+        parser.error(f"no plant is called {', '.join(sorted(unknown))}: there are {', '.join([*PLANTS, *PARTS])}")
+    if options.keep and (options.only or options.nth is not None):
+        parser.error("--keep writes what was measured of all: leave out --only and --nth")
+    first, _, last = options.seeds.partition("-")
+    if not (first.isdigit() and (last or first).isdigit() and int(first) <= int(last or first)):
+        parser.error(f"--seeds {options.seeds!r}: expected a number, or two such as 0-1")
+    options.seeds_text, options.seeds = options.seeds, range(int(first), int(last or first) + 1)
+    options.nth = range(simulated.OF_SEED) if options.nth is None else [options.nth]
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Plants between ranks: communication, and ranks that are late."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from draws import drawn
+from planting import Planted, a_step, made, plant, pressed_ranks, several_ranks, step_ns
+
+from builders.job import Extra, Slower
+
+# --- ranks
+
+
+@plant
+def collectives_after_the_backward(random: Random) -> Planted:
+    job = several_ranks(random, kernel=random.uniform(0.6, 3.0), host=0.2, buckets=random.randrange(4, 8))
+    ns = round(step_ns(job) * random.uniform(0.2, 0.4) / job.buckets)
+    return made(replace(job, reduce_ns=ns), "exposed-communication", exposed=True)
+
+
+@plant
+def slow_network(random: Random) -> Planted:
+    job = several_ranks(random, reduce_ns=50_000)
+    ns = round(step_ns(job) * random.uniform(0.6, 1.5) / job.buckets)
+    return made(job, "exposed-communication", reduce_ns=ns)
+
+
+@plant
+def small_collectives(random: Random) -> Planted:
+    job = several_ranks(random, kernel=random.uniform(0.1, 0.3), host=0.05)
+    return made(replace(job, reduce_ns=20_000), "small-collectives", small_collectives=True)
+
+
+@plant
+def gloo(random: Random) -> Planted:
+    job = several_ranks(random)
+    return made(job, "gloo-on-devices", gloo_ns=round(step_ns(job) * random.uniform(0.5, 1.5)))
+
+
+@plant
+def slow_rank(random: Random) -> Planted:
+    job = several_ranks(random)
+    rank = random.randrange(job.ranks)
+    slower = Slower(random.uniform(1.2, 2.0), ranks=frozenset([rank]))
+    return made(job, "straggler", {"ranks": [rank]}, slower=(slower,))
+
+
+@plant
+def late_rank(random: Random) -> Planted:
+    job = several_ranks(random)
+    rank = random.randrange(job.ranks)
+    extra = Extra("begin", round(step_ns(job) * random.uniform(1.0, 2.0)), "sleep", ranks=frozenset([rank]))
+    return made(job, "straggler", {"ranks": [rank]}, extras=(extra,))
+
+
+@plant
+def late_once(random: Random) -> Planted:
+    job = pressed_ranks(random, has_steps=True, validate_every=0, checkpoint_every=0)
+    rank, step = random.randrange(job.ranks), a_step(random, job)
+    longer = round(step_ns(job) * random.uniform(2.0, 6.0))
+    extra = Extra("begin", longer, "", "user", frozenset([step]), frozenset([rank]))
+    place = {"ranks": [rank], "step": f"ProfilerStep#{step}"}
+    return made(job, "straggler step-outliers", place, extras=(extra,))
+
+
+@plant
+def two_slow_ranks(random: Random) -> Planted:
+    job = drawn(random, ranks=random.choice((4, 8)), is_training=True)
+    ranks = sorted(random.sample(range(job.ranks), 2))
+    slower = Slower(random.uniform(1.3, 2.0), ranks=frozenset(ranks))
+    return made(job, "straggler stragglers", {"ranks": ranks}, slower=(slower,))
+
+
+@plant
+def uneven_batches(random: Random) -> Planted:
+    job = several_ranks(
+        random, kernel=random.uniform(0.6, 3.0), host=0.2, uneven=random.uniform(0.3, 0.6), is_even=True
+    )
+    return made(job, "uneven-ranks", is_even=False)
+
+
+@plant
+def slow_stage(random: Random) -> Planted:
+    job = drawn(random, pipeline=True, ranks=random.choice((2, 4)), micro=random.choice((4, 8)), steps=8)
+    rank = random.randrange(job.ranks)
+    slower = Slower(random.uniform(1.3, 2.0), ranks=frozenset([rank]))
+    return made(job, "straggler slow-stage", {"ranks": [rank]}, slower=(slower,))

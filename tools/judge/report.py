@@ -1,0 +1,145 @@
+"""What the judge found, as text and as the data of docs/findings.md."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trial import FalseFinding, Trial, WhatIf
+
+REPO = Path(__file__).parents[2]
+DATA = REPO / "docs" / "judge.json"
+GOALS = {"recall": 0.95, "time at stake": 0.9, "place": 0.95, "what-if": 0.95}
+
+
+@dataclass
+class Results:
+    seeds: str
+    trials: list[Trial] = field(default_factory=list)
+    clean_runs: int = 0
+    false: list[FalseFinding] = field(default_factory=list)
+    what_ifs: list[WhatIf] = field(default_factory=list)
+
+    @property
+    def measures(self) -> dict[str, tuple[int, int]]:
+        """Of each measure, how many are right, and of how many."""
+        counted = [one for one in self.trials if one.counts]
+        found = [one for one in counted if one.row is not None]
+        timed = [one.is_timed for one in found if one.is_timed is not None]
+        placed = [not one.unplaced for one in found if one.place]
+        right = [one.is_right for one in self.what_ifs]
+        return {
+            "recall": (len(found), len(counted)),
+            "time at stake": (sum(timed), len(timed)),
+            "place": (sum(placed), len(placed)),
+            "what-if": (sum(right), len(right)),
+        }
+
+    @property
+    def kinds(self) -> Iterator[tuple[str, list[Trial]]]:
+        for kind in dict.fromkeys(one.kind for one in self.trials):
+            yield kind, [one for one in self.trials if one.kind == kind]
+
+
+def text(results: Results) -> str:
+    lines = ["", *_kinds(results), "", *_misses(results), "", *_measures(results)]
+    return "\n".join(lines)
+
+
+def _ms(ns: int | None) -> str:
+    return "unknown" if ns is None else f"{ns / 1e6:.2f} ms"
+
+
+def _measures(results: Results) -> Iterator[str]:
+    for name, (right, of) in results.measures.items():
+        if of:
+            yield f"{name:<16}{right:>4} of {of:<4} {right / of:6.1%}   goal {GOALS[name]:.0%}"
+    if results.clean_runs:
+        yield f"{'false findings':<16}{len(results.false):>4} in {results.clean_runs} runs without a plant   goal 0"
+
+
+def _kinds(results: Results) -> Iterator[str]:
+    yield f"{'plant':<32}{'named':>8}{'timed':>8}{'placed':>8}   costs of the run"
+    for kind, some in results.kinds:
+        counted = [one for one in some if one.counts]
+        found = [one for one in counted if one.row is not None]
+        timed = [one.is_timed for one in found if one.is_timed is not None]
+        placed = [not one.unplaced for one in found if one.place]
+        shares = ", ".join(f"{one.saved_ns / one.run_ns:.1%}" for one in some)
+        cells = (_of(len(found), len(counted)), _of(sum(timed), len(timed)), _of(sum(placed), len(placed)))
+        yield f"{kind:<32}{cells[0]:>8}{cells[1]:>8}{cells[2]:>8}   {shares}"
+
+
+def _of(right: int, of: int) -> str:
+    return f"{right}/{of}" if of else "-"
+
+
+def _misses(results: Results) -> Iterator[str]:
+    for one in results.trials:
+        head = f"{one.kind} seed {one.seed}"
+        truth = f"costs {_ms(one.saved_ns)} of {_ms(one.run_ns)} ({one.saved_ns / one.run_ns:.1%})"
+        row = one.row
+        if one.counts and row is None:
+            yield f"NOT NAMED  {head}: {truth}, expected {' or '.join(sorted(one.rules))}; said {_said(one)}"
+        elif one.counts and row is not None:
+            if one.is_timed is False:
+                yield f"TIME       {head}: {truth}; {row['id']} states {_ms(row['at_stake_ns'])}"
+            for what in one.unplaced:
+                names = {"ranks": row["ranks"], "step": row["steps"]}.get(what, row["ops"])
+                yield f"PLACE      {head}: {what} {one.place[what]}; {row['id']} names {names}: {row['sentence']}"
+    for false in results.false:
+        saves = f"removing it saves {_ms(false.saves_ns)}" if false.saves_ns is not None else "not judged: no remedy"
+        yield (
+            f"FALSE      {false.command}: {false.rule} states {_ms(false.stated_ns)} of {_ms(false.run_ns)}, {saves}: "
+            f"{false.sentence}"
+        )
+    for asked in results.what_ifs:
+        if not asked.is_right:
+            yield f"WHAT-IF    {asked.command}: {asked.asked} is {asked.truth:+.1%}, said {asked.said:+.1%}"
+
+
+def _said(one: Trial) -> str:
+    rows = one.said.rows(named=True)
+    return ", ".join(f"{row['id']} ({_ms(row['at_stake_ns'])})" for row in rows if row["at_stake_ns"]) or "nothing"
+
+
+# --- the table of docs/findings.md
+
+
+def keep(results: Results) -> None:
+    DATA.write_text(json.dumps(data(results), indent=1) + "\n", encoding="utf-8")
+    print(f"Wrote {DATA.relative_to(REPO)}; now python tools/docs")
+
+
+def data(results: Results) -> dict[str, Any]:
+    commit = ["git", "rev-parse", "--short=7", "HEAD"]
+    done = subprocess.run(commit, cwd=REPO, capture_output=True, text=True, check=True).stdout.strip()
+    return {
+        "seeds": results.seeds,
+        "commit": done,
+        "day": datetime.date.today().isoformat(),
+        "plants": len(results.trials),
+        "clean_runs": results.clean_runs,
+        "false_findings": len(results.false),
+        "measures": {name: [*counts, GOALS[name]] for name, counts in results.measures.items()},
+        "missed": _missed_by_kind(results.kinds),
+    }
+
+
+def _missed_by_kind(kinds: Iterable[tuple[str, list[Trial]]]) -> dict[str, list[int]]:
+    """For each plant: how many there are, and how many were not named, not timed, not placed."""
+    found = {}
+    for kind, some in kinds:
+        counted = [one for one in some if one.counts]
+        missed = (
+            sum(one.row is None for one in counted),
+            sum(one.is_timed is False for one in counted),
+            sum(bool(one.unplaced) for one in counted),
+        )
+        found[kind] = [len(counted), *missed]
+    return found
