@@ -36,6 +36,7 @@ from builders.training_plan import (
 TF32 = "ampere_tf32_s1688gemm_tf32_128x128_ldg8_f2f_stages_32x5_tn"
 SIMT16 = "ampere_fp16_sgemm_fp16_128x64_tn"
 PRODUCTS = ("aten::addmm", "aten::mm")
+COMPUTES = ("compute", "recompute")  # tags of kernels of the model
 Ranges = Iterator[None]
 
 
@@ -49,6 +50,7 @@ class Pieces:
         gemm = {"bf16": GEMM, "simt16": SIMT16, "tf32": TF32, "fp32": SGEMM}[job.numbers]
         self.names = {"gemm": gemm, "type": "float" if job.fp32 else "c10::BFloat16"}
         self.width = 1021 if job.odd else 1024
+        self.tag = "compute"
         self.graph: list[Kernel] | None = None
 
     def section(self, *what: object) -> None:
@@ -78,12 +80,14 @@ class Pieces:
 
     @contextmanager
     def range(
-        self, name: str, kind: str = "op", seq: int | None = None, is_backward: bool = False, sizes: str | None = None
+        self,
+        name: str,
+        kind: str = "op",
+        seq: int | None = None,
+        is_backward: bool = False,
+        sizes: str | None = None,
+        types: str | None = None,
     ) -> Ranges:
-        types = None
-        if sizes:
-            type_ = '"float"' if self.job.fp32 else '"c10::BFloat16"'
-            types = "[" + ", ".join([type_] * (3 if name == "aten::addmm" else 1)) + "]"
         self.out.append(Begin(name, kind, seq, is_backward, sizes, types))
         self.pass_(OP_NS // 4)
         yield
@@ -97,16 +101,20 @@ class Pieces:
         self.out += [End()] if self.job.has_functions else []
 
     @contextmanager
-    def op(self, name: str, seq: int | None = None) -> Ranges:
+    def op(self, name: str, seq: int | None = None, types: str = "") -> Ranges:
+        """`types`: of its inputs, if they are not those of the job."""
         self.pass_(OP_NS // 2)
         width = self.width
-        sizes = f"[[{width}], [8192, {width}], [{width}, {width}]]" if name == "aten::addmm" else f"[[8192, {width}]]"
-        with self.range(name, "op", seq, False, sizes):
+        inputs = [f"[{width}]", f"[8192, {width}]", f"[{width}, {width}]"] if name == "aten::addmm" else []
+        inputs = inputs or [f"[8192, {width}]"] * (2 if name == "aten::copy_" else 1)
+        type_ = '"float"' if self.job.fp32 else '"c10::BFloat16"'
+        said = (f"[{', '.join(inputs)}]", f"[{types or ', '.join([type_] * len(inputs))}]")
+        with self.range(name, "op", seq, False, *said):
             yield
 
-    def compute(self, op: str, tag: str = "compute") -> None:
+    def compute(self, op: str) -> None:
         ns, name = KERNELS[op]
-        self.launch(name.format(**self.names), ns * (self.job.product if op in PRODUCTS else 1), op, tag)
+        self.launch(name.format(**self.names), ns * (self.job.product if op in PRODUCTS else 1), op, self.tag)
 
     def launch(self, name: str, ns: float, op: str, tag: str) -> None:
         job = self.job
@@ -114,10 +122,10 @@ class Pieces:
         for slower in job.slower:
             took *= slower.of(op, self.rank, self.step, job.steps)
         took *= 1 + self.device.gauss(0, job.noise)
-        if job.few_blocks and tag == "compute":
+        if job.few_blocks and tag in COMPUTES:
             took *= 132 / job.few_blocks
-        split = job.split if tag == "compute" else 1
-        blocks = job.few_blocks or 1024
+        split = job.split if tag in COMPUTES else 1
+        blocks = (job.few_blocks if tag in COMPUTES else 0) or 1024
         for nth in range(split):
             kernel = Kernel(max(round(took / split), 1), name, blocks=blocks, tag=tag)
             if self.graph is not None:

@@ -49,7 +49,10 @@ from builders.training_plan import (
 )
 
 LOADER_OF_WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
-CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>(int)"
+CAST = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)::"
+    "{lambda(float)#1}, std::array<char*, 2ul> >(int, {lambda(float)#1}, std::array<char*, 2ul>)"
+)
 SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 SIDE, PREFETCH = 30, 2
 SMALL_NS = 45_000  # latency between machines
@@ -256,16 +259,25 @@ class _Writer(Pieces):
     def leaf(self, outer: str, inner: str, node: str) -> list[Node]:
         self.seq += 1
         seq = self.seq
-        if self.job.casts and inner in PRODUCTS:
-            with self.op("aten::to"), self.op("aten::_to_copy"), self.op("aten::copy_"):
-                self.launch(CAST, KERNELS[inner][0] * self.job.casts, "aten::copy_", "cast")
         if outer:
-            with self.op(outer, seq), self.op(inner, seq):
-                self.compute(inner)
+            with self.op(outer, seq):
+                self.cast(inner)
+                with self.op(inner, seq):
+                    self.compute(inner)
         else:
             with self.op(inner, seq):
                 self.compute(inner)
         return [Node(node, seq, BACKWARD_OPS[inner])]
+
+    def cast(self, op: str) -> None:
+        """What autocast does with the input of a product."""
+        if self.job.casts and op in PRODUCTS:
+            with (
+                self.op("aten::to"),
+                self.op("aten::_to_copy"),
+                self.op("aten::copy_", types='"c10::BFloat16", "float"'),
+            ):
+                self.launch(CAST, KERNELS[op][0] * self.job.casts, "aten::copy_", "cast")
 
     def backward(self, nodes: list[Node], micro: int, is_last: bool) -> None:
         job = self.job
@@ -276,8 +288,9 @@ class _Writer(Pieces):
         for done, (node, seq, ops) in enumerate(reversed(nodes), 1):
             with self.range(f"autograd::engine::evaluate_function: {node}", seq=seq, is_backward=True):
                 with self.range(node, seq=seq, is_backward=True):
-                    if job.recompute and (done - 1) % 5 == 0 and done < len(nodes):
-                        self.again(job.layers - 1 - (done - 1) // 5)
+                    # The first node of a layer that needs what was not kept: the one of its last product.
+                    if job.recompute and done % 5 == 3:
+                        self.again(job.layers - 1 - done // 5)
                     for name in ops:
                         with self.op(name):
                             self.compute(name)
@@ -297,10 +310,9 @@ class _Writer(Pieces):
         """The forward of a layer, once more: checkpointed activations. It draws from a sequence of its own."""
         host, device = self.host, self.device
         self.section("recompute", layer)
-        for name in ("aten::native_layer_norm", "aten::addmm", "aten::gelu", "aten::addmm", "aten::add"):
-            with self.op(name):
-                self.compute(name, "recompute")
-        self.host, self.device = host, device
+        self.tag = "recompute"
+        self.layer(layer)
+        self.tag, self.host, self.device = "compute", host, device
 
     def all_reduce(self) -> None:
         job = self.job

@@ -27,7 +27,7 @@ def no_tf32(random: Random) -> Planted:
 @plant
 def no_tensor_cores(random: Random) -> Planted:
     job = drawn(random, numbers="bf16")
-    return made(job, "no-tensor-cores half-on-simt", numbers="simt16", product=random.uniform(1.6, 3.0))
+    return made(job, "no-tensor-cores", numbers="simt16", product=random.uniform(1.6, 3.0))
 
 
 @plant
@@ -45,20 +45,20 @@ def heavy_backward(random: Random) -> Planted:
 @plant
 def casts(random: Random) -> Planted:
     return made(
-        drawn(random, pipeline=False), "casts type-casts", {"op": "aten::copy_"}, casts=random.uniform(0.3, 0.8)
+        drawn(random, pipeline=False), "casts", {"op": ("aten::copy_", "aten::linear")}, casts=random.uniform(0.3, 0.8)
     )
 
 
 @plant
 def recomputed(random: Random) -> Planted:
-    return made(drawn(random, is_training=True), "recompute repeated-work", recompute=True)
+    return made(drawn(random, is_training=True), "recompute", recompute=True)
 
 
 @plant
 def slowing_clocks(random: Random) -> Planted:
     job = drawn(random, steps=16, micro=1, ranks=random.choice((1, 2)))
     slower = Slower(random.uniform(1.3, 2.0), ramp=True)
-    return made(job, "slowing-kernels slower-kernels", slower=(slower,))
+    return made(job, "slower-kernels", slower=(slower,))
 
 
 # --- copies and memory
@@ -94,7 +94,7 @@ def copies_on_another_stream(random: Random) -> Planted:
 
 @plant
 def growing_memory(random: Random) -> Planted:
-    one = made(drawn(random, is_training=True), "memory-growth growing-memory memory-grows", leak_bytes=200 << 20)
+    one = made(drawn(random, is_training=True), "growing-memory memory-growth", leak_bytes=200 << 20)
     return replace(one, has_time=False)
 
 

@@ -103,7 +103,6 @@ def _alike(job: Job, row: Row) -> Job:
 
 _NO_TIME: Change = _scaled(lambda kernel: 0.0 if kernel.group else 1.0)
 _TWICE_AS_QUICK: Change = _scaled(lambda kernel: 0.5 if _is_product(kernel) else 1.0)
-_NO_COPIES: Change = _scaled(lambda kernel: 0.0 if kernel.kind == "memcpy" else 1.0)
 _OF_JOBS: dict[str, Callable[[Job, Row], Job]] = {
     "step-outliers": _as_usual,
     "straggler": _alike,
@@ -132,10 +131,11 @@ _OF_PROGRAMS: dict[str, Change] = {
     "recompilation": _tagged("compile"),
     "graph-breaks": _tagged("lookup"),
     "profiler-overhead": _dropped(lambda one: isinstance(one, Overhead)),
-    "exposed-copies": _NO_COPIES,
-    "type-casts": _scaled(lambda kernel: 0.0 if kernel.name == CAST else 1.0),
+    "exposed-copies": _scaled(lambda kernel: 0.0 if kernel.kind == "memcpy" else 1.0),
+    "casts": _scaled(lambda kernel: 0.0 if kernel.name == CAST else 1.0),
     "recompute": _scaled(lambda kernel: 0.0 if kernel.tag == "recompute" else 1.0),
     # Nothing of the kind is in a run without a fault: what is said of it is false.
     "optimizer-loop": lambda programs: None,
     "heavy-backward": lambda programs: None,
+    "slower-kernels": lambda programs: None,
 }
