@@ -15,8 +15,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
 from pathlib import Path
+from typing import TypeVar
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 
@@ -26,6 +29,7 @@ from plants import PLANTS
 
 import programs
 
+Some = TypeVar("Some")
 PARTS = ("clean", "what-if", "programs")
 
 
@@ -33,24 +37,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parsed(arguments)
     began = time.perf_counter()
     wanted = options.only or [*PLANTS, *PARTS]
-    results = report.Results(seeds=options.seeds_text)
+    results = report.Results(options.seeds_text)
     numbers = [seed * simulated.OF_SEED + nth for seed in options.seeds for nth in options.nth]
+    print(report.HEAD)
     for kind in wanted:
         if kind == "clean":
             for number in numbers:
                 results.clean_runs += 1
-                results.false += simulated.clean(number)
+                results.false += show(list(simulated.clean(number)), report.of_clean)
         elif kind == "what-if":
-            results.what_ifs += map(simulated.what_if, numbers)
+            for number in numbers:
+                results.what_ifs += show([simulated.what_if(number)], report.of_what_ifs)
         elif kind == "programs":
-            results.trials += programs.trials(options.seeds)
+            for name, some in groupby(programs.trials(options.seeds), lambda one: one.kind):
+                results.trials += show(list(some), partial(report.of_kind, name))
         else:
-            results.trials += [simulated.planted(kind, seed) for seed in options.seeds]
-    print(report.text(results))
-    print(f"{time.perf_counter() - began:.0f} s")
+            some = [simulated.planted(kind, seed) for seed in options.seeds]
+            results.trials += show(some, partial(report.of_kind, kind))
+    print("", *report.measures(results), f"{time.perf_counter() - began:.0f} s", sep="\n")
     if options.keep:
         report.keep(results)
     return 0
+
+
+def show(some: list[Some], lines: Callable[[list[Some]], Iterator[str]]) -> list[Some]:
+    """Prints what is said of them as soon as they are judged: all of them take minutes."""
+    for line in lines(some):
+        print(line, flush=True)
+    return some
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,16 +46,52 @@ class Results:
             yield kind, [one for one in self.trials if one.kind == kind]
 
 
-def text(results: Results) -> str:
-    lines = ["", *_kinds(results), "", *_misses(results), "", *_measures(results)]
-    return "\n".join(lines)
+HEAD = f"{'plant':<32}{'named':>8}{'timed':>8}{'placed':>8}   costs of the run"
 
 
-def _ms(ns: int | None) -> str:
-    return "unknown" if ns is None else f"{ns / 1e6:.2f} ms"
+def of_kind(kind: str, some: Sequence[Trial]) -> Iterator[str]:
+    """A row of the table, and a line for each miss."""
+    counted = [one for one in some if one.counts]
+    found = [one for one in counted if one.row is not None]
+    timed = [one.is_timed for one in found if one.is_timed is not None]
+    placed = [not one.unplaced for one in found if one.place]
+    shares = ", ".join(f"{one.saved_ns / one.run_ns:.1%}" for one in some)
+    cells = (_of(len(found), len(counted)), _of(sum(timed), len(timed)), _of(sum(placed), len(placed)))
+    yield f"{kind:<32}{cells[0]:>8}{cells[1]:>8}{cells[2]:>8}   {shares}"
+    for one in counted:
+        yield from _missed(one)
 
 
-def _measures(results: Results) -> Iterator[str]:
+def _missed(one: Trial) -> Iterator[str]:
+    truth = f"costs {_ms(one.saved_ns)} of {_ms(one.run_ns)} ({one.saved_ns / one.run_ns:.1%})"
+    row = one.row
+    if row is None:
+        expected = " or ".join(sorted(one.rules))
+        yield f"  NOT NAMED  {one.command}: {truth}, expected {expected}; said {_said(one)}"
+        return
+    if one.is_timed is False:
+        yield f"  TIME       {one.command}: {truth}; {row['id']} states {_ms(row['at_stake_ns'])}"
+    for what in one.unplaced:
+        names = {"ranks": row["ranks"], "step": row["steps"]}.get(what, row["ops"])
+        yield f"  PLACE      {one.command}: {what} {one.place[what]}; {row['id']} names {names}: {row['sentence']}"
+
+
+def of_clean(some: Iterable[FalseFinding]) -> Iterator[str]:
+    for one in some:
+        saves = (
+            f"without its cause {_ms(one.saves_ns)} less" if one.saves_ns is not None else "no remedy is known for it"
+        )
+        states = f"{one.rule} states {_ms(one.stated_ns)} of {_ms(one.run_ns)}"
+        yield f"  FALSE      {one.command}: {states}, {saves}: {one.sentence}"
+
+
+def of_what_ifs(some: Iterable[WhatIf]) -> Iterator[str]:
+    for one in some:
+        if not one.is_right:
+            yield f"  WHAT-IF    {one.command}: {one.asked} is {one.truth:+.1%}, said {one.said:+.1%}"
+
+
+def measures(results: Results) -> Iterator[str]:
     for name, (right, of) in results.measures.items():
         if of:
             yield f"{name:<16}{right:>4} of {of:<4} {right / of:6.1%}   goal {GOALS[name]:.0%}"
@@ -63,44 +99,12 @@ def _measures(results: Results) -> Iterator[str]:
         yield f"{'false findings':<16}{len(results.false):>4} in {results.clean_runs} runs without a plant   goal 0"
 
 
-def _kinds(results: Results) -> Iterator[str]:
-    yield f"{'plant':<32}{'named':>8}{'timed':>8}{'placed':>8}   costs of the run"
-    for kind, some in results.kinds:
-        counted = [one for one in some if one.counts]
-        found = [one for one in counted if one.row is not None]
-        timed = [one.is_timed for one in found if one.is_timed is not None]
-        placed = [not one.unplaced for one in found if one.place]
-        shares = ", ".join(f"{one.saved_ns / one.run_ns:.1%}" for one in some)
-        cells = (_of(len(found), len(counted)), _of(sum(timed), len(timed)), _of(sum(placed), len(placed)))
-        yield f"{kind:<32}{cells[0]:>8}{cells[1]:>8}{cells[2]:>8}   {shares}"
+def _ms(ns: int | None) -> str:
+    return "unknown" if ns is None else f"{ns / 1e6:.2f} ms"
 
 
 def _of(right: int, of: int) -> str:
     return f"{right}/{of}" if of else "-"
-
-
-def _misses(results: Results) -> Iterator[str]:
-    for one in results.trials:
-        head = f"{one.kind} seed {one.seed}"
-        truth = f"costs {_ms(one.saved_ns)} of {_ms(one.run_ns)} ({one.saved_ns / one.run_ns:.1%})"
-        row = one.row
-        if one.counts and row is None:
-            yield f"NOT NAMED  {head}: {truth}, expected {' or '.join(sorted(one.rules))}; said {_said(one)}"
-        elif one.counts and row is not None:
-            if one.is_timed is False:
-                yield f"TIME       {head}: {truth}; {row['id']} states {_ms(row['at_stake_ns'])}"
-            for what in one.unplaced:
-                names = {"ranks": row["ranks"], "step": row["steps"]}.get(what, row["ops"])
-                yield f"PLACE      {head}: {what} {one.place[what]}; {row['id']} names {names}: {row['sentence']}"
-    for false in results.false:
-        saves = f"removing it saves {_ms(false.saves_ns)}" if false.saves_ns is not None else "not judged: no remedy"
-        yield (
-            f"FALSE      {false.command}: {false.rule} states {_ms(false.stated_ns)} of {_ms(false.run_ns)}, {saves}: "
-            f"{false.sentence}"
-        )
-    for asked in results.what_ifs:
-        if not asked.is_right:
-            yield f"WHAT-IF    {asked.command}: {asked.asked} is {asked.truth:+.1%}, said {asked.said:+.1%}"
 
 
 def _said(one: Trial) -> str:

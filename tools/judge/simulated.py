@@ -47,7 +47,7 @@ def planted(kind: str, seed: int) -> Trial:
     rows = rows_of(one.job)
     saved_ns = rows.ns - rows_of(one.without).ns
     said = said_of(one.job, rows, source)
-    command = f"tools/judge --only {kind} --seeds {seed}"
+    command = f"python tools/judge --only {kind} --seeds {seed}"
     return Trial(kind, seed, said, rows.ns, saved_ns, one.rules, one.place, one.has_time, command)
 
 
@@ -56,7 +56,7 @@ def clean(seed: int) -> Iterator[FalseFinding]:
     random = Random(f"clean {seed}")
     job = drawn(random)
     rows = rows_of(job)
-    command = f"tools/judge --only clean --seeds {seed // OF_SEED} --nth {seed % OF_SEED}"
+    command = f"python tools/judge --only clean --seeds {seed // OF_SEED} --nth {seed % OF_SEED}"
     for row in said_of(job, rows, _source(random)).rows(named=True):
         stated = row["at_stake_ns"]
         if stated is None:
@@ -94,7 +94,7 @@ def what_if(seed: int) -> WhatIf:
         said = path.rows_of(found, "op", {name: factor})
     time_ns, after_ns = (said[column].sum() for column in ("time_ns", "after_ns"))
     knows = not said["after_ns"].null_count() and time_ns
-    command = f"tools/judge --only what-if --seeds {seed // OF_SEED} --nth {seed % OF_SEED}"
+    command = f"python tools/judge --only what-if --seeds {seed // OF_SEED} --nth {seed % OF_SEED}"
     return WhatIf(seed, f"{name}={factor:g}", after_ns / time_ns - 1 if knows else None, truth, command)
 
 
