@@ -113,6 +113,7 @@ class _Rank:
         self.flags: dict[str, int] = {}
         self.met: dict[tuple[Group, str], int] = {}
         self.number = self.correlation = self.allocated = self.reserved = 0
+        self.address, self.blocks = 1 << 40, dict[int, list[int]]()
         self.rows: tuple[list[Range], list[Call], list[Work], list[Moment]] = ([], [], [], [])
 
     @property
@@ -225,11 +226,18 @@ class _Rank:
             case Meet():
                 return self.meet(thread, one)
             case Memory():
-                self.allocated += one.bytes
-                self.reserved = max(self.reserved, self.allocated)
-                row = Moment(self.rank, thread.tid, thread.now, one.bytes, self.allocated, self.reserved)
-                self.rows[3].append(row)
+                self.memory(thread, one.bytes)
         return True
+
+    def memory(self, thread: _Thread, size: int) -> None:
+        """What is given back is the block of this size that was taken last."""
+        if size > 0:
+            self.address += size
+            self.blocks.setdefault(size, []).append(self.address)
+        address = self.address if size > 0 else self.blocks[-size].pop()
+        self.allocated += size
+        self.reserved = max(self.reserved, self.allocated)
+        self.rows[3].append(Moment(self.rank, thread.tid, thread.now, size, address, self.allocated, self.reserved))
 
     def called(self, thread: _Thread, name: str, start: int, end: int) -> int:
         self.correlation += 1

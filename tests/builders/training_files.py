@@ -18,7 +18,8 @@ from builders.training_plan import MAIN, MULTIPROCESSORS, Moment, Plan, Range, R
 US = 1000
 _COPIES = {"Memcpy HtoD": 1, "Memcpy DtoH": 2}
 _MEMORY = {"Pageable": 0, "Pinned": 1, "Device": 2}
-_GPU = {"id": 0, "name": "Some GPU", "totalGlobalMem": 1 << 34, "computeMajor": 9, "computeMinor": 0}
+DEVICE_BYTES = 1 << 34
+_GPU = {"id": 0, "name": "Some GPU", "totalGlobalMem": DEVICE_BYTES, "computeMajor": 9, "computeMinor": 0}
 
 
 def load(folder: Path, plan: Plan, source: str = "kineto") -> opspan.Trace:
@@ -78,7 +79,7 @@ def _python(row: Range) -> dict[str, Any]:
 
 def _memory(row: Moment) -> dict[str, Any]:
     totals = {"Total Reserved": row.reserved, "Total Allocated": row.allocated}
-    event = kineto.allocation(row.at / US, row.bytes)
+    event = kineto.allocation(row.at / US, row.bytes, row.address)
     return event | {"pid": pid_of(row.rank), "tid": pid_of(row.rank) + row.tid, "args": event["args"] | totals}
 
 
@@ -138,7 +139,7 @@ def _nsys(path: Path, made: Run, rank: int) -> Path:
         "CUPTI_ACTIVITY_KIND_MEMCPY": copies,
         "PROFILER_OVERHEAD": overhead,
         "StringIds": nsys.strings(*texts),
-        "TARGET_INFO_GPU": [{"id": 0, "name": "Some GPU", "smCount": MULTIPROCESSORS, "totalMemory": 1 << 34}],
+        "TARGET_INFO_GPU": [{"id": 0, "name": "Some GPU", "smCount": MULTIPROCESSORS, "totalMemory": DEVICE_BYTES}],
         "TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": nsys.UTC_NS}],
         "META_DATA_EXPORT": nsys.tables_of("2026")["META_DATA_EXPORT"],
     }

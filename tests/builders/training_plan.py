@@ -89,6 +89,7 @@ class Moment(NamedTuple):
     tid: int
     at: int
     bytes: int
+    address: int
     allocated: int
     reserved: int
 

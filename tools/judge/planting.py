@@ -22,6 +22,7 @@ class Planted:
     job: Job
     rules: frozenset[str]  # any of these names the cause
     place: dict[str, Any] = field(default_factory=dict)  # op, module, function, step: a name, or any of several; ranks
+    ranks: tuple[int, ...] = ()  # whose files opspan is given; none: all
     has_time: bool = True  # else it has to be named whatever it costs
 
 

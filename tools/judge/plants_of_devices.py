@@ -9,6 +9,7 @@ from draws import drawn
 from planting import Planted, made, plant, pressed, step_ns
 
 from builders.job import Slower
+from builders.training_files import DEVICE_BYTES
 
 # --- kernels
 
@@ -90,6 +91,13 @@ def copies_on_another_stream(random: Random) -> Planted:
     job = drawn(random, is_training=True)
     ns = round(step_ns(job) * random.uniform(0.2, 0.6) / job.layers / job.micro)
     return made(job, "queued exposed-copies", side_ns=ns)
+
+
+@plant
+def full_memory(random: Random) -> Planted:
+    job = drawn(random, is_training=True)
+    one = made(job, "memory-limit growing-memory memory-growth", leak_bytes=round(0.98 * DEVICE_BYTES / job.steps))
+    return replace(one, has_time=False)
 
 
 @plant

@@ -28,6 +28,13 @@ def slow_network(random: Random) -> Planted:
 
 
 @plant
+def slow_network_of_one_file(random: Random) -> Planted:
+    """Only one rank's file is there: nobody can tell transferring from waiting, but both end with the network."""
+    one = slow_network(random)
+    return replace(one, rules=frozenset(["communication-or-waiting"]), ranks=(0,))
+
+
+@plant
 def small_collectives(random: Random) -> Planted:
     job = several_ranks(random, kernel=random.uniform(0.1, 0.3), host=0.05)
     return made(replace(job, reduce_ns=20_000), "small-collectives", small_collectives=True)

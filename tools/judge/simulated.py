@@ -26,13 +26,15 @@ OF_SEED = 20  # runs without a plant, and questions what-if, for each seed
 HALF = 0.5  # of what a finding states: what its cause has to save at least
 
 
-def loaded(job: Job, rows: Rows, source: str, folder: Path) -> opspan.Trace:
-    return opspan.load(*SOURCES[source](folder, Run(job, *rows[:4])))
+def loaded(job: Job, rows: Rows, source: str, folder: Path, ranks: tuple[int, ...] = ()) -> opspan.Trace:
+    """`ranks`: whose files are read; none: all."""
+    paths = SOURCES[source](folder, Run(job, *rows[:4]))
+    return opspan.load(*(paths[rank] for rank in ranks or range(job.ranks)))
 
 
-def said_of(job: Job, rows: Rows, source: str) -> findings.Findings:
+def said_of(job: Job, rows: Rows, source: str, ranks: tuple[int, ...] = ()) -> findings.Findings:
     with tempfile.TemporaryDirectory() as folder:
-        return findings.rows_of(loaded(job, rows, source, Path(folder)).analysed)
+        return findings.rows_of(loaded(job, rows, source, Path(folder), ranks).analysed)
 
 
 def _source(random: Random, is_kineto: bool = False) -> str:
@@ -46,7 +48,7 @@ def planted(kind: str, seed: int) -> Trial:
     source = _source(random, "function" in one.place or not one.has_time)
     rows = rows_of(one.job)
     saved_ns = rows.ns - rows_of(one.without).ns
-    said = said_of(one.job, rows, source)
+    said = said_of(one.job, rows, source, one.ranks)
     command = f"python tools/judge --only {kind} --seeds {seed}"
     return Trial(kind, seed, said, rows.ns, saved_ns, one.rules, one.place, one.has_time, command)
 
