@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -125,6 +125,3 @@ def _scale(programs: list[Program], name: str, factor: float) -> None:
                     kind = "copying" if kernel.kind == "memcpy" else "communicating" if kernel.group else "computing"
                     if inside[-1] or name == kind:
                         kernel.ns = round(kernel.ns * factor)
-
-
-Results = Mapping[str, list[Trial]]
