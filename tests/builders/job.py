@@ -66,7 +66,7 @@ class Job:
     item_every: int = 0  # steps after which the loss is fetched
     warm_up: int = 0  # steps in which kernels are loaded and memory is taken
     warm_up_ns: int = 20_000_000
-    plain: frozenset[int] = frozenset()  # steps without validation, checkpoint, warm-up or anything else of their own
+    plain: frozenset[int] = frozenset()  # steps that do nothing of their own: no validation, no warm-up, ...
     load_ns: int = 60_000
     workers: int = 0  # 1: batches are loaded beside the loop
     batch_ns: int = 30_000  # what it takes to copy a batch to the device

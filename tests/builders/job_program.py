@@ -152,7 +152,7 @@ class _Writer(Pieces):
 
     def serve(self) -> None:
         job = self.job
-        if job.graphs and self.step >= max(job.warm_up, 1):
+        if job.graphs and (self.step >= max(job.warm_up, 1) or self.step in job.plain):
             self.graph = []
             before = len(self.out)
             self.forward(0)
@@ -364,7 +364,7 @@ class _Writer(Pieces):
     def end_of_step(self) -> None:
         job, step = self.job, self.step
         self.section("end")
-        if job.item_every and step % job.item_every == job.item_every - 1:
+        if job.item_every and step % job.item_every == job.item_every - 1 and step not in job.plain:
             self.item()
         if job.leak_bytes:
             self.out.append(Memory(job.leak_bytes))
