@@ -55,6 +55,7 @@ costs is known: the same run is simulated without it. Seeds that were not looked
 | planted | runs | not named | time is off | place is missing |
 | --- | --- | --- | --- | --- |
 {missed}
+
 """
 DATA = Path(__file__).parents[2] / "docs" / "judge.json"
 MEASURES = {"recall": "Named", "time at stake": "Time at stake", "place": "Place", "what-if": "What-if"}
