@@ -83,7 +83,7 @@ def test_times_of_labels_are_those_of_a_capture_of_the_same_run(tmp_path: Path) 
     assert set(sampled) - {""} == set(recorded) == set(PHASES.categories)
     whole = sum(sampled[phase] for phase in recorded)
     for phase, ns in recorded.items():
-        # 100 samples a second of 5 seconds in all, fewer where other programs run: 10 % is four deviations of the largest.
+        # 100 samples a second of 5 seconds, fewer where other programs run: 10 % is four deviations of the largest.
         assert sampled[phase] / whole == pytest.approx(ns / recorded.total(), abs=0.1), phase
     modules = ours.sums("module")
     assert modules["Layer"] > 0.9 * (sampled["forward"] + sampled["backward"])

@@ -1,15 +1,72 @@
 """Real programs on a CPU, with and without a plant, recorded by opspan itself.
 
-trials(seeds) -> a Trial for each program and seed: `said` is what opspan.load(recording).findings() gives of the
-    program with the plant, `run_ns` how long it took, and `saved_ns` how much less without the plant (medians of runs)
+trials(seeds) -> a Trial for each program and seed; a seed is one more time
 """
 
 from __future__ import annotations
 
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 
+from program_texts import PROGRAMS, START, Program
 from trial import Trial
+
+import opspan
+from opspan.views import findings
+
+TIMES = 3  # of each, with and without the plant: what counts is the median
+LONGEST_S = 300
 
 
 def trials(seeds: Iterable[int]) -> Iterator[Trial]:
-    yield from ()
+    for program in PROGRAMS:
+        for seed in seeds:
+            yield trial(program, seed)
+
+
+def trial(program: Program, seed: int) -> Trial:
+    with tempfile.TemporaryDirectory() as folder:
+        plain, planted = {}, {}
+        for number in range(TIMES):  # in turns: what else the machine does meets both
+            plain[number] = seconds(program, f"{folder}/plain{number}", "plain")
+            planted[number] = seconds(program, f"{folder}/planted{number}", "planted")
+        middle = sorted(planted, key=planted.__getitem__)[TIMES // 2]
+        said = findings.rows_of(opspan.load(f"{folder}/planted{middle}").analysed)
+    saved = planted[middle] - statistics.median(plain.values())
+    command = f"python tools/judge --only programs --seeds {seed}"
+    rules = frozenset(program.rules)
+    return Trial(program.name, seed, said, ns(planted[middle]), ns(saved), rules, program.place, command=command)
+
+
+def ns(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def seconds(program: Program, folder: str, how: str) -> float:
+    """Runs the program, on each of its ranks, and returns how long its loop took on the slowest."""
+    command = [sys.executable, "-c", START + program.text, folder, how]
+    together = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    together["WORLD_SIZE"] = str(program.ranks)
+    running = [
+        subprocess.Popen(command, env=together | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        for rank in range(program.ranks)
+    ]
+    try:
+        said = [one.communicate(timeout=LONGEST_S)[0] for one in running]
+    finally:
+        for one in running:
+            one.kill()
+    if any(one.returncode for one in running):
+        raise SystemExit(f"the program {program.name!r} ({how}) failed")
+    return max(float(text.split()[-1]) for text in said)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

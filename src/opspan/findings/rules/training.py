@@ -102,7 +102,7 @@ RULES = (
         title="A backward that takes far longer than its forward",
         looks_at="ops whose backward takes more than five times their forward's time; at stake is what is above twice",
         threshold=5,
-        because="twice is what two gradients cost, up to four times where few rows make the gradient of a large weight; "
+        because="twice is what two gradients cost, four times where few rows make the gradient of a large weight; "
         "at five times something else happens: atomics, recomputing, copies",
         sentence="the backward of {op} takes {times} times its forward ({backward_ns} for {forward_ns})",
         remedy="Look at the kernels below it: gathers and embeddings that add in place, inputs that had to be made "
