@@ -73,6 +73,7 @@ _NODE_WITH_SEQ = "[^ ]+Backward"
 # The second is what torch itself records inside aten::detach, without a namespace.
 _OP = "[a-z_][a-z0-9_]*::[A-Za-z0-9_.]+|detach_?"
 _STEP = "ProfilerStep#[0-9]+"
+END_OF_STEP = "end of ProfilerStep#"  # and a number: a mark where a session without a schedule was told of a step's end
 
 
 def kind_of(name: str, seq: int | None, class_name: str | None = None) -> Kind:

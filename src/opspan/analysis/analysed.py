@@ -105,10 +105,20 @@ class Analysed:
     @kept
     @by_cycle
     def iterations(self) -> pl.DataFrame:
-        """The iterations of the run, as far as ranges tell them, or the order of kernels."""
+        """The steps of the run, as the program says them."""
         from opspan.analysis.iterations import iterations
 
-        return iterations(self.attributed.ranges, work=self.attributed.work)
+        return iterations(self.attributed.ranges)
+
+    @kept
+    @by_cycle
+    def patterns(self) -> pl.DataFrame:
+        """What repeats on the devices of processes that have no steps."""
+        from opspan.analysis.repeating import patterns
+        from opspan.analysis.spans import PROCESS
+
+        work, steps = self.attributed.work, self.iterations
+        return patterns(work.join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left"))
 
     @kept
     @by_cycle

@@ -1,17 +1,21 @@
-"""The iterations of a run, a row each, whoever named them.
+"""The steps of a run, a row each, as the program says them: by a profiler's step(), its own ranges or its optimizer.
 
-    iterations(ranges, names=None, work=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier
+    iterations(ranges, names=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier
 
 They are, for each process, the first of these that there is:
 
     how         the iterations are
     named       the ranges of `names`, if they are given
-    step        the ranges ProfilerStep#N
-    repeats     the ranges of one name of the program's own (no op), that is there three times or more, outside of all
-                others, and takes half of the time of its process, each without the longest of them, which may be no
-                iteration but what came before: of several such names, the one that takes most
+    step        the ranges ProfilerStep#N, or what lies between the marks that a session's step() leaves (`steps`)
+    repeats     the ranges that the program gave one name, but for numbers in it, three times or more, outside of all
+                others, and that hold the training: three in four of all steps of optimizers lie in such ranges, and
+                three in four of the ranges have one; without optimizers it is backwards that count. Where nothing is
+                trained, they take half of the time of the process, each without the longest of them, which may be
+                what came before: of several such names, the one that takes most
     optimizer   what lies between the ends of the ranges Optimizer.step#...
-    kernels     where the same kernels come in the same order again and again, if `work` is given (`repeating`)
+
+What only repeats is no step, be it kernels (`repeating`), modules or calls of a DataLoader. Of steps of which only the
+ends are known (marks, optimizers), what is before their own work is not theirs (`own_work`).
 
 `step` is the name of the range, with a number behind it where all have the same. An iteration is an outlier that takes
 longer than the median by a tenth and by three times the usual deviation (1.4826 times the median one).
@@ -22,64 +26,81 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.spans import PROCESS, distinct, length, only
+from opspan.analysis.own_work import own_work
+from opspan.analysis.phases import says_phase
+from opspan.analysis.program_ranges import of_program
+from opspan.analysis.spans import PROCESS, length, only, within
 from opspan.analysis.steps import matching, torch_steps
 
 _col = pl.col
 _OPTIMIZER = r"^Optimizer\.step#"
-_OF_PROGRAM = ("user", "module", "step", "script")
 _LEAST = 3  # iterations that no name says
 _SHARE = 0.5
+_MOST = 0.75
 DEVIATIONS = 3 * 1.4826  # median ones: what differs from the median by more is no noise
 COLUMNS = (*PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
+_RANGE = (*PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "parent", "is_async", "is_mark")
 
 
-def iterations(ranges: pl.DataFrame, names: pl.Series | None = None, work: pl.DataFrame | None = None) -> pl.DataFrame:
-    columns = (*PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "is_async", "is_mark")
+def iterations(ranges: pl.DataFrame, names: pl.Series | None = None) -> pl.DataFrame:
+    rows = ranges.select(_RANGE)
     is_range = ~_col("is_mark").fill_null(value=False)
-    whole = only(ranges.select(columns), is_range & (_col("end_ns") >= _col("start_ns")))
+    whole = only(rows, is_range & (_col("end_ns") >= _col("start_ns")))
     if names is not None:
         found = [_numbered(_called(whole, names), "named")]
     else:
-        steps = _numbered(_called(whole, torch_steps(whole)), "step")
-        found = [steps, _repeating(whole), _between_optimizers(whole)]
-    rows = found[0]
+        optimizers = _called(whole, matching(whole, _OPTIMIZER))
+        found = [_numbered(torch_steps(rows), "step"), _named(whole, optimizers), _between(optimizers, rows)]
+    steps = found[0]
     for more in found[1:]:
-        rows = pl.concat([rows, more.join(rows, on=PROCESS, how="anti", nulls_equal=True)])
-    if work is not None and names is None:
-        silent = distinct(work, PROCESS)
-        silent = silent.join(rows, on=PROCESS, how="anti", nulls_equal=True) if rows.height else silent
-        if silent.height:
-            from opspan.analysis.repeating import repeating  # late: it needs numpy, and most runs do not
-
-            if rows.height:
-                work = work.join(silent, on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")
-            named = repeating(work).with_columns(name=pl.lit("iteration"))
-            rows = pl.concat([rows, _numbered(named, "kernels")])
-    return _with_outliers(rows.sort(*PROCESS, "start_ns", "end_ns")).select(COLUMNS)
+        steps = pl.concat([steps, more.join(steps, on=PROCESS, how="anti", nulls_equal=True)])
+    return _with_outliers(steps.sort(*PROCESS, "start_ns", "end_ns")).select(COLUMNS)
 
 
 def _called(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
     return ranges.filter(_col("name").is_in(names.cast(pl.Categorical).implode()))
 
 
-def _repeating(ranges: pl.DataFrame) -> pl.DataFrame:
-    """The ranges of one thread's name that fill most of each process' time."""
-    outside = ranges.filter(_col("depth") == 0, ~_col("is_async"), _col("kind").is_in(_OF_PROGRAM))
-    names = outside.group_by(*PROCESS, "tid", "name").agg(count=pl.len(), ns=length().sum(), longest_ns=length().max())
+def _named(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
+    """The ranges of a thread to which the program gave one name, and that hold its work."""
+    outside = ranges.filter(_col("depth") == 0, ~_col("is_async"), _col("kind").is_in(["user", "step"]))
+    outside = outside.filter(of_program(outside) & ~says_phase(outside["name"]))
+    alike = _col("name").cast(pl.String).str.replace_all("[0-9]+", "#")
+    outside = outside.with_columns(alike=alike.cast(pl.Categorical))
+    key = (*PROCESS, "tid", "alike")
+    names = outside.group_by(key).agg(count=pl.len(), ns=length().sum(), longest_ns=length().max())
     names = names.filter(_col("count") >= _LEAST)
     if not names.height:
         return _numbered(outside.clear(), "repeats")
+    outside = outside.join(names, on=key, how="semi", nulls_equal=True, maintain_order="left")
     spans = ranges.group_by(PROCESS).agg(span_ns=_col("end_ns").max() - _col("start_ns").min())
-    names = names.join(spans, on=PROCESS, nulls_equal=True)
+    names = names.join(spans, on=PROCESS, nulls_equal=True).join(
+        _trained(outside, ranges, optimizers), on=key, how="left", nulls_equal=True
+    )
     others, rest = _col("ns") - _col("longest_ns"), _col("span_ns") - _col("longest_ns")
-    names = names.filter(others >= _SHARE * rest)
-    best = names.sort("ns", "name", descending=[True, False]).unique(PROCESS, keep="first", maintain_order=True)
-    return _numbered(outside.join(best, on=[*PROCESS, "tid", "name"], how="semi", nulls_equal=True), "repeats")
+    holds_training = (_col("inside") >= _MOST * _col("of")) & (_col("busy") >= _MOST * _col("count"))
+    names = names.filter(pl.when(_col("of") > 0).then(holds_training).otherwise(others >= _SHARE * rest))
+    best = names.sort("ns", "alike", descending=[True, False]).unique(PROCESS, keep="first", maintain_order=True)
+    return _numbered(outside.join(best, on=key, how="semi", nulls_equal=True, maintain_order="left"), "repeats")
 
 
-def _between_optimizers(ranges: pl.DataFrame) -> pl.DataFrame:
-    optimizers = _called(ranges, matching(ranges, _OPTIMIZER))
+def _trained(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
+    """For each name: of how many steps of optimizers of its process (of), else backwards, how many lie in its ranges
+    (inside), and how many of the ranges have any (busy)."""
+    moments = only(ranges, _col("kind") == "backward").select(*PROCESS, "start_ns")
+    many = optimizers.filter(pl.len().over(PROCESS) >= _LEAST).select(*PROCESS, "start_ns")
+    moments = pl.concat([many, moments.join(many, on=PROCESS, how="anti", nulls_equal=True)])
+    pairs = within(moments, "start_ns", outside, PROCESS)
+    key = (*PROCESS, "tid", "alike")
+    inside = outside.select(key)[pairs["stretch"]].with_columns(pairs["row"], pairs["stretch"])
+    sums = inside.group_by(key).agg(inside=_col("row").n_unique(), busy=_col("stretch").n_unique())
+    of = moments.group_by(PROCESS).agg(of=pl.len())
+    each = outside.select(key).unique().join(of, on=PROCESS, how="left", nulls_equal=True)
+    each = each.join(sums, on=key, how="left", nulls_equal=True)
+    return each.with_columns(_col("of", "inside", "busy").fill_null(0).cast(pl.Int64))
+
+
+def _between(optimizers: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     if not optimizers.height:
         return _numbered(optimizers, "optimizer")
     # With several optimizers an iteration ends with the last of those that are called as often as the first of all.
@@ -90,7 +111,10 @@ def _between_optimizers(ranges: pl.DataFrame) -> pl.DataFrame:
     ends = ends.sort(*PROCESS, "end_ns").join(begins, on=PROCESS, nulls_equal=True, maintain_order="left")
     before = _col("end_ns").shift(1).over(PROCESS)
     many = ends.filter(pl.len().over(PROCESS) >= _LEAST)
-    return _numbered(many.with_columns(start_ns=pl.coalesce(before, "begin_ns")), "optimizer")
+    many = many.with_columns(start_ns=pl.coalesce(before, "begin_ns")).select(
+        *PROCESS, "tid", "name", "start_ns", "end_ns"
+    )
+    return _numbered(many.with_columns(own_work(many, ranges)), "optimizer")
 
 
 def _numbered(rows: pl.DataFrame, how: str) -> pl.DataFrame:

@@ -40,8 +40,7 @@ def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> 
     # As `opspan steps` numbers them: in order, each process from 0.
     numbers = found.select(number=pl.int_range(pl.len()).over(PROCESS))["number"]
     stretch = of_steps(window.steps, numbers, found["start_ns"], found["end_ns"])
-    is_of_device = (found["how"] == "kernels").any()
-    return cut(whole, window, stretch, is_of_device=is_of_device), found.filter(numbers.is_between(*window.steps))
+    return cut(whole, window, stretch), found.filter(numbers.is_between(*window.steps))
 
 
 def steps_of_all(parts: Sequence[Tables], found: Sequence[pl.DataFrame], whole: Tables) -> pl.DataFrame:

@@ -32,13 +32,23 @@ def phases(ranges: pl.DataFrame) -> pl.DataFrame:
     return ranges.with_columns(phase.set(may_be_forward, "forward").alias("phase"))
 
 
-def _said(ranges: pl.DataFrame) -> pl.Series:
-    names = ranges.select(pl.col("name").unique())
+def says_phase(names: pl.Series) -> pl.Series:
+    """For each name whether it says a phase: a part of a step."""
+    return names.is_in(_phase_of(names)["name"].implode()).fill_null(value=False)
+
+
+def _phase_of(names: pl.Series) -> pl.DataFrame:
+    """The names that say a phase, once each, and which they say."""
     lower = pl.col("name").cast(pl.String).str.to_lowercase()
     says = pl.lit(None, dtype=PHASES)
     for phase, pattern in _SAYS.items():
         says = pl.when(lower.str.contains(pattern)).then(pl.lit(phase, dtype=PHASES)).otherwise(says)
-    names = names.with_columns(says.alias("says")).filter(pl.col("says").is_not_null())
+    rows = names.alias("name").to_frame().select(pl.col("name").unique())
+    return rows.with_columns(says.alias("says")).filter(pl.col("says").is_not_null())
+
+
+def _said(ranges: pl.DataFrame) -> pl.Series:
+    names = _phase_of(ranges["name"])
     is_backward = ranges["kind"].is_in(["backward", "engine"]).fill_null(value=False)
     if names.height:
         named = ranges.select("name").join(names, on="name", how="left", nulls_equal=True, maintain_order="left")[

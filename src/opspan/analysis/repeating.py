@@ -1,13 +1,17 @@
-"""The iterations of a run that says nothing of itself: its kernels come in the same order again and again.
+"""The pattern of a run that says nothing of itself: its kernels come in the same order again and again.
 
-    repeating(work) -> rank, pid, start_ns, end_ns: for each process the iterations of the device that was busy longest,
+Whether they are steps, layers or parts of either nobody knows, so they are never taken for steps.
+
+    patterns(work) -> rank, pid, turns, turn_ns: for each process how often its kernels repeat, and how long a turn
+        takes: the median
+    repeating(work) -> rank, pid, start_ns, end_ns: for each process the turns of the device that was busy longest,
         of those on which anything repeats; no more than 16 devices are looked at
     period(codes, lengths) -> where turns begin, and how many kernels a regular one has; None: nothing repeats
 
 What is looked at is the order of kernels (and whole graphs) on the stream that was busy longest. A *marker* is a
 kernel, or a few in a row, that mostly comes again after the same number of kernels, the *period*; from one to the next
 is a *turn*. Turns are *regular* that are as long as the period and have the same kernels in the same places, nine in
-ten of them, as the turn before or behind. docs/analysis.md, "iterations", says when turns are iterations.
+ten of them, as the turn before or behind. docs/analysis.md, "patterns", says when turns are a pattern.
 """
 
 from __future__ import annotations
@@ -45,6 +49,12 @@ Codes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 _SCHEMA = {"start_ns": pl.Int64, "end_ns": pl.Int64}
+
+
+def patterns(work: pl.DataFrame) -> pl.DataFrame:
+    turns = repeating(work).with_columns(ns=length())
+    found = turns.group_by(PROCESS, maintain_order=True).agg(turns=pl.len().cast(pl.Int64), turn_ns=_col("ns").median())
+    return found.with_columns(_col("turn_ns").cast(pl.Int64))
 
 
 def repeating(work: pl.DataFrame) -> pl.DataFrame:
@@ -201,7 +211,7 @@ def _where(flags: pl.Series) -> Numbers:
 
 
 def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:
-    """The turns that begin `at` these places, if they may be iterations."""
+    """The turns that begin `at` these places, if they may be a pattern."""
     edges = np.append(at, at[-1] + period) if at[-1] + period <= len(codes) else at
     gaps = np.diff(edges)
     as_long = gaps == period

@@ -1,9 +1,15 @@
 """Training steps: which step a range is in.
 
     steps(ranges) -> ranges with step, Categorical: the name of the step's range (ProfilerStep#3), null outside of steps
+    torch_steps(ranges) -> rank, pid, name, start_ns, end_ns, is_async of the steps that a profiler or a session says
 
 A step is a range whose name matches. Ranges that begin while a step is open in their process are in it, whatever their
 thread, because the backward of a step runs on another thread. If several steps are open, the last to begin counts.
+
+A profiler's steps are the ranges ProfilerStep#N. A session without a schedule marks where each ends: then a step is
+what lies between two marks, from where its own work begins (`own_work`). Where a process has both, the ranges count.
+A profiler opens a range at each step() for the step that may follow: the last one of a process is none if nothing is in
+it, and something is in the others.
 """
 
 from __future__ import annotations
@@ -11,22 +17,38 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.nest import innermost
+from opspan.analysis.own_work import own_work
+from opspan.analysis.spans import PROCESS, within
 from opspan.errors import UsageError
+from opspan.labels import END_OF_STEP
 
 PATTERN = r"^ProfilerStep#[0-9]+$"
+_END = rf"^{END_OF_STEP}[0-9]+$"
+_STEP = (*PROCESS, "name", "start_ns", "end_ns", "is_async")
+_col = pl.col
 
 
 def steps(ranges: pl.DataFrame, pattern: str | None = None) -> pl.DataFrame:
     """`pattern`: a regular expression that finds a step's name; torch's ProfilerStep#N if not given."""
+    if pattern is None:
+        return _in_steps(ranges, torch_steps(ranges))
     try:
-        return steps_named(ranges, matching(ranges, pattern or PATTERN))
+        return steps_named(ranges, matching(ranges, pattern))
     except pl.exceptions.ComputeError as error:
         raise UsageError(f"{pattern!r} is not a regular expression: {error}") from error
 
 
-def torch_steps(ranges: pl.DataFrame) -> pl.Series:
-    """Names of the ranges that are steps where no pattern is given."""
-    return matching(ranges, PATTERN)
+def steps_named(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
+    """The same as `steps`, if the names of the steps are known."""
+    return _in_steps(ranges, ranges.filter(_is_called(names)).select(_STEP))
+
+
+def torch_steps(ranges: pl.DataFrame) -> pl.DataFrame:
+    is_range = ~_col("is_mark").fill_null(value=False) & (_col("end_ns") >= _col("start_ns"))
+    found = ranges.filter(_is_called(matching(ranges, PATTERN)) & is_range).select(_STEP)
+    found = _without_empty_end(found, ranges)
+    ends = _ended(ranges)
+    return pl.concat([found, ends.join(found, on=PROCESS, how="anti", nulls_equal=True)]) if ends.height else found
 
 
 def matching(ranges: pl.DataFrame, pattern: str) -> pl.Series:
@@ -35,11 +57,46 @@ def matching(ranges: pl.DataFrame, pattern: str) -> pl.Series:
     return names.filter(names.str.contains(pattern))
 
 
-def steps_named(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
-    """The same as `steps`, if the names of the steps are known."""
-    anywhere = pl.lit(0, dtype=pl.Int64).alias("tid")
-    found = ranges.filter(pl.col("name").is_in(names.cast(pl.Categorical).implode()))
+def _is_called(names: pl.Series) -> pl.Expr:
+    return _col("name").is_in(names.cast(pl.Categorical).implode())
+
+
+def _ended(ranges: pl.DataFrame) -> pl.DataFrame:
+    """The steps whose ends are marked."""
+    names = matching(ranges, _END)
+    if not len(names):
+        return ranges.clear().select(_STEP)
+    marks = ranges.filter(_is_called(names)).sort(*PROCESS, "start_ns")
+    begins = ranges.group_by(PROCESS).agg(begin_ns=_col("start_ns").min())
+    marks = marks.join(begins, on=PROCESS, nulls_equal=True, maintain_order="left")
+    name = _col("name").cast(pl.String).str.strip_prefix(END_OF_STEP.removesuffix("ProfilerStep#"))
+    found = marks.select(
+        *PROCESS,
+        "tid",
+        name.cast(pl.Categorical),
+        start_ns=pl.coalesce(_col("start_ns").shift(1).over(PROCESS), "begin_ns"),
+        end_ns="start_ns",
+        is_async=pl.lit(value=True),
+    )
+    return found.with_columns(own_work(found, ranges)).select(_STEP)
+
+
+def _without_empty_end(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+    last = steps.select(*PROCESS, "start_ns").group_by(PROCESS).agg(_col("start_ns").max(), many=pl.len())
+    last = last.filter(_col("many") > 1)
+    if not last.height:
+        return steps
+    is_other = ~_is_called(steps["name"]) & ~_col("is_mark").fill_null(value=False)
+    pairs = within(ranges.filter(is_other).select(*PROCESS, "start_ns"), "start_ns", steps, PROCESS)
+    filled = steps.select(*PROCESS, "start_ns")[pairs["stretch"].unique()]
+    empty = last.join(filled, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
+    empty = empty.join(filled, on=PROCESS, how="semi", nulls_equal=True)
+    return steps.join(empty, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True, maintain_order="left")
+
+
+def _in_steps(ranges: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     if not found.height:
         return ranges.with_columns(pl.lit(None, dtype=pl.Categorical).alias("step"))
+    anywhere = pl.lit(0, dtype=pl.Int64).alias("tid")
     row = innermost(found.with_columns(anywhere), ranges.select("rank", "pid", anywhere, time_ns="start_ns"))
     return ranges.with_columns(found["name"].cast(pl.Categorical).gather(row).alias("step"))

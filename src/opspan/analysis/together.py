@@ -38,8 +38,10 @@ def analysed_like(whole: Tables, parts: Sequence[Tables]) -> Tables:
     if stepped := [part.ranges for part in parts if "step" in part.ranges.columns]:
         # The pattern that found the steps is not known, but the names of the steps are.
         found = {name for frame in stepped for name in frame["step"].unique()} - {None}
-        torchs = {name for frame in stepped for name in torch_steps(frame)}
-        ranges = steps(ranges) if found == torchs else steps_named(ranges, pl.Series(sorted(found), dtype=pl.String))
+        torchs = {name for frame in stepped for name in torch_steps(frame)["name"]}
+        are_ranges = found <= set(ranges["name"].unique().to_list())  # and not between marks
+        named = pl.Series(sorted(found), dtype=pl.String)
+        ranges = steps_named(ranges, named) if are_ranges and found != torchs else steps(ranges)
     if any("phase" in part.ranges.columns for part in parts):
         ranges = phases(ranges)
     return attributed.replace(ranges=ranges)

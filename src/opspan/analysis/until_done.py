@@ -6,8 +6,7 @@ A step is done at its end, or when the last work of a device that was launched i
 from when the step before was done, or from its own begin if that is later, until then; at least nothing. The step
 before is the one of the process that ended last before this one began. So the times of steps that follow each other
 add up to the time in which any of them was not done, and each is the host's where nothing waits for a device.
-Work without a call was launched when it began. Iterations that the order of kernels shows are the device's own already:
-how long they are is how long they took.
+Work without a call was launched when it began.
 Work must be attributed (`launches`) first.
 """
 
@@ -23,7 +22,7 @@ _NUMBER = pl.int_range(pl.len(), dtype=pl.UInt32)
 
 
 def until_done(steps: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    rows = steps.select(*PROCESS, "start_ns", "end_ns", "how", number=_NUMBER, key=pl.struct(PROCESS).rank("dense"))
+    rows = steps.select(*PROCESS, "start_ns", "end_ns", number=_NUMBER, key=pl.struct(PROCESS).rank("dense"))
     rows = rows.join(_last_ends(steps, calls, work), on="number", how="left", maintain_order="left")
     rows = rows.with_columns(done_ns=pl.max_horizontal("end_ns", "last_ns"))
     before = rows.filter(length() > 0).group_by("key", "end_ns").agg(before_ns=_col("done_ns").max())
@@ -31,8 +30,7 @@ def until_done(steps: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> 
         before.sort("end_ns"), left_on="start_ns", right_on="end_ns", by="key", check_sortedness=False
     )
     took = length(pl.max_horizontal("start_ns", "before_ns"), _col("done_ns"))
-    of_device = _col("how") == "kernels"
-    return steps.with_columns(rows.sort("number").select(took_ns=pl.when(of_device).then(length()).otherwise(took)))
+    return steps.with_columns(rows.sort("number").select(took_ns=took))
 
 
 def _last_ends(steps: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:

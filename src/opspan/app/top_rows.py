@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from opspan.analysis.step_lengths import lengths
 from opspan.trace import Trace
 
 _TORCH = "/torch/"
@@ -29,20 +30,19 @@ class Shown:
     rows: tuple[Row, ...]
     is_device: bool  # the time of devices, where any was used; else that of the host
     steps: int
-    step_ns: float | None  # the median
+    step_ns: int | None  # the median
 
 
 def shown_of(trace: Trace, by: str) -> Shown:
     ranges = trace.analysed.attributed.ranges
     part = "device" if ranges["self_device_ns"].sum() else "cpu"
-    found = trace.analysed.iterations
-    median = (found["end_ns"] - found["start_ns"]).cast(float).median()
+    steps = lengths(trace.analysed)
     return Shown(
         by,
         tuple(_ROWS[by](trace, part)),
         part == "device",
-        found.height,
-        median if isinstance(median, float) else None,
+        steps.steps,
+        steps.median_ns,
     )
 
 

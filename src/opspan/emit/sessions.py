@@ -25,7 +25,7 @@ from opspan.emit.observer import Observer
 from opspan.emit.schedule import Schedule
 from opspan.emit.sink_list import Sink
 from opspan.emit.sinks import Sinks, Stats
-from opspan.emit.steps import Steps
+from opspan.emit.steps import EndedSteps, Steps
 from opspan.errors import AlreadyActive, ObserverError
 
 _warned: set[type] = set()  # who has said that nobody listens
@@ -55,6 +55,7 @@ class Session:
         self.gives_way = False  # to one that the program itself enters, which did not enter this one
         self.in_each_process = False  # a fork has one for itself: `opspan exec` started this one
         self._steps = Steps(schedule, self._turn, self._step_is_over) if schedule is not None else None
+        self._ended_steps = EndedSteps()
         self._undo = contextlib.ExitStack()  # what entering did
 
     def __enter__(self) -> Any:
@@ -99,11 +100,18 @@ class Session:
         unharmed.say(name, stacklevel=2)
 
     def step(self) -> None:
-        """A training step is over. With a schedule, this is what turns labelling on and off. Nothing in a fork."""
-        if self._steps is not None and self._is_running() and self._is_owner():
+        """A training step is over. With a schedule, this is what turns labelling on and off. Nothing in a fork, and
+        without a schedule nothing in compiled code: a mark would break the graph."""
+        if self._steps is None and compiled.compiling():
+            return
+        if not (self._is_running() and self._is_owner()):
+            return
+        if self._steps is None:
+            unharmed.call("marking a step", self._ended_steps.step, self._sink.bit, self._is_on())
+        else:
             with change():
                 self._steps.step()
-            step_ends.tell()
+        step_ends.tell()
 
     def turn(self, on: bool) -> None:
         """Label no more for a while, or go on. What has begun still ends. Nothing in a fork."""
@@ -204,6 +212,9 @@ class Session:
 
     def _is_running(self) -> bool:
         return self._labelling is not None
+
+    def _is_on(self) -> bool:
+        return self._labelling is not None and self._labelling.is_on
 
     def _is_owner(self) -> bool:
         return self._owner == os.getpid()

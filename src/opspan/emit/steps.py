@@ -1,13 +1,20 @@
-"""What a session does at a training step: `ProfilerStep#N` around it, and on and off as the schedule says."""
+"""What a session does at a training step.
+
+With a schedule: a range `ProfilerStep#N` around it, and labelling on and off as the schedule says. Without one: a mark
+where it ends. A range would have to begin before anybody knows that the program calls step() at all, and the last one
+would hold whatever follows the last step.
+"""
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 
 from opspan.emit import ranges
 from opspan.emit.schedule import Schedule, is_active
 from opspan.emit.sinks import KIND_STEP
+from opspan.labels import END_OF_STEP
 
 
 class Steps:
@@ -56,3 +63,15 @@ class Steps:
         if self._pushed and threading.get_ident() == self._thread:
             ranges.pop(self._to)
         self._pushed = False
+
+
+class EndedSteps:
+    """Counts the steps of a session without a schedule, and marks where each ends; on whatever thread that is said."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+
+    def step(self, to: int, is_on: bool) -> None:
+        number = next(self._numbers)
+        if is_on:
+            ranges.mark(ranges.ref_of(f"{END_OF_STEP}{number}", kind=KIND_STEP), to)

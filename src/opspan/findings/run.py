@@ -13,7 +13,7 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
-from opspan.analysis.busy import breakdown, busy_with, devices, whole_times, within_part
+from opspan.analysis.busy import busy_with, whole_times, within_part
 from opspan.analysis.kept import kept
 from opspan.analysis.spans import (
     DEVICE,
@@ -60,8 +60,7 @@ class Run:
 
     @kept
     def steps(self) -> pl.DataFrame:
-        """Returns the steps that ranges tell. Kernels that repeat may be layers as well, and a part of the run only."""
-        return self.found.iterations.filter(_col("how") != "kernels")
+        return self.found.iterations
 
     @kept
     def usual(self) -> pl.DataFrame:
@@ -71,17 +70,11 @@ class Run:
     @kept
     def breakdown(self) -> pl.DataFrame:
         """The time of each step; of processes that have none, all of it."""
-        if not self.steps.height:
-            return self.found.whole_breakdown
-        is_all = self.steps.height == self.found.iterations.height
-        return self.found.breakdown if is_all else breakdown(self.trace, self.steps)
+        return self.found.breakdown if self.steps.height else self.found.whole_breakdown
 
     @kept
     def devices(self) -> pl.DataFrame:
-        if not self.steps.height:
-            return self.found.whole_devices
-        is_all = self.steps.height == self.found.iterations.height
-        return self.in_usual(self.found.devices if is_all else devices(self.trace, self.steps))
+        return self.in_usual(self.found.devices) if self.steps.height else self.found.whole_devices
 
     @kept
     def total_ns(self) -> int:

@@ -129,8 +129,8 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
             )
         if not len(numbers):
             raise NoNumberedSteps(
-                f"there is no {_said(steps)}: the trace has no ranges ProfilerStep#N, and nothing in it repeats as "
-                "steps do; if your steps have names, give one: --step 'train step*', or choose a time span (--between)"
+                f"there is no {_said(steps)}: the trace has no ranges ProfilerStep#N, and neither ranges nor an "
+                "optimizer tell its steps; if your steps have names, give one: --step 'train step*', or choose a time span (--between)"
             )
         raise NoSuchStep(
             f"there is no {_said(steps)}: the trace has steps {min(numbers.to_list())} to {max(numbers.to_list())}; "
@@ -140,10 +140,9 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
     return Stretch(min(begins), max(closes))
 
 
-def cut(trace: Tables, window: Window, stretch: Stretch | None = None, *, is_of_device: bool = False) -> Tables:
+def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables:
     """The rows of a trace that overlap the window, and for steps what they launched; what refers to others refers to
-    nothing. `stretch`: where it is, if that is known; `is_of_device`: it is a device's time, and has only what ran in
-    it."""
+    nothing. `stretch`: where it is, if that is known."""
     if stretch is None:
         stretch = _stretch(trace, window)
     frames: dict[str, pl.DataFrame] = {}
@@ -156,7 +155,7 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None, *, is_of_
         elif name == "ranges":
             until = pl.when(pl.col("is_mark")).then(pl.col(start)).otherwise(until)
         is_kept = frame.select(stretch.overlap(pl.col(start), until)).to_series()
-        if name == "work" and window.steps is not None and not is_of_device:
+        if name == "work" and window.steps is not None:
             is_kept |= _launched(trace, frames["ranges"], frames["calls"], stretch)
         frames[name] = frame.filter(is_kept)
         left_out += frame.height - frames[name].height

@@ -11,7 +11,9 @@ from opspan.analysis.busy import KINDS, breakdown, devices, use
 from opspan.analysis.iterations import iterations
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
+from opspan.analysis.step_lengths import lengths_of
 from opspan.tables.window import Steps, numbers_of
+from opspan.views import step_words
 from opspan.views.answer import Answer, Shown, marks, shares_of, texts, times
 
 _TITLES = {
@@ -25,15 +27,14 @@ _TITLES = {
     "other": "Other",
 }
 _HOW = {
-    "repeats": "Steps are the ranges {} that repeat; say --step NAME for others",
+    "repeats": "Steps are the ranges {} of the program; say --step NAME for others",
     "optimizer": "Steps are what lies between two calls of Optimizer.step",
-    "kernels": "Steps are the same kernels in the same order, for no range says what a step is: if layers repeat and "
-    "steps do not, they are layers. Say --step NAME for ranges",
 }
 _NONE = (
     "No steps were found, so each process is one row: name them with `prof.step()` or a range around each, and say "
     "--step NAME"
 )
+_PATTERN = "Kernels come again in the same order: {}. Nothing tells whether that is a step, a layer or something else"
 
 
 def rows_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
@@ -59,7 +60,7 @@ def parts(found: Analysed, step: Steps | None = None) -> Parts:
         rows = rows.join(frame, on=key, how="left", nulls_equal=True, maintain_order="left")
     kinds = (f"{kind}_ns" for kind in KINDS)
     each = rows.select(*key, "start_ns", "end_ns", "time_ns", *kinds, *used.columns[3:], "how", "is_outlier")
-    return {"rows": Part(each, times=("start_ns", "end_ns"))}
+    return {"rows": Part(each, times=("start_ns", "end_ns")), **step_words.parts(found, steps if is_own else None)}
 
 
 def steps_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
@@ -86,7 +87,17 @@ def answer_of(parts: Parts, step: Steps | None = None) -> Answer:
         *(Shown("Outlier", "is_outlier", marks) for _ in range(int(table["is_outlier"].any() or 0))),
         *(Shown(_TITLES[kind], f"{kind}_ns", shares_of("time_ns"), rank) for rank, kind in enumerate(kinds, start=1)),
     )
-    return Answer("steps", table, shown, tuple(_notes(table)))
+    return Answer("steps", table, shown, (*_of_steps(parts), *_notes(table)))
+
+
+def _of_steps(parts: Parts) -> list[str]:
+    lengths = lengths_of(parts)
+    if not lengths.steps:
+        pattern = step_words.pattern_text(parts)
+        return [_PATTERN.format(pattern)] if pattern else []
+    notes = [f"Steps: {step_words.length_text(lengths)}, {step_words.number_text(lengths)}"]
+    others = step_words.outside_texts(parts)
+    return [*notes, f"In no step: {', '.join(others)}"] if others else notes
 
 
 def _notes(rows: pl.DataFrame) -> list[str]:
@@ -95,6 +106,13 @@ def _notes(rows: pl.DataFrame) -> list[str]:
     notes = [_NONE] if rows["how"].null_count() else []
     for how in rows["how"].drop_nulls().unique(maintain_order=True):
         if how in _HOW:
-            name = rows.filter(pl.col("how") == how)["step"][0].rpartition(" #")[0]
+            name = _common(rows.filter(pl.col("how") == how)["step"])
             notes.append(_HOW[how].format(name))
     return notes
+
+
+def _common(names: pl.Series) -> str:
+    """What the names are called, a number in them left out."""
+    return ", ".join(
+        names.str.replace(" #[0-9]+$", "").str.replace_all("[0-9]+", "*").unique(maintain_order=True).head(3)
+    )

@@ -16,14 +16,15 @@ from opspan.analysis import Analysed, averages
 from opspan.analysis.busy import overhead_outside_ns
 from opspan.analysis.coverage import Share
 from opspan.analysis.lanes import in_lanes
-from opspan.analysis.parts import Part, Parts, counted, medians
+from opspan.analysis.parts import Part, Parts
 from opspan.analysis.runs import pyroscope_runs
 from opspan.analysis.spans import PROCESS
+from opspan.analysis.step_lengths import lengths_of
 from opspan.analysis.sums import RANGE_ORDER
 from opspan.printable import plural
 from opspan.tables import Metadata
 from opspan.text_columns import Layout, cut, wrapped
-from opspan.views import contents
+from opspan.views import contents, step_words
 from opspan.views.answer import Answer, short_name, time_text
 from opspan.views.findings import files_text
 from opspan.views.findings import parts as finding_parts
@@ -70,6 +71,7 @@ class _Facts:
     idle: tuple[str, float, str | None] | None  # why devices were idle most, in what share of it, and the op then
     times: dict[str, list[tuple[str, int]]]  # by the title of the line: names with their times, the longest first
     costs: list[tuple[str, float]]  # findings with their share, the largest first
+    steps: list[str]  # lines
     issues: int
     next: str
     see: str  # "" where a report would be empty
@@ -78,9 +80,8 @@ class _Facts:
 _HOW = {
     "named": "named",
     "step": "ProfilerStep",
-    "repeats": "found by repetition",
+    "repeats": "ranges of one name",
     "optimizer": "found by the optimizer",
-    "kernels": "found by repeating kernels",
 }
 
 
@@ -106,6 +107,7 @@ def _answer(parts: Parts, findings: pl.DataFrame, files: Sequence[File]) -> Answ
         _idle(parts) if row["idle_ns"] else None,
         {title: list(_most(parts[title].rows).head(_MOST).iter_rows()) for title in _TOP},
         list(costs.select("id", "share").iter_rows()),
+        _steps(parts, row),
         int(sums["issues"][0]),
         _next(parts, row, files),
         f"opspan report {files_text(files)}" if sums["held"][0] else "",
@@ -135,13 +137,12 @@ def _parts(found: Analysed) -> Parts:
     sums |= {"attributed": share.count, "work": share.of, "attributed_ns": share.ns, "work_ns": share.of_ns}
     sums |= {"backward": found.coverage.backward, "linked": found.coverage.linked}
     sums |= {"sized": ops["sizes"].count(), "ops": ops.height, "in_modules": trace.ranges["module"].count()}
-    sums |= {"steps": steps.height, "outliers": int(steps["is_outlier"].sum())}
+    sums |= {"outliers": int(steps["is_outlier"].sum())}
     sums |= {"issues": int(found.tables.issues.filter(_col("severity") != "info")["count"].sum())}
     # What a table would have rows of; and whether there is anything at all.
     is_mark = _col("is_mark").fill_null(value=False)
     sums["lasting"] = trace.ranges.select((~is_mark & _col("start_ns").is_not_null()).sum()).item()
     sums["held"] = len(contents.parts(trace))
-    lengths = steps.select(ns=_col("end_ns") - _col("start_ns"))
     idle = idle_parts(found, "op")["rows"] if whole["idle_ns"].sum() else Part(_NO_IDLE, ("op",))
     return {
         "sums": Part(pl.DataFrame([sums], schema=dict.fromkeys(sums, pl.Int64)), ()),
@@ -152,8 +153,8 @@ def _parts(found: Analysed) -> Parts:
         "tools": Part(pl.DataFrame({"tool": list(map(tool_of, trace.ranks))}).unique(maintain_order=True), ("tool",)),
         "again": Part(pl.DataFrame({"command": [labelling_command(trace)]}), ("command",)),
         "how": Part(steps.select("how").unique(maintain_order=True), ("how",)),
-        "steps": counted(lengths, (), "ns"),
         "idle": idle,
+        **step_words.parts(found),
         **{title: Part(_sums(found, by), (by,)) for title, by in _TOP.items()},
     }
 
@@ -176,16 +177,18 @@ def _row(parts: Parts, costs: pl.DataFrame) -> dict[str, Any]:
         for name in ("device_time_ns", *(f"{name}_ns" for name in (*_OF_DEVICES, *_OF_HOST, "overhead_outside")))
     }
     attributed = Share(sums["attributed"], sums["work"], sums["attributed_ns"], sums["work_ns"]).fraction
-    steps = medians(parts["steps"], (), "ns")["ns"][0] if sums["steps"] else None
+    steps = lengths_of(parts)
     return row | {
         "attributed": attributed if sums["device_time_ns"] or row["devices"] else None,
         "backward": sums["backward"],
         "linked": sums["linked"],
         "sized": sums["sized"] / sums["ops"] if sums["ops"] else None,
-        "steps": sums["steps"],
-        "steps_are": parts["how"].rows["how"][0] if sums["steps"] else None,
-        "step_ns": int(steps or 0) if sums["steps"] else None,
+        "steps": steps.steps,
+        "steps_are": parts["how"].rows["how"][0] if steps.steps else None,
+        "step_ns": steps.median_ns,
+        "step_mean_ns": steps.mean_ns,
         "outliers": sums["outliers"],
+        **step_words.columns(parts),
         "findings": costs.height,
         "at_stake_ns": costs["at_stake_ns"].max(),
         "pyroscope_run": ", ".join(parts["pyroscope"].rows["run"]) or None,
@@ -232,7 +235,7 @@ def _lines(facts: _Facts, room: _Room) -> list[str]:
             f"Profiler     {time_text(row['overhead_outside_ns'])} at work before and after the run: not counted"
         )
     lines.append(f"Known        {' · '.join(_known(row))}")
-    lines += _steps(row)
+    lines += facts.steps
     lines += [_names(title, times, room) for title, times in facts.times.items() if times]
     lines += _findings(facts.costs, room)
     if row["pyroscope_run"]:
@@ -289,11 +292,17 @@ def _known(row: dict[str, Any]) -> list[str]:
     return [*found, f"backward: {backward}", f"sizes: {sized}"]
 
 
-def _steps(row: dict[str, Any]) -> list[str]:
-    if not row["steps"]:
-        return ["Steps        none: name them with prof.step() or a range, and say --step NAME"]
+def _steps(parts: Parts, row: dict[str, Any]) -> list[str]:
+    lengths = lengths_of(parts)
+    if not lengths.steps:
+        none = "Steps        none: name them with prof.step() or a range, and say --step NAME"
+        pattern = step_words.pattern_text(parts)
+        return [none, f"Kernels      {pattern}, be it steps or layers"] if pattern else [none]
     outliers = f", {plural(row['outliers'], 'outlier')}" if row["outliers"] else ""
-    return [f"Steps        {row['steps']:,} ({_HOW[row['steps_are']]}), {time_text(row['step_ns'])} each{outliers}"]
+    number = step_words.number_text(lengths, is_bare=True)
+    lines = [f"Steps        {number} ({_HOW[row['steps_are']]}): {step_words.length_text(lengths)}{outliers}"]
+    others = step_words.outside_texts(parts)
+    return [*lines, f"No step      {', '.join(others)}"] if others else lines
 
 
 def top(found: Analysed, by: str) -> pl.DataFrame:

@@ -1,0 +1,103 @@
+"""What outputs say of steps in words: how many and how long, what lies outside of them, what only repeats.
+
+The figures are those of `analysis`, so that one word has one figure wherever it is read.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.busy import whole_times, within_part
+from opspan.analysis.outside import between, outside
+from opspan.analysis.parts import Part, Parts
+from opspan.analysis.spans import PROCESS
+from opspan.analysis.step_lengths import Lengths
+from opspan.analysis.step_lengths import parts as parts_of_lengths
+from opspan.printable import plural
+from opspan.views.answer import short_name, time_text
+
+_col = pl.col
+_OUTSIDE, _BETWEEN, _PATTERNS = "outside", "between steps", "patterns"
+_LITTLE = 0.01  # of the whole time: less is not worth a word
+_MOST_NAMES = 3
+_MOST_PATTERNS = 2
+_NAME = 40  # characters
+
+
+def parts(found: Analysed, steps: pl.DataFrame | None = None) -> Parts:
+    """`steps`: those that were asked for, if not those of the trace."""
+    lengths, trace = parts_of_lengths(found, steps), found.complete
+    steps = found.iterations if steps is None else steps
+    times = outside(within_part(whole_times(trace), trace), within_part(steps, trace))
+    return lengths | {
+        _OUTSIDE: Part(times.drop(PROCESS).sum(), ()),
+        _BETWEEN: Part(between(steps, trace.ranges), ("name",)),
+        _PATTERNS: Part(found.patterns),
+    }
+
+
+def columns(parts: Parts) -> dict[str, int | None]:
+    """For JSON; null where there are no steps, or nothing repeats."""
+    times = parts[_OUTSIDE].rows.row(0, named=True)
+    repeats = _longest_first(parts)
+    return {
+        **{name: times[name] if times["whole_ns"] else None for name in ("startup_ns", "between_ns", "after_ns")},
+        "pattern_turns": repeats["turns"][0] if repeats.height else None,
+        "pattern_ns": repeats["turn_ns"][0] if repeats.height else None,
+    }
+
+
+def number_text(lengths: Lengths, *, is_bare: bool = False) -> str:
+    """ "16 steps in each of 2 processes"; `is_bare`: "16 in each of 2 processes" """
+    steps = f"{lengths.steps:,}" if is_bare else plural(lengths.steps, "step")
+    if lengths.processes < 2:
+        return steps
+    return f"{'' if lengths.are_alike else 'up to '}{steps} in each of {lengths.processes:,} processes"
+
+
+def length_text(lengths: Lengths) -> str:
+    """ "median 1.015s, mean 678.645ms"; one step has neither."""
+    if lengths.median_ns is None or lengths.mean_ns is None:
+        return ""
+    if lengths.steps == lengths.processes == 1:
+        return time_text(lengths.median_ns)
+    return f"median {time_text(lengths.median_ns)}, mean {time_text(lengths.mean_ns)}"
+
+
+def outside_texts(parts: Parts) -> list[str]:
+    """What of the run is in no step, each with its share of the run's time."""
+    times = parts[_OUTSIDE].rows.row(0, named=True)
+    whole = times["whole_ns"] or 0
+    shown = {
+        "start-up before the first step": times["startup_ns"] or 0,
+        "between steps": times["between_ns"] or 0,
+        "after the last step": times["after_ns"] or 0,
+    }
+    said = []
+    for what, ns in shown.items():
+        if whole and ns >= _LITTLE * whole:
+            names = _names(parts, whole) if what == "between steps" else ""
+            said.append(f"{what} {time_text(ns)} ({ns / whole:.1%}{names})")
+    return said
+
+
+def _names(parts: Parts, whole: int) -> str:
+    rows = parts[_BETWEEN].rows.filter(_col("ns") >= _LITTLE * whole).sort("ns", descending=True, maintain_order=True)
+    some = rows.head(_MOST_NAMES).iter_rows()
+    return "".join(f"; {short_name(name, _NAME)} {time_text(ns)}" for name, ns in some)
+
+
+def pattern_text(parts: Parts) -> str:
+    """ "a repeating pattern (23 x 6.498ms)"; "" where nothing repeats."""
+    rows = _longest_first(parts)
+    if not rows.height:
+        return ""
+    turns = [f"{turns:,} x {time_text(ns)}" for turns, ns in rows.head(_MOST_PATTERNS).iter_rows()]
+    more = [f"{rows.height - _MOST_PATTERNS:,} more"] if rows.height > _MOST_PATTERNS else []
+    return f"{'a repeating pattern' if rows.height == 1 else 'repeating patterns'} ({', '.join([*turns, *more])})"
+
+
+def _longest_first(parts: Parts) -> pl.DataFrame:
+    rows = parts[_PATTERNS].rows.select("turns", "turn_ns")
+    return rows.sort(_col("turns") * _col("turn_ns"), descending=True, maintain_order=True)
