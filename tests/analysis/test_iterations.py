@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from analysis.frames import ranges, table
+from analysis.frames import ranges
 from opspan.analysis import nest
 from opspan.analysis.iterations import iterations
 
@@ -100,11 +100,143 @@ def test_nothing_gives_nothing() -> None:
     assert not found().height
 
 
-def test_kernels_say_nothing_of_a_process_that_has_no_number_but_named_steps() -> None:
-    named = nest(ranges(*({**row, "pid": None} for row in STEPS)))
-    names = [f"kernel {number}" for number in (1, 2, 3)] * 5
-    kernels = [
-        {"name": name, "start_ns": 10 * at, "end_ns": 10 * at + 9, "kind": "kernel"} for at, name in enumerate(names)
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (LOADER, "user"),
+        ("net", "module"),
+        ("forward", "user"),
+        ("DistributedDataParallel.forward", "user"),
+        ("profile2.py:314", "user"),
+        ("{'mod': 'torch', 'op': 'mul'}", "user"),
+        ("Model", "script"),
+    ],
+)
+def test_a_part_of_a_step_that_comes_in_each_is_none(name: str, kind: str) -> None:
+    assert not found(*(user(name, 100 * number, 100 * number + 90, kind=kind) for number in range(5))).height
+
+
+def test_names_that_differ_in_a_number_are_one_name() -> None:
+    rows = found(*(user(f"step {number + 3} of 8", 100 * number, 100 * number + 90) for number in range(4)))
+    assert rows.select("step", "how").rows() == [(f"step {number + 3} of 8", "repeats") for number in range(4)]
+
+
+def training(*, is_in_range: bool) -> list[dict]:
+    """Ranges that take most of the time, and an optimizer in each of them, or in none."""
+    rows = []
+    for number in range(4):
+        begin = 100 * number
+        at = begin + 80 if is_in_range else begin + 92
+        rows += [user("turn", begin, begin + 90), user("Optimizer.step#SGD.step", at, at + 5)]
+    return rows
+
+
+def test_a_range_that_holds_the_optimizer_is_the_step() -> None:
+    rows = found(user("start", -5000, -10), *training(is_in_range=True))
+    assert rows.select("step", "how").rows() == [(f"turn #{number}", "repeats") for number in range(4)]
+
+
+def test_a_range_without_the_optimizer_is_none() -> None:
+    assert found(*training(is_in_range=False))["how"].to_list() == ["optimizer"] * 4
+
+
+def test_micro_steps_of_which_one_in_four_has_the_optimizer_are_none() -> None:
+    turns = [user("turn", 100 * number, 100 * number + 90) for number in range(16)]
+    optimizers = [user("Optimizer.step#SGD.step", 400 * number + 380, 400 * number + 385) for number in range(4)]
+    assert found(*turns, *optimizers)["how"].to_list() == ["optimizer"] * 4
+
+
+def test_without_optimizers_backwards_tell_the_training() -> None:
+    turns = [user("turn", 100 * number, 100 * number + 20) for number in range(4)]
+    backwards = [user("AddBackward0", 100 * number + 10, 100 * number + 15, kind="backward") for number in range(4)]
+    assert found(*turns, *backwards)["how"].to_list() == ["repeats"] * 4
+    assert not found(*(user("idle", 100 * number + 30, 100 * number + 95) for number in range(4)), *backwards).height
+
+
+# --- steps of which only the ends are known
+
+OPS = ["embedding", "mm", "add", "relu", "mm", "nll_loss", "zero", "copy"]
+
+
+def ended(number: int, time: int) -> dict:
+    return {"name": f"end of ProfilerStep#{number}", "start_ns": time, "is_mark": True, "kind": "step"}
+
+
+def step_ops(begin: int) -> list[dict]:
+    return [user(f"aten::{name}", begin + 10 * at, begin + 10 * at + 9, kind="op") for at, name in enumerate(OPS)]
+
+
+def marked(*before: tuple[int, list[dict]], steps: int = 6) -> list[dict]:
+    """Steps of 100 ns, each with `OPS` in its first 80 ns; `before`: what comes before the ops of a step, which takes
+    1000 ns more then."""
+    rows, begin, extra = [], 0, dict(before)
+    for number in range(steps):
+        if number in extra:
+            rows += [
+                {**row, "start_ns": begin + row["start_ns"], "end_ns": begin + row["end_ns"]} for row in extra[number]
+            ]
+            begin += 1000
+        rows += [*step_ops(begin), ended(number, begin + 100)]
+        begin += 100
+    return rows
+
+
+def test_each_end_that_a_session_was_told_is_a_step() -> None:
+    rows = found(*marked())
+    assert rows.select("step", "start_ns", "end_ns", "how").rows() == [
+        (f"ProfilerStep#{number}", 100 * number, 100 * number + 100, "step") for number in range(6)
     ]
-    assert iterations(nest(ranges()), work=table("work", kernels, rank=0))["how"].unique().to_list() == ["kernels"]
-    assert iterations(named, work=table("work", kernels, rank=0))["how"].to_list() == ["step"] * 4
+
+
+def test_start_up_is_in_no_step() -> None:
+    start = [user(f"aten::{name}", 100 * at, 100 * at + 90, kind="op") for at, name in enumerate(["rand", "mm", "add"])]
+    rows = found(*marked((0, start)))
+    assert rows.select("start_ns", "end_ns").rows()[:2] == [(1000, 1100), (1100, 1200)]
+
+
+def test_what_the_program_named_between_two_steps_is_in_none() -> None:
+    rows = found(*marked((3, [user("evaluate", 5, 900)])))
+    assert rows["start_ns"].to_list()[3] == 1300
+    assert (rows["end_ns"] - rows["start_ns"]).to_list() == [100] * 6
+
+
+def test_an_evaluation_without_a_name_is_told_by_how_much_is_done_without_a_backward() -> None:
+    passes = [row for number in range(4) for row in step_ops(100 * number)]
+    assert found(*marked((3, passes)))["start_ns"].to_list()[3] == 1300
+    with_backward = [*passes, user("AddBackward0", 450, 460, kind="backward")]
+    assert found(*marked((3, with_backward)))["start_ns"].to_list()[3] == 300
+
+
+def test_a_little_more_at_the_begin_of_a_step_stays_in_it() -> None:
+    log = [user("aten::item", 5, 900, kind="op")]
+    assert found(*marked((3, log)))["start_ns"].to_list()[3] == 300
+
+
+def test_of_micro_steps_none_is_cut_off() -> None:
+    rows = []
+    for number in range(5):
+        begin = 1000 * number + (500 if number else 0)
+        micro = [row for part in range(4) for row in step_ops(begin + 200 * part)]
+        rows += [*([user("aten::rand", 0, 5, kind="op")] if not number else []), *micro, ended(number, begin + 990)]
+    assert found(*rows)["start_ns"].to_list()[1] == 990
+
+
+def test_the_optimizers_first_step_begins_with_its_own_work() -> None:
+    start = [user("aten::rand", 10 * at, 10 * at + 9, kind="op") for at in range(40)]
+    steps = [
+        row
+        for begin in range(1000, 1500, 100)
+        for row in [*step_ops(begin), user("Optimizer.step#SGD.step", begin + 85, begin + 95)]
+    ]
+    rows = found(*start, *steps)
+    assert rows["start_ns"].to_list() == [1000, 1095, 1195, 1295, 1395]
+
+
+def test_the_range_that_step_opens_for_a_step_that_never_comes_is_none() -> None:
+    ops = [user("aten::mm", row["start_ns"] + 1, row["end_ns"] - 1, kind="op") for row in STEPS]
+    last = user("ProfilerStep#4", 400, 401)
+    assert found(*STEPS, *ops, last)["step"].to_list() == [f"ProfilerStep#{number}" for number in range(4)]
+    assert found(*STEPS, last).height == 5  # nothing is in the others either

@@ -1,4 +1,4 @@
-"""Iterations by the order of kernels: made runs whose iterations are known, plain loops, and real files."""
+"""Patterns in the order of kernels: made runs whose turns are known, plain loops, and real files."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import opspan
 import twins
 from analysis.frames import table
+from opspan.analysis import Analysed
 from opspan.analysis import repeating as module
-from opspan.analysis.iterations import iterations
 from opspan.analysis.repeating import period, repeating
+from opspan.tables import Metadata, Tables
 
 
 def period_of(codes: Sequence[int]) -> tuple[list[int], int] | None:
@@ -139,15 +140,15 @@ def test_it_must_take_half_of_the_time() -> None:
     assert not repeating(work_of([*[0, 1, 2] * 5, *range(20, 36)])).height
 
 
-def test_ranges_come_first() -> None:
+def test_what_repeats_is_no_step_and_is_told_where_there_are_none() -> None:
     work = work_of([0, 1, 2] * 5)
     steps = [{"name": f"ProfilerStep#{number}", "start_ns": number, "end_ns": number + 1} for number in range(2)]
-    nested = table("ranges", steps, rank=0, pid=1, tid=1).with_columns(depth=pl.lit(0))
-    assert iterations(nested, work=work)["how"].unique().to_list() == ["step"]
-    found = iterations(nested.with_columns(pid=pl.lit(2, dtype=pl.Int64)), work=work)
-    assert found.select("pid", "how").unique(maintain_order=True).rows() == [(1, "kernels"), (2, "step")]
-    assert found["step"].to_list()[:2] == ["iteration #0", "iteration #1"]
-    assert not iterations(nested.clear()).height
+    ranges = table("ranges", steps, rank=0, pid=1, tid=1)
+    assert not Analysed(Tables((Metadata("kineto"),), ranges=ranges, work=work)).patterns.height
+    others = ranges.with_columns(pid=pl.lit(2, dtype=pl.Int64))
+    found = Analysed(Tables((Metadata("kineto"),), ranges=others, work=work))
+    assert found.patterns.rows() == [(0, 1, 5, 60)]
+    assert found.iterations.select("pid", "how").unique().rows() == [(2, "step")]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,8 @@ def test_a_file_without_ranges(traces_dir: Path) -> None:
     # Now and then an environment map is sampled as well: two kernels more.
     odd = [turn for turn in turns if turn != turns[0]]
     assert [len(turn) - len(turns[0]) for turn in odd] == [2, 2]
-    assert trace.analysed.iterations["how"].unique().to_list() == ["kernels"]
+    assert not trace.analysed.iterations.height
+    assert trace.analysed.patterns["turns"].to_list() == [found.height]
 
 
 def test_one_pass_through_a_model_repeats_its_layers(traces_dir: Path) -> None:

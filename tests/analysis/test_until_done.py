@@ -90,11 +90,6 @@ def test_what_a_device_does_not_do_for_the_step_does_not_count(more: dict[str, A
     assert until_done(frame(THREE), found.calls, found.work)["took_ns"].to_list() == [100, 100, 100]
 
 
-def test_iterations_of_the_device_are_its_own() -> None:
-    steps = [{"start_ns": begin, "end_ns": end, "how": "kernels"} for begin, end in THREE]
-    assert took(steps, [(10, 20, 250), (110, 250, 500)]) == [100, 100, 100]
-
-
 def twin(steps: list[dict], calls: list[dict], work: list[dict]) -> list[int]:
     def done(step: dict) -> int:
         ends = [step["end_ns"]]

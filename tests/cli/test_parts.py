@@ -48,7 +48,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
         "torch's": run(folder / "torch.json", [f"ProfilerStep#{number + 2}" for number in range(6)]),
         "ranges": run(folder / "ranges.json", ["turn"] * 6),
-        "kernels": run(folder / "kernels.json", [None] * 6),
+        "others": run(folder / "others.json", ["round"] * 6),
     }
 
 
@@ -67,21 +67,19 @@ def test_both_ends_are_in_it(files: dict[str, Path], said: list[str]) -> None:
 
 
 def test_without_numbers_the_steps_that_are_found_are_counted(files: dict[str, Path]) -> None:
-    for name, called in (("ranges", "turn"), ("kernels", "iteration")):
-        every = rows("steps", files[name])
-        assert [row["step"] for row in every] == [f"{called} #{number}" for number in range(6)]
-        assert alike(rows("steps", files[name], "--steps", "2:4"), every[2:5])
-        assert alike(rows("steps", files[name], "--step", "3"), every[3:4])
-        assert alike(package.load(files[name], step=(2, 4)).steps().to_dicts(), every[2:5])
+    every = rows("steps", files["ranges"])
+    assert [row["step"] for row in every] == [f"turn #{number}" for number in range(6)]
+    assert alike(rows("steps", files["ranges"], "--steps", "2:4"), every[2:5])
+    assert alike(rows("steps", files["ranges"], "--step", "3"), every[3:4])
+    assert alike(package.load(files["ranges"], step=(2, 4)).steps().to_dicts(), every[2:5])
 
 
-@pytest.mark.parametrize("name", ["ranges", "kernels"])
-def test_it_is_what_lies_in_the_time_of_these_steps(files: dict[str, Path], name: str) -> None:
-    whole = package.load(files[name])
+def test_it_is_what_lies_in_the_time_of_these_steps(files: dict[str, Path]) -> None:
+    whole = package.load(files["ranges"])
     steps = whole.steps()
     begin = min(whole.ranges["start_ns"].min(), whole.work["start_ns"].min())
     between = (steps["start_ns"][2] - begin, steps["end_ns"][3] - begin)
-    one, other = package.load(files[name], step=(2, 3)), package.load(files[name], between=between)
+    one, other = package.load(files["ranges"], step=(2, 3)), package.load(files["ranges"], between=between)
     assert one.work.height == 4
     for name_of, frame in one.frames.items():
         if name_of != "issues":
@@ -100,8 +98,8 @@ def test_every_verb_takes_them(files: dict[str, Path], verb: str) -> None:
 
 
 def test_of_several_files_each_has_its_own(files: dict[str, Path]) -> None:
-    found = rows("steps", files["ranges"], files["kernels"], "--step", "5")
-    assert [(row["rank"], row["step"]) for row in found] == [(3, "turn #5"), (8, "iteration #5")]  # both say: 3 of 8
+    found = rows("steps", files["ranges"], files["others"], "--step", "5")
+    assert [(row["rank"], row["step"]) for row in found] == [(3, "turn #5"), (8, "round #5")]  # both say: 3 of 8
 
 
 @pytest.mark.parametrize(
@@ -111,7 +109,7 @@ def test_of_several_files_each_has_its_own(files: dict[str, Path]) -> None:
         (
             [None] * 2,
             "0:3",
-            "the trace has no ranges ProfilerStep#N, and nothing in it repeats",
+            "the trace has no ranges ProfilerStep#N, and neither its ranges nor an optimizer tell what its steps are",
         ),
         (["turn"] * 6, "5:2", "in the wrong order"),
     ],

@@ -81,15 +81,17 @@ def test_some_steps_alone(trained: Path) -> None:
     assert len(rows("steps", trained, "--limit", "2")) == 2
 
 
-def test_without_ranges_the_kernels_that_repeat_are_steps(tmp_path: Path) -> None:
+def test_kernels_that_repeat_are_a_pattern_and_no_steps(tmp_path: Path) -> None:
     kernels = [kineto.kernel(name, 10 * number, 5, number) for number, name in enumerate(["fill", "gemm", "add"] * 4)]
     path = kineto.write(tmp_path / "run.json", kineto.document(kernels))
     found = rows("steps", path)
-    assert [(row["step"], row["computing_ns"], row["how"]) for row in found] == [
-        (f"iteration #{number}", 15 * US, "kernels") for number in range(4)
-    ]
-    assert "the same kernels in the same order" in opspan("steps", path).stdout
-    assert "4 (found by repeating kernels)" in opspan("summary", path).stdout
+    assert [(row["step"], row["computing_ns"], row["how"]) for row in found] == [(None, 60 * US, None)]
+    assert "a repeating pattern (4 x 30.000us)" in opspan("steps", path).stdout
+    said = opspan("summary", path).stdout
+    assert "Steps        none" in said
+    assert "Kernels      a repeating pattern (4 x 30.000us)" in said
+    row = rows("summary", path)[0]
+    assert (row["steps"], row["step_ns"], row["pattern_turns"], row["pattern_ns"]) == (0, None, 4, 30 * US)
 
 
 def test_without_steps_it_says_so(tmp_path: Path) -> None:

@@ -84,4 +84,5 @@ def test_a_real_file_says_what_its_sql_says(traces_dir: Path) -> None:
     assert found["busy_ns"] == pytest.approx(541e6, rel=0.001)
     assert found["computing_ns"] / found["busy_ns"] == pytest.approx(0.942, abs=0.001)
     assert found["communicating_ns"] / found["busy_ns"] == pytest.approx(0.047, abs=0.001)
-    assert (found["processes"], found["devices"], found["steps_are"]) == (2, 2, "kernels")
+    assert (found["processes"], found["devices"], found["steps_are"]) == (2, 2, None)
+    assert (found["steps"], found["pattern_turns"]) == (0, 16)

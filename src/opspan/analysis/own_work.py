@@ -75,6 +75,8 @@ def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         return found
     usual = each.filter(_col("key") == common["key"][0])
     opening, many = usual["opening"][0].to_list(), float(usual["many"].median())  # type: ignore[arg-type]  # of counts
+    if len(opening) < 2:  # one name tells nothing
+        return found
     odd = each.filter(_col("key") != common["key"][0]).select("stretch", "many")
     left = rows.join(odd, on="stretch", maintain_order="left")
     left = left.with_columns(at=pl.int_range(pl.len(), dtype=pl.Int64).over("stretch"))

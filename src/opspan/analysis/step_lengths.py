@@ -45,13 +45,21 @@ def parts(found: Analysed, steps: pl.DataFrame | None = None) -> Parts:
 
 
 def lengths_of(parts: Parts) -> Lengths:
-    counts, values = parts[_COUNTS].rows["steps"].to_list(), parts[_NS].rows
+    counts = parts[_COUNTS].rows["steps"].to_list()
     if not counts:
         return Lengths(0, 0, True, None, None)
-    number = values["values"].sum()
-    mean = values.select((_col("ns").cast(pl.Float64) * _col("values")).sum() / number).item()
-    median = medians(parts[_NS], (), "ns")["ns"][0]
-    return Lengths(max(counts), len(counts), max(counts) == min(counts), int(median), int(mean))
+    return Lengths(max(counts), len(counts), max(counts) == min(counts), *_of_counted(parts[_NS]))
+
+
+def median_and_mean(ns: pl.Series) -> tuple[int, int]:
+    """The same two figures of some steps, as those of one process. There is at least one."""
+    return _of_counted(counted(ns.alias("ns").to_frame(), (), "ns"))
+
+
+def _of_counted(lengths: Part) -> tuple[int, int]:
+    rows = lengths.rows
+    mean = rows.select((_col("ns").cast(pl.Float64) * _col("values")).sum() / _col("values").sum()).item()
+    return int(medians(lengths, (), "ns")["ns"][0]), int(mean)
 
 
 def lengths(found: Analysed) -> Lengths:

@@ -9,7 +9,7 @@ thread, because the backward of a step runs on another thread. If several steps 
 A profiler's steps are the ranges ProfilerStep#N. A session without a schedule marks where each ends: then a step is
 what lies between two marks, from where its own work begins (`own_work`). Where a process has both, the ranges count.
 A profiler opens a range at each step() for the step that may follow: the last one of a process is none if nothing is in
-it, and something is in the others.
+it, and something is in each of the others.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def _without_empty_end(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFram
     pairs = within(ranges.filter(is_other).select(*PROCESS, "start_ns"), "start_ns", steps, PROCESS)
     filled = steps.select(*PROCESS, "start_ns")[pairs["stretch"].unique()]
     empty = last.join(filled, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
-    empty = empty.join(filled, on=PROCESS, how="semi", nulls_equal=True)
+    full = filled.group_by(PROCESS).agg(full=pl.len())
+    empty = empty.join(full, on=PROCESS, nulls_equal=True).filter(_col("full") == _col("many") - 1)
     return steps.join(empty, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True, maintain_order="left")
 
 

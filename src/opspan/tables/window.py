@@ -129,8 +129,9 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
             )
         if not len(numbers):
             raise NoNumberedSteps(
-                f"there is no {_said(steps)}: the trace has no ranges ProfilerStep#N, and neither ranges nor an "
-                "optimizer tell its steps; if your steps have names, give one: --step 'train step*', or choose a time span (--between)"
+                f"there is no {_said(steps)}: the trace has no ranges ProfilerStep#N, and neither its ranges nor an "
+                "optimizer tell what its steps are; if your steps have names, give one: --step 'train step*', or "
+                "choose a time span (--between)"
             )
         raise NoSuchStep(
             f"there is no {_said(steps)}: the trace has steps {min(numbers.to_list())} to {max(numbers.to_list())}; "

@@ -12,9 +12,12 @@ from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.peaks import given
 from opspan.analysis.spans import PROCESS, bounded
+from opspan.analysis.step_lengths import lengths_of
+from opspan.analysis.step_lengths import parts as parts_of_lengths
 from opspan.printable import listed, printable
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, texts, times
+from opspan.views.step_words import number_text
 
 BY = ("op", "shape", "module", "phase", "step", "run")
 LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
@@ -251,7 +254,6 @@ def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
     ops = missing.filter(_col("range").is_not_null())
     ops = ops.select(op=found.attributed.ranges["name"].cast(pl.String).gather(ops["range"]), time_ns="time_ns")
     facts = {
-        "steps": found.iterations.height,
         "sized": found.attributed.ranges["sizes"].count(),
         "assumed": int(known.rows["is_assumed"].sum()),
         "costs": known.rows.height,
@@ -262,6 +264,7 @@ def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
     texts = {"name": pl.String, "source": pl.String}
     named = found.tables.devices.select(_col("name").cast(pl.String)).drop_nulls()
     return {
+        **parts_of_lengths(found),
         "facts": Part(pl.DataFrame([facts]), ()),
         "peaks": _distinct(pl.DataFrame(peaks, schema=texts, orient="row")),
         "devices": _distinct(named),
@@ -278,8 +281,8 @@ def _of_use(parts: Parts) -> list[str]:
     run = _of_run(parts)
     if not run.height or run["mfu"][0] is None:
         return []
-    steps = parts["facts"].rows["steps"][0]
-    of = f"{steps} step{'' if steps == 1 else 's'}" if steps else "the whole run, for no steps were found"
+    lengths = lengths_of(parts)
+    of = number_text(lengths) if lengths.steps else "the whole run, for no steps were found"
     return [f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices in the time of {of}"]
 
 

@@ -113,6 +113,5 @@ def _notes(rows: pl.DataFrame) -> list[str]:
 
 def _common(names: pl.Series) -> str:
     """What the names are called, a number in them left out."""
-    return ", ".join(
-        names.str.replace(" #[0-9]+$", "").str.replace_all("[0-9]+", "*").unique(maintain_order=True).head(3)
-    )
+    called = names.str.replace(" #[0-9]+$", "").str.replace_all("[0-9]+", "*")
+    return ", ".join(called.unique(maintain_order=True).head(3))

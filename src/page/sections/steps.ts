@@ -11,7 +11,8 @@ interface Process {
   title: string;
   steps: number; // 0: it has none, and what is shown is all of it
   of_bar: number; // steps
-  time_ns: number;
+  time_ns: number; // the mean, as mean_ns are, which add up to it
+  median_ns: number;
   mean_ns: number[]; // by kind
   step: (string | null)[]; // the first of each bar
   last: (string | null)[];
@@ -41,7 +42,7 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes: said }: 
   }
   const show = (): void => {
     const process = processes[chosen]!;
-    const { steps, of_bar, mean_ns, time_ns } = process;
+    const { steps, of_bar, mean_ns, time_ns, median_ns } = process;
     const several = processes.length > 1;
     const titles = processes.map((one) => one.title);
     const what = steps > 1 ? "Average step" : steps ? "The step" : "All of the time";
@@ -60,7 +61,10 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes: said }: 
                 </div>`
             : nothing
         }
-        <h4>${what}${steps > 1 ? html` of ${steps.toLocaleString("en")}` : nothing}: ${time(time_ns)}</h4>
+        <h4>
+          ${what}${steps > 1 ? html` of ${steps.toLocaleString("en")}` : nothing}:
+          ${steps > 1 ? `mean ${time(time_ns)}, median ${time(median_ns)}` : time(time_ns)}
+        </h4>
         <div class="average"></div>
         ${
           steps > 1

@@ -10,6 +10,7 @@ from opspan.analysis.busy import overhead_outside_ns, use, whole_times
 from opspan.analysis.idle import WHY
 from opspan.analysis.kernels import is_told
 from opspan.analysis.spans import DEVICE, PROCESS
+from opspan.analysis.step_lengths import lengths
 from opspan.views import idle
 from opspan.views.footer import coverage_lines
 from opspan.views.missing import device_command, lines
@@ -78,15 +79,16 @@ def section(subject: Subject) -> Section:
 def _cards(subject: Subject) -> list[dict[str, Any]]:
     """Figures that people ask for first."""
     found = subject.found
-    whole, steps = found.whole_devices, found.breakdown.filter(_col("step").is_not_null())
+    whole, steps = found.whole_devices, lengths(found)
     time = int(whole["time_ns"].sum())
     work, on_cores, unknown = (int(whole[f"{name}_ns"].sum()) for name in ("work", "tensor_core", "unknown_core"))
     peaks = found.memory_peaks.filter(_col("device_id").is_not_null())
     cards = [
         ("Recorded time", found.whole_breakdown["time_ns"].max(), "ns"),
         ("Profiler at work before and after it", overhead_outside_ns(found.attributed) or None, "ns"),
-        ("Steps", steps.group_by(PROCESS).len()["len"].max(), "count"),
-        ("Average step", steps["time_ns"].mean(), "ns"),
+        ("Steps", steps.steps or None, "count"),
+        ("Median step", steps.median_ns, "ns"),
+        ("Mean step", steps.mean_ns if steps.steps > 1 else None, "ns"),
         ("Devices busy", whole["busy_ns"].sum() / time if time else None, "share"),
         ("Kernels on tensor cores", on_cores / work if work and is_told(unknown, work) else None, "share"),
         ("Kernels that may use tensor cores", unknown / work if not is_told(unknown, work) else None, "share"),

@@ -9,6 +9,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.busy import KINDS
 from opspan.analysis.spans import PROCESS
+from opspan.analysis.step_lengths import median_and_mean
 from opspan.views.page.columns import text, values
 from opspan.views.steps import answer
 
@@ -51,6 +52,7 @@ def steps(found: Analysed) -> dict[str, Any]:
 def _process(rows: pl.DataFrame, kinds: list[str], most: int, several: list[str]) -> dict[str, Any]:
     of_bar = -(-rows.height // most)
     names = [f"{kind}_ns" for kind in kinds]
+    median_ns, mean_ns = median_and_mean(rows["time_ns"])
     bars = rows.group_by(number=pl.int_range(pl.len()) // of_bar, maintain_order=True).agg(
         _col("step").first(),
         _col(names).mean(),
@@ -62,7 +64,8 @@ def _process(rows: pl.DataFrame, kinds: list[str], most: int, several: list[str]
         "title": ", ".join(f"{whose[name]} {rows[name][0]}" for name in several) or "the process",
         "steps": rows["step"].count(),
         "of_bar": of_bar,
-        "time_ns": rows["time_ns"].mean(),
+        "time_ns": mean_ns,
+        "median_ns": median_ns,
         "mean_ns": [rows[name].mean() for name in names],
         "step": values(bars["step"]),
         "last": values(bars["last"]),
