@@ -48,21 +48,21 @@ def columns(parts: Parts) -> dict[str, int | None]:
     }
 
 
-def number_text(lengths: Lengths, *, is_bare: bool = False) -> str:
-    """ "16 steps in each of 2 processes"; `is_bare`: "16 in each of 2 processes" """
-    steps = f"{lengths.steps:,}" if is_bare else plural(lengths.steps, "step")
+def number_text(lengths: Lengths) -> str:
+    """ "16 steps in each of 2 processes" """
+    steps = plural(lengths.steps, "step")
     if lengths.processes < 2:
         return steps
     return f"{'' if lengths.are_alike else 'up to '}{steps} in each of {lengths.processes:,} processes"
 
 
-def length_text(lengths: Lengths) -> str:
-    """ "median 1.015s, mean 678.645ms"; one step has neither."""
+def lengths_text(lengths: Lengths) -> str:
+    """ "median 1.015s, mean 678.645ms, 5 steps"; one step has neither median nor mean. "" where there are none."""
     if lengths.median_ns is None or lengths.mean_ns is None:
         return ""
     if lengths.steps == lengths.processes == 1:
-        return time_text(lengths.median_ns)
-    return f"median {time_text(lengths.median_ns)}, mean {time_text(lengths.mean_ns)}"
+        return f"{time_text(lengths.median_ns)}, 1 step"
+    return f"median {time_text(lengths.median_ns)}, mean {time_text(lengths.mean_ns)}, {number_text(lengths)}"
 
 
 def outside_texts(parts: Parts) -> list[str]:

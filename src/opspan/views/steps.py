@@ -95,7 +95,7 @@ def _of_steps(parts: Parts) -> list[str]:
     if not lengths.steps:
         pattern = step_words.pattern_text(parts)
         return [_PATTERN.format(pattern)] if pattern else []
-    notes = [f"Steps: {step_words.length_text(lengths)}, {step_words.number_text(lengths)}"]
+    notes = [f"Steps: {step_words.lengths_text(lengths)}"]
     others = step_words.outside_texts(parts)
     return [*notes, f"In no step: {', '.join(others)}"] if others else notes
 

@@ -299,8 +299,7 @@ def _steps(parts: Parts, row: dict[str, Any]) -> list[str]:
         pattern = step_words.pattern_text(parts)
         return [none, f"Kernels      {pattern}, be it steps or layers"] if pattern else [none]
     outliers = f", {plural(row['outliers'], 'outlier')}" if row["outliers"] else ""
-    number = step_words.number_text(lengths, is_bare=True)
-    lines = [f"Steps        {number} ({_HOW[row['steps_are']]}): {step_words.length_text(lengths)}{outliers}"]
+    lines = [f"Steps        {step_words.lengths_text(lengths)} ({_HOW[row['steps_are']]}){outliers}"]
     others = step_words.outside_texts(parts)
     return [*lines, f"No step      {', '.join(others)}"] if others else lines
 
