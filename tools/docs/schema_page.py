@@ -42,7 +42,7 @@ on the command line `--between 1.5s 2s`, `--step 7`, `--steps 7:9` and `--step '
   that it belongs to a range that began in them. So ops have all the device time that they launched. Where time went
   (steps, idle time, use of devices) is looked at between the begin and the end of the part only, where all that ran
   is there: `trace.metadata.options["window_ns"]` has the two. A time
-  (`between`) has only what ran in it, and so have iterations that opspan finds by kernels, as they are a device's time.
+  (`between`) has only what ran in it.
 - `trace.metadata.options["window"]` says which part it is; the issue `outside_window` says how many rows were left out.
 
 Of opspan's captures only the part is held in memory: what lies outside is read and forgotten, but for the ends of

@@ -12,9 +12,9 @@ Each moment of a step is given to the first of these that is on: a kernel comput
 into the device's library, loading of data, an op of torch on the host, nothing of these. They add up to the time of the
 step. A star marks steps that took much longer than the others.
 
-Steps are torch's ProfilerStep#N; without them the range around everything that repeats, what lies between two calls of
-Optimizer.step, or the kernels that come in the same order again and again. With --step NAME they are the ranges of
-that name.
+Steps are torch's ProfilerStep#N, or what a session was told by step(); without them the program's own ranges around its
+training, or what lies between two calls of Optimizer.step. With --step NAME they are the ranges of that name. What is
+in no step is told below: start-up, what was done between steps, and what came after them.
 
 \b
 Example:
