@@ -20,7 +20,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.program_ranges import of_program
-from opspan.analysis.spans import PROCESS, apart, within
+from opspan.analysis.spans import PROCESS, apart, only, within
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
@@ -45,19 +45,17 @@ def own_work(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
 def _outermost(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     """stretch (which of the steps), name, start_ns, is_own (the program's) of the ranges on the steps' threads that lie
     in a step and in no other range of it, in order."""
-    is_range = ~_col("is_mark").fill_null(value=False) & ~_col("is_async") & _col("tid").is_not_null()
-    columns = (*_THREAD, "name", "kind", "start_ns", "end_ns", "parent")
-    rows = ranges.select(*columns, is_range=is_range).filter("is_range").drop("is_range")
-    rows = rows.join(steps.select(_THREAD).unique(), on=_THREAD, how="semi", nulls_equal=True, maintain_order="left")
-    pairs = within(rows, "start_ns", steps, _THREAD)
-    rows = rows[pairs["row"]].with_columns(
-        steps["start_ns"].gather(pairs["stretch"]).alias("from_ns"),
-        steps["end_ns"].gather(pairs["stretch"]).alias("to_ns"),
-        pairs["stretch"],
+    pairs = within(ranges.select(*_THREAD, "start_ns"), "start_ns", steps, _THREAD)
+    row, stretch = pairs["row"], pairs["stretch"]
+    around, until = ranges["parent"].gather(row), steps["end_ns"].gather(stretch)
+    # A range that a step shares with others, such as an epoch, is none of its parts; what is in that is.
+    is_inside = (ranges["start_ns"].gather(around) >= steps["start_ns"].gather(stretch)) & (
+        ranges["end_ns"].gather(around) <= until
     )
-    around = (ranges[name].gather(rows["parent"]).alias(f"around_{name}") for name in ("start_ns", "end_ns"))
-    is_inside = (_col("around_start_ns") >= _col("from_ns")) & (_col("around_end_ns") <= _col("to_ns"))
-    rows = rows.with_columns(around).filter(_col("end_ns") <= _col("to_ns"), ~is_inside.fill_null(value=False))
+    is_part = ~is_inside.fill_null(value=False) & (ranges["end_ns"].gather(row) <= until).fill_null(value=False)
+    rows = ranges.select("name", "kind", "start_ns", "is_async", "is_mark")[row.filter(is_part)]
+    rows = rows.with_columns(stretch.filter(is_part))
+    rows = only(rows, ~_col("is_mark").fill_null(value=False) & ~_col("is_async").fill_null(value=False))
     return rows.select("stretch", _col("name").to_physical(), "start_ns", is_own=of_program(rows))
 
 
