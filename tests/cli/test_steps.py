@@ -169,3 +169,20 @@ def test_a_real_torch_trace_has_the_plugins_utilisation(traces_dir: Path) -> Non
     found = package.load(path).analysed
     ours = devices(found.complete, found.iterations)["kernel_ns"].sum()
     assert ours / 1000 == pytest.approx(busy, rel=1e-4)
+
+
+def test_what_is_in_no_step_is_told_with_its_share(tmp_path: Path) -> None:
+    """100 us of start-up, steps of 100 us, and an evaluation of 200 us before the third."""
+    events = [kineto.op("aten::rand", kineto.MAIN, 0, 50)]
+    for number, begin in enumerate((100, 200, 500)):
+        events += [
+            kineto.span("user_annotation", f"ProfilerStep#{number}", kineto.MAIN, begin, 100),
+            kineto.op("aten::mm", kineto.MAIN, begin + 5, 10),
+        ]
+    events.append(kineto.span("user_annotation", "evaluate", kineto.MAIN, 310, 180))
+    path = kineto.write(tmp_path / "run.json", kineto.document(events))
+    said = "start-up before the first step 100.000us (16.7%), between steps 200.000us (33.3%; evaluate 180.000us)"
+    assert f"In no step: {said}" in opspan("steps", path).stdout
+    assert "No step      start-up before the first step 100.000us (16.7%), between" in opspan("summary", path).stdout
+    row = rows("summary", path)[0]
+    assert (row["startup_ns"], row["between_ns"], row["after_ns"]) == (100 * US, 200 * US, 0)

@@ -63,7 +63,7 @@ def _called(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
 
 def _named(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
     """The ranges of a thread to which the program gave one name, and that hold its work."""
-    outside = ranges.filter(_col("depth") == 0, ~_col("is_async"), _col("kind").is_in(["user", "step"]))
+    outside = ranges.filter(_col("depth") == 0, ~_col("is_async"), _col("kind") == "user")
     outside = outside.filter(of_program(outside) & ~says_phase(outside["name"]))
     alike = _col("name").cast(pl.String).str.replace_all("[0-9]+", "#")
     outside = outside.with_columns(alike=alike.cast(pl.Categorical))
