@@ -169,17 +169,17 @@ def step_ops(begin: int) -> list[dict]:
     return [user(f"aten::{name}", begin + 10 * at, begin + 10 * at + 9, kind="op") for at, name in enumerate(OPS)]
 
 
-def marked(*before: tuple[int, list[dict]], steps: int = 6) -> list[dict]:
-    """Steps of 100 ns, each with `OPS` in its first 80 ns; `before`: what comes before the ops of a step, which takes
-    1000 ns more then."""
+def marked(*before: tuple[int, list[dict]], again_at: int = 6) -> list[dict]:
+    """Six steps of 100 ns, each with `OPS` in its first 80 ns; `before`: what comes before the ops of a step, which
+    takes 1000 ns more then; `again_at`: the first step of a second session."""
     rows, begin, extra = [], 0, dict(before)
-    for number in range(steps):
+    for number in range(6):
         if number in extra:
             rows += [
                 {**row, "start_ns": begin + row["start_ns"], "end_ns": begin + row["end_ns"]} for row in extra[number]
             ]
             begin += 1000
-        rows += [*step_ops(begin), ended(number, begin + 100)]
+        rows += [*step_ops(begin), ended(number % again_at, begin + 100)]
         begin += 100
     return rows
 
@@ -201,6 +201,13 @@ def test_what_the_program_named_between_two_steps_is_in_none() -> None:
     rows = found(*marked((3, [user("evaluate", 5, 900)])))
     assert rows["start_ns"].to_list()[3] == 1300
     assert (rows["end_ns"] - rows["start_ns"]).to_list() == [100] * 6
+
+
+def test_a_second_session_of_the_process_has_a_start_up_too() -> None:
+    start = [user("aten::rand", 10 * at, 10 * at + 9, kind="op") for at in range(3)]
+    rows = found(*marked((3, start), again_at=3))
+    assert rows["step"].to_list() == [f"ProfilerStep#{number} #{session}" for session in (0, 1) for number in range(3)]
+    assert rows["start_ns"].to_list()[3] == 1300
 
 
 def test_an_evaluation_without_a_name_is_told_by_how_much_is_done_without_a_backward() -> None:

@@ -111,8 +111,8 @@ def _between(optimizers: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     ends = ends.sort(*PROCESS, "end_ns").join(begins, on=PROCESS, nulls_equal=True, maintain_order="left")
     before = _col("end_ns").shift(1).over(PROCESS)
     many = ends.filter(pl.len().over(PROCESS) >= _LEAST)
-    many = many.with_columns(start_ns=pl.coalesce(before, "begin_ns")).select(
-        *PROCESS, "tid", "name", "start_ns", "end_ns"
+    many = many.select(
+        *PROCESS, "tid", "name", "end_ns", start_ns=pl.coalesce(before, "begin_ns"), is_first=before.is_null()
     )
     return _numbered(many.with_columns(own_work(many, ranges)), "optimizer")
 

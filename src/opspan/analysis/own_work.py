@@ -1,6 +1,6 @@
 """Where each step's own work begins, of steps of which only the ends are known.
 
-    own_work(steps, ranges) -> for each of `steps` (rank, pid, tid, start_ns, end_ns) when its own work began
+    own_work(steps, ranges) -> for each of `steps` (rank, pid, tid, start_ns, end_ns, is_first) when its own work began
 
 Such a step reaches back to the end of the step before, and the first one to the begin of the process: start-up,
 evaluations and checkpoints would be counted with it. What is done in the step itself is told by how most steps begin:
@@ -8,7 +8,7 @@ the names of the first ranges on the step's thread, those that lie in no other o
 another way begins at the last place from which on these names come and as much follows as in the other steps. What is
 before that place is not the step's
 
-- in the first step: it is start-up
+- in a first step, of a process or a session: it is start-up
 - in others if it holds a range that the program named itself, or half as many ranges as a step or more, and in neither
   case a backward: what else is done there now and then, such as logging, belongs to the step
 
@@ -37,8 +37,7 @@ def own_work(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
     order = steps.with_row_index("stretch")
     begins = [_own_begins(of_thread, rows) for of_thread in apart(order, _THREAD).values()]
     found = pl.concat(begins)
-    is_first = order.select(_col("start_ns") == _col("start_ns").min().over(PROCESS)).to_series()
-    cut = found.filter(_is_other(found, rows, ranges, order) | is_first.gather(found["stretch"]))
+    cut = found.filter(_is_other(found, rows, ranges, order) | steps["is_first"].gather(found["stretch"]))
     return steps["start_ns"].scatter(cut["stretch"], cut["own_ns"]) if cut.height else steps["start_ns"]
 
 

@@ -77,6 +77,7 @@ def _ended(ranges: pl.DataFrame) -> pl.DataFrame:
         start_ns=pl.coalesce(_col("start_ns").shift(1).over(PROCESS), "begin_ns"),
         end_ns="start_ns",
         is_async=pl.lit(value=True),
+        is_first=_col("start_ns").shift(1).over(PROCESS).is_null() | name.str.ends_with("#0"),
     )
     return found.with_columns(own_work(found, ranges)).select(_STEP)
 
