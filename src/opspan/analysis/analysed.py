@@ -118,7 +118,9 @@ class Analysed:
         from opspan.analysis.spans import PROCESS
 
         work, steps = self.attributed.work, self.iterations
-        return patterns(work.join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left"))
+        if steps.height:
+            work = work.join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
+        return patterns(work)
 
     @kept
     @by_cycle

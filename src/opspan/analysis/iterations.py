@@ -47,13 +47,15 @@ def iterations(ranges: pl.DataFrame, names: pl.Series | None = None) -> pl.DataF
     is_range = ~_col("is_mark").fill_null(value=False)
     whole = only(rows, is_range & (_col("end_ns") >= _col("start_ns")))
     if names is not None:
-        found = [_numbered(_called(whole, names), "named")]
+        steps = _numbered(_called(whole, names), "named")
     else:
+        steps = _numbered(torch_steps(rows), "step")
+        if steps.height:
+            whole = whole.join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         optimizers = _called(whole, matching(whole, _OPTIMIZER))
-        found = [_numbered(torch_steps(rows), "step"), _named(whole, optimizers), _between(optimizers, rows)]
-    steps = found[0]
-    for more in found[1:]:
-        steps = pl.concat([steps, more.join(steps, on=PROCESS, how="anti", nulls_equal=True)])
+        named = _named(whole, optimizers)
+        optimizers = optimizers.join(named, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
+        steps = pl.concat([steps, named, _between(optimizers, rows)])
     return _with_outliers(steps.sort(*PROCESS, "start_ns", "end_ns")).select(COLUMNS)
 
 

@@ -37,8 +37,8 @@ def between(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     after = _col("start_ns").shift(-1).over(PROCESS)
     gaps = inside.select(*PROCESS, start_ns="end_ns", end_ns=after).drop_nulls("end_ns")
     is_range = ~_col("is_mark").fill_null(value=False) & ~_col("is_async").fill_null(value=False)
-    named = ranges.filter(of_program(ranges) & ranges.select(is_range).to_series())
-    named = named.select(*_ENDS, "name", "depth").filter(_col("end_ns") > _col("start_ns"))
+    named = ranges.select(*_ENDS, "name", "kind", "depth", is_range=is_range).filter(_col("kind") == "user", "is_range")
+    named = named.filter(of_program(named) & (named["end_ns"] > named["start_ns"]))
     pairs = within(named, "start_ns", gaps, PROCESS)
     found = named[pairs["row"]].with_columns(
         gaps["end_ns"].gather(pairs["stretch"]).alias("until_ns"), pairs["stretch"]
