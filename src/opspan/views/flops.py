@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from opspan.analysis import Analysed, roofline
+from opspan.analysis import Analysed, model_use, roofline
 from opspan.analysis.costs import Costs, costs
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.peaks import given
 from opspan.analysis.spans import PROCESS, bounded
-from opspan.printable import listed, printable
+from opspan.printable import listed, plural, printable
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, texts, times
 
@@ -20,6 +20,12 @@ BY = ("op", "shape", "module", "phase", "step", "run")
 LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
 _col = pl.col
 _MOST_NAMED = 5
+# Shares of more than all are none.
+_BEYOND = {
+    "is_too_fast": "computed faster than the device can in the type that the trace or the kernel's name says, or than "
+    "--peak: that share is not known",
+    "is_cached": "moved bytes faster than the memory can, as a cache had some: that share is not known",
+}
 # These columns of parts are no sums.
 _RULES = dict.fromkeys(("types", "types_of_products"), "all of them")
 _RULES |= dict.fromkeys(("has_products", "is_assumed", "is_known", "has_bytes"), "any")
@@ -50,7 +56,7 @@ def tables_of(found: Analysed, bys: Sequence[str], peak: Sequence[str] = ()) -> 
     for by in bys:
         of_ranges.check(by, BY)
     found = found.by_lane
-    spent = roofline.parts(found.attributed, costs(found.attributed.ranges).rows, given(peak)).rows
+    spent = roofline.parts(found.attributed, costs(found.attributed.ranges).rows, given(peak))
     return {by: rows(_parts(found, by, spent), by) for by in bys}
 
 
@@ -59,7 +65,7 @@ def parts(found: Analysed, by: str, peak: Sequence[str] = ()) -> Parts:
     of_ranges.check(by, BY)
     known = costs(found.attributed.ranges)
     spent = roofline.parts(found.attributed, known.rows, given(peak))
-    return _parts(found, by, spent.rows) | _parts(found, "run", spent.rows) | _noted(found, known, spent)
+    return _parts(found, by, spent) | _parts(found, "run", spent) | _noted(found, known, spent)
 
 
 def rows(parts: Parts, by: str, peak: Sequence[str] = ()) -> pl.DataFrame:
@@ -93,31 +99,33 @@ def _keys(by: str) -> tuple[str, ...]:
     return ("op", "sizes") if by == "shape" else (by,)
 
 
-def _parts(found: Analysed, by: str, parts: pl.DataFrame) -> Parts:
+def _parts(found: Analysed, by: str, spent: roofline.Parts) -> Parts:
     if by in ("step", "run"):
-        return _of_steps(found, by, parts)
+        return _of_steps(found, by, spent)
     keys = _keys(by)
     ranges = found.attributed.ranges if keys[0] == "op" else found.complete.ranges
-    columns = {key: ranges["name" if key == "op" else key].gather(parts["range"]) for key in keys}
-    rows = parts.with_columns(**columns).group_by(keys, maintain_order=True).agg(_sums())
+    columns = {key: ranges["name" if key == "op" else key].gather(spent.rows["range"]) for key in keys}
+    rows = spent.rows.with_columns(**columns).group_by(keys, maintain_order=True).agg(_sums())
     return {f"by {by}": Part(rows.with_columns(_col(keys).cast(pl.String)), keys, _RULES)}
 
 
-def _of_steps(found: Analysed, by: str, parts: pl.DataFrame) -> Parts:
-    trace = found.attributed
-    spans = roofline.spans_of(trace, found.iterations)
-    placed = roofline.in_spans(parts, trace.ranges, spans)
-    use = roofline.model_use(placed, spans, trace.work).filter(_col("devices") > 0)
+def _of_steps(found: Analysed, by: str, spent: roofline.Parts) -> Parts:
+    trace, rows = found.attributed, spent.rows
+    spans = model_use.spans_of(trace, found.iterations)
+    placed = model_use.in_spans(rows, trace.ranges, spans)
+    times = model_use.on_devices(trace, spans, spent.owner)
     device_ns = _col("wall_ns").cast(pl.Float64) * _col("devices")
     if by == "run":
+        use = model_use.use_of_run(placed, times, trace.work).filter(_col("devices") > 0)
         whole = use.select(
             _col("is_known").all(),
             _col("ideal_ns").sum(),
             wall_ns=bounded(_col("wall_ns").cast(pl.Int128).sum()),
             device_ns=device_ns.sum(),
         )
-        sums = parts.select(_sums()) if parts.height else parts.group_by("range").agg(_sums()).drop("range")
+        sums = rows.select(_sums()) if rows.height else rows.group_by("range").agg(_sums()).drop("range")
         return {"run": Part(sums, (), _RULES), "use": Part(whole, (), {"is_known": "all"})}
+    use = model_use.use(placed, times, trace.work).filter(_col("devices") > 0)
     rows = _rates(placed.group_by("span", maintain_order=True).agg(_sums())).select("span", *_COLUMNS)
     names = spans.select(*PROCESS, "step", "start_ns").with_row_index("span")
     rows = names.join(rows, on="span", how="left").sort("span")
@@ -251,7 +259,7 @@ def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
     ops = missing.filter(_col("range").is_not_null())
     ops = ops.select(op=found.attributed.ranges["name"].cast(pl.String).gather(ops["range"]), time_ns="time_ns")
     facts = {
-        "steps": found.iterations.height,
+        "steps": model_use.spans_of(found.attributed, found.iterations)["step"].count(),
         "sized": found.attributed.ranges["sizes"].count(),
         "assumed": int(known.rows["is_assumed"].sum()),
         "costs": known.rows.height,
@@ -259,6 +267,9 @@ def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
         "lost_ns": int(missing.filter(_col("range").is_null())["time_ns"].sum()),
         "unknown_peaks": len(spent.peaks) - len(peaks),
     }
+    for name in ("is_too_fast", "is_cached"):
+        those = rows.filter(_col(name))["time_ns"]
+        facts |= {name: those.len(), f"{name}_ns": int(those.sum())}
     texts = {"name": pl.String, "source": pl.String}
     named = found.tables.devices.select(_col("name").cast(pl.String)).drop_nulls()
     return {
@@ -279,8 +290,8 @@ def _of_use(parts: Parts) -> list[str]:
     if not run.height or run["mfu"][0] is None:
         return []
     steps = parts["facts"].rows["steps"][0]
-    of = f"{steps} step{'' if steps == 1 else 's'}" if steps else "the whole run, for no steps were found"
-    return [f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices in the time of {of}"]
+    of = plural(steps, "step") if steps else "the whole run, for no steps were found"
+    return [f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices, from the first work to the last of {of}"]
 
 
 def _of_peaks(parts: Parts) -> list[str]:
@@ -304,6 +315,10 @@ def _not_known(parts: Parts) -> list[str]:
     total = facts["time_ns"]
     if not total:
         return notes
+    for name, said in _BEYOND.items():
+        if facts[name]:
+            share = _share(facts[f"{name}_ns"], total)
+            notes.append(f"{plural(facts[name], 'op')} ({share} of the time) {said}")
     if facts["lost_ns"]:
         notes.append(f"{_share(facts['lost_ns'], total)} of the device time belongs to no range")
     most = parts["missing"].rows.sort("time_ns", "op", descending=[True, False])
