@@ -22,7 +22,8 @@ import polars as pl
 from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import product_type, with_facts
 from opspan.analysis.nest import nearest
-from opspan.analysis.peaks import Peaks, Said, of_devices
+from opspan.analysis.peak_table import Peaks
+from opspan.analysis.peaks import Said, of_devices
 from opspan.analysis.spans import length
 from opspan.tables import Tables
 
