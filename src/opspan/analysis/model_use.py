@@ -18,9 +18,9 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.averages import on_device
+from opspan.analysis.busy import whole_times
 from opspan.analysis.spans import PROCESS, bounded, length, numbered, union, within
 from opspan.tables import Tables
-from opspan.tables.tables import own
 
 _col = pl.col
 _LITTLE = 0.01  # as much as MFUs of two runs differ without a reason
@@ -28,13 +28,10 @@ _LITTLE = 0.01  # as much as MFUs of two runs differ without a reason
 
 def spans_of(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
     steps = steps.filter(_col("how") != "kernels")  # those are no times of a host, in which ops begin
-    have = [frame.select(*PROCESS, "start_ns", "end_ns") for frame in (trace.ranges, trace.calls, own(trace.work))]
-    whole = pl.concat(have).drop_nulls("start_ns")
-    whole = whole.group_by(PROCESS, maintain_order=True).agg(
-        _col("start_ns").min(), pl.max_horizontal(_col("end_ns").max(), _col("start_ns").max() + 1).alias("end_ns")
+    whole = whole_times(trace).join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
+    whole = whole.with_columns(
+        step=pl.lit(None, dtype=pl.String), end_ns=pl.max_horizontal("end_ns", _col("start_ns") + 1)
     )
-    whole = whole.join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
-    whole = whole.with_columns(step=pl.lit(None, dtype=pl.String))
     columns = (*PROCESS, "step", "start_ns", "end_ns")
     steps = steps.with_columns(_col("step").cast(pl.String))
     return pl.concat([steps.select(columns), whole.select(columns)])
@@ -103,7 +100,9 @@ def use_of_run(placed: pl.DataFrame, spans: pl.DataFrame, work: pl.DataFrame) ->
     times = covered.agg(wall_ns=bounded(length().cast(pl.Int128).sum()))
     numbers = times.select(*PROCESS).with_row_index("process")
     process = spans.join(numbers, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")["process"]
-    placed = placed.with_columns(span=process.gather(placed["span"])).unique(["range", "span"], maintain_order=True)
+    placed = placed.with_columns(span=process.gather(placed["span"]))
+    if placed["range"].n_unique() < placed.height:
+        placed = placed.unique(["range", "span"], maintain_order=True)
     return _use(placed, times, work)
 
 

@@ -65,7 +65,8 @@ def parts(found: Analysed, by: str, peak: Sequence[str] = ()) -> Parts:
     of_ranges.check(by, BY)
     known = costs(found.attributed.ranges)
     spent = roofline.parts(found.attributed, known.rows, given(peak))
-    return _parts(found, by, spent) | _parts(found, "run", spent) | _noted(found, known, spent)
+    each = _parts(found, by, spent)
+    return each | ({} if "run" in each else _parts(found, "run", spent)) | _noted(found, known, spent)
 
 
 def rows(parts: Parts, by: str, peak: Sequence[str] = ()) -> pl.DataFrame:
@@ -101,7 +102,7 @@ def _keys(by: str) -> tuple[str, ...]:
 
 def _parts(found: Analysed, by: str, spent: roofline.Parts) -> Parts:
     if by in ("step", "run"):
-        return _of_steps(found, by, spent)
+        return _of_steps(found, spent, with_steps=by == "step")
     keys = _keys(by)
     ranges = found.attributed.ranges if keys[0] == "op" else found.complete.ranges
     columns = {key: ranges["name" if key == "op" else key].gather(spent.rows["range"]) for key in keys}
@@ -109,28 +110,31 @@ def _parts(found: Analysed, by: str, spent: roofline.Parts) -> Parts:
     return {f"by {by}": Part(rows.with_columns(_col(keys).cast(pl.String)), keys, _RULES)}
 
 
-def _of_steps(found: Analysed, by: str, spent: roofline.Parts) -> Parts:
+def _of_steps(found: Analysed, spent: roofline.Parts, *, with_steps: bool) -> Parts:
+    """Of the run and, if they are wanted, of each step."""
     trace, rows = found.attributed, spent.rows
     spans = model_use.spans_of(trace, found.iterations)
     placed = model_use.in_spans(rows, trace.ranges, spans)
     times = model_use.on_devices(trace, spans, spent.owner)
     device_ns = _col("wall_ns").cast(pl.Float64) * _col("devices")
-    if by == "run":
-        use = model_use.use_of_run(placed, times, trace.work).filter(_col("devices") > 0)
-        whole = use.select(
-            _col("is_known").all(),
-            _col("ideal_ns").sum(),
-            wall_ns=bounded(_col("wall_ns").cast(pl.Int128).sum()),
-            device_ns=device_ns.sum(),
-        )
-        sums = rows.select(_sums()) if rows.height else rows.group_by("range").agg(_sums()).drop("range")
-        return {"run": Part(sums, (), _RULES), "use": Part(whole, (), {"is_known": "all"})}
+    use = model_use.use_of_run(placed, times, trace.work).filter(_col("devices") > 0)
+    whole = use.select(
+        _col("is_known").all(),
+        _col("ideal_ns").sum(),
+        wall_ns=bounded(_col("wall_ns").cast(pl.Int128).sum()),
+        device_ns=device_ns.sum(),
+    )
+    sums = rows.select(_sums()) if rows.height else rows.group_by("range").agg(_sums()).drop("range")
+    parts = {"run": Part(sums, (), _RULES), "use": Part(whole, (), {"is_known": "all"})}
+    if not with_steps:
+        return parts
     use = model_use.use(placed, times, trace.work).filter(_col("devices") > 0)
-    rows = _rates(placed.group_by("span", maintain_order=True).agg(_sums())).select("span", *_COLUMNS)
-    names = spans.select(*PROCESS, "step", "start_ns").with_row_index("span")
-    rows = names.join(rows, on="span", how="left").sort("span")
-    rows = rows.join(use.select("span", "wall_ns", mfu=_mfu(device_ns)), on="span", how="left", maintain_order="left")
-    return {"by step": Part(rows.drop("span"), times=("start_ns",))}
+    use = use.select("span", "wall_ns", mfu=_mfu(device_ns))
+    rates = _rates(placed.group_by("span", maintain_order=True).agg(_sums())).select("span", *_COLUMNS)
+    steps = spans.select(*PROCESS, "step", "start_ns").with_row_index("span")
+    steps = steps.join(rates, on="span", how="left").sort("span")
+    steps = steps.join(use, on="span", how="left", maintain_order="left")
+    return parts | {"by step": Part(steps.drop("span"), times=("start_ns",))}
 
 
 def _of_run(parts: Parts) -> pl.DataFrame:
@@ -259,7 +263,7 @@ def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
     ops = missing.filter(_col("range").is_not_null())
     ops = ops.select(op=found.attributed.ranges["name"].cast(pl.String).gather(ops["range"]), time_ns="time_ns")
     facts = {
-        "steps": model_use.spans_of(found.attributed, found.iterations)["step"].count(),
+        "steps": found.iterations.filter(_col("how") != "kernels").height,
         "sized": found.attributed.ranges["sizes"].count(),
         "assumed": int(known.rows["is_assumed"].sum()),
         "costs": known.rows.height,
