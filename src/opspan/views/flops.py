@@ -24,7 +24,8 @@ _MOST_NAMED = 5
 _BEYOND = {
     "is_too_fast": "computed faster than the device can in the type that the trace or the kernel's name says, or than "
     "--peak: that share is not known",
-    "is_cached": "moved bytes faster than the memory can (or --peak says), as a cache had some: that share is not known",
+    "is_cached": "moved bytes faster than the memory can (or --peak says), as a cache had some: "
+    "that share is not known",
 }
 # These columns of parts are no sums.
 _RULES = dict.fromkeys(("types", "types_of_products"), "all of them")
