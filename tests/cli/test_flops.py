@@ -10,14 +10,13 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 import opspan as package
 from builders import kineto
 from cli.answers import rows
 from emit.running import opspan
-from opspan.analysis.peaks import TABLE, given, of_devices
+from opspan.analysis.peaks import given
 from opspan.errors import UsageError
 from opspan.views.flops import BY
 
@@ -90,15 +89,18 @@ def test_it_is_the_same_cost_and_time_whatever_it_is_by(run: Path, by: str) -> N
     assert package.load(run).flops(by).to_dicts() == found
 
 
-def test_mfu_is_of_products_and_of_the_time_of_steps(run: Path) -> None:
-    use = FLOPS / (200e-6 * H100[0])
+def test_mfu_is_of_products_and_of_the_time_of_steps_on_devices(run: Path) -> None:
+    """From the first kernel of the first step to its end, and from the begin of the second to its last kernel."""
+    lasted = (160_000, 95_000)
     steps = rows("flops", run, "--by", "step")
     assert [row["step"] for row in steps] == ["ProfilerStep#1", "ProfilerStep#2"]
-    assert [row["wall_ns"] for row in steps] == [200_000, 200_000]
-    assert [row["mfu"] for row in steps] == [pytest.approx(use)] * 2
+    assert [row["wall_ns"] for row in steps] == [*lasted]
+    assert [row["mfu"] for row in steps] == [pytest.approx(FLOPS / (ns * 1e-9 * H100[0])) for ns in lasted]
     (whole,) = rows("flops", run, "--by", "run")
-    assert (whole["wall_ns"], whole["mfu"]) == (400_000, pytest.approx(use))
-    assert f"MFU: {100 * use:.1f}% of the peak of the devices in the time of 2 steps" in opspan("flops", run).stdout
+    use = 2 * FLOPS / (sum(lasted) * 1e-9 * H100[0])
+    assert (whole["wall_ns"], whole["mfu"]) == (sum(lasted), pytest.approx(use))
+    said = f"MFU: {100 * use:.1f}% of the peak of the devices, from the first work to the last of 2 steps"
+    assert said in opspan("flops", run).stdout
 
 
 def test_what_a_user_says_comes_first(run: Path) -> None:
@@ -161,7 +163,7 @@ def test_each_op_is_held_to_the_device_that_it_ran_on(tmp_path: Path) -> None:
     events = []
     for device, (name, inputs) in enumerate((("aten::addmm", biased), ("aten::mm", MM))):
         at = 1000 * device
-        work = kineto.kernel("nvjet", at + 40, 20, at + 1)
+        work = kineto.kernel("nvjet", at + 40, 50, at + 1)
         events += [
             kineto.op(name, kineto.MAIN, at + 10, 20, **inputs),
             kineto.call("cudaLaunchKernel", kineto.MAIN, at + 11, 4, at + 1),
@@ -170,8 +172,8 @@ def test_each_op_is_held_to_the_device_that_it_ran_on(tmp_path: Path) -> None:
     path = kineto.write(tmp_path / "run.json", kineto.document(events, deviceProperties=devices))
     found = {row["op"]: row["compute_share"] for row in rows("flops", path)}
     assert found == {
-        "aten::addmm": pytest.approx(FLOPS / 20e-6 / 989.4e12),
-        "aten::mm": pytest.approx(FLOPS / 20e-6 / 312e12),
+        "aten::addmm": pytest.approx(FLOPS / 50e-6 / 989.4e12),
+        "aten::mm": pytest.approx(FLOPS / 50e-6 / 312e12),
     }
 
 
@@ -184,7 +186,7 @@ def test_a_process_without_a_device_is_no_device(tmp_path: Path) -> None:
         if (tmp_path / name).mkdir() is None
     ]
     alone, beside = (rows("flops", path, "--by", "run")[0]["mfu"] for path in paths)
-    assert alone == beside == pytest.approx(FLOPS / H100[0] / 200e-6)
+    assert alone == beside == pytest.approx(FLOPS / H100[0] / 55e-6)
 
 
 def test_without_devices_it_is_the_time_of_the_host(tmp_path: Path) -> None:
@@ -215,91 +217,6 @@ def test_a_peak_that_is_none_is_refused(text: str, run: Path) -> None:
         given([text])
     done = opspan("flops", run, "--peak", text)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("NVIDIA H100 80GB HBM3", "H100 SXM"),
-        ("NVIDIA H100 PCIe", "H100 PCIe"),
-        ("NVIDIA H100 NVL", None),
-        ("NVIDIA H200", "H200 SXM"),
-        ("NVIDIA GH200 480GB", None),
-        ("NVIDIA B200", "B200"),
-        ("NVIDIA GB200", None),
-        ("NVIDIA A100-SXM4-40GB", "A100 40GB"),
-        ("NVIDIA A100-PCIE-40GB", "A100 40GB"),
-        ("NVIDIA A100-SXM4-80GB", "A100 80GB SXM"),
-        ("NVIDIA A100 80GB PCIe", "A100 80GB PCIe"),
-        ("NVIDIA A10", "A10"),
-        ("NVIDIA A10G", None),
-        ("NVIDIA L40S", "L40S"),
-        ("NVIDIA L40", None),
-        ("NVIDIA L4", "L4"),
-        ("Tesla V100-SXM2-16GB", "V100 SXM2"),
-        ("Tesla T4", "T4"),
-        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
-        ("NVIDIA GeForce RTX 4090 D", None),
-        ("AMD Instinct MI300X", "MI300X"),
-        ("AMD Instinct MI300A", None),
-        (None, None),
-    ],
-)
-def test_devices_by_the_names_that_tools_give_them(name: str | None, expected: str | None) -> None:
-    devices = pl.DataFrame(
-        {"rank": [0], "device_id": [0], "name": [name], "bandwidth_bytes_per_s": [123]},
-        schema_overrides={"name": pl.Categorical},
-    )
-    (found,) = of_devices(devices, [(0, 0)], given([])).values()
-    assert (found.name if found else None) == expected
-    assert found is None or found.bandwidth == 123  # what the tool measured comes before the table
-
-
-def test_the_table_has_no_impossible_figure() -> None:
-    for _, peaks in TABLE:
-        known = [peaks.flops[name] for name in ("fp32", "tf32", "bf16", "fp8") if name in peaks.flops]
-        assert known == sorted(known), peaks
-        assert peaks.source
-        assert 1e11 < (peaks.bandwidth or 0) < 1e13
-        assert given([peaks.name]).device is peaks
-
-
-def test_figures_are_those_of_the_data_sheets() -> None:
-    """TFLOPS (TOPS of int8) without sparsity, and TB/s, as the makers publish them; of MI250X for half of the card."""
-    columns = ("fp64", "fp32", "tf32", "fp16", "fp8", "int8")
-    published = """
-        B200               -     -   1125   2250   4500    4500  8.0
-        H200 SXM        66.9  66.9  494.7  989.4 1978.9  1978.9  4.8
-        H100 PCIe       51.2  51.2    378    756   1513    1513  2.0
-        H100 SXM        66.9  66.9  494.7  989.4 1978.9  1978.9  3.35
-        A100 40GB       19.5  19.5    156    312      -     624  1.555
-        A100 80GB PCIe  19.5  19.5    156    312      -     624  1.935
-        A100 80GB SXM   19.5  19.5    156    312      -     624  2.039
-        A10                -  31.2   62.5    125      -     250  0.6
-        A30             10.3  10.3     82    165      -     330  0.933
-        L40S               -  91.6    183 362.05    733     733  0.864
-        L4                 -  30.3     60    121  242.5   242.5  0.3
-        V100 PCIe          7    14      -    112      -       -  0.9
-        V100 SXM2        7.8  15.7      -    125      -       -  0.9
-        T4                 -   8.1      -     65      -     130  0.32
-        RTX 3090           -  35.6   35.6     71      -     284  0.936
-        RTX 4090           -  82.6   82.6  165.2  330.3   660.6  1.008
-        MI210           45.3  45.3      -    181      -     181  1.6
-        MI250X         47.85 47.85      -  191.5      -   191.5  1.6
-        MI300X         163.4 163.4  653.7 1307.4 2614.9  2614.9  5.3
-        MI325X         163.4 163.4  653.7 1307.4 2614.9  2614.9  6.0
-        MI355X          78.6 157.3      - 2516.6 5033.2  5033.2  8.0
-    """
-    rows = [line.rsplit(maxsplit=len(columns) + 1) for line in published.strip().splitlines()]
-    assert sorted(name.strip() for name, *_ in rows) == sorted(peaks.name for _, peaks in TABLE)
-    of_name = {peaks.name: peaks for _, peaks in TABLE}
-    for name, *tera, bandwidth in rows:
-        peaks = of_name[name.strip()]
-        expected = {type_: float(text) for type_, text in zip(columns, tera, strict=True) if text != "-"}
-        found = {type_: figure / 1e12 for type_, figure in peaks.flops.items() if type_ != "bf16"}
-        assert found == pytest.approx(expected, rel=2e-4 if name.strip() != "MI250X" else 2e-3), name
-        assert (peaks.bandwidth or 0) / 1e12 == pytest.approx(float(bandwidth), rel=0.03), name
-        assert peaks.flops.get("bf16", peaks.flops["fp16"]) == peaks.flops["fp16"], name
 
 
 # --- recorded files

@@ -17,6 +17,7 @@ from pathlib import Path
 import cli_page
 import examples_page
 import findings_page
+import peaks_page
 import schema_page
 import sqlite_page
 
@@ -34,6 +35,7 @@ PAGES = (
     Page("docs/cli.md", "src/opspan/cli", cli_page.text),
     Page("docs/examples/README.md", "docs/examples", examples_page.text),
     Page("docs/findings.md", "src/opspan/findings/rules", findings_page.text),
+    Page("docs/peaks.md", "src/opspan/analysis/peak_table.py", peaks_page.text),
     Page("docs/schema.md", "src/opspan/tables/schema.py", schema_page.text),
     Page("docs/sqlite.md", "src/opspan/views/database.py", sqlite_page.text),
 )

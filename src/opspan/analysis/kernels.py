@@ -5,6 +5,7 @@
         on_tensor_cores   Boolean  null: the name does not say it
         rounds_to_tf32    Boolean  it does, if it multiplies float32
     is_told(unknown, of) -> whether so little is unknown that a share may be said
+    product_type(name) -> the type that a product on tensor cores multiplies; null: the name does not say it
 
 Names are the only thing that every source has: the whole name, with the arguments of its template, where that is known.
 The name of a product that Triton compiles does not say what instructions it has. A kernel of a name that says nothing
@@ -82,6 +83,16 @@ _AROUND = (
     r"reduce|cache|rout(e|ing)|finali[sz]e|align|topk|scatter|gather",
     r"permute|offset|pointer|norm|softmax|copy|index",
 )
+# Types in names of products on tensor cores, the first that fits: how cuBLAS, cutlass, Triton and flash attention write
+# them (ampere_bf16_s16816gemm_bf16_..., cutlass::half_t), then nvjet (tst: bf16 summed up in fp32), the instruction,
+# and Tensile (HHS_BH).
+PRODUCT_TYPES = (
+    ("fp8", r"e4m3|e5m2|fp8|float8|[qu]gmma|qmma"),
+    ("bf16", r"bf16|bfloat16|nvjet(_[a-z0-9]+)?_tst_|_bbs_bh?_"),
+    ("fp16", r"(^|[^b])f16|fp16|half|nvjet(_[a-z0-9]+)?_hsh_|(^|_)h(884|1688|16816)|_hhs_bh?_"),
+    ("tf32", r"tf32"),
+    ("int8", r"int8|imma|_i8|s8s8"),
+)
 _WHOLE = pl.coalesce("full_name", "name").alias("whole")
 _MOST_UNKNOWN = 0.1  # of the kernels' time: more of it than most differences between two programs
 
@@ -100,6 +111,10 @@ def on_tensor_cores(name: pl.Expr, short: pl.Expr) -> pl.Expr:
         .when(~may_be | _any(name, ORDINARY))
         .then(pl.lit(value=False))
     )
+
+
+def product_type(name: pl.Expr) -> pl.Expr:
+    return pl.coalesce(pl.when(_any(name, (pattern,))).then(pl.lit(type_)) for type_, pattern in PRODUCT_TYPES)
 
 
 def with_facts(work: pl.DataFrame) -> pl.DataFrame:

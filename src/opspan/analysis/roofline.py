@@ -4,11 +4,10 @@
         range        UInt32   the range whose time it is; null: work that belongs to none
         time_ns      Int64    of the work of devices; of the host, where no device did anything
         compute_ns   Float64  its operations at the peak of their type; null: not known
-        memory_ns    Float64  its bytes at the bandwidth of the memory
+        memory_ns    Float64  its bytes at the bandwidth of the memory; null: not known
+        is_too_fast, is_cached  Boolean  compute_ns, memory_ns would be more than time_ns, so they are null
         and the columns of `costs`, null where the op has no cost that is known
-    and `peaks`, what each device that was used can do
-    spans_of(trace, steps), in_spans(rows, ranges, spans) -> stretches of time, and the rows that begin in them
-    model_use(placed, spans, work) -> for each stretch: wall_ns, ideal_ns, devices, of which the MFU is made
+    `peaks`, what each device that was used can do; and `owner`, for each range the one of `costs` that it is part of
 
 The ranges of `costs` have the time of all that lies within them; the time of each other range is its own.
 """
@@ -21,12 +20,12 @@ from dataclasses import dataclass
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.kernels import with_facts
+from opspan.analysis.kernels import product_type, with_facts
 from opspan.analysis.nest import nearest
-from opspan.analysis.peaks import Peaks, Said, of_devices
-from opspan.analysis.spans import PROCESS, length, within
+from opspan.analysis.peak_table import Peaks
+from opspan.analysis.peaks import Said, of_devices
+from opspan.analysis.spans import length
 from opspan.tables import Tables
-from opspan.tables.tables import own
 
 _col = pl.col
 _HOST = (None, None)
@@ -37,6 +36,7 @@ Device = tuple["int | None", "int | None"]  # rank and number
 class Parts:
     rows: pl.DataFrame
     peaks: Mapping[Device, Peaks | None]
+    owner: pl.Series
 
 
 def parts(trace: Tables, costs: pl.DataFrame, said: Said) -> Parts:
@@ -58,7 +58,7 @@ def parts(trace: Tables, costs: pl.DataFrame, said: Said) -> Parts:
     found = [known, rest.select("range", time_ns=own)]
     if work.height:
         found.append(_of_no_range(work))
-    return Parts(pl.concat(found, how="diagonal"), peaks)
+    return Parts(pl.concat(found, how="diagonal"), peaks, owner)
 
 
 def _of_no_range(work: pl.DataFrame) -> pl.DataFrame:
@@ -67,13 +67,28 @@ def _of_no_range(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """Products of fp32 whose kernels use NVIDIA's tensor cores are of tf32: nothing else says so."""
+    """Products of fp32 on tensor cores compute in another type: the one that their kernel is named after, for casts may
+    lie inside the op; on NVIDIA's, tf32. Where the trace has no types and the name says none, it is not known."""
     may_be = _col("is_product") & (_col("type") == "fp32")
     if not work.height or not known.select(may_be.any()).item():
         return known
-    those = owner.gather(with_facts(work).filter("rounds_to_tf32")["range"]).unique().drop_nulls()
-    is_tensor = may_be & _col("range").is_in(those.implode())
-    return known.with_columns(type=pl.when(is_tensor).then(pl.lit("tf32")).otherwise("type"))
+    kernels = with_facts(work).filter(_col("on_tensor_cores").ne_missing(pl.lit(value=False)))
+    kernels = kernels.select(
+        "rounds_to_tf32", whole=pl.coalesce("full_name", "name"), range=owner.gather(kernels["range"])
+    )
+    names = kernels.select(_col("whole").unique()).with_columns(said=product_type(_col("whole")))
+    of_products = kernels.drop_nulls("range").join(names, on="whole", how="left").group_by("range")
+    found = of_products.agg(_col("said").drop_nulls().first(), _col("rounds_to_tf32").any())
+    known = known.join(found, on="range", how="left", maintain_order="left")
+    on_cores = may_be & _col("rounds_to_tf32").is_not_null()
+    computed = (
+        pl.when(_col("said").is_not_null())
+        .then("said")
+        .when(~_col("is_assumed"))
+        .then(pl.when("rounds_to_tf32").then(pl.lit("tf32")).otherwise("type"))
+    )
+    known = known.with_columns(type=pl.when(on_cores).then(computed).otherwise("type"))
+    return known.drop("said", "rounds_to_tf32")
 
 
 def _rated(
@@ -97,52 +112,21 @@ def _rated(
     known = known.with_columns(
         compute_ns=_col("flops") / _col("most_flops") * 1e9, memory_ns=_col("bytes") / _col("most_bytes") * 1e9
     )
-    return known.drop("rank", "device_id", *schema)
+    return _possible(known.drop("rank", "device_id", *schema))
+
+
+def _possible(known: pl.DataFrame) -> pl.DataFrame:
+    """Takes away bounds that what ran did not keep, for nothing is faster than its device: a type or a cost is another
+    than the trace says, or not all bytes came from the memory, as a cache had some."""
+    beyond = {"is_too_fast": "compute_ns", "is_cached": "memory_ns"}
+    ran = _col("time_ns") > 0
+    known = known.with_columns(
+        (ran & (_col(bound) > _col("time_ns"))).fill_null(value=False).alias(name) for name, bound in beyond.items()
+    )
+    return known.with_columns(pl.when(~_col(name)).then(bound).alias(bound) for name, bound in beyond.items())
 
 
 def _figures(found: Peaks | None, type_: str | None, is_product: bool) -> tuple[float | None, float | None]:
     if found is None:
         return None, None
     return found.of_products(type_) if is_product else found.of_elements(type_), found.bandwidth
-
-
-def spans_of(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
-    """rank, pid, step, start_ns, end_ns: the steps; of a process without them, all of its time."""
-    have = [frame.select(*PROCESS, "start_ns", "end_ns") for frame in (trace.ranges, own(trace.work))]
-    whole = pl.concat(have).drop_nulls("start_ns")
-    whole = whole.group_by(PROCESS, maintain_order=True).agg(
-        _col("start_ns").min(), pl.max_horizontal(_col("end_ns").max(), _col("start_ns").max() + 1).alias("end_ns")
-    )
-    whole = whole.join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
-    whole = whole.with_columns(step=pl.lit(None, dtype=pl.String))
-    columns = (*PROCESS, "step", "start_ns", "end_ns")
-    return pl.concat(
-        [
-            steps.select(_col(columns).exclude("step"), _col("step").cast(pl.String)).select(columns),
-            whole.select(columns),
-        ]
-    )
-
-
-def in_spans(rows: pl.DataFrame, ranges: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """The rows whose ranges begin in a span, with `span`, its number."""
-    begun = pl.DataFrame({name: ranges[name].gather(rows["range"]) for name in (*PROCESS, "start_ns")})
-    pairs = within(begun, "start_ns", spans, PROCESS)
-    return rows[pairs["row"]].with_columns(span=pairs["stretch"])
-
-
-def model_use(placed: pl.DataFrame, spans: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """For each span: wall_ns; ideal_ns, what the products that ran would take at the least; is_known, whether the peaks
-    of all of them are; devices, how many its process used. `placed`: what in_spans gives."""
-    ran = _col("is_product") & (_col("time_ns") > 0)
-    ideal = placed.group_by("span").agg(
-        ideal_ns=_col("compute_ns").filter(ran).sum(), is_known=~(ran & _col("compute_ns").is_null()).any()
-    )
-    rows = spans.select(*PROCESS, wall_ns=length()).with_row_index("span")
-    rows = rows.join(ideal, on="span", how="left", maintain_order="left")
-    rows = rows.with_columns(_col("ideal_ns").fill_null(0), _col("is_known").fill_null(value=True))
-    used = on_device(work).group_by(PROCESS).agg(devices=_col("device_id").n_unique())
-    if not used.height:  # no device: the host is one
-        return rows.with_columns(devices=pl.lit(1, dtype=pl.UInt32))
-    rows = rows.join(used, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
-    return rows.with_columns(_col("devices").fill_null(0))

@@ -12,7 +12,7 @@ _HELP = """Print the operations and bytes of ops, how fast they were, and which 
 
 They are computed from the sizes and types of inputs: the program has to be recorded with record_shapes=True. The rates
 are compared with the most that the device can do, where that is known; the MFU is what the products of matrices, the
-convolutions and attention would take at the least, of the time of the steps.
+convolutions and attention would take at the least, of the time in which the devices worked on the steps.
 
 \b
 Example:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from opspan.analysis import Analysed, roofline
+from opspan.analysis import Analysed, model_use, roofline
 from opspan.analysis.costs import Costs, costs
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
@@ -14,7 +14,7 @@ from opspan.analysis.peaks import given
 from opspan.analysis.spans import PROCESS, bounded
 from opspan.analysis.step_lengths import lengths_of
 from opspan.analysis.step_lengths import parts as parts_of_lengths
-from opspan.printable import listed, printable
+from opspan.printable import listed, plural, printable
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, texts, times
 from opspan.views.step_words import number_text
@@ -23,6 +23,13 @@ BY = ("op", "shape", "module", "phase", "step", "run")
 LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
 _col = pl.col
 _MOST_NAMED = 5
+# Shares of more than all are none.
+_BEYOND = {
+    "is_too_fast": "computed faster than the device can in the type that the trace or the kernel's name says, or than "
+    "--peak: that share is not known",
+    "is_cached": "moved bytes faster than the memory can (or --peak says), as a cache had some: "
+    "that share is not known",
+}
 # These columns of parts are no sums.
 _RULES = dict.fromkeys(("types", "types_of_products"), "all of them")
 _RULES |= dict.fromkeys(("has_products", "is_assumed", "is_known", "has_bytes"), "any")
@@ -53,7 +60,7 @@ def tables_of(found: Analysed, bys: Sequence[str], peak: Sequence[str] = ()) -> 
     for by in bys:
         of_ranges.check(by, BY)
     found = found.by_lane
-    spent = roofline.parts(found.attributed, costs(found.attributed.ranges).rows, given(peak)).rows
+    spent = roofline.parts(found.attributed, costs(found.attributed.ranges).rows, given(peak))
     return {by: rows(_parts(found, by, spent), by) for by in bys}
 
 
@@ -62,7 +69,8 @@ def parts(found: Analysed, by: str, peak: Sequence[str] = ()) -> Parts:
     of_ranges.check(by, BY)
     known = costs(found.attributed.ranges)
     spent = roofline.parts(found.attributed, known.rows, given(peak))
-    return _parts(found, by, spent.rows) | _parts(found, "run", spent.rows) | _noted(found, known, spent)
+    each = _parts(found, by, spent)
+    return each | ({} if "run" in each else _parts(found, "run", spent)) | _noted(found, known, spent)
 
 
 def rows(parts: Parts, by: str, peak: Sequence[str] = ()) -> pl.DataFrame:
@@ -96,36 +104,41 @@ def _keys(by: str) -> tuple[str, ...]:
     return ("op", "sizes") if by == "shape" else (by,)
 
 
-def _parts(found: Analysed, by: str, parts: pl.DataFrame) -> Parts:
+def _parts(found: Analysed, by: str, spent: roofline.Parts) -> Parts:
     if by in ("step", "run"):
-        return _of_steps(found, by, parts)
+        return _of_steps(found, spent, with_steps=by == "step")
     keys = _keys(by)
     ranges = found.attributed.ranges if keys[0] == "op" else found.complete.ranges
-    columns = {key: ranges["name" if key == "op" else key].gather(parts["range"]) for key in keys}
-    rows = parts.with_columns(**columns).group_by(keys, maintain_order=True).agg(_sums())
+    columns = {key: ranges["name" if key == "op" else key].gather(spent.rows["range"]) for key in keys}
+    rows = spent.rows.with_columns(**columns).group_by(keys, maintain_order=True).agg(_sums())
     return {f"by {by}": Part(rows.with_columns(_col(keys).cast(pl.String)), keys, _RULES)}
 
 
-def _of_steps(found: Analysed, by: str, parts: pl.DataFrame) -> Parts:
-    trace = found.attributed
-    spans = roofline.spans_of(trace, found.iterations)
-    placed = roofline.in_spans(parts, trace.ranges, spans)
-    use = roofline.model_use(placed, spans, trace.work).filter(_col("devices") > 0)
+def _of_steps(found: Analysed, spent: roofline.Parts, *, with_steps: bool) -> Parts:
+    """Of the run and, if they are wanted, of each step."""
+    trace, rows = found.attributed, spent.rows
+    spans = model_use.spans_of(trace, found.iterations)
+    placed = model_use.in_spans(rows, trace.ranges, spans)
+    times = model_use.on_devices(trace, spans, spent.owner)
     device_ns = _col("wall_ns").cast(pl.Float64) * _col("devices")
-    if by == "run":
-        whole = use.select(
-            _col("is_known").all(),
-            _col("ideal_ns").sum(),
-            wall_ns=bounded(_col("wall_ns").cast(pl.Int128).sum()),
-            device_ns=device_ns.sum(),
-        )
-        sums = parts.select(_sums()) if parts.height else parts.group_by("range").agg(_sums()).drop("range")
-        return {"run": Part(sums, (), _RULES), "use": Part(whole, (), {"is_known": "all"})}
-    rows = _rates(placed.group_by("span", maintain_order=True).agg(_sums())).select("span", *_COLUMNS)
-    names = spans.select(*PROCESS, "step", "start_ns").with_row_index("span")
-    rows = names.join(rows, on="span", how="left").sort("span")
-    rows = rows.join(use.select("span", "wall_ns", mfu=_mfu(device_ns)), on="span", how="left", maintain_order="left")
-    return {"by step": Part(rows.drop("span"), times=("start_ns",))}
+    use = model_use.use_of_run(placed, times, trace.work).filter(_col("devices") > 0)
+    whole = use.select(
+        _col("is_known").all(),
+        _col("ideal_ns").sum(),
+        wall_ns=bounded(_col("wall_ns").cast(pl.Int128).sum()),
+        device_ns=device_ns.sum(),
+    )
+    sums = rows.select(_sums()) if rows.height else rows.group_by("range").agg(_sums()).drop("range")
+    parts = {"run": Part(sums, (), _RULES), "use": Part(whole, (), {"is_known": "all"})}
+    if not with_steps:
+        return parts
+    use = model_use.use(placed, times, trace.work).filter(_col("devices") > 0)
+    use = use.select("span", "wall_ns", mfu=_mfu(device_ns))
+    rates = _rates(placed.group_by("span", maintain_order=True).agg(_sums())).select("span", *_COLUMNS)
+    steps = spans.select(*PROCESS, "step", "start_ns").with_row_index("span")
+    steps = steps.join(rates, on="span", how="left").sort("span")
+    steps = steps.join(use, on="span", how="left", maintain_order="left")
+    return parts | {"by step": Part(steps.drop("span"), times=("start_ns",))}
 
 
 def _of_run(parts: Parts) -> pl.DataFrame:
@@ -261,6 +274,9 @@ def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
         "lost_ns": int(missing.filter(_col("range").is_null())["time_ns"].sum()),
         "unknown_peaks": len(spent.peaks) - len(peaks),
     }
+    for name in ("is_too_fast", "is_cached"):
+        those = rows.filter(_col(name))["time_ns"]
+        facts |= {name: those.len(), f"{name}_ns": int(those.sum())}
     texts = {"name": pl.String, "source": pl.String}
     named = found.tables.devices.select(_col("name").cast(pl.String)).drop_nulls()
     return {
@@ -283,7 +299,7 @@ def _of_use(parts: Parts) -> list[str]:
         return []
     lengths = lengths_of(parts)
     of = number_text(lengths) if lengths.steps else "the whole run, for no steps were found"
-    return [f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices in the time of {of}"]
+    return [f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices, from the first work to the last of {of}"]
 
 
 def _of_peaks(parts: Parts) -> list[str]:
@@ -307,6 +323,10 @@ def _not_known(parts: Parts) -> list[str]:
     total = facts["time_ns"]
     if not total:
         return notes
+    for name, said in _BEYOND.items():
+        if facts[name]:
+            share = _share(facts[f"{name}_ns"], total)
+            notes.append(f"{plural(facts[name], 'op')} ({share} of the time) {said}")
     if facts["lost_ns"]:
         notes.append(f"{_share(facts['lost_ns'], total)} of the device time belongs to no range")
     most = parts["missing"].rows.sort("time_ns", "op", descending=[True, False])

@@ -202,13 +202,24 @@ def _numbers(rest: str | None) -> Iterator[tuple[str, float]]:
 
 
 def devices(work: pl.DataFrame, properties: Any, kind: str) -> pl.DataFrame:
-    """Returns the devices that work ran on, and those that the file describes."""
+    """Returns the devices that work ran on, and those that the file describes.
+
+    ROCm numbers the devices of its work as the machine does, and those that it describes as the program sees them: of
+    HIP_VISIBLE_DEVICES=2 the file describes device 0, and work ran on device 2. So where none that was used is
+    described, and all that are described are of one model, those that were used are of that model, too.
+    """
     described = {
         entry["id"]: entry
         for entry in (properties if isinstance(properties, list) else [])
         if isinstance(entry, Mapping) and type(entry.get("id")) is int and 0 <= entry["id"] < 1 << 31
     }
     used = work.filter(~_col("is_overhead"))["device_id"].drop_nulls().unique().to_list()
+    if (
+        described
+        and described.keys().isdisjoint(used)
+        and len({entry.get("name") for entry in described.values()}) == 1
+    ):
+        described |= dict.fromkeys(used, next(iter(described.values())))
     rows = [_device(number, described.get(number, {}), kind) for number in sorted({*used, *described})]
     texts = dict.fromkeys(("kind", "name", "capability", "attributes_json"), pl.String)
     schema = {"rank": pl.Int32, "device_id": pl.Int32, "memory_bytes": pl.Int64, "multiprocessors": pl.Int32, **texts}

@@ -1,0 +1,121 @@
+"""How much of what devices can do the products of a model used (MFU), over the time that they worked on it.
+
+    spans_of(trace, steps) -> rank, pid, step, start_ns, end_ns: the steps, or all of a process that has none
+    in_spans(rows, ranges, spans) -> the rows of `roofline.parts` whose ranges begin in a span, with `span`, its number
+    on_devices(trace, spans, owner) -> the same spans, at the times when devices worked on what began in them
+    use(placed, spans, work) -> for each span its process and
+        wall_ns   Int64    how long it is
+        ideal_ns  Float64  what its products would take at the least
+        is_known  Boolean  whether the peaks are known of all of them, but for a hundredth of their time
+        devices   UInt32   how many its process used
+    use_of_run(placed, spans, work) -> the same for each process: where spans overlap, time and products count once
+
+A host that runs ahead of its devices ends a step long before they do, so its own times say nothing of their use.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.averages import on_device
+from opspan.analysis.busy import whole_times
+from opspan.analysis.spans import PROCESS, bounded, length, numbered, union, within
+from opspan.tables import Tables
+
+_col = pl.col
+_LITTLE = 0.01  # as much as MFUs of two runs differ without a reason
+
+
+def spans_of(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
+    whole = whole_times(trace).join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
+    whole = whole.with_columns(
+        step=pl.lit(None, dtype=pl.String), end_ns=pl.max_horizontal("end_ns", _col("start_ns") + 1)
+    )
+    columns = (*PROCESS, "step", "start_ns", "end_ns")
+    steps = steps.with_columns(_col("step").cast(pl.String))
+    return pl.concat([steps.select(columns), whole.select(columns)])
+
+
+def in_spans(rows: pl.DataFrame, ranges: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    begun = pl.DataFrame({name: ranges[name].gather(rows["range"]) for name in (*PROCESS, "start_ns")})
+    pairs = within(begun, "start_ns", spans, PROCESS)
+    return rows[pairs["row"]].with_columns(span=pairs["stretch"])
+
+
+def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
+    """From the first work of what began in a span on the host to the last.
+
+    Idle time between spans belongs to them too: a span lasts at least as long as the host was in it, but not while the
+    devices still did what they began before its own first work. What runs for others between two spans is in neither.
+    Nothing before the first work of the spans of a process counts, and nothing after the last. Where no device did
+    anything, the host is the device.
+    """
+    columns = (*PROCESS, "start_ns", "end_ns", "kind", "is_overhead", "range", "call")
+    work = on_device(trace.work.select(columns)).filter(_col("end_ns") >= _col("start_ns"))
+    if not work.height:
+        return spans
+    pairs = within(_begun(trace, work, owner), "begun_ns", spans, PROCESS)
+    times = pl.DataFrame({name: work[name].gather(pairs["row"]) for name in ("start_ns", "end_ns")})
+    ends = times.group_by(pairs["stretch"].alias("span")).agg(
+        first_ns=_col("start_ns").min(), last_ns=_col("end_ns").max()
+    )
+    rows = spans.with_row_index("span").join(ends, on="span", how="left", maintain_order="left")
+    rows = rows.with_columns(_busy_until(work, rows))
+    start = pl.min_horizontal("first_ns", pl.max_horizontal("start_ns", "until_ns"))
+    end = pl.max_horizontal("end_ns", "last_ns")
+    first, last = _col("first_ns").min().over(PROCESS), _col("last_ns").max().over(PROCESS)
+    start, end = pl.max_horizontal(start, first), pl.min_horizontal(end, last)
+    return rows.select(*PROCESS, "step", start_ns=start, end_ns=end)
+
+
+def _begun(trace: Tables, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
+    """When the host began what work is part of: the op that has a cost, or else the launch. Where the trace has neither
+    of any work of a process, work itself; of some alone, it was launched before the part of the run that was read."""
+    starts = trace.ranges["start_ns"].gather(owner.gather(work["range"]))
+    begun = pl.DataFrame({"op_ns": starts, "call_ns": trace.calls["start_ns"].gather(work["call"])})
+    rows = work.select(*PROCESS, "start_ns").hstack(begun.select(begun_ns=pl.coalesce("op_ns", "call_ns")))
+    is_told = _col("begun_ns").is_not_null().any().over(PROCESS)
+    return rows.with_columns(begun_ns=pl.when(is_told).then("begun_ns").otherwise("start_ns"))
+
+
+def _busy_until(work: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    """For each span, when all that its devices began before its first work had ended."""
+    of_work, of_rows = numbered(PROCESS, work, rows)
+    before = of_work.sort("start_ns").select("of", "start_ns", until_ns=_col("end_ns").cum_max().over("of"))
+    asked = of_rows.select("span", "of", "first_ns").drop_nulls().sort("first_ns")
+    found = asked.join_asof(
+        before, left_on="first_ns", right_on="start_ns", by="of", allow_exact_matches=False, check_sortedness=False
+    )
+    return rows.join(found, on="span", how="left", maintain_order="left")["until_ns"]
+
+
+def use(placed: pl.DataFrame, spans: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    times = spans.select(*PROCESS, wall_ns=length())
+    return _use(placed, times, work)
+
+
+def use_of_run(placed: pl.DataFrame, spans: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    covered = union(spans.select(*PROCESS, "start_ns", "end_ns"), PROCESS).group_by(PROCESS, maintain_order=True)
+    times = covered.agg(wall_ns=bounded(length().cast(pl.Int128).sum()))
+    numbers = times.select(*PROCESS).with_row_index("process")
+    process = spans.join(numbers, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")["process"]
+    placed = placed.with_columns(span=process.gather(placed["span"]))
+    if placed["range"].n_unique() < placed.height:
+        placed = placed.unique(["range", "span"], maintain_order=True)
+    return _use(placed, times, work)
+
+
+def _use(placed: pl.DataFrame, times: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    products = placed.filter(_col("is_product"), _col("time_ns") > 0)
+    unknown_ns = _col("time_ns").filter(_col("compute_ns").is_null()).cast(pl.Float64).sum()
+    ideal = products.group_by("span").agg(
+        _col("compute_ns").sum().alias("ideal_ns"),
+        is_known=unknown_ns <= _LITTLE * _col("time_ns").cast(pl.Float64).sum(),
+    )
+    rows = times.with_row_index("span").join(ideal, on="span", how="left", maintain_order="left")
+    rows = rows.with_columns(_col("ideal_ns").fill_null(0), _col("is_known").fill_null(value=True))
+    used = on_device(work).group_by(PROCESS).agg(devices=_col("device_id").n_unique())
+    if not used.height:  # no device: the host is one
+        return rows.with_columns(devices=pl.lit(1, dtype=pl.UInt32))
+    rows = rows.join(used, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
+    return rows.with_columns(_col("devices").fill_null(0))
