@@ -7,6 +7,7 @@
         type         String   that it computed in: fp64, fp32, bf16, fp16, fp8, int8; null: another
         is_product   Boolean  of matrices, a convolution or attention: what counts as the model's own work
         is_assumed   Boolean  a type that the trace does not have was taken to be float32
+        masked_flops Int64    of `flops`, those that a causal mask or a window hides; null: the mask is not known
     and `failed`, a sentence for each formula of the user's that failed
 
     register_flops(name, formula) -> a user's formula for an op
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from opspan import forked
-from opspan.analysis.flops import is_inside, of_each
+from opspan.analysis.each_op import is_inside, of_each
 from opspan.analysis.formulas import RULES
 from opspan.analysis.op_cost import Cost, Rule, cost
 from opspan.element_types import names_in
@@ -37,6 +38,7 @@ _COLUMNS = {
     "bytes": pl.Int64,
     "type": pl.String,
     "is_assumed": pl.Boolean,
+    "masked_flops": pl.Int64,
     "is_product": pl.Boolean,
 }
 _MOST = 1 << 63
@@ -97,7 +99,7 @@ def costs(ranges: pl.DataFrame) -> Costs:
     marked = pl.Series([False]).new_from_index(0, ranges.height)
     marked = marked.scatter(found["row"], values=True) if found.height else marked
     found = found.filter(~is_inside(ranges, marked).gather(found["row"]))
-    columns = ("range", "flops", "bytes", "type", "is_product", "is_assumed")
+    columns = ("range", "flops", "bytes", "type", "is_product", "is_assumed", "masked_flops")
     return Costs(found.rename({"row": "range"}).select(columns), tuple(failed.values()))
 
 
