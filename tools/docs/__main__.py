@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cli_page
+import costs_page
 import examples_page
 import findings_page
 import schema_page
@@ -32,6 +33,7 @@ class Page:
 
 PAGES = (
     Page("docs/cli.md", "src/opspan/cli", cli_page.text),
+    Page("docs/costs.md", "src/opspan/analysis/formulas.py", costs_page.text),
     Page("docs/examples/README.md", "docs/examples", examples_page.text),
     Page("docs/findings.md", "src/opspan/findings/rules", findings_page.text),
     Page("docs/schema.md", "src/opspan/tables/schema.py", schema_page.text),

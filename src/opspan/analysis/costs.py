@@ -27,6 +27,7 @@ from opspan import forked
 from opspan.analysis.each_op import is_inside, of_each
 from opspan.analysis.formulas import RULES
 from opspan.analysis.op_cost import Cost, Rule, cost
+from opspan.analysis.product_rules import NOT_TOLD
 from opspan.element_types import names_in
 from opspan.inputs import values_of
 from opspan.labels import parse_sizes
@@ -81,6 +82,13 @@ def _register(name: str, one: _Registered) -> None:
 def registered() -> list[str]:
     """The ops that have a formula of the user's."""
     return list(_registered)
+
+
+def why_unknown(name: str) -> str:
+    """Why the cost of an op of this name is not known, in some words."""
+    if name in NOT_TOLD:
+        return NOT_TOLD[name]
+    return "its inputs do not tell" if name in RULES or name in _registered else "no formula"
 
 
 def costs(ranges: pl.DataFrame) -> Costs:

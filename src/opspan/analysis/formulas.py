@@ -142,14 +142,8 @@ def _pool_out(*types: str | None) -> Writes:
 
 def _each(many: int, reads: Sequence[int], writes: Writes, computes_as: int | None = None, at: int = 0) -> Rule:
     """So many operations an element of the argument `at`."""
-    of = "an element of the input" if many else ""
-    return Rule(
-        lambda sizes, _: many * elements(sizes[at]),
-        reads,
-        writes,
-        computes_as=computes_as,
-        says=f"{many or 'none'} {of}",
-    )
+    says = f"{many} an element of the input" if many else "none"
+    return Rule(lambda sizes, _: many * elements(sizes[at]), reads, writes, computes_as=computes_as, says=says)
 
 
 def _each_of_list(many: int, reads: Sequence[int], writes: Writes) -> Rule:

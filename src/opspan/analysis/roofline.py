@@ -4,6 +4,7 @@
         range        UInt32   the range whose time it is; null: work that belongs to none
         time_ns      Int64    of the work of devices; of the host, where no device did anything
         compute_ns   Float64  its operations at the peak of their type; null: not known
+        masked_ns    Float64  the same of operations that a mask hides, which compute_ns is without
         memory_ns    Float64  its bytes at the bandwidth of the memory
         and the columns of `costs`, null where the op has no cost that is known
     and `peaks`, what each device that was used can do
@@ -95,9 +96,16 @@ def _rated(
         kinds, on=("rank", "device_id", "type", "is_product"), how="left", nulls_equal=True, maintain_order="left"
     )
     known = known.with_columns(
-        compute_ns=_col("flops") / _col("most_flops") * 1e9, memory_ns=_col("bytes") / _col("most_bytes") * 1e9
+        compute_ns=_needed() / _col("most_flops") * 1e9,
+        masked_ns=_col("masked_flops") / _col("most_flops") * 1e9,
+        memory_ns=_col("bytes") / _col("most_bytes") * 1e9,
     )
     return known.drop("rank", "device_id", *schema)
+
+
+def _needed() -> pl.Expr:
+    """What a mask hides no device need compute, and fast kernels do not."""
+    return _col("flops") - _col("masked_flops").fill_null(0)
 
 
 def _figures(found: Peaks | None, type_: str | None, is_product: bool) -> tuple[float | None, float | None]:

@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from opspan.analysis import Analysed, roofline
-from opspan.analysis.costs import Costs, costs
+from opspan.analysis.costs import Costs, costs, why_unknown
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.peaks import given
 from opspan.analysis.spans import PROCESS, bounded
-from opspan.printable import listed, printable
+from opspan.printable import listed, plural, printable
 from opspan.views import of_ranges
 from opspan.views.answer import Answer, Shown, texts, times
 
 BY = ("op", "shape", "module", "phase", "step", "run")
 LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
 _col = pl.col
-_MOST_NAMED = 5
+NAMED = 0.01  # share of the time from which an op without a cost is named
 # These columns of parts are no sums.
 _RULES = dict.fromkeys(("types", "types_of_products"), "all of them")
 _RULES |= dict.fromkeys(("has_products", "is_assumed", "is_known", "has_bytes"), "any")
@@ -27,6 +27,7 @@ _COLUMNS = (
     "count",
     "flops",
     "product_flops",
+    "masked_flops",
     "bytes",
     "type",
     "is_assumed",
@@ -82,7 +83,7 @@ def answer(found: Analysed, by: str, peak: Sequence[str] = ()) -> Answer:
 
 def answer_of(parts: Parts, by: str, peak: Sequence[str] = ()) -> Answer:
     table = rows(parts, by)
-    notes = (*_of_use(parts), *_of_peaks(parts), *_not_known(parts))
+    notes = (*_of_use(parts), *_of_masks(parts), *_of_peaks(parts), *_not_known(parts))
     return Answer("flops", table, _shown(table, by), notes)
 
 
@@ -109,10 +110,13 @@ def _of_steps(found: Analysed, by: str, parts: pl.DataFrame) -> Parts:
     placed = roofline.in_spans(parts, trace.ranges, spans)
     use = roofline.model_use(placed, spans, trace.work).filter(_col("devices") > 0)
     device_ns = _col("wall_ns").cast(pl.Float64) * _col("devices")
+    ran = _col("is_product") & (_col("time_ns") > 0)
+    hidden = placed.group_by("span").agg(_col("masked_ns").filter(ran).sum())
+    use = use.join(hidden, on="span", how="left", maintain_order="left").with_columns(_col("masked_ns").fill_null(0))
     if by == "run":
         whole = use.select(
             _col("is_known").all(),
-            _col("ideal_ns").sum(),
+            _col("ideal_ns", "masked_ns").sum(),
             wall_ns=bounded(_col("wall_ns").cast(pl.Int128).sum()),
             device_ns=device_ns.sum(),
         )
@@ -121,20 +125,22 @@ def _of_steps(found: Analysed, by: str, parts: pl.DataFrame) -> Parts:
     rows = _rates(placed.group_by("span", maintain_order=True).agg(_sums())).select("span", *_COLUMNS)
     names = spans.select(*PROCESS, "step", "start_ns").with_row_index("span")
     rows = names.join(rows, on="span", how="left").sort("span")
-    rows = rows.join(use.select("span", "wall_ns", mfu=_mfu(device_ns)), on="span", how="left", maintain_order="left")
+    rows = rows.join(use.select("span", "wall_ns", *_mfu(device_ns)), on="span", how="left", maintain_order="left")
     return {"by step": Part(rows.drop("span"), times=("start_ns",))}
 
 
 def _of_run(parts: Parts) -> pl.DataFrame:
     sums = parts["run"].rows
-    whole = parts["use"].rows.select("wall_ns", mfu=_mfu(_col("device_ns")))
+    whole = parts["use"].rows.select("wall_ns", *_mfu(_col("device_ns")))
     return pl.concat([_rates(sums).select(_COLUMNS), whole.head(sums.height)], how="horizontal")
 
 
-def _mfu(whole: pl.Expr) -> pl.Expr:
-    """What the products would take at the least, of the time that the devices had; null where no product ran."""
+def _mfu(time: pl.Expr) -> list[pl.Expr]:
+    """What the products would take at the least, of the time that the devices had; null where no product ran. `whole`:
+    with what the masks of attention hide."""
     ideal = _col("ideal_ns")
-    return pl.when(_col("is_known") & (ideal > 0) & (whole > 0)).then(ideal / whole)
+    known = pl.when(_col("is_known") & (ideal > 0) & (time > 0))
+    return [known.then(ideal / time).alias("mfu"), known.then((ideal + _col("masked_ns")) / time).alias("mfu_whole")]
 
 
 def _sums() -> list[pl.Expr]:
@@ -143,6 +149,7 @@ def _sums() -> list[pl.Expr]:
     sums = {
         "flops": (_col("flops"), is_known),
         "product_flops": (_col("flops"), product),
+        "masked_flops": (_col("masked_flops"), is_known),
         "bytes": (_col("bytes"), is_known),
         "time_ns": (_col("time_ns"), pl.lit(value=True)),
         "known_ns": (_col("time_ns"), is_known),
@@ -178,7 +185,7 @@ def _rates(rows: pl.DataFrame) -> pl.DataFrame:
 
     types = pl.when("has_products").then("types_of_products").otherwise("types")
     rows = rows.with_columns(
-        *(pl.when("is_known").then(name).alias(name) for name in ("flops", "product_flops")),
+        *(pl.when("is_known").then(name).alias(name) for name in ("flops", "product_flops", "masked_flops")),
         pl.when("has_bytes").then("bytes").alias("bytes"),
         type=pl.when(types.list.len() == 1).then(types.list.first()),
         flops_per_s=share("ran_flops", "ran_ns") * 1e9,
@@ -256,6 +263,9 @@ def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
         "assumed": int(known.rows["is_assumed"].sum()),
         "costs": known.rows.height,
         "time_ns": int(rows["time_ns"].sum()),
+        "flops": float(known.rows["flops"].cast(pl.Float64).sum()),
+        "masked": float(known.rows["masked_flops"].cast(pl.Float64).sum()),
+        "unknown_masks": known.rows["masked_flops"].null_count(),
         "lost_ns": int(missing.filter(_col("range").is_null())["time_ns"].sum()),
         "unknown_peaks": len(spent.peaks) - len(peaks),
     }
@@ -280,7 +290,25 @@ def _of_use(parts: Parts) -> list[str]:
         return []
     steps = parts["facts"].rows["steps"][0]
     of = f"{steps} step{'' if steps == 1 else 's'}" if steps else "the whole run, for no steps were found"
-    return [f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices in the time of {of}"]
+    said = f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices in the time of {of}"
+    if run["masked_flops"][0]:
+        said += f"; {100 * run['mfu_whole'][0]:.1f}% if causal attention counts whole"
+    return [said]
+
+
+def _of_masks(parts: Parts) -> list[str]:
+    facts = parts["facts"].rows.row(0, named=True)
+    notes = []
+    if facts["masked"]:
+        hidden = f"{_short(facts['masked'], 'FLOP')} ({_share(facts['masked'], facts['flops'])})"
+        notes.append(
+            f"FLOP and FLOP/s count attention whole; causal masks and windows hide {hidden}, which shares and the MFU "
+            "are without"
+        )
+    if many := facts["unknown_masks"]:
+        are = "ops of attention count" if many > 1 else "op of attention counts"
+        notes.append(f"{many:,} {are} whole, for the trace does not say whether they are causal")
+    return notes
 
 
 def _of_peaks(parts: Parts) -> list[str]:
@@ -308,11 +336,17 @@ def _not_known(parts: Parts) -> list[str]:
         notes.append(f"{_share(facts['lost_ns'], total)} of the device time belongs to no range")
     most = parts["missing"].rows.sort("time_ns", "op", descending=[True, False])
     if most.height:
-        parts_said = [f"{printable(str(op))} {_share(ns, total)}" for op, ns in most.head(_MOST_NAMED).iter_rows()]
+        named = most.filter((_col("time_ns") >= NAMED * total) | (pl.int_range(pl.len()) == 0))
+        by_reason: dict[str, list[str]] = {}
+        for op, ns in named.iter_rows():
+            by_reason.setdefault(why_unknown(str(op)), []).append(f"{printable(str(op))} {_share(ns, total)}")
+        said = [f"{', '.join(ops)} ({reason})" for reason, ops in by_reason.items()]
+        if others := most.height - named.height:
+            said.append(f"{plural(others, 'other')} {_share(int(most['time_ns'][named.height :].sum()), total)}")
         all_said = _share(int(most["time_ns"].sum()), total)
-        notes.append(f"Nothing is known of the cost of {all_said} of the time: {', '.join(parts_said)}")
+        notes.append(f"Nothing is known of the cost of {all_said} of the time: {', '.join(said)}")
     return notes
 
 
-def _share(part: int, whole: int) -> str:
+def _share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f}%"
