@@ -128,7 +128,7 @@ def _moved(
 ) -> int | None:
     read = ((elements(sizes[at], types.is_list(at)), types.of(at)) for at in given)
     written = ((many, _type_written(type_, own, types)) for many, type_ in rule.writes(sizes, values))
-    moved = 0
+    moved: float = 0
     for many, type_ in (*read, *written):
         if type_ is None:
             return None

@@ -94,7 +94,7 @@ def _pair_of_products(sizes: Sizes, values: Values) -> int | None:
     return None if one is None or other is None else one + other
 
 
-def _linear_pointwise(sizes: Sizes, values: Values) -> int:
+def _linear_pointwise(sizes: Sizes, values: Values) -> int | None:
     """With another tensor before the weights if it is given five arguments."""
     return of.weights(0, 1 if len(sizes) == 6 else 2)(sizes, values)
 

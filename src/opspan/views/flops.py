@@ -340,11 +340,11 @@ def _not_known(parts: Parts) -> list[str]:
         by_reason: dict[str, list[str]] = {}
         for op, ns in named.iter_rows():
             by_reason.setdefault(why_unknown(str(op)), []).append(f"{printable(str(op))} {_share(ns, total)}")
-        said = [f"{', '.join(ops)} ({reason})" for reason, ops in by_reason.items()]
+        parts_said = [f"{', '.join(ops)} ({reason})" for reason, ops in by_reason.items()]
         if others := most.height - named.height:
-            said.append(f"{plural(others, 'other')} {_share(int(most['time_ns'][named.height :].sum()), total)}")
+            parts_said.append(f"{plural(others, 'other')} {_share(int(most['time_ns'][named.height :].sum()), total)}")
         all_said = _share(int(most["time_ns"].sum()), total)
-        notes.append(f"Nothing is known of the cost of {all_said} of the time: {', '.join(said)}")
+        notes.append(f"Nothing is known of the cost of {all_said} of the time: {', '.join(parts_said)}")
     return notes
 
 
