@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from torch.utils.flop_counter import flop_registry  # noqa: E402
 
 from analysis.schemas import Named, Tensor, arguments_of, call, cost_of  # noqa: E402
 from opspan.analysis.attention import Mask, pairs  # noqa: E402
+from opspan.analysis.formulas import RULES  # noqa: E402
+from opspan.analysis.op_cost import cost  # noqa: E402
 
 BY_TORCH = {str(op).replace(".", "::"): formula for op, formula in flop_registry.items()}
 SDPA = "aten::_scaled_dot_product_"
@@ -254,6 +257,42 @@ def test_of_a_cache_the_lengths_are_not_known(name: str, of: Named) -> None:
     known = named(name, query=Tensor(q), key=Tensor(k), value=Tensor(k), **ends) | mask_of(name, True)
     assert cost_of(name, known).flops == 2 * 3 * 5 * 6 * 8
     assert cost_of(name, known | of).flops is None
+
+
+def test_padding_between_sequences_is_not_known() -> None:
+    name = "aiter::mha_varlen_fwd"
+    packed = [[6, 6, 4], [6, 2, 4], [6, 2, 4], [2], [2]]
+    assert cost(RULES[name], [*packed, *[[]] * 20], [None] * 25, None).flops == 2 * 6 * 6 * 6 * 8
+    assert cost(RULES[name], [*packed, *[[]] * 15, [2], [2]], [None] * 22, None).flops is None
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "made"),
+    [
+        ("aten::_efficient_attention_forward", ("query", "key", "value", "bias"), ("query", "logsumexp")),
+        (
+            "aten::_efficient_attention_backward",
+            ("grad_out_", "query", "key", "value", "bias", "out", "logsumexp"),
+            ("query", "key", "value"),
+        ),
+        ("aten::_flash_attention_forward", ("query", "key", "value"), ("query", "logsumexp")),
+        (
+            "aten::_flash_attention_backward",
+            ("grad_out", "query", "key", "value", "out", "logsumexp"),
+            ("query", "key", "value"),
+        ),
+    ],
+)
+@pytest.mark.parametrize(("type_", "item", "sum_item"), [("c10::Half", 2, 4), ("double", 8, 8)])
+def test_bytes_are_those_of_the_tensors(
+    name: str, read: tuple[str, ...], made: tuple[str, ...], type_: str, item: int, sum_item: int
+) -> None:
+    sizes = {"query": [2, 5, 6, 4], "key": [2, 7, 3, 4], "value": [2, 7, 3, 4], "out": [2, 5, 6, 4]}
+    sizes |= {"grad_out": sizes["out"], "grad_out_": sizes["out"], "bias": [2, 6, 5, 7], "logsumexp": [2, 6, 5]}
+    tensors = {one: Tensor(sizes[one]) for one in read}
+    types = dict.fromkeys(read, type_) | {"logsumexp": "double" if sum_item == 8 else "float"}
+    expected = sum(prod(sizes[one]) * (sum_item if one == "logsumexp" else item) for one in (*read, *made))
+    assert cost_of(name, tensors, types).bytes == expected
 
 
 def test_keys_in_pages_are_not_known() -> None:

@@ -58,7 +58,7 @@ def test_attention_without_a_mask_and_with_one_that_is_not_known(tmp_path: Path,
     assert (row["flops"], row["masked_flops"]) == (WHOLE, 0)
     said = opspan("flops", path).stdout
     assert "whole;" not in said
-    unknown = "1 op of attention counts whole, for the trace does not say whether they are causal"
+    unknown = "The trace does not say whether 1 op of attention is causal: it counts whole"
     assert (unknown in said) == (not values)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from opspan.analysis.op_cost import Sizes, Values, Written
+from opspan.analysis.op_cost import MEAN, Sizes, Values, Written
 
 
 class Mask(NamedTuple):
@@ -79,7 +79,7 @@ class Attention:
         query, key, value = sizes[self.first : self.first + 3]
         if self.is_backward:
             return [(prod(one), None) for one in (query, key, value)]
-        return [(prod(query[:-1]) * value[-1], None), (prod(query[:-1]), "float")]
+        return [(prod(query[:-1]) * value[-1], None), (prod(query[:-1]), MEAN)]
 
     def _of_pairs(self, shape: _Shape, many: int) -> int:
         # Scores and their product with the values. Backward: the scores again, and the gradients of scores, value,
@@ -113,6 +113,8 @@ class Attention:
         many = sizes[ends[0]][0] - 1
         if batch != 1 or (sizes[ends[1]] or sizes[ends[0]]) != sizes[ends[0]]:
             raise ValueError("ends that do not fit each other")
+        if not self.is_backward and sizes[ends[0]] in sizes[ends[1] + 1 :]:
+            raise ValueError("further ends: there is padding between the sequences")
         if many == 1:
             return 1, queries, keys
         longest = () if self.longest is None else tuple(values[at] for at in self.longest)

@@ -235,10 +235,16 @@ def _dense_backward(mask: at.Masks, reads: int) -> Rule:
     return _attention(Attention(mask, heads_first=True, is_backward=True, first=1), range(reads))
 
 
-def _packable(mask: at.Masks, ends: int, longest: int, absent: Sequence[int] = (), **more: Any) -> Rule:
-    return _attention(
-        Attention(mask, ends=(ends, ends + 1), longest=(longest, longest + 1), absent=tuple(absent), **more)
-    )
+def _packable(
+    mask: at.Masks,
+    ends: int,
+    longest: int,
+    absent: Sequence[int] = (),
+    reads: Sequence[int] | None = None,
+    **more: Any,
+) -> Rule:
+    lengths: dict[str, Any] = {"ends": (ends, ends + 1), "longest": (longest, longest + 1), "absent": tuple(absent)}
+    return _attention(Attention(mask, **lengths, **more), reads)
 
 
 def _packable_backward(mask: at.Masks, ends: int, longest: int, absent: Sequence[int] = (), **more: Any) -> Rule:
@@ -257,13 +263,13 @@ _ATTENTIONS: dict[str, Rule] = {
     f"{_SDPA}flash_attention_for_cpu_backward": _dense_backward(at.causal(7), 6),
     f"{_SDPA}efficient_attention_backward": _dense_backward(at.causal(11), 7),
     f"{_SDPA}cudnn_attention_backward": _dense_backward(at.causal(14), 6),
-    f"{_SDPA}fused_attention_overrideable_backward": _dense_backward(at.causal(13), 7),
+    f"{_SDPA}fused_attention_overrideable_backward": _dense_backward(at.causal(13), 8),
     "aten::_flash_attention_forward": _packable(at.causal_in_window(8, 11, 14), 3, 5, (13, 15, 16)),
     "aten::_flash_attention_forward_no_dropout_inplace": _packable(at.causal_in_window(9, 12), 4, 6, (14, 16), first=1),
     "aten::_flash_attention_backward": _packable_backward(at.causal_in_window(11, 15), 6, 8),
-    "aten::_efficient_attention_forward": _packable(at.custom_mask(9, 13), 4, 6, (12,)),
-    "aten::_efficient_attention_backward": _packable_backward(at.custom_mask(14, 18), 6, 8),
-    "aten::_cudnn_attention_forward": _packable(at.causal(10), 4, 6, heads_first=True),
+    "aten::_efficient_attention_forward": _packable(at.custom_mask(9, 13), 4, 6, (12,), range(4)),
+    "aten::_efficient_attention_backward": _packable_backward(at.custom_mask(14, 18), 6, 8, reads=(*range(6), 10)),
+    "aten::_cudnn_attention_forward": _packable(at.causal(10), 4, 6, reads=range(4), heads_first=True),
     "aten::_cudnn_attention_backward": _packable_backward(at.causal(14), 9, 11, heads_first=True),
     "torch_attn::_varlen_attn": _packable(at.causal_in_list(7, 9), 3, 5, (11, 12)),
     "torch_attn::_varlen_attn_out": _packable(at.causal_in_list(8, 10), 4, 6, (12, 13), first=1),

@@ -306,8 +306,8 @@ def _of_masks(parts: Parts) -> list[str]:
             "are without"
         )
     if many := facts["unknown_masks"]:
-        are = "ops of attention count" if many > 1 else "op of attention counts"
-        notes.append(f"{many:,} {are} whole, for the trace does not say whether they are causal")
+        are = "ops of attention are causal: they count" if many > 1 else "op of attention is causal: it counts"
+        notes.append(f"The trace does not say whether {many:,} {are} whole")
     return notes
 
 
