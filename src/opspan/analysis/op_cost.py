@@ -47,9 +47,10 @@ class Rule:
     # the type; None: the strongest type of all that it reads.
     computes_as: int | tuple[int, ...] | str | None = None
     says: str = ""  # the formula in words, for docs/costs.md
-    masked: Formula = lambda *_: 0
-    # Whether an element may hold two values, for all that the sizes say: then a trace without types does not tell.
-    may_be_packed: Callable[[Sizes], bool] = lambda _: False
+    masked: Formula | None = None  # of the operations, those on what a mask hides
+    # Whether an element of the first argument may hold two values, for all that the sizes say: then a trace without
+    # types does not tell.
+    may_be_packed: Callable[[Sizes], bool] | None = None
 
 
 def cost(rule: Rule, sizes: Sizes, values: Values, types: Sequence[str] | None) -> Cost:
@@ -59,7 +60,8 @@ def cost(rule: Rule, sizes: Sizes, values: Values, types: Sequence[str] | None) 
     given = [at for at in rule.reads if at < len(sizes) and types_.is_tensor(at)]
     own = _computed_in(rule, given, types_)
     flops = _tried(lambda: _operations(rule, rule.flops, sizes, values, own, types_))
-    masked = _tried(lambda: _operations(rule, rule.masked, sizes, values, own, types_))
+    of_mask = rule.masked
+    masked = 0 if of_mask is None else _tried(lambda: _operations(rule, of_mask, sizes, values, own, types_))
     moved = _tried(lambda: _moved(rule, sizes, values, given, own, types_))
     return Cost(flops, moved, own and own.precision, types_.is_assumed, masked)
 
@@ -116,7 +118,7 @@ def _strength(type_: ElementType) -> tuple[int, int]:
 def _operations(
     rule: Rule, formula: Formula, sizes: Sizes, values: Values, own: ElementType | None, types: _Types
 ) -> int | None:
-    if isinstance(rule.computes_as, int) and not types.is_known(rule.computes_as) and rule.may_be_packed(sizes):
+    if rule.may_be_packed is not None and not types.is_known(0) and rule.may_be_packed(sizes):
         return None
     count = formula(sizes, values)
     # An element may hold two values; both are multiplied.

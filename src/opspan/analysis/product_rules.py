@@ -27,7 +27,7 @@ def _rule(
     reads: Sequence[int],
     writes: Writes,
     computes_as: int | tuple[int, ...] | str | None = 0,
-    may_be_packed: Callable[[Sizes], bool] = lambda _: False,
+    may_be_packed: Callable[[Sizes], bool] | None = None,
 ) -> Rule:
     return Rule(flops, reads, writes, True, computes_as, says, may_be_packed=may_be_packed)
 
