@@ -95,10 +95,10 @@ def test_a_further_op_counts_where_nothing_around_it_has() -> None:
             ("aten::convolution", *CONVOLUTION, 3),  # deep in one that has counted
             ("aten::conv2d", CONVOLUTION[0], None, None),  # its values are not known
             ("aten::convolution", *CONVOLUTION, 5),
-            ("aten::mm", "[[2, 3], [3, 4]]", None, 0),  # torch counts each
+            ("aten::mm", "[[2, 3], [3, 4]]", None, 1),  # torch counts each, so the two around it do not count again
         )
     )
-    assert found.to_list() == [32, None, 32, None, None, None, 32, 48]
+    assert found.to_list() == [None, None, 32, None, None, None, 32, 48]
 
 
 @pytest.mark.parametrize(

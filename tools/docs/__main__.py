@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cli_page
+import costs_page
 import examples_page
 import findings_page
 import peaks_page
@@ -33,6 +34,7 @@ class Page:
 
 PAGES = (
     Page("docs/cli.md", "src/opspan/cli", cli_page.text),
+    Page("docs/costs.md", "src/opspan/analysis/formulas.py", costs_page.text),
     Page("docs/examples/README.md", "docs/examples", examples_page.text),
     Page("docs/findings.md", "src/opspan/findings/rules", findings_page.text),
     Page("docs/peaks.md", "src/opspan/analysis/peak_table.py", peaks_page.text),

@@ -7,6 +7,7 @@
         type         String   that it computed in: fp64, fp32, bf16, fp16, fp8, int8; null: another
         is_product   Boolean  of matrices, a convolution or attention: what counts as the model's own work
         is_assumed   Boolean  a type that the trace does not have was taken to be float32
+        masked_flops Int64    of `flops`, those that a causal mask or a window hides; null: the mask is not known
     and `failed`, a sentence for each formula of the user's that failed
 
     register_flops(name, formula) -> a user's formula for an op
@@ -23,9 +24,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from opspan import forked
-from opspan.analysis.flops import is_inside, of_each
+from opspan.analysis.each_op import is_inside, of_each
 from opspan.analysis.formulas import RULES
 from opspan.analysis.op_cost import Cost, Rule, cost
+from opspan.analysis.product_rules import NOT_TOLD
 from opspan.element_types import names_in
 from opspan.inputs import values_of
 from opspan.labels import parse_sizes
@@ -37,6 +39,7 @@ _COLUMNS = {
     "bytes": pl.Int64,
     "type": pl.String,
     "is_assumed": pl.Boolean,
+    "masked_flops": pl.Int64,
     "is_product": pl.Boolean,
 }
 _MOST = 1 << 63
@@ -81,6 +84,13 @@ def registered() -> list[str]:
     return list(_registered)
 
 
+def why_unknown(name: str) -> str:
+    """Why the cost of an op of this name is not known, in some words."""
+    if name in NOT_TOLD:
+        return NOT_TOLD[name]
+    return "its inputs do not tell" if name in RULES or name in _registered else "no formula"
+
+
 def costs(ranges: pl.DataFrame) -> Costs:
     failed: dict[str, str] = {}
 
@@ -97,7 +107,7 @@ def costs(ranges: pl.DataFrame) -> Costs:
     marked = pl.Series([False]).new_from_index(0, ranges.height)
     marked = marked.scatter(found["row"], values=True) if found.height else marked
     found = found.filter(~is_inside(ranges, marked).gather(found["row"]))
-    columns = ("range", "flops", "bytes", "type", "is_product", "is_assumed")
+    columns = ("range", "flops", "bytes", "type", "is_product", "is_assumed", "masked_flops")
     return Costs(found.rename({"row": "range"}).select(columns), tuple(failed.values()))
 
 

@@ -1,8 +1,7 @@
 """The rules by which ops cost something: RULES, by name.
 
-Products (of matrices, convolutions, attention) have the formulas of flops.py; an elementwise op counts one operation an
-element, however hard that is, and norms and the like a fixed number of them. What a rule cannot tell it raises.
-docs/analysis.md, "costs", has them all.
+Products are in product_rules.py. Here an elementwise op counts one operation an element, however hard that is, and
+norms and the like a fixed number of them. Rules raise what they cannot tell. docs/costs.md is made from RULES.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from opspan.analysis.flops import FURTHER, TORCH, Formula, Sizes, for_each, out_sizes
-from opspan.analysis.op_cost import MEAN, SUM, Rule, Values, Writes, Written, elements
-
-# How torch numbers types where one is an argument of an op.
-_NUMBERED = {5: "half", 6: "float", 7: "double", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn"}
+from opspan.analysis.op_cost import MEAN, SUM, Formula, Rule, Sizes, Values, Writes, Written, elements
+from opspan.analysis.product_rules import PRODUCTS
+from opspan.analysis.products import for_each, out_sizes, transform, transform_out
 
 # --- what is written
 
@@ -55,45 +52,6 @@ def _of_list(size: Any) -> int:
     return elements(size)
 
 
-def _product_out(at: int) -> Writes:
-    return lambda sizes, _: [(prod(sizes[at][:-1]) * sizes[at + 1][-1], None)]
-
-
-def _scaled_out(sizes: Sizes, values: Values) -> list[Written]:
-    [(many, _)] = _product_out(0)(sizes, values)
-    return [(many, _NUMBERED[values[6]] if values[6] is not None else None)]
-
-
-def _conv2d_out(sizes: Sizes, values: Values) -> list[Written]:
-    (batch, _, *inner), (out_channels, _, *kernel) = sizes[0], sizes[1]
-    each = [for_each(value, len(kernel)) for value in values[3:6]]
-    return [(batch * out_channels * prod(out_sizes(inner, kernel, *each)), None)]
-
-
-def _convolution_out(sizes: Sizes, values: Values) -> list[Written]:
-    if not values[6]:
-        return _conv2d_out(sizes, values)
-    (batch, _, *inner), (_, out_channels, *kernel) = sizes[0], sizes[1]
-    stride, padding, dilation, more = (for_each(values[at], len(kernel)) for at in (3, 4, 5, 7))
-    out = [
-        (size - 1) * step - 2 * around + apart * (width - 1) + extra + 1
-        for size, step, around, apart, width, extra in zip(inner, stride, padding, dilation, kernel, more, strict=True)
-    ]
-    return [(batch * out_channels * values[8] * prod(out), None)]
-
-
-def _convolution_gradients(sizes: Sizes, values: Values) -> list[Written]:
-    mask = values[10]
-    channels = sizes[2][1] * values[9] if values[7] else sizes[2][0]
-    made = (prod(sizes[1]), prod(sizes[2]), channels)
-    return [(many, None) for many, is_made in zip(made, mask, strict=True) if is_made]
-
-
-def _attention_out(sizes: Sizes, _: Values) -> list[Written]:
-    queries = prod(sizes[0][:-1])
-    return [(queries * sizes[2][-1], None), (queries, MEAN)]
-
-
 def _likes(*arguments: int) -> Writes:
     """A tensor like each of these arguments."""
     return lambda sizes, _: [(prod(sizes[at]), None) for at in arguments]
@@ -114,6 +72,10 @@ def _layer_norm_out(many: int) -> Writes:
 def _with_weights(at: int, weight: int) -> Writes:
     """A gradient like the input, and two like the weight, if there is one."""
     return lambda sizes, _: [(prod(sizes[at]), None), (2 * elements(sizes[weight]) if sizes[weight] else 0, None)]
+
+
+def _rms_norm_gradients(sizes: Sizes, values: Values) -> list[Written]:
+    return [(elements(sizes[at]) if is_made else 0, None) for at, is_made in zip((1, 4), values[5], strict=True)]
 
 
 def _batch_norm_out(sizes: Sizes, values: Values) -> list[Written]:
@@ -178,71 +140,43 @@ def _pool_out(*types: str | None) -> Writes:
 # --- the rules
 
 
-def _each(many: int, at: int = 0) -> Formula:
-    """So many operations an element of this argument."""
-    return lambda sizes, _: many * elements(sizes[at])
+def _each(many: int, reads: Sequence[int], writes: Writes, computes_as: int | None = None, at: int = 0) -> Rule:
+    """So many operations an element of the argument `at`."""
+    says = f"{many} an element of the input" if many else "none"
+    return Rule(lambda sizes, _: many * elements(sizes[at]), reads, writes, computes_as=computes_as, says=says)
 
 
-def _each_of_list(many: int) -> Formula:
-    return lambda sizes, _: many * _of_list(sizes[0])
+def _each_of_list(many: int, reads: Sequence[int], writes: Writes) -> Rule:
+    return Rule(lambda sizes, _: many * _of_list(sizes[0]), reads, writes, says=f"{many} an element of the first list")
 
 
-def _broadcast_each(*arguments: int) -> Formula:
-    made = _like(*arguments)
-    return lambda sizes, values: next(iter(made(sizes, values)))[0]
+def _broadcast_each(reads: Sequence[int], writes: Writes) -> Rule:
+    made = _like(*reads)
+    says = "1 an element of the output"
+    return Rule(lambda sizes, values: int(next(iter(made(sizes, values)))[0]), reads, writes, says=says)
 
 
-def _nothing(sizes: Sizes, _: Values) -> int:
-    return 0
+def _pool(writes: Writes) -> Rule:
+    says = "1 an element of each window"
+    return Rule(lambda sizes, values: prod(_pooled(sizes, values)), (0,), writes, says=says)
 
 
-def _product(name: str, reads: Sequence[int], writes: Writes, computes_as: int = 0) -> Rule:
-    return Rule(TORCH[name] if name in TORCH else FURTHER[name], reads, writes, True, computes_as)
-
-
-def _norm(many: int, reads: Sequence[int], writes: Writes) -> Rule:
-    return Rule(_each(many), reads, writes, computes_as=0)
+def _transform(says: str, flops: Formula, writes: Writes) -> Rule:
+    return Rule(flops, (0,), writes, computes_as=0, says=says)
 
 
 def _elementwise(count: int, names: str, type_: str | None = None) -> dict[str, Rule]:
     arguments = tuple(range(count))
-    rule = Rule(_broadcast_each(*arguments), arguments, _like(*arguments, type_=type_))
+    rule = _broadcast_each(arguments, _like(*arguments, type_=type_))
     return {f"aten::{name}{end}": rule for name in names.split() for end in ("", "_")}
 
 
-def _reductions(names: str, rule: Rule) -> dict[str, Rule]:
+def _named(names: str, rule: Rule) -> dict[str, Rule]:
     return {f"aten::{name}": rule for name in names.split()}
 
 
-_ATTENTION_READS = {"flash_attention": 3, "flash_attention_for_cpu": 3}
-_GRADIENT_READS = {"flash_attention": 6, "flash_attention_for_cpu": 6, "cudnn_attention": 6}
-
-
-def _attentions() -> dict[str, Rule]:
-    found = {}
-    for name in (name for name in FURTHER if "attention" in name):
-        kind = name.removeprefix("aten::_scaled_dot_product_")
-        if kind.endswith("_backward"):
-            reads = range(_GRADIENT_READS.get(kind.removesuffix("_backward"), 7))
-            found[name] = _product(name, reads, _likes(1, 2, 3), 1)
-        else:
-            found[name] = _product(name, range(_ATTENTION_READS.get(kind, 4)), _attention_out)
-    return found
-
-
 RULES: dict[str, Rule] = {
-    "aten::mm": _product("aten::mm", (0, 1), _product_out(0)),
-    "aten::addmm": _product("aten::addmm", (0, 1, 2), _product_out(1), 1),
-    "aten::bmm": _product("aten::bmm", (0, 1), _product_out(0)),
-    "aten::baddbmm": _product("aten::baddbmm", (0, 1, 2), _product_out(1), 1),
-    "aten::_scaled_mm": _product("aten::_scaled_mm", (0, 1, 2, 3, 4), _scaled_out),
-    "aten::mv": Rule(_each(2), (0, 1), lambda sizes, _: [(sizes[0][0], None)], is_product=True),
-    "aten::dot": Rule(_each(2), (0, 1), lambda *_: [(1, None)], is_product=True),
-    "aten::conv2d": _product("aten::conv2d", (0, 1, 2), _conv2d_out),
-    "aten::convolution": _product("aten::convolution", (0, 1, 2), _convolution_out),
-    "aten::_convolution": _product("aten::_convolution", (0, 1, 2), _convolution_out),
-    "aten::convolution_backward": _product("aten::convolution_backward", (0, 1, 2), _convolution_gradients),
-    **_attentions(),
+    **PRODUCTS,
     **_elementwise(
         1,
         "abs acos asin atan bitwise_not ceil celu clamp clamp_max clamp_min cos cosh elu erf erfc exp exp2 expm1 floor "
@@ -260,56 +194,63 @@ RULES: dict[str, Rule] = {
     **_elementwise(1, "isnan isinf isfinite logical_not", "bool"),
     **_elementwise(3, "addcmul addcdiv lerp mse_loss_backward"),
     # Where it is, no type of the condition is the result's.
-    "aten::where": Rule(_broadcast_each(0, 1, 2), (0, 1, 2), _like(0, 1, 2)),
-    "aten::masked_fill_": Rule(_nothing, (0, 1), _like(0)),
-    "aten::native_dropout": Rule(_each(2), (0,), lambda sizes, _: [(prod(sizes[0]), None), (prod(sizes[0]), "bool")]),
-    "aten::native_dropout_backward": Rule(_each(2), (0, 1), _like(0)),
+    "aten::where": _broadcast_each((0, 1, 2), _like(0, 1, 2)),
+    "aten::masked_fill_": _each(0, (0, 1), _like(0)),
+    "aten::native_dropout": _each(2, (0,), lambda sizes, _: [(prod(sizes[0]), None), (prod(sizes[0]), "bool")]),
+    "aten::native_dropout_backward": _each(2, (0, 1), _like(0)),
     # mean, difference, its square, their sum, by the deviation, by the weight, and the bias
-    "aten::native_layer_norm": _norm(7, (0, 2, 3), _layer_norm_out(2)),
-    "aten::native_layer_norm_backward": _norm(13, (0, 1, 3, 4, 5), _with_weights(1, 5)),
-    "aten::_fused_rms_norm": _norm(4, (0, 2), _layer_norm_out(1)),
-    "aten::native_group_norm": _norm(7, (0, 1, 2), _group_norm_out),
-    "aten::native_group_norm_backward": _norm(13, (0, 1, 2, 3, 4), _with_weights(1, 4)),
+    "aten::native_layer_norm": _each(7, (0, 2, 3), _layer_norm_out(2), 0),
+    "aten::native_layer_norm_backward": _each(13, (0, 1, 3, 4, 5), _with_weights(1, 5), 0),
+    "aten::_fused_rms_norm": _each(4, (0, 2), _layer_norm_out(1), 0),
+    "aten::_fused_rms_norm_backward": _each(8, (0, 1, 3, 4), _rms_norm_gradients, 0),
+    "_C::rms_norm": _each(4, (1, 2), _likes(1), 1, at=1),
+    "_C::fused_add_rms_norm": _each(5, (0, 1, 2), _likes(0, 1), 0),
+    "aiter::rms_norm": _each(4, (0, 1), _likes(0), 0),
+    "aiter::rmsnorm2d_fwd_with_add_ck": _each(5, (1, 2, 4), _likes(0, 3), 1, at=1),
+    "_C::silu_and_mul": _each(1, (1,), _likes(0), 1, at=1),
+    "aten::native_group_norm": _each(7, (0, 1, 2), _group_norm_out, 0),
+    "aten::native_group_norm_backward": _each(13, (0, 1, 2, 3, 4), _with_weights(1, 4), 0),
     **{
-        f"aten::{whose}_batch_norm": _norm(7, (0, 1, 2, 3, 4), _batch_norm_out)
+        f"aten::{whose}_batch_norm": _each(7, (0, 1, 2, 3, 4), _batch_norm_out, 0)
         for whose in ("native", "cudnn", "miopen")
     },
-    "aten::native_batch_norm_backward": _norm(13, (0, 1, 2, 5, 6), _with_weights(1, 2)),
+    "aten::native_batch_norm_backward": _each(13, (0, 1, 2, 5, 6), _with_weights(1, 2), 0),
     **{
-        f"aten::{whose}_batch_norm_backward": _norm(13, (0, 1, 2, 5, 6), _with_weights(0, 2))
+        f"aten::{whose}_batch_norm_backward": _each(13, (0, 1, 2, 5, 6), _with_weights(0, 2), 0)
         for whose in ("cudnn", "miopen")
     },
     # the largest, the difference to it, exp, their sum, the quotient
-    "aten::_softmax": Rule(_each(5), (0,), _softmax_out),
-    "aten::_log_softmax": Rule(_each(5), (0,), _softmax_out),
-    "aten::_softmax_backward_data": Rule(_each(4), (0, 1), _like(0)),
-    "aten::_log_softmax_backward_data": Rule(_each(4), (0, 1), _like(0)),
-    **_reductions("sum mean", Rule(_each(1), (0,), _reduced(1, 3, SUM))),
-    **_reductions("amax amin", Rule(_each(1), (0,), _reduced(1, 2))),
-    **_reductions("any all", Rule(_each(1), (0,), _reduced(1, 2, "bool"))),
-    **_reductions("argmax argmin", Rule(_each(1), (0,), _reduced(1, 2, "long"))),
-    **_reductions("linalg_vector_norm", Rule(_each(2), (0,), _reduced(2, 3))),
-    **_reductions("var std", Rule(_each(4), (0,), _reduced(1, 3))),
-    **_reductions("cumsum cumprod", Rule(_each(1), (0,), _like(0, type_=SUM))),
-    "aten::max_pool2d_with_indices": Rule(
-        lambda sizes, values: prod(_pooled(sizes, values)), (0,), _pool_out(None, "long")
-    ),
-    "aten::max_pool2d_with_indices_backward": Rule(_each(1), (0, 7), _likes(1)),
-    "aten::avg_pool2d": Rule(lambda sizes, values: prod(_pooled(sizes, values)), (0,), _pool_out(None)),
-    "aten::copy_": Rule(_nothing, (1,), _first),
-    "aten::fill_": Rule(_nothing, (), _first),
-    "aten::zero_": Rule(_nothing, (), _first),
-    "aten::cat": Rule(_nothing, (0,), _lists(0)),
-    "aten::embedding": Rule(_nothing, (1,), _embedding_out, computes_as=0),
-    "aten::index_select": Rule(_nothing, (2,), _selected, computes_as=0),
-    "aten::embedding_dense_backward": Rule(_nothing, (0, 1), _embedding_gradient),
+    "aten::_softmax": _each(5, (0,), _softmax_out),
+    "aten::_log_softmax": _each(5, (0,), _softmax_out),
+    "aten::_softmax_backward_data": _each(4, (0, 1), _like(0)),
+    "aten::_log_softmax_backward_data": _each(4, (0, 1), _like(0)),
+    **_named("sum mean", _each(1, (0,), _reduced(1, 3, SUM))),
+    **_named("amax amin", _each(1, (0,), _reduced(1, 2))),
+    **_named("any all", _each(1, (0,), _reduced(1, 2, "bool"))),
+    **_named("argmax argmin", _each(1, (0,), _reduced(1, 2, "long"))),
+    **_named("linalg_vector_norm", _each(2, (0,), _reduced(2, 3))),
+    **_named("var std", _each(4, (0,), _reduced(1, 3))),
+    **_named("cumsum cumprod", _each(1, (0,), _like(0, type_=SUM))),
+    "aten::max_pool2d_with_indices": _pool(_pool_out(None, "long")),
+    "aten::max_pool2d_with_indices_backward": _each(1, (0, 7), _likes(1)),
+    "aten::avg_pool2d": _pool(_pool_out(None)),
+    "aten::_fft_c2c": _transform("5 N log2 N for N complex points", transform(5), transform_out()),
+    "aten::_fft_r2c": _transform("2.5 N log2 N for N real points", transform(2.5), transform_out(of_real=True)),
+    "aten::_fft_c2r": _transform("2.5 N log2 N for N real points", transform(2.5, 3), transform_out(3)),
+    "aten::copy_": _each(0, (1,), _first),
+    "aten::fill_": _each(0, (), _first),
+    "aten::zero_": _each(0, (), _first),
+    "aten::cat": _each(0, (0,), _lists(0)),
+    "aten::embedding": _each(0, (1,), _embedding_out, computes_as=0),
+    "aten::index_select": _each(0, (2,), _selected, computes_as=0),
+    "aten::embedding_dense_backward": _each(0, (0, 1), _embedding_gradient),
     **{
-        f"aten::_foreach_{name}{end}": Rule(_each_of_list(1), range(4), _lists(0))
+        f"aten::_foreach_{name}{end}": _each_of_list(1, range(4), _lists(0))
         for name in ("add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "sqrt", "neg", "exp", "maximum", "pow")
         for end in ("", "_")
     },
     # Parameters, gradients, averages of them and of their squares; all but the gradients are written.
-    "aten::_fused_adam_": Rule(_each_of_list(13), range(5), _lists(0, 2, 3, 4)),
-    "aten::_fused_adamw_": Rule(_each_of_list(15), range(5), _lists(0, 2, 3, 4)),
-    "aten::_fused_sgd_": Rule(_each_of_list(4), range(3), _lists(0, 2)),
+    "aten::_fused_adam_": _each_of_list(13, range(5), _lists(0, 2, 3, 4)),
+    "aten::_fused_adamw_": _each_of_list(15, range(5), _lists(0, 2, 3, 4)),
+    "aten::_fused_sgd_": _each_of_list(4, range(3), _lists(0, 2)),
 }

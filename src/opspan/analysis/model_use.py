@@ -6,6 +6,7 @@
     use(placed, spans, work) -> for each span its process and
         wall_ns   Int64    how long it is
         ideal_ns  Float64  what its products would take at the least
+        masked_ns Float64  what they would take besides if they did what the masks of attention hide
         is_known  Boolean  whether the peaks are known of all of them, but for a hundredth of their time
         devices   UInt32   how many its process used
     use_of_run(placed, spans, work) -> the same for each process: where spans overlap, time and products count once
@@ -110,10 +111,11 @@ def _use(placed: pl.DataFrame, times: pl.DataFrame, work: pl.DataFrame) -> pl.Da
     unknown_ns = _col("time_ns").filter(_col("compute_ns").is_null()).cast(pl.Float64).sum()
     ideal = products.group_by("span").agg(
         _col("compute_ns").sum().alias("ideal_ns"),
+        _col("masked_ns").filter(_col("compute_ns").is_not_null()).sum(),
         is_known=unknown_ns <= _LITTLE * _col("time_ns").cast(pl.Float64).sum(),
     )
     rows = times.with_row_index("span").join(ideal, on="span", how="left", maintain_order="left")
-    rows = rows.with_columns(_col("ideal_ns").fill_null(0), _col("is_known").fill_null(value=True))
+    rows = rows.with_columns(_col("ideal_ns", "masked_ns").fill_null(0), _col("is_known").fill_null(value=True))
     used = on_device(work).group_by(PROCESS).agg(devices=_col("device_id").n_unique())
     if not used.height:  # no device: the host is one
         return rows.with_columns(devices=pl.lit(1, dtype=pl.UInt32))

@@ -4,6 +4,7 @@
         range        UInt32   the range whose time it is; null: work that belongs to none
         time_ns      Int64    of the work of devices; of the host, where no device did anything
         compute_ns   Float64  its operations at the peak of their type; null: not known
+        masked_ns    Float64  the same of operations that a mask hides, which compute_ns is without
         memory_ns    Float64  its bytes at the bandwidth of the memory; null: not known
         is_too_fast, is_cached  Boolean  compute_ns, memory_ns would be more than time_ns, so they are null
         and the columns of `costs`, null where the op has no cost that is known
@@ -110,7 +111,9 @@ def _rated(
         kinds, on=("rank", "device_id", "type", "is_product"), how="left", nulls_equal=True, maintain_order="left"
     )
     known = known.with_columns(
-        compute_ns=_col("flops") / _col("most_flops") * 1e9, memory_ns=_col("bytes") / _col("most_bytes") * 1e9
+        compute_ns=_needed() / _col("most_flops") * 1e9,
+        masked_ns=_col("masked_flops") / _col("most_flops") * 1e9,
+        memory_ns=_col("bytes") / _col("most_bytes") * 1e9,
     )
     return _possible(known.drop("rank", "device_id", *schema))
 
@@ -124,6 +127,11 @@ def _possible(known: pl.DataFrame) -> pl.DataFrame:
         (ran & (_col(bound) > _col("time_ns"))).fill_null(value=False).alias(name) for name, bound in beyond.items()
     )
     return known.with_columns(pl.when(~_col(name)).then(bound).alias(bound) for name, bound in beyond.items())
+
+
+def _needed() -> pl.Expr:
+    """What a mask hides no device need compute, and fast kernels do not."""
+    return _col("flops") - _col("masked_flops").fill_null(0)
 
 
 def _figures(found: Peaks | None, type_: str | None, is_product: bool) -> tuple[float | None, float | None]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from opspan.analysis import Analysed, model_use, roofline
-from opspan.analysis.costs import Costs, costs
+from opspan.analysis.costs import Costs, costs, why_unknown
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.peaks import given
@@ -22,7 +22,7 @@ from opspan.views.step_words import number_text
 BY = ("op", "shape", "module", "phase", "step", "run")
 LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
 _col = pl.col
-_MOST_NAMED = 5
+NAMED = 0.01  # share of the time from which an op without a cost is named
 # Shares of more than all are none.
 _BEYOND = {
     "is_too_fast": "computed faster than the device can in the type that the trace or the kernel's name says, or than "
@@ -37,6 +37,7 @@ _COLUMNS = (
     "count",
     "flops",
     "product_flops",
+    "masked_flops",
     "bytes",
     "type",
     "is_assumed",
@@ -93,7 +94,7 @@ def answer(found: Analysed, by: str, peak: Sequence[str] = ()) -> Answer:
 
 def answer_of(parts: Parts, by: str, peak: Sequence[str] = ()) -> Answer:
     table = rows(parts, by)
-    notes = (*_of_use(parts), *_of_peaks(parts), *_not_known(parts))
+    notes = (*_of_use(parts), *_of_masks(parts), *_of_peaks(parts), *_not_known(parts))
     return Answer("flops", table, _shown(table, by), notes)
 
 
@@ -124,7 +125,7 @@ def _of_steps(found: Analysed, spent: roofline.Parts, *, with_steps: bool) -> Pa
     use = model_use.use_of_run(placed, times, trace.work).filter(_col("devices") > 0)
     whole = use.select(
         _col("is_known").all(),
-        _col("ideal_ns").sum(),
+        _col("ideal_ns", "masked_ns").sum(),
         wall_ns=bounded(_col("wall_ns").cast(pl.Int128).sum()),
         device_ns=device_ns.sum(),
     )
@@ -133,7 +134,7 @@ def _of_steps(found: Analysed, spent: roofline.Parts, *, with_steps: bool) -> Pa
     if not with_steps:
         return parts
     use = model_use.use(placed, times, trace.work).filter(_col("devices") > 0)
-    use = use.select("span", "wall_ns", mfu=_mfu(device_ns))
+    use = use.select("span", "wall_ns", *_mfu(device_ns))
     rates = _rates(placed.group_by("span", maintain_order=True).agg(_sums())).select("span", *_COLUMNS)
     steps = spans.select(*PROCESS, "step", "start_ns").with_row_index("span")
     steps = steps.join(rates, on="span", how="left").sort("span")
@@ -143,14 +144,16 @@ def _of_steps(found: Analysed, spent: roofline.Parts, *, with_steps: bool) -> Pa
 
 def _of_run(parts: Parts) -> pl.DataFrame:
     sums = parts["run"].rows
-    whole = parts["use"].rows.select("wall_ns", mfu=_mfu(_col("device_ns")))
+    whole = parts["use"].rows.select("wall_ns", *_mfu(_col("device_ns")))
     return pl.concat([_rates(sums).select(_COLUMNS), whole.head(sums.height)], how="horizontal")
 
 
-def _mfu(whole: pl.Expr) -> pl.Expr:
-    """What the products would take at the least, of the time that the devices had; null where no product ran."""
+def _mfu(time: pl.Expr) -> list[pl.Expr]:
+    """What the products would take at the least, of the time that the devices had; null where no product ran. `whole`:
+    with what the masks of attention hide."""
     ideal = _col("ideal_ns")
-    return pl.when(_col("is_known") & (ideal > 0) & (whole > 0)).then(ideal / whole)
+    known = pl.when(_col("is_known") & (ideal > 0) & (time > 0))
+    return [known.then(ideal / time).alias("mfu"), known.then((ideal + _col("masked_ns")) / time).alias("mfu_whole")]
 
 
 def _sums() -> list[pl.Expr]:
@@ -159,6 +162,7 @@ def _sums() -> list[pl.Expr]:
     sums = {
         "flops": (_col("flops"), is_known),
         "product_flops": (_col("flops"), product),
+        "masked_flops": (_col("masked_flops"), is_known),
         "bytes": (_col("bytes"), is_known),
         "time_ns": (_col("time_ns"), pl.lit(value=True)),
         "known_ns": (_col("time_ns"), is_known),
@@ -194,7 +198,7 @@ def _rates(rows: pl.DataFrame) -> pl.DataFrame:
 
     types = pl.when("has_products").then("types_of_products").otherwise("types")
     rows = rows.with_columns(
-        *(pl.when("is_known").then(name).alias(name) for name in ("flops", "product_flops")),
+        *(pl.when("is_known").then(name).alias(name) for name in ("flops", "product_flops", "masked_flops")),
         pl.when("has_bytes").then("bytes").alias("bytes"),
         type=pl.when(types.list.len() == 1).then(types.list.first()),
         flops_per_s=share("ran_flops", "ran_ns") * 1e9,
@@ -271,6 +275,9 @@ def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
         "assumed": int(known.rows["is_assumed"].sum()),
         "costs": known.rows.height,
         "time_ns": int(rows["time_ns"].sum()),
+        "flops": float(known.rows["flops"].cast(pl.Float64).sum()),
+        "masked": float(known.rows["masked_flops"].cast(pl.Float64).sum()),
+        "unknown_masks": known.rows["masked_flops"].null_count(),
         "lost_ns": int(missing.filter(_col("range").is_null())["time_ns"].sum()),
         "unknown_peaks": len(spent.peaks) - len(peaks),
     }
@@ -299,7 +306,25 @@ def _of_use(parts: Parts) -> list[str]:
         return []
     lengths = lengths_of(parts)
     of = number_text(lengths) if lengths.steps else "the whole run, for no steps were found"
-    return [f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices, from the first work to the last of {of}"]
+    said = f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices, from the first work to the last of {of}"
+    if run["masked_flops"][0]:
+        said += f"; {100 * run['mfu_whole'][0]:.1f}% if causal attention counts whole"
+    return [said]
+
+
+def _of_masks(parts: Parts) -> list[str]:
+    facts = parts["facts"].rows.row(0, named=True)
+    notes = []
+    if facts["masked"]:
+        hidden = f"{_short(facts['masked'], 'FLOP')} ({_share(facts['masked'], facts['flops'])})"
+        notes.append(
+            f"FLOP and FLOP/s count attention whole; causal masks and windows hide {hidden}, which shares and the MFU "
+            "are without"
+        )
+    if many := facts["unknown_masks"]:
+        are = "ops of attention are causal: they count" if many > 1 else "op of attention is causal: it counts"
+        notes.append(f"The trace does not say whether {many:,} {are} whole")
+    return notes
 
 
 def _of_peaks(parts: Parts) -> list[str]:
@@ -331,11 +356,17 @@ def _not_known(parts: Parts) -> list[str]:
         notes.append(f"{_share(facts['lost_ns'], total)} of the device time belongs to no range")
     most = parts["missing"].rows.sort("time_ns", "op", descending=[True, False])
     if most.height:
-        parts_said = [f"{printable(str(op))} {_share(ns, total)}" for op, ns in most.head(_MOST_NAMED).iter_rows()]
+        named = most.filter((_col("time_ns") >= NAMED * total) | (pl.int_range(pl.len()) == 0))
+        by_reason: dict[str, list[str]] = {}
+        for op, ns in named.iter_rows():
+            by_reason.setdefault(why_unknown(str(op)), []).append(f"{printable(str(op))} {_share(ns, total)}")
+        parts_said = [f"{', '.join(ops)} ({reason})" for reason, ops in by_reason.items()]
+        if others := most.height - named.height:
+            parts_said.append(f"{plural(others, 'other')} {_share(int(most['time_ns'][named.height :].sum()), total)}")
         all_said = _share(int(most["time_ns"].sum()), total)
         notes.append(f"Nothing is known of the cost of {all_said} of the time: {', '.join(parts_said)}")
     return notes
 
 
-def _share(part: int, whole: int) -> str:
+def _share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f}%"

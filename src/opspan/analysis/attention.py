@@ -1,0 +1,184 @@
+"""Operations of attention: how many pairs of a query and a key there are, and how many of them a mask hides.
+
+    Attention(...).flops    of all pairs, as torch's FlopCounterMode counts
+    Attention(...).masked   of these, those that a causal mask or a window hides: kernels may skip them
+
+Queries and keys are [batch, heads, tokens, width] or [batch, tokens, heads, width]. Sequences of several lengths are
+packed one after the other, [tokens, heads, width], and a tensor says where each ends. A trace has no values of tensors:
+then the lengths are known if there is one sequence, or if all are as long as the longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+from opspan.analysis.op_cost import MEAN, Sizes, Values, Written
+
+
+class Mask(NamedTuple):
+    """Query i sees the keys from i - left to i + right; None: all. `ends_meet`: the last query is beside the last key,
+    where there are more of one than of the other; else the first beside the first."""
+
+    left: int | None
+    right: int | None
+    ends_meet: bool
+
+
+CAUSAL, CAUSAL_AT_END = Mask(None, 0, ends_meet=False), Mask(None, 0, ends_meet=True)
+ALL = Mask(None, None, ends_meet=False)
+Masks = Callable[[Values], Mask]
+
+
+def pairs(queries: int, keys: int, mask: Mask) -> int:
+    """Returns how many pairs of a query and a key the mask leaves."""
+    shift = keys - queries if mask.ends_meet else 0
+    until = queries * keys if mask.right is None else _sum_clamped(shift + mask.right + 1, queries, keys)
+    before = 0 if mask.left is None else _sum_clamped(shift - mask.left, queries, keys)
+    return until - before
+
+
+def _sum_clamped(first: int, many: int, most: int) -> int:
+    """Returns the sum of `first`, first + 1, ... of so many numbers, each cut to 0 ... `most`."""
+    begin = min(max(0, -first), many)
+    end = min(max(begin, most - first), many)
+    return (end - begin) * (begin + end - 1) // 2 + first * (end - begin) + (many - end) * most
+
+
+class _Shape(NamedTuple):
+    sequences: int
+    queries: int
+    keys: int
+    heads: int
+    width: int  # of queries and keys
+    value_width: int
+
+
+@dataclass(frozen=True)
+class Attention:
+    mask: Masks
+    heads_first: bool = False
+    is_backward: bool = False
+    first: int = 0  # the argument that is the query; key and value follow
+    ends: tuple[int, int] | None = None  # the arguments that say where packed queries and keys end
+    longest: tuple[int, int] | None = None  # the arguments that say how long the longest of them are
+    absent: tuple[int, ...] = ()  # arguments that change the lengths, or what is computed: with one, nothing is known
+
+    def flops(self, sizes: Sizes, values: Values) -> int:
+        shape = self._shape(sizes, values)
+        return self._of_pairs(shape, shape.queries * shape.keys)
+
+    def masked(self, sizes: Sizes, values: Values) -> int:
+        shape, mask = self._shape(sizes, values), self.mask(values)
+        return self._of_pairs(shape, shape.queries * shape.keys - pairs(shape.queries, shape.keys, mask))
+
+    def writes(self, sizes: Sizes, _: Values) -> list[Written]:
+        """The result and the logarithm of each sum of exponentials; backward, three gradients."""
+        query, key, value = sizes[self.first : self.first + 3]
+        if self.is_backward:
+            return [(prod(one), None) for one in (query, key, value)]
+        return [(prod(query[:-1]) * value[-1], None), (prod(query[:-1]), MEAN)]
+
+    def _of_pairs(self, shape: _Shape, many: int) -> int:
+        # Scores and their product with the values. Backward: the scores again, and the gradients of scores, value,
+        # query and key.
+        width, value_width = (3, 2) if self.is_backward else (1, 1)
+        each = width * shape.width + value_width * shape.value_width
+        return 2 * int(shape.sequences * shape.heads * many * each)
+
+    def _shape(self, sizes: Sizes, values: Values) -> _Shape:
+        if any(sizes[at] for at in self.absent if at < len(sizes)):
+            raise ValueError("how long the sequences are is in tensors")
+        query, key, value = sizes[self.first : self.first + 3]
+        ends = self.ends if self.ends is not None and sizes[self.ends[0]] else None
+        heads_first = self.heads_first and ends is None
+        tokens, heads = (-2, -3) if heads_first else (-3, -2)
+        if not len(query) == len(key) == len(value) >= 3 or query[-1] != key[-1] or key[tokens] != value[tokens]:
+            raise ValueError("queries, keys and values that do not fit each other")
+        if query[heads] % key[heads] or query[:-3] != key[:-3]:
+            raise ValueError("heads or sequences that do not fit each other")
+        lengths = (prod(query[:-3]), query[tokens], key[tokens])
+        if ends is not None:
+            lengths = self._lengths(ends, sizes, values, *lengths)
+        elif len(query) == 3 and not heads_first:
+            raise ValueError("packed sequences, and nothing says where they end")
+        return _Shape(*lengths, query[heads], query[-1], value[-1])
+
+    def _lengths(
+        self, ends: tuple[int, int], sizes: Sizes, values: Values, batch: int, queries: int, keys: int
+    ) -> tuple[int, int, int]:
+        """Returns the number of packed sequences, and how long all of them are."""
+        many = sizes[ends[0]][0] - 1
+        if batch != 1 or (sizes[ends[1]] or sizes[ends[0]]) != sizes[ends[0]]:
+            raise ValueError("ends that do not fit each other")
+        if not self.is_backward and sizes[ends[0]] in sizes[ends[1] + 1 :]:
+            raise ValueError("further ends: there is padding between the sequences")
+        if many == 1:
+            return 1, queries, keys
+        longest = () if self.longest is None else tuple(values[at] for at in self.longest)
+        if not longest or (many * longest[0], many * longest[1]) != (queries, keys):
+            raise ValueError("sequences that are not equally long")
+        return many, longest[0], longest[1]
+
+
+# --- where each op says how it masks
+
+
+def causal(at: int, mask: Mask = CAUSAL) -> Masks:
+    return lambda values: mask if _flag(values[at]) else ALL
+
+
+def causal_or_quantized(at: int, quantized: int) -> Masks:
+    """Of two overloads, of which one is given three scales more."""
+    return lambda values: CAUSAL if _flag(values[at] if values[at] is not None else values[quantized]) else ALL
+
+
+def causal_in_window(is_causal: int, *windows: int) -> Masks:
+    """`windows`: where the left side of a window may be, in one of the overloads; the right one is beside it."""
+
+    def mask(values: Values) -> Mask:
+        given = [values[at : at + 2] for at in windows if any(map(_is_whole, values[at : at + 2]))]
+        return _window(_flag(values[is_causal]), *(given[0] if given else (None, None)))
+
+    return mask
+
+
+def causal_in_list(is_causal: int, window: int) -> Masks:
+    return lambda values: _window(_flag(values[is_causal]), *(values[window] or (None, None)))
+
+
+def in_window(values: Values) -> Mask:
+    """FlashAttention and what follows it: a bool and two whole numbers beside each other, wherever a version has
+    them."""
+    for is_causal, left, right in zip(values, values[1:], values[2:], strict=False):
+        if isinstance(is_causal, bool) and _is_whole(left) and _is_whole(right):
+            return _window(is_causal, left, right)
+    raise ValueError("no mask is among the values")
+
+
+def custom_mask(at: int, window: int) -> Masks:
+    def mask(values: Values) -> Mask:
+        if window < len(values) and values[window]:
+            raise ValueError("a window of which nothing else is known")
+        return {0: ALL, 1: CAUSAL, 2: CAUSAL_AT_END}[values[at]]
+
+    return mask
+
+
+def _window(is_causal: bool, left: int | None, right: int | None) -> Mask:
+    """A negative side has no limit."""
+    left = None if left is None or left < 0 else left
+    right = 0 if is_causal else None if right is None or right < 0 else right
+    return Mask(left, right, ends_meet=True)
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("whether it is causal is not among the values")
+    return value
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

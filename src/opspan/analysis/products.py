@@ -1,0 +1,232 @@
+"""Operations of products: matrices, convolutions, recurrent layers, Fourier transforms. Attention is in attention.py.
+
+A multiplication and an addition are two operations. What adds a bias, or scales a result, counts nothing: it is little
+beside the product. Formulas raise what they cannot tell (op_cost.UNKNOWN).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import log2, prod
+
+from opspan.analysis.op_cost import Formula, Sizes, Values, Writes, Written, elements
+
+
+def matrices(at: int = 0) -> Formula:
+    """Returns the formula for the product of two matrices or batches: the argument `at` and the next one."""
+
+    def formula(sizes: Sizes, _: Values) -> int | None:
+        one, other = sizes[at], sizes[at + 1]
+        if len(one) < 2 or len(other) < 2 or not one[-1]:
+            return None
+        return 2 * int(prod(one) * other[-1])
+
+    return formula
+
+
+def matrices_out(at: int = 0) -> Writes:
+    return lambda sizes, _: [(prod(sizes[at][:-1]) * sizes[at + 1][-1], None)]
+
+
+def summed_out(sizes: Sizes, _: Values) -> list[Written]:
+    """The products of a batch are added up."""
+    return [(sizes[1][-2] * sizes[2][-1], None)]
+
+
+def weights(given: int = 0, weight: int = 1) -> Formula:
+    """Returns the formula for inputs [..., K] times weights [N, K], as a linear layer has them."""
+
+    def formula(sizes: Sizes, _: Values) -> int:
+        if sizes[given][-1] != sizes[weight][-1]:
+            raise ValueError("inputs and weights that do not fit each other, or are packed")
+        return 2 * int(prod(sizes[given]) * sizes[weight][-2])
+
+    return formula
+
+
+def weights_out(given: int = 0, weight: int = 1, type_: int | None = None) -> Writes:
+    return lambda sizes, _: [(prod(sizes[given][:-1]) * sizes[weight][-2], type_)]
+
+
+def columns(of: Callable[[Sizes, Values], int], given: int = 0) -> Formula:
+    """Returns the formula for inputs [..., K] times packed weights: their sizes tell nothing, `of` says how many
+    columns come out."""
+    return lambda sizes, values: 2 * int(prod(sizes[given]) * of(sizes, values))
+
+
+def columns_out(of: Callable[[Sizes, Values], int], given: int = 0, type_: int | None = None) -> Writes:
+    return lambda sizes, values: [(prod(sizes[given][:-1]) * of(sizes, values), type_)]
+
+
+def grouped(sizes: Sizes, _: Values) -> int:
+    """Two batches; or matrices that `offsets` cut into groups along the rows, the columns, or what is summed over.
+    Groups are taken to cover all of the matrix."""
+    one, other = sizes[:2]
+    if one[-1] != other[-2]:
+        raise ValueError("sizes that do not fit each other")
+    rows = one[-2] * (one[0] if len(one) == len(other) == 3 else 1)
+    return 2 * int(rows * one[-1] * other[-1])
+
+
+def grouped_out(sizes: Sizes, _: Values) -> list[Written]:
+    one, other = sizes[:2]
+    many = one[-2] * other[-1]
+    if len(one) == len(other):  # a result for each group, of which the offsets are the ends
+        many *= one[0] if len(one) == 3 else sizes[2][0]
+    return [(many, None)]
+
+
+# --- convolutions
+
+
+def for_each(value: list[int], dimensions: int) -> list[int]:
+    """One number is for all dimensions."""
+    return list(value) * dimensions if len(value) == 1 else list(value)
+
+
+def out_sizes(
+    sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> list[int]:
+    return [
+        (size + 2 * around - apart * (width - 1) - 1) // step + 1
+        for size, width, step, around, apart in zip(sizes, kernel, stride, padding, dilation, strict=True)
+    ]
+
+
+class Convolution:
+    """A convolution of any number of dimensions, by the numbers of its arguments: None is 1, or not there."""
+
+    def __init__(
+        self,
+        stride: int,
+        padding: int,
+        dilation: int | None,
+        transposed: int | bool = False,
+        out_padding: int | None = None,
+        groups: int | None = None,
+        weight: int = 1,
+    ) -> None:
+        self.stride, self.padding, self.dilation = stride, padding, dilation
+        self.transposed, self.out_padding, self.groups, self.weight = transposed, out_padding, groups, weight
+
+    def flops(self, sizes: Sizes, values: Values) -> int:
+        batch, _, *inner = sizes[0]
+        out = inner if self._is_transposed(values) else self._out(inner, sizes[self.weight][2:], values)
+        return 2 * int(batch * prod(out) * prod(sizes[self.weight]))
+
+    def writes(self, sizes: Sizes, values: Values) -> list[Written]:
+        (batch, _, *inner), (out_channels, each_group, *kernel) = sizes[0], sizes[self.weight]
+        if self._is_transposed(values):
+            groups = 1 if self.groups is None else values[self.groups]
+            out, out_channels = self._spread(inner, kernel, values), each_group * groups
+        else:
+            out = self._out(inner, kernel, values)
+        return [(batch * out_channels * prod(out), None)]
+
+    def _is_transposed(self, values: Values) -> bool:
+        return self.transposed if isinstance(self.transposed, bool) else bool(values[self.transposed])
+
+    def _steps(self, kernel: Sequence[int], values: Values) -> list[list[int]]:
+        dilation = [1] if self.dilation is None else values[self.dilation]
+        return [for_each(value, len(kernel)) for value in (values[self.stride], values[self.padding], dilation)]
+
+    def _out(self, inner: Sequence[int], kernel: Sequence[int], values: Values) -> list[int]:
+        return out_sizes(inner, kernel, *self._steps(kernel, values))
+
+    def _spread(self, inner: Sequence[int], kernel: Sequence[int], values: Values) -> list[int]:
+        more = for_each([0] if self.out_padding is None else values[self.out_padding], len(kernel))
+        each = zip(inner, kernel, *self._steps(kernel, values), more, strict=True)
+        return [
+            (size - 1) * step - 2 * around + apart * (width - 1) + extra + 1
+            for size, width, step, around, apart, extra in each
+        ]
+
+
+def convolution_gradients(transposed: int | None, mask: int) -> Formula:
+    """gradient, input, weight, ...: the gradients of input and of weight each take what the forward took."""
+
+    def formula(sizes: Sizes, values: Values) -> int:
+        gradient, given, weight = sizes[:3]
+        is_transposed = transposed is not None and values[transposed]
+        forward = 2 * int(given[0] * prod((given if is_transposed else gradient)[2:]) * prod(weight))
+        return forward * sum(map(bool, values[mask][:2]))
+
+    return formula
+
+
+def convolution_gradients_out(transposed: int | None, groups: int | None, mask: int) -> Writes:
+    def writes(sizes: Sizes, values: Values) -> list[Written]:
+        is_transposed = transposed is not None and values[transposed]
+        channels = sizes[2][1] * (1 if groups is None else values[groups]) if is_transposed else sizes[2][0]
+        made = (prod(sizes[1]), prod(sizes[2]), channels)
+        return [(many, None) for many, is_made in zip(made, values[mask], strict=True) if is_made]
+
+    return writes
+
+
+# --- recurrent layers
+
+
+def recurrent_layer(passes: int) -> Formula:
+    """input, its weights, those of the hidden state: one layer in one direction. `passes`: 2 for the gradients of
+    inputs and of weights."""
+
+    def formula(sizes: Sizes, _: Values) -> int:
+        given, of_input, of_hidden = sizes[:3]
+        if given[-1] != of_input[-1]:
+            raise ValueError("weights that are packed")
+        return 2 * passes * int(prod(given[:-1]) * (prod(of_input) + prod(of_hidden)))
+
+    return formula
+
+
+def recurrent(mask: int | None = None) -> Formula:
+    """input, list of weights: all layers and directions, each of whose matrices is multiplied once a token. With `mask`
+    backward: the gradients of inputs, and of weights if they are asked for."""
+
+    def formula(sizes: Sizes, values: Values) -> int:
+        given, all_weights = sizes[:2]
+        of_token = sum(prod(one) for one in all_weights if len(one) == 2)
+        if not of_token:
+            raise ValueError("the weights of the list are not known")
+        passes = 1 if mask is None else 1 + bool(values[mask][3])
+        return 2 * passes * int(prod(given[:-1]) * of_token)
+
+    return formula
+
+
+def unknown_out(_: Sizes, __: Values) -> list[Written]:
+    raise ValueError("the op keeps more than the trace says")
+
+
+# --- Fourier transforms
+
+
+def transform(per_point: float, last: int | None = None) -> Formula:
+    """Of N points: 5 N log2 N, half of it where one side is real, as FFTW and others count. How many a library really
+    does depends on the factors of N. `last`: the argument that says how long the last dimension becomes."""
+
+    def formula(sizes: Sizes, values: Values) -> int:
+        own, dimensions = list(sizes[0]), values[1]
+        if last is not None:
+            own[dimensions[-1]] = values[last]
+        points = prod(own[at] for at in set(dimensions))
+        return round(per_point * elements(own) * log2(points)) if points else 0
+
+    return formula
+
+
+def transform_out(last: int | None = None, of_real: bool = False) -> Writes:
+    def writes(sizes: Sizes, values: Values) -> list[Written]:
+        own = list(sizes[0])
+        # In the type of the input: a complex number is two real ones.
+        if last is not None:
+            own[values[1][-1]] = values[last]
+            return [(prod(own) / 2, None)]
+        if of_real:
+            if values[3]:
+                own[values[1][-1]] = own[values[1][-1]] // 2 + 1
+            return [(2 * prod(own), None)]
+        return [(prod(own), None)]
+
+    return writes
