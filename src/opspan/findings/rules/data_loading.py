@@ -14,7 +14,9 @@ _col = pl.col
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.in_usual(run.breakdown)
-    loading_ns = int(rows["loading_ns"].sum())
+    # Loading that a wait for a device left bare is that wait's: without it the device would have been busy meanwhile.
+    of_waits = run.idle.filter(_col("cause") == "wait", _col("phase") == "data")
+    loading_ns = int(rows["loading_ns"].sum()) - run.per_process(of_waits, "ns")
     if not run.matters(loading_ns, threshold):
         return
     loads = run.ranges.filter(_col("phase") == "data").with_columns(ns=_col("end_ns") - _col("start_ns"))
