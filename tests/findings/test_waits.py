@@ -163,7 +163,7 @@ def test_what_a_wait_did_not_cause_is_still_the_hosts() -> None:
 
 
 def test_a_copy_is_no_cause_of_a_gap_whose_end_was_launched_before_it() -> None:
-    # The kernel that ends the gap of the last step (400 to 520) is launched at 430, and a copy waits for it from 445 on.
+    # The kernel after the gap of the last step (400 to 520) is launched at 430, and a copy waits for it from 445 on.
     made = Made(steps=3).work("first", 0, 400).launch(430, "second", 520, 400)
     made.call("cudaMemcpyAsync", 445, 500, [2], correlation_id=9)
     copy = {"kind": "memcpy", "correlation_id": 9, "copy_from": "device", "copy_to": "pageable", "bytes": 4}

@@ -36,7 +36,8 @@ RULES = (
     Rule(
         id="data-loading",
         title="Waiting for data",
-        looks_at="time of steps in which data was loaded and neither a device nor the driver was at work",
+        looks_at="time of steps in which data was loaded and neither a device nor the driver was at work, less what a "
+        "wait for a device had left bare",
         threshold=0.05,
         because="the share at which the profiler's view in TensorBoard spoke of it",
         sentence="{loading_share} of the steps' time went into waiting for data, while nothing ran on a device",
