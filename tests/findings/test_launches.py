@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from findings.made import FIRST, STEP, Case, Made, check_fires, check_silent, each
+from opspan.findings.host_place import UNKNOWN
 
 
 def paced(length: int, late: int) -> Made:
@@ -153,10 +156,34 @@ def test_what_is_idle_after_the_last_step_is_not_looked_at() -> None:
     assert not any((finding.evidence.at_stake_ns or 0) > 10 * STEP for finding in found.values())
 
 
-def test_a_host_that_is_late_in_no_range_is_said_to_be_in_none() -> None:
+def test_a_host_that_is_late_in_no_range_is_said_to_be_in_unknown_code() -> None:
     # From 720 to 1020 the host launches nothing: 50 of it are in a range, and no other range is there.
     made = Made().range("log", 750, 50, kind="user")
     for number in range(7):
         made.launch(10 * number, "long", 20 + 100 * number, 100)
     made.rows["ranges"] = [row | {"tid": 2} if row["kind"] == "step" else row for row in made.rows["ranges"]]
-    assert made.findings()["late-host"].evidence.words == {"where": "no range"}
+    assert made.findings()["late-host"].evidence.words == {"where": UNKNOWN}
+
+
+def late_between(**more: Any) -> Made:
+    """Seven launches in 70 of each step, kernels until 720, and then a host that launches nothing until the next."""
+    made = Made()
+    for number in range(7):
+        made.launch(10 * number, "long", 20 + 100 * number, 100, **more)
+    return made
+
+
+def test_a_step_is_no_place_and_the_function_in_it_is() -> None:
+    made = late_between()
+    for number, (name, at, length) in enumerate((("train.py(9): main", 0, 1000), ("train.py(3): log", 715, 280))):
+        made.add("functions", at, length, None, name=name, tid=1, id=number)
+    assert made.findings()["late-host"].evidence.words == {"where": "train.py(3): log"}
+
+
+def test_a_step_is_no_place_and_what_samples_are_in_is() -> None:
+    made = late_between()
+    for at, stack in ((730, "main;log;write"), (800, "main;log;write"), (900, "main;log"), (300, "main;other")):
+        made.add("samples", 0, 0, None, tid=1, time_ns=0, stack=stack)
+        for step, row in enumerate(made.rows["samples"][-10:]):
+            row["time_ns"] = STEP * step + at
+    assert made.findings()["late-host"].evidence.words == {"where": "write"}

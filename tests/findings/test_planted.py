@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from builders.training import FOREACH, KERNELS, run
 from builders.training_files import load
 from builders.training_plan import Plan
 from opspan.findings import Finding, findings
@@ -69,8 +71,35 @@ def test_a_loader_that_blocks_costs_what_it_takes_longer(source: str, tmp_path: 
     assert found.evidence.ops[0].startswith("enumerate(DataLoader)")
 
 
-def test_copies_there_and_back_come_before_the_waits_that_they_are(source: str, tmp_path: Path) -> None:
-    first, second = costly(tmp_path, Plan(round_trips=4), source)
-    assert (first.rule.id, second.rule.id) == ("there-and-back", "blocking-copies")
-    assert first.evidence.figures["trips"] == 4 * Plan().steps
-    assert first.evidence.figures["bytes"] == 4 * Plan().steps * (4 << 20)
+def test_copies_there_and_back_are_named_beside_the_waits_that_they_are(source: str, tmp_path: Path) -> None:
+    found = {one.rule.id: one for one in costly(tmp_path, Plan(round_trips=4), source)}
+    assert set(found) == {"there-and-back", "blocking-copies"}
+    assert found["there-and-back"].evidence.figures["trips"] == 4 * Plan().steps
+    assert found["there-and-back"].evidence.figures["bytes"] == 4 * Plan().steps * (4 << 20)
+
+
+def lasts(plan: Plan) -> int:
+    made = run(plan)
+    return max(row.end for row in made.work) - min(row.start for row in made.ranges)
+
+
+SLOW_DEVICE = dict.fromkeys((*KERNELS, *(f"aten::{name}" for name in FOREACH)), 3.0)
+
+
+@pytest.mark.parametrize("loader", [2 * MS, 8 * MS])
+def test_a_wait_in_each_step_is_told_apart_from_the_loading_that_it_leaves_bare(
+    loader: int, source: str, tmp_path: Path
+) -> None:
+    # Without the wait the host is ahead of its device, and the next batch is loaded while that works.
+    healthy = Plan(steps=12, slow_loader=loader, slower=SLOW_DEVICE)
+    plan = replace(healthy, item_per_step=True)
+    for name in ("with", "without"):
+        (tmp_path / name).mkdir()
+    first, *others = costly(tmp_path / "with", plan, source)
+    assert first.rule.id == "item"
+    assert first.evidence.at_stake_ns == pytest.approx(lasts(plan) - lasts(healthy), rel=0.05)
+    # What the loader costs, it costs without the wait as well.
+    alone = costly(tmp_path / "without", healthy, source)
+    assert [one.rule.id for one in others] == [one.rule.id for one in alone]
+    for one, other in zip(others, alone, strict=True):
+        assert one.evidence.at_stake_ns == pytest.approx(other.evidence.at_stake_ns, rel=0.05)

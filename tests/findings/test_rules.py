@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from findings import test_collectives, test_devices, test_host, test_launches, test_recording, test_waits
+from findings import test_collectives, test_devices, test_host, test_idle, test_launches, test_recording, test_waits
 from findings.made import Case, Made
 from opspan.analysis import Analysed
 from opspan.findings import RULES, Evidence, Finding, Rule, findings
@@ -19,7 +19,7 @@ from opspan.views.findings import SCHEMA, rows_of
 
 CASES: list[Case] = [
     case
-    for subject in (test_waits, test_launches, test_devices, test_collectives, test_host, test_recording)
+    for subject in (test_waits, test_launches, test_idle, test_devices, test_collectives, test_host, test_recording)
     for case in subject.CASES
 ]
 

@@ -160,3 +160,20 @@ def test_what_a_wait_did_not_cause_is_still_the_hosts() -> None:
     made = Made().launch(390, "first", 400, 400).launch(390, "more", 800, 200, range(9))
     made.call("cudaDeviceSynchronize", 770, 40, [9]).launch(900, "second", 920, 80, [9])
     assert made.findings()["launch-bound"].evidence.at_stake_ns == 10 * 400 + 80
+
+
+def test_a_copy_is_no_cause_of_a_gap_whose_end_was_launched_before_it() -> None:
+    # The kernel after the gap of the last step (400 to 520) is launched at 430, and a copy waits for it from 445 on.
+    made = Made(steps=3).work("first", 0, 400).launch(430, "second", 520, 400)
+    made.call("cudaMemcpyAsync", 445, 500, [2], correlation_id=9)
+    copy = {"kind": "memcpy", "correlation_id": 9, "copy_from": "device", "copy_to": "pageable", "bytes": 4}
+    found = made.work("copy", 920, 20, [2], **copy).launch(955, "third", 960, 40).findings()
+    # What is launched after it comes 20 later, of 3,000; with the gap it would be 140.
+    assert "blocking-copies" not in found
+
+
+def test_a_wait_explains_what_is_late_after_a_short_one_that_followed_it() -> None:
+    # 100 to 400 for the first kernel, and 410 to 412 for nothing: 120 of each step come after both.
+    made = Made().work("first", 0, 400).call("cudaDeviceSynchronize", 100, 300)
+    made.call("cudaDeviceSynchronize", 410, 2).launch(500, "second", 520, 480)
+    assert made.findings()["synchronise"].evidence.at_stake_ns == 10 * 120

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.path_cuts import KIND, cut
-from opspan.analysis.path_threads import FOR_WORK, NONE, at_or_before
+from opspan.analysis.path_threads import FOR_ROOM, FOR_WORK, NONE, at_or_before
 from opspan.analysis.spans import PROCESS
 from opspan.tables.same import is_one
 
@@ -93,7 +93,7 @@ def walk(found: Graph) -> Walk:
     last = _last_that_bound(joins)
     bound = bound_by(work)
     launch_ns, is_launched = work["launch_ns"].fill_null(0).to_numpy(), work["launch_ns"].is_not_null().to_numpy()
-    start_ns, threads, entered = (work[name].to_numpy() for name in ("start_ns", "thread", "join"))
+    start_ns, end_ns, threads, entered = (work[name].to_numpy() for name in ("start_ns", "end_ns", "thread", "join"))
     before = bound.tolist()
     on_path: list[int] = []
     stretches: list[tuple[int, int, int, int]] = []
@@ -114,6 +114,12 @@ def walk(found: Graph) -> Walk:
             if join == NONE:
                 stretches.append((thread, process, begin, at))
                 break
+            if what[join] == FOR_ROOM:  # what made room began after this, or when it was launched
+                first = int(of_work[join])
+                node = before[first]
+                stretches.append((thread, process, int(launch_ns[first] if node == NONE else end_ns[node]), at))
+                thread, at, join = int(threads[first]), int(launch_ns[first]), entered[first]
+                continue
             stretches.append((thread, process, int(target[join]), at))
             if what[join] == FOR_WORK:
                 node = int(of_work[join])

@@ -3,8 +3,9 @@
     graph(trace, steps, waits) -> Graph
 
 Work waits for the call that launched it, for what ran on its stream before it, for events and for the nodes of its
-graph. A thread waits for itself; at a *join* also for something else: for work that a call waits for, or for another
-thread. All else that a thread does follows from where it is, so that a thread takes no room here but its joins.
+graph. A thread waits for itself; at a *join* also for something else: for work that a call waits for, for work that
+makes room in a full queue of launches by its begin (launch_queue), or for another thread. All else that a thread does
+follows from where it is, so that a thread takes no room here but its joins.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import numpy as np
 import polars as pl
 
 from opspan.analysis.busy import busy_with, whole_times
+from opspan.analysis.launch_queue import rooms
 from opspan.analysis.launched import STREAM
 from opspan.analysis.path_threads import (
+    FOR_ROOM,
     FOR_THREAD,
     FOR_WORK,
     JOINS,
@@ -53,7 +56,8 @@ class Graph:
     #   before: the work that it waited for longest
     edges: pl.DataFrame  # work, before: all work that work waited for
     joins: pl.DataFrame  # in order of thread, time and what they are for: thread, process, time_ns, what, and
-    #   target_ns: when that was done; work: or the work that did it; other, entry: or the thread, and its last join
+    #   target_ns: when that was done; work: or the work that did it, or that began; other, entry: or the thread, and
+    #   its last join
     #   own_ns: from when on the thread itself had nothing else to do; is_last: the target was later than that
 
 
@@ -93,7 +97,8 @@ def _graph(
     has_work[work["call"].drop_nulls().to_numpy()] = True
     driving = only(calls.with_columns(has_work=has_work[calls["call"].to_numpy()]), is_driving(calls["api"]))
     given = handovers(processes, threads, ranges, driving)
-    joins = _joins(_waited(trace, waits, calls, work), given)
+    room = rooms(calls, trace.calls["name"], work, waits)
+    joins = _joins(_waited(trace, waits, calls, work), given, room)
     edges, before = waiting.result()
     work = work.select(
         *("process", "row", "range", "start_ns", "end_ns", "what"),
@@ -359,7 +364,7 @@ def _with_entries(joins: pl.DataFrame) -> pl.DataFrame:
     asked = joins.select(thread="other", time_ns="target_ns")
     any_of = at_or_before(asked, joins, "thread")
     numbered = joins.with_row_index("number").cast({"number": pl.Int64})
-    waits = numbered.filter(_col("what") == FOR_WORK)
+    waits = numbered.filter(_col("what").is_in([FOR_WORK, FOR_ROOM]))
     done = at_or_before(asked, waits, "thread")
     done = pl.select(done=pl.when(done != NONE).then(waits["number"].gather(done.set(done == NONE, None)))).to_series()
     earlier = at_or_before(asked, joins, "thread", strict=True)

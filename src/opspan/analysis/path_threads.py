@@ -27,6 +27,7 @@ _AUTOGRAD = ("backward", "engine")
 FOR_WORK: Final = 0
 FOR_THREAD: Final = 1  # another thread did what this one waited for
 BEGUN: Final = 2  # the thread was given something to do
+FOR_ROOM: Final = 3  # work began, and made room in a full queue for what this thread launched
 JOINS = dict.fromkeys("thread process time_ns what target_ns work other own_ns".split(), pl.Int64)
 
 

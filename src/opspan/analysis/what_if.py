@@ -19,7 +19,7 @@ import polars as pl
 from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.path import bound_by, on_path, walk
 from opspan.analysis.path_cuts import KINDS, OF_HOST, OF_WORK
-from opspan.analysis.path_threads import FOR_WORK, NONE, at_or_before, driving
+from opspan.analysis.path_threads import FOR_ROOM, FOR_WORK, NONE, at_or_before, driving
 from opspan.analysis.spans import LEAST, MOST, PROCESS, length
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _replay(weights: _Weights, host: _Host, found: Graph) -> _Replayed:
     clock, has_own, is_last = joined.tolist(), own_known.to_list(), joins["is_last"].to_list()
     what, of_work, entry, thread = (joins[name].to_list() for name in ("what", "work", "entry", "thread"))
 
-    end = [0] * work.height
+    end, begun_at = [0] * work.height, [0] * work.height
     at, shift = [0] * joins.height, [0] * (joins.height + 1)  # the last is that of NONE: nothing shifted yet
 
     def run(count: int) -> None:
@@ -199,15 +199,23 @@ def _replay(weights: _Weights, host: _Host, found: Graph) -> _Replayed:
             if one != NONE:
                 then = end[one] if one >= 0 else max(end[some] for some in others[node])
                 time = max(time, then)
-            end[node] = time + ns
+            begun_at[node], end[node] = time, time + ns
 
     # Each after all that it waited for: at one moment joins, by what they are for, then work.
-    in_order = joins.select("time_ns", "what", node=pl.int_range(pl.len(), dtype=pl.Int64))
+    in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))
     in_order = in_order.sort("time_ns", "what", "node")
     until = np.searchsorted(start_ns, in_order["time_ns"].to_numpy(), side="left")
+    # What made room may have begun at that very moment.
+    made_room = np.where((in_order["what"] == FOR_ROOM).to_numpy(), in_order["work"].to_numpy() + 1, 0)
+    until = np.maximum.accumulate(np.maximum(until, made_room))
     for node, count in zip(in_order["node"].to_list(), np.diff(until, prepend=0).tolist(), strict=True):
         run(count)
-        by = end[of_work[node]] if what[node] == FOR_WORK else shift[entry[node]] + target[node]
+        if what[node] == FOR_WORK:
+            by = end[of_work[node]]
+        elif what[node] == FOR_ROOM:
+            by = begun_at[of_work[node]]
+        else:
+            by = shift[entry[node]] + target[node]
         # What did not bind might have taken less than it did: nothing.
         if is_last[node]:
             time = by + lag[node]

@@ -17,6 +17,7 @@ from opspan.analysis.busy import busy_with, whole_times, within_part
 from opspan.analysis.kept import kept
 from opspan.analysis.spans import (
     DEVICE,
+    MOST,
     PROCESS,
     distinct,
     length,
@@ -27,6 +28,7 @@ from opspan.analysis.spans import (
     time_in,
     within,
 )
+from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
 from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
@@ -80,7 +82,7 @@ class Run:
     def total_ns(self) -> int:
         """How long all steps of all processes took; a process without steps counts from the first work of a device."""
         starts = self.begins.select((_col("begin_ns") - _col("start_ns")).sum()).item()
-        return int(self.breakdown["time_ns"].sum() - starts)
+        return min(int(self.breakdown["time_ns"].sum() - starts), MOST)
 
     @kept
     def begins(self) -> pl.DataFrame:
@@ -255,8 +257,9 @@ class Run:
         whose = (gaps[name].gather(pieces["gap"]) for name in PROCESS)
         usual = self.begun_in_usual(pieces.select("piece", "at_ns").with_columns(whose), "at_ns")
         pieces = pieces.drop("piece")[usual["piece"]].with_columns(usual["step"].cast(pl.Categorical))
-        columns = (*DEVICE, "start_ns", "end_ns", "wait", "waited", "wait_ns", "held_ns")
-        pieces = self.named(pieces.with_columns(gaps[name].gather(pieces["gap"]) for name in columns))
+        columns = (*DEVICE, "start_ns", "end_ns", "launched_ns", "held_ns")
+        pieces = pieces.with_columns(gaps[name].gather(pieces["gap"]) for name in columns)
+        pieces = self.named(pieces.with_columns(wait=pl.lit(None, dtype=pl.String)))
         is_compiling, is_falling_back = (
             pl.lit(inside.gather(pieces["range"]).fill_null(value=False)) if inside.any() else pl.lit(value=False)
             for inside in (self._is_compiling, self.is_falling_back)
@@ -276,61 +279,40 @@ class Run:
         )
         hosts = _col("why").is_in(["host", "launch"])
         pieces = pieces.with_columns(cause=pl.when(hosts).then(cause).otherwise(why))
-        pieces = _given(pieces, "held", "held_ns", ("gap",))
-        # Had the host not waited, it would be ahead by as long as it waited, and no more: the rest is its own.
-        pieces = _given(pieces, "wait", "wait_ns", ("waited", "device_id"))
-        return pieces.drop("waited", "wait_ns", "held_ns", "at_ns")
+        pieces = given(pieces, "held_ns", ("gap",), ("host", "launch"), "held")
+        # After a wait even the loading of the next batch, say, is bare: the device has nothing left that would hide it.
+        pieces = after_waits(pieces, self._drains, self.steps, ("host", "launch", "data", "optimizer"))
+        return pieces.drop("launched_ns", "held_ns", "at_ns")
 
     @kept
     def _gaps(self) -> pl.DataFrame:
-        """The gaps, with `is_start` (of a program without steps), and with the last wait that began before their end:
-        its number, reason and length. A wait lets the host lose its lead, and what it launches then comes late, until
-        it is ahead again. And with `held_ns`: for how long, until it launched, the host was in calls that take memory
-        or load code."""
+        """The gaps, with `is_start` (of a program without steps), with when what came next was launched, where it came
+        late, and with `held_ns`: for how long, until then, the host was in calls that take memory or load code."""
+        held = self.found.waits.filter(_col("why").cast(pl.String).is_in(HOLD)).select(*_THREAD, "start_ns", "end_ns")
         gaps = self.found.gaps.with_row_index("gap")
-        all_waits = self.found.waits.with_columns(_col("why").cast(pl.String))
-        held = all_waits.filter(_col("why").is_in(HOLD)).select(*_THREAD, "start_ns", "end_ns")
-        asked = gaps.select(*_THREAD, "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
+        launched = _col("start_ns") + _col("host_ns")
+        asked = gaps.select(*_THREAD, "start_ns", end_ns=launched)
         held_ns = time_in(held, asked, _THREAD) if held.height else pl.lit(0, dtype=pl.Int64)
-        gaps = gaps.with_columns(held_ns.alias("held_ns"))
-        waits = all_waits.select(*_THREAD, "wait_ns", began_ns="start_ns", wait="why").with_row_index("waited")
-        # Threads that launch: that another one waits holds up nobody.
-        launching = distinct(self.found.gaps, _THREAD)
-        waits = waits.join(launching, on=_THREAD, how="semi", nulls_equal=True)
-        waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls("began_ns").sort("began_ns").drop("tid")
-        asked = gaps.select("gap", *PROCESS, "end_ns").drop_nulls("end_ns").sort("end_ns")
-        asked, waits = numbered(PROCESS, asked, waits)  # join_asof takes no null for another
-        last = asked.join_asof(
-            waits, left_on="end_ns", right_on="began_ns", by="of", strategy="backward", check_sortedness=False
-        )
-        last = last.select("gap", "wait", "waited", "wait_ns")
-        gaps = gaps.join(last, on="gap", how="left", maintain_order="left")
+        is_late = _col("host_ns") + _col("launch_ns") > 0
+        gaps = gaps.with_columns(held_ns.alias("held_ns"), launched_ns=pl.when(is_late).then(launched))
         begins = self.begins.select(*PROCESS, "start_ns", is_start=True)
         gaps = gaps.join(begins, on=[*PROCESS, "start_ns"], how="left", nulls_equal=True, maintain_order="left")
         return gaps.with_columns(_col("is_start").fill_null(value=False))
+
+    @kept
+    def _drains(self) -> pl.DataFrame:
+        """The waits after which a device may have nothing to do, of threads that launch: that another one waits holds
+        up nobody. Those of an op that the host runs for a device are that op's."""
+        waits = self.found.waits.with_columns(wait=_col("why").cast(pl.String))
+        waits = waits.filter(~self.is_falling_back.gather(waits["range"]).fill_null(value=False))
+        launching = distinct(self.found.gaps, _THREAD)
+        return waits.filter(_col("wait").is_in(DRAIN)).join(launching, on=_THREAD, how="semi", nulls_equal=True)
 
 
 def with_late(rows: pl.DataFrame) -> pl.DataFrame:
     """A collective waits before it transfers: what computing hides is hidden there as likely as anywhere."""
     late = _col("exposed_ns") * (_col("waiting_ns") / length())
     return rows.with_columns(late_ns=pl.when(length() > 0).then(late).fill_null(0).fill_nan(0).cast(pl.Int64))
-
-
-def _given(pieces: pl.DataFrame, cause: str, amount: str, by: tuple[str, ...]) -> pl.DataFrame:
-    """With up to `amount`, for each of `by`, of the time until launches given to a cause: the earliest first."""
-    may_be = _col("cause").is_in(["host", "launch"]) & (_col(amount) > 0)
-    some = pieces.filter(may_be).sort(*by, "at_ns", "gap", maintain_order=True)
-    if not some.height:
-        return pieces
-    whole = _col("ns").cum_sum() - _col("ns")
-    is_first = pl.any_horizontal(_col(name).ne_missing(_col(name).shift(1)) for name in by)
-    is_first |= pl.int_range(pl.len()) == 0
-    before = whole - pl.when(is_first).then(whole).forward_fill()
-    some = some.with_columns(part_ns=(_col(amount) - before).clip(0, _col("ns")))
-    given = some.with_columns(ns=_col("part_ns"), cause=pl.lit(cause, dtype=_CAUSE))
-    rest = some.with_columns(ns=_col("ns") - _col("part_ns"))
-    parts = pl.concat([rest, given]).filter(_col("ns") > 0).drop("part_ns")
-    return pl.concat([pieces.filter(~may_be.fill_null(value=False)), parts])
 
 
 def top(rows: pl.DataFrame, column: str, by: str) -> tuple[str, ...]:

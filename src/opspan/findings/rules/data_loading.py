@@ -14,7 +14,9 @@ _col = pl.col
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.in_usual(run.breakdown)
-    loading_ns = int(rows["loading_ns"].sum())
+    # Loading that a wait for a device left bare is that wait's: without it the device would have been busy meanwhile.
+    of_waits = run.idle.filter(_col("cause") == "wait", _col("phase") == "data")
+    loading_ns = int(rows["loading_ns"].sum()) - run.per_process(of_waits, "ns")
     if not run.matters(loading_ns, threshold):
         return
     loads = run.ranges.filter(_col("phase") == "data").with_columns(ns=_col("end_ns") - _col("start_ns"))
@@ -34,7 +36,8 @@ RULES = (
     Rule(
         id="data-loading",
         title="Waiting for data",
-        looks_at="time of steps in which data was loaded and neither a device nor the driver was at work",
+        looks_at="time of steps in which data was loaded and neither a device nor the driver was at work, less what a "
+        "wait for a device had left bare",
         threshold=0.05,
         because="the share at which the profiler's view in TensorBoard spoke of it",
         sentence="{loading_share} of the steps' time went into waiting for data, while nothing ran on a device",

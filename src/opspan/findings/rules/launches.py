@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.spans import PROCESS, looked_up
+from opspan.findings.host_place import mostly_in
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -48,11 +49,8 @@ def _late(run: Run, threshold: float) -> Iterator[Evidence]:
     rows, _ = _pieces(run, is_bound=False)
     at_stake = run.per_process(rows, "ns")
     if run.matters(at_stake, threshold):
-        names = top(rows, "ns", "op")
-        outside = int(rows.filter(_col("op").is_null())["ns"].sum()) > int(rows["ns"].sum()) / 2
-        where = "no range" if outside or not names else names[0]
         figures = {"idle_ns": at_stake, "idle_share": run.share(at_stake)}
-        yield _evidence(rows, at_stake, figures, {"where": where})
+        yield _evidence(rows, at_stake, figures, {"where": mostly_in(run, rows)})
 
 
 def _queued(run: Run, threshold: float) -> Iterator[Evidence]:

@@ -1,0 +1,101 @@
+"""Launch queues that were full: which launches had to wait for room, and what made it.
+
+    rooms(calls, names, work, waits) -> joins, as path_graph has them, of what FOR_ROOM
+
+A driver keeps a limited number of launches whose work has not begun. A launch that finds the queue full does not return
+before the work of an earlier one begins. The limit is not in a trace, but where it was reached it shows: however long
+the host goes on launching, the number of launches whose work has not begun stays at one depth, and the launches there
+take longer than others of their name. A queue that was never full has no known limit, and none is assumed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opspan.analysis.path_threads import FOR_ROOM, JOINS, NONE
+
+_col = pl.col
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+# CUDA's queues have 1,022 places, and launches wait at 1,017 to 1,021: it makes room for several at once.
+_NEAR = 50  # a depth of which less than a fiftieth is missing to the deepest counts as full
+_LEAST_DEPTH = 8
+_LONG = 4  # times the usual time of a launch of that name: longer than launches differ by
+_LEAST_WAITS = 8  # long launches at a full queue
+_FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # launches
+_MORE_OFTEN = 5  # times as often at a full queue as elsewhere: other things make launches long as well
+
+
+def rooms(calls: pl.DataFrame, names: pl.Series, work: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
+    """`calls`, `work`: as path_graph has them; `names`: of all calls. Calls that wait for work have joins already."""
+    launched = work.select("call", "device_id", "stream", "start_ns", work=pl.int_range(pl.len(), dtype=pl.Int64))
+    launched = launched.drop_nulls("call").unique("call", keep="first", maintain_order=True)
+    known = calls.select("call", "process", "thread", called_ns="start_ns", returned_ns="end_ns")
+    rows = launched.join(known.filter(_col("thread") != NONE), on="call").filter(_col("called_ns") <= _col("start_ns"))
+    rows = rows.join(waits.select("call"), on="call", how="anti")
+    rows = rows.with_columns(names.gather(rows["call"]).to_physical().alias("name"))
+    found = []
+    for device in rows.partition_by("process", "device_id"):
+        # Each stream has a queue of its own where the trace shows that; else all streams of a device share one.
+        busy = device.filter(pl.len().over("stream") >= _FEWEST)  # there may be thousands of streams
+        of_streams = [_of_queue(queue) for queue in busy.partition_by("stream")]
+        full = [joins for joins in of_streams if joins is not None]
+        if not full and device["stream"].n_unique() > 1 and (shared := _of_queue(device)) is not None:
+            full = [shared]
+        found += full
+    return pl.concat(found) if found else pl.DataFrame(schema=JOINS)
+
+
+def _of_queue(rows: pl.DataFrame) -> pl.DataFrame | None:
+    if rows.height < _FEWEST:
+        return None
+    rows = rows.sort("called_ns", "work")
+    begins = rows.select("start_ns", "work").sort("start_ns", "work")
+    called, returned = rows["called_ns"].to_numpy(), rows["returned_ns"].to_numpy()
+    number = np.arange(rows.height)
+    begun = np.searchsorted(begins["start_ns"].to_numpy(), returned, side="right")
+    depth = number + 1 - begun
+    limit = int(depth.max())
+    is_full = depth >= limit - max(limit // _NEAR, 1)
+    usual = _usual(rows, is_full)
+    if limit < _LEAST_DEPTH or not _is_limit(returned - called, usual, is_full):
+        return None
+    # A launch that waited was let go by the begin before its return; any other might have waited for this one.
+    done = np.minimum(called + usual, returned)
+    last = begins["start_ns"].to_numpy()[np.maximum(begun - 1, 0)]
+    has_waited = is_full & (begun > 0) & (last > done)
+    releases = np.where(has_waited, begun - 1, number - limit)
+    by = begins[np.maximum(releases, 0)]
+    is_bounded = (releases >= 0) & (has_waited | (by["start_ns"].to_numpy() < returned))
+    return (
+        rows.select(
+            "process",
+            "thread",
+            time_ns="returned_ns",
+            what=pl.lit(FOR_ROOM, dtype=pl.Int64),
+            target_ns=by["start_ns"],
+            work=by["work"],
+            other=pl.lit(NONE, dtype=pl.Int64),
+            own_ns=pl.Series(np.minimum(done, returned - 1)),  # before the join, which cannot wait for itself
+        )
+        .filter(pl.Series(is_bounded))
+        .select(_col(name).cast(dtype) for name, dtype in JOINS.items())
+    )
+
+
+def _usual(rows: pl.DataFrame, is_full: Flags) -> Ints:
+    """For each launch how long one of its name takes where the queue is not full."""
+    took = rows.select("name", took=_col("returned_ns") - _col("called_ns"), is_full=pl.Series(is_full))
+    elsewhere = _col("took").filter(~_col("is_full")).median()
+    usual = pl.coalesce(elsewhere, _col("took").median()).over("name")
+    return took.select(usual.cast(pl.Int64)).to_series().to_numpy()
+
+
+def _is_limit(took: Ints, usual: Ints, is_full: Flags) -> bool:
+    is_long = took > _LONG * usual
+    at_limit, elsewhere = is_long[is_full], is_long[~is_full]
+    if not elsewhere.size or at_limit.sum() < _LEAST_WAITS:
+        return False
+    return bool(at_limit.mean() >= _MORE_OFTEN * elsewhere.mean())

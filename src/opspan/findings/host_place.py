@@ -1,0 +1,56 @@
+"""Where the host was while devices had nothing to do, by the closest name that the trace has for it.
+
+    mostly_in(run, pieces) -> the name, or UNKNOWN
+
+The innermost range comes first, but for ranges that are steps, which every moment lies in. Where these have less than
+half of the time it is the innermost function of Python, then the innermost frame of the sampled stacks.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.idle import in_functions
+from opspan.analysis.spans import PROCESS, within
+from opspan.findings.run import Run
+
+_col = pl.col
+UNKNOWN = "code that nothing in the trace names"
+
+
+def mostly_in(run: Run, pieces: pl.DataFrame) -> str:
+    """`pieces`: rows of Run.idle, or like them."""
+    ranges = run.trace.ranges
+    is_step = ranges["name"].is_in(run.steps["step"].cast(pl.Categorical).implode()) | (ranges["kind"] == "step")
+    is_named = ~is_step.fill_null(value=False).gather(pieces["range"])
+    named = pieces.filter(is_named.fill_null(value=False)).select("op", "ns")
+    total = int(pieces["ns"].sum())
+    if 2 * int(named["ns"].sum()) >= total and (name := _most(named, "op")):
+        return name
+    others = (_functions(run, pieces), _frames(run, pieces))
+    return next((name for name in others if name is not None), None) or UNKNOWN
+
+
+def _most(rows: pl.DataFrame, name: str) -> str | None:
+    sums = rows.drop_nulls(name).group_by(name).agg(_col("ns").sum()).sort("ns", name, descending=[True, False])
+    return str(sums[name][0]) if sums.height else None
+
+
+def _functions(run: Run, pieces: pl.DataFrame) -> str | None:
+    if not run.trace.functions.height:
+        return None
+    gaps = run.found.gaps[pieces["gap"].unique()]
+    rows = in_functions(run.found.attributed, gaps)
+    return _most(rows.with_columns(name=run.trace.functions["name"].gather(rows["function"])), "name")
+
+
+def _frames(run: Run, pieces: pl.DataFrame) -> str | None:
+    """Of the samples of the threads that launched too late, the function that most of them are in."""
+    samples = run.found.tables.samples.drop_nulls(("time_ns", "stack"))
+    if not samples.height:
+        return None
+    gaps = run.found.gaps[pieces["gap"].unique()]
+    late = gaps.select(*PROCESS, "tid", "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
+    rows = within(samples, "time_ns", late, (*PROCESS, "tid"))["row"]
+    frames = samples["stack"].gather(rows).cast(pl.String).str.split(";").list.last()
+    return _most(pl.DataFrame({"name": frames, "ns": pl.Series([1]).new_from_index(0, len(frames))}), "name")

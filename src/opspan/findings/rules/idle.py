@@ -1,0 +1,93 @@
+"""What devices had nothing to do for most, where no other rule speaks of that cause: idle time is never without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.analysis.busy import whole_times, within_part
+from opspan.analysis.spans import DEVICE, PROCESS
+from opspan.findings.host_place import mostly_in
+from opspan.findings.rule import Evidence, Rule, ranges_of, where
+from opspan.findings.rules import compiled, copies, data_loading, launches, training, waits
+from opspan.findings.run import Run
+
+_col = pl.col
+_SPEAK: dict[str, tuple[Rule, ...]] = {
+    "compile": tuple(rule for rule in compiled.RULES if rule.id == "recompilation"),
+    "fallback": tuple(rule for rule in copies.RULES if rule.id == "cpu-fallback"),
+    "data": data_loading.RULES,
+    "optimizer": tuple(rule for rule in training.RULES if rule.id == "optimizer-loop"),
+    "held": tuple(rule for rule in waits.RULES if rule.id in ("allocation", "module-loading")),
+    "wait": tuple(rule for rule in waits.RULES if rule.id in ("item", "blocking-copies", "synchronise")),
+    "host": tuple(rule for rule in launches.RULES if rule.id in ("launch-bound", "late-host")),
+    "queued": tuple(rule for rule in launches.RULES if rule.id == "queued"),
+}
+_SAID = {
+    "start": "before the first work of a device",
+    "end": "after the last work of a device",
+    "compile": "while torch compiled",
+    "fallback": "while the host ran ops that the device has no kernel for",
+    "data": "while the host loaded data",
+    "optimizer": "while the optimizer went through its parameters",
+    "held": "while calls took memory from the driver or loaded kernels",
+    "wait": "after the host had waited for it",
+    "host": "until the host had launched what came next",
+    "queued": "though work had been launched",
+    "unknown": "before work whose launch the trace does not have",
+}
+_OUTSIDE = ("start", "end", "unknown")  # nothing of a loop, or nobody knows: no time that a change would save
+
+
+def _look(run: Run, threshold: float) -> Iterator[Evidence]:
+    whole = run.found.whole_devices
+    time_ns, idle_ns = (run.per_process(whole, name) for name in ("time_ns", "idle_ns"))
+    if idle_ns <= 0:
+        return
+    outside = _outside(run)
+    inside = run.idle.with_columns(_col("cause", "step").cast(pl.String)).join(outside, on="gap", how="anti")
+    pieces = pl.concat([inside, outside], how="diagonal_relaxed")
+    pieces = pieces.with_columns(_col("cause").replace("launch", "host"))
+    # Without that of outliers among the steps, which have a rule of their own.
+    if run.per_process(pieces, "ns") < threshold * time_ns:
+        return
+    sums = pieces.group_by("cause").agg(_col("ns").sum()).sort("ns", "cause", descending=[True, False])
+    cause = str(sums["cause"][0])
+    if any(True for rule in _SPEAK.get(cause, ()) for _ in rule.look(run, rule.threshold)):
+        return
+    rows = pieces.filter(_col("cause") == cause)
+    ns = run.per_process(rows, "ns")
+    figures = {"idle_ns": idle_ns, "idle_share": idle_ns / time_ns, "cause_ns": ns, "cause_share": ns / idle_ns}
+    words = {"cause": _SAID[cause], "where": mostly_in(run, rows)}
+    places = where(rows, "ns")
+    places["ranges"] = ranges_of(rows, once="gap")
+    yield Evidence(None if cause in _OUTSIDE else ns, figures, words, "possible", **places)
+
+
+def _outside(run: Run) -> pl.DataFrame:
+    """The idle time before the first work of each device, and after its last, in the form of Run.idle."""
+    begins = within_part(whole_times(run.trace), run.trace).select(*PROCESS, "start_ns", is_first=pl.lit(value=True))
+    gaps = run.found.gaps.with_row_index("gap").join(begins, on=[*PROCESS, "start_ns"], how="left", nulls_equal=True)
+    cause = pl.when(_col("next").is_null()).then(pl.lit("end")).when("is_first").then(pl.lit("start"))
+    gaps = gaps.with_columns(cause=cause).drop_nulls("cause").select("gap", *DEVICE, "start_ns", "end_ns", "cause")
+    return run.named(run.found.idle.join(gaps, on="gap"))
+
+
+RULES = (
+    Rule(
+        id="idle",
+        title="Devices without work, for a cause that has no rule of its own",
+        looks_at="idle time of devices, that of start and end of the program with it, but not of outliers: where no "
+        "other rule speaks of what most of it is for",
+        threshold=0.1,
+        because="a tenth of the time: what is idle below that is what every eager program has between its steps",
+        sentence="devices were idle for {idle_ns} ({idle_share} of the recording), and for {cause_share} of that "
+        "{cause}; the host was mostly in {where}",
+        remedy="Shorten what the host does there, or do it while devices work; where it is the start or the end of a "
+        "program, record later, or for longer, and these figures say more of the loop",
+        command="opspan idle FILE --by gap",
+        read="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        look=_look,
+    ),
+)
