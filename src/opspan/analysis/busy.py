@@ -61,7 +61,7 @@ _col = pl.col
 # In the order in which a moment is given to them.
 KINDS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other")
 WHAT = pl.Enum(["copying", "filling", "communicating", "computing"])  # of these, what work is
-_OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
+OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
 # Whose calls drive a device.
 APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
 
@@ -131,7 +131,7 @@ def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) 
     spans = {name: _those(work, name) for name in KINDS[:4]}
     spans["calling"] = calls
     spans["loading"] = nested.filter(_col("phase") == "data")
-    spans["ops"] = nested.filter(_col("kind").is_in(_OPS))
+    spans["ops"] = nested.filter(_col("kind").is_in(OPS))
     found = step_times(trace, steps, with_wholes=with_wholes).with_columns(together=pl.lit(0, dtype=pl.Int64))
     # What all kinds up to one cover together, less what those before it do, is that kind's.
     together = work.clear().select(*PROCESS, "start_ns", "end_ns")

@@ -14,7 +14,7 @@ _col = pl.col
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.in_usual(run.breakdown)
-    loading_ns = int(rows["loading_ns"].sum())
+    loading_ns = run.longest(rows, "loading_ns")
     if not run.matters(loading_ns, threshold):
         return
     loads = run.ranges.filter(_col("phase") == "data").with_columns(ns=_col("end_ns") - _col("start_ns"))
