@@ -29,7 +29,7 @@ _col = pl.col
 _SIDES = ("send", "recv", "send_recv")
 _FEW = 2  # steps
 _OF_NORMAL = 1.4826  # times the median distance from the median is the usual deviation of what is normally spread
-_STEADY, _FAR = 3, 6  # usual deviations: of the sum of all steps, which chance exceeds once in a thousand; of one step
+_STEADY, _FAR = 3, 6  # usual deviations: of the sum of all steps, which chance exceeds once in a thousand; of a step
 _PLACE = (*DEVICE, "component")
 _STEP = ("component", "step")
 
@@ -50,7 +50,9 @@ def late(rows: pl.DataFrame) -> pl.DataFrame:
         waiting_ns=_col("waiting_ns").fill_null(0),
         is_side=is_side.fill_null(value=False),
     )
-    places = rows.select("component", place=pl.struct(DEVICE)).group_by("component").agg(places=_col("place").n_unique())
+    places = (
+        rows.select("component", place=pl.struct(DEVICE)).group_by("component").agg(places=_col("place").n_unique())
+    )
     rows = rows.join(places, on="component", maintain_order="left")
     sums = rows.group_by(*_PLACE, "step", maintain_order=True).agg(
         _col("exposed_ns", "waiting_ns").sum(),
@@ -99,13 +101,13 @@ def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
     rows = rows.with_columns(spread_ns=_OF_NORMAL * apart.median().over(_PLACE))
     sums = rows.group_by(_PLACE).agg(
         _col("late_ns").sum(),
-        chance_ns=_STEADY * _col("spread_ns").first() * pl.len().sqrt(),
+        chance_ns=_STEADY * _col("less_ns").std().fill_null(0) * pl.len().sqrt(),
         far_ns=_col("less_ns").filter(_col("less_ns") > _FAR * _col("spread_ns")).sum(),
     )
     sums = sums.with_columns(less_ns=_usual().over("component") - _col("late_ns"))
     is_much = (_col("less_ns") > 0) & (_col("less_ns") >= least_ns)
     is_no_chance = (_col("less_ns") >= _col("chance_ns")) | (_col("far_ns") >= least_ns)
-    return sums.filter(is_much & is_no_chance).sort("late_ns", *DEVICE).select(_PLACE)
+    return sums.filter(is_much & is_no_chance).sort(DEVICE).select(_PLACE)
 
 
 def _usual() -> pl.Expr:

@@ -250,7 +250,9 @@ class Run:
 
     def exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Returns the same for these collectives. Each is of the step that launched it: the host runs ahead."""
-        rows = rows.drop_nulls(("start_ns", "end_ns")).filter(_col("work").is_not_null() | _col("time_ns").is_not_null())
+        rows = rows.drop_nulls(("start_ns", "end_ns")).filter(
+            _col("work").is_not_null() | _col("time_ns").is_not_null()
+        )
         if self.has_devices:  # there the host's are another rule's
             rows = rows.filter(_col("work").is_not_null())
         trace = self.found.attributed

@@ -40,7 +40,9 @@ def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
         waits = run.of_processes(places.with_columns(ns=_col("waited_ns")), "ns")
         figures |= {"waiting_ns": int(waits["ns"].mean() or 0)}  # type: ignore[arg-type]  # a number
         figures |= {"communicating_ns": run.per_process(rows, "ns")}
-        why = "their files are not here" if rows.select(DEVICE).n_unique() == 1 else "nothing tells which belong together"
+        why = (
+            "their files are not here" if rows.select(DEVICE).n_unique() == 1 else "nothing tells which belong together"
+        )
         yield Evidence(
             at_stake,
             figures,
@@ -69,7 +71,9 @@ def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.join(of_them, on="match", how="semi", maintain_order="left")
     first = lost.sort("ns", descending=True).row(0, named=True)
     is_one = first["step"] is not None and first["ns"] > _MOST_OF * at_stake
-    names = [f"rank {rank} (process {pid})" for rank, pid in some.select(PROCESS).unique(maintain_order=True).iter_rows()]
+    names = [
+        f"rank {rank} (process {pid})" for rank, pid in some.select(PROCESS).unique(maintain_order=True).iter_rows()
+    ]
     yield Evidence(
         at_stake,
         {"waiting_ns": at_stake, "waiting_share": run.share(at_stake), "collectives": matches}

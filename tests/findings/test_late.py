@@ -1,0 +1,168 @@
+"""Who is late: several ranks at once, a rank in one step, stages of pipelines, ranks that only chance keeps apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import polars as pl
+import pytest
+
+import opspan
+from analysis.test_over_ranks import ROW
+from builders.training import run
+from builders.training_files import kineto_files, load
+from builders.training_plan import Plan
+from findings.pipelines import pipeline
+from opspan.analysis.collectives import SCHEMA
+from opspan.analysis.over_ranks import matched
+from opspan.findings import Finding, findings
+from opspan.findings.late import late, lost_to, stragglers
+from read_once import ReadOnce
+
+MS = 1_000_000
+LEAST = 0.03
+
+
+def frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    schema = SCHEMA | {"exposed_ns": pl.Int64, "step": pl.String}
+    made = pl.DataFrame([ROW | {"step": None} | row for row in rows], schema=schema)
+    return made.hstack(matched(made))
+
+
+def late_ranks(rows: pl.DataFrame, total_ns: int) -> tuple[list[int], int]:
+    places = late(rows)
+    some = stragglers(places, LEAST * total_ns)
+    return sorted(some["rank"]), int(lost_to(places, some)["ns"].sum())
+
+
+@pytest.mark.parametrize("stages", [2, 4, 6])
+@pytest.mark.parametrize("batches", [6, 12])
+def test_the_fill_of_an_even_pipeline_is_nobody_s(stages: int, batches: int) -> None:
+    rows, total_ns = pipeline([1000] * stages, batches, 6)
+
+    sides = frame(rows)
+
+    assert sides.group_by("rank").agg(pl.col("waiting_ns").sum())["waiting_ns"].min() > 0.03 * total_ns  # type: ignore[operator]
+    assert late_ranks(sides, total_ns) == ([], 0)
+
+
+@pytest.mark.parametrize("slow", range(4))
+@pytest.mark.parametrize("factor", [1.2, 1.5])
+def test_a_slow_stage_is_named_with_what_it_costs(slow: int, factor: float) -> None:
+    forwards = [1000] * 4
+    _, even_ns = pipeline(forwards, 12, 12)
+    forwards[slow] = round(1000 * factor)
+    rows, total_ns = pipeline(forwards, 12, 12)
+
+    ranks, lost_ns = late_ranks(frame(rows), total_ns)
+
+    assert ranks == [slow]
+    # At most: a stage that is first hides more of the fill when it is slow.
+    assert total_ns - even_ns <= 1.1 * lost_ns <= 1.1 * (1.15 if slow else 1.8) * (total_ns - even_ns)
+
+
+def reduces(late_by: dict[tuple[int, int], int], jitter: int, steps: int = 20) -> list[dict[str, Any]]:
+    """Four ranks and a collective of 100 in each step of 1000; (rank, step) comes later by so much, and all by up to
+    `jitter`."""
+    random, rows, now = Random(1), [], 0
+    for step in range(steps):
+        came = [now + 800 + late_by.get((rank, step), 0) + round(random.random() * jitter) for rank in range(4)]
+        end = max(came) + 100
+        for rank, begin in enumerate(came):
+            times = {"start_ns": begin, "end_ns": end, "time_ns": end - begin, "exposed_ns": end - begin}
+            rows.append({"rank": rank, "step": f"step {step}", **times})
+        now = end + 100
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("late_by", "jitter", "ranks"),
+    [
+        ({}, 0, []),
+        ({(2, step): 100 for step in range(20)}, 0, [2]),
+        ({(2, step): 100 for step in range(20)}, 100, [2]),
+        ({(2, 7): 2000}, 0, [2]),
+        ({(2, 7): 2000}, 50, [2]),
+        ({(2, 7): 2000, (0, 11): 2000}, 50, [0, 2]),
+        ({(step % 4, step): 200 for step in range(20)}, 0, []),
+        # One that is late by a twentieth of what chance makes of a step is not told from others.
+        ({(2, step): 40 for step in range(20)}, 800, []),
+    ],
+)
+def test_late_ranks_are_told_from_chance(late_by: dict[tuple[int, int], int], jitter: int, ranks: list[int]) -> None:
+    assert late_ranks(frame(reduces(late_by, jitter)), 20 * 1000)[0] == ranks
+
+
+def test_components_have_late_ranks_of_their_own() -> None:
+    rows = reduces({(2, step): 200 for step in range(20)}, 0)
+    # Ranks 0 and 1 are a group, and 2 and 3: nobody of the first waits for rank 2.
+    apart = [row | {"group": str(row["rank"] // 2)} | (_of(800, 100, row) if row["rank"] < 2 else {}) for row in rows]
+    assert late_ranks(frame(apart), 20 * 1000) == ([2], 20 * 200)
+
+
+def _of(begin: int, length: int, row: dict[str, Any]) -> dict[str, Any]:
+    start = 1000 * int(row["step"].split()[1]) + begin
+    return {"start_ns": start, "end_ns": start + length, "time_ns": length, "exposed_ns": length}
+
+
+def said(folder: Path, plan: Plan) -> dict[str, Finding]:
+    found = findings(load(folder, plan).analysed)
+    return {one.rule.id: one for one in found if one.evidence.at_stake_ns is not None}
+
+
+def took(plan: Plan) -> int:
+    made = run(plan)
+    rows = [*made.ranges, *made.calls, *made.work]
+    return max(row.end for row in rows) - min(row.start for row in rows)
+
+
+SLOW = {
+    "one": {3: 1.5},
+    "one by little": {3: 1.1},
+    "two alike": {2: 1.5, 5: 1.5},
+    "two that differ": {2: 1.5, 5: 1.2},
+    "three": {2: 1.3, 5: 1.3, 6: 1.3},
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_ranks_that_are_late_are_named_and_cost_what_the_run_would_save(name: str, tmp_path: Path) -> None:
+    plan, even = (Plan(ranks=8, steps=12, slower_ranks=slower) for slower in (SLOW[name], {}))
+
+    found = said(tmp_path, plan)["straggler"].evidence
+
+    assert found.ranks == tuple(SLOW[name])
+    assert found.at_stake_ns == pytest.approx(took(plan) - took(even), rel=0.05)
+    assert found.words["who"] == ", ".join(f"rank {rank} (process {5000 + 100 * rank})" for rank in found.ranks)
+
+
+@pytest.mark.parametrize("ranks", [(3,), (6, 3)])
+def test_the_rank_of_one_late_step_is_named_with_the_step(ranks: tuple[int, ...], tmp_path: Path) -> None:
+    plan = Plan(ranks=8, steps=20, stalls={9: 20 * MS}, stalled_ranks=ranks)
+
+    found = said(tmp_path, plan)
+
+    saved = took(plan) - took(Plan(ranks=8, steps=20))
+    one = found["straggler"].evidence
+    assert (one.ranks, one.steps[0], one.words["when"]) == (
+        tuple(sorted(ranks)),
+        "ProfilerStep#9",
+        ", most of it in ProfilerStep#9",
+    )
+    assert one.at_stake_ns == pytest.approx(saved, rel=0.05)
+    # The step of those that only waited is no outlier.
+    assert found["step-outliers"].evidence.ranks == tuple(sorted(ranks))
+
+
+def test_of_files_that_are_looked_at_one_by_one_those_that_waited_are_no_outliers_either(tmp_path: Path) -> None:
+    made = run(Plan(ranks=3, steps=20, stalls={9: 20 * MS}, stalled_ranks=(1,)))
+    files = kineto_files(tmp_path, made)
+
+    apart = opspan.load_many(*files, executor=ReadOnce()).findings()
+    whole = opspan.load(*files).findings()
+
+    for rows in (apart, whole):
+        costly = {row["id"]: row["ranks"] for row in rows.filter(pl.col("at_stake_ns").is_not_null()).to_dicts()}
+        assert costly == {"step-outliers": [1], "straggler": [1]}
