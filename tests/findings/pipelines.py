@@ -1,4 +1,4 @@
-"""A pipeline of stages, each on its own rank: one forward, one backward in turn, and what its ranks wait for each other.
+"""A pipeline of stages, each on its own rank: a forward and a backward in turn, and what ranks wait for each other.
 
 An activation goes on when it is there, and its receive begins when the stage has nothing else to do; gradients go back
 alike. Sends run beside what computes next, so nothing of them is exposed.
@@ -37,17 +37,11 @@ def pipeline(forwards: Sequence[int], batches: int, steps: int) -> tuple[list[di
                     begin = free[stage]
                     if sender is not None:
                         begin = max(free[stage], sent) + TRANSFER
-                        at = {"group": "0", "source": sender, "target": stage, "step": f"step {step}"}
-                        receive = {
-                            "kind": "recv",
-                            "rank": stage,
-                            "start_ns": free[stage],
-                            "exposed_ns": begin - free[stage],
-                        }
-                        send = {"kind": "send", "rank": sender, "start_ns": sent, "exposed_ns": 0}
-                        rows += [
-                            at | one | {"end_ns": begin, "time_ns": begin - one["start_ns"]} for one in (send, receive)
-                        ]
+                        both = {"group": "0", "source": sender, "target": stage, "step": f"step {step}"}
+                        for kind, rank, start in (("send", sender, sent), ("recv", stage, free[stage])):
+                            times = {"start_ns": start, "end_ns": begin, "time_ns": begin - start}
+                            exposed_ns = begin - start if kind == "recv" else 0
+                            rows.append({"kind": kind, "rank": rank, "exposed_ns": exposed_ns, **both, **times})
                     free[stage] = begin + forwards[stage] * (1 if what == "forward" else 2)
                     ready[what, stage, number] = free[stage]
         free = [now + OPTIMIZER for now in free]

@@ -144,7 +144,7 @@ CASES = [
         ops=("ncclDevKernel_AllReduce",),
         steps=FIRST,
         ranges=each(700, 300),
-        words={"why": "their files are not here"},
+        words={"why": "not all of their files are here"},
     ),
     Case(
         "gloo-on-devices",

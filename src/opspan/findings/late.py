@@ -3,7 +3,7 @@
     late(rows) -> rank, pid, device_id, component, step, and in ns
         exposed_ns  in which a collective ran and nothing else did (analysis/exposed.py)
         waited_ns   how much of it the rank waited for others
-        late_ns     the same without the fill of an even pipeline
+        late_ns     the same without the fill of an even pipeline, and without what ranks begin at different times
     stragglers(late, least_ns) -> rank, pid, device_id, component of those that others wait for
     lost_to(late, some) -> component, step, ns: what others lose to them
     unusual(late) -> rank, pid, waited_ns: what a process waited in some steps longer than in most
@@ -11,9 +11,9 @@
 `rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `kind` and `step`. A place is a device of a
 process, or a process; a component has the places that collectives connect.
 
-Where the places of a component have the same collectives in a step, that step is as long for all of them, and the place that
-exposes least has most work of its own: it waits for nobody, and what another exposes more is waiting, too. That counts
-transfers that the other would have hidden, had it not waited before.
+Where the places of a component have the same collectives in a step, that step is as long for all of them, and the place
+that exposes least has most work of its own: it waits for nobody, and what another exposes more is waiting, too. That
+counts transfers that the other would have hidden, had it not waited before.
 
 In a pipeline each stage waits for the first to fill it and for the last to drain it: all for the same time if they have
 the same work. Only what a stage waits longer than the one that waits least is lost to another.
@@ -26,7 +26,7 @@ import polars as pl
 from opspan.analysis.spans import DEVICE, PROCESS
 
 _col = pl.col
-_SIDES = ("send", "recv", "send_recv")
+SIDES = ("send", "recv", "send_recv")
 _FEW = 2  # steps
 _OF_NORMAL = 1.4826  # times the median distance from the median is the usual deviation of what is normally spread
 _STEADY, _FAR = 3, 6  # usual deviations: of the sum of all steps, which chance exceeds once in a thousand; of a step
@@ -35,15 +35,15 @@ _STEP = ("component", "step")
 
 
 def waited_ns() -> pl.Expr:
-    """How much of what a collective exposes it waited. It waits before it transfers: what is not hidden of it waited, as
-    long as it waited at all."""
+    """How much of what a collective exposes would be gone, had it not waited: the transfer would then begin sooner, and
+    be hidden as long as something computes."""
     return pl.min_horizontal("exposed_ns", _col("waiting_ns").fill_null(0))
 
 
 def late(rows: pl.DataFrame) -> pl.DataFrame:
     # The same step for all ranks: their files may count from different steps.
     step = pl.when(_col("match").is_not_null()).then(_col("step").first().over("match")).otherwise("step")
-    is_side = _col("kind").is_in(_SIDES) & _col("match").is_not_null()
+    is_side = _col("kind").is_in(SIDES) & _col("match").is_not_null()
     rows = rows.with_columns(
         component=_components(rows),
         step=step.cast(pl.String),
@@ -66,11 +66,13 @@ def late(rows: pl.DataFrame) -> pl.DataFrame:
     more = _col("exposed_ns") - _col("exposed_ns").min().over(_STEP)
     more = pl.when(is_same).then(pl.min_horizontal(more, "waiting_ns")).otherwise(0)
     sums = sums.with_columns(waited_ns=pl.max_horizontal("waited_ns", more))
-    # The first step fills a pipeline that nobody has to drain before, and so the stages have not waited equally yet.
-    is_first = (_col("start_ns") == _col("start_ns").min().over(_PLACE)) & (pl.len().over(_PLACE) > _FEW)
-    uneven = pl.when(is_first).then(0).otherwise(_col("waited_ns") - _col("waited_ns").min().over(_STEP))
+    uneven = _col("waited_ns") - _col("waited_ns").min().over(_STEP)
     is_pipeline = _col("sides").sum().over("component") > 0
     sums = sums.with_columns(late_ns=pl.when(is_pipeline).then(uneven).otherwise("waited_ns"))
+    # Ranks begin at different times, and fill a pipeline that none had to drain before: that is no step's lateness.
+    is_first = (_col("start_ns") == _col("start_ns").min().over(_PLACE)) & (pl.len().over(_PLACE) > _FEW)
+    most = _col("late_ns").filter(~is_first).max().over(_PLACE)
+    sums = sums.with_columns(late_ns=pl.when(is_first).then(pl.min_horizontal("late_ns", most)).otherwise("late_ns"))
     return sums.select(*_PLACE, "step", "exposed_ns", "waited_ns", "late_ns")
 
 

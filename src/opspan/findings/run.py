@@ -250,11 +250,9 @@ class Run:
 
     def exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Returns the same for these collectives. Each is of the step that launched it: the host runs ahead."""
-        rows = rows.drop_nulls(("start_ns", "end_ns")).filter(
-            _col("work").is_not_null() | _col("time_ns").is_not_null()
-        )
-        if self.has_devices:  # there the host's are another rule's
-            rows = rows.filter(_col("work").is_not_null())
+        # Where there are devices, collectives of the host are another rule's.
+        is_timed = _col("work").is_not_null() | (_col("time_ns").is_not_null() & ~pl.lit(self.has_devices))
+        rows = rows.drop_nulls(("start_ns", "end_ns")).filter(is_timed)
         trace = self.found.attributed
         calls = trace.work["call"].gather(rows["work"])
         at_ns = pl.coalesce(trace.calls["start_ns"].gather(calls), "start_ns")

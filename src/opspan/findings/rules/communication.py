@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, length
-from opspan.findings.late import lost_to, stragglers, waited_ns
+from opspan.findings.late import SIDES, lost_to, stragglers, waited_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.printable import listed
@@ -22,12 +22,14 @@ _MANY = 10  # in a step
 
 
 def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
-    """`is_told`: all but a tenth of it is of collectives that the other ranks' files have, too. Elsewhere nobody can
+    """`is_told`: all but a tenth of it is of collectives that the files of all their ranks have. Elsewhere nobody can
     tell what a rank sent from what it waited for."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows, places = run.collectives, run.late
-        alone_ns, exposed_ns = rows.filter(_col("match").is_null())["exposed_ns"].sum(), rows["exposed_ns"].sum()
+        is_part = (_col("group_size") > _col("ranks")) & ~_col("kind").is_in(SIDES)
+        is_alone = _col("match").is_null() | is_part.fill_null(value=False)
+        alone_ns, exposed_ns = rows.filter(is_alone)["exposed_ns"].sum(), rows["exposed_ns"].sum()
         if not exposed_ns or (alone_ns <= _UNTOLD * exposed_ns) != is_told:
             return
         sums = run.of_processes(places.with_columns(ns=_col("exposed_ns") - _col("waited_ns")), "ns")
@@ -40,9 +42,8 @@ def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
         waits = run.of_processes(places.with_columns(ns=_col("waited_ns")), "ns")
         figures |= {"waiting_ns": int(waits["ns"].mean() or 0)}  # type: ignore[arg-type]  # a number
         figures |= {"communicating_ns": run.per_process(rows, "ns")}
-        why = (
-            "their files are not here" if rows.select(DEVICE).n_unique() == 1 else "nothing tells which belong together"
-        )
+        is_one = rows.select(DEVICE).n_unique() == 1 or rows.select(is_part.any()).item()
+        why = "not all of their files are here" if is_one else "nothing tells which belong together"
         yield Evidence(
             at_stake,
             figures,
@@ -71,9 +72,8 @@ def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.join(of_them, on="match", how="semi", maintain_order="left")
     first = lost.sort("ns", descending=True).row(0, named=True)
     is_one = first["step"] is not None and first["ns"] > _MOST_OF * at_stake
-    names = [
-        f"rank {rank} (process {pid})" for rank, pid in some.select(PROCESS).unique(maintain_order=True).iter_rows()
-    ]
+    whose = some.select(PROCESS).unique(maintain_order=True)
+    names = [f"rank {rank} (process {pid})" for rank, pid in whose.iter_rows()]
     yield Evidence(
         at_stake,
         {"waiting_ns": at_stake, "waiting_share": run.share(at_stake), "collectives": matches}
@@ -180,8 +180,8 @@ RULES = (
     Rule(
         id="communication-or-waiting",
         title="Communication, or waiting for other ranks, that no computing hides",
-        looks_at="the same where more than a tenth of that time is of collectives that no other rank's file has: of one "
-        "rank alone, nobody can tell what it sent from what it waited for",
+        looks_at="the same where more than a tenth of that time is of collectives that not all of their ranks' files have: of "
+        "some ranks alone, nobody can tell what they sent from what they waited for",
         threshold=0.1,
         because="as for exposed-communication",
         sentence="collectives ran for {communicating_ns}, {exposed_ns} of it ({exposed_share}) while nothing computed; "
@@ -212,8 +212,8 @@ RULES = (
     Rule(
         id="uneven-ranks",
         title="Ranks wait for each other in turn",
-        looks_at="the same time, less what is lost to ranks that are always late; at stake is the mean of the ranks: it "
-        "would be gone if all had the same work",
+        looks_at="the same time on devices, less what is lost to ranks that are late; at stake is the mean of the "
+        "ranks, which would be gone if all had the same work; on hosts it is mostly chance",
         threshold=0.05,
         because="some waiting is in every run, as no two steps are alike",
         sentence="a rank waited {waiting_ns} ({waiting_share}) in {collectives} collectives, now for one other and now "
