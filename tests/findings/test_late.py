@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 import opspan
 from analysis.test_over_ranks import ROW
+from builders import kineto
 from builders.training import run
 from builders.training_files import kineto_files, load
 from builders.training_plan import Plan
@@ -19,9 +22,11 @@ from opspan.analysis.collectives import SCHEMA
 from opspan.analysis.over_ranks import matched
 from opspan.findings import Finding, findings
 from opspan.findings.late import late, lost_to, stragglers
+from opspan.views import summary
 from read_once import ReadOnce
 
 MS = 1_000_000
+PROGRAM = Path(__file__).parents[1] / "programs" / "gloo_late.py"
 LEAST = 0.03
 
 
@@ -166,3 +171,43 @@ def test_of_files_that_are_looked_at_one_by_one_those_that_waited_are_no_outlier
     for rows in (apart, whole):
         costly = {row["id"]: row["ranks"] for row in rows.filter(pl.col("at_stake_ns").is_not_null()).to_dicts()}
         assert costly == {"step-outliers": [1], "straggler": [1]}
+
+
+@pytest.mark.slow
+def test_of_four_real_ranks_on_gloo_the_one_that_sleeps_is_late(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    # 20 steps, in each of which rank 2 sleeps for 30 ms.
+    commands = [[sys.executable, str(PROGRAM), str(tmp_path), str(rank), "4", "2", "0.03"] for rank in range(4)]
+    started = [subprocess.Popen(command, stderr=subprocess.PIPE) for command in commands]
+    for process in started:
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors.decode()
+
+    trace = opspan.load(*(tmp_path / f"rank{rank}" for rank in range(4)))
+
+    (found,) = [one for one in findings(trace.analysed) if one.rule.id == "straggler"]
+    assert found.evidence.ranks == (2,)
+    # Other programs of the machine make ranks late, too.
+    assert 0.6 * 20 * 30 * MS < (found.evidence.at_stake_ns or 0) < 1.4 * 20 * 30 * MS
+    row = summary.answer(trace.analysed).rows.row(0, named=True)
+    assert row["communicating_ns"] > 0.6 * 3 * 20 * 30 * MS
+    total = sum(row[f"{name}_ns"] for name in ("communicating", "calling", "loading", "ops", "other"))
+    assert total == trace.analysed.whole_breakdown["time_ns"].sum()
+
+
+def test_without_devices_collectives_of_the_host_are_exposed_where_no_op_runs(tmp_path: Path) -> None:
+    ranges = [kineto.span("user_annotation", f"ProfilerStep#{step}", 1, 1000.0 * step, 1000.0, 1) for step in range(4)]
+    for step in range(4):
+        begin = 1000.0 * step
+        ranges.append(kineto.span("cpu_op", "c10d::allreduce_", 1, begin + 100, 50.0, 1))
+        ranges.append(kineto.span("user_annotation", "gloo:all_reduce", 2, begin + 100, 400.0, 1))
+        ranges.append(kineto.span("cpu_op", "aten::mm", 1, begin + 200, 100.0, 1))
+    file = kineto.write(tmp_path / "run.json", kineto.document(ranges))
+
+    trace = opspan.load(file)
+
+    (found,) = [one for one in findings(trace.analysed) if one.evidence.at_stake_ns]
+    assert (found.rule.id, found.evidence.at_stake_ns) == ("communication-or-waiting", 4 * 300_000)
+    # To start one is an op as well, which comes first in the breakdown.
+    assert trace.analysed.breakdown["communicating_ns"].to_list() == [250_000] * 4
+    assert summary.answer(trace.analysed).notes[1].endswith("ops of torch 15.0%, collectives 25.0%, other 60.0%")
