@@ -180,8 +180,8 @@ RULES = (
     Rule(
         id="communication-or-waiting",
         title="Communication, or waiting for other ranks, that no computing hides",
-        looks_at="the same where more than a tenth of that time is of collectives that not all of their ranks' files have: of "
-        "some ranks alone, nobody can tell what they sent from what they waited for",
+        looks_at="the same where more than a tenth of that time is of collectives for which files of their ranks are "
+        "missing: without these, nobody can tell what was sent from what was waiting",
         threshold=0.1,
         because="as for exposed-communication",
         sentence="collectives ran for {communicating_ns}, {exposed_ns} of it ({exposed_share}) while nothing computed; "
