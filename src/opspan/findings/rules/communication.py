@@ -29,7 +29,7 @@ def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
         rows, places = run.collectives, run.late
         is_part = (_col("group_size") > _col("ranks")) & ~_col("kind").is_in(SIDES)
         is_alone = _col("match").is_null() | is_part.fill_null(value=False)
-        alone_ns, exposed_ns = rows.filter(is_alone)["exposed_ns"].sum(), rows["exposed_ns"].sum()
+        alone_ns, exposed_ns = int(rows.filter(is_alone)["exposed_ns"].sum()), int(rows["exposed_ns"].sum())
         if not exposed_ns or (alone_ns <= _UNTOLD * exposed_ns) != is_told:
             return
         sums = run.of_processes(places.with_columns(ns=_col("exposed_ns") - _col("waited_ns")), "ns")
