@@ -176,8 +176,8 @@ def test_of_files_that_are_looked_at_one_by_one_those_that_waited_are_no_outlier
 @pytest.mark.slow
 def test_of_four_real_ranks_on_gloo_the_one_that_sleeps_is_late(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    # 20 steps, in each of which rank 2 sleeps for 30 ms.
-    commands = [[sys.executable, str(PROGRAM), str(tmp_path), str(rank), "4", "2", "0.03"] for rank in range(4)]
+    # 20 steps, in each of which rank 2 sleeps for 100 ms.
+    commands = [[sys.executable, str(PROGRAM), str(tmp_path), str(rank), "4", "2", "0.1"] for rank in range(4)]
     started = [subprocess.Popen(command, stderr=subprocess.PIPE) for command in commands]
     for process in started:
         _, errors = process.communicate(timeout=300)
@@ -187,10 +187,11 @@ def test_of_four_real_ranks_on_gloo_the_one_that_sleeps_is_late(tmp_path: Path) 
 
     (found,) = [one for one in findings(trace.analysed) if one.rule.id == "straggler"]
     assert found.evidence.ranks == (2,)
-    # Other programs of the machine make ranks late, too.
-    assert 0.6 * 20 * 30 * MS < (found.evidence.at_stake_ns or 0) < 1.4 * 20 * 30 * MS
+    # Other programs of the machine make ranks late, too; at stake is no more than what each of the others waited.
+    waited = trace.comm("rank").filter(pl.col("rank") != 2)["waiting_ns"].to_list()
+    assert 0.6 * 20 * 100 * MS < (found.evidence.at_stake_ns or 0) <= min(waited)
     row = summary.answer(trace.analysed).rows.row(0, named=True)
-    assert row["communicating_ns"] > 0.6 * 3 * 20 * 30 * MS
+    assert row["communicating_ns"] > 0.6 * 3 * 20 * 100 * MS
     total = sum(row[f"{name}_ns"] for name in ("communicating", "calling", "loading", "ops", "other"))
     assert total == trace.analysed.whole_breakdown["time_ns"].sum()
 
