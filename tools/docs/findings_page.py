@@ -16,7 +16,7 @@ HEAD = """\
 `opspan.load(FILE).findings()` gives them as a frame ([json.md](json.md#findings) has the columns).
 
 - **Time at stake** is how much sooner the run would have ended, *at most*, if the cause were gone, and the share is of
-  how long the run took. Processes and ranks run side by side, so nothing is summed over them: a run takes as long as
+  how long the run took, until all that its steps launched was done. Processes and ranks run side by side, so nothing is summed over them: a run takes as long as
   the process whose steps take longest, and at stake is the time of the process that loses most. Of what is summed over
   the devices of a process, the mean of its devices counts.
 - **Over ranks**: where ranks wait for one that is late, at stake is what *all* the others wait, step by step, as the

@@ -28,6 +28,7 @@ from opspan.analysis.spans import (
     time_in,
     within,
 )
+from opspan.analysis.until_done import until_done
 from opspan.findings.cuts import cut_at
 from opspan.findings.late import late
 from opspan.findings.marks import compiling, falling_back
@@ -80,10 +81,13 @@ class Run:
 
     @kept
     def total_ns(self) -> int:
-        """How long the run took: the steps of the process that took longest. A process without steps counts from the
-        first work of a device."""
+        """How long the run took: the steps of the process that took longest, until all that they launched was done. A
+        process without steps counts from the first work of a device."""
         starts = self.begins.select(*PROCESS, time_ns=_col("start_ns") - _col("begin_ns"))
-        return self.longest(pl.concat([self.breakdown.select(*PROCESS, "time_ns"), starts]), "time_ns")
+        found = self.found.attributed
+        done = until_done(self.steps, found.calls, found.work)
+        later = done.group_by(PROCESS).agg(time_ns=(_col("took_ns") - length()).sum().clip(0))
+        return self.longest(pl.concat([self.breakdown.select(*PROCESS, "time_ns"), starts, later]), "time_ns")
 
     @kept
     def begins(self) -> pl.DataFrame:
