@@ -16,9 +16,9 @@ HEAD = """\
 `opspan.load(FILE).findings()` gives them as a frame ([json.md](json.md#findings) has the columns).
 
 - **Time at stake** is how much sooner the run would have ended, *at most*, if the cause were gone, and the share is of
-  how long the run took, until all that its steps launched was done. Processes and ranks run side by side, so nothing is summed over them: a run takes as long as
-  the process whose steps take longest, and at stake is the time of the process that loses most. Of what is summed over
-  the devices of a process, the mean of its devices counts.
+  how long the run took, until all that its steps launched was done. Processes and ranks run side by side, so nothing is
+  summed over them: a run takes as long as the process whose steps take longest, and at stake is the time of the process
+  that loses most. Of what is summed over the devices of a process, the mean of its devices counts.
 - **Over ranks**: where ranks wait for one that is late, at stake is what *all* the others wait, step by step, as the
   next to come would hold them up then. Of communication that nothing hides it is what the rank has that exposes least:
   the others have it, too, and what they expose more is waiting for that rank. A step that took longer on all ranks
