@@ -139,7 +139,8 @@ class _Rank:
             self.copy(("Pageable" if plan.pageable else "Pinned", "Device"), COPY_NS, 8 << 20)
         with self.range("Optimizer.zero_grad#AdamW.zero_grad", "user"):
             self.pass_(20_000)
-        self.now += plan.stalls.get(step, 0)
+        if not plan.stalled_ranks or self.rank in plan.stalled_ranks:
+            self.now += plan.stalls.get(step, 0)
         if step in plan.recompiles:
             with self.range("Torch-Compiled Region: 0/1"), self.range("TorchDynamo Cache Lookup"):
                 self.pass_(40_000)
@@ -277,6 +278,7 @@ class _Rank:
         factor = plan.slower.get(op, 1.0) / (SHORTER if plan.launch_bound else 1)
         if plan.straggler and plan.straggler[0] == self.rank:
             factor *= plan.straggler[1]
+        factor *= plan.slower_ranks.get(self.rank, 1.0)
         return self.noisy(self.device, ns * factor)
 
     def compute(self, op: str) -> None:

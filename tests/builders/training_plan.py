@@ -21,7 +21,9 @@ class Plan:
     seed: int = 0
     noise: float = 0.01  # usual deviation of each time, of the host's and of the device's
     straggler: tuple[int, float] | None = None  # a rank, and how many times longer its device computes
+    slower_ranks: Mapping[int, float] = field(default_factory=dict)  # the same for several
     stalls: Mapping[int, int] = field(default_factory=dict)  # step -> ns in which the host does nothing
+    stalled_ranks: tuple[int, ...] = ()  # those that stall; none named: all
     slow_loader: int = 0  # ns that each batch takes longer
     slower: Mapping[str, float] = field(default_factory=dict)  # op -> how many times longer its kernels take
     item_per_step: bool = False  # the loss is fetched: the host waits for the device

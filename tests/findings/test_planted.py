@@ -54,7 +54,7 @@ def test_what_was_planted_is_found_alone(name: str, source: str, tmp_path: Path)
 def test_the_rank_that_is_late_is_named(source: str, tmp_path: Path) -> None:
     (found,) = costly(tmp_path, PLANTED["straggler"], source)
     assert found.evidence.ranks == (3,)
-    assert found.evidence.words["rank"] == "3"
+    assert found.evidence.words["who"] == "rank 3 (process 5300)"
 
 
 def test_a_stall_is_of_its_step_and_as_long_as_it_was(source: str, tmp_path: Path) -> None:

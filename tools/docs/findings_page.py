@@ -15,8 +15,16 @@ HEAD = """\
 `opspan findings FILE` says what is wrong with a run, the costliest first; `opspan summary` names them in a line, and
 `opspan.load(FILE).findings()` gives them as a frame ([json.md](json.md#findings) has the columns).
 
-- **Time at stake** is how much shorter the run would be *at most* if the cause were gone. It is time of a process: of
-  what is summed over the devices of a process, the mean of its devices counts. Findings are not to be added up: the
+- **Time at stake** is how much sooner the run would have ended, *at most*, if the cause were gone, and the share is of
+  how long the run took, until all that its steps launched was done. Processes and ranks run side by side, so nothing is
+  summed over them: a run takes as long as the process whose steps take longest, and at stake is the time of the process
+  that loses most. Of what is summed over the devices of a process, the mean of its devices counts.
+- **Over ranks**: where ranks wait for one that is late, at stake is what *all* the others wait, step by step, as the
+  next to come would hold them up then. Of communication that nothing hides it is what the rank has that exposes least:
+  the others have it, too, and what they expose more is waiting for that rank. A step that took longer on all ranks
+  because one was late is an outlier of that rank alone. What the first step waits longer than any other is not counted:
+  ranks begin at different times.
+- Findings are not to be added up: the
   same nanosecond may be an idle device for one and a late collective for another. But the idle time of devices is
   given to one cause only: compiling, an op that the host runs for a device, loading of data, an optimizer that goes
   parameter by parameter, calls that take memory or load code, a wait, the pace of launching, a host that came late for

@@ -19,7 +19,7 @@
         occupancy                     mean of the kernels' occupancy, each weighted by its time
         tensor_core_share             share of the kernels' time that is of kernels for tensor cores
     breakdown(trace, steps) -> rank, pid, step, time_ns, and KINDS as columns <kind>_ns: each moment of a step is of the
-        first kind that is on, and they add up to time_ns
+        first kind that is on, and they add up to time_ns; collectives that the host does itself come last
 
 `trace`: with phases; `steps`: what `iterations` gives. A process without steps has one row, its whole time: from the
 first to the last of its ranges, calls and work, without what the profiler did itself; step is null. `with_wholes`:
@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from opspan.analysis.averages import on_device
+from opspan.analysis.collective_names import collectives_done
 from opspan.analysis.kernels import is_told, with_facts
 from opspan.analysis.occupancy import SHAPE, blocks_per_sm, occupancy
 from opspan.analysis.spans import (
@@ -61,7 +62,7 @@ _col = pl.col
 # In the order in which a moment is given to them.
 KINDS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other")
 WHAT = pl.Enum(["copying", "filling", "communicating", "computing"])  # of these, what work is
-_OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
+OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
 # Whose calls drive a device.
 APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
 
@@ -126,12 +127,12 @@ def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) 
     calls = trace.calls.select(*PROCESS, "start_ns", "end_ns", "api")
     apis = calls["api"].unique().cast(pl.String)
     calls = calls.filter(_col("api").is_in(apis.filter(apis.str.contains(APIS)).cast(pl.Categorical).implode()))
-    ranges = trace.ranges.select(*PROCESS, "start_ns", "end_ns", "kind", "phase", "is_async", "is_mark")
+    ranges = trace.ranges.select(*PROCESS, "start_ns", "end_ns", "name", "kind", "phase", "is_async", "is_mark")
     nested = ranges.filter(~_col("is_async"), ~_col("is_mark").fill_null(value=False))
     spans = {name: _those(work, name) for name in KINDS[:4]}
     spans["calling"] = calls
     spans["loading"] = nested.filter(_col("phase") == "data")
-    spans["ops"] = nested.filter(_col("kind").is_in(_OPS))
+    spans["ops"] = nested.filter(_col("kind").is_in(OPS))
     found = step_times(trace, steps, with_wholes=with_wholes).with_columns(together=pl.lit(0, dtype=pl.Int64))
     # What all kinds up to one cover together, less what those before it do, is that kind's.
     together = work.clear().select(*PROCESS, "start_ns", "end_ns")
@@ -141,6 +142,13 @@ def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) 
             together = union(rows, PROCESS, together)
             found = found.with_columns(time_in(together, found, PROCESS).alias("together"))
         found = found.with_columns((_col("together") - before).alias(f"{name}_ns"))
+    on_host = ranges.filter(_col("name").is_in(collectives_done(ranges["name"]).implode()))
+    if on_host.height:
+        together = union(on_host, PROCESS, together)
+        both = time_in(together, found, PROCESS)
+        found = found.with_columns(
+            both.alias("together"), communicating_ns=_col("communicating_ns") + both - found["together"]
+        )
     found = found.with_columns(time_ns=length())
     return found.with_columns(other_ns=_col("time_ns") - _col("together")).drop("start_ns", "end_ns", "together")
 

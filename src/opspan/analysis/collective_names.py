@@ -80,6 +80,11 @@ def ranges_named(names: pl.Series) -> pl.DataFrame:
     return found.filter(_col("said_kind").is_not_null() | (text == "record_param_comms"))
 
 
+def collectives_done(names: pl.Series) -> pl.Series:
+    """Returns the names of ranges that end when their collective does: those that the host does itself."""
+    return ranges_named(names).filter("is_done")["name"]
+
+
 def kernels_named(names: pl.Series) -> pl.DataFrame:
     """name, and what it says: own_kind, algorithm, protocol, own_element."""
     text = _col("name").cast(pl.String)

@@ -13,10 +13,9 @@ import polars as pl
 from opspan.analysis.over_ranks import matched
 from opspan.analysis.parts import COLLECTIVES, Part, Parts
 from opspan.analysis.spans import PROCESS
-from opspan.findings.run import Run, with_late
+from opspan.findings.run import Run
 
 _col = pl.col
-_OF_KERNELS = ("start_ns", "end_ns", "ns", "name", "what", "op", "module", "step")
 _NAMES = ("op", "module", "phase", "step")
 _TIMES = ("start_ns", "end_ns")
 
@@ -24,18 +23,13 @@ _TIMES = ("start_ns", "end_ns")
 def parts_of(run: Run) -> Parts:
     own = run.found.own_collectives.with_row_index("at")
     exposed = run.exposed(own).select("at", "exposed_ns", _col(_NAMES).cast(pl.String))
-    kernels = run.kernels.select(*PROCESS, *_OF_KERNELS).filter(_col("what") == "communicating")
-    totals = {"total_ns": run.total_ns, "usual": run.usual.height}
+    totals = {"total_ns": run.total_ns, "steps": run.steps.height}
     ranks = pl.DataFrame({"rank": [one.rank for one in run.trace.ranks]}, schema={"rank": pl.Int32})
     return {
         COLLECTIVES: Part(own.join(exposed, on="at", how="left", maintain_order="left").drop("at"), times=_TIMES),
-        "kernels": Part(
-            kernels.with_columns(_col("name", "what", "op", "module", "step").cast(pl.String)), times=_TIMES
-        ),
-        "devices": Part(run.devices),
         "processes": Part(run.of_process, PROCESS, {"devices": "most"}),
         "ranks": Part(ranks, ("rank",)),
-        "totals": Part(pl.DataFrame([totals]), ()),
+        "totals": Part(pl.DataFrame([totals]), (), {"total_ns": "most"}),
     }
 
 
@@ -48,24 +42,15 @@ class RunOfRanks(Run):
         return int(self._parts["totals"]["total_ns"][0])
 
     @cached_property
-    def usual(self) -> pl.DataFrame:
-        """As many rows as there are usual steps; nothing else is asked of them."""
-        return pl.DataFrame({"step": pl.int_range(self._parts["totals"]["usual"][0], eager=True)})
-
-    @cached_property
-    def devices(self) -> pl.DataFrame:
-        return self._parts["devices"]
+    def steps(self) -> pl.DataFrame:
+        """As many rows as there are steps; nothing else is asked of them."""
+        return pl.DataFrame({"step": pl.int_range(self._parts["totals"]["steps"][0], eager=True)})
 
     @cached_property
     def of_process(self) -> pl.DataFrame:
         return self._parts["processes"]
 
     @cached_property
-    def kernels(self) -> pl.DataFrame:
-        return self._parts["kernels"]
-
-    @cached_property
     def collectives(self) -> pl.DataFrame:
         rows = self._parts[COLLECTIVES]
-        rows = rows.hstack(matched(rows)).filter(_col("exposed_ns").is_not_null())
-        return with_late(rows)
+        return rows.hstack(matched(rows)).filter(_col("exposed_ns").is_not_null())

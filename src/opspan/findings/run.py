@@ -3,8 +3,8 @@
 What a step took that is longer than the others (an outlier) is one finding, and no other rule counts it: without that,
 one pause of the machine would be idle time, launches, data loading and waits at once.
 
-Times are of processes: what is summed over the devices of a process is divided by how many there are, so that all times
-at stake compare with each other and with `total_ns`.
+Time at stake is how much sooner the run would have ended. Processes run side by side, so it is the time of one process,
+of the one that lost most: `longest`. What is summed over the devices of a process is divided by how many there are.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import busy_with, whole_times, within_part
+from opspan.analysis.exposed import exposed
 from opspan.analysis.kept import kept
 from opspan.analysis.spans import (
     DEVICE,
-    MOST,
     PROCESS,
     distinct,
     length,
@@ -28,8 +28,10 @@ from opspan.analysis.spans import (
     time_in,
     within,
 )
+from opspan.analysis.until_done import until_done
 from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
+from opspan.findings.late import late
 from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
 
@@ -80,9 +82,13 @@ class Run:
 
     @kept
     def total_ns(self) -> int:
-        """How long all steps of all processes took; a process without steps counts from the first work of a device."""
-        starts = self.begins.select((_col("begin_ns") - _col("start_ns")).sum()).item()
-        return min(int(self.breakdown["time_ns"].sum() - starts), MOST)
+        """How long the run took: the steps of the process that took longest, until all that they launched was done. A
+        process without steps counts from the first work of a device."""
+        starts = self.begins.select(*PROCESS, time_ns=_col("start_ns") - _col("begin_ns"))
+        found = self.found.attributed
+        done = until_done(self.steps, found.calls, found.work)
+        later = done.group_by(PROCESS).agg(time_ns=(_col("took_ns") - length()).sum().clip(0))
+        return self.longest(pl.concat([self.breakdown.select(*PROCESS, "time_ns"), starts, later]), "time_ns")
 
     @kept
     def begins(self) -> pl.DataFrame:
@@ -110,6 +116,14 @@ class Run:
         """The rows whose `time` is in a usual step, with its name as `step`, and those of processes without steps, with
         null, from the first work of a device on. `is_late`: not in the first step of a process, which does what is done
         once."""
+        stretches = self.usual
+        if is_late and stretches.height:
+            first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
+            stretches = stretches.join(first, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
+        return self.begun_in(stretches, rows, time)
+
+    def begun_in(self, stretches: pl.DataFrame, rows: pl.DataFrame, time: str = "start_ns") -> pl.DataFrame:
+        """The same for these steps."""
         none = pl.lit(None, dtype=self.steps.schema["step"]).alias("step")
         outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         if self.begins.height:
@@ -119,10 +133,6 @@ class Run:
             outside = outside.filter(is_later).drop("begin_ns")
         if not self.steps.height:
             return outside.with_columns(none)
-        stretches = self.usual
-        if is_late:
-            first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
-            stretches = stretches.join(first, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
         pairs = within(rows, time, stretches, PROCESS)
         inside = rows[pairs["row"]].with_columns(stretches["step"].gather(pairs["stretch"]).alias("step"))
         return pl.concat([inside, outside.with_columns(none)])
@@ -142,11 +152,20 @@ class Run:
             .agg(devices=_col("device_id").n_unique())
         )
 
+    def longest(self, rows: pl.DataFrame, column: str) -> int:
+        """The sum of a column for the process that has most of it."""
+        return int(summed_by(rows, PROCESS, ns=_col(column).cast(pl.Int64).sum())["ns"].max() or 0)  # type: ignore[arg-type]
+
     def per_process(self, rows: pl.DataFrame, column: str) -> int:
-        """The sum of a column that is summed over devices, as time of the processes."""
-        sums = summed_by(rows, PROCESS, **{column: _col(column).cast(pl.Int64).sum()})
-        sums = sums.join(self.of_process, on=PROCESS, nulls_equal=True)
-        return int(sums.select((_col(column) / _col("devices")).sum()).item() or 0)
+        """The same for a column that is summed over devices: the mean of the devices that the process used."""
+        return int(self.of_processes(rows, column)[column].max() or 0)  # type: ignore[arg-type]  # a number
+
+    def of_processes(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
+        """Returns that for each process, and each `component` where rows have it. The host counts as a device."""
+        by = [*PROCESS, "component"] if "component" in rows.columns else list(PROCESS)
+        sums = rows.group_by(by).agg(_col(column).cast(pl.Int64).sum())
+        sums = sums.join(self.of_process, on=PROCESS, how="left", nulls_equal=True)
+        return sums.with_columns(_col(column) / _col("devices").fill_null(1)).drop("devices")
 
     @kept
     def kernels(self) -> pl.DataFrame:
@@ -230,20 +249,25 @@ class Run:
 
     @kept
     def collectives(self) -> pl.DataFrame:
-        """Returns the collectives that devices ran in usual steps, with the time in which nothing computed
-        (exposed_ns), how much of it passed in waiting for another rank (late_ns), and the names of the range that
-        started each."""
-        return with_late(self.exposed(self.found.collectives))
+        """Returns the collectives of all steps, with the time in which nothing else ran (exposed_ns), the step, and the
+        names of the range that started each."""
+        return self.exposed(self.found.collectives)
 
     def exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Returns the same for these collectives, without late_ns, which needs other ranks."""
-        rows = self.named(self.begun_in_usual(rows.filter(_col("work").is_not_null())))
-        rows = rows.drop_nulls(("start_ns", "end_ns"))
-        if not rows.height:
-            return rows.with_columns(exposed_ns=pl.lit(0, dtype=pl.Int64))
-        computing = busy_with(self.trace.work).filter(_col("what") == "computing")
-        hidden = time_in(computing, rows.select(*DEVICE, "start_ns", "end_ns"), DEVICE)
-        return rows.with_columns(exposed_ns=(length() - hidden).clip(0))
+        """Returns the same for these collectives. Each is of the step that launched it: the host runs ahead."""
+        # Where there are devices, collectives of the host are another rule's.
+        is_timed = _col("work").is_not_null() | (_col("time_ns").is_not_null() & ~pl.lit(self.has_devices))
+        rows = rows.drop_nulls(("start_ns", "end_ns")).filter(is_timed)
+        trace = self.found.attributed
+        calls = trace.work["call"].gather(rows["work"])
+        at_ns = pl.coalesce(trace.calls["start_ns"].gather(calls), "start_ns")
+        rows = self.named(rows.with_columns(exposed(rows, trace), at_ns=at_ns))
+        return self.begun_in(self.steps, rows, "at_ns" if self.steps.height else "start_ns").drop("at_ns")
+
+    @kept
+    def late(self) -> pl.DataFrame:
+        """Returns what each place lost to others in each step."""
+        return late(self.collectives)
 
     # -- idle time
 
@@ -307,12 +331,6 @@ class Run:
         waits = waits.filter(~self.is_falling_back.gather(waits["range"]).fill_null(value=False))
         launching = distinct(self.found.gaps, _THREAD)
         return waits.filter(_col("wait").is_in(DRAIN)).join(launching, on=_THREAD, how="semi", nulls_equal=True)
-
-
-def with_late(rows: pl.DataFrame) -> pl.DataFrame:
-    """A collective waits before it transfers: what computing hides is hidden there as likely as anywhere."""
-    late = _col("exposed_ns") * (_col("waiting_ns") / length())
-    return rows.with_columns(late_ns=pl.when(length() > 0).then(late).fill_null(0).fill_nan(0).cast(pl.Int64))
 
 
 def top(rows: pl.DataFrame, column: str, by: str) -> tuple[str, ...]:

@@ -133,6 +133,8 @@ def _parts(found: Analysed) -> Parts:
     sums |= {"device_time_ns": int(whole["time_ns"].sum())}
     sums |= {f"{name}_ns": int(whole[f"{name}_ns"].sum()) for name in _OF_DEVICES}
     sums |= {f"{name}_ns": int(times[f"{name}_ns"].sum()) for name in _OF_HOST}
+    if not whole.height:
+        sums["communicating_ns"] = int(times["communicating_ns"].sum())
     sums |= {"overhead_outside_ns": overhead_outside_ns(found.attributed)}
     sums |= {"attributed": share.count, "work": share.of, "attributed_ns": share.ns, "work_ns": share.of_ns}
     sums |= {"backward": found.coverage.backward, "linked": found.coverage.linked}
@@ -279,8 +281,8 @@ WHY_IDLE = {
 
 
 def _host(row: dict[str, Any]) -> list[str]:
-    total = sum(row[f"{name}_ns"] for name in ("calling", "loading", "ops", "other"))
-    parts = (("ops", "ops of torch"), ("loading", "loading data"), ("other", "other"))
+    parts = (("ops", "ops of torch"), ("loading", "loading data"), ("communicating", "collectives"), ("other", "other"))
+    total = sum(row[f"{name}_ns"] for name in ("calling", *(name for name, _ in parts)))
     said = [f"{words} {row[f'{name}_ns'] / total:.1%}" for name, words in parts if total and row[f"{name}_ns"]]
     return [f"Host         {time_text(total)}: {', '.join(said)}"] if said else []
 

@@ -6,81 +6,110 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import PROCESS, length
+from opspan.analysis.spans import DEVICE, PROCESS, length
+from opspan.findings.late import SIDES, lost_to, stragglers, waited_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
+from opspan.printable import listed
 
 _col = pl.col
 _UNTOLD = 0.1  # of the time that nothing hides: of what the rest says little can be said of all
-_MOST_OF = 0.5  # of the waiting: who causes more than all others together is a straggler
+_MOST_OF = 0.5  # of what is lost to a rank: in a step that has more than all others it is late once
+_STRAGGLER = 0.03
 # Below these a collective takes as long as its latency: some ten microseconds, in which a link carries a megabyte.
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
 _MANY = 10  # in a step
 
 
 def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
-    """`is_told`: all but a tenth of it is of collectives that the other ranks' files have, too. Elsewhere nobody can
+    """`is_told`: all but a tenth of it is of collectives that the files of all their ranks have. Elsewhere nobody can
     tell what a rank sent from what it waited for."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
-        rows = run.devices
-        exposed_ns = run.per_process(rows, "exposed_communicating_ns")
-        if not exposed_ns:
+        rows, places = run.collectives, run.late
+        is_part = (_col("group_size") > _col("ranks")) & ~_col("kind").is_in(SIDES)
+        is_alone = _col("match").is_null() | is_part.fill_null(value=False)
+        alone_ns, exposed_ns = int(rows.filter(is_alone)["exposed_ns"].sum()), int(rows["exposed_ns"].sum())
+        if not exposed_ns or (alone_ns <= _UNTOLD * exposed_ns) != is_told:
             return
-        alone_ns = run.per_process(run.collectives.filter(_col("match").is_null()), "exposed_ns")
-        late_ns = run.per_process(run.collectives, "late_ns")
-        at_stake = max(exposed_ns - late_ns, 0)
-        if (alone_ns <= _UNTOLD * exposed_ns) != is_told or not run.matters(at_stake, threshold):
-            return
-        kernels = run.kernels.filter(_col("what") == "communicating")
-        figures = {"exposed_ns": at_stake, "exposed_share": run.share(at_stake), "waiting_ns": late_ns}
-        figures |= {"communicating_ns": run.per_process(rows, "communicating_ns"), "collectives": kernels.height}
-        yield Evidence(
-            at_stake,
-            figures,
-            confidence="certain" if is_told else "possible",
-            ops=top(kernels, "ns", "op") or top(kernels, "ns", "name"),
-            modules=top(kernels, "ns", "module"),
-            steps=top(rows, "exposed_communicating_ns", "step"),
-            ranks=ranks_of(rows.filter(_col("exposed_communicating_ns") > 0)),
-            ranges=ranges_of(kernels),
-        )
-
-    return look
-
-
-def _late(*, is_one: bool) -> Callable[[Run, float], Iterator[Evidence]]:
-    """What ranks waited for others in collectives: for one process most of it, or for several."""
-
-    def look(run: Run, threshold: float) -> Iterator[Evidence]:
-        rows = run.collectives.filter(_col("match").is_not_null())
-        waited = rows.group_by("match").agg(_col("late_ns").sum())
-        last = rows.filter(_col("is_last")).select(*PROCESS, "match").join(waited, on="match")
-        who = last.group_by(PROCESS).agg(_col("late_ns").sum(), times=pl.len())
-        who = who.sort("late_ns", "rank", "pid", descending=[True, False, False])
-        all_ns = int(who["late_ns"].sum())
-        if not all_ns or (int(who["late_ns"][0]) > _MOST_OF * all_ns) != is_one:
-            return
-        who = who.head(1) if is_one else who
-        of_them = last.join(who, on=PROCESS, how="semi", nulls_equal=True)
-        rows = rows.filter(_col("late_ns") > 0).join(of_them, on="match", how="semi", maintain_order="left")
-        at_stake = run.per_process(rows, "late_ns")
+        sums = run.of_processes(places.with_columns(ns=_col("exposed_ns") - _col("waited_ns")), "ns")
+        # No sooner would all be done than the one that has least of it; of several components the one with most.
+        at_stake = int(sums.group_by("component").agg(_col("ns").min())["ns"].max() or 0)  # type: ignore[arg-type]
         if not run.matters(at_stake, threshold):
             return
-        first = who.row(0, named=True)
-        figures = {"waiting_ns": at_stake, "waiting_share": run.share(at_stake)}
-        figures |= {"collectives": rows["match"].n_unique(), "times": int(first["times"])}
+        rows = rows.with_columns(ns=length())
+        figures = {"exposed_ns": at_stake, "exposed_share": run.share(at_stake), "collectives": rows.height}
+        waits = run.of_processes(places.with_columns(ns=_col("waited_ns")), "ns")
+        figures |= {"waiting_ns": int(waits["ns"].mean() or 0)}  # type: ignore[arg-type]  # a number
+        figures |= {"communicating_ns": run.per_process(rows, "ns")}
+        is_one = rows.select(DEVICE).n_unique() == 1 or rows.select(is_part.any()).item()
+        why = "not all of their files are here" if is_one else "nothing tells which belong together"
         yield Evidence(
             at_stake,
             figures,
-            {"rank": str(first["rank"]), "process": str(first["pid"])},
-            ops=top(rows, "late_ns", "op"),
-            steps=top(rows, "late_ns", "step"),
-            ranks=ranks_of(who.filter(_col("late_ns") > 0)),
+            {} if is_told else {"why": why},
+            confidence="certain" if is_told else "possible",
+            ops=top(rows, "ns", "op") or top(rows, "ns", "name"),
+            modules=top(rows, "ns", "module"),
+            steps=top(rows, "exposed_ns", "step"),
+            ranks=ranks_of(rows.filter(_col("exposed_ns") > 0)),
             ranges=ranges_of(rows),
         )
 
     return look
+
+
+def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
+    some = stragglers(run.late, threshold * run.total_ns)
+    lost = lost_to(run.late, some)
+    at_stake = int(lost.group_by("component").agg(_col("ns").sum())["ns"].max() or 0)  # type: ignore[arg-type]
+    if not run.matters(at_stake, threshold):
+        return
+    rows = run.collectives.filter(_col("match").is_not_null())
+    of_them = rows.filter(_col("is_last")).join(some, on=DEVICE, how="semi", nulls_equal=True)
+    matches = rows["match"].n_unique()
+    rows = rows.with_columns(late_ns=waited_ns()).filter(_col("late_ns") > 0)
+    rows = rows.join(of_them, on="match", how="semi", maintain_order="left")
+    first = lost.sort("ns", descending=True).row(0, named=True)
+    is_one = first["step"] is not None and first["ns"] > _MOST_OF * at_stake
+    whose = some.select(PROCESS).unique(maintain_order=True)
+    names = [f"rank {rank} (process {pid})" for rank, pid in whose.iter_rows()]
+    yield Evidence(
+        at_stake,
+        {"waiting_ns": at_stake, "waiting_share": run.share(at_stake), "collectives": matches}
+        | {"times": of_them["match"].n_unique()},
+        {"who": listed(names), "when": f", most of it in {first['step']}" if is_one else ""},
+        ops=top(rows, "late_ns", "op"),
+        steps=top(lost, "ns", "step"),
+        ranks=tuple(some["rank"].unique().sort()),
+        ranges=ranges_of(rows),
+    )
+
+
+def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
+    """What ranks would not wait if all came when the mean of them does now, but for what they lose to stragglers."""
+    places = run.late.filter(_col("device_id").is_not_null())  # on a host, others that use its processors do the same
+    some = stragglers(places, _STRAGGLER * run.total_ns)
+    others = places.join(some, on=DEVICE, how="anti", nulls_equal=True)
+    lost = lost_to(places, some).group_by("component").agg(_col("ns").sum())
+    sums = others.group_by(*DEVICE, "component").agg(_col("late_ns").sum())
+    sums = sums.group_by("component").agg(_col("late_ns").mean()).join(lost, on="component", how="left")
+    at_stake = int(sums.select((_col("late_ns") - _col("ns").fill_null(0)).max()).item() or 0)
+    if not run.matters(at_stake, threshold):
+        return
+    rows = run.collectives.filter(_col("match").is_not_null())
+    rows = rows.with_columns(late_ns=waited_ns())
+    waited = rows.group_by("match").agg(_col("late_ns").sum()).filter(_col("late_ns") > 0)
+    last = rows.filter(_col("is_last")).join(waited.select("match"), on="match", how="semi")
+    rows = rows.filter(_col("late_ns") > 0)
+    yield Evidence(
+        at_stake,
+        {"waiting_ns": at_stake, "waiting_share": run.share(at_stake), "collectives": waited.height},
+        ops=top(rows, "late_ns", "op"),
+        steps=top(rows, "late_ns", "step"),
+        ranks=ranks_of(last),
+        ranges=ranges_of(rows),
+    )
 
 
 def _small(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -88,11 +117,11 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     # Where its size is not known, its time tells.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
-    at_stake = run.per_process(rows, "ns")
-    per_step = rows.height / max(run.usual.height, 1)
+    at_stake = run.per_process(rows.with_columns(ns=_col("exposed_ns") - waited_ns()), "ns")
+    per_step = rows.height / max(run.steps.height, 1)
     if not run.matters(at_stake, threshold) or per_step < _MANY:
         return
-    figures = {"collectives": rows.height, "ns": at_stake, "ns_share": run.share(at_stake)}
+    figures = {"collectives": rows.height, "exposed_ns": at_stake, "exposed_share": run.share(at_stake)}
     figures |= {"each_ns": int(rows["ns"].median() or 0), "per_step": round(per_step)}  # type: ignore[arg-type]
     yield Evidence(
         at_stake,
@@ -109,7 +138,7 @@ def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     rows = run.called("^gloo:")
     rows = run.begun_in_usual(rows.with_columns(ns=_col("end_ns") - _col("start_ns"))).filter(_col("ns") > 0)
-    at_stake = int(rows["ns"].sum())
+    at_stake = run.longest(rows, "ns")
     if run.matters(at_stake, threshold):
         yield Evidence(
             at_stake,
@@ -135,8 +164,8 @@ RULES = (
     Rule(
         id="exposed-communication",
         title="Communication that no computing hides",
-        looks_at="time in which a collective ran on a device and nothing computed, less what it waited for "
-        "another rank",
+        looks_at="time in which a collective ran and nothing else did, less what was waiting for another rank, of the "
+        "rank that has least of it; without a device nothing else runs when no op does",
         threshold=0.1,
         because="the share at which the profiler's view in TensorBoard spoke of it",
         sentence="collectives ran for {communicating_ns}, {exposed_ns} of it ({exposed_share}) while nothing computed "
@@ -151,12 +180,12 @@ RULES = (
     Rule(
         id="communication-or-waiting",
         title="Communication, or waiting for other ranks, that no computing hides",
-        looks_at="the same where more than a tenth of that time is of collectives that no other file has: of one rank "
-        "alone, nobody can tell what it sent from what it waited for",
+        looks_at="the same where more than a tenth of that time is of collectives for which files of their ranks are "
+        "missing: without these, nobody can tell what was sent from what was waiting",
         threshold=0.1,
         because="as for exposed-communication",
         sentence="collectives ran for {communicating_ns}, {exposed_ns} of it ({exposed_share}) while nothing computed; "
-        "how much of that is waiting for other ranks is unknown, as their files are not here",
+        "how much of that is waiting for other ranks is unknown, as {why}",
         remedy="Record all ranks of the job and give all files: then waiting is told apart, and the rank that is late",
         command="opspan comm FILE",
         read="docs/analysis.md#communication",
@@ -165,45 +194,46 @@ RULES = (
     ),
     Rule(
         id="straggler",
-        title="One rank is late, and the others wait",
-        looks_at="time of collectives, while nothing computed, in which a rank waited for the last to come: where more "
-        "than half of it is for one process; the last is the one whose part takes least",
-        threshold=0.03,
+        title="Ranks are late, and the others wait",
+        looks_at="time in which ranks waited in collectives and nothing else ran; a rank is late that waits by the "
+        "threshold less than most do, and at stake is what all others wait for it, step by step; what the fill of an "
+        "even pipeline makes all ranks wait is not counted",
+        threshold=_STRAGGLER,
         because="what ranks differ by when all is well, in the steps of a usual run, is less",
-        sentence="the other ranks waited {waiting_ns} ({waiting_share}) for rank {rank} (process {process}), which "
-        "came last to {times} of their collectives",
+        sentence="the other ranks waited {waiting_ns} ({waiting_share}) for {who}{when}; they came last to {times} of "
+        "{collectives} collectives",
         remedy="Compare that rank with another (opspan diff): its data, its device's clock and temperature, its "
         "neighbours on the machine",
         command="opspan comm FILE --by rank",
         read="docs/analysis.md#communication",
-        look=_late(is_one=True),
+        look=_straggler,
         is_over_ranks=True,
     ),
     Rule(
         id="uneven-ranks",
         title="Ranks wait for each other in turn",
-        looks_at="time of collectives, while nothing computed, in which a rank waited for the last to come: where no "
-        "process has more than half of it",
+        looks_at="the same time on devices, less what is lost to ranks that are late; at stake is the mean of the "
+        "ranks, which would be gone if all had the same work; on hosts it is mostly chance",
         threshold=0.05,
         because="some waiting is in every run, as no two steps are alike",
-        sentence="ranks waited {waiting_ns} ({waiting_share}) for each other in {collectives} collectives, now for one "
-        "and now for another",
+        sentence="a rank waited {waiting_ns} ({waiting_share}) in {collectives} collectives, now for one other and now "
+        "for another",
         remedy="Give ranks batches of the same cost: samples of similar length together, packed sequences, the same "
         "number of experts' tokens",
         command="opspan comm FILE --by rank",
         read="docs/analysis.md#communication",
-        look=_late(is_one=False),
+        look=_uneven,
         is_over_ranks=True,
     ),
     Rule(
         id="small-collectives",
         title="Many small collectives",
-        looks_at="time of collectives of less than a megabyte (of less than 30 us, where the size is not known), of "
-        "which a step has ten or more",
+        looks_at="time of collectives of less than a megabyte (of less than 30 us, where the size is not known) in "
+        "which nothing else ran and no other rank was late, where a step has ten or more",
         threshold=0.02,
         because="a fiftieth of the time: less is lost among the steps' own differences",
-        sentence="{collectives} small collectives took {ns} ({ns_share}): {per_step} a step, {each_ns} each, which is "
-        "mostly latency",
+        sentence="{collectives} small collectives took {exposed_ns} ({exposed_share}) in which nothing else ran: "
+        "{per_step} a step, {each_ns} each, which is mostly latency",
         remedy="Put them together: larger buckets (DDP's bucket_cap_mb), one flat tensor, coalesced calls",
         command="opspan comm FILE --by size",
         read=_READ,

@@ -24,7 +24,7 @@ def _again(run: Run, threshold: float) -> Iterator[Evidence]:
     first = run.steps.group_by(PROCESS).agg(until_ns=_col("end_ns").min())
     rows = rows.join(first, on=PROCESS, nulls_equal=True).filter(_col("start_ns") >= _col("until_ns"))
     rows = rows.with_columns(ns=length())
-    at_stake = int(rows["ns"].sum())
+    at_stake = run.longest(rows, "ns")
     if not run.matters(at_stake, threshold):
         return
     yield Evidence(
@@ -44,7 +44,7 @@ def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
     frames = {found[1] for name in rows["name"].unique() if (found := re.match(_REGION, str(name)))}
     if len(frames) < threshold:
         return
-    at_stake = int(lookups.select(length().sum()).item())
+    at_stake = run.longest(lookups.with_columns(ns=length()), "ns")
     if not at_stake:
         return
     yield Evidence(

@@ -56,7 +56,7 @@ def _fallbacks(run: Run, threshold: float) -> Iterator[Evidence]:
     ranges = run.trace.ranges
     ops = ranges.select(*PROCESS, "name", "start_ns", "end_ns", "module").filter(fallbacks(ranges))
     ops = run.begun_in_usual(ops).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
-    at_stake = int(ops["ns"].sum())
+    at_stake = run.longest(ops, "ns")
     if run.matters(at_stake, threshold):
         names = top(ops, "ns", "name")
         yield Evidence(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from opspan.analysis.spans import PROCESS
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -16,7 +17,8 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.in_usual(run.breakdown)
     # Loading that a wait for a device left bare is that wait's: without it the device would have been busy meanwhile.
     of_waits = run.idle.filter(_col("cause") == "wait", _col("phase") == "data")
-    loading_ns = int(rows["loading_ns"].sum()) - run.per_process(of_waits, "ns")
+    bare = run.of_processes(of_waits, "ns").select(*PROCESS, loading_ns=-_col("ns").cast(pl.Int64))
+    loading_ns = run.longest(pl.concat([rows.select(*PROCESS, "loading_ns"), bare]), "loading_ns")
     if not run.matters(loading_ns, threshold):
         return
     loads = run.ranges.filter(_col("phase") == "data").with_columns(ns=_col("end_ns") - _col("start_ns"))

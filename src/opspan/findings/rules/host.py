@@ -20,7 +20,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     if run.has_devices or not run.steps.height:
         return
     pauses = _pauses(run)
-    outside_ns = int(pauses["ns"].sum())
+    outside_ns = run.longest(pauses, "ns")
     if not run.matters(outside_ns, threshold):
         return
     pauses = _with_places(run, pauses)
@@ -32,7 +32,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
             "outside_share": run.share(outside_ns),
             "pauses": pauses.height,
             "least_ns": _LEAST_NS,
-            "most_ns": int(pauses.filter(_col("place") == places[0])["ns"].sum()),
+            "most_ns": run.longest(pauses.filter(_col("place") == places[0]), "ns"),
         },
         {"place": places[0]},
         confidence="certain",

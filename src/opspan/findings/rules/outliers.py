@@ -8,6 +8,7 @@ import polars as pl
 
 from opspan.analysis.busy import KINDS
 from opspan.analysis.spans import PROCESS, time_in, within
+from opspan.findings.late import unusual
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -38,9 +39,17 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     # That a step compiled is another rule's finding.
     known = time_in(run.compiling, odd.select(*PROCESS, "start_ns", "end_ns"), PROCESS)
     odd = odd.with_columns(more_ns=(_col("more_ns") - known).clip(0)).filter(_col("more_ns") > 0)
-    more_ns = int(odd["more_ns"].sum())
-    if not run.matters(more_ns, threshold) or odd.height > _MOST * rows.height:
+    if odd.height > _MOST * rows.height:
         return
+    # What a step waited longer for another rank than usual is that rank's.
+    sums = odd.group_by(PROCESS).agg(_col("more_ns").sum())
+    sums = sums.join(unusual(run.late), on=PROCESS, how="left", nulls_equal=True)
+    sums = sums.with_columns(ns=_col("more_ns") - _col("waited_ns").fill_null(0))
+    sums = sums.filter(_col("ns") > 0, _col("ns") >= threshold * run.total_ns)
+    if not sums.height:
+        return
+    more_ns = run.longest(sums, "ns")
+    odd = odd.join(sums.select(PROCESS), on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")
     odd = odd.sort("more_ns", descending=True)
     grown = {kind: int(odd[f"{kind}_ns"].sum()) for kind in KINDS}
     most = max(grown, key=lambda kind: grown[kind])
@@ -84,5 +93,6 @@ RULES = (
         command="opspan steps FILE",
         read="docs/analysis.md#iterations",
         look=_look,
+        has_waiting=True,
     ),
 )

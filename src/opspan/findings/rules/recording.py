@@ -26,7 +26,7 @@ def _overhead(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.begun_in_usual(rows)
     if not rows.height:
         return
-    at_stake = int(union(rows, PROCESS).select(length().sum()).item())
+    at_stake = run.longest(union(rows, PROCESS).with_columns(ns=length()), "ns")
     if not run.matters(at_stake, threshold):
         return
     rows = rows.with_columns(ns=length())

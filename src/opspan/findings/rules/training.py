@@ -8,6 +8,7 @@ import polars as pl
 
 from opspan.analysis.autograd import LINKED
 from opspan.analysis.nest import nearest
+from opspan.analysis.spans import PROCESS
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -42,18 +43,19 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     # What computed, on devices or on the host, and the range that it belongs to: a collective is nobody's gradient.
     if run.has_devices:
-        took = run.computing.select("range", "ns")
+        took = run.computing.select(*PROCESS, "range", "ns")
     else:
-        took = run.begun_in_usual(run.ranges).select(range="row", ns="self_ns")
+        took = run.begun_in_usual(run.ranges).select(*PROCESS, range="row", ns="self_ns")
     target = ranges["forward"].set(~is_linked.fill_null(value=False), None)
     is_target = pl.Series([False]).new_from_index(0, ranges.height).scatter(target.drop_nulls().unique(), True)
     backward_of = target.gather(nearest(ranges, target.is_not_null())).gather(took["range"])
     forward_of = nearest(ranges, is_target).gather(took["range"])
     name = ranges["name"]
     took = took.with_columns(backward=name.gather(backward_of), forward=name.gather(forward_of))
-    sums = took.filter(_col("backward").is_null()).group_by(name="forward").agg(forward_ns=_col("ns").sum())
-    backward = took.group_by(name="backward").agg(backward_ns=_col("ns").sum())
-    sums = sums.drop_nulls("name").join(backward, on="name").with_columns(_col("name").cast(pl.String))
+    sums = took.filter(_col("backward").is_null()).group_by(*PROCESS, name="forward").agg(forward_ns=_col("ns").sum())
+    backward = took.group_by(*PROCESS, name="backward").agg(backward_ns=_col("ns").sum())
+    sums = sums.drop_nulls("name").join(backward, on=[*PROCESS, "name"], nulls_equal=True)
+    sums = sums.with_columns(_col("name").cast(pl.String))
     sums = sums.with_columns(more_ns=_col("backward_ns") - _TWICE * _col("forward_ns"))
     least = _LEAST * run.total_ns
     sums = sums.filter(
@@ -65,12 +67,12 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     first = sums.row(0, named=True)
     rows = run.ranges.filter(_col("name").cast(pl.String) == first["name"])
     yield Evidence(
-        int(sums["more_ns"].sum()),
+        run.longest(sums, "more_ns"),
         {
             "forward_ns": first["forward_ns"],
             "backward_ns": first["backward_ns"],
             "times": round(first["backward_ns"] / first["forward_ns"], 1),
-            "ops": sums.height,
+            "ops": sums["name"].n_unique(),
         },
         {"op": first["name"]},
         ops=top(sums, "more_ns", "name"),

@@ -44,7 +44,7 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
             return  # a run without steps has its start in it, where all this belongs
         waits = run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))
         waits = run.named(run.begun_in_usual(waits, is_late=True))
-        at_stake = int(waits["wait_ns"].sum())
+        at_stake = run.longest(waits, "wait_ns")
         if not run.matters(at_stake, threshold):
             return
         names = run.trace.calls["name"].cast(pl.String).gather(waits["call"])

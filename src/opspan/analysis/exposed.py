@@ -1,0 +1,58 @@
+"""Time in which a collective ran and nothing else did: what it costs the run, as far as one rank can tell.
+
+    exposed(rows, trace) -> for each of `rows`, in order, ns; 0 where a time is not known
+
+`rows`: of `collectives`; `trace`: attributed. On a device nothing else runs when no kernel computes. On the host, where
+gloo has threads of its own, nothing else runs when no thread of the process is in an op, but for those that start
+collectives or wait for them. Of collectives that run at once, each moment counts for the one that began first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from opspan.analysis.busy import OPS, busy_with
+from opspan.analysis.collective_names import ranges_named
+from opspan.analysis.spans import DEVICE, PROCESS, length, time_in
+
+if TYPE_CHECKING:
+    from opspan.tables import Tables
+
+_col = pl.col
+_WAITS = "(?i)wait"
+
+
+def exposed(rows: pl.DataFrame, trace: Tables) -> pl.Series:
+    spans = rows.select(*DEVICE, "start_ns", "end_ns", "work").with_row_index("row").sort("start_ns", "row")
+    # A device's collectives and those of the host are apart, as device_id is null for the host.
+    before = _col("end_ns").cum_max().shift(1).over(DEVICE)
+    spans = spans.with_columns(start_ns=pl.max_horizontal("start_ns", before))
+    on_device, on_host = spans.filter(_col("work").is_not_null()), spans.filter(_col("work").is_null())
+    found = [spans.clear().select("row", ns=pl.lit(0, dtype=pl.Int64))]
+    if on_device.height:
+        busy = busy_with(trace.work)
+        computing = busy.filter(_col("what") == "computing")
+        both = time_in(busy.filter(_col("what").is_in(["computing", "communicating"])), on_device, DEVICE)
+        found.append(on_device.select("row", (both - time_in(computing, on_device, DEVICE)).alias("ns")))
+    if on_host.height:
+        hidden = time_in(_working(trace.ranges), on_host, PROCESS)
+        found.append(on_host.select("row", ns=length() - hidden))
+    at = pl.concat(found).sort("row")
+    return at["ns"].fill_null(0).clip(0).alias("exposed_ns")
+
+
+def _working(ranges: pl.DataFrame) -> pl.DataFrame:
+    """The ops that neither are collectives or waits nor have any in them."""
+    names = ranges["name"].unique().drop_nulls()
+    waits = names.filter(names.cast(pl.String).str.contains(_WAITS))
+    named = pl.concat([ranges_named(names)["name"], waits]).unique()
+    marked = ranges["name"].is_in(named.implode()).fill_null(value=False)
+    above = ranges["parent"].filter(marked).drop_nulls().unique()
+    while len(above):
+        is_new = ~marked.gather(above)
+        marked = marked.scatter(above, values=True)
+        above = ranges["parent"].gather(above.filter(is_new)).drop_nulls().unique()
+    ops = ranges.select(*PROCESS, "start_ns", "end_ns", _col("kind").is_in(OPS).alias("is_op"))
+    return ops.filter(_col("is_op") & ~marked).drop("is_op")

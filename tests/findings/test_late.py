@@ -1,0 +1,214 @@
+"""Who is late: several ranks at once, a rank in one step, stages of pipelines, ranks that only chance keeps apart."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import polars as pl
+import pytest
+
+import opspan
+from analysis.test_over_ranks import ROW
+from builders import kineto
+from builders.training import run
+from builders.training_files import kineto_files, load
+from builders.training_plan import Plan
+from findings.pipelines import pipeline
+from opspan.analysis.collectives import SCHEMA
+from opspan.analysis.over_ranks import matched
+from opspan.findings import Finding, findings
+from opspan.findings.late import late, lost_to, stragglers
+from opspan.views import summary
+from read_once import ReadOnce
+
+MS = 1_000_000
+PROGRAM = Path(__file__).parents[1] / "programs" / "gloo_late.py"
+LEAST = 0.03
+
+
+def frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    schema = SCHEMA | {"exposed_ns": pl.Int64, "step": pl.String}
+    made = pl.DataFrame([ROW | {"step": None} | row for row in rows], schema=schema)
+    return made.hstack(matched(made))
+
+
+def late_ranks(rows: pl.DataFrame, total_ns: int) -> tuple[list[int], int]:
+    places = late(rows)
+    some = stragglers(places, LEAST * total_ns)
+    return sorted(some["rank"]), int(lost_to(places, some)["ns"].sum())
+
+
+@pytest.mark.parametrize("stages", [2, 4, 6])
+@pytest.mark.parametrize("batches", [6, 12])
+def test_the_fill_of_an_even_pipeline_is_nobody_s(stages: int, batches: int) -> None:
+    rows, total_ns = pipeline([1000] * stages, batches, 6)
+
+    sides = frame(rows)
+
+    assert sides.group_by("rank").agg(pl.col("waiting_ns").sum())["waiting_ns"].min() > 0.03 * total_ns  # type: ignore[operator]
+    assert late_ranks(sides, total_ns) == ([], 0)
+
+
+@pytest.mark.parametrize("slow", range(4))
+@pytest.mark.parametrize("factor", [1.2, 1.5])
+def test_a_slow_stage_is_named_with_what_it_costs(slow: int, factor: float) -> None:
+    forwards = [1000] * 4
+    _, even_ns = pipeline(forwards, 12, 12)
+    forwards[slow] = round(1000 * factor)
+    rows, total_ns = pipeline(forwards, 12, 12)
+
+    ranks, lost_ns = late_ranks(frame(rows), total_ns)
+
+    assert ranks == [slow]
+    # At most: a stage that is first hides more of the fill when it is slow.
+    assert 0.95 * (total_ns - even_ns) <= lost_ns <= (1.2 if slow else 1.8) * (total_ns - even_ns)
+
+
+def reduces(late_by: dict[tuple[int, int], int], jitter: int, steps: int = 20) -> list[dict[str, Any]]:
+    """Four ranks and a collective of 100 in each step of 1000; (rank, step) comes later by so much, and all by up to
+    `jitter`."""
+    random, rows, now = Random(1), [], 0
+    for step in range(steps):
+        came = [now + 800 + late_by.get((rank, step), 0) + round(random.random() * jitter) for rank in range(4)]
+        end = max(came) + 100
+        for rank, begin in enumerate(came):
+            times = {"start_ns": begin, "end_ns": end, "time_ns": end - begin, "exposed_ns": end - begin}
+            rows.append({"rank": rank, "step": f"step {step}", **times})
+        now = end + 100
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("late_by", "jitter", "ranks"),
+    [
+        ({}, 0, []),
+        ({(2, step): 100 for step in range(20)}, 0, [2]),
+        ({(2, step): 100 for step in range(20)}, 100, [2]),
+        ({(2, 7): 2000}, 0, [2]),
+        ({(2, 7): 2000}, 50, [2]),
+        ({(2, 7): 2000, (0, 11): 2000}, 50, [0, 2]),
+        ({(step % 4, step): 200 for step in range(20)}, 0, []),
+        # One that is late by a twentieth of what chance makes of a step is not told from others.
+        ({(2, step): 40 for step in range(20)}, 800, []),
+    ],
+)
+def test_late_ranks_are_told_from_chance(late_by: dict[tuple[int, int], int], jitter: int, ranks: list[int]) -> None:
+    assert late_ranks(frame(reduces(late_by, jitter)), 20 * 1000)[0] == ranks
+
+
+def test_components_have_late_ranks_of_their_own() -> None:
+    rows = reduces({(2, step): 200 for step in range(20)}, 0)
+    # Ranks 0 and 1 are a group, and 2 and 3: nobody of the first waits for rank 2.
+    apart = [row | {"group": str(row["rank"] // 2)} | (_of(800, 100, row) if row["rank"] < 2 else {}) for row in rows]
+    assert late_ranks(frame(apart), 20 * 1000) == ([2], 20 * 200)
+
+
+def _of(begin: int, length: int, row: dict[str, Any]) -> dict[str, Any]:
+    start = 1000 * int(row["step"].split()[1]) + begin
+    return {"start_ns": start, "end_ns": start + length, "time_ns": length, "exposed_ns": length}
+
+
+def said(folder: Path, plan: Plan) -> dict[str, Finding]:
+    found = findings(load(folder, plan).analysed)
+    return {one.rule.id: one for one in found if one.evidence.at_stake_ns is not None}
+
+
+def took(plan: Plan) -> int:
+    made = run(plan)
+    rows = [*made.ranges, *made.calls, *made.work]
+    return max(row.end for row in rows) - min(row.start for row in rows)
+
+
+SLOW = {
+    "one": {3: 1.5},
+    "one by little": {3: 1.1},
+    "two alike": {2: 1.5, 5: 1.5},
+    "two that differ": {2: 1.5, 5: 1.2},
+    "three": {2: 1.3, 5: 1.3, 6: 1.3},
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_ranks_that_are_late_are_named_and_cost_what_the_run_would_save(name: str, tmp_path: Path) -> None:
+    plan, even = (Plan(ranks=8, steps=12, slower_ranks=slower) for slower in (SLOW[name], {}))
+
+    found = said(tmp_path, plan)["straggler"].evidence
+
+    assert found.ranks == tuple(SLOW[name])
+    assert found.at_stake_ns == pytest.approx(took(plan) - took(even), rel=0.05)
+    assert found.words["who"] == ", ".join(f"rank {rank} (process {5000 + 100 * rank})" for rank in found.ranks)
+
+
+@pytest.mark.parametrize("ranks", [(3,), (6, 3)])
+def test_the_rank_of_one_late_step_is_named_with_the_step(ranks: tuple[int, ...], tmp_path: Path) -> None:
+    plan = Plan(ranks=8, steps=20, stalls={9: 20 * MS}, stalled_ranks=ranks)
+
+    found = said(tmp_path, plan)
+
+    saved = took(plan) - took(Plan(ranks=8, steps=20))
+    one = found["straggler"].evidence
+    assert (one.ranks, one.steps[0], one.words["when"]) == (
+        tuple(sorted(ranks)),
+        "ProfilerStep#9",
+        ", most of it in ProfilerStep#9",
+    )
+    assert one.at_stake_ns == pytest.approx(saved, rel=0.05)
+    # The step of those that only waited is no outlier.
+    assert found["step-outliers"].evidence.ranks == tuple(sorted(ranks))
+
+
+def test_of_files_that_are_looked_at_one_by_one_those_that_waited_are_no_outliers_either(tmp_path: Path) -> None:
+    made = run(Plan(ranks=3, steps=20, stalls={9: 20 * MS}, stalled_ranks=(1,)))
+    files = kineto_files(tmp_path, made)
+
+    apart = opspan.load_many(*files, executor=ReadOnce()).findings()
+    whole = opspan.load(*files).findings()
+
+    for rows in (apart, whole):
+        costly = {row["id"]: row["ranks"] for row in rows.filter(pl.col("at_stake_ns").is_not_null()).to_dicts()}
+        assert costly == {"step-outliers": [1], "straggler": [1]}
+
+
+@pytest.mark.slow
+def test_of_four_real_ranks_on_gloo_the_one_that_sleeps_is_late(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    # 20 steps, in each of which rank 2 sleeps for 100 ms.
+    commands = [[sys.executable, str(PROGRAM), str(tmp_path), str(rank), "4", "2", "0.1"] for rank in range(4)]
+    started = [subprocess.Popen(command, stderr=subprocess.PIPE) for command in commands]
+    for process in started:
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors.decode()
+
+    trace = opspan.load(*(tmp_path / f"rank{rank}" for rank in range(4)))
+
+    (found,) = [one for one in findings(trace.analysed) if one.rule.id == "straggler"]
+    assert found.evidence.ranks == (2,)
+    # Other programs of the machine make ranks late, too; at stake is no more than what each of the others waited.
+    waited = trace.comm("rank").filter(pl.col("rank") != 2)["waiting_ns"].to_list()
+    assert 0.6 * 20 * 100 * MS < (found.evidence.at_stake_ns or 0) <= min(waited)
+    row = summary.answer(trace.analysed).rows.row(0, named=True)
+    assert row["communicating_ns"] > 0.6 * 3 * 20 * 100 * MS
+    total = sum(row[f"{name}_ns"] for name in ("communicating", "calling", "loading", "ops", "other"))
+    assert total == trace.analysed.whole_breakdown["time_ns"].sum()
+
+
+def test_without_devices_collectives_of_the_host_are_exposed_where_no_op_runs(tmp_path: Path) -> None:
+    ranges = [kineto.span("user_annotation", f"ProfilerStep#{step}", 1, 1000.0 * step, 1000.0, 1) for step in range(4)]
+    for step in range(4):
+        begin = 1000.0 * step
+        ranges.append(kineto.span("cpu_op", "c10d::allreduce_", 1, begin + 100, 50.0, 1))
+        ranges.append(kineto.span("user_annotation", "gloo:all_reduce", 2, begin + 100, 400.0, 1))
+        ranges.append(kineto.span("cpu_op", "aten::mm", 1, begin + 200, 100.0, 1))
+    file = kineto.write(tmp_path / "run.json", kineto.document(ranges))
+
+    trace = opspan.load(file)
+
+    (found,) = [one for one in findings(trace.analysed) if one.evidence.at_stake_ns]
+    assert (found.rule.id, found.evidence.at_stake_ns) == ("communication-or-waiting", 4 * 300_000)
+    # To start one is an op as well, which comes first in the breakdown.
+    assert trace.analysed.breakdown["communicating_ns"].to_list() == [250_000] * 4
+    assert summary.answer(trace.analysed).notes[1].endswith("ops of torch 15.0%, collectives 25.0%, other 60.0%")
