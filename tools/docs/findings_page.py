@@ -28,7 +28,7 @@ HEAD = """\
   at from its first work of a device on. What a step took that is an outlier is a finding of its own, and no other rule
   counts it, but that of compiling. Idle time that begins in one step and ends in another, or after the last, is cut
   there: each part is its step's.
-- **Severity** goes by the share of the time of all steps that is at stake: {severities}. A finding of severity *info*
+- **Severity** goes by the share of the time of all steps, each until all that it launched was done, that is at stake: {severities}. A finding of severity *info*
   has no time at stake: the file cannot answer something, and the finding says how to record what is missing.
 - **Confidence** is that of the cause: *certain* if the trace says it, *likely* if the figures fit and little else does,
   *possible* if it is one of several causes.

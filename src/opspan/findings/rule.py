@@ -34,6 +34,7 @@ class Evidence:
     ranks: tuple[int, ...] = ()
     ranges: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_RANGES))
     command: str = ""  # instead of the rule's
+    sentence: str = ""  # instead of the rule's
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,13 @@ class Run:
         return self.found.iterations
 
     @kept
+    def lasted(self) -> pl.DataFrame:
+        """Returns the steps, each from when the one before was done until it was done itself (`until_done`)."""
+        steps = self.found.iterations_until_done.filter(_col("how") != "kernels")
+        rows = steps.with_columns(start_ns=_col("done_ns") - _col("took_ns"), end_ns="done_ns")
+        return within_part(rows, self.trace).with_columns(took_ns=length())
+
+    @kept
     def usual(self) -> pl.DataFrame:
         """The steps without outliers."""
         return self.steps.filter(~_col("is_outlier").fill_null(value=False))
@@ -78,9 +85,11 @@ class Run:
 
     @kept
     def total_ns(self) -> int:
-        """How long all steps of all processes took; a process without steps counts from the first work of a device."""
+        """How long all steps of all processes took until they were done: a host may be ahead of its device by most of
+        a run. A process without steps counts from the first work of a device."""
         starts = self.begins.select((_col("begin_ns") - _col("start_ns")).sum()).item()
-        return int(self.breakdown["time_ns"].sum() - starts)
+        without = self.breakdown.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
+        return int(self.lasted["took_ns"].sum() + without["time_ns"].sum() - starts)
 
     @kept
     def begins(self) -> pl.DataFrame:

@@ -174,7 +174,7 @@ def _row(finding: Finding, files: Sequence[File]) -> dict[str, object]:
         "confidence": evidence.confidence,
         "at_stake_ns": evidence.at_stake_ns,
         "share": finding.share,
-        "sentence": rule.sentence.format(**said(evidence.figures, evidence.words)),
+        "sentence": (evidence.sentence or rule.sentence).format(**said(evidence.figures, evidence.words)),
         "remedy": rule.remedy,
         "command": evidence.command or rule.command.replace("FILE", files_text(files)),
         "read": read_on(rule),
