@@ -85,10 +85,10 @@ def test_what_the_queue_hides_of_a_slow_host_costs_nothing() -> None:
     assert found.evidence.steps == ("ProfilerStep#15",)
 
 
-def test_a_pause_that_nothing_names_is_said_to_be_one() -> None:
+def test_a_pause_that_nothing_names_is_outside_of_ops() -> None:
     found = said(ahead(2, host={15: 15 * DEVICE_NS}))
     assert found is not None
-    assert found.evidence.words == {"which": "ProfilerStep#15", "most": "nothing that is labelled"}
+    assert found.evidence.words == {"which": "ProfilerStep#15", "most": "time outside of ops"}
 
 
 def test_the_sentence_says_what_grew_and_from_what() -> None:

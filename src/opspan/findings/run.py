@@ -65,7 +65,7 @@ class Run:
     @kept
     def lasted(self) -> pl.DataFrame:
         """Returns the steps, each from when the one before was done until it was done itself (`until_done`)."""
-        steps = self.found.iterations_until_done.filter(_col("how") != "kernels")
+        steps = self.found.iterations_until_done
         rows = steps.with_columns(start_ns=_col("done_ns") - _col("took_ns"), end_ns="done_ns")
         return within_part(rows, self.trace).with_columns(took_ns=length())
 
@@ -100,6 +100,11 @@ class Run:
         whole = within_part(whole_times(self.trace), self.trace)
         whole = whole.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
         return whole.join(first, on=PROCESS, nulls_equal=True).filter(_col("begin_ns") >= _col("start_ns"))
+
+    @property
+    def whole(self) -> str:
+        """What `total_ns` is the time of, in words."""
+        return "the steps' time" if self.usual.height else "the run"
 
     def share(self, ns: float) -> float:
         return ns / self.total_ns if self.total_ns else 0.0

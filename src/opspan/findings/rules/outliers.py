@@ -26,7 +26,7 @@ _SAYS = {
     "calling": "calls of the driver",
     "loading": "loading of data",
     "ops": "ops on the host",
-    "other": "nothing that is labelled",
+    "other": "time outside of ops",
 }
 
 
