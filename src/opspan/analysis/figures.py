@@ -187,7 +187,7 @@ def _parts_of_sums(sums: _Sums, by: str, time: str, steps: pl.DataFrame) -> Part
 def _parts_of_steps(steps: pl.DataFrame) -> Parts:
     of_process = steps.group_by(PROCESS, maintain_order=True).agg("took_ns", median=_col("took_ns").median())
     rows = [
-        {"median": median, **_of_one(took)._asdict()} | {"times": len(took), "least": len(took)}
+        {"median": median, **_of_one(took)} | {"times": len(took), "least": len(took)}
         for took, median in of_process.select("took_ns", "median").iter_rows()
     ]
     each = pl.DataFrame(rows, {"median": pl.Float64, **_USUAL, "times": pl.Int64, "least": pl.Int64})
@@ -196,8 +196,8 @@ def _parts_of_steps(steps: pl.DataFrame) -> Parts:
     return {"steps": Part(lasted, (), {"least": "least", "freedom": "least"})}
 
 
-def _of_one(took: list[int]) -> Usual:
-    return Usual(*(float(values[0]) for values in usual(np.array([took], dtype=np.int64))))
+def _of_one(took: list[int]) -> dict[str, float]:
+    return {name: float(values[0]) for name, values in usual(np.array([took], dtype=np.int64))._asdict().items()}
 
 
 def _lasted(parts: Parts) -> Lasted:
@@ -205,7 +205,7 @@ def _lasted(parts: Parts) -> Lasted:
     number = row["times"]
     if not number:
         return Lasted(0, 0, 0.0, 0.0, 0.0, 0.0)
-    return Lasted(number, row["least"], *(row[name] / number for name in _OF_TIMES), row["freedom"])
+    return Lasted(number, row["least"], freedom=row["freedom"], **{name: row[name] / number for name in _OF_TIMES})
 
 
 class _Sums(NamedTuple):

@@ -89,7 +89,7 @@ class Run:
         a run. A process without steps counts from the first work of a device."""
         starts = self.begins.select((_col("begin_ns") - _col("start_ns")).sum()).item()
         without = self.breakdown.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
-        return int(self.lasted["took_ns"].sum() + without["time_ns"].sum() - starts)
+        return int(self.lasted["took_ns"].sum()) + int(without["time_ns"].sum()) - int(starts)
 
     @kept
     def begins(self) -> pl.DataFrame:

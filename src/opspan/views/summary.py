@@ -251,20 +251,20 @@ def _lines(facts: _Facts, room: _Room) -> list[str]:
 def _device(facts: _Facts, room: _Room) -> list[str]:
     row = facts.row
     busy = row["busy_ns"]
-    # Parts that add up: what computing hides of the others is computing.
+    # Parts that add up: each moment is of the first that is on.
     known = ("computing", *_ALONE)
-    names = dict(zip(known, ("computing", "only collectives", "only copies"), strict=True))
+    names = dict(zip(known, ("computing", "collectives", "copies"), strict=True))
     times = {said: row[f"{name}_ns"] for name, said in names.items()}
     times["other"] = busy - sum(times.values())
     parts = [f"{said} {ns / busy:.1%}" for said, ns in times.items() if ns]
+    parts[1:2] = [f"else {part}" for part in parts[1:2]]
     lines = [f"Device busy  {time_text(busy)}: {', '.join(parts)}"]
     if facts.idle:
         reason, most, op = facts.idle
         who = f", most in {short_name(op, room.name)}" if op else ""
-        share = row["idle_ns"] / row["device_time_ns"]
-        lines.append(
-            f"Device idle  {time_text(row['idle_ns'])} ({share:.1%} of their time): {most:.0%} of it {reason}{who}"
-        )
+        whole = row["device_time_ns"]
+        time = f"{time_text(row['idle_ns'])} of {time_text(whole)} ({row['idle_ns'] / whole:.1%})"
+        lines.append(f"Device idle  {time}, {most:.0%} of it {reason}{who}")
     return lines
 
 
