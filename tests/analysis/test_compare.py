@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import polars as pl
@@ -68,7 +69,7 @@ def test_what_is_slower_in_every_step_is_real_and_first() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_what_is_in_no_step_has_no_median_whatever_ranks_come_together(ranks: int) -> None:
+def test_what_is_in_no_step_has_no_usual_time_whatever_ranks_come_together(ranks: int) -> None:
     """Of two ranks, as of many files, one has no time of devices."""
     steps = [
         {"name": f"ProfilerStep#{number}", "start_ns": STEP * number, "end_ns": STEP * number + 900, "kind": "user"}
@@ -78,7 +79,7 @@ def test_what_is_in_no_step_has_no_median_whatever_ranks_come_together(ranks: in
     each = [parts_of(run(marked, [(30, 20, "gemm")] if rank == 0 else []), "op") for rank in range(ranks)]
     found = together({name: parts.together([one[name] for one in each]) for name in each[0]}, "op")
     (setup,) = found.rows.filter(pl.col("name") == "setup").to_dicts()
-    assert (setup["count"], setup["median"], setup["deviation"]) == (ranks, None, None)
+    assert (setup["count"], setup["usual"], setup["error"]) == (ranks, None, None)
 
 
 def test_one_slow_step_is_noise() -> None:
@@ -163,10 +164,21 @@ def test_how_long_a_step_took_is_the_median_of_its_run() -> None:
         made = run(rows)
         return lasted(until_done(iterations(made.ranges), made.calls, made.work))
 
-    assert whole(steps(100, 101, 500), steps(120, 121, 122)) == (101, 121, True)
+    assert whole(steps(100, 101, 102), steps(120, 121, 122)) == (101, 121, True)
+    assert whole(steps(100, 101, 500), steps(120, 121, 122)) == (101, 121, False)  # one of three says little
     assert whole(steps(100, 101, 99), steps(102, 90, 103)) == (100, 102, False)
     assert whole(steps(100), steps(200)) == (100, 200, None)
     assert whole(steps(), steps(200)) is None
+
+
+def test_a_small_change_is_real_if_there_are_many_steps() -> None:
+    """Of 7 % where steps differ by 2.5 %: fifteen times the error of sixty steps."""
+    random = Random(0)
+    before, after, again = (
+        training(*((round(4000 * slower * random.gauss(1, 0.025)), 300) for _ in range(60))) for slower in (1, 1.07, 1)
+    )
+    assert by_name(compare(before, after))["aten::mm"]["is_real"] is True
+    assert by_name(compare(before, again))["aten::mm"]["is_real"] is False
 
 
 def test_what_cannot_be_compared_by() -> None:

@@ -91,7 +91,8 @@ CASES = [
         lambda: slow(1000),
         1000,
         1000 / 11_000,
-        {"more_ns": 1000, "steps": 1, "usual_ns": 1000, "ops_ns": 900, "other_ns": 100},
+        {"more_ns": 1000, "steps": 1, "all_steps": 10, "usual_ns": 1000, "ops_ns": 900, "other_ns": 100}
+        | {"name_ns": 900, "name_usual_ns": 0},
         {
             "by a tenth": lambda: slow(100),
             "0.9% of the run": lambda: slow(900, 100),
@@ -100,7 +101,7 @@ CASES = [
         ops=("aten::slow",),
         steps=("ProfilerStep#4",),
         ranges=[(4000, 6000)],
-        words={"which": "ProfilerStep#4", "most": "ops on the host"},
+        words={"which": "ProfilerStep#4", "most": "ops on the host", "name": "aten::slow"},
     ),
     Case(
         "heavy-backward",

@@ -84,7 +84,7 @@ def test_what_costs_most_comes_first_and_what_costs_nothing_last() -> None:
     [(None, "info"), (0.0, "low"), (0.0299, "low"), (0.03, "medium"), (0.0999, "medium"), (0.1, "high"), (3.0, "high")],
 )
 def test_severity_goes_by_the_share(share: float | None, severity: str) -> None:
-    assert Finding(RULES[0], Evidence(None if share is None else 1), share).severity == severity
+    assert Finding(RULES[0], Evidence(None if share is None else 1), share, "the run").severity == severity
     assert [least for least, _ in SEVERITIES] == sorted((least for least, _ in SEVERITIES), reverse=True)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from opspan.findings import RULES, Rule
-from opspan.findings.rule import SEVERITIES
+from opspan.findings.rule import SEVERITIES, shares_said
 
 HEAD = """\
 # Findings
@@ -36,7 +36,9 @@ HEAD = """\
   at from its first work of a device on. What a step took that is an outlier is a finding of its own, and no other rule
   counts it, but that of compiling. Idle time that begins in one step and ends in another, or after the last, is cut
   there: each part is its step's.
-- **Severity** goes by the share of the time of all steps that is at stake: {severities}. A finding of severity *info*
+- **A share** of the steps' time is one of the time of all steps, each until all that it launched was done; one of the
+  run, where there are no steps, of the time from the first work of a device on. Other shares say of what they are.
+- **Severity** goes by that share of the time at stake: {severities}. A finding of severity *info*
   has no time at stake: the file cannot answer something, and the finding says how to record what is missing.
 - **Confidence** is that of the cause: *certain* if the trace says it, *likely* if the figures fit and little else does,
   *possible* if it is one of several causes.
@@ -93,7 +95,7 @@ def _section(rule: Rule) -> str:
 
 - **Looks at** {rule.looks_at}.
 - **Speaks from** {_number(rule.threshold)} on: {rule.because}.
-- **Says** "{rule.sentence}"
+- **Says** "{shares_said(rule.sentence)}"
 - **What to do:** {rule.remedy}.
 - **Next:** `{rule.command}`; {_read(rule.read)}
 """

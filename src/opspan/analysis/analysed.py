@@ -107,8 +107,11 @@ class Analysed:
     def iterations(self) -> pl.DataFrame:
         """The steps of the run, as the program says them."""
         from opspan.analysis.iterations import iterations
+        from opspan.analysis.until_done import until_done, with_outliers
 
-        return iterations(self.attributed.ranges)
+        found = self.attributed
+        steps = iterations(found.ranges)
+        return with_outliers(until_done(steps, found.calls, found.work)).select(steps.columns)
 
     @kept
     @by_cycle

@@ -21,10 +21,10 @@
 `one` and `other` are complete (`Analysed.complete`); `steps`: what `iterations` gives for each. The time is of devices
 where the ranges of either run have any, else of CPUs.
 
-A change is real if the medians over the steps differ by more than three times the usual deviation (1.4826 times the
-median one) of the run that has more, and by more than a hundredth of the larger one: among steps that are all alike a
-nanosecond would be real. Each process has a median of its own, and they count as their mean. Whether it is real is
-known where each process has three steps.
+A change is real if what steps usually took (noise.py) differs by more than a hundredth of the larger one, and by more
+than one in a hundred comparisons of runs that are alike would show: of the step, or of any of the rows. The times that
+are shown must change in the same direction. Each process has a usual time of its own, and they count as their mean.
+Whether a change is real is known where each process has three steps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from opspan.analysis.figures import KEYS, Figures, Lasted, figures
-from opspan.analysis.iterations import DEVIATIONS
+from opspan.analysis.noise import is_real
 from opspan.analysis.places import partners
 from opspan.analysis.spans import difference
 
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 _col = pl.col
 # What the rows are by -> the columns that tell them apart.
 BY = KEYS | {"place": ("name", "module", "place_before", "place_after")}
-_SMALL = 0.01
-_NUMBERS = ("count", "ns", "step", "median", "deviation")
+_NUMBERS = ("count", "ns", "step", "usual", "error", "freedom")
 
 
 class Whole(NamedTuple):
@@ -87,13 +86,16 @@ def compared(one: Figures, other: Figures) -> pl.DataFrame:
         after_ns="ns_after",
         step_before_ns=_col("step_before") if has_steps else nothing,
         step_after_ns=_col("step_after") if has_steps else nothing,
-        is_real=_is_real() if is_known else pl.lit(None, dtype=pl.Boolean),
+        grown=_col("usual_after") - _col("usual_before"),
+        is_real=is_real(rows.height),
     )
     was, now = ("step_before_ns", "step_after_ns") if has_steps else ("before_ns", "after_ns")
     rows = rows.with_columns(share_before=_share(was), share_after=_share(now))
     rows = rows.with_columns(change_ns=difference(_col(was), _col(now)))
     rows = rows.with_columns(change=pl.when(_col(was) != 0).then(_col("change_ns") / _col(was)))
-    rows = rows.select(pl.exclude("is_real"), "is_real")
+    is_so = _col("is_real") & (_col("grown").sign() == _col("change_ns").sign())
+    unknown = pl.lit(None, dtype=pl.Boolean)
+    rows = rows.select(pl.exclude("grown", "is_real"), is_real=is_so if is_known else unknown)
     return rows.sort(_col("change_ns").abs(), "change_ns", *keys, descending=[True, True, *(False for _ in keys)])
 
 
@@ -103,8 +105,9 @@ def whole(one: Lasted, other: Lasted) -> Whole | None:
         return None
     pair = {"before": one, "after": other}
     row = pl.DataFrame({f"{what}_{when}": [getattr(of, what)] for when, of in pair.items() for what in Lasted._fields})
-    is_known = one.tell_noise and other.tell_noise
-    real = bool(row.select(_is_real()).item()) if is_known else None
+    grown = (_col(f"{what}_after") - _col(f"{what}_before") for what in ("usual", "median"))
+    is_so = is_real() & (next(grown).sign() == next(grown).sign())
+    real = row.select(is_so).item() if one.tell_noise and other.tell_noise else None
     return Whole(round(one.median), round(other.median), real)
 
 
@@ -117,7 +120,7 @@ def _of_time(side: Figures, time: str) -> pl.DataFrame:
     """A run that has no time of devices has none of each name."""
     if side.time == time:
         return side.rows
-    return side.rows.with_columns(_col(name) * 0 for name in ("ns", "step", "median", "deviation"))
+    return side.rows.with_columns(_col(name) * 0 for name in ("ns", "step", "usual", "error"))
 
 
 def _suffixed(frame: pl.DataFrame, suffix: str) -> pl.DataFrame:
@@ -141,9 +144,3 @@ def _slots(
 def _share(column: str) -> pl.Expr:
     whole = _col(column).cast(pl.Float64).sum()
     return pl.when(whole > 0).then(_col(column) / whole)
-
-
-def _is_real() -> pl.Expr:
-    change = (_col("median_after") - _col("median_before")).abs()
-    noise = DEVIATIONS * pl.max_horizontal("deviation_before", "deviation_after")
-    return (change > noise) & (change > _SMALL * pl.max_horizontal("median_before", "median_after"))

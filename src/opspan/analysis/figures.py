@@ -2,8 +2,9 @@
 
     figures(run, by="op", steps=None, process=None, is_part=False) -> Figures
         .time    device or cpu: which time the others are. Of devices where ranges have any
-        .rows    *KEYS[by], count, ns, and of what began in a step: step (ns, divided by the number of steps), median
-                 and deviation (over the steps of a process; several processes count as their mean)
+        .rows    *KEYS[by], count, ns, and of what began in a step: step (ns, divided by the number of steps), and
+                 usual, error and freedom (noise.py; over the steps of a process). Several processes count as their
+                 mean, and their errors, too: they wait for each other, so their steps are late together
         .steps   how many there were, how long they took until what they launched was done (`until_done`), and whether
                  they tell the noise
     several(run, ways, ...) -> Figures for each way, what is the same for all of them worked out once
@@ -20,11 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.iterations import iterations
-from opspan.analysis.parts import Part, Parts, counted, medians
+from opspan.analysis.noise import Usual, usual
+from opspan.analysis.parts import Part, Parts
 from opspan.analysis.places import numbered, placed
 from opspan.analysis.spans import PROCESS, length, within
 from opspan.analysis.steps import PATTERN
@@ -43,17 +46,21 @@ KEYS = {
 }
 KEYS |= {"kernel": OF_WORK["kernel"], "place": ("name", "module", "place")}
 LEAST = 3  # steps of a process that show how much they differ by themselves
-_NUMBER = pl.int_range(pl.len(), dtype=pl.UInt32)
+_USUAL = dict.fromkeys(Usual._fields, pl.Float64)
+_OF_TIMES = ("median", "usual", "error")  # of several processes each counts as often as it has steps
+_AT_ONCE = 1 << 20  # times that are looked at together: more take memory, and no less time
 
 
 class Lasted(NamedTuple):
     """How many steps there are, and how many the process has that has fewest; how long one took until it was done: the
-    median, and the usual deviation from it."""
+    median, and what `usual` says of it."""
 
     number: int
     least: int
     median: float
-    deviation: float
+    usual: float
+    error: float
+    freedom: float
 
     @property
     def tell_noise(self) -> bool:
@@ -96,7 +103,7 @@ def parts_of(run: Tables, by: str, steps: pl.DataFrame | None = None, *, is_part
 
 def together(parts: Parts, by: str) -> Figures:
     keys, steps = list(KEYS[by]), _lasted(parts)
-    rows, off = parts["rows"].rows, medians(parts["off"], ("time", *keys), "deviation")
+    rows = parts["rows"].rows
     times = rows["time"].to_list()
     time = "device" if "device" in times or by == "kernel" else "cpu"
     more = ["position"] if by == "place" else []
@@ -104,20 +111,21 @@ def together(parts: Parts, by: str) -> Figures:
     if by == "place":
         rows = _on_the_same_steps(rows, parts["typical"].rows, steps)
         is_of_several |= rows["is_whole"].n_unique() > 1
-    rows = rows.join(off, on=["time", *keys], how="left", nulls_equal=True)
     if is_of_several:
         # Ranks without time of devices have none of each name.
-        numbers = [_col(name) * (_col("time") == time) for name in ("ns", "step_ns", "medians", "deviation")]
-        sums = ("count", "ns", "step_ns", "medians", "times")
-        rows = rows.with_columns(numbers).group_by(keys).agg(_col("deviation", *more).max(), _col(sums).sum())
+        numbers = [_col(name) * (_col("time") == time) for name in ("ns", "step_ns", "usual", "error")]
+        sums = ("count", "ns", "step_ns", "usual", "error", "times")
+        most = (_col(name).max() for name in more)
+        rows = rows.with_columns(numbers).group_by(keys).agg(*most, _col("freedom").min(), _col(sums).sum())
     rows = rows.select(
         *keys,
         *more,
         "count",
         "ns",
         step=(_col("step_ns") / max(steps.number, 1)).round().cast(pl.Int64),
-        median=pl.when(_col("times") > 0).then(_col("medians") / _col("times")),  # sums of nothing are 0
-        deviation="deviation",
+        # Sums of nothing are 0.
+        **{name: pl.when(_col("times") > 0).then(_col(name) / _col("times")) for name in ("usual", "error")},
+        freedom="freedom",
     )
     return Figures(by, time, rows, steps)
 
@@ -145,7 +153,7 @@ def _parts(
     steps = iterations(run.ranges) if steps is None else steps
     if "took_ns" not in steps.columns:
         steps = until_done(steps, run.calls, run.work)
-    steps = _of_process(steps, process)
+    steps = _of_process(steps, process).sort(*PROCESS, "start_ns")
     time = "device" if _of_process(run.ranges, process)["self_device_ns"].sum() else "cpu"
     of_steps = _parts_of_steps(steps)
     for by, sums in _several(run, ways, steps, process, time, is_part=is_part):
@@ -156,45 +164,56 @@ def _parts_of_sums(sums: _Sums, by: str, time: str, steps: pl.DataFrame) -> Part
     texts = [name for name in KEYS[by] if name != "place"]
     names = sums.names.with_columns(_col(texts).cast(pl.String), time=pl.lit(time)).with_row_index("key")
     key = ("time", *KEYS[by])
-    of_keys = sums.times.group_by("key").agg(
-        step_ns=_col("ns").sum(), medians=_col("median").sum(), times=pl.len().cast(pl.Int64)
+    weighted = [_col(name) * _col("times") for name in ("usual", "error")]
+    of_keys = (
+        sums.groups.with_columns(weighted)
+        .group_by("key")
+        .agg(_col("freedom").min(), _col("ns").sum().alias("step_ns"), _col("usual", "error", "times").sum())
     )
     rows = sums.whole.join(of_keys, on="key", how="left").join(names, on="key")
-    off = counted(sums.times.select("key", off=(_col("ns") - _col("median")).abs()), ["key"], "off").rows
-    off = off.join(names, on="key", maintain_order="left").drop("key")
-    numbers = ("count", "ns", "step_ns", "medians", "times")
-    found = {"rows": Part(rows.select(*key, *numbers), key), "off": Part(off, (*key, "off"), value="off")}
+    numbers = ("count", "ns", "step_ns", "usual", "error", "freedom", "times")
+    found = {"rows": Part(rows.select(*key, *numbers), key, {"freedom": "least"})}
     if by == "place":
         # Without steps it is a place in the whole; who has steps as well is not known yet.
         is_whole = pl.lit(not steps.height).alias("is_whole")
         rank = pl.lit(sums.typical, dtype=pl.Int32).alias("rank")
         rows = rows.select(*key, is_whole, *numbers, "position", pl.when(_col("position").is_not_null()).then(rank))
-        found["rows"] = Part(rows, (*key, "is_whole"), {"position": "first", "rank": "first"})
+        rules = {"position": "first", "rank": "first", "freedom": "least"}
+        found["rows"] = Part(rows, (*key, "is_whole"), rules)
         found["typical"] = Part(pl.select(is_whole, rank), ("is_whole",), {"rank": "first"})
     return found
 
 
 def _parts_of_steps(steps: pl.DataFrame) -> Parts:
-    process = _off(steps.select(*PROCESS, ns="took_ns"))
-    lasted = process.select(
-        number=pl.len().cast(pl.Int64), least=pl.len().over(PROCESS).min().cast(pl.Int64), medians=_col("median").sum()
-    )
-    return {"steps": Part(lasted, (), {"least": "least"}), "steps off": counted(process, (), "off")}
+    of_process = steps.group_by(PROCESS, maintain_order=True).agg("took_ns", median=_col("took_ns").median())
+    rows = [
+        {"median": median, **_of_one(took)} | {"times": len(took), "least": len(took)}
+        for took, median in of_process.select("took_ns", "median").iter_rows()
+    ]
+    each = pl.DataFrame(rows, {"median": pl.Float64, **_USUAL, "times": pl.Int64, "least": pl.Int64})
+    sums = [(_col(name) * _col("times")).sum() for name in _OF_TIMES]
+    lasted = each.select(_col("times").sum(), _col("freedom", "least").min(), *sums)
+    return {"steps": Part(lasted, (), {"least": "least", "freedom": "least"})}
+
+
+def _of_one(took: list[int]) -> dict[str, float]:
+    return {name: float(values[0]) for name, values in usual(np.array([took], dtype=np.int64))._asdict().items()}
 
 
 def _lasted(parts: Parts) -> Lasted:
-    number, least, sums = parts["steps"].rows.row(0)
+    (row,) = parts["steps"].rows.to_dicts()
+    number = row["times"]
     if not number:
-        return Lasted(0, 0, 0.0, 0.0)
-    return Lasted(number, least, sums / number, medians(parts["steps off"], (), "off")["off"][0])
+        return Lasted(0, 0, 0.0, 0.0, 0.0, 0.0)
+    return Lasted(number, row["least"], freedom=row["freedom"], **{name: row[name] / number for name in _OF_TIMES})
 
 
 class _Sums(NamedTuple):
-    """`whole` and `times` are by `key`, the number of a row of `names`."""
+    """`whole` and `groups` are by `key`, the number of a row of `names`."""
 
     names: pl.DataFrame
     whole: pl.DataFrame  # key, count, ns; of places their position in the typical step
-    times: pl.DataFrame  # key, ns, median: for each step and process in which it is
+    groups: pl.DataFrame  # of each process in which it is: key, times (how many steps), ns (of all of them), and usual
     typical: int | None  # the rank of which the typical step is
 
 
@@ -273,10 +292,7 @@ def _sums(parts: pl.DataFrame, asked: dict[str, list[str]], steps: pl.DataFrame)
             )
             own_whole = own_whole.group_by("key").agg(_col("count", "ns").sum())
             own_inside = _of_steps(own_inside)
-        times = _in_steps(own_inside, steps)
-        of_group = times.group_by("group").agg(median=_col("ns").median())["median"]  # sorted as the groups are
-        times = times.with_columns(median=of_group.gather(times["group"]))
-        yield by, _Sums(own_names, own_whole, times, typical)
+        yield by, _Sums(own_names, own_whole, _in_steps(own_inside, steps), typical)
 
 
 def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:
@@ -289,24 +305,21 @@ def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_steps(sums: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """key, group, ns: for each key of a process, which are a group, what it took in each step of the process. A step in
-    which it is not there is one in which it took no time. In order of the keys. `sums`: of the steps in which it is."""
+    """For each key of a process what it took in the steps of the process (`_Sums.groups`). A step in which it is not
+    there is one in which it took no time. `sums`: of the steps in which it is."""
     # Where each step is among those of its process, and how many that has.
     of = steps.select(process=pl.struct(PROCESS).rank("dense").cast(pl.UInt32))
     of = of.with_columns(nth=pl.int_range(pl.len()).over("process"), many=pl.len().cast(pl.Int64).over("process"))
     sums = sums.with_columns(of[name].gather(sums["stretch"]) for name in of.columns)
-    groups = sums.select("key", "process", "many").unique().sort("key", "process").with_row_index("group")
-    groups = groups.with_columns(first=_col("many").cum_sum() - _col("many"))
-    sums = sums.join(groups.select("key", "process", "group", "first"), on=["key", "process"])
-    times = (
-        groups.select("key", "group", _col("many")).select(pl.exclude("many").repeat_by("many")).explode("key", "group")
-    )
-    ns = pl.Series("ns", [0], dtype=pl.Int64).new_from_index(0, times.height)
-    times = times.with_columns(ns.scatter(sums.select(_col("first") + _col("nth")).to_series(), sums["ns"]))
-    return times.with_columns(_col("key", "group").set_sorted())
-
-
-def _off(times: pl.DataFrame) -> pl.DataFrame:
-    """With the median of what each step of a process took, and how far it is off."""
-    median = _col("ns").median().over(PROCESS)
-    return times.with_columns(median=median).with_columns(off=(_col("ns") - _col("median")).abs())
+    schema = {"key": pl.UInt32, "ns": pl.Int64, **_USUAL, "times": pl.Int64}
+    found = [pl.DataFrame(schema=schema)]
+    for (_, many), rows in sums.partition_by("process", "many", as_dict=True, include_key=False).items():
+        keys = rows["key"].unique().sort()
+        at = (keys.search_sorted(rows["key"]).to_numpy(), rows["nth"].to_numpy())
+        times = np.zeros((len(keys), many), dtype=np.int64)
+        times[at] = rows["ns"].to_numpy()
+        each = max(_AT_ONCE // many, 1)
+        parts = [usual(times[first : first + each]) for first in range(0, len(keys), each)]
+        columns = {name: np.concatenate(values) for name, *values in zip(Usual._fields, *parts, strict=True)}
+        found.append(pl.DataFrame({"key": keys, "ns": times.sum(axis=1), **columns, "times": many}, schema))
+    return pl.concat(found)

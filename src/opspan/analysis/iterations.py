@@ -18,7 +18,8 @@ What only repeats is no step, be it kernels (`repeating`), modules or calls of a
 ends are known (marks, optimizers), what is before their own work is not theirs (`own_work`).
 
 `step` is the name of the range, with a number behind it where all have the same. An iteration is an outlier that takes
-longer than the median by a tenth and by three times the usual deviation (1.4826 times the median one).
+longer than the median by a tenth and by three times the usual deviation (1.4826 times the median one). That is about
+the host; `until_done.with_outliers` looks at what devices did, too.
 Ranges must be nested (`nest`) first.
 """
 
@@ -37,7 +38,7 @@ _OPTIMIZER = r"^Optimizer\.step#"
 _LEAST = 3  # iterations that no name says
 _SHARE = 0.5
 _MOST = 0.75
-DEVIATIONS = 3 * 1.4826  # median ones: what differs from the median by more is no noise
+_DEVIATIONS = 3 * 1.4826  # median ones: what differs from the median by more is no noise
 COLUMNS = (*PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
 _RANGE = (*PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "parent", "is_async", "is_mark")
 
@@ -129,7 +130,10 @@ def _numbered(rows: pl.DataFrame, how: str) -> pl.DataFrame:
 
 
 def _with_outliers(rows: pl.DataFrame) -> pl.DataFrame:
-    ns = length()
+    return rows.with_columns(is_outlier=is_long(length()))
+
+
+def is_long(ns: pl.Expr) -> pl.Expr:
     median = ns.median().over(PROCESS)
     deviation = (ns - median).abs().median().over(PROCESS)
-    return rows.with_columns(is_outlier=(ns > 1.1 * median) & (ns > median + DEVIATIONS * deviation))
+    return (ns > 1.1 * median) & (ns > median + _DEVIATIONS * deviation)

@@ -1,6 +1,7 @@
 """How long each step took until what it launched was done: a host that runs ahead of its device does not show it.
 
-    until_done(steps, calls, work) -> steps + took_ns, in the order of the steps
+    until_done(steps, calls, work) -> steps + took_ns, and done_ns, when it was done, in the order of the steps
+    with_outliers(until_done) -> the same; of outliers those that made the run longer
 
 A step is done at its end, or when the last work of a device that was launched in it ended, whichever is later. It took
 from when the step before was done, or from its own begin if that is later, until then; at least nothing. The step
@@ -8,6 +9,11 @@ before is the one of the process that ended last before this one began. So the t
 add up to the time in which any of them was not done, and each is the host's where nothing waits for a device.
 Work without a call was launched when it began.
 Work must be attributed (`launches`) first.
+
+A host that runs ahead of its device is held up when the queue of launches is full, and long steps of the host then cost
+nothing; or it has done its part of a step quickly, and the device takes long over it. So an outlier is a step that took
+long until it was done. Where it began when nothing was left to do, that has in it how long the host took until the
+first launch, which other steps hide: there the step of the host has to be long, too.
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.averages import on_device
+from opspan.analysis.iterations import is_long
 from opspan.analysis.spans import PROCESS, length, within
 
 _col = pl.col
@@ -30,7 +37,12 @@ def until_done(steps: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> 
         before.sort("end_ns"), left_on="start_ns", right_on="end_ns", by="key", check_sortedness=False
     )
     took = length(pl.max_horizontal("start_ns", "before_ns"), _col("done_ns"))
-    return steps.with_columns(rows.sort("number").select(took_ns=took))
+    return steps.with_columns(rows.sort("number").select("done_ns", took_ns=took))
+
+
+def with_outliers(steps: pl.DataFrame) -> pl.DataFrame:
+    is_behind = _col("done_ns") - _col("took_ns") > _col("start_ns")
+    return steps.with_columns(is_outlier=is_long(_col("took_ns")) & (is_behind | is_long(length())))
 
 
 def _last_ends(steps: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:

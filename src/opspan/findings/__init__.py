@@ -33,5 +33,5 @@ def looked_for(run: Run, rules: Iterable[Rule]) -> list[Finding]:
             if ns is not None:  # what several threads did at once may take longer than the run; it can save no more
                 ns = min(max(ns, 0), run.total_ns)
                 evidence = replace(evidence, at_stake_ns=ns)
-            said.append(Finding(rule, evidence, None if ns is None else run.share(ns)))
+            said.append(Finding(rule, evidence, None if ns is None else run.share(ns), run.whole))
     return sorted(said, key=lambda finding: -(finding.evidence.at_stake_ns or 0))

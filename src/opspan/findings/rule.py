@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypedDict
@@ -34,6 +35,7 @@ class Evidence:
     ranks: tuple[int, ...] = ()
     ranges: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_RANGES))
     command: str = ""  # instead of the rule's
+    sentence: str = ""  # instead of the rule's
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,21 @@ class Finding:
     rule: Rule
     evidence: Evidence
     share: float | None  # of the run's time that is at stake
+    whole: str  # what that is a share of, in words
+
+    @property
+    def template(self) -> str:
+        return shares_said(self.evidence.sentence or self.rule.sentence)
 
     @property
     def severity(self) -> Severity:
         share = self.share
         return "info" if share is None else next(name for least, name in SEVERITIES if share >= least)
+
+
+def shares_said(sentence: str) -> str:
+    """A share that stands in brackets alone is one of the run's time; of what other shares are, their sentence says."""
+    return re.sub(r"\(\{(\w*_share)\}\)", r"({\1} of {whole})", sentence)
 
 
 def ranges_of(rows: pl.DataFrame, once: str | None = None) -> pl.DataFrame:

@@ -28,7 +28,6 @@ from opspan.analysis.spans import (
     time_in,
     within,
 )
-from opspan.analysis.until_done import until_done
 from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
 from opspan.findings.late import late
@@ -67,6 +66,13 @@ class Run:
         return self.found.iterations
 
     @kept
+    def lasted(self) -> pl.DataFrame:
+        """Returns the steps, each from when the one before was done until it was done itself (`until_done`)."""
+        steps = self.found.iterations_until_done
+        rows = steps.with_columns(start_ns=_col("done_ns") - _col("took_ns"), end_ns="done_ns")
+        return within_part(rows, self.trace).with_columns(took_ns=length())
+
+    @kept
     def usual(self) -> pl.DataFrame:
         """The steps without outliers."""
         return self.steps.filter(~_col("is_outlier").fill_null(value=False))
@@ -82,13 +88,12 @@ class Run:
 
     @kept
     def total_ns(self) -> int:
-        """How long the run took: the steps of the process that took longest, until all that they launched was done. A
-        process without steps counts from the first work of a device."""
+        """How long the run took: the steps of the process that took longest, each until all that it launched was done.
+        A process without steps counts from the first work of a device."""
+        lasted = self.lasted.select(*PROCESS, time_ns="took_ns")
+        without = self.breakdown.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
         starts = self.begins.select(*PROCESS, time_ns=_col("start_ns") - _col("begin_ns"))
-        found = self.found.attributed
-        done = until_done(self.steps, found.calls, found.work)
-        later = done.group_by(PROCESS).agg(time_ns=(_col("took_ns") - length()).sum().clip(0))
-        return self.longest(pl.concat([self.breakdown.select(*PROCESS, "time_ns"), starts, later]), "time_ns")
+        return self.longest(pl.concat([lasted, without.select(lasted.columns), starts]), "time_ns")
 
     @kept
     def begins(self) -> pl.DataFrame:
@@ -99,6 +104,11 @@ class Run:
         whole = within_part(whole_times(self.trace), self.trace)
         whole = whole.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
         return whole.join(first, on=PROCESS, nulls_equal=True).filter(_col("begin_ns") >= _col("start_ns"))
+
+    @property
+    def whole(self) -> str:
+        """What `total_ns` is the time of, in words."""
+        return "the steps' time" if self.usual.height else "the run"
 
     def share(self, ns: float) -> float:
         return ns / self.total_ns if self.total_ns else 0.0

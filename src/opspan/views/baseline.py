@@ -1,11 +1,11 @@
 """A baseline: what of a run is compared, in a small file that is kept in place of its trace.
 
     {
-     "opspan_baseline": 2,
+     "opspan_baseline": 3,
      "opspan": "0.1.0", "tools": "nsys 2026.2.1.210",             what wrote it, and what the trace was of
-     "steps": {"number": 8, "least": 8, "median": 12345.0, "deviation": 67.0},
-     "op": {"time": "device", "columns": ["name", "count", "ns", "step", "median", "deviation"], "rows": [
-      ["aten::mm", 96, 9120000, 1140000, 1139000.0, 5100.0]
+     "steps": {"number": 8, "least": 8, "median": 12345.0, "usual": 12349.5, "error": 23.7, "freedom": 7.0},
+     "op": {"time": "device", "columns": ["name", "count", "ns", "step", "usual", "error", "freedom"], "rows": [
+      ["aten::mm", 96, 9120000, 1140000, 1140000.0, 1800.0, 7.0]
      ]},
      "shape": ...
     }
@@ -37,12 +37,12 @@ from opspan.printable import as_utf8, path_text, shell_path
 from opspan.tables.window import Steps
 from opspan.views.diff import several_of
 
-SCHEMA = 2  # in 1 steps were as long as their ranges
+SCHEMA = 3  # in 1 steps were as long as their ranges; 2 has not how sure the times are
 _MARK = "opspan_baseline"
 MOST_ROWS = 50_000  # of one kind; more are no small file
 MOST_BYTES = 1 << 28
 _WHOLE, _REAL = pl.Int64, pl.Float64
-_NUMBERS = {"count": _WHOLE, "ns": _WHOLE, "step": _WHOLE, "median": _REAL, "deviation": _REAL}
+_NUMBERS = {"count": _WHOLE, "ns": _WHOLE, "step": _WHOLE, "usual": _REAL, "error": _REAL, "freedom": _REAL}
 _MOST_NS = 2**63 - 1
 Columns = dict[str, Any]  # name -> type
 
@@ -86,7 +86,7 @@ def load(path: str | os.PathLike[str], by: str = "op") -> Figures:
         )
     if number < SCHEMA:
         raise NotATrace(
-            f"{path_text(path)} is a baseline of version {number}, in which steps were only as long as the host took; "
+            f"{path_text(path)} is a baseline of version {number}, which does not say what this opspan compares; "
             "write it anew with --save-baseline"
         )
     if by not in document:

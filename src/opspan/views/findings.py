@@ -32,6 +32,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "confidence": pl.String,
     "at_stake_ns": pl.Int64,
     "share": pl.Float64,
+    "share_of": pl.String,
     "sentence": pl.String,
     "remedy": pl.String,
     "command": pl.String,
@@ -190,7 +191,8 @@ def _row(finding: Finding, files: Sequence[File]) -> dict[str, object]:
         "confidence": evidence.confidence,
         "at_stake_ns": evidence.at_stake_ns,
         "share": finding.share,
-        "sentence": rule.sentence.format(**said(evidence.figures, evidence.words)),
+        "share_of": None if finding.share is None else finding.whole,
+        "sentence": finding.template.format(**said(evidence.figures, evidence.words), whole=finding.whole),
         "remedy": rule.remedy,
         "command": evidence.command or rule.command.replace("FILE", files_text(files)),
         "read": read_on(rule),
@@ -208,7 +210,11 @@ def _blocks(rows: pl.DataFrame, layout: Layout) -> list[str]:
     longest = None if layout.whole_names else max(_NAME, width // 2)
     lines: list[str] = []
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
-        cost = "" if row["at_stake_ns"] is None else f"{time_text(row['at_stake_ns'])} at stake ({row['share']:.1%})"
+        cost = (
+            ""
+            if row["at_stake_ns"] is None
+            else f"{time_text(row['at_stake_ns'])} at stake ({row['share']:.1%} of {row['share_of']})"
+        )
         head = ", ".join(part for part in (cost, row["severity"], row["confidence"]) if part)
         lines += ["", *wrapped(f"{number:>2}. ", f"{row['title']} [{row['id']}]: {head}", width)]
         lines += wrapped("    ", as_sentence(row["sentence"]), width)

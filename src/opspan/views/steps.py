@@ -12,6 +12,7 @@ from opspan.analysis.iterations import iterations
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.step_lengths import lengths_of
+from opspan.analysis.until_done import until_done, with_outliers
 from opspan.tables.window import Steps, numbers_of
 from opspan.views import step_words
 from opspan.views.answer import Answer, Shown, marks, shares_of, texts, times
@@ -68,7 +69,8 @@ def steps_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
         return found.iterations
     ranges = found.complete.ranges
     names = ranges["name"].unique()
-    return iterations(ranges, names.filter(numbers_of(names, step).is_not_null()).cast(pl.String))
+    steps = iterations(ranges, names.filter(numbers_of(names, step).is_not_null()).cast(pl.String))
+    return with_outliers(until_done(steps, found.complete.calls, found.complete.work)).select(steps.columns)
 
 
 def answer(found: Analysed, step: Steps | None = None) -> Answer:

@@ -70,7 +70,7 @@ class _Facts:
     row: dict[str, Any]
     idle: tuple[str, float, str | None] | None  # why devices were idle most, in what share of it, and the op then
     times: dict[str, list[tuple[str, int]]]  # by the title of the line: names with their times, the longest first
-    costs: list[tuple[str, float]]  # findings with their share, the largest first
+    costs: list[tuple[str, float, str]]  # findings with their share and of what it is, the largest first
     steps: list[str]  # lines
     issues: int
     next: str
@@ -106,7 +106,7 @@ def _answer(parts: Parts, findings: pl.DataFrame, files: Sequence[File]) -> Answ
         row,
         _idle(parts) if row["idle_ns"] else None,
         {title: list(_most(parts[title].rows).head(_MOST).iter_rows()) for title in _TOP},
-        list(costs.select("id", "share").iter_rows()),
+        list(costs.select("id", "share", "share_of").iter_rows()),
         _steps(parts, row),
         int(sums["issues"][0]),
         _next(parts, row, files),
@@ -162,7 +162,8 @@ def _parts(found: Analysed) -> Parts:
 
 
 _FINDINGS = "findings: "  # in front of the names of their parts
-_OF_DEVICES = ("busy", "computing", "communicating", "copying", "idle")
+_ALONE = ("exposed_communicating", "exposed_copying")
+_OF_DEVICES = ("busy", "computing", "communicating", "copying", *_ALONE, "idle")
 _OF_HOST = ("calling", "loading", "ops", "other")
 _NO_IDLE = pl.DataFrame(schema={"op": pl.String})
 
@@ -252,14 +253,20 @@ def _lines(facts: _Facts, room: _Room) -> list[str]:
 def _device(facts: _Facts, room: _Room) -> list[str]:
     row = facts.row
     busy = row["busy_ns"]
-    names = (("computing", "computing"), ("communicating", "collectives"), ("copying", "copies"))
-    parts = [f"{said} {row[f'{name}_ns'] / busy:.1%}" for name, said in names if busy and row[f"{name}_ns"]]
+    # Parts that add up: each moment is of the first that is on.
+    known = ("computing", *_ALONE)
+    names = dict(zip(known, ("computing", "collectives", "copies"), strict=True))
+    times = {said: row[f"{name}_ns"] for name, said in names.items()}
+    times["other"] = busy - sum(times.values())
+    parts = [f"{said} {ns / busy:.1%}" for said, ns in times.items() if ns]
+    parts[1:2] = [f"else {part}" for part in parts[1:2]]
     lines = [f"Device busy  {time_text(busy)}: {', '.join(parts)}"]
     if facts.idle:
         reason, most, op = facts.idle
         who = f", most in {short_name(op, room.name)}" if op else ""
-        share = row["idle_ns"] / row["device_time_ns"]
-        lines.append(f"Device idle  {time_text(row['idle_ns'])} ({share:.1%}): {most:.0%} {reason}{who}")
+        whole = row["device_time_ns"]
+        time = f"{time_text(row['idle_ns'])} of {time_text(whole)} ({row['idle_ns'] / whole:.1%})"
+        lines.append(f"Device idle  {time}, {most:.0%} of it {reason}{who}")
     return lines
 
 
@@ -344,12 +351,12 @@ def _names(title: str, times: list[tuple[str, int]], room: _Room) -> str:
     return line.rstrip()
 
 
-def _findings(costs: list[tuple[str, float]], room: _Room) -> list[str]:
+def _findings(costs: list[tuple[str, float, str]], room: _Room) -> list[str]:
     if not costs:
         return []
     line = f"Findings     {len(costs):,}:"
-    for number, (id_, share) in enumerate(costs):
-        more = f"{',' if number else ''} {id_} {share:.1%}"
+    for number, (id_, share, whole) in enumerate(costs):
+        more = f", {id_} {share:.1%}" if number else f" {id_} {share:.1%} of {whole}"
         if number and len(line) + len(more) > room.width - 2:
             return [f"{line}, ..."]
         line += more

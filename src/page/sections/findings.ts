@@ -11,6 +11,7 @@ interface Finding {
   confidence: string;
   at_stake: string;
   share: number | null;
+  share_of: string | null;
   sentence: string;
   remedy: string;
   command: string;
@@ -54,7 +55,7 @@ const finding = (one: Finding, page: Page) => html`
       ${
         one.share === null
           ? nothing
-          : html`<span class="stake">${one.at_stake} at stake (${formatted(one.share, "share")})</span>`
+          : html`<span class="stake">${one.at_stake} at stake (${formatted(one.share, "share")} of ${one.share_of})</span>`
       }
     </h4>
     <p class="quiet tags">

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from opspan.analysis.busy import busy_with
+from opspan.analysis.spans import length
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
 
@@ -33,9 +35,10 @@ def _median(rows: pl.DataFrame, column: str) -> int:
 
 
 def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.computing
+    # Of all steps, and of what is outside of them: a kernel of few steps may be little of what ran.
+    rows = run.named(busy_with(run.trace.work, "range").filter(_col("what") == "computing"))
     # The arguments of a template are part of the name: elementwise kernels are not all one.
-    rows = rows.with_columns(kernel=pl.coalesce("full_name", "name"))
+    rows = rows.with_columns(kernel=pl.coalesce("full_name", "name"), ns=length())
     names = rows.group_by("kernel").agg(_col("ns").sum(), count=pl.len()).sort("ns", "kernel", descending=[True, False])
     total = int(names["ns"].sum())
     if names.height < 2 or names["kernel"][0] is None or int(names["ns"][0]) < threshold * total:
@@ -70,10 +73,11 @@ RULES = (
     Rule(
         id="dominating-kernel",
         title="One kernel takes most of the time",
-        looks_at="the share that the kernel with the most time has of the time of all kernels",
+        looks_at="the share that the kernel with the most time has of the time of all kernels that are no collectives, "
+        "in steps or not",
         threshold=0.5,
         because="half of the time of kernels: nothing else is worth looking at before it",
-        sentence="{kernel} takes {kernel_share} of the time of all kernels ({ns}, {count} times)",
+        sentence="{kernel} takes {kernel_share} of the time of all computing kernels ({ns}, {count} times)",
         remedy="Look at its ops and sizes first: another algorithm, type or layout for them counts for more than "
         "anything else",
         command="opspan table FILE --by shape",
