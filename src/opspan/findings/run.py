@@ -28,6 +28,7 @@ from opspan.analysis.spans import (
     within,
 )
 from opspan.findings.cuts import cut_at
+from opspan.findings.held import DRAIN, Held
 from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
 
@@ -37,7 +38,6 @@ CAUSES = ("compile", "fallback", "data", "optimizer", "held", "wait", "host", "l
 _CAUSE = pl.Enum(CAUSES)
 _THREAD = (*PROCESS, "tid")
 HOLD = ("allocation", "free", "module loading")  # reasons of waits that hold up the host itself
-DRAIN = ("synchronise", "blocking copy", "item")  # reasons of waits after which a device may have nothing left to do
 _TOP = 3
 
 
@@ -162,6 +162,11 @@ class Run:
     def computing(self) -> pl.DataFrame:
         """Returns the kernels that are no collectives."""
         return only(self.kernels, _col("what") == "computing")
+
+    @kept
+    def held(self) -> Held:
+        """Tells for how long work of devices held up the run."""
+        return Held(self)
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the names of the range whose number is in the column `range`."""
