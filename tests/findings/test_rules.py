@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from findings import (
+    test_casts,
     test_collectives,
     test_devices,
     test_exposed_copies,
@@ -27,7 +28,7 @@ from opspan.views.findings import SCHEMA, rows_of
 
 SUBJECTS = (
     *(test_waits, test_launches, test_devices, test_collectives, test_host, test_recording),
-    *(test_exposed_copies,),
+    *(test_exposed_copies, test_casts),
 )
 CASES: list[Case] = [case for subject in SUBJECTS for case in subject.CASES]
 

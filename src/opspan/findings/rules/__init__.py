@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opspan.findings.rule import Rule
 from opspan.findings.rules import (
+    casts,
     communication,
     compiled,
     copies,
@@ -27,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     *outliers.RULES,
     *kernels.RULES,
     *tensor_cores.RULES,
+    *casts.RULES,
     *communication.RULES,
     *copies.RULES,
     *exposed_copies.RULES,
