@@ -47,10 +47,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     yield Evidence(
         at_stake,
         {"ns": ns, "ns_share": run.share(ns), "casts": rows.height},
-        {
-            "types": next(iter(top(rows, "ns", "cast")), "types that the file does not name"),
-            "causes": ", ".join(causes),
-        },
+        {"types": types, "causes": ", ".join(causes)},
         ops=causes,
         modules=top(rows, "ns", "module"),
         steps=top(rows, "ns", "step"),
