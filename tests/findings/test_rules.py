@@ -15,6 +15,7 @@ from findings import (
     test_exposed_copies,
     test_host,
     test_launches,
+    test_recompute,
     test_recording,
     test_waits,
 )
@@ -28,7 +29,7 @@ from opspan.views.findings import SCHEMA, rows_of
 
 SUBJECTS = (
     *(test_waits, test_launches, test_devices, test_collectives, test_host, test_recording),
-    *(test_exposed_copies, test_casts),
+    *(test_exposed_copies, test_casts, test_recompute),
 )
 CASES: list[Case] = [case for subject in SUBJECTS for case in subject.CASES]
 

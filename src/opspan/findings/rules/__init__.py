@@ -14,6 +14,7 @@ from opspan.findings.rules import (
     kernels,
     launches,
     outliers,
+    recompute,
     recording,
     tensor_cores,
     training,
@@ -33,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     *copies.RULES,
     *exposed_copies.RULES,
     *training.RULES,
+    *recompute.RULES,
     *compiled.RULES,
     *recording.RULES,
 )
