@@ -17,6 +17,7 @@ from findings import (
     test_launches,
     test_recompute,
     test_recording,
+    test_slower_kernels,
     test_waits,
 )
 from findings.made import Case, Made
@@ -29,7 +30,7 @@ from opspan.views.findings import SCHEMA, rows_of
 
 SUBJECTS = (
     *(test_waits, test_launches, test_devices, test_collectives, test_host, test_recording),
-    *(test_exposed_copies, test_casts, test_recompute),
+    *(test_exposed_copies, test_casts, test_recompute, test_slower_kernels),
 )
 CASES: list[Case] = [case for subject in SUBJECTS for case in subject.CASES]
 

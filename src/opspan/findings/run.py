@@ -104,10 +104,12 @@ class Run:
         odd = self.steps.filter(_col("is_outlier").fill_null(value=False)).select(*PROCESS, "step")
         return rows.join(odd, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
 
-    def begun_in_usual(self, rows: pl.DataFrame, time: str = "start_ns", is_late: bool = False) -> pl.DataFrame:
+    def begun_in_usual(
+        self, rows: pl.DataFrame, time: str = "start_ns", is_late: bool = False, odd: bool = False
+    ) -> pl.DataFrame:
         """The rows whose `time` is in a usual step, with its name as `step`, and those of processes without steps, with
         null, from the first work of a device on. `is_late`: not in the first step of a process, which does what is done
-        once."""
+        once. `odd`: in outliers as well."""
         none = pl.lit(None, dtype=self.steps.schema["step"]).alias("step")
         outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         if self.begins.height:
@@ -117,7 +119,7 @@ class Run:
             outside = outside.filter(is_later).drop("begin_ns")
         if not self.steps.height:
             return outside.with_columns(none)
-        stretches = self.usual
+        stretches = self.steps if odd else self.usual
         if is_late:
             first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
             stretches = stretches.join(first, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
@@ -148,20 +150,31 @@ class Run:
 
     @kept
     def kernels(self) -> pl.DataFrame:
-        """What ran in usual steps: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range
-        that it belongs to `range`, `op`, `module` and `phase`."""
+        """What ran in usual steps."""
+        return self.begun_in_usual(self._busy)
+
+    @kept
+    def computing(self) -> pl.DataFrame:
+        """Returns the kernels that are no collectives."""
+        return only(self.kernels, _col("what") == "computing")
+
+    @kept
+    def all_kernels(self) -> pl.DataFrame:
+        """What ran in steps, those that are outliers as well."""
+        is_same = self.usual.height == self.steps.height
+        return self.kernels if is_same else self.begun_in_usual(self._busy, odd=True)
+
+    @kept
+    def _busy(self) -> pl.DataFrame:
+        """What devices ran: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range that
+        it belongs to `range`, `op`, `module` and `phase`."""
         more = ("grid_x", "grid_y", "grid_z", "range", "bytes", "copy_from", "copy_to")
         work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
         work = looked_up(work, size, ("rank", "device_id"))
         blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
-        return self.begun_in_usual(self.named(work.with_columns(blocks=blocks)))
-
-    @kept
-    def computing(self) -> pl.DataFrame:
-        """Returns the kernels that are no collectives."""
-        return only(self.kernels, _col("what") == "computing")
+        return self.named(work.with_columns(blocks=blocks))
 
     @kept
     def held(self) -> Held:
