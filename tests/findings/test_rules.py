@@ -15,6 +15,7 @@ from findings import (
     test_exposed_copies,
     test_host,
     test_launches,
+    test_memory,
     test_recompute,
     test_recording,
     test_slower_kernels,
@@ -30,7 +31,7 @@ from opspan.views.findings import SCHEMA, rows_of
 
 SUBJECTS = (
     *(test_waits, test_launches, test_devices, test_collectives, test_host, test_recording),
-    *(test_exposed_copies, test_casts, test_recompute, test_slower_kernels),
+    *(test_exposed_copies, test_casts, test_recompute, test_slower_kernels, test_memory),
 )
 CASES: list[Case] = [case for subject in SUBJECTS for case in subject.CASES]
 

@@ -13,6 +13,7 @@ from opspan.findings.rules import (
     exposed_copies,
     kernels,
     launches,
+    memory,
     outliers,
     recompute,
     recording,
@@ -37,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     *exposed_copies.RULES,
     *training.RULES,
     *recompute.RULES,
+    *memory.RULES,
     *compiled.RULES,
     *recording.RULES,
 )
