@@ -62,6 +62,13 @@ def test_a_call_that_waits_for_its_copy_is_held_up_by_it() -> None:
     assert (found.at_stake_ns, found.words["memory"]) == (10 * 190, "in all of them it is pageable")
 
 
+def test_what_the_host_itself_waited_is_not_made_up_for() -> None:
+    # From pageable memory the call may return before the device has all of it.
+    made = Made().call("cudaMemcpy", 0, 150, correlation_id=1)
+    made.work("copy", 10, 190, kind="memcpy", copy_from="pageable", copy_to="device", bytes=8, correlation_id=1)
+    assert made.launch(400, "gemm", 410, 590).findings()["exposed-copies"].evidence.at_stake_ns == 10 * 140
+
+
 @pytest.mark.parametrize(("at", "at_stake_ns"), [(0, 1000), (50, 1500), (100, 2000)])
 def test_copies_of_two_devices_count_while_none_of_them_computes(at: int, at_stake_ns: int) -> None:
     made = Made()

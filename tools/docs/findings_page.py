@@ -26,8 +26,12 @@ HEAD = """\
 - **Steps** are those of `opspan steps`, unless only kernels that repeat tell them: these may be layers, and a part of
   the run. What happened outside of them is not looked at; a run without steps is looked
   at from its first work of a device on. What a step took that is an outlier is a finding of its own, and no other rule
-  counts it, but that of compiling. Idle time that begins in one step and ends in another, or after the last, is cut
-  there: each part is its step's.
+  counts it, but that of compiling and that of kernels that get slower. Idle time that begins in one step and ends in
+  another, or after the last, is cut there: each part is its step's.
+- **Work of devices** (copies, casts, products, kernels that get slower, checkpoints) holds up a run only while
+  something waits for it: work that was launched and has not begun, or the host in a call that waits. What the device
+  makes up for later does not count either: where it has nothing to do until the host, which waited for nothing
+  meanwhile, launches the next work, the host sets the pace, and that launch would have come no earlier.
 - **Severity** goes by the share of the time of all steps that is at stake: {severities}. A finding of severity *info*
   has no time at stake: the file cannot answer something, and the finding says how to record what is missing.
 - **Confidence** is that of the cause: *certain* if the trace says it, *likely* if the figures fit and little else does,

@@ -1,9 +1,9 @@
 """How much sooner a run would have gone on without some of the work of its devices.
 
     held = Held(run)
-    held.ns(rows, others) -> Int64, for each of `rows`: for how long something waited for it and for none of `others`;
-        nothing where the run made up for that later
-    held.waited_ns(rows, others, by), held.is_made_up(rows) -> the two parts of it
+    held.ns(rows, others, by) -> Int64, for each of `rows`: for how long something waited for it and for none of
+        `others`; where the run made up for that later, for how long the host waited
+    held.waited_ns(rows, others, by, by_host), held.is_made_up(rows) -> the two parts of it
 
 Nothing is gained by work that ends earlier while nobody waits for it. Somebody waits while work that has been launched
 has not begun, and while the host is in a call that waits. Work whose call is not in the file counts as launched before
@@ -11,7 +11,8 @@ the work in front of it began if it follows that within CLOSE, on a device that 
 knows the reason: where the host sets the pace there are many.
 
 Where a device has nothing to do afterwards until the host, which waited for nothing meanwhile, launches the next work,
-the host sets the pace: that launch would have come no earlier, and all that the device was behind is made up for.
+the host sets the pace: that launch would have come no earlier, and all that the device was behind is made up for. What
+the host itself waited is not.
 """
 
 from __future__ import annotations
@@ -39,14 +40,21 @@ class Held:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def ns(self, rows: pl.DataFrame, others: pl.DataFrame) -> pl.Series:
-        """`rows`, `others`: with DEVICE, start_ns and end_ns."""
-        return self.waited_ns(rows, others, DEVICE).set(self.is_made_up(rows), 0)
+    def ns(self, rows: pl.DataFrame, others: pl.DataFrame, by: Sequence[str] = DEVICE) -> pl.Series:
+        """`rows`, `others`: with DEVICE, start_ns and end_ns. `by`: whose time it is; with PROCESS what any device of
+        the process does counts."""
+        waited_ns, is_made_up = self.waited_ns(rows, others, by), self.is_made_up(rows)
+        if not is_made_up.any():
+            return waited_ns
+        return waited_ns.zip_with(~is_made_up, self.waited_ns(rows, others, by, by_host=True))
 
-    def waited_ns(self, rows: pl.DataFrame, others: pl.DataFrame, by: Sequence[str]) -> pl.Series:
-        """`by`: whose time it is; with PROCESS what any device of the process does counts."""
+    def waited_ns(
+        self, rows: pl.DataFrame, others: pl.DataFrame, by: Sequence[str], by_host: bool = False
+    ) -> pl.Series:
+        """`by_host`: the host alone counts, and no work that was launched."""
         times = [*by, "start_ns", "end_ns"]
-        both = union(others.select(times), by, self._waited_for.select(times))
+        waiting = self._host_waits if by_host else pl.concat([self._host_waits, self._queued])
+        both = union(others.select(times), by, waiting.select(times))
         return time_in(both, rows, by) - time_in(others, rows, by)
 
     def is_made_up(self, rows: pl.DataFrame) -> pl.Series:
@@ -66,7 +74,7 @@ class Held:
         found = self._run.found.attributed
         rows = on_device(found.work.select(*DEVICE, "start_ns", "end_ns", "call", "kind", "is_overhead"))
         rows = rows.with_columns(called_ns=found.calls["start_ns"].gather(rows["call"]))
-        return rows.drop_nulls(("start_ns", "end_ns")).sort(*DEVICE, "start_ns")
+        return rows.drop_nulls(("start_ns", "end_ns")).sort(*DEVICE, "start_ns", "end_ns")
 
     @kept
     def _waits(self) -> pl.DataFrame:
@@ -76,17 +84,20 @@ class Held:
         return waits.join(launching, on=_THREAD, how="semi", nulls_equal=True).drop_nulls(("start_ns", "end_ns"))
 
     @kept
-    def _waited_for(self) -> pl.DataFrame:
-        """When something waited for each device."""
-        is_close = (_col("start_ns") - _col("end_ns").shift(1) <= CLOSE) & _col("is_full")
-        before_ns = pl.when(is_close & (_col("of") == _col("of").shift(1))).then(_col("start_ns").shift(1))
-        work, full = numbered(DEVICE, self._work, self._full)
-        work = work.with_columns(is_full=_col("of").is_in(full["of"].implode()))
-        queued = work.select(*DEVICE, start_ns=pl.coalesce("called_ns", before_ns), end_ns="start_ns")
-        queued = queued.drop_nulls("start_ns")
+    def _host_waits(self) -> pl.DataFrame:
+        """When the host waited, for each device that its process used."""
         used = distinct(self._work, DEVICE)
         waits = self._waits.select(*PROCESS, "start_ns", "end_ns").join(used, on=PROCESS, nulls_equal=True)
-        return pl.concat([queued, waits.select(queued.columns)]).filter(length() > 0)
+        return waits.select(*DEVICE, "start_ns", "end_ns").filter(length() > 0)
+
+    @kept
+    def _queued(self) -> pl.DataFrame:
+        """When work had been launched and had not begun."""
+        work, full = numbered(DEVICE, self._work, self._full)
+        is_close = (_col("start_ns") - _col("end_ns").shift(1) <= CLOSE) & _col("of").is_in(full["of"].implode())
+        before_ns = pl.when(is_close & (_col("of") == _col("of").shift(1))).then(_col("start_ns").shift(1))
+        queued = work.select(*DEVICE, start_ns=pl.coalesce("called_ns", before_ns), end_ns="start_ns")
+        return queued.filter(length() > 0)
 
     @kept
     def _full(self) -> pl.DataFrame:

@@ -22,12 +22,15 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.matters(run.per_process(rows, "ns") * _devices(run), threshold):
         return  # most runs: nothing more needs to be looked at
     others = run.kernels.filter(~is_one)
-    rows = rows.with_columns(is_made_up=run.held.is_made_up(rows))
-    stretches = union(rows.filter(~_col("is_made_up")), PROCESS)
-    at_stake = int(run.held.waited_ns(stretches, others, PROCESS).sum())
+    is_made_up = run.held.is_made_up(rows)
+    kept, made_up = rows.filter(~is_made_up), rows.filter(is_made_up)
+    times = [*PROCESS, "start_ns", "end_ns"]
+    beside = pl.concat([others.select(times), kept.select(times)])
+    at_stake = int(run.held.waited_ns(union(kept, PROCESS), others, PROCESS).sum())
+    at_stake += int(run.held.waited_ns(union(made_up, PROCESS), beside, PROCESS, by_host=True).sum())
     if not run.matters(at_stake, threshold):
         return
-    held_ns = run.held.waited_ns(rows, others, PROCESS).set(rows["is_made_up"], 0)
+    held_ns = run.held.ns(rows, others, PROCESS)
     rows = rows.with_columns(held_ns=held_ns, host=pl.when(sides[0]).then("copy_from").otherwise("copy_to"))
     kinds = {kind: int(rows.filter(_col("host") == kind)["ns"].sum()) for kind in _KNOWN}
     ns, to_device_ns = int(rows["ns"].sum()), int(rows.filter(sides[0])["ns"].sum())

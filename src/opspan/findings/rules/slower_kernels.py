@@ -63,6 +63,8 @@ def _comparable(run: Run) -> pl.DataFrame:
     """The kernels that nothing ran beside of, in order of time, with `of`: which of them are the same. Kernels are the
     same that have name, grid and the sizes of their op. Where sizes are not known those are the same that have the same
     place among those of their name and grid, in steps that have as many of these."""
+    if not run.steps.height and not run.trace.ranges["sizes"].count():
+        return run.all_kernels.clear()
     columns = (*_SAME[:-1], "start_ns", "end_ns", "ns", "what", "kind", "work", "range", "step", "op", "module")
     rows = run.all_kernels.select(columns).filter(_col("what").is_in(["computing", "communicating"]))
     rows = rows.sort(*DEVICE, "start_ns")

@@ -43,44 +43,50 @@ _TWICE = 0.5  # of the time: what is at stake if these products become twice as 
 _LEAST_ROWS = 16  # products of fewer rows wait for memory on every device: 8 operations a byte in float32, and fewer
 
 
-def _products(run: Run) -> pl.DataFrame:
-    """Kernels that multiply, by their names and those of their ops: with `number`, single or half, as far as is known.
-    None where it is not known of too much of the time whether it is spent on tensor cores."""
+def _products(run: Run, which: pl.Series, threshold: float) -> pl.DataFrame:
+    """Those of some kernels that multiply, by their names: with `number`, single or half, as far as is known. None
+    where it is not known of too much of the time whether it is spent on tensor cores, or where they do not matter."""
     rows = run.computing
     ns = _col("ns").sum()
-    if not rows.select(is_told(_col("ns").filter(_col("on_tensor_cores").is_null()).sum(), ns)).item():
-        return _with_number(run, rows.clear())
-    names = rows.select("name", "full_name").unique().with_columns(_whole())
-    names = names.filter(_col("whole").str.contains(_PRODUCT), ~_col("whole").str.contains(_OTHERS))
-    return _with_number(run, rows.join(names.drop("whole"), on=["name", "full_name"], how="semi", nulls_equal=True))
+    is_known = rows.select(is_told(_col("ns").filter(_col("on_tensor_cores").is_null()).sum(), ns)).item()
+    rows = rows.filter(which)
+    if not is_known or not run.matters(_TWICE * run.per_process(rows, "ns"), threshold):
+        rows = rows.clear()
+    types, sizes = (run.trace.ranges[name].gather(rows["range"]) for name in ("input_types", "sizes"))
+    rows = rows.with_columns(types.alias("types"), sizes)
+    # Each distinct one is looked at once.
+    key = ["name", "full_name", "op", "types"]
+    numbers = rows.select(key).unique()
+    numbers = numbers.with_columns(_number(), is_product=_matches(_whole(), _PRODUCT) & ~_matches(_whole(), _OTHERS))
+    rows = rows.join(numbers.filter("is_product"), on=key, nulls_equal=True, maintain_order="left")
+    return rows.with_columns(_col("name", "op", "capability", "sizes").cast(pl.String), _whole())
 
 
 def _whole() -> pl.Expr:
     return pl.coalesce("full_name", "name").cast(pl.String).alias("whole")
 
 
-def _with_number(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
-    types = run.trace.ranges["input_types"].gather(rows["range"]).cast(pl.String).alias("types")
-    rows = rows.with_columns(_col("name", "op", "capability").cast(pl.String), _whole(), types)
-    # The inputs of another op need not be those of the product.
-    is_product = _col("op").str.contains(ELIGIBLE).fill_null(value=False)
+def _matches(text: pl.Expr, pattern: str) -> pl.Expr:
+    return text.str.contains(pattern).fill_null(value=False)
+
+
+def _number() -> pl.Expr:
+    types = _col("types").cast(pl.String)
     by_type = (
-        pl.when(~is_product)
+        # The inputs of another op need not be those of the product.
+        pl.when(~_matches(_col("op").cast(pl.String), ELIGIBLE))
         .then(None)
-        .when(_col("types").str.contains(_HALF_TYPES))
+        .when(_matches(types, _HALF_TYPES))
         .then(pl.lit("half"))
-        .when(_col("types").str.contains(r'(?i)"float"'))
+        .when(_matches(types, '(?i)"float"'))
         .then(pl.lit("single"))
-        .when(_col("types").str.contains('"(double|int|long)'))
+        .when(_matches(types, '"(double|int|long)'))
         .then(pl.lit("another"))
     )
     by_name = (
-        pl.when(_col("whole").str.contains(_HALF))
-        .then(pl.lit("half"))
-        .when(_col("whole").str.contains(_SINGLE))
-        .then(pl.lit("single"))
+        pl.when(_matches(_whole(), _HALF)).then(pl.lit("half")).when(_matches(_whole(), _SINGLE)).then(pl.lit("single"))
     )
-    return rows.with_columns(number=pl.coalesce(by_type, by_name))
+    return pl.coalesce(by_type, by_name).alias("number")
 
 
 def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: str) -> pl.Series:
@@ -91,33 +97,33 @@ def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: st
     rows = looked_up(rows, devices.unique(["rank", "device_id"], keep="first"), ("rank", "device_id"))
     said = pl.concat_str(pl.lit(" "), "device", "capability", separator=" ", ignore_nulls=True)
     capability = _col("capability").str.extract(r"^(?:sm_?)?([0-9]+\.[0-9]+)$").cast(pl.Float64)
-    is_amd = said.str.contains(_AMD) | _col("whole").str.contains(_AMD_KERNEL).fill_null(value=False)
+    is_amd = said.str.contains(_AMD) | _matches(_col("whole"), _AMD_KERNEL)
     return rows.select(
         pl.when(is_amd)
         .then(said.str.contains(amd))
         .when(said.str.contains("GTX 16"))  # Turing without these cores
         .then(pl.lit(value=False))
-        .otherwise(pl.coalesce(capability >= least, _col("whole").str.contains(by_name)))
+        .otherwise(pl.coalesce(capability >= least, _matches(_col("whole"), by_name)))
         .fill_null(value=False)
         .alias("has_cores")
     ).to_series()
 
 
 def _single(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = _products(run).filter(~_col("on_tensor_cores"), _col("number") == "single")
+    rows = _products(run, ~run.computing["on_tensor_cores"], threshold).filter(_col("number") == "single")
     # Of AMD's devices those of the MI300 series alone round to it.
     rows = rows.filter(_has_cores(run, rows, 8.0, _FROM_AMPERE_ON, r"MI3[0-3][0-9]|gfx94| 9\.4"))
     yield from _unused(run, rows, threshold)
 
 
 def _half(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = _products(run).filter(~_col("on_tensor_cores"), _col("number") == "half")
+    rows = _products(run, ~run.computing["on_tensor_cores"], threshold).filter(_col("number") == "half")
     rows = rows.filter(_has_cores(run, rows, 7.0, _FROM_VOLTA_ON, r"MI[123][0-9][0-9]|gfx(908|90a|94|95)| 9\.[45]"))
     yield from _unused(run, rows, threshold)
 
 
 def _unused(run: Run, rows: pl.DataFrame, threshold: float) -> Iterator[Evidence]:
-    rows = _of_sizes(run, rows, lambda numbers: min(numbers, default=_LEAST_ROWS) >= _LEAST_ROWS, unknown=True)
+    rows = _of_sizes(rows, lambda numbers: min(numbers, default=_LEAST_ROWS) >= _LEAST_ROWS, unknown=True)
     rows, at_stake = _saved(run, rows, threshold)
     if not run.matters(at_stake, threshold):
         return
@@ -139,9 +145,8 @@ def _saved(run: Run, rows: pl.DataFrame, threshold: float) -> tuple[pl.DataFrame
     return rows, run.per_process(rows, "saved_ns")
 
 
-def _of_sizes(run: Run, rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown: bool) -> pl.DataFrame:
-    """The rows whose sizes fit; `unknown`: whether those without sizes do. With their `sizes`."""
-    rows = rows.with_columns(sizes=run.trace.ranges["sizes"].gather(rows["range"]).cast(pl.String))
+def _of_sizes(rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown: bool) -> pl.DataFrame:
+    """The rows whose sizes fit; `unknown`: whether those without sizes do."""
     distinct = rows.select("op", "sizes").unique()
     flags = [unknown if numbers is None else fits(numbers) for numbers in (_numbers(*one) for one in distinct.rows())]
     distinct = distinct.filter(pl.Series(flags, dtype=pl.Boolean))
@@ -149,9 +154,10 @@ def _of_sizes(run: Run, rows: pl.DataFrame, fits: Callable[[list[int]], bool], *
 
 
 def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = _products(run).filter(_col("number") == "half")
+    has_sizes = run.trace.ranges["sizes"].is_not_null().gather(run.computing["range"])
+    rows = _products(run, has_sizes, threshold).filter(_col("number") == "half")
     # 1 is a vector, which no size makes fit.
-    rows = _of_sizes(run, rows, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
+    rows = _of_sizes(rows, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
     rows, at_stake = _saved(run, rows, threshold)
     if not run.matters(at_stake, threshold):
         return
