@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -62,7 +63,7 @@ def _grows(run: Run, threshold: float) -> Iterator[Evidence]:
         )
 
 
-def _kept(run: Run, row: Mapping[str, object]) -> pl.DataFrame:
+def _kept(run: Run, row: Mapping[str, Any]) -> pl.DataFrame:
     """The blocks that were taken in the steps in which memory grew, and are still there at the end, with the op and the
     module that took them."""
     blocks = run.found.allocations.filter(
@@ -74,7 +75,7 @@ def _kept(run: Run, row: Mapping[str, object]) -> pl.DataFrame:
     return run.named(blocks.with_columns(range=taken_in))
 
 
-def _same(row: Mapping[str, object], names: Sequence[str]) -> pl.Expr:
+def _same(row: Mapping[str, Any], names: Sequence[str]) -> pl.Expr:
     return pl.all_horizontal(_col(name).eq_missing(pl.lit(row[name])) for name in names)
 
 

@@ -38,12 +38,13 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         at_stake = ns = int(rows["ns"].sum())
     if not run.matters(at_stake, threshold):
         return
+    names = run.trace.ranges["name"].gather(rows["root"])
     # What a checkpoint adds of its own, such as aten::detach, has no seq.
     ranges = run.trace.ranges.select("name", "seq")[rows["root"].unique()].drop_nulls("seq")
     yield Evidence(
         at_stake,
         {"ns": ns, "ns_share": run.share(ns), "ops": ranges.height},
-        {"op": top(rows.with_columns(root=run.trace.ranges["name"].gather(rows["root"])), "ns", "root")[0]},
+        {"op": next(iter(top(rows.with_columns(root=names), "ns", "root")), "ops without a name")},
         confidence="certain",
         **where(rows, "ns"),
     )

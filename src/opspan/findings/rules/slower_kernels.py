@@ -39,7 +39,8 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     slower_ns = int(rows.join(later.select("of"), on="of", how="semi")["ns"].sum())
     kernel = top(later, "saved_ns", "name")[0]
     first = later.filter(_col("name").cast(pl.String) == kernel).sort("start_ns").row(0, named=True)
-    since = (first["start_ns"] - rows["start_ns"].min()) / max(rows["end_ns"].max() - rows["start_ns"].min(), 1)
+    whole = rows.select(_col("start_ns").min(), _col("end_ns").max()).row(0)
+    since = (first["start_ns"] - whole[0]) / (whole[1] - whole[0])
     yield Evidence(
         at_stake,
         {
@@ -70,7 +71,7 @@ def _comparable(run: Run) -> pl.DataFrame:
     rows = rows.sort(*DEVICE, "start_ns")
     is_after = (_col("start_ns") >= _col("end_ns").cum_max().shift(1).over(DEVICE)).fill_null(value=True)
     is_alone = is_after & (_col("start_ns").shift(-1).over(DEVICE) >= _col("end_ns")).fill_null(value=True)
-    rows = rows.filter(is_alone, _col("what") == "computing", _col("kind") == "kernel")
+    rows = rows.filter(is_alone, _col("what") == "computing", _col("kind") == "kernel", _col("name").is_not_null())
     rows = rows.with_columns(sizes=run.trace.ranges["sizes"].gather(rows["range"]))
     rows = rows.filter(_col("sizes").is_not_null() | _col("step").is_not_null())
     often = rows.group_by(_SAME).len().filter(_col("len") >= _LEAST)
