@@ -1,6 +1,6 @@
 """How much sooner a run would have gone on without some of the work of its devices.
 
-    held = Held(run)
+    held = Held(found)
     held.ns(rows, others, by) -> Int64, for each of `rows`: for how long something waited for it and for none of
         `others`; where the run made up for that later, for how long the host waited
     held.waited_ns(rows, others, by, by_host), held.is_made_up(rows) -> the two parts of it
@@ -18,16 +18,13 @@ the host itself waited is not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.kept import kept
 from opspan.analysis.spans import DEVICE, PROCESS, distinct, length, numbered, summed_by, time_in, union
-
-if TYPE_CHECKING:
-    from opspan.findings.run import Run
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
@@ -37,8 +34,8 @@ DRAIN = ("synchronise", "blocking copy", "item")  # reasons of waits after which
 
 
 class Held:
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, found: Analysed) -> None:
+        self._found = found
 
     def ns(self, rows: pl.DataFrame, others: pl.DataFrame, by: Sequence[str] = DEVICE) -> pl.Series:
         """`rows`, `others`: with DEVICE, start_ns and end_ns. `by`: whose time it is; with PROCESS what any device of
@@ -71,7 +68,7 @@ class Held:
     @kept
     def _work(self) -> pl.DataFrame:
         """The work of devices in order of time, with when its call began, as `called_ns`."""
-        found = self._run.found.attributed
+        found = self._found.attributed
         rows = on_device(found.work.select(*DEVICE, "start_ns", "end_ns", "call", "kind", "is_overhead"))
         rows = rows.with_columns(called_ns=found.calls["start_ns"].gather(rows["call"]))
         return rows.drop_nulls(("start_ns", "end_ns")).sort(*DEVICE, "start_ns", "end_ns")
@@ -79,8 +76,8 @@ class Held:
     @kept
     def _waits(self) -> pl.DataFrame:
         """The waits of threads that launch: that another one waits holds up nobody."""
-        waits = self._run.found.waits.filter(_col("why").cast(pl.String).is_in(DRAIN))
-        launching = distinct(self._run.found.gaps, _THREAD)
+        waits = self._found.waits.filter(_col("why").cast(pl.String).is_in(DRAIN))
+        launching = distinct(self._found.gaps, _THREAD)
         return waits.join(launching, on=_THREAD, how="semi", nulls_equal=True).drop_nulls(("start_ns", "end_ns"))
 
     @kept
@@ -103,7 +100,7 @@ class Held:
     def _full(self) -> pl.DataFrame:
         """The devices that had something to do nearly all the time, but for gaps whose reason is known."""
         busy = summed_by(self._work, DEVICE, busy_ns=length().sum())
-        gaps = self._run.found.gaps.drop_nulls("next")
+        gaps = self._found.gaps.drop_nulls("next")
         sums = busy.join(summed_by(gaps, DEVICE, ns=_col("unknown_ns").sum()), on=DEVICE, how="left", nulls_equal=True)
         return sums.filter(_col("ns").fill_null(0) <= _HARDLY * _col("busy_ns")).select(DEVICE)
 
@@ -111,7 +108,7 @@ class Held:
     def _dry(self) -> pl.DataFrame:
         """The gaps that end when the host launches, or may do so, and until when it had waited at most, before they
         began."""
-        gaps, full = numbered(DEVICE, self._run.found.gaps, self._full)
+        gaps, full = numbered(DEVICE, self._found.gaps, self._full)
         may_be = (_col("unknown_ns") > CLOSE) | ((_col("unknown_ns") > 0) & ~_col("of").is_in(full["of"].implode()))
         is_late = (_col("host_ns") + _col("launch_ns") > 0) | may_be
         gaps = gaps.filter(is_late).select(*DEVICE, dry_ns="start_ns").sort("dry_ns")

@@ -17,6 +17,7 @@ from opspan.analysis.busy import busy_with, whole_times, within_part
 from opspan.analysis.kept import kept
 from opspan.analysis.spans import (
     DEVICE,
+    MOST,
     PROCESS,
     distinct,
     length,
@@ -146,7 +147,7 @@ class Run:
         """The sum of a column that is summed over devices, as time of the processes."""
         sums = summed_by(rows, PROCESS, **{column: _col(column).cast(pl.Int64).sum()})
         sums = sums.join(self.of_process, on=PROCESS, nulls_equal=True)
-        return int(sums.select((_col(column) / _col("devices")).sum()).item() or 0)
+        return min(int(sums.select((_col(column) / _col("devices")).sum()).item() or 0), MOST)
 
     @kept
     def kernels(self) -> pl.DataFrame:
@@ -179,7 +180,7 @@ class Run:
     @kept
     def held(self) -> Held:
         """Tells for how long work of devices held up the run."""
-        return Held(self)
+        return Held(self.found)
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the names of the range whose number is in the column `range`."""

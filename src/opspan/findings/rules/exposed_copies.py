@@ -33,7 +33,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     held_ns = run.held.ns(rows, others, PROCESS)
     rows = rows.with_columns(held_ns=held_ns, host=pl.when(sides[0]).then("copy_from").otherwise("copy_to"))
     kinds = {kind: int(rows.filter(_col("host") == kind)["ns"].sum()) for kind in _KNOWN}
-    ns, to_device_ns = int(rows["ns"].sum()), int(rows.filter(sides[0])["ns"].sum())
+    ns, to_device_ns = (float(some["ns"].cast(pl.Float64).sum()) for some in (rows, rows.filter(sides[0])))
     yield Evidence(
         at_stake,
         {
@@ -42,7 +42,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
             "copies": rows.height,
             "bytes": int(rows["bytes"].sum()),
             "ns": run.per_process(rows, "ns"),
-            "busy_share": ns / int(run.kernels["ns"].sum()),
+            "busy_share": ns / float(run.kernels["ns"].cast(pl.Float64).sum()),
             **{f"{kind}_ns": kind_ns for kind, kind_ns in kinds.items() if kind_ns},
         },
         {"memory": _memory(kinds, ns), "direction": "to the device" if 2 * to_device_ns >= ns else "to the host"},
@@ -55,7 +55,7 @@ def _devices(run: Run) -> int:
     return int(run.of_process["devices"].max() or 0)  # type: ignore[arg-type]  # a number
 
 
-def _memory(kinds: dict[str, int], ns: int) -> str:
+def _memory(kinds: dict[str, int], ns: float) -> str:
     for kind, kind_ns in kinds.items():
         if 2 * kind_ns > ns:
             return f"in {'all' if kind_ns == ns else 'most'} of them it is {kind}"
