@@ -49,7 +49,10 @@ def _products(run: Run, which: pl.Series, threshold: float) -> pl.DataFrame:
     rows = run.computing
     ns = _col("ns").sum()
     is_known = rows.select(is_told(_col("ns").filter(_col("on_tensor_cores").is_null()).sum(), ns)).item()
-    rows = rows.filter(which)
+    whole = rows.select(pl.coalesce("full_name", "name")).to_series()
+    names = whole.unique().to_frame("name").select("name", text=_col("name").cast(pl.String))
+    names = names.filter(_matches(_col("text"), _PRODUCT), ~_matches(_col("text"), _OTHERS))
+    rows = rows.filter(which & whole.is_in(names["name"].implode()))
     if not is_known or not run.matters(_TWICE * run.per_process(rows, "ns"), threshold):
         rows = rows.clear()
     types, sizes = (run.trace.ranges[name].gather(rows["range"]) for name in ("input_types", "sizes"))
@@ -57,8 +60,7 @@ def _products(run: Run, which: pl.Series, threshold: float) -> pl.DataFrame:
     # Each distinct one is looked at once.
     key = ["name", "full_name", "op", "types"]
     numbers = rows.select(key).unique()
-    numbers = numbers.with_columns(_number(), is_product=_matches(_whole(), _PRODUCT) & ~_matches(_whole(), _OTHERS))
-    rows = rows.join(numbers.filter("is_product"), on=key, nulls_equal=True, maintain_order="left")
+    rows = rows.join(numbers.with_columns(_number()), on=key, nulls_equal=True, maintain_order="left")
     return rows.with_columns(_col("name", "op", "capability", "sizes").cast(pl.String), _whole())
 
 
