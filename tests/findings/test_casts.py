@@ -18,7 +18,13 @@ def casting(
     length: int, types: str | None = WIDER, kernel: str = COPY, op: str = "aten::copy_", then: int = -15
 ) -> Made:
     """A cast that aten::linear asks for, from the begin of each step on; then a product until its end."""
-    made = Made().range("aten::linear", -50, 45).range("aten::to", -45, 20).range("aten::_to_copy", -44, 18)
+    made = (
+        Made()
+        .range("aten::linear", 950, 45, [9])
+        .range("aten::linear", -50, 45)
+        .range("aten::to", -45, 20)
+        .range("aten::_to_copy", -44, 18)
+    )
     made.range(op, -40, 12, input_types=types).launch(-40, "short", 0, length, full_name=kernel)
     return made.launch(then, "gemm", length, STEP - length)
 

@@ -9,7 +9,7 @@ from findings.made import FIRST, Case, Made, check_fires, check_silent, each
 
 def copying(length: int, side: str = "pinned", then: int = -15, until: int = 1000) -> Made:
     """A batch is copied from the begin of each step on, and what comes next, launched at `then`, computes `until`."""
-    made = Made().range("aten::copy_", -30, 10)
+    made = Made().range("aten::copy_", -30, 10).range("aten::copy_", 970, 10, [9])
     made.launch(-30, "copy", 0, length, kind="memcpy", copy_from=side, copy_to="device", bytes=1024)
     return made.launch(then, "gemm", length, until - length)
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from findings.made import Case, Made, check_fires, check_silent, each
+from findings.made import STEP, Case, Made, check_fires, check_silent, each
 
 STEPS = 64
 SIZES = "[[64, 64], [64, 64]]"
@@ -25,7 +25,7 @@ def running(
     waits: bool = True,
 ) -> Made:
     """A kernel in each step, that the host waits for."""
-    made = Made(steps)
+    made = Made(steps).range("aten::mm", STEP - 30, 15, [steps - 1])
     for step in range(steps):
         made.range("aten::mm", -30, 15, [step], sizes=sizes(step))
         made.launch(-25, "gemm", 0, length(step), [step], **grid(step))
@@ -110,6 +110,7 @@ def test_without_sizes_a_kernel_is_the_same_at_the_same_place_of_a_step() -> Non
 def test_steps_that_are_outliers_are_looked_at() -> None:
     # A third of the steps take longer, and their kernels.
     made = Made(STEPS, dict.fromkeys(range(40, STEPS), 200))
+    made.range("aten::mm", STEP + 170, 15, [STEPS - 1])
     made.range("aten::mm", -30, 15, sizes=SIZES).call("cudaStreamSynchronize", 0, 900)
     made.launch(-25, "gemm", 0, 400, range(40), **same(0)).launch(-25, "gemm", 0, 600, range(40, STEPS), **same(0))
     assert made.findings()["slower-kernels"].evidence.at_stake_ns == (STEPS - 40) * 200
