@@ -12,15 +12,23 @@ def blocks(count: int, multiprocessors: int | None = 100) -> Made:
 
 
 def product(
-    kernel: str, types: str, capability: str = "8.0", sizes: str = "[[64, 1024], [1024, 64]]", op: str = "aten::mm"
+    kernel: str,
+    types: str,
+    capability: str = "8.0",
+    sizes: str = "[[64, 1024], [1024, 64]]",
+    op: str = "aten::mm",
+    device: str | None = None,
+    waits: bool = True,
 ) -> Made:
-    """Of each step 980, in an op."""
-    made = Made().device(capability=capability).range(op, 0, 100, input_types=types, sizes=sizes)
-    return made.launch(5, kernel, 20, 980)
+    """Of each step 980, in an op that the host waits for."""
+    made = Made().device(capability=capability, name=device).range(op, 0, 12, input_types=types, sizes=sizes)
+    made.launch(1, kernel, 20, 980)
+    return made.call("cudaStreamSynchronize", 13, 987) if waits else made
 
 
 SINGLE, HALF = '["float", "float"]', '["c10::Half", "c10::Half"]'
 SGEMM, HGEMM, H884 = "ampere_sgemm_128x64_nn", "volta_hgemm_128x64_nn", "volta_h884gemm_128x64_nn"
+TENSILE = "Cijk_Ailk_Bljk_{}_MT64x64x16_SN_K1"
 # A kernel of 980 in each step is 9800 of 10,000; half of it is at stake.
 PRODUCT = {"ns": 9800, "ns_share": 0.98, "kernels": 10}
 
@@ -94,6 +102,12 @@ CASES = [
             "the device has none for it": lambda: product("volta_sgemm_128x64_nn", SINGLE, "7.0"),
             "of doubles": lambda: product("cutlass_dgemm_simt", '["double", "double"]'),
             "no product": lambda: product("elementwise_kernel", SINGLE),
+            "with a vector": lambda: product(SGEMM, SINGLE, sizes="[[1, 1024], [1024, 64]]"),
+            "of few rows": lambda: product(SGEMM, SINGLE, sizes="[[15, 1024], [1024, 64]]"),
+            "with a vector, by the kernel": lambda: product("void gemvx::kernel<float, sgemm>", SINGLE),
+            "another device of that number": lambda: product(SGEMM, SINGLE, "9.0", device="AMD Instinct MI250X"),
+            "a device without any": lambda: product(HGEMM, SINGLE, "7.5", device="NVIDIA GeForce GTX 1660"),
+            "the host set the pace": lambda: product(SGEMM, SINGLE, waits=False),
         },
         ops=("aten::mm",),
         steps=FIRST,
@@ -109,6 +123,7 @@ CASES = [
         {
             "on tensor cores": lambda: product(H884, HALF),
             "the device has none": lambda: product(HGEMM, HALF, "6.1"),
+            "another device has none": lambda: product(TENSILE.format("HHS_BH"), HALF, "9.0", device="Radeon VII"),
             "of floats": lambda: product(SGEMM, SINGLE),
         },
         ops=("aten::mm",),
@@ -241,3 +256,27 @@ def test_there_and_back_in_a_run_without_steps() -> None:
     made.work("down", 100, 50, [0], kind="memcpy", copy_from="device", copy_to="pageable", bytes=4096)
     made.work("up", 250, 50, [0], kind="memcpy", copy_from="pageable", copy_to="device", bytes=4096)
     assert made.findings()["there-and-back"].evidence.figures == {"trips": 1, "bytes": 4096, "lost_ns": 200}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "types", "op", "device", "rule"),
+    [
+        # No op says what is multiplied.
+        (SGEMM, None, "Forward", None, "tf32-off"),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nt_align1>", None, "Forward", None, "tf32-off"),
+        ("ampere_fp16_sgemm_fp16_128x64_nn", None, "Forward", None, "no-tensor-cores"),
+        (TENSILE.format("SB"), None, "aten::mm", "AMD Instinct MI300X", "tf32-off"),
+        (TENSILE.format("HHS_BH"), HALF, "aten::mm", "AMD Instinct MI210", "no-tensor-cores"),
+        (TENSILE.format("BBS_BH"), None, "linear", "AMD Instinct MI300X", "no-tensor-cores"),
+    ],
+)
+def test_kernels_of_all_makers(kernel: str, types: str, op: str, device: str, rule: str) -> None:
+    found = product(kernel, types, op=op, device=device).findings()
+    assert [name for name in found if name in ("tf32-off", "no-tensor-cores")] == [rule]
+    assert found[rule].evidence.at_stake_ns == 4900
+
+
+def test_no_more_of_a_product_is_at_stake_than_something_waited_for() -> None:
+    made = Made().device(capability="8.0")
+    made.launch(-20, SGEMM, 0, 400).launch(300, "gelu", 400, 600)  # what comes next is launched 100 before its end
+    assert made.findings()["tf32-off"].evidence.at_stake_ns == 10 * 100

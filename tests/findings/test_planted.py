@@ -73,7 +73,7 @@ def test_a_loader_that_blocks_costs_what_it_takes_longer(source: str, tmp_path: 
 
 def test_copies_there_and_back_are_named_beside_the_waits_that_they_are(source: str, tmp_path: Path) -> None:
     found = {one.rule.id: one for one in costly(tmp_path, Plan(round_trips=4), source)}
-    assert set(found) == {"there-and-back", "blocking-copies"}
+    assert set(found) == {"there-and-back", "blocking-copies", "exposed-copies"}
     assert found["there-and-back"].evidence.figures["trips"] == 4 * Plan().steps
     assert found["there-and-back"].evidence.figures["bytes"] == 4 * Plan().steps * (4 << 20)
 

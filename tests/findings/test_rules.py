@@ -8,7 +8,20 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from findings import test_collectives, test_devices, test_host, test_idle, test_launches, test_recording, test_waits
+from findings import (
+    test_casts,
+    test_collectives,
+    test_devices,
+    test_exposed_copies,
+    test_host,
+    test_idle,
+    test_launches,
+    test_memory,
+    test_recompute,
+    test_recording,
+    test_slower_kernels,
+    test_waits,
+)
 from findings.made import Case, Made
 from opspan.analysis import Analysed
 from opspan.findings import RULES, Evidence, Finding, Rule, findings
@@ -17,11 +30,11 @@ from opspan.findings.run import Run
 from opspan.tables import Metadata, Tables
 from opspan.views.findings import SCHEMA, rows_of
 
-CASES: list[Case] = [
-    case
-    for subject in (test_waits, test_launches, test_idle, test_devices, test_collectives, test_host, test_recording)
-    for case in subject.CASES
-]
+SUBJECTS = (
+    *(test_waits, test_launches, test_idle, test_devices, test_collectives, test_host, test_recording),
+    *(test_exposed_copies, test_casts, test_recompute, test_slower_kernels, test_memory),
+)
+CASES: list[Case] = [case for subject in SUBJECTS for case in subject.CASES]
 
 
 def test_each_rule_has_a_run_of_which_it_speaks_and_one_of_which_it_does_not() -> None:

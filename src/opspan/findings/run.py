@@ -30,6 +30,7 @@ from opspan.analysis.spans import (
 )
 from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
+from opspan.findings.held import DRAIN, Held
 from opspan.findings.late import late
 from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
@@ -40,7 +41,6 @@ CAUSES = ("compile", "fallback", "data", "optimizer", "held", "wait", "host", "l
 _CAUSE = pl.Enum(CAUSES)
 _THREAD = (*PROCESS, "tid")
 HOLD = ("allocation", "free", "module loading")  # reasons of waits that hold up the host itself
-DRAIN = ("synchronise", "blocking copy", "item")  # reasons of waits after which a device may have nothing left to do
 _TOP = 3
 
 
@@ -122,11 +122,13 @@ class Run:
         odd = self.steps.filter(_col("is_outlier").fill_null(value=False)).select(*PROCESS, "step")
         return rows.join(odd, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
 
-    def begun_in_usual(self, rows: pl.DataFrame, time: str = "start_ns", is_late: bool = False) -> pl.DataFrame:
+    def begun_in_usual(
+        self, rows: pl.DataFrame, time: str = "start_ns", is_late: bool = False, odd: bool = False
+    ) -> pl.DataFrame:
         """The rows whose `time` is in a usual step, with its name as `step`, and those of processes without steps, with
         null, from the first work of a device on. `is_late`: not in the first step of a process, which does what is done
-        once."""
-        stretches = self.usual
+        once. `odd`: in outliers as well."""
+        stretches = self.steps if odd else self.usual
         if is_late and stretches.height:
             first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
             stretches = stretches.join(first, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
@@ -179,20 +181,36 @@ class Run:
 
     @kept
     def kernels(self) -> pl.DataFrame:
-        """What ran in usual steps: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range
-        that it belongs to `range`, `op`, `module` and `phase`."""
+        """What ran in usual steps."""
+        return self.begun_in_usual(self._busy)
+
+    @kept
+    def computing(self) -> pl.DataFrame:
+        """Returns the kernels that are no collectives."""
+        return only(self.kernels, _col("what") == "computing")
+
+    @kept
+    def all_kernels(self) -> pl.DataFrame:
+        """What ran in steps, those that are outliers as well."""
+        is_same = self.usual.height == self.steps.height
+        return self.kernels if is_same else self.begun_in_usual(self._busy, odd=True)
+
+    @kept
+    def _busy(self) -> pl.DataFrame:
+        """What devices ran: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range that
+        it belongs to `range`, `op`, `module` and `phase`."""
         more = ("grid_x", "grid_y", "grid_z", "range", "bytes", "copy_from", "copy_to")
         work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
         work = looked_up(work, size, ("rank", "device_id"))
         blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
-        return self.begun_in_usual(self.named(work.with_columns(blocks=blocks)))
+        return self.named(work.with_columns(blocks=blocks))
 
     @kept
-    def computing(self) -> pl.DataFrame:
-        """Returns the kernels that are no collectives."""
-        return only(self.kernels, _col("what") == "computing")
+    def held(self) -> Held:
+        """Tells for how long work of devices held up the run."""
+        return Held(self.found)
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the names of the range whose number is in the column `range`."""

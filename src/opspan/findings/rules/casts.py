@@ -1,0 +1,134 @@
+"""Casts: copies whose only work is to make numbers of one type those of another.
+
+The types of the inputs of aten::copy_ say it; where they are not in the file, the names of torch's kernels do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.analysis.nest import nearest
+from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.run import Run, ranks_of, top
+
+_col = pl.col
+_COPY = "aten::copy_"
+# void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16tofloat32_copy_kernel_cuda(...)...
+# void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(...), ... LoadWithCast<1>, ...
+# float8_copy_kernel_cuda copies from float8 to itself as well.
+_KERNELS = r"\bb?float16(tofloat32)?_copy_kernel|bfloat16(tofloat32)?_copy_kernel|direct_copy_kernel.*LoadWithCast"
+# What only passes a cast on: the op that asks for it is around it.
+_PASSES_ON = (
+    r"^aten::(to|_to_copy|copy_|type_as|clone|contiguous|_autocast_to_(reduced|full)_precision)$|^detach$|aten::detach$|"
+    r"ToCopyBackward|CopyBackwards"
+)
+
+
+def _look(run: Run, threshold: float) -> Iterator[Evidence]:
+    rows = _of_devices(run) if run.has_devices else _of_host(run)
+    ns = run.per_process(rows, "ns") if run.has_devices else int(rows["ns"].sum())
+    if not run.matters(ns, threshold):
+        return
+    if run.has_devices:
+        others = run.kernels.join(rows.select("work"), on="work", how="anti")
+        rows = rows.with_columns(held_ns=run.held.ns(rows, others))
+        at_stake = run.per_process(rows, "held_ns")
+    else:
+        rows = rows.with_columns(held_ns="ns")
+        at_stake = ns
+    if not run.matters(at_stake, threshold):
+        return
+    rows = rows.with_columns(cause=_causes(run, rows["range"]))
+    causes = top(rows, "ns", "cause")
+    types = next(iter(top(rows, "ns", "cast")), "types that the file does not name")
+    yield Evidence(
+        at_stake,
+        {"ns": ns, "ns_share": run.share(ns), "casts": rows.height},
+        {"types": types, "causes": ", ".join(causes)},
+        ops=causes,
+        modules=top(rows, "ns", "module"),
+        steps=top(rows, "ns", "step"),
+        ranks=ranks_of(rows),
+        ranges=ranges_of(rows),
+    )
+
+
+def _of_devices(run: Run) -> pl.DataFrame:
+    rows = run.computing
+    names = rows.select(pl.coalesce("full_name", "name").alias("whole")).to_series()
+    casting = names.unique().cast(pl.String)
+    casting = casting.filter(casting.str.contains(_KERNELS).fill_null(value=False)).cast(pl.Categorical)
+    may_be = (_col("op") == _COPY) | names.is_in(casting.implode())
+    rows = rows.with_columns(says_cast=names.is_in(casting.implode())).filter(may_be.fill_null(value=False))
+    rows = _with_types(run, rows)
+    return rows.filter(pl.when(_col("is_known")).then(_col("cast").is_not_null()).otherwise("says_cast"))
+
+
+def _of_host(run: Run) -> pl.DataFrame:
+    rows = run.begun_in_usual(run.ranges.filter(_col("name") == _COPY))
+    rows = _with_types(run, rows.with_columns(range="row", ns="self_ns"))
+    return rows.filter(_col("cast").is_not_null(), _col("ns") > 0)
+
+
+def _with_types(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
+    """With `is_known`, whether the types of the copy's ends are in the file, and `cast`, the two if they differ."""
+    types = run.trace.ranges["input_types"].gather(rows["range"]).cast(pl.String).alias("types")
+    rows = rows.with_columns(types)
+    said = [(text, *_cast(text)) for text in types.unique().drop_nulls()]
+    schema = {"types": pl.String, "is_known": pl.Boolean, "cast": pl.String}
+    found = pl.DataFrame(said, schema, orient="row")
+    rows = rows.join(found, on="types", how="left", maintain_order="left")
+    is_copy = (_col("op") == _COPY).fill_null(value=False) if "op" in rows.columns else pl.lit(value=True)
+    return rows.with_columns(
+        is_known=_col("is_known").fill_null(value=False) & is_copy, cast=pl.when(is_copy).then("cast")
+    )
+
+
+def _cast(types: str) -> tuple[bool, str | None]:
+    """Whether types such as '["float", "c10::BFloat16", "Scalar"]' name those of both ends: to and from; and the cast
+    that they are."""
+    try:
+        found = json.loads(types)
+    except ValueError:
+        return False, None
+    ends = [one.removeprefix("c10::") for one in found[:2] if isinstance(one, str) and one]
+    if len(ends) < 2:
+        return False, None
+    to, from_ = ends
+    return True, f"{from_} to {to}" if to != from_ else None
+
+
+def _causes(run: Run, range_: pl.Series) -> pl.Series:
+    """The name of the op that asks for each cast: for the backward of a cast that of its forward; else aten::to."""
+    ranges = run.trace.ranges
+    names = ranges["name"].unique()
+    text = names.cast(pl.String)
+    passes_on = ranges["name"].is_in(names.filter(text.str.contains(_PASSES_ON).fill_null(value=False)).implode())
+    is_optimizer = ranges["name"].is_in(names.filter(text.str.starts_with("Optimizer.step")).implode())
+    around = nearest(ranges, (ranges["kind"].is_in(["op", "script"]) & ~passes_on) | is_optimizer)
+    cause = around.gather(range_)
+    if "forward" in ranges.columns and ranges["forward"].count():
+        forward = ranges["forward"].gather(nearest(ranges, ranges["forward"].is_not_null()).gather(range_))
+        cause = cause.zip_with(cause.is_not_null(), around.gather(forward))
+    return ranges["name"].gather(cause).cast(pl.String).fill_null("aten::to")
+
+
+RULES = (
+    Rule(
+        id="casts",
+        title="Casts between types",
+        looks_at="kernels of aten::copy_ whose ends are of different types, and on a run without devices these ops; at "
+        "stake is the time in which one ran alone, and something waited for it that the run did not make up for later",
+        threshold=0.05,
+        because="a twentieth of the time: that autocast casts each weight once a step takes less in most programs",
+        sentence="{casts} casts took {ns} ({ns_share}), most of {types}; the ops that ask for them: {causes}",
+        remedy="Keep weights and activations in the type that they are used in (model.to(torch.bfloat16)), let a "
+        "region of autocast hold more ops, or torch.compile, which casts within other kernels",
+        command="opspan table FILE --by shape",
+        read="https://docs.pytorch.org/docs/stable/amp.html",
+        look=_look,
+    ),
+)

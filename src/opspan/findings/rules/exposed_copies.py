@@ -1,0 +1,82 @@
+"""Copies between host and device that nothing hides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.analysis.spans import PROCESS, only, union
+from opspan.findings.rule import Evidence, Rule, where
+from opspan.findings.run import Run
+
+_col = pl.col
+_KNOWN = ("pageable", "pinned")  # kinds of memory of the host
+_HOST = (*_KNOWN, "host", "unknown host")
+
+
+def _look(run: Run, threshold: float) -> Iterator[Evidence]:
+    sides = [_col(name).is_in(pl.Series(_HOST, dtype=pl.Categorical).implode()) for name in ("copy_from", "copy_to")]
+    is_one = (_col("kind") == "memcpy") & (sides[0] != sides[1]).fill_null(value=False)
+    rows = only(run.kernels, is_one)
+    if not run.matters(run.per_process(rows, "ns") * _devices(run), threshold):
+        return  # most runs: nothing more needs to be looked at
+    others = run.kernels.filter(~is_one)
+    is_made_up = run.held.is_made_up(rows)
+    kept, made_up = rows.filter(~is_made_up), rows.filter(is_made_up)
+    times = [*PROCESS, "start_ns", "end_ns"]
+    beside = pl.concat([others.select(times), kept.select(times)])
+    at_stake = int(run.held.waited_ns(union(kept, PROCESS), others, PROCESS).sum())
+    at_stake += int(run.held.waited_ns(union(made_up, PROCESS), beside, PROCESS, by_host=True).sum())
+    if not run.matters(at_stake, threshold):
+        return
+    held_ns = run.held.ns(rows, others, PROCESS)
+    rows = rows.with_columns(held_ns=held_ns, host=pl.when(sides[0]).then("copy_from").otherwise("copy_to"))
+    kinds = {kind: int(rows.filter(_col("host") == kind)["ns"].sum()) for kind in _KNOWN}
+    ns, to_device_ns = (float(some["ns"].cast(pl.Float64).sum()) for some in (rows, rows.filter(sides[0])))
+    yield Evidence(
+        at_stake,
+        {
+            "exposed_ns": at_stake,
+            "exposed_share": run.share(at_stake),
+            "copies": rows.height,
+            "bytes": int(rows["bytes"].sum()),
+            "ns": run.per_process(rows, "ns"),
+            "busy_share": ns / float(run.kernels["ns"].cast(pl.Float64).sum()),
+            **{f"{kind}_ns": kind_ns for kind, kind_ns in kinds.items() if kind_ns},
+        },
+        {"memory": _memory(kinds, ns), "direction": "to the device" if 2 * to_device_ns >= ns else "to the host"},
+        **where(rows, "held_ns"),
+    )
+
+
+def _devices(run: Run) -> int:
+    """How many devices a process used at most: of their copies each may be alone at its time."""
+    return int(run.of_process["devices"].max() or 0)  # type: ignore[arg-type]  # a number
+
+
+def _memory(kinds: dict[str, int], ns: float) -> str:
+    for kind, kind_ns in kinds.items():
+        if 2 * kind_ns > ns:
+            return f"in {'all' if kind_ns == ns else 'most'} of them it is {kind}"
+    return "both pageable and pinned" if all(kinds.values()) else "the file does not say of what kind it is"
+
+
+RULES = (
+    Rule(
+        id="exposed-copies",
+        title="Copies that no computing hides",
+        looks_at="copies between host and device; at stake is the time in which one ran, no device of the process did "
+        "anything else, and the host or work that had been launched waited. What the device makes up for later, as it "
+        "has nothing to do until the host launches more, is not counted",
+        threshold=0.05,
+        because="a twentieth of the time: the batches of most programs take less",
+        sentence="{copies} copies ({bytes}), most of them {direction}, ran for {ns} ({busy_share} of what devices "
+        "did), {exposed_ns} of it ({exposed_share}) while nothing computed; memory of the host: {memory}",
+        remedy="Keep on the device what is copied again and again; copy what comes next while this is computed, from "
+        "pinned memory with non_blocking=True, on a stream of its own",
+        command="opspan table FILE --by kernel",
+        read="https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
+        look=_look,
+    ),
+)

@@ -1,0 +1,120 @@
+"""Forward ops that run again in the backward: checkpointing, which trades time for memory.
+
+They are told by what no other backward has. An op in a backward that will have a backward of its own has a seq. With
+checkpoint(use_reentrant=True) that backward runs inside the same node, CheckpointFunctionBackward. With
+use_reentrant=False the first node that needs what was not kept runs the forward again, its own op among it, before it
+computes its gradient, whose ops have no seq. Where gradients are to be differentiated again they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.analysis.nest import nearest
+from opspan.findings.rule import Evidence, Rule, where
+from opspan.findings.run import Run, top
+
+_col = pl.col
+
+
+def _look(run: Run, threshold: float) -> Iterator[Evidence]:
+    root = _again(run)
+    if root is None:
+        return
+    if run.has_devices:
+        rows = run.computing.with_columns(root=root.gather(run.computing["range"])).drop_nulls("root")
+        ns = run.per_process(rows, "ns")
+        if not run.matters(ns, threshold):
+            return
+        others = run.kernels.join(rows.select("work"), on="work", how="anti")
+        rows = rows.with_columns(held_ns=run.held.ns(rows, others))
+        at_stake = run.per_process(rows, "held_ns")
+    else:
+        rows = run.begun_in_usual(run.ranges)
+        rows = rows.with_columns(root=root.gather(rows["row"]), ns="self_ns", op="name", range="row")
+        rows = rows.filter(_col("root").is_not_null(), _col("ns") > 0)
+        at_stake = ns = int(rows["ns"].sum())
+    if not run.matters(at_stake, threshold):
+        return
+    names = run.trace.ranges["name"].gather(rows["root"])
+    # What a checkpoint adds of its own, such as aten::detach, has no seq.
+    ranges = run.trace.ranges.select("name", "seq")[rows["root"].unique()].drop_nulls("seq")
+    yield Evidence(
+        at_stake,
+        {"ns": ns, "ns_share": run.share(ns), "ops": ranges.height},
+        {"op": next(iter(top(rows.with_columns(root=names), "ns", "root")), "ops without a name")},
+        confidence="certain",
+        **where(rows, "ns"),
+    )
+
+
+def _again(run: Run) -> pl.Series | None:
+    """For each range the outermost op around it, or itself, that runs again; None if nothing does."""
+    ranges = run.trace.ranges
+    is_backward = (ranges["kind"] == "backward").fill_null(value=False)
+    if not is_backward.any():
+        return None
+    # An op with a seq in a backward: few runs have any.
+    node = nearest(ranges, is_backward | (ranges["kind"] == "engine").fill_null(value=False))
+    has_seq = ranges["seq"].is_not_null() & (ranges["kind"] == "op").fill_null(value=False)
+    has_seq &= (ranges["seq"] != 0) | ranges["op_id"].is_not_null()  # old torch wrote 0 where no node is made
+    will_have = ranges.select("parent", "start_ns", "name", "sizes").with_row_index("row")
+    will_have = will_have.with_columns(node=node).filter(has_seq & node.is_not_null())
+    if not will_have.height:
+        return None
+    nodes = pl.concat([_reentrant(ranges, node), _unpacking(ranges, is_backward, will_have, has_seq)])
+    # Until the last of these ops that the node itself calls: what follows in it computes gradients.
+    own = will_have.filter(_col("parent") == _col("node")).group_by("node").agg(until_ns=_col("start_ns").max())
+    nodes = nodes.unique("node").join(own, on="node")
+    rows = ranges.select(node="parent", start_ns="start_ns", kind="kind").with_row_index("row")
+    rows = rows.filter(_col("kind") == "op").join(nodes, on="node").filter(_col("start_ns") <= _col("until_ns"))
+    if not rows.height:
+        return None
+    is_again = pl.Series([False]).new_from_index(0, ranges.height).scatter(rows["row"], True)
+    return nearest(ranges, is_again)
+
+
+def _reentrant(ranges: pl.DataFrame, node: pl.Series) -> pl.DataFrame:
+    """The nodes that run the backward of ops which they ran themselves."""
+    inner = ranges.select("forward", "parent").with_columns(of=node.gather(ranges["forward"])).drop_nulls("of")
+    # The backward of the op is in an engine's range, and that in the node.
+    around = node.gather(inner["parent"])
+    further = node.gather(ranges["parent"].gather(around))
+    is_inside = (around == inner["of"]).fill_null(value=False) | (further == inner["of"]).fill_null(value=False)
+    return inner.filter(is_inside).select(node="of").unique()
+
+
+def _unpacking(
+    ranges: pl.DataFrame, is_backward: pl.Series, will_have: pl.DataFrame, has_seq: pl.Series
+) -> pl.DataFrame:
+    """The nodes that run their own forward op again, with the same sizes, and then compute gradients without a seq."""
+    forward = ranges["forward"].gather(will_have["node"])
+    same = ranges.select("name", "sizes")[forward.fill_null(0)]
+    is_same = forward.is_not_null()
+    for name in ("name", "sizes"):
+        is_same &= same[name].cast(pl.String).eq_missing(will_have[name].cast(pl.String))
+    nodes = will_have.filter(is_same & is_backward.gather(will_have["node"])).select("node").unique()
+    own = ranges.select("start_ns", "kind", node="parent", has_seq=has_seq).filter(_col("kind") == "op")
+    last = own.join(nodes, on="node").sort("start_ns").group_by("node").agg(_col("has_seq").last())
+    return last.filter(~_col("has_seq")).select("node")
+
+
+RULES = (
+    Rule(
+        id="recompute",
+        title="Checkpointing: forward ops that run again in the backward",
+        looks_at="ops that the backward runs again before it computes gradients; at stake is the time of their kernels "
+        "in which nothing else ran, and something waited that the run did not make up for later; without devices the "
+        "time of the ops themselves",
+        threshold=0.05,
+        because="a twentieth of the time: checkpoints of a few cheap ops are worth the memory that they save",
+        sentence="checkpoints ran {ops} forward ops again in the backward, which took {ns} ({ns_share}), most in {op}",
+        remedy="Where memory is left, checkpoint fewer layers, or keep the results of products and attention alone "
+        "(torch.utils.checkpoint.create_selective_checkpoint_contexts)",
+        command="opspan table FILE --by phase",
+        read="https://docs.pytorch.org/docs/stable/checkpoint.html",
+        look=_look,
+    ),
+)

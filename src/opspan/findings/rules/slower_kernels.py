@@ -1,0 +1,124 @@
+"""Kernels that take longer later in a run than the same kernels before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.analysis.spans import DEVICE, numbered
+from opspan.findings.rule import Evidence, Rule, where
+from opspan.findings.run import Run, top
+
+_col = pl.col
+_SAME = (*DEVICE, "name", "full_name", "grid_x", "grid_y", "grid_z", "sizes")
+_LEAST = 32  # runs of a kernel: fewer say nothing of a change
+_PARTS = 8  # of its runs, in order of time, as many in each
+_LONGER = 1.1  # times: what differs by less does so for many reasons
+_MIRRORED = 3  # times as much is lost after the quickest part as before it: noise loses as much on both sides
+_MOST = 0.5  # of the time of the kernels that can be compared: from here on it is the device that got slower
+
+
+def _look(run: Run, threshold: float) -> Iterator[Evidence]:
+    rows = _comparable(run)
+    if not rows.height:
+        return
+    rows = _compared(rows)
+    before, later = (rows.filter(_col("more_ns").is_not_null(), is_later=is_later) for is_later in (False, True))
+    if not later.height or later["more_ns"].sum() < _MIRRORED * before["more_ns"].sum():
+        return
+    if not run.matters(run.per_process(later, "more_ns"), threshold):
+        return
+    others = run.all_kernels.join(later.select("work"), on="work", how="anti")
+    saved_ns = pl.min_horizontal("more_ns", run.held.ns(later, others)).cast(pl.Int64)
+    later = later.with_columns(saved_ns=saved_ns)
+    at_stake = run.per_process(later, "saved_ns")
+    if not run.matters(at_stake, threshold):
+        return
+    compared_ns = int(rows["ns"].sum())
+    slower_ns = int(rows.join(later.select("of"), on="of", how="semi")["ns"].sum())
+    kernel = top(later, "saved_ns", "name")[0]
+    first = later.filter(_col("name").cast(pl.String) == kernel).sort("start_ns").row(0, named=True)
+    whole = rows.select(_col("start_ns").min(), _col("end_ns").max()).row(0)
+    since = (first["start_ns"] - whole[0]) / (whole[1] - whole[0])
+    yield Evidence(
+        at_stake,
+        {
+            "more_ns": run.per_process(later, "more_ns"),
+            "times": round(int(later["ns"].sum()) / int(later["quick_ns"].sum()), 2),
+            "kernels": later.height,
+            "slower_share": slower_ns / compared_ns,
+            "since_share": since,
+        },
+        {
+            "kernel": kernel,
+            "since": str(first["step"]) if first["step"] is not None else f"{since:.0%} of the run",
+            "which": "the device as a whole" if slower_ns >= _MOST * compared_ns else "some kernels alone",
+        },
+        confidence="possible",  # clocks, heat, neighbours, data: the trace has none of them
+        **where(later, "saved_ns"),
+    )
+
+
+def _comparable(run: Run) -> pl.DataFrame:
+    """The kernels that nothing ran beside of, in order of time, with `of`: which of them are the same. Kernels are the
+    same that have name, grid and the sizes of their op. Where sizes are not known those are the same that have the same
+    place among those of their name and grid, in steps that have as many of these."""
+    if not run.steps.height and not run.trace.ranges["sizes"].count():
+        return run.all_kernels.clear()
+    columns = (*_SAME[:-1], "start_ns", "end_ns", "ns", "what", "kind", "work", "range", "step", "op", "module")
+    rows = run.all_kernels.select(columns).filter(_col("what").is_in(["computing", "communicating"]))
+    rows = rows.sort(*DEVICE, "start_ns")
+    is_after = (_col("start_ns") >= _col("end_ns").cum_max().shift(1).over(DEVICE)).fill_null(value=True)
+    is_alone = is_after & (_col("start_ns").shift(-1).over(DEVICE) >= _col("end_ns")).fill_null(value=True)
+    rows = rows.filter(is_alone, _col("what") == "computing", _col("kind") == "kernel", _col("name").is_not_null())
+    rows = rows.with_columns(sizes=run.trace.ranges["sizes"].gather(rows["range"]))
+    rows = rows.filter(_col("sizes").is_not_null() | _col("step").is_not_null())
+    often = rows.group_by(_SAME).len().filter(_col("len") >= _LEAST)
+    if not often.height:
+        return rows.clear()
+    rows = rows.join(often.drop("len").with_row_index("same"), on=_SAME, nulls_equal=True, maintain_order="left")
+    in_step = ("same", "step")
+    place, count = pl.int_range(pl.len()).over(in_step), pl.len().over(in_step)
+    is_known = _col("sizes").is_not_null()
+    rows = rows.with_columns(place=pl.when(~is_known).then(place), count=pl.when(~is_known).then(count))
+    (rows,) = numbered(("same", "place", "count"), rows)
+    return rows.filter(pl.len().over("of") >= _LEAST).sort("start_ns")
+
+
+def _compared(rows: pl.DataFrame) -> pl.DataFrame:
+    """With `more_ns`, how much longer each took than the quickest part of the runs of its kernel, if it is of a part
+    that is slower beyond doubt, else null; and `is_later`, whether it ran after that."""
+    part = pl.int_range(pl.len()) * _PARTS // pl.len()
+    rows = rows.with_columns(part=part.over("of").cast(pl.Int8))
+    ns = _col("ns")
+    parts = rows.group_by("of", "part").agg(low_ns=ns.quantile(0.25), usual_ns=ns.median(), high_ns=ns.quantile(0.75))
+    quick = parts.sort("of", "usual_ns", "part").unique("of", keep="first", maintain_order=True)
+    quick = quick.select("of", quick="part", quick_ns="usual_ns", quick_high_ns="high_ns")
+    is_slow = (_col("low_ns") > _col("quick_high_ns")) & (_col("usual_ns") >= _LONGER * _col("quick_ns"))
+    parts = parts.join(quick, on="of").select("of", "part", "quick", "quick_ns", is_slow=is_slow)
+    rows = rows.join(parts, on=["of", "part"], maintain_order="left")
+    more_ns = pl.when("is_slow").then((ns - _col("quick_ns")).clip(0))
+    return rows.with_columns(more_ns=more_ns.cast(pl.Int64), is_later=_col("part") > _col("quick"))
+
+
+RULES = (
+    Rule(
+        id="slower-kernels",
+        title="Kernels that get slower",
+        looks_at="how much longer kernels took than the quickest eighth of the runs of the same kernel before, with "
+        "the same grid and sizes (without sizes, at the same place of each step), where it ran alone 32 times or more; "
+        "at stake is what of this something waited for that the run did not make up for later. Steps that are outliers "
+        "are looked at, too: a change that stays makes many of them",
+        threshold=0.03,
+        because="three hundredths of the time: clocks of a device that is well differ by less",
+        sentence="{kernels} kernels took {more_ns} longer ({times} times as long) than the same kernels before, from "
+        "{since} on, most in {kernel}: {which} got slower",
+        remedy="Watch clocks, temperature and power meanwhile (nvidia-smi dmon, amd-smi monitor): a device that is "
+        "hot, or at its limit of power, lowers its clocks. Where some kernels alone get slower, look for what grows "
+        "(caches, sequences) and for other programs on the device",
+        command="opspan table FILE --by kernel",
+        read="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
+        look=_look,
+    ),
+)

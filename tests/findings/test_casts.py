@@ -1,0 +1,86 @@
+"""Casts between types: by the types of a copy's ends, else by the names of kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from findings.made import FIRST, STEP, Case, Made, check_fires, check_silent, each
+
+ELEMENTWISE = "void at::native::{}_elementwise_kernel<at::native::{}>"
+CAST = ELEMENTWISE.format("vectorized", "bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)")
+COPY = ELEMENTWISE.format("vectorized", "direct_copy_kernel_cuda(at::TensorIteratorBase&)")
+LOADS = ELEMENTWISE.format("unrolled", "direct_copy_kernel_cuda(), LoadWithCast<1>, StoreWithCast<1>")
+ADDS = ELEMENTWISE.format("unrolled", "CUDAFunctor_add<float>, LoadWithCast<2>, StoreWithCast<1>")
+WIDER, SAME = '["float", "c10::BFloat16", "Scalar"]', '["float", "float", "Scalar"]'
+
+
+def casting(
+    length: int, types: str | None = WIDER, kernel: str = COPY, op: str = "aten::copy_", then: int = -15
+) -> Made:
+    """A cast that aten::linear asks for, from the begin of each step on; then a product until its end."""
+    made = (
+        Made()
+        .range("aten::linear", 950, 45, [9])
+        .range("aten::linear", -50, 45)
+        .range("aten::to", -45, 20)
+        .range("aten::_to_copy", -44, 18)
+    )
+    made.range(op, -40, 12, input_types=types).launch(-40, "short", 0, length, full_name=kernel)
+    return made.launch(then, "gemm", length, STEP - length)
+
+
+def on_the_host(types: str) -> Made:
+    return Made().range("aten::linear", 100, 500).range("aten::copy_", 200, 100, input_types=types)
+
+
+CASES = [
+    Case(
+        "casts",
+        lambda: casting(100),
+        1000,
+        0.1,
+        {"ns": 1000, "ns_share": 0.1, "casts": 10},
+        {
+            "4.9%": lambda: casting(49),
+            "of one type": lambda: casting(100, SAME, LOADS),
+            "of one type, as nobody says": lambda: casting(100, None),
+            "another op of two types": lambda: casting(100, WIDER, ADDS, "aten::add_"),
+            "what came next was launched late": lambda: casting(100, then=90),
+            "it computed meanwhile": lambda: casting(100).launch(-60, "other", 0, 100, stream_id=9),
+        },
+        ops=("aten::linear",),
+        steps=FIRST,
+        ranges=each(0, 100),
+        words={"types": "BFloat16 to float", "causes": "aten::linear"},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_it_fires(case: Case) -> None:
+    check_fires(case)
+
+
+@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
+def test_it_is_silent(case: Case, why: str) -> None:
+    check_silent(case, why)
+
+
+@pytest.mark.parametrize("kernel", [CAST, LOADS, CAST.replace("bfloat16_", "bfloat16tofloat32_")])
+def test_a_kernel_of_a_cast_is_one_by_its_name(kernel: str) -> None:
+    found = casting(100, None, kernel).findings()["casts"].evidence
+    assert (found.at_stake_ns, found.words["types"]) == (1000, "types that the file does not name")
+
+
+def test_casts_of_the_host_count_where_there_is_no_device() -> None:
+    found = on_the_host(WIDER).findings()["casts"].evidence
+    assert (found.at_stake_ns, found.ops, found.words["types"]) == (1000, ("aten::linear",), "BFloat16 to float")
+    assert "casts" not in on_the_host(SAME).findings()
+
+
+def test_the_backward_of_a_cast_is_of_the_op_that_asked_for_it() -> None:
+    made = Made().range("aten::linear", -90, 40).range("aten::to", -85, 30).range("aten::_to_copy", -80, 20, seq=1)
+    made.range("ToCopyBackward0", -40, 30, kind="backward", seq=1, forward_tid=1, tid=2)
+    made.range("aten::copy_", -35, 20, tid=2, input_types=WIDER).launch(-35, "short", 0, 100, tid=2)
+    found = made.launch(-12, "gemm", 100, 900, tid=2).findings()["casts"].evidence
+    assert found.ops == ("aten::linear",)
