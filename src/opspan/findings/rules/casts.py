@@ -29,7 +29,7 @@ _PASSES_ON = (
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = _of_devices(run) if run.has_devices else _of_host(run)
-    ns = run.per_process(rows, "ns") if run.has_devices else int(rows["ns"].sum())
+    ns = run.per_process(rows, "ns") if run.has_devices else run.longest(rows, "ns")
     if not run.matters(ns, threshold):
         return
     if run.has_devices:

@@ -26,8 +26,10 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     kept, made_up = rows.filter(~is_made_up), rows.filter(is_made_up)
     times = [*PROCESS, "start_ns", "end_ns"]
     beside = pl.concat([others.select(times), kept.select(times)])
-    at_stake = int(run.held.waited_ns(union(kept, PROCESS), others, PROCESS).sum())
-    at_stake += int(run.held.waited_ns(union(made_up, PROCESS), beside, PROCESS, by_host=True).sum())
+    kept, made_up = union(kept, PROCESS), union(made_up, PROCESS)
+    kept = kept.with_columns(ns=run.held.waited_ns(kept, others, PROCESS))
+    made_up = made_up.with_columns(ns=run.held.waited_ns(made_up, beside, PROCESS, by_host=True))
+    at_stake = run.longest(pl.concat([kept, made_up]), "ns")
     if not run.matters(at_stake, threshold):
         return
     held_ns = run.held.ns(rows, others, PROCESS)

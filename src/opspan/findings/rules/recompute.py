@@ -35,7 +35,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows = run.begun_in_usual(run.ranges)
         rows = rows.with_columns(root=root.gather(rows["row"]), ns="self_ns", op="name", range="row")
         rows = rows.filter(_col("root").is_not_null(), _col("ns") > 0)
-        at_stake = ns = int(rows["ns"].sum())
+        at_stake = ns = run.longest(rows, "ns")
     if not run.matters(at_stake, threshold):
         return
     names = run.trace.ranges["name"].gather(rows["root"])
