@@ -73,7 +73,7 @@ CASES = [
         "idle",
         seldom_late,
         9 * 80,  # in the first step it is the time before the first work
-        0.072,
+        720 / 10060,  # the last step is done 60 after its end
         {"idle_ns": 1360, "idle_share": 1360 / 10060, "cause_ns": 720, "cause_share": 720 / 1360},
         {"idle for 8.4%": lambda: seldom_late(110)},
         ops=("log",),

@@ -15,13 +15,13 @@ CALLS = "SELECT globalTid >> 24, start, end, correlationId FROM CUPTI_ACTIVITY_K
 
 
 def alone(copies: list[tuple[int, int, int]], others: list[tuple[int, int, int]]) -> int:
-    """For how long any of these copies ran on its own, in each process."""
-    found = 0
+    """For how long any of these copies ran on its own, in the process where that is longest."""
+    found = []
     for pid in {pid for pid, *_ in copies}:
         mine = together([(begin, end) for one, begin, end in copies if one == pid])
         theirs: Spans = [(begin, end) for one, begin, end in others if one == pid]
-        found += sum(end - begin for begin, end in mine) - time_in(theirs, mine)
-    return found
+        found.append(sum(end - begin for begin, end in mine) - time_in(theirs, mine))
+    return max(found)
 
 
 def of_host_and_device(path: Path) -> tuple[list[tuple], list[tuple[int, int, int]]]:

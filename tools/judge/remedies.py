@@ -62,6 +62,11 @@ def _no_launching(programs: list[Program]) -> None:
                 one.ns = 0
 
 
+def _no_launching_and_no_order(programs: list[Program]) -> None:
+    _no_launching(programs)
+    _dropped(lambda one: isinstance(one, Order))(programs)
+
+
 def _no_blocking(programs: list[Program]) -> None:
     for thread in _threads(programs):
         for one in thread:
@@ -117,6 +122,7 @@ _OF_PROGRAMS: dict[str, Change] = {
     "module-loading": _tagged("module"),
     "launch-bound": _no_launching,
     "late-host": _no_launching,
+    "idle": _no_launching_and_no_order,  # the host, or another stream: a finding is of one of the two
     "queued": _dropped(lambda one: isinstance(one, Order)),
     "few-blocks": _scaled(_few_blocks),
     "tf32-off": _TWICE_AS_QUICK,

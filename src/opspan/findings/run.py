@@ -89,11 +89,11 @@ class Run:
     @kept
     def total_ns(self) -> int:
         """How long the run took: the steps of the process that took longest, each until all that it launched was done.
-        A process without steps counts from the first work of a device."""
-        lasted = self.lasted.select(*PROCESS, time_ns="took_ns")
-        without = self.breakdown.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
+        Where no process has steps, from the first work of a device on."""
+        if self.steps.height:
+            return self.longest(self.lasted, "took_ns")
         starts = self.begins.select(*PROCESS, time_ns=_col("start_ns") - _col("begin_ns"))
-        return self.longest(pl.concat([lasted, without.select(lasted.columns), starts]), "time_ns")
+        return self.longest(pl.concat([self.breakdown.select(starts.columns), starts]), "time_ns")
 
     @kept
     def begins(self) -> pl.DataFrame:
@@ -108,7 +108,7 @@ class Run:
     @property
     def whole(self) -> str:
         """What `total_ns` is the time of, in words."""
-        return "the steps' time" if self.usual.height else "the run"
+        return "the steps' time" if self.steps.height else "the run"
 
     def share(self, ns: float) -> float:
         return ns / self.total_ns if self.total_ns else 0.0

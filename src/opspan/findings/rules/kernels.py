@@ -41,7 +41,7 @@ def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.with_columns(kernel=pl.coalesce("full_name", "name"), ns=length())
     names = rows.group_by("kernel").agg(_col("ns").sum(), count=pl.len()).sort("ns", "kernel", descending=[True, False])
     total = int(names["ns"].sum())
-    if names.height < 2 or names["kernel"][0] is None or int(names["ns"][0]) < threshold * total:
+    if names.height < 2 or not total or names["kernel"][0] is None or int(names["ns"][0]) < threshold * total:
         return
     chosen = rows.filter(_col("kernel") == names["kernel"][0])
     yield Evidence(
