@@ -89,11 +89,11 @@ class Run:
     @kept
     def total_ns(self) -> int:
         """How long the run took: the steps of the process that took longest, each until all that it launched was done.
-        Where no process has steps, from the first work of a device on."""
-        if self.steps.height:
-            return self.longest(self.lasted, "took_ns")
-        starts = self.begins.select(*PROCESS, time_ns=_col("start_ns") - _col("begin_ns"))
-        return self.longest(pl.concat([self.breakdown.select(starts.columns), starts]), "time_ns")
+        A process without steps counts from the first work of a device on; without devices only if none has steps."""
+        lasted = self.lasted.select(*PROCESS, time_ns="took_ns")
+        begun = self.begins.select(*PROCESS, time_ns=_col("end_ns") - _col("begin_ns"))
+        known = pl.concat([lasted, begun])
+        return self.longest(known if known.height else self.breakdown, "time_ns")
 
     @kept
     def begins(self) -> pl.DataFrame:
