@@ -12,7 +12,7 @@ import polars as pl
 
 from opspan.analysis.over_ranks import matched
 from opspan.analysis.parts import COLLECTIVES, Part, Parts
-from opspan.analysis.spans import PROCESS
+from opspan.analysis.spans import PROCESS, summed_by
 from opspan.findings.run import Run
 
 _col = pl.col
@@ -23,13 +23,13 @@ _TIMES = ("start_ns", "end_ns")
 def parts_of(run: Run) -> Parts:
     own = run.found.own_collectives.with_row_index("at")
     exposed = run.exposed(own).select("at", "exposed_ns", _col(_NAMES).cast(pl.String))
-    totals = {"total_ns": run.total_ns, "steps": run.steps.height}
     ranks = pl.DataFrame({"rank": [one.rank for one in run.trace.ranks]}, schema={"rank": pl.Int32})
     return {
         COLLECTIVES: Part(own.join(exposed, on="at", how="left", maintain_order="left").drop("at"), times=_TIMES),
         "processes": Part(run.of_process, PROCESS, {"devices": "most"}),
         "ranks": Part(ranks, ("rank",)),
-        "totals": Part(pl.DataFrame([totals]), (), {"total_ns": "most"}),
+        "times": Part(summed_by(run.times, PROCESS, time_ns=_col("time_ns").sum()), PROCESS),
+        "steps": Part(pl.DataFrame({"steps": [run.steps.height]}), ()),
     }
 
 
@@ -38,13 +38,13 @@ class RunOfRanks(Run):
         self._parts = {name: part.rows for name, part in parts.items()}
 
     @cached_property
-    def total_ns(self) -> int:
-        return int(self._parts["totals"]["total_ns"][0])
+    def times(self) -> pl.DataFrame:
+        return self._parts["times"]
 
     @cached_property
     def steps(self) -> pl.DataFrame:
         """As many rows as there are steps; nothing else is asked of them."""
-        return pl.DataFrame({"step": pl.int_range(self._parts["totals"]["steps"][0], eager=True)})
+        return pl.DataFrame({"step": pl.int_range(self._parts["steps"]["steps"][0], eager=True)})
 
     @cached_property
     def of_process(self) -> pl.DataFrame:

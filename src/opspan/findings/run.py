@@ -88,12 +88,18 @@ class Run:
 
     @kept
     def total_ns(self) -> int:
-        """How long the run took: the steps of the process that took longest, each until all that it launched was done.
-        A process without steps counts from the first work of a device on; without devices only if none has steps."""
+        """How long the run took: the process that took longest."""
+        return self.longest(self.times, "time_ns")
+
+    @kept
+    def times(self) -> pl.DataFrame:
+        """Returns rank, pid and time_ns: how long the steps of each process took, each until all that it launched was
+        done. A process without steps counts from the first work of a device on; without devices only if none has
+        steps."""
         lasted = self.lasted.select(*PROCESS, time_ns="took_ns")
         begun = self.begins.select(*PROCESS, time_ns=_col("end_ns") - _col("begin_ns"))
         known = pl.concat([lasted, begun])
-        return self.longest(known if known.height else self.breakdown, "time_ns")
+        return known if known.height else self.breakdown.select(known.columns)
 
     @kept
     def begins(self) -> pl.DataFrame:
