@@ -83,10 +83,6 @@ class Run:
         return self.found.breakdown if self.steps.height else self.found.whole_breakdown
 
     @kept
-    def devices(self) -> pl.DataFrame:
-        return self.in_usual(self.found.devices) if self.steps.height else self.found.whole_devices
-
-    @kept
     def total_ns(self) -> int:
         """How long the run took: the process that took longest."""
         return self.longest(self.times, "time_ns")
