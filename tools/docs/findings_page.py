@@ -31,8 +31,8 @@ HEAD = """\
   another reason, or a queue.
 - **Waits** let the host lose its lead, and what it launches then comes late until it is ahead again. Had it not waited,
   it would be ahead by as long as it waited, and no more: so much of the idle time that follows a wait is the wait's.
-- **Steps** are those of `opspan steps`. What happened outside of them is not looked at; a run without steps is looked at
-  from its first work of a device on. What a step took that is an outlier is a finding of its own, and no other rule
+- **Steps** are those of `opspan steps`. What happened outside of them is not looked at; a run without steps is looked
+  at from its first work of a device on. What a step took that is an outlier is a finding of its own, and no other rule
   counts it, but that of compiling and that of kernels that get slower. Idle time that begins in one step and ends in
   another, or after the last, is cut there: each part is its step's.
 - **Work of devices** (copies, casts, products, kernels that get slower, checkpoints) holds up a run only while
