@@ -45,8 +45,7 @@ def after_waits(
     pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame, causes: tuple[str, ...]
 ) -> pl.DataFrame:
     """`pieces`: DEVICE, gap, at_ns, launched_ns: when what ended the gap was launched, ns, cause, and as wait null,
-    where the reason is put; `waits`: PROCESS, start_ns, end_ns, wait_ns, and as wait the reason."""
-    waits = waits.drop_nulls(("start_ns", "end_ns")).filter(_col("wait_ns") > 0)
+    where the reason is put; `waits`: PROCESS, start_ns, end_ns, wait_ns, which may be 0, and as wait the reason."""
     if not waits.height:
         return pieces
     reasons = waits.group_by("wait").agg(_col("wait_ns").sum()).sort("wait_ns", "wait", descending=[True, False])

@@ -42,6 +42,7 @@ _CAUSE = pl.Enum(CAUSES)
 _THREAD = (*PROCESS, "tid")
 HOLD = ("allocation", "free", "module loading")  # reasons of waits that hold up the host itself
 _TOP = 3
+_MOSTLY = 0.5
 
 
 class Run:
@@ -335,7 +336,7 @@ class Run:
         pieces = pieces.with_columns(cause=pl.when(hosts).then(cause).otherwise(why))
         pieces = given(pieces, "held_ns", ("gap",), ("host", "launch"), "held")
         # After a wait even the loading of the next batch, say, is bare: the device has nothing left that would hide it.
-        pieces = after_waits(pieces, self._drains, self.steps, ("host", "launch", "data", "optimizer"))
+        pieces = after_waits(pieces, self.drains, self.steps, ("host", "launch", "data", "optimizer"))
         return pieces.drop("launched_ns", "held_ns", "at_ns")
 
     @kept
@@ -354,13 +355,26 @@ class Run:
         return gaps.with_columns(_col("is_start").fill_null(value=False))
 
     @kept
-    def _drains(self) -> pl.DataFrame:
-        """The waits after which a device may have nothing to do, of threads that launch: that another one waits holds
-        up nobody. Those of an op that the host runs for a device are that op's."""
+    def drains(self) -> pl.DataFrame:
+        """The waits of threads that launch, after which a device may have nothing to do: with `wait`, the reason, and
+        in wait_ns for how long they held up the host. Those of an op that the host runs for a device are that op's.
+        Before the first work of a process without steps no device had anything to run out of."""
         waits = self.found.waits.with_columns(wait=_col("why").cast(pl.String))
         waits = waits.filter(~self.is_falling_back.gather(waits["range"]).fill_null(value=False))
+        waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls(("start_ns", "end_ns"))
         launching = distinct(self.found.gaps, _THREAD)
-        return waits.filter(_col("wait").is_in(DRAIN)).join(launching, on=_THREAD, how="semi", nulls_equal=True)
+        waits = waits.join(launching, on=_THREAD, how="semi", nulls_equal=True, maintain_order="left")
+        begins = self.begins.select(*PROCESS, "begin_ns")
+        waits = waits.join(begins, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
+        waits = waits.with_columns(start_ns=pl.max_horizontal("start_ns", "begin_ns")).drop("begin_ns")
+        waits = waits.filter(length() > 0)
+        # Where other threads launch during most of the waits of one, they do not depend on it.
+        launches = self.found.attributed.calls[self.found.attributed.work["call"].drop_nulls().unique()]
+        pairs = within(launches, "start_ns", waits, PROCESS)
+        is_other = launches["tid"].gather(pairs["row"]).ne_missing(waits["tid"].gather(pairs["stretch"]))
+        is_beside = pl.int_range(pl.len()).is_in(pairs["stretch"].filter(is_other).implode())
+        holds_up = is_beside.mean().over(_THREAD) <= _MOSTLY
+        return waits.with_columns(wait_ns=pl.when(holds_up).then(length()).otherwise(0))
 
 
 def top(rows: pl.DataFrame, column: str, by: str) -> tuple[str, ...]:

@@ -20,7 +20,10 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         at_stake = run.per_process(idle, "ns")
         if not run.matters(at_stake, threshold):
             return
-        waits = run.named(run.begun_in_usual(run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))))
+        # Those of outliers too: a wait explains what is late after it, in the next step as well.
+        waits = run.named(
+            run.begun_in_usual(run.drains.filter(_col("wait").is_in(reasons), _col("wait_ns") > 0), odd=True)
+        )
         figures = {"idle_ns": at_stake, "idle_share": run.share(at_stake), "waits": waits.height}
         figures["wait_ns"] = int(waits["wait_ns"].sum())
         yield Evidence(
