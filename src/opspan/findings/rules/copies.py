@@ -13,6 +13,7 @@ from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
 _HOST = ["pageable", "pinned", "host", "unknown host"]
+_MOSTLY = 0.5  # of the copies to the device of a size
 _LEAST = 4096  # bytes: smaller ones are values and sizes, of which many are alike
 
 
@@ -34,8 +35,10 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
         suffix="_down",
     )
     # What came down once goes up once: of several that follow one copy, the first.
-    back = back.drop_nulls("down_ns").unique([*DEVICE, "bytes", "down_ns"], keep="first", maintain_order=True)
-    trips = back.with_columns(start_ns="down_ns")
+    is_back = _col("down_ns").is_not_null() & _col("down_ns").is_first_distinct().over("of")
+    back = back.with_columns(is_back=is_back)
+    # Where most of what goes up in a size is new, it says nothing that the sizes are the same: inputs and results.
+    trips = back.filter("is_back", _col("is_back").mean().over("of") >= _MOSTLY).with_columns(start_ns="down_ns")
     if not trips.height:
         return
     computing = run.computing
@@ -76,8 +79,9 @@ RULES = (
     Rule(
         id="there-and-back",
         title="Data that is copied to the host and back",
-        looks_at="copies from a device to the host, and the next of the same size to the device, in one step; "
-        "at stake is the time from one to the other in which the device did not compute",
+        looks_at="copies from a device to the host, and the next of the same size to the device, in one step, where "
+        "these are at least half of the copies of that size to the device; at stake is the time from one to the other "
+        "in which the device did not compute",
         threshold=0.02,
         because="a fiftieth of the time: less is lost among the steps' own differences",
         sentence="{trips} times {bytes} in all went to the host and back, and the device did not compute for {lost_ns}",

@@ -25,7 +25,8 @@ from opspan.tables.schema import WORK_KIND
 MARKER = "UserMarker"
 KINDS = {"KernelExecution": "kernel", "CopyHostToDevice": "memcpy", "CopyDeviceToHost": "memcpy"}
 KINDS |= {"CopyDeviceToDevice": "memcpy", "FillBuffer": "memset"}
-SIDES = {"CopyHostToDevice": ("pinned", "device"), "CopyDeviceToHost": ("device", "pinned")}
+# Nothing says whether the host's memory is pinned: rocpd_copyapi.pinned is 0 where it is as well.
+SIDES = {"CopyHostToDevice": ("host", "device"), "CopyDeviceToHost": ("device", "host")}
 SIDES |= {"CopyDeviceToDevice": ("device", "device")}
 TASK = "Task"  # of a graph: a kernel, when it has a description
 
