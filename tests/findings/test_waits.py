@@ -23,8 +23,11 @@ def copied(to: str, then: int = 500) -> Made:
     return made.launch(then, "second", then + 12, 1000 - then - 12)
 
 
-def taken(call: str, length: int, steps: Any = None) -> Made:
-    return Made().work("first", 0, 1000).range("aten::empty", 90, 900, steps).call(call, 100, length, steps)
+def taken(call: str, length: int, steps: Any = None, idle: int | None = None) -> Made:
+    """The device has nothing to do while the call takes place, or for so long."""
+    until = 100 + (length if idle is None else idle)
+    made = Made().work("first", 0, 100).launch(until - 5, "second", until, 1000 - until)
+    return made.range("aten::empty", 90, 900, steps).call(call, 100, length, steps)
 
 
 # The device runs dry at 400 and gets work at 520: 120 of each of 10 steps, all of it less than the wait took (300).
@@ -84,6 +87,7 @@ CASES = [
         HELD_UP,
         {
             "198 of 10,000": lambda: taken("cudaMalloc", 22),
+            "the device worked meanwhile": lambda: taken("cudaMalloc", 30, idle=21),
             "in the first step": lambda: taken("cudaMalloc", 500, [0]),
             "from the pool": lambda: taken("cudaMallocAsync", 30),
             "without steps": lambda: Made(steps=0).work("first", 0, 1000, [0]).call("cudaMalloc", 100, 300, [0]),

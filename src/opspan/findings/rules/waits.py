@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
+from opspan.analysis.spans import PROCESS
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -47,13 +48,17 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
             return  # a run without steps has its start in it, where all this belongs
         waits = run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))
         waits = run.named(run.begun_in_usual(waits, is_late=True))
-        at_stake = run.longest(waits, "wait_ns")
+        wait_ns = run.longest(waits, "wait_ns")
+        if not run.matters(wait_ns, threshold):
+            return
+        # What a device did meanwhile is not lost.
+        at_stake = min(wait_ns, _later_idle_ns(run)) if run.has_devices else wait_ns
         if not run.matters(at_stake, threshold):
             return
         names = run.trace.calls["name"].cast(pl.String).gather(waits["call"])
         yield Evidence(
             at_stake,
-            {"wait_ns": at_stake, "wait_share": run.share(at_stake), "calls": waits.height},
+            {"wait_ns": wait_ns, "wait_share": run.share(wait_ns), "calls": waits.height},
             {"names": ", ".join(names.value_counts(sort=True).head(2)["name"].to_list())},
             confidence="certain",
             ops=top(waits, "wait_ns", "op"),
@@ -64,6 +69,13 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         )
 
     return look
+
+
+def _later_idle_ns(run: Run) -> int:
+    """How long devices were idle after the first step."""
+    first = run.steps.sort("start_ns").unique(PROCESS, keep="first").select(*PROCESS, _col("step").cast(pl.String))
+    idle = run.idle.with_columns(_col("step").cast(pl.String))
+    return run.per_process(idle.join(first, on=[*PROCESS, "step"], how="anti", nulls_equal=True), "ns")
 
 
 _SMALL = "a fiftieth: less is lost among the steps' own differences"
@@ -113,7 +125,8 @@ RULES = (
     Rule(
         id="allocation",
         title="Memory taken from the driver in the loop",
-        looks_at="time of calls that take memory from the driver or give it back, after the first step",
+        looks_at="time of calls that take memory from the driver or give it back, after the first step; at stake is no "
+        "more of it than devices were idle for",
         threshold=0.02,
         because=_SMALL,
         sentence="{calls} calls ({names}) held up the host for {wait_ns} ({wait_share}) after the first step",
@@ -126,7 +139,8 @@ RULES = (
     Rule(
         id="module-loading",
         title="Kernels loaded in the loop",
-        looks_at="time of calls that load or compile kernels, after the first step",
+        looks_at="time of calls that load or compile kernels, after the first step; at stake is no more of it than "
+        "devices were idle for",
         threshold=0.02,
         because=_SMALL,
         sentence="{calls} calls ({names}) loaded kernels for {wait_ns} ({wait_share}) after the first step",
