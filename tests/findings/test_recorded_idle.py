@@ -4,6 +4,7 @@ nanosecond. Each gap, each wait and each launch is looked at by itself (recorded
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean
@@ -25,7 +26,8 @@ from findings.recorded_rows import (
     pace_of,
     rows_of,
 )
-from findings.test_recorded import said
+from findings.test_recorded import DEVICE, Spans, events_of, said, time_in
+from tiers import RELEASE
 
 _PACES = 10
 # What findings state, and what of late time they leave to others. Least that a rule speaks of: a share of the run.
@@ -101,7 +103,124 @@ def expected(path: Path) -> dict[str, float]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_idle_time_of_each_cause(name: str, traces_dir: Path) -> None:
-    found = {rule: one.evidence.at_stake_ns for rule, one in said(traces_dir, name).items()}
-    ns = expected(traces_dir / name)
-    stated = [rule for rule in LEAST if rule in found]
-    assert {rule: found[rule] for rule in stated} == {rule: int(ns[rule]) for rule in stated}
+    found = said(traces_dir, name)
+    ns = {rule: int(sum_ns) for rule, sum_ns in expected(traces_dir / name).items()}
+    stated = {rule: found[rule].evidence.at_stake_ns for rule in LEAST if rule in found}
+    assert stated == {rule: ns[rule] for rule in stated}
+    # And what no finding speaks of is less than its threshold.
+    whole = max(
+        one.evidence.at_stake_ns / one.share for one in found.values() if one.evidence.at_stake_ns and one.share
+    )
+    assert all(ns[rule] < least * whole for rule, least in LEAST.items() if rule not in stated)
+
+
+@pytest.mark.parametrize("name", [pytest.param("compiled_flux_step", marks=RELEASE)])
+def test_idle_time_that_no_rule_of_its_own_speaks_of(name: str, traces_dir: Path) -> None:
+    found = said(traces_dir, f"kineto/{name}.json.gz")["idle"].evidence
+    ns = expected(traces_dir / f"kineto/{name}.json.gz")
+    # Until launches, whatever the pace. Of what is neither that nor queued there is less.
+    assert found.at_stake_ns == ns["late-host"] + ns["launch-bound"]
+    assert found.words["cause"] == "until the host had launched what came next"
+
+
+def test_a_report_of_nsys(traces_dir: Path, tmp_path: Path) -> None:
+    name = "nsys/conductor.nsys-rep"
+    found = said(traces_dir, name)["late-host"].evidence
+    ns = expected(exported(traces_dir / name, tmp_path))
+    assert found.at_stake_ns == int(ns["late-host"])
+
+
+def exported(report: Path, folder: Path) -> Path:
+    to = folder / "report.sqlite"
+    subprocess.run(["nsys", "export", "--type=sqlite", f"--output={to}", report], check=True, capture_output=True)
+    return to
+
+
+@pytest.mark.parametrize(("name", "odd"), [("resnet50_torch1.8", 5), ("resnet50_memory_without_category", None)])
+def test_idle_time_of_the_optimizer(name: str, odd: int | None, traces_dir: Path) -> None:
+    path = traces_dir / f"kineto/{name}.pt.trace.json.gz"
+    found = said(traces_dir, f"kineto/{name}.pt.trace.json.gz")["optimizer-loop"].evidence
+    optimizers = [one for one in events_of(path) if one["name"].startswith("Optimizer.")]
+    steps = usual(path, odd)
+    at_stake = 0
+    for gap in gaps_of(rows_of(path)):
+        if gap.launched is None or gap.why != "late":
+            continue
+        own = [one for one in optimizers if one["tid"] == gap.tid]
+        inside = [(max(one["begin"], gap.begin), min(one["end"], gap.launched)) for one in own]
+        if any(one["begin"] <= gap.launched < one["end"] for one in own):
+            inside.append((gap.launched, gap.end))
+        at_stake += time_in(inside, steps)
+    assert found.at_stake_ns == at_stake
+
+
+def usual(path: Path, odd: int | None) -> Spans:
+    """The profiler's steps without one."""
+    steps = [one for one in events_of(path) if "ProfilerStep#" in one["name"] and not one["cat"].startswith("gpu")]
+    names = {one["name"]: (one["begin"], one["end"]) for one in steps}
+    return sorted(span for name, span in names.items() if name != f"ProfilerStep#{odd}")
+
+
+def test_copies_that_the_host_waits_for_in_steps(traces_dir: Path) -> None:
+    name = "kineto/resnet50_torch1.8.pt.trace.json.gz"
+    found = said(traces_dir, name)["blocking-copies"].evidence
+    rows, steps = rows_of(traces_dir / name), usual(traces_dir / name, 5)
+    gaps = gaps_of(rows)
+    waits = waits_of(rows, gaps)["blocking-copies"]
+    assert (found.figures["waits"], found.figures["wait_ns"]) == (len(waits), sum(one.end - one.begin for one in waits))
+    of_steps = [[one for one in waits if begin <= one.begin < end] for begin, end in usual(traces_dir / name, None)]
+    firsts = {min(own).begin for own in of_steps if own}
+    # What a wait explains is over at the first wait of the next step.
+    rows_in_order = [(one.end, 0, one.end - one.begin, one.begin in firsts) for one in waits]
+    rows_in_order += [
+        (gap.launched or 0, 1, time_in([(gap.begin, gap.end)], [step]), False)
+        for gap in gaps
+        if gap.why == "late"
+        for step in steps
+    ]
+    left = at_stake = 0
+    for _, is_gap, ns, is_first in sorted(rows_in_order):
+        part = min(left, ns) if is_gap else 0
+        left = left - part if is_gap else ns + (0 if is_first else left)
+        at_stake += part
+    assert found.at_stake_ns == at_stake
+
+
+def test_launches_that_are_too_slow_in_steps(traces_dir: Path) -> None:
+    name = "kineto/resnet50_torch1.8.pt.trace.json.gz"
+    found = said(traces_dir, name)
+    rows, steps = rows_of(traces_dir / name), usual(traces_dir / name, 5)
+    late = [(one.begin, one.end) for one in gaps_of(rows) if one.why == "late"]
+    apart, work = pace_of(rows, 0)
+    assert apart > work
+    quick = [(begin, end) for begin, end in late if end - begin <= _PACES * apart]
+    others = sum(found[rule].evidence.at_stake_ns or 0 for rule in ("optimizer-loop", "blocking-copies"))
+    at_stake = found["launch-bound"].evidence.at_stake_ns or 0
+    assert time_in(quick, steps) <= at_stake + others <= time_in(late, steps)
+
+
+def test_a_step_whose_device_waits_for_nearly_all_launches(traces_dir: Path) -> None:
+    name = "kineto/bert_h100_foreign_thread_functions.json.gz"
+    found = said(traces_dir, name)["launch-bound"].evidence
+    rows = rows_of(traces_dir / name)
+    (step,) = usual(traces_dir / name, None)
+    late = [(one.begin, one.end) for one in gaps_of(rows) if one.why == "late"]
+    # With what comes before the step's first kernel.
+    ns = time_in([*late, (step[0], rows.work[0].begin)], [step])
+    assert found.at_stake_ns == pytest.approx(ns, rel=0.005)
+
+
+@pytest.mark.parametrize("name", ["kineto/vllm_graph_capture.json.gz", "kineto/mtia_inference.json.gz"])
+def test_waits_that_are_not_why_devices_are_idle(name: str, traces_dir: Path) -> None:
+    assert "synchronise" not in said(traces_dir, name)
+    events = events_of(traces_dir / name)
+    waits = [one for one in events if re.search(r"^(hip(Device|Event)S|s)ynchronize", one["name"])]
+    calls = [one for one in events if one["cat"] == "cuda_runtime" or one["name"].startswith("enqueueCommand")]
+    waits = [one for one in waits if one["tid"] in {call["tid"] for call in calls}]
+    first = min(one["begin"] for one in events if one["cat"] in (*DEVICE, "mtia_ccp_events"))
+    before = sum(one["end"] - one["begin"] for one in waits if one["begin"] < first)
+    beside = [
+        any(one["tid"] != call["tid"] and one["begin"] < call["begin"] < one["end"] for call in calls) for one in waits
+    ]
+    # They waited before there was anything to wait for, or while other threads went on.
+    assert before > 0.9 * sum(one["end"] - one["begin"] for one in waits) or sum(beside) > len(waits) / 2
