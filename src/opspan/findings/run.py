@@ -279,8 +279,8 @@ class Run:
 
     @kept
     def collectives(self) -> pl.DataFrame:
-        """Returns the collectives of all steps, with the time in which nothing else ran (exposed_ns), the step, and the
-        names of the range that started each."""
+        """Returns the collectives of all steps, with the time in which nothing else ran (exposed_ns), how much of that held
+        up the run (held_ns), the step, and the names of the range that started each."""
         return self.exposed(self.found.collectives)
 
     def exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -292,7 +292,17 @@ class Run:
         calls = trace.work["call"].gather(rows["work"])
         at_ns = pl.coalesce(trace.calls["start_ns"].gather(calls), "start_ns")
         rows = self.named(rows.with_columns(exposed(rows, trace), at_ns=at_ns))
+        rows = rows.with_columns(held_ns=self._held_by(rows))
         return self.begun_in(self.steps, rows, "at_ns" if self.steps.height else "start_ns").drop("at_ns")
+
+    def _held_by(self, collectives: pl.DataFrame) -> pl.Series:
+        """On the host all that is exposed."""
+        exposed_ns, works = collectives["exposed_ns"], collectives["work"]
+        if not works.count():
+            return exposed_ns
+        others = self._busy.join(works.drop_nulls().to_frame(), on="work", how="anti")
+        held_ns = pl.DataFrame([exposed_ns, self.held.ns(collectives, others).alias("ns")]).min_horizontal()
+        return held_ns.zip_with(works.is_not_null(), exposed_ns)
 
     @kept
     def late(self) -> pl.DataFrame:
