@@ -292,17 +292,17 @@ class Run:
         calls = trace.work["call"].gather(rows["work"])
         at_ns = pl.coalesce(trace.calls["start_ns"].gather(calls), "start_ns")
         rows = self.named(rows.with_columns(exposed(rows, trace), at_ns=at_ns))
-        rows = rows.with_columns(held_ns=self._held_by(rows))
+        rows = rows.with_columns(held_ns=self._held_by(rows, calls))
         return self.begun_in(self.steps, rows, "at_ns" if self.steps.height else "start_ns").drop("at_ns")
 
-    def _held_by(self, collectives: pl.DataFrame) -> pl.Series:
-        """On the host all that is exposed."""
-        exposed_ns, works = collectives["exposed_ns"], collectives["work"]
-        if not works.count():
+    def _held_by(self, collectives: pl.DataFrame, calls: pl.Series) -> pl.Series:
+        """Of those whose call is not known, and on the host, it is all that is exposed: nobody can tell."""
+        exposed_ns = collectives["exposed_ns"]
+        if not calls.count():
             return exposed_ns
-        others = self._busy.join(works.drop_nulls().to_frame(), on="work", how="anti")
+        others = self._busy.join(collectives.select("work").drop_nulls(), on="work", how="anti")
         held_ns = pl.DataFrame([exposed_ns, self.held.ns(collectives, others).alias("ns")]).min_horizontal()
-        return held_ns.zip_with(works.is_not_null(), exposed_ns)
+        return held_ns.zip_with(calls.is_not_null(), exposed_ns)
 
     @kept
     def late(self) -> pl.DataFrame:
