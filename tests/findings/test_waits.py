@@ -24,7 +24,14 @@ def copied(to: str, then: int = 500) -> Made:
 
 
 def taken(call: str, length: int, steps: Any = None) -> Made:
-    return Made().work("first", 0, 1000).range("aten::empty", 90, 900, steps).call(call, 100, length, steps)
+    """The device has nothing to do meanwhile."""
+    made = Made().work("first", 0, 100).range("aten::empty", 90, 900, steps).call(call, 100, length, steps)
+    return made.work("second", 100 + length, 900 - length)
+
+
+def test_a_call_whose_time_the_device_hides_costs_nothing() -> None:
+    made = taken("cudaMalloc", 40).work("other", 100, 900, stream_id=9)
+    assert "allocation" not in made.findings()
 
 
 # The device runs dry at 400 and gets work at 520: 120 of each of 10 steps, all of it less than the wait took (300).

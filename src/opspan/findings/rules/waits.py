@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
+from opspan.analysis.spans import PROCESS
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -44,13 +45,14 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
             return  # a run without steps has its start in it, where all this belongs
         waits = run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))
         waits = run.named(run.begun_in_usual(waits, is_late=True))
-        at_stake = run.longest(waits, "wait_ns")
+        wait_ns = run.longest(waits, "wait_ns")
+        at_stake = min(wait_ns, _idle_in_steps_of(run, waits)) if run.has_devices else wait_ns
         if not run.matters(at_stake, threshold):
             return
         names = run.trace.calls["name"].cast(pl.String).gather(waits["call"])
         yield Evidence(
             at_stake,
-            {"wait_ns": at_stake, "wait_share": run.share(at_stake), "calls": waits.height},
+            {"wait_ns": wait_ns, "wait_share": run.share(wait_ns), "calls": waits.height},
             {"names": ", ".join(names.value_counts(sort=True).head(2)["name"].to_list())},
             confidence="certain",
             ops=top(waits, "wait_ns", "op"),
@@ -61,6 +63,13 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         )
 
     return look
+
+
+def _idle_in_steps_of(run: Run, waits: pl.DataFrame) -> int:
+    """What devices had queued hides the rest of what the host waited."""
+    steps = waits.select(*PROCESS, _col("step").cast(pl.String)).unique()
+    idle = run.idle.with_columns(_col("step").cast(pl.String))
+    return run.per_process(idle.join(steps, on=[*PROCESS, "step"], how="semi", nulls_equal=True), "ns")
 
 
 _SMALL = "a fiftieth: less is lost among the steps' own differences"
@@ -110,7 +119,8 @@ RULES = (
     Rule(
         id="allocation",
         title="Memory taken from the driver in the loop",
-        looks_at="time of calls that take memory from the driver or give it back, after the first step",
+        looks_at="time of calls that take memory from the driver or give it back, after the first step; no "
+        "more of it than devices were idle in these steps",
         threshold=0.02,
         because=_SMALL,
         sentence="{calls} calls ({names}) held up the host for {wait_ns} ({wait_share}) after the first step",
@@ -123,7 +133,8 @@ RULES = (
     Rule(
         id="module-loading",
         title="Kernels loaded in the loop",
-        looks_at="time of calls that load or compile kernels, after the first step",
+        looks_at="time of calls that load or compile kernels, after the first step; no more of it than devices were "
+        "idle in these steps",
         threshold=0.02,
         because=_SMALL,
         sentence="{calls} calls ({names}) loaded kernels for {wait_ns} ({wait_share}) after the first step",
