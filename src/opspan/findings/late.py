@@ -3,15 +3,15 @@
     late(rows) -> rank, pid, device_id, component, step, and in ns
         exposed_ns  in which a collective ran and nothing else did (analysis/exposed.py)
         waited_ns   how much of it the rank waited for others
-        late_ns     the same without the fill of an even pipeline, without what ranks begin at different times, and without
-                what a device makes up for later: where its host sets the pace, nobody waits for what waited
+        late_ns     the same without the fill of an even pipeline, without what ranks begin at different times, and
+                without what a device makes up for later: where its host sets the pace, nothing would come sooner
     stragglers(late, least_ns) -> rank, pid, device_id, component of those that others wait for
     lost_to(late, some) -> component, step, ns: what others lose to them
     transferred(rows) -> component, ns: what the transfers of the collectives held up
     unusual(late) -> rank, pid, waited_ns: what a process waited in some steps longer than in most
 
-`rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `held_ns`, `kind` and `step`. A place is a device of a
-process, or a process; a component has the places that collectives connect.
+`rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `held_ns`, `kind` and `step`. A place is a
+device of a process, or a process; a component has the places that collectives connect.
 
 Where the places of a component have the same collectives in a step, that step is as long for all of them, and the place
 that exposes least has most work of its own: it waits for nobody, and what another exposes more is waiting, too. That
@@ -130,8 +130,8 @@ def lost_to(rows: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
 
 
 def transferred(rows: pl.DataFrame) -> pl.DataFrame:
-    """Only of the place that comes last to a collective does it tell whether anything waits for the transfer: the others
-    waited for that place. Each place that is matched with no other counts for itself: the most of them."""
+    """Sums what held up the place that came last to each collective: the others waited for that place. Places that are
+    matched with no other count apart: the most of them."""
     rows = rows.with_columns(component=_components(rows)).filter(_col("match").is_null() | _col("is_last"))
     of_place = pl.when(_col("match").is_null()).then(pl.struct(DEVICE))
     sums = rows.group_by("component", place=of_place).agg(_col("held_ns").sum())

@@ -279,8 +279,8 @@ class Run:
 
     @kept
     def collectives(self) -> pl.DataFrame:
-        """Returns the collectives of all steps, with the time in which nothing else ran (exposed_ns), how much of that held
-        up the run (held_ns), the step, and the names of the range that started each."""
+        """Returns the collectives of all steps, with the time in which nothing else ran (exposed_ns), how much of it
+        held up the run (held_ns), the step, and the names of the range that started each."""
         return self.exposed(self.found.collectives)
 
     def exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
