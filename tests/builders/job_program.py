@@ -88,7 +88,8 @@ class _Writer(Pieces):
             if number >= PREFETCH:
                 made.append(Take(f"taken {number - PREFETCH}"))
             noise = self.job.random(self.rank, number, "worker").gauss(1, self.job.noise)
-            made += [Host(round(self.job.load_ns * noise), "load"), Put(f"batch {number}")]
+            is_plain = number // self.batches in self.job.plain  # else its step waits for it, as the first one does
+            made += [Host(0 if is_plain else round(self.job.load_ns * noise), "load"), Put(f"batch {number}")]
         return made
 
     @property

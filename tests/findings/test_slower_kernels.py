@@ -89,6 +89,22 @@ def test_noise_is_no_change(share: float, seed: int) -> None:
     assert "slower-kernels" not in running(noise(share, seed)).findings()
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_batches_that_differ_are_no_change(seed: int) -> None:
+    # All kernels of a step are longer together; of many short steps no eighth is like another, but by chance.
+    random = Random(seed)
+    factors = [1 + 0.2 * (2 * random.random() - 1) for _ in range(8)]
+    lengths = [400 * min(factors)] * 8 + [400 * factor for factor in factors for _ in range(8)]
+    made = Made(9)
+    for step in range(9):
+        for nth in range(8):
+            at, length = 110 * nth, int(lengths[8 * step + nth] / 5)
+            made.range("aten::mm", at - 30, 15, [step], sizes=SIZES)
+            made.launch(at - 25, "gemm", at, length, [step], **same(0))
+            made.call("cudaStreamSynchronize", at, length + 5, [step])
+    assert "slower-kernels" not in made.findings()
+
+
 def test_a_drift_is_found_from_where_it_is_beyond_doubt() -> None:
     found = running(lambda step: 400 + 4 * step).findings()["slower-kernels"].evidence
     # The quickest eighth are the first eight; their median is 414, and from 11% above that on the others count.

@@ -30,6 +30,11 @@ def taken(call: str, length: int, steps: Any = None, idle: int | None = None) ->
     return made.range("aten::empty", 90, 900, steps).call(call, 100, length, steps)
 
 
+def test_a_call_whose_time_the_device_hides_costs_nothing() -> None:
+    made = taken("cudaMalloc", 40).work("other", 100, 900, stream_id=9)
+    assert "allocation" not in made.findings()
+
+
 # The device runs dry at 400 and gets work at 520: 120 of each of 10 steps, all of it less than the wait took (300).
 DRAINED = {"idle_ns": 1200, "idle_share": 0.12, "waits": 10, "wait_ns": 3000}
 # 30 in each of the 9 steps after the first.

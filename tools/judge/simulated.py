@@ -90,7 +90,8 @@ def what_if(seed: int) -> WhatIf:
     before = run(programs, job.depth)
     changed = programs_of(job)
     _scale(changed, name, factor)
-    truth = _steps_ns(run(changed, job.depth)) / _steps_ns(before) - 1
+    # Of the whole run: steps begin and end where the path was, and a host that runs ahead has steps of its own length.
+    truth = run(changed, job.depth).ns / before.ns - 1
     with tempfile.TemporaryDirectory() as folder:
         found = loaded(job, before, _source(random), Path(folder)).analysed
         said = path.rows_of(found, "op", {name: factor})
@@ -98,10 +99,6 @@ def what_if(seed: int) -> WhatIf:
     knows = not said["after_ns"].null_count() and time_ns
     command = f"python tools/judge --only what-if --seeds {seed // OF_SEED} --nth {seed % OF_SEED}"
     return WhatIf(seed, f"{name}={factor:g}", after_ns / time_ns - 1 if knows else None, truth, command)
-
-
-def _steps_ns(rows: Rows) -> int:
-    return sum(row.end - row.start for row in rows.ranges if row.name.startswith("ProfilerStep#"))
 
 
 def _scale(programs: list[Program], name: str, factor: float) -> None:

@@ -90,7 +90,7 @@ class WhatIf:
     seed: int
     asked: str
     said: float | None  # how the time of the steps would change, as a share; None: opspan says that it cannot know
-    truth: float
+    truth: float  # how that of the run does
     command: str
 
     @property

@@ -16,6 +16,7 @@ _LEAST = 32  # runs of a kernel: fewer say nothing of a change
 _PARTS = 8  # of its runs, in order of time, as many in each
 _LONGER = 1.1  # times: what differs by less does so for many reasons
 _MIRRORED = 3  # times as much is lost after the quickest part as before it: noise loses as much on both sides
+_CHANCE = 2.33  # usual deviations: what is in no order looks this much in order once in a hundred times
 _MOST = 0.5  # of the time of the kernels that can be compared: from here on it is the device that got slower
 
 
@@ -26,6 +27,8 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = _compared(rows)
     before, later = (rows.filter(_col("more_ns").is_not_null(), is_later=is_later) for is_later in (False, True))
     if not later.height or later["more_ns"].sum() < _MIRRORED * before["more_ns"].sum():
+        return
+    if not _is_in_order(rows.join(later.select("of").unique(), on="of", how="semi", maintain_order="left")):
         return
     if not run.matters(run.per_process(later, "more_ns"), threshold):
         return
@@ -102,14 +105,31 @@ def _compared(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(more_ns=more_ns.cast(pl.Int64), is_later=_col("part") > _col("quick"))
 
 
+def _is_in_order(rows: pl.DataFrame) -> bool:
+    """Whether a step (where there are few: an eighth of the runs) takes about as long as the one before it, on some
+    device. Where batches differ, all kernels of a step are slow together, and the next step is no more like it than any
+    other. The test of von Neumann: squares of what differs from one to the next, and of what differs from the mean."""
+    rows = rows.with_columns(factor=_col("ns") / _col("ns").median().over("of"))
+    is_few = rows["step"].n_unique() < _PARTS or rows["step"].has_nulls()
+    key = "part" if is_few else "step"
+    levels = rows.group_by(*DEVICE, key).agg(_col("factor").median(), _col("start_ns").min()).sort(*DEVICE, "start_ns")
+    count, level = _col("factor").len(), _col("factor")
+    ratios = levels.group_by(DEVICE).agg(
+        ratio=(level.diff() ** 2).sum() / ((level - level.mean()) ** 2).sum(),
+        most=2 * (1 - _CHANCE * ((count - 2) / (count**2 - 1)).sqrt()),
+    )
+    return bool(ratios.select((_col("ratio") <= _col("most")).any()).item())
+
+
 RULES = (
     Rule(
         id="slower-kernels",
         title="Kernels that get slower",
         looks_at="how much longer kernels took than the quickest eighth of the runs of the same kernel before, with "
-        "the same grid and sizes (without sizes, at the same place of each step), where it ran alone 32 times or more; "
-        "at stake is what of this something waited for that the run did not make up for later. Steps that are outliers "
-        "are looked at, too: a change that stays makes many of them",
+        "the same grid and sizes (without sizes, at the same place of each step), where it ran alone 32 times or more, "
+        "if steps that follow each other are alike: else batches differ; at stake is what of this something waited for "
+        "that the run did not make up for later. Steps that are outliers are looked at, too: a change that stays makes "
+        "many of them",
         threshold=0.03,
         because="three hundredths of the time: clocks of a device that is well differ by less",
         sentence="{kernels} kernels took {more_ns} longer ({times} times as long) than the same kernels before, from "

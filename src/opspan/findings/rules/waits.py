@@ -52,7 +52,7 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         if not run.matters(wait_ns, threshold):
             return
         # What a device did meanwhile is not lost.
-        at_stake = min(wait_ns, _later_idle_ns(run)) if run.has_devices else wait_ns
+        at_stake = min(wait_ns, _idle_in_steps_of(run, waits)) if run.has_devices else wait_ns
         if not run.matters(at_stake, threshold):
             return
         names = run.trace.calls["name"].cast(pl.String).gather(waits["call"])
@@ -71,11 +71,11 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
     return look
 
 
-def _later_idle_ns(run: Run) -> int:
-    """How long devices were idle after the first step."""
-    first = run.steps.sort("start_ns").unique(PROCESS, keep="first").select(*PROCESS, _col("step").cast(pl.String))
+def _idle_in_steps_of(run: Run, waits: pl.DataFrame) -> int:
+    """What devices had queued hides the rest of what the host waited."""
+    steps = waits.select(*PROCESS, _col("step").cast(pl.String)).unique()
     idle = run.idle.with_columns(_col("step").cast(pl.String))
-    return run.per_process(idle.join(first, on=[*PROCESS, "step"], how="anti", nulls_equal=True), "ns")
+    return run.per_process(idle.join(steps, on=[*PROCESS, "step"], how="semi", nulls_equal=True), "ns")
 
 
 _SMALL = "a fiftieth: less is lost among the steps' own differences"
@@ -125,8 +125,8 @@ RULES = (
     Rule(
         id="allocation",
         title="Memory taken from the driver in the loop",
-        looks_at="time of calls that take memory from the driver or give it back, after the first step; at stake is no "
-        "more of it than devices were idle for",
+        looks_at="time of calls that take memory from the driver or give it back, after the first step; no "
+        "more of it than devices were idle in these steps",
         threshold=0.02,
         because=_SMALL,
         sentence="{calls} calls ({names}) held up the host for {wait_ns} ({wait_share}) after the first step",
@@ -139,8 +139,8 @@ RULES = (
     Rule(
         id="module-loading",
         title="Kernels loaded in the loop",
-        looks_at="time of calls that load or compile kernels, after the first step; at stake is no more of it than "
-        "devices were idle for",
+        looks_at="time of calls that load or compile kernels, after the first step; no more of it than devices were "
+        "idle in these steps",
         threshold=0.02,
         because=_SMALL,
         sentence="{calls} calls ({names}) loaded kernels for {wait_ns} ({wait_share}) after the first step",
