@@ -58,7 +58,7 @@ def test_findings_of_a_folder_say_where_to_look_next(folder: Path) -> None:
     found = opspan("findings", folder, "--processes", "1")
 
     assert found.exit_code == 0
-    assert "One rank is late, and the others wait [straggler]" in found.stdout
+    assert "Ranks are late, and the others wait [straggler]" in found.stdout
     assert f"opspan comm {folder} --by rank" in found.stdout
 
 
