@@ -55,7 +55,9 @@ const finding = (one: Finding, page: Page) => html`
       ${
         one.share === null
           ? nothing
-          : html`<span class="stake">${one.at_stake} at stake (${formatted(one.share, "share")} of ${one.share_of})</span>`
+          : html`<span class="stake"
+              >${one.at_stake} at stake (${formatted(one.share, "share")} of ${one.share_of})</span
+            >`
       }
     </h4>
     <p class="quiet tags">

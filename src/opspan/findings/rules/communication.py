@@ -119,7 +119,7 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
     most_ns = run.per_process(rows.with_columns(ns=_col("exposed_ns") - waited_ns()), "ns")
-    at_stake = min(most_ns, int(transferred(rows)["ns"].max() or 0))  # type: ignore[call-overload]  # a number
+    at_stake = min(most_ns, int(transferred(rows)["ns"].max() or 0))  # type: ignore[arg-type]  # a number
     per_step = rows.height / max(run.steps.height, 1)
     if not run.matters(at_stake, threshold) or per_step < _MANY:
         return
