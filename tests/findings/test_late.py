@@ -33,7 +33,6 @@ LEAST = 0.03
 def frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     schema = SCHEMA | {"exposed_ns": pl.Int64, "step": pl.String}
     made = pl.DataFrame([ROW | {"step": None} | row for row in rows], schema=schema)
-    made = made.with_columns(held_ns="exposed_ns")
     return made.hstack(matched(made))
 
 

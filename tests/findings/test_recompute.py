@@ -65,10 +65,10 @@ def recorded(path: Path, reentrant: bool | None, twice: bool = False) -> list[di
     torch = pytest.importorskip("torch")
     from torch.utils.checkpoint import checkpoint
 
-    layers = [torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU()) for _ in range(2)]
+    layers = [torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.GELU()) for _ in range(2)]
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
         for _ in range(3):
-            start = x = torch.randn(256, 256, requires_grad=True)
+            start = x = torch.randn(1024, 512, requires_grad=True)
             for layer in layers:
                 x = layer(x) if reentrant is None else checkpoint(layer, x, use_reentrant=reentrant)
             loss = x.square().sum()
@@ -95,7 +95,7 @@ def test_checkpoints_of_torch(reentrant: bool, tmp_path: Path) -> None:
     ]
     assert len(again) == found.figures["ops"] == 3 * 2 * 2
     # A checkpoint adds little of its own.
-    assert found.at_stake_ns == pytest.approx(sum(one["dur"] for one in again) * 1000, rel=0.1)
+    assert found.at_stake_ns == pytest.approx(sum(one["dur"] for one in again) * 1000, rel=0.2)
 
 
 @pytest.mark.parametrize("twice", [False, True])

@@ -3,7 +3,7 @@
     python tools/judge                      seeds 0 and 1: every plant twice, 40 runs without one, 40 questions what-if
     python tools/judge --seeds 2-3          other seeds
     python tools/judge --only slow-rank     one plant; or clean, what-if. May be given several times
-    python tools/judge --only programs      twenty real programs of a CPU, six times each: these take a quarter of an hour
+    python tools/judge --only programs      twenty real programs of a CPU, six times each: that takes 15 minutes
     python tools/judge --only clean --seeds 0 --nth 7    one run without a plant
     python tools/judge --keep               and writes the table of docs/findings.md
 

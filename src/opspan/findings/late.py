@@ -3,15 +3,13 @@
     late(rows) -> rank, pid, device_id, component, step, and in ns
         exposed_ns  in which a collective ran and nothing else did (analysis/exposed.py)
         waited_ns   how much of it the rank waited for others
-        late_ns     the same without the fill of an even pipeline, without what ranks begin at different times, and
-                without what a device makes up for later: where its host sets the pace, nothing would come sooner
+        late_ns     the same without the fill of an even pipeline, and without what ranks begin at different times
     stragglers(late, least_ns) -> rank, pid, device_id, component of those that others wait for
     lost_to(late, some) -> component, step, ns: what others lose to them
-    transferred(rows) -> component, ns: what the transfers of the collectives held up
     unusual(late) -> rank, pid, waited_ns: what a process waited in some steps longer than in most
 
-`rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `held_ns`, `kind` and `step`. A place is a
-device of a process, or a process; a component has the places that collectives connect.
+`rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `kind` and `step`. A place is a device of a
+process, or a process; a component has the places that collectives connect.
 
 Where the places of a component have the same collectives in a step, that step is as long for all of them, and the place
 that exposes least has most work of its own: it waits for nobody, and what another exposes more is waiting, too. That
@@ -57,7 +55,7 @@ def late(rows: pl.DataFrame) -> pl.DataFrame:
     )
     rows = rows.join(places, on="component", maintain_order="left")
     sums = rows.group_by(*_PLACE, "step", maintain_order=True).agg(
-        _col("exposed_ns", "waiting_ns", "held_ns").sum(),
+        _col("exposed_ns", "waiting_ns").sum(),
         waited_ns=waited_ns().sum(),
         has_all=(_col("ranks") == _col("places")).fill_null(value=False).all(),
         places=_col("places").first(),
@@ -75,7 +73,6 @@ def late(rows: pl.DataFrame) -> pl.DataFrame:
     is_first = (_col("start_ns") == _col("start_ns").min().over(_PLACE)) & (pl.len().over(_PLACE) > _FEW)
     most = _col("late_ns").filter(~is_first).max().over(_PLACE)
     sums = sums.with_columns(late_ns=pl.when(is_first).then(pl.min_horizontal("late_ns", most)).otherwise("late_ns"))
-    sums = sums.with_columns(late_ns=pl.min_horizontal("late_ns", "held_ns"))
     return sums.select(*_PLACE, "step", "exposed_ns", "waited_ns", "late_ns")
 
 
@@ -127,17 +124,6 @@ def lost_to(rows: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
     least = rows.group_by(_STEP).agg(least_ns=_col("late_ns").min())
     found = others.join(least, on=_STEP, nulls_equal=True)
     return found.select(*_STEP, ns=_col("late_ns") - _col("least_ns"))
-
-
-def transferred(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sums what held up the place that came last to each collective: the others waited for that place. Places that are
-    matched with no other count apart: the most of them."""
-    rows = rows.with_columns(component=_components(rows)).filter(_col("match").is_null() | _col("is_last"))
-    of_place = pl.when(_col("match").is_null()).then(pl.struct(DEVICE))
-    sums = rows.group_by("component", place=of_place).agg(_col("held_ns").sum())
-    is_matched = _col("place").is_null()
-    ns = _col("held_ns").filter(is_matched).sum() + _col("held_ns").filter(~is_matched).max().fill_null(0)
-    return sums.group_by("component").agg(ns=ns)
 
 
 def unusual(rows: pl.DataFrame) -> pl.DataFrame:

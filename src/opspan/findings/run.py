@@ -280,8 +280,8 @@ class Run:
 
     @kept
     def collectives(self) -> pl.DataFrame:
-        """Returns the collectives of all steps, with the time in which nothing else ran (exposed_ns), how much of it
-        held up the run (held_ns), the step, and the names of the range that started each."""
+        """Returns the collectives of all steps, with the time in which nothing else ran (exposed_ns), the step, and the
+        names of the range that started each."""
         return self.exposed(self.found.collectives)
 
     def exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -293,17 +293,7 @@ class Run:
         calls = trace.work["call"].gather(rows["work"])
         at_ns = pl.coalesce(trace.calls["start_ns"].gather(calls), "start_ns")
         rows = self.named(rows.with_columns(exposed(rows, trace), at_ns=at_ns))
-        rows = rows.with_columns(held_ns=self._held_by(rows, calls))
         return self.begun_in(self.steps, rows, "at_ns" if self.steps.height else "start_ns").drop("at_ns")
-
-    def _held_by(self, collectives: pl.DataFrame, calls: pl.Series) -> pl.Series:
-        """Of those whose call is not known, and on the host, it is all that is exposed: nobody can tell."""
-        exposed_ns = collectives["exposed_ns"]
-        if not calls.count():
-            return exposed_ns
-        others = self._busy.join(collectives.select("work").drop_nulls(), on="work", how="anti")
-        held_ns = pl.DataFrame([exposed_ns, self.held.ns(collectives, others).alias("ns")]).min_horizontal()
-        return held_ns.zip_with(calls.is_not_null(), exposed_ns)
 
     @kept
     def late(self) -> pl.DataFrame:

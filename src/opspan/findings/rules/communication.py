@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, length
-from opspan.findings.late import SIDES, lost_to, stragglers, transferred, waited_ns
+from opspan.findings.late import SIDES, lost_to, stragglers, waited_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.printable import listed
@@ -34,8 +34,7 @@ def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
             return
         sums = run.of_processes(places.with_columns(ns=_col("exposed_ns") - _col("waited_ns")), "ns")
         # No sooner would all be done than the one that has least of it; of several components the one with most.
-        sums = sums.group_by("component").agg(_col("ns").min()).join(transferred(rows), on="component", suffix="_held")
-        at_stake = int(sums.select(pl.min_horizontal("ns", "ns_held").max()).item() or 0)
+        at_stake = int(sums.group_by("component").agg(_col("ns").min())["ns"].max() or 0)  # type: ignore[arg-type]
         if not run.matters(at_stake, threshold):
             return
         rows = rows.with_columns(ns=length())
@@ -118,8 +117,7 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     # Where its size is not known, its time tells.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
-    most_ns = run.per_process(rows.with_columns(ns=_col("exposed_ns") - waited_ns()), "ns")
-    at_stake = min(most_ns, int(transferred(rows)["ns"].max() or 0))  # type: ignore[arg-type]  # a number
+    at_stake = run.per_process(rows.with_columns(ns=_col("exposed_ns") - waited_ns()), "ns")
     per_step = rows.height / max(run.steps.height, 1)
     if not run.matters(at_stake, threshold) or per_step < _MANY:
         return
