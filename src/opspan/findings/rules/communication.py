@@ -165,8 +165,7 @@ RULES = (
         id="exposed-communication",
         title="Communication that no computing hides",
         looks_at="time in which a collective ran and nothing else did, less what was waiting for another rank, of the "
-        "rank that has least of it, and less what devices make up for later, as their host sets the pace; without a "
-        "device nothing else runs when no op does",
+        "rank that has least of it; without a device nothing else runs when no op does",
         threshold=0.1,
         because="the share at which the profiler's view in TensorBoard spoke of it",
         sentence="collectives ran for {communicating_ns}, {exposed_ns} of it ({exposed_share}) while nothing computed "
