@@ -106,17 +106,21 @@ class Analysed:
     @by_cycle
     def iterations(self) -> pl.DataFrame:
         """The steps of the run, as the program says them."""
+        return self._found_until_done.drop("took_ns", "done_ns")
+
+    @kept
+    def _found_until_done(self) -> pl.DataFrame:
+        """Returns the steps that are found in this trace, where none were given, as iterations_until_done does."""
         from opspan.analysis.iterations import iterations
         from opspan.analysis.until_done import until_done, with_outliers
 
         found = self.attributed
-        steps = iterations(found.ranges)
-        return with_outliers(until_done(steps, found.calls, found.work)).select(steps.columns)
+        return with_outliers(until_done(iterations(found.ranges), found.calls, found.work))
 
     @kept
     @by_cycle
     def patterns(self) -> pl.DataFrame:
-        """What repeats on the devices of processes that have no steps."""
+        """Returns how often kernels repeat, and how long a turn takes, of processes that have no steps."""
         from opspan.analysis.repeating import patterns
         from opspan.analysis.spans import PROCESS
 
@@ -131,6 +135,8 @@ class Analysed:
         """The same, with how long each took until all that it launched was done."""
         from opspan.analysis.until_done import until_done
 
+        if self._given is None:
+            return self._found_until_done
         return until_done(self.iterations, self.attributed.calls, self.attributed.work)
 
     @kept

@@ -135,10 +135,6 @@ class Run:
         if is_late and stretches.height:
             first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
             stretches = stretches.join(first, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
-        return self.begun_in(stretches, rows, time)
-
-    def begun_in(self, stretches: pl.DataFrame, rows: pl.DataFrame, time: str = "start_ns") -> pl.DataFrame:
-        """The same for these steps."""
         none = pl.lit(None, dtype=self.steps.schema["step"]).alias("step")
         outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         if self.begins.height:
@@ -293,7 +289,7 @@ class Run:
         calls = trace.work["call"].gather(rows["work"])
         at_ns = pl.coalesce(trace.calls["start_ns"].gather(calls), "start_ns")
         rows = self.named(rows.with_columns(exposed(rows, trace), at_ns=at_ns))
-        return self.begun_in(self.steps, rows, "at_ns" if self.steps.height else "start_ns").drop("at_ns")
+        return self.begun_in_usual(rows, "at_ns" if self.steps.height else "start_ns", odd=True).drop("at_ns")
 
     @kept
     def late(self) -> pl.DataFrame:

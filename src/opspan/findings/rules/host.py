@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from opspan.analysis.busy import OPS
 from opspan.analysis.spans import MOST, PROCESS, length, numbered, union, within
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
 _LEAST_NS = 500_000  # a loop's own Python, such as that of an optimizer or a loader, takes up to some 300 us at a time
-_WORKS = ("op", "backward", "engine", "script", "static_op", "static_model")
 _WHERE = ("module", "user", "step")
 
 
@@ -48,7 +48,7 @@ def _pauses(run: Run) -> pl.DataFrame:
     """Returns the times of usual steps in which no thread of the process was in an op, loaded data, compiled or was in
     a collective for more than _LEAST_NS: rank, pid, step, start_ns, end_ns, ns."""
     span = (*PROCESS, "start_ns", "end_ns")
-    works = run.ranges.filter(_col("kind").is_in(_WORKS) | (_col("phase") == "data"))
+    works = run.ranges.filter(_col("kind").is_in(OPS) | (_col("phase") == "data"))
     others = pl.concat([run.compiling.select(span), run.found.collectives.select(span)])
     busy = union(works.select(span), PROCESS, others).sort(*PROCESS, "start_ns")
     is_same = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in PROCESS)
