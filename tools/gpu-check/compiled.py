@@ -1,0 +1,130 @@
+"""A compiled model as torch.profiler sees it: with torch's defaults, with provenance, and with what newer torch adds.
+
+Each way is a process with a cache of its own, as a warm cache made without provenance has none. They run beside each
+other: no time is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gpu
+import processes
+import torch
+from torch import nn
+
+LIMIT_S = 80
+PROVENANCE = {"INDUCTOR_PROVENANCE": "1"}
+WAYS: dict[str, dict[str, str]] = {
+    "default": {},
+    "provenance": PROVENANCE,
+    "extended": PROVENANCE | {"TORCH_COMPILE_DEBUG_EXTEND": "1", "TORCH_COMPILE_DEBUG_FUSION": "1"},
+}
+ARGS_SHOWN = 40
+
+
+def main(pieces: gpu.Pieces) -> None:
+    pieces.piece("facts", gpu.facts)
+    started = []
+    for way, variables in WAYS.items():
+        folder = pieces.folder / way
+        folder.mkdir()
+        own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TRITON_CACHE_DIR": str(folder / "triton-cache")}
+        if variables:
+            own["TORCH_TRACE"] = str(folder / "torch-trace")
+        with (folder / "log.txt").open("wb") as log:
+            command = [sys.executable, __file__, str(folder)]
+            process = processes.start(command, os.environ | variables | own, log)
+        started.append((way, folder, process))
+    end = time.monotonic() + LIMIT_S
+    for way, folder, process in started:
+        code = processes.wait(process, end)
+        pieces.piece(way, answer, folder, code)
+        clear(folder)
+
+
+def answer(folder: Path, code: int | None) -> dict[str, Any]:
+    found = (
+        json.loads((folder / "answer.json").read_text(encoding="utf-8")) if (folder / "answer.json").exists() else {}
+    )
+    if code != 0:
+        log = (folder / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines()
+        found["failed"] = f"exit code {code}: " + " | ".join(log[-6:])
+    files = [path for path in folder.rglob("*") if path.is_file() and "cache" not in path.parts[-2]]
+    return found | {"files": {str(path.relative_to(folder)): path.stat().st_size for path in files[:60]}}
+
+
+def clear(folder: Path) -> None:
+    """Keeps the trace and torch's own log; caches have thousands of files."""
+    for cache in ("cache", "triton-cache"):
+        shutil.rmtree(folder / cache, ignore_errors=True)
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(256), nn.Linear(256, 512), nn.Linear(512, 256)
+
+    def forward(self, numbers: torch.Tensor) -> torch.Tensor:
+        hidden = torch.nn.functional.gelu(self.up(self.norm(numbers)))
+        return (self.down(hidden) + numbers).softmax(dim=-1).square().mean()
+
+
+def program(folder: Path) -> None:
+    pieces = gpu.Pieces(folder)
+    model = Model().to(gpu.DEVICE)
+    numbers = torch.randn(128, 256, device=gpu.DEVICE)
+    compiled = torch.compile(model)
+
+    def step() -> None:
+        compiled(numbers).backward()
+
+    pieces.piece("compilation", step)
+    pieces.piece("provenance after the first step", provenance)
+    step()
+    options = {"record_shapes": True, "with_stack": True}
+    pieces.piece("trace", gpu.profiled, folder / "compiled.json.gz", lambda: [step() for _ in range(2)], **options)
+    pieces.piece("fields", fields, folder / "compiled.json.gz")
+    (folder / "result.json").rename(folder / "answer.json")
+
+
+def provenance() -> Any:
+    from torch._inductor import debug
+
+    return {"kernel_information": json.loads(json.dumps(debug.create_kernel_information_json(), default=str))}
+
+
+def fields(path: Path) -> dict[str, Any]:
+    """Returns names of kernels, the ranges that torch.compile adds, and the args of what launches Triton's kernels."""
+    events = gpu.events_of(path)
+    names = [event["name"] for event in events]
+    of_triton = [event for event in events if event["name"].startswith("triton_")]
+    on_host = [event for event in of_triton if event.get("cat") != "kernel"]
+    of_launches = [event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver")]
+    return {
+        "kernels": sorted({event["name"] for event in events if event.get("cat") == "kernel"}),
+        "ranges": sorted({name for name in names if "Compiled" in name or "graph_" in name or name.startswith("##")}),
+        "categories_of_ranges": sorted({str(event.get("cat")) for event in events if "Compiled" in event["name"]}),
+        "triton_on_host": [{"name": one["name"], "cat": one.get("cat"), "args": shown(one)} for one in on_host[:12]],
+        "triton_on_device": [{"name": one["name"], "args": shown(one)} for one in of_triton if one not in on_host][:6],
+        "launches": sorted({event["name"] for event in of_launches}),
+        "stacks": sorted({event["args"]["Call stack"] for event in events if "Call stack" in event.get("args", {})})[
+            :9
+        ],
+    }
+
+
+def shown(event: dict[str, Any]) -> dict[str, str]:
+    return {key: str(value)[:300] for key, value in list(event.get("args", {}).items())[:ARGS_SHOWN]}
+
+
+if __name__ == "__main__":
+    if gpu.DRY:
+        gpu.replace_cuda()
+    program(Path(sys.argv[1]))

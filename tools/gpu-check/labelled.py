@@ -1,0 +1,42 @@
+"""A linear layer, forward and backward, labelled by opspan: once for each form of labels, or from outside.
+
+labelled.py               two steps; what labels them is around the program
+labelled.py auto torch    two steps under emit_nvtx for each form, in a range of NVTX `labels FORM` of torch's own
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+import gpu
+import torch
+
+import opspan
+
+
+def steps(layer: torch.nn.Module, numbers: torch.Tensor) -> None:
+    for step in range(2):
+        with opspan.annotate(f"step {step}"):
+            layer(numbers).relu().sum().backward()
+    torch.cuda.synchronize()
+
+
+def main(forms: list[str]) -> None:
+    layer = torch.nn.Linear(64, 64).to(gpu.DEVICE)
+    numbers = torch.randn(16, 64, device=gpu.DEVICE)
+    steps(layer, numbers)
+    for form in forms or [""]:
+        around = opspan.emit_nvtx(record_shapes=True, labels=form) if form else contextlib.nullcontext()
+        torch.cuda.nvtx.range_push(f"labels {form or 'from outside'}")
+        with around as session:
+            steps(layer, numbers)
+        torch.cuda.nvtx.range_pop()
+        if form:
+            print(f"labels {form}: {session.labels}, {session.stats}", flush=True)
+
+
+if __name__ == "__main__":
+    if gpu.DRY:
+        gpu.replace_cuda()
+    main(sys.argv[1:])

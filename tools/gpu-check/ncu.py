@@ -1,0 +1,105 @@
+"""Nsight Compute's command line, and the table that it writes.
+
+    command(metrics, log, program) -> the command that measures a program's kernels between cudaProfilerStart and Stop
+    kernels(text)                  -> the kernels of the table that `--csv --page raw` writes
+
+    "ID","Process ID","thread Domain:Push/Pop_Range:PL_Type:...","Kernel Name",...,"gpu__time_duration.sum"
+    "","","","",...,"ns"
+    "0","77","77  ""<default domain>:mm.bf16:none:none:none:none:none:none"" ","nvjet_tst_64x64",...,"2,336"
+
+The first line has names, the second has units. Lines of ncu's own, with == at their beginning, may stand before.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+# On sm_90 products of whole warp groups (wgmma) are counted by gmma alone. An hfma2 is a hmma of the pipe, but no
+# product: it is counted apart, and taken off.
+PIPES = tuple(
+    f"sm__inst_executed_pipe_tensor_op_{kind}.sum" for kind in ("hmma", "gmma", "imma", "dmma", "qmma", "bmma")
+)
+OF_NO_PRODUCT = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
+WHOLE_PIPE = ("sm__inst_executed_pipe_tensor.sum", "sm__pipe_tensor_cycles_active.sum")
+DURATION = "gpu__time_duration.sum"
+OCCUPANCY = ("sm__maximum_warps_per_active_cycle_pct", "sm__warps_active.avg.pct_of_peak_sustained_active")
+LAUNCH = (
+    "launch__registers_per_thread",
+    "launch__shared_mem_per_block_static",
+    "launch__shared_mem_per_block_dynamic",
+    "launch__occupancy_limit_blocks",
+)
+_RANGE = re.compile(r'"([^"]*)"')
+_DETAILS = re.compile(r"(:[^:]*){6}$")  # payload's type and value, colour's, message's
+
+
+def place() -> str | None:
+    """Returns where ncu is."""
+    others = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"))
+    return shutil.which("ncu") or (str(others[-1]) if others else None)
+
+
+def command(metrics: Sequence[str], log: Path, program: Sequence[str], *options: str) -> list[str]:
+    """Changes neither clocks nor caches, and leaves units as they are: ns, not us or ms as the value asks for."""
+    said = "--clock-control none --cache-control none --print-units base --target-processes application-only --nvtx"
+    written = ["--csv", "--page", "raw", "--log-file", str(log)]
+    return [place() or "ncu", *said.split(), *written, "--metrics", ",".join(metrics), *options, *program]
+
+
+def known(names: Sequence[str], listed: str) -> list[str]:
+    """Returns those of these metrics whose counter is in what `ncu --query-metrics` lists."""
+    counters = {line.split()[0] for line in listed.splitlines() if line[:1].isalpha()}
+    return [name for name in names if name.partition(".")[0] in counters]
+
+
+def kernels(text: str) -> list[dict[str, Any]]:
+    """Returns for each kernel its name, grid and block as ncu writes them, ranges from the outermost, and metrics."""
+    lines = text.splitlines(keepends=True)
+    first = next((nth for nth, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if first is None:
+        return []
+    names, _, *rows = csv.reader(lines[first:])
+    found = []
+    for row in rows:
+        if len(row) != len(names):
+            continue  # a line of ncu's own
+        values = dict(zip(names, row, strict=True))
+        found.append(
+            {
+                "name": values.get("Kernel Name", ""),
+                "grid": values.get("Grid Size", ""),
+                "block": values.get("Block Size", ""),
+                "ranges": [one for name in names if "Push/Pop_Range" in name for one in ranges(values[name])],
+                "metrics": {name: number(values[name]) for name in names if "__" in name},
+            }
+        )
+    return found
+
+
+def ranges(cell: str) -> list[str]:
+    """`77  "<default domain>:mm.bf16:none:none:none:none:none:none"` -> ["<default domain>:mm.bf16"]"""
+    return [_DETAILS.sub("", one) for one in _RANGE.findall(cell)]
+
+
+def number(text: str) -> float | None:
+    """Returns None for what is no number: ncu writes n/a, nan or nothing for what it could not measure."""
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def on_tensor_cores(metrics: dict[str, float | None]) -> bool | None:
+    """Returns None where no counter of the pipe has a value."""
+    by_kind = [value for name in PIPES if (value := metrics.get(name)) is not None]
+    if by_kind:
+        return sum(by_kind) > (metrics.get(OF_NO_PRODUCT) or 0)
+    whole = metrics.get(WHOLE_PIPE[0])
+    return None if whole is None else whole > 0
