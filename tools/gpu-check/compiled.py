@@ -103,7 +103,7 @@ def provenance() -> Any:
 def fields(path: Path) -> dict[str, Any]:
     """Returns names of kernels, the ranges that torch.compile adds, and the args of what launches Triton's kernels."""
     events = gpu.events_of(path)
-    names = [event["name"] for event in events]
+    names = [event["name"] for event in events if event.get("cat") != "python_function"]
     of_triton = [event for event in events if event["name"].startswith("triton_")]
     on_host = [event for event in of_triton if event.get("cat") != "kernel"]
     of_launches = [event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver")]

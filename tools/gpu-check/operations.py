@@ -270,4 +270,6 @@ def done(folder: Path, mode: str) -> Any:
 
 
 if __name__ == "__main__":
+    if gpu.DRY:
+        gpu.replace_cuda()
     program(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))

@@ -93,9 +93,11 @@ def verdicts(kernels: list[dict[str, Any]]) -> dict[str, Any]:
     import polars as pl
 
     from opspan.analysis.kernels import on_tensor_cores
+    from opspan.formats.demangle import short_name
 
-    names = pl.DataFrame({"name": [kernel["name"] for kernel in kernels]})
-    ruled = names.select(on_tensor_cores(pl.col("name"), pl.col("name"))).to_series().to_list()
+    whole = [kernel["name"] for kernel in kernels]
+    names = pl.DataFrame({"whole": whole, "short": [short_name(name) for name in whole]})
+    ruled = names.select(on_tensor_cores(pl.col("whole"), pl.col("short"))).to_series().to_list()
     pairs = [(kernel["on_tensor_cores"], rule) for kernel, rule in zip(kernels, ruled, strict=True)]
     wrong = [
         {"name": kernel["name"], "operation": kernel["operation"], "card": card, "rule": rule}

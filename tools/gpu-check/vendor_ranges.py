@@ -1,4 +1,4 @@
-"""Whether vendors' tools see the ranges that opspan emits, and with which text: ncu, and the nsys that comes with it."""
+"""Whether vendors' tools see the ranges that opspan emits, and as which text: ncu, and the nsys beside it."""
 
 from __future__ import annotations
 
