@@ -74,4 +74,5 @@ def main() -> None:
     print(json.dumps(said))
 
 
-main()
+if __name__ == "__main__":
+    main()
