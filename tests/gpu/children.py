@@ -48,9 +48,7 @@ class Ended:
         return f"exit code {self.code} (None: it took too long)\n{self.out[-4000:]}\n{self.err[-6000:]}"
 
 
-def child(
-    name: str, *arguments: str | Path, timeout: float = 60, env: Mapping[str, str | None] | None = None
-) -> Ended:
+def child(name: str, *arguments: str | Path, timeout: float = 60, env: Mapping[str, str | None] | None = None) -> Ended:
     """Run NAME.py of this folder to its end, and its own children with it."""
     command = [sys.executable, str(HERE / f"{name}.py"), *map(str, arguments)]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

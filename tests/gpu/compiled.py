@@ -1,6 +1,7 @@
 """compiled.py MODE FOLDER WATCHER: three small functions that torch.compile makes Triton kernels of, watched.
 
-MODE is default or reduce-overhead. Prints the results' bits as JSON.
+MODE is default or reduce-overhead. Prints the results' bits as JSON, of a run before it is watched and of the watched
+one: another process may choose other kernels for the same function.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import sys
 from pathlib import Path
 
 import torch
-from programs import DEVICE, HAS_GPU, digest, same_each_time, wait
 from watched import watch
+
+from programs import DEVICE, HAS_GPU, digest, same_each_time, wait
 
 TURNS = 2
 
@@ -32,7 +34,9 @@ def main() -> None:
     mode, folder, watcher = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     same_each_time()
     x, y = (torch.randn(256, 256, device=DEVICE) for _ in range(2))
-    functions = [torch.compile(one, mode=None if mode == "default" else mode) for one in (pointwise, reduction, product)]
+    functions = [
+        torch.compile(one, mode=None if mode == "default" else mode) for one in (pointwise, reduction, product)
+    ]
     results: list[torch.Tensor] = []
 
     def run() -> None:
@@ -42,12 +46,15 @@ def main() -> None:
 
     with torch.no_grad():
         for _ in range(3):
+            results.clear()
             run()
+        before = digest(results)
         results.clear()
         watch(run, watcher, folder)
         eager = [function(x, y) for function in (pointwise, reduction, product)]
     apart = max(float((one - other).abs().max()) for one, other in zip(results, eager, strict=False))
-    print(json.dumps({"digest": digest(results), "apart": apart, "turns": TURNS, "has_gpu": HAS_GPU}))
+    said = {"before": before, "digest": digest(results), "apart": apart, "turns": TURNS, "has_gpu": HAS_GPU}
+    print(json.dumps(said))
 
 
 main()

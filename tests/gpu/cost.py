@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from programs import ACTIVITIES, DEVICE, HAS_GPU, wait
 
 import opspan
 from opspan import profiler
+from programs import ACTIVITIES, DEVICE, HAS_GPU, wait
 
 LAUNCHES, TURNS = 5_000, 5
 

@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 
 import torch
-from programs import DEVICE, HAS_GPU, digest, on_stream, same_each_time, wait
 from torch.nn import functional
 from watched import watch
+
+from programs import DEVICE, HAS_GPU, digest, on_stream, same_each_time, wait
 
 REPLAYS = 3
 STREAMS = int(sys.argv[1])

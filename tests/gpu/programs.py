@@ -1,5 +1,5 @@
-"""Six programs for a GPU that do the same in each run, bit for bit. Where torch sees no GPU they run on the CPU, so that
-a machine without one tests that they run.
+"""Six programs for a GPU that do the same in each run, bit for bit. Where torch sees no GPU they run on the CPU, so
+that a machine without one tests that they run.
 
 Each function of PROGRAMS makes its model and returns a function that trains one step and returns its results.
 """

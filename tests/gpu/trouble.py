@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from programs import ACTIVITIES, DEVICE, HAS_GPU, wait, warm
 
 import opspan
 from opspan import profiler
+from programs import ACTIVITIES, DEVICE, HAS_GPU, wait, warm
 
 CASE, FOLDER, WATCHER = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 

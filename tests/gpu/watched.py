@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from programs import ACTIVITIES, HAS_GPU, digest, wait, warm
 
 import opspan
 from opspan import profiler
+from programs import ACTIVITIES, HAS_GPU, digest, wait, warm
 
 
 def averages(found: Any) -> list[list[Any]]:
