@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.usefixtures("gpu")]
 NAMES = ("mlp", "conv_net", "transformer_amp", "two_streams", "copies", "optimizers")
 RECORDERS = ("record", "profile")
 LEAST = 5  # kernels, copies and fills: each program has more
+OWN_WORK = "Activity Buffer Request"
 
 
 def torchs(runs: Runs, name: str) -> Path:
@@ -81,7 +82,8 @@ def test_torchs_trace_is_read_as_it_says(runs: Runs, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_device_time_by_op_is_what_torch_says_of_the_same_run(runs: Runs, name: str) -> None:
-    """Torch's sums are doubles of microseconds, opspan's are of nanoseconds."""
+    """Torch's sums are doubles of microseconds, opspan's are of nanoseconds. Torch counts its own work on buffers, which
+    lies in some op, as device time of that op and of what that lies in; opspan does not."""
     run = runs("watched", name, "torch")
     said = {
         key: (count, self_us, total_us)
@@ -94,10 +96,18 @@ def test_device_time_by_op_is_what_torch_says_of_the_same_run(runs: Runs, name: 
         if str(one.device_type).endswith("CPU")
     }
     ours = [(key, found.get(key)) for key in said]
+    _, own_us, _ = said.get(OWN_WORK, (0, 0.0, 0.0))
+
+    def is_as_said(mine: tuple[int, float, float] | None, theirs: tuple[int, float, float]) -> bool:
+        near = 0.002 * (1 + theirs[0])
+        if mine is None or mine[0] != theirs[0] or mine[1] != pytest.approx(theirs[1], abs=near):
+            return False
+        return -near <= theirs[2] - mine[2] <= own_us + near
+
     wrong = [
         f"{key}: ours {mine}, theirs {theirs}"
         for (key, mine), theirs in zip(ours, said.values(), strict=True)
-        if mine is None or mine[0] != theirs[0] or mine[1:] != pytest.approx(theirs[1:], abs=0.002 * (1 + theirs[0]))
+        if key != OWN_WORK and not is_as_said(mine, theirs)
     ]
     fact("key_averages", program=name, keys=len(said), self_us=sum(one[1] for one in said.values()), wrong=wrong)
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-import gpu
 import torch
+
+import gpu
 
 LOAD_S = 0.5 if gpu.DRY else 15.0
 SIZES = (64,) if gpu.DRY else (4096, 8192)

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import gpu
 import ncu
 import processes
+
+import gpu
 
 NSIGHT = Path("/opt/nvidia/nsight-compute")
 WANTED = ("nsys", "QdstrmImporter", "libcupti.so", "libToolsInjection64.so", "libInterceptorInjectionTarget64.so")

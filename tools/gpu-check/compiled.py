@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import gpu
 import processes
 import torch
 from torch import nn
+
+import gpu
 
 LIMIT_S = 70  # less than the part's limit
 PROVENANCE = {"INDUCTOR_PROVENANCE": "1"}

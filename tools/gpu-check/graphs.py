@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gpu
 import torch
 from torch import nn
 from torch.nn import functional
+
+import gpu
 
 WIDTH, HEADS, TOKENS, REPLAYS = 256, 4, 64, 3
 OF_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")

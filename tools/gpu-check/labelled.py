@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import sys
 
-import gpu
 import torch
 
+import gpu
 import opspan
 
 

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import gpu
 import torch
+
+import gpu
 
 LAUNCHES = 3000
 LONG_CYCLES = 700_000_000  # about 0.4 s

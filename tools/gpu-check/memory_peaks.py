@@ -8,9 +8,10 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import gpu
 import torch
 from torch import nn
+
+import gpu
 
 TOO_MANY = 1 << 40  # bytes: no card has them
 STEPS = 4

@@ -20,10 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gpu
 import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import gpu
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "fp32": torch.float32}
 TYPES |= {"fp64": torch.float64}

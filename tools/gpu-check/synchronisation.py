@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import gpu
 import torch
+
+import gpu
 
 TIMES = 1000
 OF_COPIES = 200

@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import gpu
 import ncu
 import operations
 import processes
+
+import gpu
 
 OF_ALL_S = 140  # less than the part's limit
 OF_PROBE_S = 35

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import collector
-import gpu
 import ncu
 import processes
+
+import gpu
 
 FORMS = ("auto", "payload", "text", "torch")
 # The first looks for ranges in opspan's domain, the second in none, which is where torch puts them.
