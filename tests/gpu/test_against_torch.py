@@ -82,8 +82,8 @@ def test_torchs_trace_is_read_as_it_says(runs: Runs, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_device_time_by_op_is_what_torch_says_of_the_same_run(runs: Runs, name: str) -> None:
-    """Torch's sums are doubles of microseconds, opspan's are of nanoseconds. Torch counts its own work on buffers, which
-    lies in some op, as device time of that op and of what that lies in; opspan does not."""
+    """Torch's sums are doubles of microseconds, opspan's are of nanoseconds. Torch counts its own work on buffers as
+    device time of the op that it lies in, and of those around that; opspan does not."""
     run = runs("watched", name, "torch")
     said = {
         key: (count, self_us, total_us)
