@@ -26,8 +26,10 @@ from opspan.analysis.spans import (
     only,
     summed_by,
     time_in,
+    union,
     within,
 )
+from opspan.analysis.what_if import without
 from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
 from opspan.findings.held import DRAIN, Held
@@ -57,7 +59,7 @@ class Run:
     def ranges(self) -> pl.DataFrame:
         """Ranges, with their numbers as `row` and without marks, and of their columns those that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
-        rows = self.trace.ranges.select("rank", "pid", *columns, "is_mark").with_row_index("row")
+        rows = self.trace.ranges.select("rank", "pid", "tid", *columns, "is_mark").with_row_index("row")
         return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
 
     # -- steps
@@ -244,12 +246,23 @@ class Run:
         """For each range whether the host runs it, or what it lies in, for a device that has no kernel for it."""
         return falling_back(self.trace.ranges)
 
+    def lost_ns(self, rows: pl.DataFrame, threshold: float, *, with_work: bool = False) -> int:
+        """Returns how much sooner the run would have ended if threads of the host had taken no time for these rows:
+        rank, pid, tid, start_ns, end_ns. `with_work`: nor launched what they launched in that time, nor waited there.
+        0 if all of them together take less than a share of `threshold`."""
+        rows = rows.drop_nulls(("start_ns", "end_ns"))
+        if not self.matters(self.longest(union(rows, _THREAD).with_columns(ns=length()), "ns"), threshold):
+            return 0
+        found = self.found
+        sooner = without(found.attributed, found.path_graph, rows, found.collectives, with_work=with_work)
+        return max(self.longest(sooner, "ns"), 0)
+
     @kept
     def compiling(self) -> pl.DataFrame:
         """The outermost ranges in which torch compiled."""
         ranges, inside = self.trace.ranges, self._is_compiling
         is_outermost = inside & ~inside.gather(ranges["parent"]).fill_null(value=False)
-        columns = ("rank", "pid", "name", "start_ns", "end_ns", "module")
+        columns = ("rank", "pid", "tid", "name", "start_ns", "end_ns", "module")
         return ranges.select(columns).filter(is_outermost).drop_nulls(("start_ns", "end_ns"))
 
     @kept
