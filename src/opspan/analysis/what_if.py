@@ -1,7 +1,8 @@
 """How long steps would take if ops, or kinds of time, took a part of their time: the graph of `path`, walked forward.
 
     what_if(trace, times, waits, found, factors) -> number, before_ns, after_ns: a row for each of `times`
-    sooner(found, saved_ns)   -> rank, pid, ns: how much sooner each process would have ended without some of its work
+    sooner(found, saved_ns, gone) -> rank, pid, ns: how much sooner each process would have ended without some of what
+        its devices and threads did
 
 `factors`: by name of an op, or one of path_cuts.KINDS. docs/analysis.md, "path", has the rules.
 """
@@ -21,7 +22,7 @@ from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.path import bound_by, on_path, walk
 from opspan.analysis.path_cuts import KINDS, OF_HOST, OF_WORK
 from opspan.analysis.path_threads import FOR_ROOM, FOR_WORK, NONE, at_or_before, driving
-from opspan.analysis.spans import LEAST, MOST, PROCESS, length
+from opspan.analysis.spans import LEAST, MOST, PROCESS, length, union
 
 if TYPE_CHECKING:
     from opspan.analysis.path_graph import Graph
@@ -52,11 +53,12 @@ def what_if(
     return rows.with_columns(pl.when(_col("before_ns") <= _LONGEST).then("after_ns").alias("after_ns"))
 
 
-def sooner(found: Graph, saved_ns: pl.Series) -> pl.DataFrame:
-    """`saved_ns`: by how much less each of `found.work` would have taken."""
+def sooner(found: Graph, saved_ns: pl.Series, gone: pl.DataFrame) -> pl.DataFrame:
+    """`saved_ns`: by how much less each of `found.work` would have taken; `gone`: rank, pid, tid, start_ns and end_ns
+    of what threads would not have done."""
     took = found.work.select(1 - pl.lit(saved_ns) / length()).to_series().clip(0, 1).to_numpy()
     weights = _Weights(took, np.ones(took.size), 1.0)
-    ends = _replay(weights, _Host(pl.DataFrame()), found).ends
+    ends = _replay(weights, _Host.without(gone, found), found).ends
     return found.processes.select(*PROCESS, ns=_col("end_ns") - pl.lit(_fitting(ends)))
 
 
@@ -145,7 +147,19 @@ class _Host:
             in_wait, in_call = (innermost(frame, cuts).is_not_null().to_numpy() for frame in (waiting, calls))
             of_call = np.where(in_call, of_kind["call"], of_kind["host"])
             factor = factor * np.where(in_wait, of_kind["wait"], of_call)
-        cuts = cuts.select("thread", "time_ns", factor=factor)
+        return cls._summed(cuts.select("thread", "time_ns", factor=factor))
+
+    @classmethod
+    def without(cls, gone: pl.DataFrame, found: Graph) -> _Host:
+        gone = union(gone, _THREAD)
+        ends = (("start_ns", 0.0), ("end_ns", 1.0))
+        cuts = pl.concat(gone.select(*_THREAD, time_ns=name, factor=pl.lit(factor)) for name, factor in ends)
+        cuts = cuts.join(found.threads, on=_THREAD, nulls_equal=True)
+        return cls._summed(cuts.select("thread", "time_ns", "factor").sort("thread", "time_ns", "factor"))
+
+    @classmethod
+    def _summed(cls, cuts: pl.DataFrame) -> _Host:
+        factor = cuts["factor"].to_numpy()
         length = cuts.select((_col("time_ns").shift(-1) - _col("time_ns")).over("thread").fill_null(0)).to_series()
         saved = length.to_numpy() - _scaled(length.to_numpy(), factor)
         until = pl.lit(pl.Series("saved", saved, dtype=pl.Int64))

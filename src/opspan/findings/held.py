@@ -6,6 +6,7 @@
     held.waited_ns(rows, others, by, by_host), held.is_made_up(rows) -> the two parts of it
     held.sooner(rows, saved_ns) -> how much sooner each process would have ended if each of `rows` had taken so much
         less, by the graph of `opspan path --what-if`
+    held.without(rows, ranges) -> the same if `rows`, their launches and these ranges had not been there
 
 Nothing is gained by work that ends earlier while nobody waits for it. Somebody waits while work that has been launched
 has not begun, and while the host is in a call that waits. Work whose call is not in the file counts as launched before
@@ -79,10 +80,21 @@ class Held:
     def sooner(self, rows: pl.DataFrame, saved_ns: str) -> pl.DataFrame:
         """Returns rank, pid and ns. `rows`: with `work`, a row of the table, and the column `saved_ns`, once for each
         work."""
+        none = self._found.attributed.ranges.clear().select(_THREAD, "start_ns", "end_ns")
+        return self._sooner(rows.select(row="work", saved_ns=saved_ns), none)
+
+    def without(self, rows: pl.DataFrame, ranges: pl.Series) -> pl.DataFrame:
+        """Returns the same if the work of `rows` and what launched it, and these ranges, had not been there at all."""
+        found = self._found.by_lane.attributed
+        calls = found.work["call"].gather(rows["work"]).drop_nulls()
+        times = [*_THREAD, "start_ns", "end_ns"]
+        gone = pl.concat([found.calls.select(times)[calls], found.ranges.select(times)[ranges]]).drop_nulls(times[2:])
+        return self._sooner(rows.select(row="work", saved_ns=_col("end_ns") - _col("start_ns")), gone)
+
+    def _sooner(self, saved: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
         found = self._graph
-        saved = rows.select(row="work", saved_ns=saved_ns)
         saved = found.work.select("row").join(saved, on="row", how="left", maintain_order="left")
-        ends = sooner(found, saved["saved_ns"].fill_null(0))
+        ends = sooner(found, saved["saved_ns"].fill_null(0), gone)
         if self._found.lanes is not None:
             ranks = _col("rank").replace_strict(self._found.lanes.rank_of, return_dtype=ends.schema["rank"])
             ends = ends.with_columns(ranks)

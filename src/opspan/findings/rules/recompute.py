@@ -26,11 +26,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     if run.has_devices:
         rows = run.computing.with_columns(root=root.gather(run.computing["range"])).drop_nulls("root")
         ns = run.per_process(rows, "ns")
-        if not run.matters(ns, threshold):
-            return
-        others = run.kernels.join(rows.select("work"), on="work", how="anti")
-        rows = rows.with_columns(held_ns=run.held.ns(rows, others))
-        at_stake = run.per_process(rows, "held_ns")
+        at_stake = run.without_ns(rows, rows["root"], threshold)
     else:
         rows = run.begun_in_usual(run.ranges)
         rows = rows.with_columns(root=root.gather(rows["row"]), ns="self_ns", op="name", range="row")
