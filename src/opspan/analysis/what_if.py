@@ -1,8 +1,8 @@
 """How long steps would take if ops, or kinds of time, took a part of their time: the graph of `path`, walked forward.
 
     what_if(trace, times, waits, found, factors) -> number, before_ns, after_ns: a row for each of `times`
-    sooner(found, saved_ns, gone) -> rank, pid, ns: how much sooner each process would have ended without some of what
-        its devices and threads did
+    sooner(found, saved_ns, gone, meetings) -> rank, pid, ns: how much sooner each process would have ended without some
+        of what its devices and threads did
 
 `factors`: by name of an op, or one of path_cuts.KINDS. docs/analysis.md, "path", has the rules.
 """
@@ -53,13 +53,37 @@ def what_if(
     return rows.with_columns(pl.when(_col("before_ns") <= _LONGEST).then("after_ns").alias("after_ns"))
 
 
-def sooner(found: Graph, saved_ns: pl.Series, gone: pl.DataFrame) -> pl.DataFrame:
+def sooner(found: Graph, saved_ns: pl.Series, gone: pl.DataFrame, meetings: pl.Series) -> pl.DataFrame:
     """`saved_ns`: by how much less each of `found.work` would have taken; `gone`: rank, pid, tid, start_ns and end_ns
-    of what threads would not have done."""
+    of what threads would not have done; `meetings`: the numbers of collectives of which each is the part of a rank, or
+    null. A collective goes on once the last rank has come."""
     took = found.work.select(1 - pl.lit(saved_ns) / length()).to_series().clip(0, 1).to_numpy()
     weights = _Weights(took, np.ones(took.size), 1.0)
-    ends = _replay(weights, _Host.without(gone, found), found).ends
+    ends = _replay(weights, _Host.without(gone, found), found, _Meetings(found.work, meetings)).ends
     return found.processes.select(*PROCESS, ns=_col("end_ns") - pl.lit(_fitting(ends)))
+
+
+class _Meetings:
+    """The collectives of which all parts are known, and ended after all had begun."""
+
+    def __init__(self, work: pl.DataFrame, meetings: pl.Series) -> None:
+        rows = work.select("start_ns", "end_ns", of=meetings).with_row_index("node").drop_nulls("of")
+        rows = rows.with_columns(tail_ns=_col("end_ns") - _col("start_ns").max().over("of"))
+        rows = rows.filter((_col("tail_ns") >= 0).all().over("of") & (pl.len().over("of") > 1))
+        self.of = dict(rows.select("node", "of").iter_rows())
+        self.tails = dict(rows.select("node", "tail_ns").iter_rows())
+        self.missing = dict(rows.group_by("of").len().iter_rows())
+        self.there: dict[int, list[int]] = {}
+
+    def meet(self, node: int, begun_at: list[int], end: list[int]) -> None:
+        """A rank comes to a collective. What waits for the end of that comes later, in order of time."""
+        number = self.of[node]
+        there = self.there.setdefault(number, [])
+        there.append(node)
+        if len(there) == self.missing[number]:
+            last = max(begun_at[one] for one in there)
+            for one in there:
+                end[one] = last + self.tails[one]
 
 
 @dataclass(frozen=True)
@@ -177,7 +201,7 @@ class _Host:
         return np.where(place == NONE, at, at - saved)
 
 
-def _replay(weights: _Weights, host: _Host, found: Graph) -> _Replayed:
+def _replay(weights: _Weights, host: _Host, found: Graph, meetings: _Meetings | None = None) -> _Replayed:
     work, joins = found.work, found.joins
     start_ns, bound = work["start_ns"].to_numpy(), bound_by(work)
     took = _scaled((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
@@ -207,6 +231,7 @@ def _replay(weights: _Weights, host: _Host, found: Graph) -> _Replayed:
     what, of_work, entry, thread = (joins[name].to_list() for name in ("what", "work", "entry", "thread"))
 
     end, begun_at = [0] * work.height, [0] * work.height
+    meeting = meetings.of if meetings else {}
     at, shift = [0] * joins.height, [0] * (joins.height + 1)  # the last is that of NONE: nothing shifted yet
 
     def run(count: int) -> None:
@@ -223,6 +248,8 @@ def _replay(weights: _Weights, host: _Host, found: Graph) -> _Replayed:
                 then = end[one] if one >= 0 else max(end[some] for some in others[node])
                 time = max(time, then)
             begun_at[node], end[node] = time, time + ns
+            if meetings and node in meeting:
+                meetings.meet(node, begun_at, end)
 
     # Each after all that it waited for: at one moment joins, by what they are for, then work.
     in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))

@@ -80,25 +80,37 @@ class Held:
     def sooner(self, rows: pl.DataFrame, saved_ns: str) -> pl.DataFrame:
         """Returns rank, pid and ns. `rows`: with `work`, a row of the table, and the column `saved_ns`, once for each
         work."""
-        none = self._found.attributed.ranges.clear().select(_THREAD, "start_ns", "end_ns")
+        none = self._found.attributed.ranges.clear().select(*_THREAD, "start_ns", "end_ns")
         return self._sooner(rows.select(row="work", saved_ns=saved_ns), none)
 
-    def without(self, rows: pl.DataFrame, ranges: pl.Series) -> pl.DataFrame:
-        """Returns the same if the work of `rows` and what launched it, and these ranges, had not been there at all."""
+    def without(self, rows: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+        """Returns the same if the work of `rows`, the calls that launched it, and what threads did in these ranges had
+        not been there at all. `ranges`: `range`, and `of`: from the first to the last range of the same `of` all is
+        gone that their thread did."""
         found = self._found.by_lane.attributed
-        calls = found.work["call"].gather(rows["work"]).drop_nulls()
         times = [*_THREAD, "start_ns", "end_ns"]
-        gone = pl.concat([found.calls.select(times)[calls], found.ranges.select(times)[ranges]]).drop_nulls(times[2:])
+        calls = found.calls.select(times)[found.work["call"].gather(rows["work"]).drop_nulls().unique()]
+        some = found.ranges.select(times)[ranges["range"]].hstack([ranges["of"]])
+        whole = some.group_by(*_THREAD, "of").agg(_col("start_ns").min(), _col("end_ns").max()).select(times)
+        gone = pl.concat([calls, whole]).drop_nulls(("start_ns", "end_ns"))
         return self._sooner(rows.select(row="work", saved_ns=_col("end_ns") - _col("start_ns")), gone)
 
     def _sooner(self, saved: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
         found = self._graph
         saved = found.work.select("row").join(saved, on="row", how="left", maintain_order="left")
-        ends = sooner(found, saved["saved_ns"].fill_null(0), gone)
+        ends = sooner(found, saved["saved_ns"].fill_null(0), gone, self._meetings)
         if self._found.lanes is not None:
             ranks = _col("rank").replace_strict(self._found.lanes.rank_of, return_dtype=ends.schema["rank"])
             ends = ends.with_columns(ranks)
         return ends.group_by(PROCESS).agg(_col("ns").sum())
+
+    @kept
+    def _meetings(self) -> pl.Series:
+        """For each work of the graph the number of the collective of several ranks that it is a part of."""
+        parts = self._found.collectives.select(row="work", match="match", end_ns="end_ns").drop_nulls()
+        work = self._graph.work.select("row", "end_ns")
+        # Several kernels of a collective end one after the other: which of them waits is not known.
+        return work.join(parts, on=["row", "end_ns"], how="left", maintain_order="left")["match"]
 
     @kept
     def _graph(self) -> Graph:

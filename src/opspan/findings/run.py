@@ -223,10 +223,10 @@ class Run:
         matters = self.matters(self.per_process(rows, saved_ns), threshold)
         return self.longest(self.held.sooner(rows, saved_ns), "ns") if matters else 0
 
-    def without_ns(self, rows: pl.DataFrame, ranges: pl.Series, threshold: float) -> int:
-        """The same if neither these kernels nor these ranges, by their numbers, had been there."""
-        ranges = ranges.drop_nulls().unique()
-        times = self.trace.ranges.select(*PROCESS, ns=length())[ranges]
+    def without_ns(self, rows: pl.DataFrame, ranges: pl.DataFrame, threshold: float) -> int:
+        """The same if these kernels, what launched them, and these ranges (Held.without) had not been there."""
+        ranges = ranges.drop_nulls().unique("range")
+        times = self.trace.ranges.select(*PROCESS, ns=length())[ranges["range"]]
         ns = self.per_process(rows, "ns") + self.longest(times, "ns")
         return self.longest(self.held.without(rows, ranges), "ns") if self.matters(ns, threshold) else 0
 

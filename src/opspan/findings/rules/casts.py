@@ -30,7 +30,8 @@ _PASSES_ON = (
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = _of_devices(run) if run.has_devices else _of_host(run)
     ns = run.per_process(rows, "ns") if run.has_devices else run.longest(rows, "ns")
-    at_stake = run.without_ns(rows, _whole(run, rows["range"]), threshold) if run.has_devices else ns
+    whole = _whole(run, rows["range"])
+    at_stake = run.without_ns(rows, pl.DataFrame({"range": whole, "of": whole}), threshold) if run.has_devices else ns
     if not run.matters(at_stake, threshold):
         return
     rows = rows.with_columns(cause=_causes(run, rows["range"]))
