@@ -1,12 +1,10 @@
 """How long steps would take if ops, or kinds of time, took a part of their time: the graph of `path`, walked forward.
 
     what_if(trace, times, waits, found, factors) -> number, before_ns, after_ns: a row for each of `times`
+    sooner(found, saved_ns, gone, meetings) -> rank, pid, ns: how much sooner each process would have ended without some
+        of what its devices and threads did
 
-    without(trace, found, gone, collectives, with_work) -> rank, pid, ns: how much sooner each process would have ended if its
-        threads had taken no time in stretches: rank, pid, tid, start_ns, end_ns
-
-`factors`: by name of an op, or one of path_cuts.KINDS. `with_work`: what was launched in the stretches, and waited for,
-is gone, too. docs/analysis.md, "path", has the rules.
+`factors`: by name of an op, or one of path_cuts.KINDS. docs/analysis.md, "path", has the rules.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.path import bound_by, on_path, walk
 from opspan.analysis.path_cuts import KINDS, OF_HOST, OF_WORK
 from opspan.analysis.path_threads import BEGUN, FOR_ROOM, FOR_WORK, NONE, at_or_before, driving
-from opspan.analysis.spans import LEAST, MOST, PROCESS, length, union
+from opspan.analysis.spans import LEAST, MOST, PROCESS, length, union, within
 
 if TYPE_CHECKING:
     from opspan.analysis.path_graph import Graph
@@ -53,6 +51,40 @@ def what_if(
     ]
     rows = rows.select("number", before_ns=length(), after_ns=pl.lit(ends[1] - ends[0]))
     return rows.with_columns(pl.when(_col("before_ns") <= _LONGEST).then("after_ns").alias("after_ns"))
+
+
+def sooner(found: Graph, saved_ns: pl.Series, gone: pl.DataFrame, meetings: pl.Series) -> pl.DataFrame:
+    """`saved_ns`: by how much less each of `found.work` would have taken; `gone`: rank, pid, tid, start_ns and end_ns
+    of what threads would not have done; `meetings`: the numbers of collectives of which each is the part of a rank, or
+    null. A collective goes on once the last rank has come."""
+    took = found.work.select(1 - pl.lit(saved_ns) / length()).to_series().clip(0, 1).to_numpy()
+    weights = _Weights(took, np.ones(took.size), 1.0)
+    host, found = _Host.without(gone, found), replace(found, joins=_joins_without(found, gone))
+    ends = _replay(weights, host, found, _Meetings(found.work, meetings)).ends
+    return found.processes.select(*PROCESS, ns=_col("end_ns") - pl.lit(_fitting(ends)))
+
+
+class _Meetings:
+    """The collectives of which all parts are known, and ended after all had begun."""
+
+    def __init__(self, work: pl.DataFrame, meetings: pl.Series) -> None:
+        rows = work.select("start_ns", "end_ns", of=meetings).with_row_index("node").drop_nulls("of")
+        rows = rows.with_columns(tail_ns=_col("end_ns") - _col("start_ns").max().over("of"))
+        rows = rows.filter((_col("tail_ns") >= 0).all().over("of") & (pl.len().over("of") > 1))
+        self.of = dict(rows.select("node", "of").iter_rows())
+        self.tails = dict(rows.select("node", "tail_ns").iter_rows())
+        self.missing = dict(rows.group_by("of").len().iter_rows())
+        self.there: dict[int, list[int]] = {}
+
+    def meet(self, node: int, begun_at: list[int], end: list[int]) -> None:
+        """A rank comes to a collective. What waits for the end of that comes later, in order of time."""
+        number = self.of[node]
+        there = self.there.setdefault(number, [])
+        there.append(node)
+        if len(there) == self.missing[number]:
+            last = max(begun_at[one] for one in there)
+            for one in there:
+                end[one] = last + self.tails[one]
 
 
 @dataclass(frozen=True)
@@ -140,11 +172,18 @@ class _Host:
             in_wait, in_call = (innermost(frame, cuts).is_not_null().to_numpy() for frame in (waiting, calls))
             of_call = np.where(in_call, of_kind["call"], of_kind["host"])
             factor = factor * np.where(in_wait, of_kind["wait"], of_call)
-        return cls.scaled(cuts.select("thread", "time_ns", factor=factor))
+        return cls._summed(cuts.select("thread", "time_ns", factor=factor))
 
     @classmethod
-    def scaled(cls, cuts: pl.DataFrame) -> _Host:
-        """`cuts`: thread, time_ns, factor, in order."""
+    def without(cls, gone: pl.DataFrame, found: Graph) -> _Host:
+        gone = union(gone, _THREAD)
+        ends = (("start_ns", 0.0), ("end_ns", 1.0))
+        cuts = pl.concat(gone.select(*_THREAD, time_ns=name, factor=pl.lit(factor)) for name, factor in ends)
+        cuts = cuts.join(found.threads, on=_THREAD, nulls_equal=True)
+        return cls._summed(cuts.select("thread", "time_ns", "factor").sort("thread", "time_ns", "factor"))
+
+    @classmethod
+    def _summed(cls, cuts: pl.DataFrame) -> _Host:
         factor = cuts["factor"].to_numpy()
         length = cuts.select((_col("time_ns").shift(-1) - _col("time_ns")).over("thread").fill_null(0)).to_series()
         saved = length.to_numpy() - _scaled(length.to_numpy(), factor)
@@ -163,9 +202,7 @@ class _Host:
         return np.where(place == NONE, at, at - saved)
 
 
-def _replay(weights: _Weights, host: _Host, found: Graph, match: pl.Series | None = None) -> _Replayed:
-    """`match`: for each work the number of the collective that it is a part of, which ends on all ranks when the last
-    of them has come and the data was sent; null: none."""
+def _replay(weights: _Weights, host: _Host, found: Graph, meetings: _Meetings | None = None) -> _Replayed:
     work, joins = found.work, found.joins
     start_ns, bound = work["start_ns"].to_numpy(), bound_by(work)
     took = _scaled((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
@@ -182,7 +219,6 @@ def _replay(weights: _Weights, host: _Host, found: Graph, match: pl.Series | Non
     entered = np.where(is_launched, work["join"].to_numpy(), NONE)
     other, others = _others(found, bound)
     nodes = _rows(np.arange(work.height), bound, delay, entered, launched, is_alone, other, took)
-    meetings = {} if match is None else _meetings(work, match, took)
 
     joined = host.clock(joins["thread"], joins["time_ns"])
     own_known = joins["own_ns"] != np.iinfo(np.int64).min
@@ -196,6 +232,7 @@ def _replay(weights: _Weights, host: _Host, found: Graph, match: pl.Series | Non
     what, of_work, entry, thread = (joins[name].to_list() for name in ("what", "work", "entry", "thread"))
 
     end, begun_at = [0] * work.height, [0] * work.height
+    meeting = meetings.of if meetings else {}
     at, shift = [0] * joins.height, [0] * (joins.height + 1)  # the last is that of NONE: nothing shifted yet
 
     def run(count: int) -> None:
@@ -212,10 +249,8 @@ def _replay(weights: _Weights, host: _Host, found: Graph, match: pl.Series | Non
                 then = end[one] if one >= 0 else max(end[some] for some in others[node])
                 time = max(time, then)
             begun_at[node], end[node] = time, time + ns
-            if node in meetings:  # the last of its collective to begin, after which no other begins what follows one
-                last = max(begun_at[one] for one, _ in meetings[node])
-                for one, sent_ns in meetings[node]:
-                    end[one] = last + sent_ns
+            if meetings and node in meeting:
+                meetings.meet(node, begun_at, end)
 
     # Each after all that it waited for: at one moment joins, by what they are for, then work.
     in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))
@@ -251,15 +286,18 @@ def _rows(*columns: npt.NDArray[Any]) -> Iterator[tuple[Any, ...]]:
     return itertools.chain.from_iterable(zip(*(each[part].tolist() for each in columns), strict=True) for part in parts)
 
 
-def _meetings(work: pl.DataFrame, match: pl.Series, took: Ints) -> dict[int, list[tuple[int, int]]]:
-    """By the last work of each collective: all work of it, and how long that would take once all ranks are there."""
-    rows = work.select("start_ns", match=match, node=pl.int_range(pl.len(), dtype=pl.Int64), took=pl.lit(took))
-    rows = rows.drop_nulls("match").with_columns(last_ns=_col("start_ns").max().over("match"))
-    waited = _col("last_ns") - _col("start_ns")
-    rows = rows.with_columns(sent_ns=(_col("took") - waited).clip(0))
-    sums = rows.group_by("match").agg(_col("node"), _col("sent_ns"), last=_col("node").max())
-    sums = sums.filter(_col("node").list.len() > 1)
-    return {last: list(zip(nodes, ns, strict=True)) for nodes, ns, last in sums.drop("match").iter_rows()}
+def _joins_without(found: Graph, gone: pl.DataFrame) -> pl.DataFrame:
+    """What a thread does not do waits for nothing."""
+    gone = gone.join(found.threads, on=_THREAD, nulls_equal=True)
+    pairs = within(found.joins, "own_ns", gone, ("thread",))
+    is_before = found.joins["own_ns"].gather(pairs["row"]) < gone["end_ns"].gather(pairs["stretch"])
+    is_gone = pl.int_range(pl.len()).is_in(pairs["row"].filter(is_before).implode())
+    nothing = {"what": BEGUN, "target_ns": LEAST, "entry": NONE}
+    joins = found.joins.with_columns(is_gone.alias("gone"))
+    joins = joins.with_columns(
+        pl.when("gone").then(pl.lit(value, dtype=pl.Int64)).otherwise(name).alias(name) for name, value in nothing.items()
+    )
+    return joins.with_columns(_col("is_last") & ~_col("gone")).drop("gone")
 
 
 def _others(found: Graph, bound: Ints) -> tuple[Ints, dict[int, list[int]]]:
@@ -290,42 +328,6 @@ def _ends(found: Graph, host: _Host, end: list[int], shift: list[int], unknown: 
         after = after if unknown == 1 else round(after * unknown)
         found_ends.append(max(then) + after if measured else end_ns)
     return found_ends
-
-
-def without(
-    trace: Tables, found: Graph, gone: pl.DataFrame, collectives: pl.DataFrame, *, with_work: bool = False
-) -> pl.DataFrame:
-    gone = union(gone.select(*_THREAD, "start_ns", "end_ns"), _THREAD)
-    gone = gone.join(found.threads.select("thread", *_THREAD), on=_THREAD, nulls_equal=True)
-    gone = gone.select("thread", "start_ns", "end_ns").sort("thread", "start_ns")
-    begins = gone.select("thread", time_ns="start_ns", factor=pl.lit(0.0))
-    ends = gone.select("thread", time_ns="end_ns", factor=pl.lit(1.0))
-    host = _Host.scaled(pl.concat([begins, ends]).sort("thread", "time_ns"))
-    took = np.ones(found.work.height)
-    if with_work:
-        called_ns = trace.calls["start_ns"].gather(trace.work["call"].gather(found.work["row"]))
-        took[_begun_in(found.work["thread"], called_ns, gone)] = 0.0
-        is_gone = pl.lit(_begun_in(found.joins["thread"], found.joins["own_ns"], gone))
-        # What a thread does not do waits for nothing.
-        nothing = {"what": BEGUN, "target_ns": LEAST, "entry": NONE}
-        joins = found.joins.with_columns(
-            *(pl.when(is_gone).then(pl.lit(one)).otherwise(name).cast(pl.Int64).alias(name) for name, one in nothing.items()),
-            is_last=_col("is_last") & ~is_gone,
-        )
-        found = replace(found, joins=joins)
-    match = collectives.select(row="work", match="match").drop_nulls().unique("row")
-    match = found.work.select("row").join(match, on="row", how="left", maintain_order="left")
-    replayed = _replay(_Weights(took, np.ones(found.work.height), 1.0), host, found, match["match"])
-    return found.processes.select(*PROCESS, ns=_col("end_ns") - pl.lit(_fitting(replayed.ends)))
-
-
-def _begun_in(thread: pl.Series, time_ns: pl.Series, stretches: pl.DataFrame) -> npt.NDArray[np.bool_]:
-    """Whether each moment of a thread is in one of the stretches."""
-    if not stretches.height:
-        return np.zeros(len(thread), dtype=bool)
-    asked = pl.DataFrame({"thread": thread, "time_ns": time_ns})
-    place = at_or_before(asked, stretches.select("thread", time_ns="start_ns"), "thread").to_numpy()
-    return (place != NONE) & (time_ns.fill_null(MOST).to_numpy() < stretches["end_ns"].to_numpy()[place])
 
 
 def _moved(asked: pl.DataFrame, path: pl.DataFrame, found: Graph, host: _Host, replayed: _Replayed) -> pl.Series:

@@ -4,6 +4,10 @@
     held.ns(rows, others, by) -> Int64, for each of `rows`: for how long something waited for it and for none of
         `others`; where the run made up for that later, for how long the host waited
     held.waited_ns(rows, others, by, by_host), held.is_made_up(rows) -> the two parts of it
+    held.sooner(rows, saved_ns) -> how much sooner each process would have ended if each of `rows` had taken so much
+        less, by the graph of `opspan path --what-if`
+    held.without_host(rows, with_work) -> the same if the host had taken no time in these stretches
+    held.without(rows, ranges) -> the same if `rows`, their launches and these ranges had not been there
 
 Nothing is gained by work that ends earlier while nobody waits for it. Somebody waits while work that has been launched
 has not begun, and while the host is in a call that waits. Work whose call is not in the file counts as launched before
@@ -18,19 +22,28 @@ the host itself waited is not.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.kept import kept
-from opspan.analysis.spans import DEVICE, PROCESS, distinct, length, numbered, summed_by, time_in, union
+from opspan.analysis.path_graph import Graph, last_ended
+from opspan.analysis.path_threads import NONE
+from opspan.analysis.spans import DEVICE, PROCESS, distinct, length, numbered, summed_by, time_in, union, within
+from opspan.analysis.what_if import sooner
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
 CLOSE = 20_000  # ns; work that waits for an event of another stream begins some 10 us after it
 _HARDLY = 0.1  # of the time in which a device ran something
 DRAIN = ("synchronise", "blocking copy", "item")  # reasons of waits after which a device may have nothing left to do
+
+
+def _ended_ns(work: pl.DataFrame) -> pl.Series:
+    """When the work ended that each waited for longest."""
+    return work["end_ns"].gather(work["before"].set(work["before"] == NONE, None))
 
 
 class Held:
@@ -64,6 +77,76 @@ class Held:
         has_waited = (_col("waited_until_ns") >= _col("end_ns")).fill_null(value=False)
         made_up = found.sort("row").select(_col("dry_ns").is_not_null() & ~has_waited)
         return made_up.to_series()
+
+    def sooner(self, rows: pl.DataFrame, saved_ns: str) -> pl.DataFrame:
+        """Returns rank, pid and ns. `rows`: with `work`, a row of the table, and the column `saved_ns`, once for each
+        work."""
+        none = self._found.attributed.ranges.clear().select(*_THREAD, "start_ns", "end_ns")
+        return self._sooner(rows.select(row="work", saved_ns=saved_ns), none)
+
+    def without(self, rows: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+        """Returns the same if the work of `rows`, the calls that launched it, and what threads did in these ranges had
+        not been there at all. `ranges`: `range`, and `of`: from the first to the last range of the same `of` all is
+        gone that their thread did."""
+        found = self._found.by_lane.attributed
+        times = [*_THREAD, "start_ns", "end_ns"]
+        calls = found.calls.select(times)[found.work["call"].gather(rows["work"]).drop_nulls().unique()]
+        some = found.ranges.select(times)[ranges["range"]].hstack([ranges["of"]])
+        whole = some.group_by(*_THREAD, "of").agg(_col("start_ns").min(), _col("end_ns").max()).select(times)
+        gone = pl.concat([calls, whole]).drop_nulls(("start_ns", "end_ns"))
+        return self._sooner(rows.select(row="work", saved_ns=_col("end_ns") - _col("start_ns")), gone)
+
+    def without_host(self, rows: pl.DataFrame, *, with_work: bool = False) -> pl.DataFrame:
+        """Returns the same if threads had taken no time, and waited for nothing, in these stretches: rank, pid, tid,
+        start_ns and end_ns. `with_work`: nor had launched what they launched there."""
+        gone = rows.select(*_THREAD, "start_ns", "end_ns")
+        work = self._found.attributed.work.with_row_index("row").select("row", "call", saved_ns=length())
+        if with_work:
+            calls = self._found.attributed.calls
+            some = within(calls, "start_ns", gone, _THREAD)["row"].unique()
+            saved = work.filter(_col("call").is_in(some.implode()))
+        else:
+            saved = work.clear()
+        return self._sooner(saved.select("row", "saved_ns"), gone)
+
+    def _sooner(self, saved: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
+        found = self._graph
+        saved = found.work.select("row").join(saved, on="row", how="left", maintain_order="left")
+        ends = sooner(found, saved["saved_ns"].fill_null(0), gone, self._meetings)
+        if self._found.lanes is not None:
+            ranks = _col("rank").replace_strict(self._found.lanes.rank_of, return_dtype=ends.schema["rank"])
+            ends = ends.with_columns(ranks)
+        return ends.group_by(PROCESS).agg(_col("ns").sum())
+
+    @kept
+    def _meetings(self) -> pl.Series:
+        """For each work of the graph the number of the collective of several ranks that it is a part of."""
+        parts = self._found.collectives.select(row="work", match="match", end_ns="end_ns").drop_nulls()
+        work = self._graph.work.select("row", "end_ns")
+        # Several kernels of a collective end one after the other: which of them waits is not known.
+        return work.join(parts, on=["row", "end_ns"], how="left", maintain_order="left")["match"]
+
+    @kept
+    def _graph(self) -> Graph:
+        """The graph of the path, with what the file does not say. Work whose launch is not known was launched when it
+        began, unless it follows other work closely. Work that was ready for longer and follows other work closely
+        waited for it, on whatever stream that ran."""
+        found = self._found.path_graph
+        work = found.work.with_columns(ended_ns=_ended_ns(found.work))
+        if work["launch_ns"].null_count():
+            devices, full = numbered(DEVICE, self._found.attributed.work.select(DEVICE)[work["row"]], self._full)
+            is_full = devices["of"].is_in(full["of"].implode())
+            is_close = ((work["start_ns"] - work["ended_ns"] <= CLOSE) & is_full).fill_null(value=False)
+            begun_ns = pl.when(~pl.lit(is_close)).then("start_ns")
+            work = work.with_columns(launch_ns=pl.coalesce("launch_ns", begun_ns))
+        ready_ns = pl.max_horizontal("launch_ns", "ended_ns")
+        asked = work.with_row_index("work").filter(_col("start_ns") - ready_ns > CLOSE)
+        asked = asked.select("work", "process", until_ns="start_ns")
+        more = asked.select("work", "until_ns", last_ended(asked, work, ("process",)).cast(pl.UInt32).alias("before"))
+        more = more.filter(_col("until_ns") - work["end_ns"].gather(more["before"]) <= CLOSE)
+        before = work["before"].scatter(more["work"], more["before"].cast(pl.Int32))
+        edges = pl.concat([found.edges, more.select("work", "before")]).unique()
+        return replace(found, work=work.drop("ended_ns").with_columns(before), edges=edges)
 
     @kept
     def _work(self) -> pl.DataFrame:

@@ -29,7 +29,6 @@ from opspan.analysis.spans import (
     union,
     within,
 )
-from opspan.analysis.what_if import without
 from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
 from opspan.findings.held import DRAIN, Held
@@ -182,26 +181,32 @@ class Run:
 
     @kept
     def kernels(self) -> pl.DataFrame:
-        """What ran in usual steps."""
-        return self.begun_in_usual(self._busy)
+        """What usual steps launched: where the host runs ahead, it runs in later ones."""
+        return self.begun_in_usual(self._busy, self._launched)
 
     @kept
     def computing(self) -> pl.DataFrame:
-        """Returns the kernels that are no collectives."""
-        return only(self.kernels, _col("what") == "computing")
+        """Returns the kernels of all steps that are no collectives."""
+        return only(self.all_kernels, _col("what") == "computing")
 
     @kept
     def all_kernels(self) -> pl.DataFrame:
-        """What ran in steps, those that are outliers as well."""
+        """What steps launched, those that are outliers as well."""
         is_same = self.usual.height == self.steps.height
-        return self.kernels if is_same else self.begun_in_usual(self._busy, odd=True)
+        return self.kernels if is_same else self.begun_in_usual(self._busy, self._launched, odd=True)
+
+    @property
+    def _launched(self) -> str:
+        return "launched_ns" if self.steps.height else "start_ns"
 
     @kept
     def _busy(self) -> pl.DataFrame:
         """What devices ran: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range that
         it belongs to `range`, `op`, `module` and `phase`."""
-        more = ("grid_x", "grid_y", "grid_z", "range", "bytes", "copy_from", "copy_to")
+        more = ("grid_x", "grid_y", "grid_z", "range", "call", "bytes", "copy_from", "copy_to")
         work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
+        called_ns = self.trace.calls["start_ns"].gather(work["call"])
+        work = work.with_columns(launched_ns=pl.coalesce(called_ns, "start_ns"))
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
         work = looked_up(work, size, ("rank", "device_id"))
@@ -212,6 +217,19 @@ class Run:
     def held(self) -> Held:
         """Tells for how long work of devices held up the run."""
         return Held(self.found)
+
+    def sooner_ns(self, rows: pl.DataFrame, saved_ns: str, threshold: float) -> int:
+        """How much sooner the run would have ended if each of these kernels had taken so much less. 0 if they would
+        not take less by a share of `threshold` in all."""
+        matters = self.matters(self.per_process(rows, saved_ns), threshold)
+        return self.longest(self.held.sooner(rows, saved_ns), "ns") if matters else 0
+
+    def without_ns(self, rows: pl.DataFrame, ranges: pl.DataFrame, threshold: float) -> int:
+        """The same if these kernels, what launched them, and these ranges (Held.without) had not been there."""
+        ranges = ranges.drop_nulls().unique("range")
+        times = self.trace.ranges.select(*PROCESS, ns=length())[ranges["range"]]
+        ns = self.per_process(rows, "ns") + self.longest(times, "ns")
+        return self.longest(self.held.without(rows, ranges), "ns") if self.matters(ns, threshold) else 0
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the names of the range whose number is in the column `range`."""
@@ -253,9 +271,11 @@ class Run:
         rows = rows.drop_nulls(("start_ns", "end_ns"))
         if not self.matters(self.longest(union(rows, _THREAD).with_columns(ns=length()), "ns"), threshold):
             return 0
-        found = self.found
-        sooner = without(found.attributed, found.path_graph, rows, found.collectives, with_work=with_work)
-        return max(self.longest(sooner, "ns"), 0)
+        whole = whole_times(self.trace).with_columns(time_ns=length())
+        whole = whole.join(self.held.without_host(rows, with_work=with_work), on=PROCESS, nulls_equal=True)
+        # Processes run side by side: what one saves is nothing if another takes longer.
+        before, after = (int(whole.select(ns.max()).item() or 0) for ns in (_col("time_ns"), _col("time_ns") - _col("ns")))
+        return max(before - after, 0)
 
     @kept
     def compiling(self) -> pl.DataFrame:

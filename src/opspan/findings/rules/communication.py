@@ -138,11 +138,7 @@ def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     rows = run.called("^gloo:")
     rows = run.begun_in_usual(rows.with_columns(ns=length()), odd=True).filter(_col("ns") > 0)
-    # What a rank waited there for another it would wait for elsewhere.
-    waited = run.found.collectives.select(row="range", waiting_ns="waiting_ns").drop_nulls().unique("row")
-    rows = rows.join(waited, on="row", how="left", maintain_order="left")
-    own = rows.with_columns(start_ns=_col("start_ns") + _col("waiting_ns").fill_null(0))
-    at_stake = run.lost_ns(own, threshold)
+    at_stake = run.lost_ns(rows, threshold)
     if run.matters(at_stake, threshold):
         ns = run.longest(rows, "ns")
         yield Evidence(
@@ -249,7 +245,7 @@ RULES = (
         id="gloo-on-devices",
         title="Collectives of a program with devices that go through the host",
         looks_at="ranges of gloo, of processes that use a device; at stake is how much sooner the run would have ended if "
-        "these took no longer than until the last rank had come",
+        "these took no time",
         threshold=0.02,
         because="a fiftieth: below that it may be for counts and flags alone, which is as it should be",
         sentence="{collectives} collectives of gloo took {ns} ({ns_share}), and devices were at hand",

@@ -17,12 +17,12 @@ _col = pl.col
 def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.computing.filter(_col("blocks") > 0, _col("blocks") < _col("multiprocessors"))
     rows = rows.with_columns(lost_ns=_col("ns") * (1 - _col("blocks") / _col("multiprocessors")))
-    at_stake = run.per_process(rows, "lost_ns")
+    at_stake = run.sooner_ns(rows, "lost_ns", threshold)
     if not run.matters(at_stake, threshold):
         return
     yield Evidence(
         at_stake,
-        {"lost_ns": at_stake, "kernels": rows.height, "ns": int(rows["ns"].sum()), "blocks": _median(rows, "blocks")}
+        {"lost_ns": run.per_process(rows, "lost_ns"), "kernels": rows.height, "ns": int(rows["ns"].sum()), "blocks": _median(rows, "blocks")}
         | {"multiprocessors": _median(rows, "multiprocessors")},
         {"kernel": next(iter(top(rows, "lost_ns", "name")), "one without a name")},
         confidence="possible",  # kernels that run at the same time may fill the rest

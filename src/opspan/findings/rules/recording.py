@@ -44,7 +44,7 @@ def _on_threads(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
     to end, as the profiler takes its time in these."""
     calls = run.trace.calls.select(*PROCESS, "end_ns", called="tid").drop_nulls("end_ns").sort("end_ns")
     rows, calls = numbered(PROCESS, rows.sort("end_ns"), calls)
-    rows = rows.join_asof(calls.select("of", "end_ns", "called"), on="end_ns", by="of", strategy="forward")
+    rows = rows.join_asof(calls.select("of", "end_ns", "called"), on="end_ns", by="of", strategy="forward", check_sortedness=False)
     return rows.with_columns(tid=pl.coalesce("tid", "called"))
 
 

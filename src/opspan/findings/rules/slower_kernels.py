@@ -30,17 +30,12 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     if not _is_in_order(rows.join(later.select("of").unique(), on="of", how="semi", maintain_order="left")):
         return
-    if not run.matters(run.per_process(later, "more_ns"), threshold):
-        return
-    others = run.all_kernels.join(later.select("work"), on="work", how="anti")
-    saved_ns = pl.min_horizontal("more_ns", run.held.ns(later, others)).cast(pl.Int64)
-    later = later.with_columns(saved_ns=saved_ns)
-    at_stake = run.per_process(later, "saved_ns")
+    at_stake = run.sooner_ns(later, "more_ns", threshold)
     if not run.matters(at_stake, threshold):
         return
     compared_ns = int(rows["ns"].sum())
     slower_ns = int(rows.join(later.select("of"), on="of", how="semi")["ns"].sum())
-    kernel = top(later, "saved_ns", "name")[0]
+    kernel = top(later, "more_ns", "name")[0]
     first = later.filter(_col("name").cast(pl.String) == kernel).sort("start_ns").row(0, named=True)
     whole = rows.select(_col("start_ns").min(), _col("end_ns").max()).row(0)
     since = (first["start_ns"] - whole[0]) / (whole[1] - whole[0])
@@ -59,7 +54,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
             "which": "the device as a whole" if slower_ns >= _MOST * compared_ns else "some kernels alone",
         },
         confidence="possible",  # clocks, heat, neighbours, data: the trace has none of them
-        **where(later, "saved_ns"),
+        **where(later, "more_ns"),
     )
 
 

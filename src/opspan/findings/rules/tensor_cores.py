@@ -126,7 +126,7 @@ def _half(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _unused(run: Run, rows: pl.DataFrame, threshold: float) -> Iterator[Evidence]:
     rows = _of_sizes(rows, lambda numbers: min(numbers, default=_LEAST_ROWS) >= _LEAST_ROWS, unknown=True)
-    rows, at_stake = _saved(run, rows, threshold)
+    at_stake = _saved_ns(run, rows, threshold)
     if not run.matters(at_stake, threshold):
         return
     ns = run.per_process(rows, "ns")
@@ -138,13 +138,10 @@ def _unused(run: Run, rows: pl.DataFrame, threshold: float) -> Iterator[Evidence
     )
 
 
-def _saved(run: Run, rows: pl.DataFrame, threshold: float) -> tuple[pl.DataFrame, int]:
-    """With `saved_ns`: half of the time of each, as far as something waited for it; and its sum."""
-    if not run.matters(_TWICE * run.per_process(rows, "ns"), threshold):
-        return rows, 0
-    held_ns = run.held.ns(rows, run.kernels.join(rows.select("work"), on="work", how="anti"))
-    rows = rows.with_columns(saved_ns=pl.min_horizontal((_TWICE * _col("ns")).cast(pl.Int64), held_ns))
-    return rows, run.per_process(rows, "saved_ns")
+def _saved_ns(run: Run, rows: pl.DataFrame, threshold: float) -> int:
+    """How much sooner the run would have ended if each had taken half of its time."""
+    rows = rows.with_columns(saved_ns=(_TWICE * _col("ns")).cast(pl.Int64))
+    return run.sooner_ns(rows, "saved_ns", threshold)
 
 
 def _of_sizes(rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown: bool) -> pl.DataFrame:
@@ -160,7 +157,7 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = _products(run, has_sizes, threshold).filter(_col("number") == "half")
     # 1 is a vector, which no size makes fit.
     rows = _of_sizes(rows, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
-    rows, at_stake = _saved(run, rows, threshold)
+    at_stake = _saved_ns(run, rows, threshold)
     if not run.matters(at_stake, threshold):
         return
     ns = run.per_process(rows, "ns")
