@@ -28,13 +28,15 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.kept import kept
-from opspan.analysis.path_graph import Graph, last_ended
+from opspan.analysis.path_graph import Graph, last_ended, latest
 from opspan.analysis.path_threads import NONE
 from opspan.analysis.spans import DEVICE, PROCESS, distinct, length, numbered, summed_by, time_in, union
 from opspan.analysis.what_if import sooner
+from opspan.tables import Tables
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
+_TOLD_TO_WAIT = r"(?i)stream_?wait_?event"  # names of calls
 CLOSE = 20_000  # ns; work that waits for an event of another stream begins some 10 us after it
 _HARDLY = 0.1  # of the time in which a device ran something
 DRAIN = ("synchronise", "blocking copy", "item")  # reasons of waits after which a device may have nothing left to do
@@ -43,6 +45,42 @@ DRAIN = ("synchronise", "blocking copy", "item")  # reasons of waits after which
 def _ended_ns(work: pl.DataFrame) -> pl.Series:
     """When the work ended that each waited for longest."""
     return work["end_ns"].gather(work["before"].set(work["before"] == NONE, None))
+
+
+def _after_events(trace: Tables, processes: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """Returns work and before: what the first work after a wait for an event may have waited for. None where the file
+    says which event that is: the graph of the path has it then."""
+    none = pl.DataFrame(schema={"work": pl.UInt32, "before": pl.UInt32})
+    if (trace.work["kind"] == "sync").any():
+        return none
+    names = trace.calls["name"].unique()
+    names = names.filter(names.cast(pl.String).str.contains(_TOLD_TO_WAIT).fill_null(value=False))
+    called = trace.calls.select(*PROCESS, "name", called_ns="start_ns").filter(_col("name").is_in(names.implode()))
+    called = called.join(processes.select("process", *PROCESS), on=PROCESS, nulls_equal=True).sort("called_ns")
+    if not called.height:
+        return none
+    stream = pl.struct("device_id", "stream_id").rank("dense")
+    launched = work.select("process", "start_ns", "end_ns", "launch_ns", stream=stream).with_row_index("work")
+    launched = launched.drop_nulls("launch_ns").sort("launch_ns", "work")
+    after = called.select("process", "called_ns").join_asof(
+        launched.select("process", "launch_ns", "work", "start_ns", "stream"),
+        left_on="called_ns",
+        right_on="launch_ns",
+        by="process",
+        strategy="forward",
+        check_sortedness=False,
+    )
+    others = launched.select("process", other="stream").unique()
+    after = after.drop_nulls("work").join(others, on="process").filter(_col("other") != _col("stream"))
+    known = launched.select("process", "launch_ns", "end_ns", other="stream", before="work")
+    found = after.drop("launch_ns").sort("called_ns").join_asof(
+        known,
+        left_on="called_ns",
+        right_on="launch_ns",
+        by=["process", "other"],
+        check_sortedness=False,
+    )
+    return found.filter(_col("end_ns") <= _col("start_ns")).select("work", "before")
 
 
 class Held:
@@ -116,9 +154,13 @@ class Held:
     def _graph(self) -> Graph:
         """The graph of the path, with what the file does not say. Work whose launch is not known was launched when it
         began, unless it follows other work closely. Work that was ready for longer and follows other work closely
-        waited for it, on whatever stream that ran."""
+        waited for it, on whatever stream that ran. Where a stream was told to wait for an event, it waits for all that
+        the other streams had been given."""
         found = self._found.path_graph
-        work = found.work.with_columns(ended_ns=_ended_ns(found.work))
+        trace = self._found.by_lane.attributed
+        work = found.work.with_columns(
+            trace.work.select("device_id", "stream_id")[found.work["row"]], ended_ns=_ended_ns(found.work)
+        )
         if work["launch_ns"].null_count():
             devices, full = numbered(DEVICE, self._found.attributed.work.select(DEVICE)[work["row"]], self._full)
             is_full = devices["of"].is_in(full["of"].implode())
@@ -128,11 +170,14 @@ class Held:
         ready_ns = pl.max_horizontal("launch_ns", "ended_ns")
         asked = work.with_row_index("work").filter(_col("start_ns") - ready_ns > CLOSE)
         asked = asked.select("work", "process", until_ns="start_ns")
-        more = asked.select("work", "until_ns", last_ended(asked, work, ("process",)).cast(pl.UInt32).alias("before"))
-        more = more.filter(_col("until_ns") - work["end_ns"].gather(more["before"]) <= CLOSE)
-        before = work["before"].scatter(more["work"], more["before"].cast(pl.Int32))
-        edges = pl.concat([found.edges, more.select("work", "before")]).unique()
-        return replace(found, work=work.drop("ended_ns").with_columns(before), edges=edges)
+        close = asked.select("work", "until_ns", last_ended(asked, work, ("process",)).cast(pl.UInt32).alias("before"))
+        close = close.filter(_col("until_ns") - work["end_ns"].gather(close["before"]) <= CLOSE)
+        more = pl.concat([close.select("work", "before"), _after_events(trace, found.processes, work)])
+        if not more.height:
+            return replace(found, work=work.select(found.work.columns))
+        edges = pl.concat([found.edges, more]).unique()
+        before = latest(work, edges).cast(pl.Int32)
+        return replace(found, work=work.select(found.work.columns).with_columns(before), edges=edges)
 
     @kept
     def _work(self) -> pl.DataFrame:
