@@ -7,6 +7,7 @@
     held.sooner(rows, saved_ns) -> how much sooner each process would have ended if each of `rows` had taken so much
         less, by the graph of `opspan path --what-if`
     held.without(rows, ranges) -> the same if `rows`, their launches and these ranges had not been there
+    held.merged(rows) -> the same if several of `rows` had been one
 
 Nothing is gained by work that ends earlier while nobody waits for it. Somebody waits while work that has been launched
 has not begun, and while the host is in a call that waits. Work whose call is not in the file counts as launched before
@@ -133,10 +134,23 @@ class Held:
         gone = pl.concat([calls, whole]).drop_nulls(("start_ns", "end_ns"))
         return self._sooner(rows.select(row="work", saved_ns=_col("end_ns") - _col("start_ns")), gone)
 
-    def _sooner(self, saved: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
+    def merged(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Returns the same if the works of the same `of` had been one, with one launch: that of the first."""
+        found = self._found.by_lane.attributed
+        calls = found.work["call"].gather(rows["work"])
+        rows = rows.select("of", "start_ns", row="work").hstack(found.calls.select(*_THREAD, ended_ns="end_ns")[calls])
+        rows = rows.sort("of", "start_ns").with_columns(is_first=_col("of").is_first_distinct())
+        between = rows.group_by(*_THREAD, "of").agg(start_ns=_col("ended_ns").min(), end_ns=_col("ended_ns").max())
+        others = rows.filter(~_col("is_first")).select("row", saved_ns=pl.lit(0, dtype=pl.Int64), is_at_once=True)
+        return self._sooner(others, between.select(*_THREAD, "start_ns", "end_ns").drop_nulls(("start_ns", "end_ns")))
+
+    def _sooner(self, work: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
         found = self._graph
-        saved = found.work.select("row").join(saved, on="row", how="left", maintain_order="left")
-        ends = sooner(found, saved["saved_ns"].fill_null(0), gone, self._meetings)
+        is_at_once = _col("is_at_once") if "is_at_once" in work.columns else pl.lit(value=False)
+        work = work.select("row", "saved_ns", is_at_once=is_at_once)
+        work = found.work.select("row").join(work, on="row", how="left", maintain_order="left")
+        work = work.with_columns(_col("saved_ns").fill_null(0), _col("is_at_once").fill_null(value=False))
+        ends = sooner(found, work.with_columns(self._meetings), gone)
         if self._found.lanes is not None:
             ranks = _col("rank").replace_strict(self._found.lanes.rank_of, return_dtype=ends.schema["rank"])
             ends = ends.with_columns(ranks)
