@@ -40,6 +40,7 @@ _AMD_KERNEL = r"(?i)^cijk_|miopen|_gtcx|ck_tile|\baiter::"
 _FROM_AMPERE_ON = r"(?i)ampere|hopper|blackwell|(sm|cutlass_)(8[0-9]|9[0-9]|1[0-9][0-9])_"
 _FROM_VOLTA_ON = rf"{_FROM_AMPERE_ON}|(?i)volta|turing|(sm|cutlass_)7[05]_"
 _TWICE = 0.5  # of the time: what is at stake if these products become twice as quick
+_SAME = ("whole", "grid_x", "grid_y", "grid_z")
 _LEAST_ROWS = 16  # products of fewer rows wait for memory on every device: 8 operations a byte in float32, and fewer
 
 
@@ -153,10 +154,15 @@ def _of_sizes(rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown:
 
 
 def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
-    has_sizes = run.trace.ranges["sizes"].is_not_null().gather(run.computing["range"])
-    rows = _products(run, has_sizes, threshold).filter(_col("number") == "half")
+    if not run.trace.ranges["sizes"].count():
+        return
+    products = _products(run, pl.Series([True]).new_from_index(0, run.computing.height), threshold)
+    known = products.filter(_col("sizes").is_not_null(), _col("number") == "half")
     # 1 is a vector, which no size makes fit.
-    rows = _of_sizes(rows, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
+    rows = _of_sizes(known, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
+    # Replays of a graph have no ops: kernels and grids are those of ops that ran before it was captured.
+    same = rows.select(_SAME).unique().join(known.join(rows, on="work", how="anti"), on=_SAME, how="anti")
+    rows = pl.concat([rows, products.filter(_col("sizes").is_null()).join(same, on=_SAME, how="semi")])
     at_stake = _saved_ns(run, rows, threshold)
     if not run.matters(at_stake, threshold):
         return
