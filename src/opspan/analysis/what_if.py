@@ -61,8 +61,16 @@ def sooner(found: Graph, work: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame
     took = (1 - work["saved_ns"] / found.work.select(length()).to_series()).clip(0, 1).to_numpy()
     delayed = np.where(work["is_at_once"].to_numpy(), 0.0, 1.0)
     weights = _Weights(took, delayed, 1.0)
-    ends = _replay(weights, _Host.without(gone, found), found, _Meetings(found.work, work["match"])).ends
-    return found.processes.select(*PROCESS, ns=_col("end_ns") - pl.lit(_fitting(ends)))
+    replayed = _replay(weights, _Host.without(gone, found), found, _Meetings(found.work, work["match"]))
+    known = pl.DataFrame({"process": found.work["process"], "after_ns": _fitting(replayed.end)})
+    known = known.with_columns(has_launches=found.work["launch_ns"].is_not_null())
+    known = known.group_by("process").agg(_col("after_ns").max(), _col("has_launches").any())
+    ends = found.processes.with_columns(pl.lit(_fitting(replayed.ends)).alias("ended_ns"))
+    ends = ends.join(known, on="process")
+    # Where no launch is known, no wait of the host is, either: its end says nothing of the devices.
+    of_work = _col("last_ns") - _col("after_ns")
+    of_process = _col("end_ns") - _col("ended_ns")
+    return ends.select(*PROCESS, ns=pl.when("has_launches").then(of_process).otherwise(of_work))
 
 
 class _Meetings:

@@ -132,7 +132,8 @@ class Held:
         some = found.ranges.select(times)[ranges["range"]].hstack([ranges["of"]])
         whole = some.group_by(*_THREAD, "of").agg(_col("start_ns").min(), _col("end_ns").max()).select(times)
         gone = pl.concat([calls, whole]).drop_nulls(("start_ns", "end_ns"))
-        return self._sooner(rows.select(row="work", saved_ns=_col("end_ns") - _col("start_ns")), gone)
+        work = rows.select(row="work", saved_ns=_col("end_ns") - _col("start_ns"), is_at_once=True)
+        return self._sooner(work, gone)
 
     def merged(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Returns the same if the works of the same `of` had been one, with one launch: that of the first."""

@@ -136,7 +136,7 @@ def _all_slower(run: Run, levels: pl.DataFrame) -> pl.DataFrame:
     rows = numbers.join_asof(of_levels.select("of", "start_ns", "level"), on="start_ns", by="of", check_sortedness=False)
     rows = rows.join(of_quick.select("of", "since_ns", "least"), on="of", maintain_order="left")
     rows = rows.filter(_col("start_ns") >= _col("since_ns"), _col("level") > _col("least"))
-    return rows.with_columns(more_ns=(_col("ns") * (1 - _col("least") / _col("level"))).cast(pl.Int64))
+    return rows.with_columns(more_ns=(_col("ns") * (1 - _col("least") / _col("level"))).round().cast(pl.Int64))
 
 
 RULES = (
