@@ -63,7 +63,7 @@ def sooner(found: Graph, work: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame
     weights = _Weights(took, delayed, 1.0)
     replayed = _replay(weights, _Host.without(gone, found), found, _Meetings(found.work, work["match"]))
     known = pl.DataFrame({"process": found.work["process"], "after_ns": _fitting(replayed.end)})
-    known = known.with_columns(has_launches=found.work["launch_ns"].is_not_null())
+    known = known.with_columns(has_launches=found.work["thread"] != NONE)
     known = known.group_by("process").agg(_col("after_ns").max(), _col("has_launches").any())
     ends = found.processes.with_columns(pl.lit(_fitting(replayed.ends)).alias("ended_ns"))
     ends = ends.join(known, on="process")

@@ -74,12 +74,16 @@ def _after_events(trace: Tables, processes: pl.DataFrame, work: pl.DataFrame) ->
     others = launched.select("process", other="stream").unique()
     after = after.drop_nulls("work").join(others, on="process").filter(_col("other") != _col("stream"))
     known = launched.select("process", "launch_ns", "end_ns", other="stream", before="work")
-    found = after.drop("launch_ns").sort("called_ns").join_asof(
-        known,
-        left_on="called_ns",
-        right_on="launch_ns",
-        by=["process", "other"],
-        check_sortedness=False,
+    found = (
+        after.drop("launch_ns")
+        .sort("called_ns")
+        .join_asof(
+            known,
+            left_on="called_ns",
+            right_on="launch_ns",
+            by=["process", "other"],
+            check_sortedness=False,
+        )
     )
     return found.filter(_col("end_ns") <= _col("start_ns")).select("work", "before")
 

@@ -146,8 +146,8 @@ RULES = (
         "launched one that took as long as they did together: time between launches and between kernels",
         threshold=0.03,
         because="three hundredths of the time: few ops can be had as one kernel",
-        sentence="{ops} ops launched {kernels} kernels, about {each} each, which took {work_ns} (median), most in {op}; "
-        "as one kernel for each op they would hold up the run for less",
+        sentence="{ops} ops launched {kernels} kernels, about {each} each, of {work_ns} (median), most in {op}; "
+        "one for each op would let the run end sooner",
         remedy="A fused op (torch.nn.functional.scaled_dot_product_attention, fused optimizers), torch.compile, or a "
         "CUDA graph around them",
         command="opspan table FILE --by kernel",

@@ -17,7 +17,7 @@ _PARTS = 8  # of its runs, in order of time, as many in each
 _LONGER = 1.1  # times: what differs by less does so for many reasons
 _MIRRORED = 3  # times as much is lost after the quickest part as before it: noise loses as much on both sides
 _CHANCE = 2.33  # usual deviations: what is in no order looks this much in order once in a hundred times
-_MOST = 0.5  # of the time of the kernels that can be compared: from here on it is the device that got slower
+_MOST = 0.8  # of the time of the kernels that can be compared: from here on it is the device that got slower
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -119,9 +119,13 @@ def _is_in_order(rows: pl.DataFrame) -> bool:
     step are slow together, and the next step is no more like it than any other. The test of von Neumann: squares of
     what differs from one to the next, and of what differs from the mean."""
     count, level = _col("level").len(), _col("level")
-    ratios = _levels(rows).group_by(DEVICE, maintain_order=True).agg(
-        ratio=(level.diff() ** 2).sum() / ((level - level.mean()) ** 2).sum(),
-        most=2 * (1 - _CHANCE * ((count - 2) / (count**2 - 1)).sqrt()),
+    ratios = (
+        _levels(rows)
+        .group_by(DEVICE, maintain_order=True)
+        .agg(
+            ratio=(level.diff() ** 2).sum() / ((level - level.mean()) ** 2).sum(),
+            most=2 * (1 - _CHANCE * ((count - 2) / (count**2 - 1)).sqrt()),
+        )
     )
     return bool(ratios.select((_col("ratio") <= _col("most")).any()).item())
 
@@ -133,7 +137,9 @@ def _all_slower(run: Run, levels: pl.DataFrame) -> pl.DataFrame:
     quick = levels.group_by(DEVICE).agg(since_ns=_col("start_ns").get(quickest), least=_col("level").min())
     rows = run.computing.filter(_col("kind") == "kernel").sort("start_ns")
     numbers, of_levels, of_quick = numbered(DEVICE, rows, levels, quick)
-    rows = numbers.join_asof(of_levels.select("of", "start_ns", "level"), on="start_ns", by="of", check_sortedness=False)
+    rows = numbers.join_asof(
+        of_levels.select("of", "start_ns", "level"), on="start_ns", by="of", check_sortedness=False
+    )
     rows = rows.join(of_quick.select("of", "since_ns", "least"), on="of", maintain_order="left")
     rows = rows.filter(_col("start_ns") >= _col("since_ns"), _col("level") > _col("least"))
     return rows.with_columns(more_ns=(_col("ns") * (1 - _col("least") / _col("level"))).round().cast(pl.Int64))
@@ -145,8 +151,9 @@ RULES = (
         title="Kernels that get slower",
         looks_at="how much longer kernels took than the quickest eighth of the runs of the same kernel before, with "
         "the same grid and sizes (without sizes, at the same place of each step), where it ran alone 32 times or more, "
-        "if steps that follow each other are alike: else batches differ; at stake is what of this something waited for "
-        "that the run did not make up for later. Steps that are outliers are looked at, too: a change that stays makes "
+        "if steps that follow each other are alike: else batches differ. Where most kernels do so, it is the device, and "
+        "each kernel is taken to be as slow as its step is beside the quickest step before. At stake is how much sooner "
+        "the run would have ended. Steps that are outliers are looked at, too: a change that stays makes "
         "many of them",
         threshold=0.03,
         because="three hundredths of the time: clocks of a device that is well differ by less",

@@ -202,8 +202,8 @@ RULES = (
         id="tf32-off",
         title="float32 products without TF32",
         looks_at="time of float32 products and convolutions whose kernels do not use the tensor cores of a device that "
-        "has them for float32; at stake is half of it, as far as something waited for it that the run did not make up "
-        "for later. Products with a vector, or with fewer than 16 rows, are not counted: they wait for memory",
+        "has them for float32; at stake is how much sooner the run would have ended if they took half of it. "
+        "Products with a vector, or with fewer than 16 rows, are not counted: they wait for memory",
         threshold=0.02,
         because=_SMALL,
         sentence="float32 products took {ns} ({ns_share}) without tensor cores, most in {kernel}",
@@ -230,7 +230,8 @@ RULES = (
         id="odd-sizes",
         title="Sizes that 8 does not divide",
         looks_at="time of float16 and bfloat16 products and convolutions of which a size is no multiple of 8; at stake "
-        "is half of it, as far as something waited for it",
+        "is how much sooner the run would have ended if they took half of it. In replays of a graph these are the kernels "
+        "of such ops outside of it",
         threshold=0.02,
         because=_SMALL,
         sentence="products of sizes that 8 does not divide took {ns} ({ns_share}), such as {sizes}",

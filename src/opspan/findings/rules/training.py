@@ -66,7 +66,9 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     at_stake = run.longest(sums, "more_ns")
     if run.has_devices:
         more = sums.select(*PROCESS, backward="name", part=_col("more_ns") / _col("backward_ns"))
-        rows = took.with_columns(_col("backward").cast(pl.String)).join(more, on=[*PROCESS, "backward"], nulls_equal=True)
+        rows = took.with_columns(_col("backward").cast(pl.String)).join(
+            more, on=[*PROCESS, "backward"], nulls_equal=True
+        )
         rows = rows.with_columns(more_ns=(_col("ns") * _col("part")).cast(pl.Int64))
         at_stake = run.sooner_ns(rows, "more_ns", _LEAST)
         if at_stake < least:
