@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from findings.made import FIRST, STEP, Case, Made, check_fires, check_silent, each
+from findings.made import FIRST, Case, Made, check_fires, check_silent, each
 
 ELEMENTWISE = "void at::native::{}_elementwise_kernel<at::native::{}>"
 CAST = ELEMENTWISE.format("vectorized", "bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)")

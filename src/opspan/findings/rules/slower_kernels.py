@@ -151,10 +151,10 @@ RULES = (
         title="Kernels that get slower",
         looks_at="how much longer kernels took than the quickest eighth of the runs of the same kernel before, with "
         "the same grid and sizes (without sizes, at the same place of each step), where it ran alone 32 times or more, "
-        "if steps that follow each other are alike: else batches differ. Where most kernels do so, it is the device, and "
-        "each kernel is taken to be as slow as its step is beside the quickest step before. At stake is how much sooner "
-        "the run would have ended. Steps that are outliers are looked at, too: a change that stays makes "
-        "many of them",
+        "if steps that follow each other are alike: else batches differ. Where most kernels do so, it is the device, "
+        "and each kernel is taken to be as slow as its step is beside the quickest step before. At stake is how much "
+        "sooner the run would have ended. Steps that are outliers are looked at, too: a change that stays makes many "
+        "of them",
         threshold=0.03,
         because="three hundredths of the time: clocks of a device that is well differ by less",
         sentence="{kernels} kernels took {more_ns} longer ({times} times as long) than the same kernels before, from "

@@ -230,8 +230,8 @@ RULES = (
         id="odd-sizes",
         title="Sizes that 8 does not divide",
         looks_at="time of float16 and bfloat16 products and convolutions of which a size is no multiple of 8; at stake "
-        "is how much sooner the run would have ended if they took half of it. In replays of a graph these are the kernels "
-        "of such ops outside of it",
+        "is how much sooner the run would have ended if they took half of it. In replays of a graph these are the "
+        "kernels of such ops outside of it",
         threshold=0.02,
         because=_SMALL,
         sentence="products of sizes that 8 does not divide took {ns} ({ns_share}), such as {sizes}",

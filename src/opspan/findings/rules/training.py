@@ -112,8 +112,8 @@ RULES = (
     Rule(
         id="heavy-backward",
         title="A backward that takes far longer than its forward",
-        looks_at="ops whose backward takes more than five times their forward's time; at stake is what is above twice, as "
-        "far as the run would have ended sooner",
+        looks_at="ops whose backward takes more than five times their forward's time; at stake is how much "
+        "sooner the run would have ended if it took twice",
         threshold=5,
         because="twice is what two gradients cost, four times where few rows make the gradient of a large weight; "
         "at five times something else happens: atomics, recomputing, copies",
