@@ -61,7 +61,7 @@ CASES = [
         0.5,
         {"lost_ns": 5000, "kernels": 10, "ns": 10_000, "blocks": 50, "multiprocessors": 100},
         {
-            "9% of the device": lambda: blocks(91),
+            "2% of the device": lambda: blocks(98),
             "enough blocks": lambda: blocks(100),
             "nobody knows the device": lambda: blocks(1, None),
         },
@@ -276,7 +276,8 @@ def test_kernels_of_all_makers(kernel: str, types: str, op: str, device: str, ru
     assert found[rule].evidence.at_stake_ns == 4900
 
 
-def test_no_more_of_a_product_is_at_stake_than_something_waited_for() -> None:
-    made = Made().device(capability="8.0")
-    made.launch(-20, SGEMM, 0, 400).launch(300, "gelu", 400, 600)  # what comes next is launched 100 before its end
-    assert made.findings()["tf32-off"].evidence.at_stake_ns == 10 * 100
+def test_no_more_of_a_product_is_at_stake_than_the_run_would_gain() -> None:
+    # What comes next is launched 90 before the product ends: half of that would gain no more, and the host waits.
+    made = Made().device(capability="8.0").launch(0, SGEMM, 20, 400).launch(320, "gelu", 420, 500)
+    made.call("cudaStreamSynchronize", 335, 590)
+    assert made.findings()["tf32-off"].evidence.at_stake_ns == 10 * 90

@@ -18,10 +18,11 @@ def slow(longer: int, steps: int = 10) -> Made:
 
 
 def backward(length: int) -> Made:
-    """A forward of 100 on the device and its backward, on a thread of its own."""
+    """A forward of 100 on the device and its backward, on a thread of its own; the host waits for both."""
     made = Made().range("aten::embedding", 0, 50, seq=1).launch(5, "gather", 60, 100)
     made.range("EmbeddingBackward0", 50, 50, kind="backward", seq=1, forward_tid=1, tid=2)
-    return made.launch(55, "scatter", 160, length, tid=2)
+    made.launch(55, "scatter", 160, length, tid=2)
+    return made.call("cudaStreamSynchronize", 110, 55 + length)
 
 
 def compiling(length: int, step: int = 3) -> Made:

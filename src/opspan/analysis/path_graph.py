@@ -236,7 +236,7 @@ def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.D
     if not more.height:
         return edges, in_order
     edges = pl.concat([edges, more]).unique().sort("work", "before")
-    return edges, _latest(work, edges)
+    return edges, latest(work, edges)
 
 
 def _on_streams(work: pl.DataFrame) -> pl.Series:
@@ -307,7 +307,7 @@ def _sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
     return rows.select("call", "device_id", "stream_id", name=_col("name").cast(pl.String).fill_null(""), **said)
 
 
-def _latest(work: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
+def latest(work: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
     """For each work the one that it waited for longest."""
     ends = edges.with_columns(work["end_ns"].gather(edges["before"]).alias("end_ns")).sort("work", "end_ns", "before")
     last = ends.unique("work", keep="last", maintain_order=True).select("work", "before")

@@ -1,8 +1,8 @@
 """How long steps would take if ops, or kinds of time, took a part of their time: the graph of `path`, walked forward.
 
     what_if(trace, times, waits, found, factors) -> number, before_ns, after_ns: a row for each of `times`
-    sooner(found, saved_ns, gone, meetings) -> rank, pid, ns: how much sooner each process would have ended without some
-        of what its devices and threads did
+    sooner(found, work, gone) -> rank, pid, ns: how much sooner each process would have ended without some of what its
+        devices and threads did
 
 `factors`: by name of an op, or one of path_cuts.KINDS. docs/analysis.md, "path", has the rules.
 """
@@ -53,15 +53,25 @@ def what_if(
     return rows.with_columns(pl.when(_col("before_ns") <= _LONGEST).then("after_ns").alias("after_ns"))
 
 
-def sooner(found: Graph, saved_ns: pl.Series, gone: pl.DataFrame, meetings: pl.Series) -> pl.DataFrame:
-    """`saved_ns`: by how much less each of `found.work` would have taken; `gone`: rank, pid, tid, start_ns and end_ns
-    of what threads would not have done; `meetings`: the numbers of collectives of which each is the part of a rank, or
-    null. A collective goes on once the last rank has come."""
-    took = found.work.select(1 - pl.lit(saved_ns) / length()).to_series().clip(0, 1).to_numpy()
-    weights = _Weights(took, np.ones(took.size), 1.0)
+def sooner(found: Graph, work: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
+    """`work`: for each of `found.work` by how much less it would have taken, saved_ns; whether it would have followed
+    what was before it at once, is_at_once; and in `match` the number of the collective of which it is the part of a
+    rank, or null: that goes on once the last rank has come. `gone`: rank, pid, tid, start_ns and end_ns of what threads
+    would not have done."""
+    took = (1 - work["saved_ns"] / found.work.select(length()).to_series()).clip(0, 1).to_numpy()
+    delayed = np.where(work["is_at_once"].to_numpy(), 0.0, 1.0)
+    weights = _Weights(took, delayed, 1.0)
     host, found = _Host.without(gone, found), replace(found, joins=_joins_without(found, gone))
-    ends = _replay(weights, host, found, _Meetings(found.work, meetings)).ends
-    return found.processes.select(*PROCESS, ns=_col("end_ns") - pl.lit(_fitting(ends)))
+    replayed = _replay(weights, host, found, _Meetings(found.work, work["match"]))
+    known = pl.DataFrame({"process": found.work["process"], "after_ns": _fitting(replayed.end)})
+    known = known.with_columns(has_launches=found.work["thread"] != NONE)
+    known = known.group_by("process").agg(_col("after_ns").max(), _col("has_launches").any())
+    ends = found.processes.with_columns(pl.lit(_fitting(replayed.ends)).alias("ended_ns"))
+    ends = ends.join(known, on="process")
+    # Where no launch is known, no wait of the host is, either: its end says nothing of the devices.
+    of_work = _col("last_ns") - _col("after_ns")
+    of_process = _col("end_ns") - _col("ended_ns")
+    return ends.select(*PROCESS, ns=pl.when("has_launches").then(of_process).otherwise(of_work))
 
 
 class _Meetings:

@@ -207,6 +207,10 @@ class Run:
         work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
         called_ns = self.trace.calls["start_ns"].gather(work["call"])
         work = work.with_columns(launched_ns=pl.coalesce(called_ns, "start_ns"))
+        # What no step launched is of the step in which it ran.
+        in_step = within(work, "launched_ns", self.steps, PROCESS)["row"]
+        is_in_step = pl.Series([False]).new_from_index(0, work.height).scatter(in_step, True)
+        work = work.with_columns(launched_ns=pl.when(is_in_step).then("launched_ns").otherwise("start_ns"))
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
         work = looked_up(work, size, ("rank", "device_id"))

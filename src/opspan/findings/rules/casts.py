@@ -125,7 +125,7 @@ RULES = (
         id="casts",
         title="Casts between types",
         looks_at="kernels of aten::copy_ whose ends are of different types, and on a run without devices these ops; at "
-        "stake is the time in which one ran alone, and something waited for it that the run did not make up for later",
+        "stake is how much sooner the run would have ended without them and what the host does for them",
         threshold=0.05,
         because="a twentieth of the time: that autocast casts each weight once a step takes less in most programs",
         sentence="{casts} casts took {ns} ({ns_share}), most of {types}; the ops that ask for them: {causes}",

@@ -106,9 +106,9 @@ RULES = (
     Rule(
         id="recompute",
         title="Checkpointing: forward ops that run again in the backward",
-        looks_at="ops that the backward runs again before it computes gradients; at stake is the time of their kernels "
-        "in which nothing else ran, and something waited that the run did not make up for later; without devices the "
-        "time of the ops themselves",
+        looks_at="ops that the backward runs again before it computes gradients; at stake is how much sooner the run "
+        "would have ended without them and what the host does between them; without devices the time of the ops "
+        "themselves",
         threshold=0.05,
         because="a twentieth of the time: checkpoints of a few cheap ops are worth the memory that they save",
         sentence="checkpoints ran {ops} forward ops again in the backward, which took {ns} ({ns_share}), most in {op}",
