@@ -39,7 +39,7 @@ def hidden(at: int, length: int) -> Made:
 
 
 def gloo(length: int) -> Made:
-    return Made().work("gemm", 0, 1000).range("gloo:all_reduce", 100, length, kind="user")
+    return Made().launch(900, "gemm", 910, 90).range("gloo:all_reduce", 100, length, kind="user")
 
 
 def copies(down: int = 4096, up: int = 4096, to: str = "pageable") -> Made:
@@ -50,7 +50,8 @@ def copies(down: int = 4096, up: int = 4096, to: str = "pageable") -> Made:
 
 
 def fallback(length: int, inside: str = "aten::_to_cpu") -> Made:
-    return Made().range("aten::weird", 100, length, module="head").range(inside, 101, 5)
+    made = Made().range("aten::weird", 100, length, module="head").range(inside, 101, 5)
+    return made.launch(900, "gemm", 910, 90)
 
 
 CASES = [
@@ -239,11 +240,11 @@ def test_one_rank_that_is_odd_is_named() -> None:
 def test_what_has_no_name_is_said_to_have_none() -> None:
     # No kernel that nobody can name dominates; that kernels are small, and that ops fall back, is said all the same.
     made = Made().device(multiprocessors=100).work(None, 0, 600, grid_x=1, grid_y=1, grid_z=1).work("small", 600, 400)
-    made.range(None, 0, 500).range("aten::_to_cpu", 10, 5)
     found = made.findings()
     assert "dominating-kernel" not in found
     assert found["few-blocks"].evidence.words == {"kernel": "one without a name"}
-    assert found["cpu-fallback"].evidence.words == {"op": "one without a name"}
+    made = Made().range(None, 0, 500).range("aten::_to_cpu", 10, 5).launch(900, "gemm", 910, 90)
+    assert made.findings()["cpu-fallback"].evidence.words == {"op": "one without a name"}
 
 
 def test_channels_of_a_convolution_are_its_sizes() -> None:

@@ -305,7 +305,8 @@ def _joins_without(found: Graph, gone: pl.DataFrame) -> pl.DataFrame:
     nothing = {"what": BEGUN, "target_ns": LEAST, "entry": NONE}
     joins = found.joins.with_columns(is_gone.alias("gone"))
     joins = joins.with_columns(
-        pl.when("gone").then(pl.lit(value, dtype=pl.Int64)).otherwise(name).alias(name) for name, value in nothing.items()
+        pl.when("gone").then(pl.lit(value, dtype=pl.Int64)).otherwise(name).alias(name)
+        for name, value in nothing.items()
     )
     return joins.with_columns(_col("is_last") & ~_col("gone")).drop("gone")
 

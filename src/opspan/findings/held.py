@@ -144,7 +144,9 @@ class Held:
         """Returns the same if threads had taken no time, and waited for nothing, in these stretches: rank, pid, tid,
         start_ns and end_ns. `with_work`: nor had launched what they launched there."""
         gone = rows.select(*_THREAD, "start_ns", "end_ns")
-        work = self._found.attributed.work.with_row_index("row").select("row", "call", saved_ns=length(), is_at_once=pl.lit(value=True))
+        work = self._found.attributed.work.with_row_index("row").select(
+            "row", "call", saved_ns=length(), is_at_once=pl.lit(value=True)
+        )
         if with_work:
             calls = self._found.attributed.calls
             some = within(calls, "start_ns", gone, _THREAD)["row"].unique()

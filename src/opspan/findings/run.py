@@ -26,7 +26,6 @@ from opspan.analysis.spans import (
     only,
     summed_by,
     time_in,
-    union,
     within,
 )
 from opspan.findings.after_waits import after_waits, given
@@ -267,19 +266,6 @@ class Run:
     def is_falling_back(self) -> pl.Series:
         """For each range whether the host runs it, or what it lies in, for a device that has no kernel for it."""
         return falling_back(self.trace.ranges)
-
-    def lost_ns(self, rows: pl.DataFrame, threshold: float, *, with_work: bool = False) -> int:
-        """Returns how much sooner the run would have ended if threads of the host had taken no time for these rows:
-        rank, pid, tid, start_ns, end_ns. `with_work`: nor launched what they launched in that time, nor waited there.
-        0 if all of them together take less than a share of `threshold`."""
-        rows = rows.drop_nulls(("start_ns", "end_ns"))
-        if not self.matters(self.longest(union(rows, _THREAD).with_columns(ns=length()), "ns"), threshold):
-            return 0
-        whole = whole_times(self.trace).with_columns(time_ns=length())
-        whole = whole.join(self.held.without_host(rows, with_work=with_work), on=PROCESS, nulls_equal=True)
-        # Processes run side by side: what one saves is nothing if another takes longer.
-        before, after = (int(whole.select(ns.max()).item() or 0) for ns in (_col("time_ns"), _col("time_ns") - _col("ns")))
-        return max(before - after, 0)
 
     @kept
     def compiling(self) -> pl.DataFrame:

@@ -8,6 +8,7 @@ import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, length
 from opspan.findings.late import SIDES, lost_to, stragglers, waited_ns
+from opspan.findings.lost import lost_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.printable import listed
@@ -138,7 +139,7 @@ def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     rows = run.called("^gloo:")
     rows = run.begun_in_usual(rows.with_columns(ns=length()), odd=True).filter(_col("ns") > 0)
-    at_stake = run.lost_ns(rows, threshold)
+    at_stake = lost_ns(run, rows, threshold)
     if run.matters(at_stake, threshold):
         ns = run.longest(rows, "ns")
         yield Evidence(
@@ -244,8 +245,8 @@ RULES = (
     Rule(
         id="gloo-on-devices",
         title="Collectives of a program with devices that go through the host",
-        looks_at="ranges of gloo, of processes that use a device; at stake is how much sooner the run would have ended if "
-        "these took no time",
+        looks_at="ranges of gloo, of processes that use a device; at stake is how much sooner the run would have ended "
+        "if these took no time",
         threshold=0.02,
         because="a fiftieth: below that it may be for counts and flags alone, which is as it should be",
         sentence="{collectives} collectives of gloo took {ns} ({ns_share}), and devices were at hand",

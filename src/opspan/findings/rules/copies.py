@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, numbered, time_in
+from opspan.findings.lost import lost_ns
 from opspan.findings.marks import fallbacks
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
@@ -59,7 +60,7 @@ def _fallbacks(run: Run, threshold: float) -> Iterator[Evidence]:
     ranges = run.trace.ranges
     ops = ranges.select(*PROCESS, "tid", "name", "start_ns", "end_ns", "module").filter(fallbacks(ranges))
     ops = run.begun_in_usual(ops, odd=True).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
-    at_stake = run.lost_ns(ops, threshold, with_work=True)
+    at_stake = lost_ns(run, ops, threshold, with_work=True)
     if run.matters(at_stake, threshold):
         names, ns = top(ops, "ns", "name"), run.longest(ops, "ns")
         yield Evidence(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
+from opspan.findings.lost import lost_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -47,7 +48,7 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
             return  # a run without steps has its start in it, where all this belongs
         waits = run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))
         waits = run.named(run.begun_in_usual(waits, is_late=True, odd=True))
-        at_stake = run.lost_ns(waits, threshold)
+        at_stake = lost_ns(run, waits, threshold)
         if not run.matters(at_stake, threshold):
             return
         wait_ns = run.longest(waits, "wait_ns")
