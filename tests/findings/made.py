@@ -53,7 +53,7 @@ class Made:
     def launch(
         self,
         called: int,
-        name: str,
+        name: str | None,
         at: int,
         length: int,
         steps: Sequence[int] | None = None,

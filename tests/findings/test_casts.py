@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from findings.made import FIRST, STEP, Case, Made, check_fires, check_silent, each
+from findings.made import FIRST, Case, Made, check_fires, check_silent, each
 
 ELEMENTWISE = "void at::native::{}_elementwise_kernel<at::native::{}>"
 CAST = ELEMENTWISE.format("vectorized", "bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)")
@@ -15,18 +15,13 @@ WIDER, SAME = '["float", "c10::BFloat16", "Scalar"]', '["float", "float", "Scala
 
 
 def casting(
-    length: int, types: str | None = WIDER, kernel: str = COPY, op: str = "aten::copy_", then: int = -15
+    length: int, types: str | None = WIDER, kernel: str = COPY, op: str = "aten::copy_", then: int = 40
 ) -> Made:
-    """A cast that aten::linear asks for, from the begin of each step on; then a product until its end."""
-    made = (
-        Made()
-        .range("aten::linear", 950, 45, [9])
-        .range("aten::linear", -50, 45)
-        .range("aten::to", -45, 20)
-        .range("aten::_to_copy", -44, 18)
-    )
-    made.range(op, -40, 12, input_types=types).launch(-40, "short", 0, length, full_name=kernel)
-    return made.launch(then, "gemm", length, STEP - length)
+    """A cast that aten::linear asks for, of which the host does 20, and then a product, for which the host waits."""
+    made = Made().range("aten::linear", 0, 60).range("aten::to", 10, 20).range("aten::_to_copy", 11, 18)
+    made.range(op, 12, 16, input_types=types).launch(15, "short", 30, length, full_name=kernel)
+    end = max(30 + length, then + 20) + 700
+    return made.launch(then, "gemm", end - 700, 700).call("cudaStreamSynchronize", then + 15, end + 5 - then - 15)
 
 
 def on_the_host(types: str) -> Made:
@@ -37,6 +32,7 @@ CASES = [
     Case(
         "casts",
         lambda: casting(100),
+        # The product begins when its launch has returned: at 30 without the cast, at 130 with it.
         1000,
         0.1,
         {"ns": 1000, "ns_share": 0.1, "casts": 10},
@@ -45,12 +41,11 @@ CASES = [
             "of one type": lambda: casting(100, SAME, LOADS),
             "of one type, as nobody says": lambda: casting(100, None),
             "another op of two types": lambda: casting(100, WIDER, ADDS, "aten::add_"),
-            "what came next was launched late": lambda: casting(100, then=90),
-            "it computed meanwhile": lambda: casting(100).launch(-60, "other", 0, 100, stream_id=9),
+            "what came next was launched late": lambda: casting(100, then=130),
         },
         ops=("aten::linear",),
         steps=FIRST,
-        ranges=each(0, 100),
+        ranges=each(30, 100),
         words={"types": "BFloat16 to float", "causes": "aten::linear"},
     ),
 ]
@@ -79,8 +74,9 @@ def test_casts_of_the_host_count_where_there_is_no_device() -> None:
 
 
 def test_the_backward_of_a_cast_is_of_the_op_that_asked_for_it() -> None:
-    made = Made().range("aten::linear", -90, 40).range("aten::to", -85, 30).range("aten::_to_copy", -80, 20, seq=1)
-    made.range("ToCopyBackward0", -40, 30, kind="backward", seq=1, forward_tid=1, tid=2)
-    made.range("aten::copy_", -35, 20, tid=2, input_types=WIDER).launch(-35, "short", 0, 100, tid=2)
-    found = made.launch(-12, "gemm", 100, 900, tid=2).findings()["casts"].evidence
+    made = Made().range("aten::linear", 10, 40).range("aten::to", 15, 30).range("aten::_to_copy", 20, 20, seq=1)
+    made.range("ToCopyBackward0", 60, 30, kind="backward", seq=1, forward_tid=1, tid=2)
+    made.range("aten::copy_", 65, 20, tid=2, input_types=WIDER).launch(65, "short", 80, 100, tid=2)
+    made.launch(88, "gemm", 180, 700, tid=2).call("cudaStreamSynchronize", 100, 785)
+    found = made.findings()["casts"].evidence
     assert found.ops == ("aten::linear",)

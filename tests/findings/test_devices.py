@@ -39,7 +39,7 @@ def hidden(at: int, length: int) -> Made:
 
 
 def gloo(length: int) -> Made:
-    return Made().work("gemm", 0, 1000).range("gloo:all_reduce", 100, length, kind="user")
+    return Made().launch(900, "gemm", 910, 90).range("gloo:all_reduce", 100, length, kind="user")
 
 
 def copies(down: int = 4096, up: int = 4096, to: str = "pageable") -> Made:
@@ -50,7 +50,8 @@ def copies(down: int = 4096, up: int = 4096, to: str = "pageable") -> Made:
 
 
 def fallback(length: int, inside: str = "aten::_to_cpu") -> Made:
-    return Made().range("aten::weird", 100, length, module="head").range(inside, 101, 5)
+    made = Made().range("aten::weird", 100, length, module="head").range(inside, 101, 5)
+    return made.launch(900, "gemm", 910, 90)
 
 
 CASES = [
@@ -61,7 +62,7 @@ CASES = [
         0.5,
         {"lost_ns": 5000, "kernels": 10, "ns": 10_000, "blocks": 50, "multiprocessors": 100},
         {
-            "9% of the device": lambda: blocks(91),
+            "2% of the device": lambda: blocks(98),
             "enough blocks": lambda: blocks(100),
             "nobody knows the device": lambda: blocks(1, None),
         },
@@ -239,11 +240,11 @@ def test_one_rank_that_is_odd_is_named() -> None:
 def test_what_has_no_name_is_said_to_have_none() -> None:
     # No kernel that nobody can name dominates; that kernels are small, and that ops fall back, is said all the same.
     made = Made().device(multiprocessors=100).work(None, 0, 600, grid_x=1, grid_y=1, grid_z=1).work("small", 600, 400)
-    made.range(None, 0, 500).range("aten::_to_cpu", 10, 5)
     found = made.findings()
     assert "dominating-kernel" not in found
     assert found["few-blocks"].evidence.words == {"kernel": "one without a name"}
-    assert found["cpu-fallback"].evidence.words == {"op": "one without a name"}
+    made = Made().range(None, 0, 500).range("aten::_to_cpu", 10, 5).launch(900, "gemm", 910, 90)
+    assert made.findings()["cpu-fallback"].evidence.words == {"op": "one without a name"}
 
 
 def test_channels_of_a_convolution_are_its_sizes() -> None:
@@ -276,7 +277,8 @@ def test_kernels_of_all_makers(kernel: str, types: str, op: str, device: str, ru
     assert found[rule].evidence.at_stake_ns == 4900
 
 
-def test_no_more_of_a_product_is_at_stake_than_something_waited_for() -> None:
-    made = Made().device(capability="8.0")
-    made.launch(-20, SGEMM, 0, 400).launch(300, "gelu", 400, 600)  # what comes next is launched 100 before its end
-    assert made.findings()["tf32-off"].evidence.at_stake_ns == 10 * 100
+def test_no_more_of_a_product_is_at_stake_than_the_run_would_gain() -> None:
+    # What comes next is launched 90 before the product ends: half of that would gain no more, and the host waits.
+    made = Made().device(capability="8.0").launch(0, SGEMM, 20, 400).launch(320, "gelu", 420, 500)
+    made.call("cudaStreamSynchronize", 335, 590)
+    assert made.findings()["tf32-off"].evidence.at_stake_ns == 10 * 90

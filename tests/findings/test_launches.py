@@ -40,7 +40,35 @@ def data_parallel(length: int = 100, name: str = "DataParallel.forward") -> Made
     return logging(length, "op").range(name, 100, 700, kind="user")
 
 
+def sorting(apart: int = 100, kernels: int = 4, op: str = "aten::sort") -> Made:
+    """An op that launches short kernels; the host does nothing else, and waits for nothing."""
+    made = Made().range(op, 0, 500)
+    for number in range(kernels):
+        made.launch(10 + apart * number, "radix", 30 + apart * number, 10)
+    return made
+
+
 CASES = [
+    Case(
+        "small-kernels",
+        sorting,
+        # From the end of the first launch to that of the last the host does nothing else.
+        10 * 300,
+        0.3,
+        {"kernels": 40, "ops": 10, "each": 4, "work_ns": 10},
+        {
+            "two of them": lambda: sorting(kernels=2),
+            "compiled code": lambda: sorting(op="Torch-Compiled Region: 0/0"),
+            "one at once after the other": lambda: sorting(apart=9),
+        },
+        ops=("aten::sort",),
+        steps=("ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"),
+        ranges=[
+            (30 + 100 * number + 1000 * step, 40 + 100 * number + 1000 * step) for step in (0, 1) for number in range(4)
+        ]
+        + [(2030, 2040), (2130, 2140)],
+        words={"op": "aten::sort"},
+    ),
     Case(
         "launch-bound",
         lambda: paced(20, 40),

@@ -39,7 +39,6 @@ CASES = [
             "another op": lambda: checkpointed(100, op="aten::mul"),
             "other sizes": lambda: checkpointed(100, "[[64, 64], [64, 1]]"),
             "gradients that are differentiated again": lambda: checkpointed(100, gradient=3),
-            "the host set the pace": lambda: checkpointed(100, waits=False),
         },
         ops=("aten::mm",),
         steps=FIRST,
@@ -57,6 +56,16 @@ def test_it_fires(case: Case) -> None:
 @pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
 def test_it_is_silent(case: Case, why: str) -> None:
     check_silent(case, why)
+
+
+def test_where_the_host_sets_the_pace_its_part_counts() -> None:
+    # The op takes the host 50.
+    assert checkpointed(100, waits=False).findings()["recompute"].evidence.at_stake_ns == 10 * 50
+
+
+def test_ops_in_a_module_are_found() -> None:
+    made = checkpointed(100).range("layer", 105, 60, kind="module", tid=2)
+    assert made.findings()["recompute"].evidence.figures["ops"] == 10
 
 
 def recorded(path: Path, reentrant: bool | None, twice: bool = False) -> list[dict[str, Any]]:

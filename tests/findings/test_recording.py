@@ -8,7 +8,7 @@ from findings.made import FIRST, Case, Made, check_fires, check_silent, each
 
 
 def overhead(length: int, name: str = "Buffer Flush") -> Made:
-    made = Made().work("gemm", 0, 1000)
+    made = Made().launch(900, "gemm", 910, 90)
     # Twice at the same time, on two threads: that is one time.
     for tid in (1, 2):
         made.work(name, 100, length, kind="other", is_overhead=True, tid=tid, device_id=None)

@@ -66,9 +66,10 @@ CASES = [
             "the host set the pace": lambda: running(jump(500), waits=False),
         },
         ops=("aten::mm",),
-        steps=("ProfilerStep#32", "ProfilerStep#33", "ProfilerStep#34"),
+        # Each is launched at the end of the step before.
+        steps=("ProfilerStep#31", "ProfilerStep#32", "ProfilerStep#33"),
         ranges=each(0, 500, range(32, 42)),
-        words={"kernel": "gemm", "since": "ProfilerStep#32", "which": "the device as a whole"},
+        words={"kernel": "gemm", "since": "ProfilerStep#31", "which": "the device as a whole"},
     ),
 ]
 
@@ -105,21 +106,33 @@ def test_batches_that_differ_are_no_change(seed: int) -> None:
     assert "slower-kernels" not in made.findings()
 
 
-def test_a_drift_is_found_from_where_it_is_beyond_doubt() -> None:
+def test_a_drift_counts_from_the_quickest_step_on() -> None:
     found = running(lambda step: 400 + 4 * step).findings()["slower-kernels"].evidence
-    # The quickest eighth are the first eight; their median is 414, and from 11% above that on the others count.
-    first = next(step for step in range(0, STEPS, 8) if 400 + 4 * (step + 3.5) >= 1.1 * 414)
-    assert found.words["since"] == f"ProfilerStep#{first}"
-    assert found.at_stake_ns == sum(400 + 4 * step - 414 for step in range(first, STEPS))
+    # The first step has the first two of them: it ran the first, and launched the second.
+    assert found.words["since"] == "ProfilerStep#1"
+    assert found.at_stake_ns == sum(400 + 4 * step - 402 for step in range(2, STEPS))
+
+
+def test_kernels_that_run_too_seldom_are_as_slow_as_the_others_of_their_step() -> None:
+    made = running(jump(500)).launch(700, "rare", 720, 100, range(31)).launch(700, "rare", 720, 125, range(32, STEPS))
+    made.rows["work"] = [
+        row | {"name": f"rare {row['start_ns'] // 16_000}"} if row["name"] == "rare" else row
+        for row in made.rows["work"]
+    ]
+    found = made.call("cudaStreamSynchronize", 715, 140).findings()["slower-kernels"].evidence
+    assert found.at_stake_ns == 32 * (100 + 25)
 
 
 def test_without_sizes_a_kernel_is_the_same_at_the_same_place_of_a_step() -> None:
     # Each step has a short one and a long one of the same name and grid.
-    made = running(jump(500), sizes=lambda step: None).work("gemm", 600, 200, **same(0))
+    made = running(jump(500), sizes=lambda step: None).launch(580, "gemm", 600, 200, **same(0))
     found = made.findings()["slower-kernels"].evidence
-    assert (found.at_stake_ns, found.figures["slower_share"]) == (3200, (32 * 900) / (32 * 900 + 64 * 200))
+    # 62 steps launch both, the first three of them and the last one. The first that is slower is of an eighth most of
+    # which is not.
+    slower_ns = 30 * 400 + 32 * 500
+    assert (found.at_stake_ns, found.figures["slower_share"]) == (31 * 100, slower_ns / (slower_ns + 62 * 200))
     # Of steps that have more of them, nobody knows which is which.
-    other = running(jump(500), sizes=lambda step: None).work("gemm", 600, 200, range(32, STEPS), **same(0))
+    other = running(jump(500), sizes=lambda step: None).launch(580, "gemm", 600, 200, range(32, STEPS), **same(0))
     assert "slower-kernels" not in other.findings()
 
 

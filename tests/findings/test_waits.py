@@ -24,9 +24,10 @@ def copied(to: str, then: int = 500) -> Made:
 
 
 def taken(call: str, length: int, steps: Any = None, idle: int | None = None) -> Made:
-    """The device has nothing to do while the call takes place, or for so long."""
-    until = 100 + (length if idle is None else idle)
-    made = Made().work("first", 0, 100).launch(until - 5, "second", until, 1000 - until)
+    """The device has nothing to do while the call takes place, or for so long: what comes next is launched after it."""
+    until = 100 + length
+    busy = 110 + (0 if idle is None else length - idle)
+    made = Made().work("first", 0, busy).launch(until, "second", until + 10, 990 - until)
     return made.range("aten::empty", 90, 900, steps).call(call, 100, length, steps)
 
 

@@ -33,12 +33,13 @@ HEAD = """\
   it would be ahead by as long as it waited, and no more: so much of the idle time that follows a wait is the wait's.
 - **Steps** are those of `opspan steps`. What happened outside of them is not looked at; a run without steps is looked
   at from its first work of a device on. What a step took that is an outlier is a finding of its own, and no other rule
-  counts it, but that of compiling and that of kernels that get slower. Idle time that begins in one step and ends in
+  counts it, but that of compiling and those of kernels. Idle time that begins in one step and ends in
   another, or after the last, is cut there: each part is its step's.
-- **Work of devices** (copies, casts, products, kernels that get slower, checkpoints) holds up a run only while
-  something waits for it: work that was launched and has not begun, or the host in a call that waits. What the device
-  makes up for later does not count either: where it has nothing to do until the host, which waited for nothing
-  meanwhile, launches the next work, the host sets the pace, and that launch would have come no earlier.
+- **Work of devices**: at stake of kernels (few blocks, casts, products, kernels that get slower, checkpoints, a heavy
+  backward, many small ones) is how much sooner the run would have ended if they took less, or were not there: the
+  graph of `opspan path` is walked forward with that. Collectives go on when the last rank has come. Kernels are of the
+  step that launched them, and those of outliers count, too. Copies hold up a run only while something waits for them
+  that the device does not make up for later.
 - **A share** of the steps' time is one of the time of all steps, each until all that it launched was done; one of the
   run, where there are no steps, of the time from the first work of a device on. Other shares say of what they are.
 - **Severity** goes by that share of the time at stake: {severities}. A finding of severity *info*

@@ -89,7 +89,7 @@ def kernels_loaded_late(random: Random) -> Planted:
 def small_kernels(random: Random) -> Planted:
     split = random.randrange(6, 13)
     job = drawn(random, kernel=random.uniform(0.2, 0.6), host=random.uniform(0.3, 0.6), steps=8, layers=3, micro=1)
-    return made(job, "launch-bound", split=split)
+    return made(job, "small-kernels", split=split)
 
 
 @plant

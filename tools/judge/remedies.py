@@ -144,4 +144,5 @@ _OF_PROGRAMS: dict[str, Change] = {
     "optimizer-loop": lambda programs: None,
     "heavy-backward": lambda programs: None,
     "slower-kernels": lambda programs: None,
+    "small-kernels": lambda programs: None,
 }

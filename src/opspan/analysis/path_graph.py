@@ -180,7 +180,7 @@ def _launches(work: pl.DataFrame, calls: pl.DataFrame, place: pl.Series, process
     return found.with_columns(thread=pl.when(_col("launch_ns").is_not_null()).then("thread").fill_null(NONE))
 
 
-def _before(asked: pl.DataFrame, work: pl.DataFrame, by: tuple[str, ...]) -> pl.Series:
+def last_ended(asked: pl.DataFrame, work: pl.DataFrame, by: tuple[str, ...]) -> pl.Series:
     """For each row of `asked` the number of the work that ended last until `until_ns`, of those alike in `by`."""
     ended = work.select(*by, "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns", "before")
     return _last(asked, "until_ns", ended, "end_ns", "before", by)
@@ -230,13 +230,13 @@ def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.D
         # The nodes of a graph, on whatever stream.
         rows = pl.Series(np.flatnonzero(counts > 1), dtype=pl.UInt32)
         several = asked.filter(_col("call").is_in(rows.implode()))
-        found.append(several.select("work", _before(several, work, ("process", "call")).alias("before")))
+        found.append(several.select("work", last_ended(several, work, ("process", "call")).alias("before")))
     more = pl.concat(found).drop_nulls("before")
     more = more.filter(work["end_ns"].gather(more["before"]) <= work["start_ns"].gather(more["work"]))
     if not more.height:
         return edges, in_order
     edges = pl.concat([edges, more]).unique().sort("work", "before")
-    return edges, _latest(work, edges)
+    return edges, latest(work, edges)
 
 
 def _on_streams(work: pl.DataFrame) -> pl.Series:
@@ -281,7 +281,7 @@ def _by_events(trace: Tables, asked: pl.DataFrame, work: pl.DataFrame, calls: pl
     said = said.select("work", before=_last(on, "recorded_ns", known, "launched_ns", "before", _ON_STREAM))
     unsaid = sync.filter(_col("record_id").is_null())
     until = unsaid.select("process", until_ns=work["start_ns"].gather(unsaid["work"]))
-    guessed = unsaid.select("work", _before(until, work, ("process",)).alias("before"))
+    guessed = unsaid.select("work", last_ended(until, work, ("process",)).alias("before"))
     return pl.concat([said, guessed])
 
 
@@ -307,7 +307,7 @@ def _sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
     return rows.select("call", "device_id", "stream_id", name=_col("name").cast(pl.String).fill_null(""), **said)
 
 
-def _latest(work: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
+def latest(work: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
     """For each work the one that it waited for longest."""
     ends = edges.with_columns(work["end_ns"].gather(edges["before"]).alias("end_ns")).sort("work", "end_ns", "before")
     last = ends.unique("work", keep="last", maintain_order=True).select("work", "before")
@@ -322,7 +322,7 @@ def _waited(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: pl.Da
     rows = rows.filter(_col("end_ns") > _col("start_ns"), _col("thread") != NONE).with_columns(until_ns="end_ns")
     if not rows.height:
         return pl.DataFrame(schema=JOINS)
-    copies = _before(rows, work, ("process", "call"))
+    copies = last_ended(rows, work, ("process", "call"))
     sync = _sync_rows(trace, work).unique("call", keep="first", maintain_order=True)
     rows = rows.join(sync, on="call", how="left", maintain_order="left")
     is_of_stream = _col("name").str.contains(r"(?i)^stream.sync").fill_null(value=False)
@@ -331,8 +331,8 @@ def _waited(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: pl.Da
         stream_id=pl.when(is_of_event.fill_null(value=False)).then("wait_on").otherwise("stream_id"),
         has_stream=is_of_stream | is_of_event.fill_null(value=False),
     )
-    of_stream = _before(rows, work, _ON_STREAM)
-    of_process = _before(rows, work, ("process",))
+    of_stream = last_ended(rows, work, _ON_STREAM)
+    of_process = last_ended(rows, work, ("process",))
     target = rows.select(
         pl.coalesce(copies, pl.when(_col("has_stream")).then(of_stream).otherwise(of_process)).alias("work")
     )["work"]

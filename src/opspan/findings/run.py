@@ -57,7 +57,7 @@ class Run:
     def ranges(self) -> pl.DataFrame:
         """Ranges, with their numbers as `row` and without marks, and of their columns those that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
-        rows = self.trace.ranges.select("rank", "pid", *columns, "is_mark").with_row_index("row")
+        rows = self.trace.ranges.select("rank", "pid", "tid", *columns, "is_mark").with_row_index("row")
         return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
 
     # -- steps
@@ -180,26 +180,36 @@ class Run:
 
     @kept
     def kernels(self) -> pl.DataFrame:
-        """What ran in usual steps."""
-        return self.begun_in_usual(self._busy)
+        """What usual steps launched: where the host runs ahead, it runs in later ones."""
+        return self.begun_in_usual(self._busy, self._launched)
 
     @kept
     def computing(self) -> pl.DataFrame:
-        """Returns the kernels that are no collectives."""
-        return only(self.kernels, _col("what") == "computing")
+        """Returns the kernels of all steps that are no collectives."""
+        return only(self.all_kernels, _col("what") == "computing")
 
     @kept
     def all_kernels(self) -> pl.DataFrame:
-        """What ran in steps, those that are outliers as well."""
+        """What steps launched, those that are outliers as well."""
         is_same = self.usual.height == self.steps.height
-        return self.kernels if is_same else self.begun_in_usual(self._busy, odd=True)
+        return self.kernels if is_same else self.begun_in_usual(self._busy, self._launched, odd=True)
+
+    @property
+    def _launched(self) -> str:
+        return "launched_ns" if self.steps.height else "start_ns"
 
     @kept
     def _busy(self) -> pl.DataFrame:
         """What devices ran: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range that
         it belongs to `range`, `op`, `module` and `phase`."""
-        more = ("grid_x", "grid_y", "grid_z", "range", "bytes", "copy_from", "copy_to")
+        more = ("grid_x", "grid_y", "grid_z", "range", "call", "bytes", "copy_from", "copy_to")
         work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
+        called_ns = self.trace.calls["start_ns"].gather(work["call"])
+        work = work.with_columns(launched_ns=pl.coalesce(called_ns, "start_ns"))
+        # What no step launched is of the step in which it ran.
+        in_step = within(work, "launched_ns", self.steps, PROCESS)["row"]
+        is_in_step = pl.Series([False]).new_from_index(0, work.height).scatter(in_step, True)
+        work = work.with_columns(launched_ns=pl.when(is_in_step).then("launched_ns").otherwise("start_ns"))
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
         work = looked_up(work, size, ("rank", "device_id"))
@@ -210,6 +220,19 @@ class Run:
     def held(self) -> Held:
         """Tells for how long work of devices held up the run."""
         return Held(self.found)
+
+    def sooner_ns(self, rows: pl.DataFrame, saved_ns: str, threshold: float) -> int:
+        """How much sooner the run would have ended if each of these kernels had taken so much less. 0 if they would
+        not take less by a share of `threshold` in all."""
+        matters = self.matters(self.per_process(rows, saved_ns), threshold)
+        return self.longest(self.held.sooner(rows, saved_ns), "ns") if matters else 0
+
+    def without_ns(self, rows: pl.DataFrame, ranges: pl.DataFrame, threshold: float) -> int:
+        """The same if these kernels, what launched them, and these ranges (Held.without) had not been there."""
+        ranges = ranges.drop_nulls().unique("range")
+        times = self.trace.ranges.select(*PROCESS, ns=length())[ranges["range"]]
+        ns = self.per_process(rows, "ns") + self.longest(times, "ns")
+        return self.longest(self.held.without(rows, ranges), "ns") if self.matters(ns, threshold) else 0
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the names of the range whose number is in the column `range`."""
@@ -249,7 +272,7 @@ class Run:
         """The outermost ranges in which torch compiled."""
         ranges, inside = self.trace.ranges, self._is_compiling
         is_outermost = inside & ~inside.gather(ranges["parent"]).fill_null(value=False)
-        columns = ("rank", "pid", "name", "start_ns", "end_ns", "module")
+        columns = ("rank", "pid", "tid", "name", "start_ns", "end_ns", "module")
         return ranges.select(columns).filter(is_outermost).drop_nulls(("start_ns", "end_ns"))
 
     @kept

@@ -30,15 +30,8 @@ _PASSES_ON = (
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = _of_devices(run) if run.has_devices else _of_host(run)
     ns = run.per_process(rows, "ns") if run.has_devices else run.longest(rows, "ns")
-    if not run.matters(ns, threshold):
-        return
-    if run.has_devices:
-        others = run.kernels.join(rows.select("work"), on="work", how="anti")
-        rows = rows.with_columns(held_ns=run.held.ns(rows, others))
-        at_stake = run.per_process(rows, "held_ns")
-    else:
-        rows = rows.with_columns(held_ns="ns")
-        at_stake = ns
+    whole = _whole(run, rows["range"])
+    at_stake = run.without_ns(rows, pl.DataFrame({"range": whole, "of": whole}), threshold) if run.has_devices else ns
     if not run.matters(at_stake, threshold):
         return
     rows = rows.with_columns(cause=_causes(run, rows["range"]))
@@ -101,14 +94,25 @@ def _cast(types: str) -> tuple[bool, str | None]:
     return True, f"{from_} to {to}" if to != from_ else None
 
 
+def _whole(run: Run, range_: pl.Series) -> pl.Series:
+    """The outermost op around each that only passes the cast on."""
+    ranges = run.trace.ranges
+    passes_on = _passes_on(ranges)
+    return nearest(ranges, passes_on & ~passes_on.gather(ranges["parent"]).fill_null(value=False)).gather(range_)
+
+
+def _passes_on(ranges: pl.DataFrame) -> pl.Series:
+    names = ranges["name"].unique()
+    names = names.filter(names.cast(pl.String).str.contains(_PASSES_ON).fill_null(value=False))
+    return ranges["name"].is_in(names.implode()).fill_null(value=False)
+
+
 def _causes(run: Run, range_: pl.Series) -> pl.Series:
     """The name of the op that asks for each cast: for the backward of a cast that of its forward; else aten::to."""
     ranges = run.trace.ranges
     names = ranges["name"].unique()
-    text = names.cast(pl.String)
-    passes_on = ranges["name"].is_in(names.filter(text.str.contains(_PASSES_ON).fill_null(value=False)).implode())
-    is_optimizer = ranges["name"].is_in(names.filter(text.str.starts_with("Optimizer.step")).implode())
-    around = nearest(ranges, (ranges["kind"].is_in(["op", "script"]) & ~passes_on) | is_optimizer)
+    is_optimizer = ranges["name"].is_in(names.filter(names.cast(pl.String).str.starts_with("Optimizer.step")).implode())
+    around = nearest(ranges, (ranges["kind"].is_in(["op", "script"]) & ~_passes_on(ranges)) | is_optimizer)
     cause = around.gather(range_)
     if "forward" in ranges.columns and ranges["forward"].count():
         forward = ranges["forward"].gather(nearest(ranges, ranges["forward"].is_not_null()).gather(range_))
@@ -121,7 +125,7 @@ RULES = (
         id="casts",
         title="Casts between types",
         looks_at="kernels of aten::copy_ whose ends are of different types, and on a run without devices these ops; at "
-        "stake is the time in which one ran alone, and something waited for it that the run did not make up for later",
+        "stake is how much sooner the run would have ended without them and what the host does for them",
         threshold=0.05,
         because="a twentieth of the time: that autocast casts each weight once a step takes less in most programs",
         sentence="{casts} casts took {ns} ({ns_share}), most of {types}; the ops that ask for them: {causes}",

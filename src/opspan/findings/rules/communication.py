@@ -8,6 +8,7 @@ import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, length
 from opspan.findings.late import SIDES, lost_to, stragglers, waited_ns
+from opspan.findings.lost import lost_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.printable import listed
@@ -137,12 +138,13 @@ def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.has_devices:
         return
     rows = run.called("^gloo:")
-    rows = run.begun_in_usual(rows.with_columns(ns=_col("end_ns") - _col("start_ns"))).filter(_col("ns") > 0)
-    at_stake = run.longest(rows, "ns")
+    rows = run.begun_in_usual(rows.with_columns(ns=length()), odd=True).filter(_col("ns") > 0)
+    at_stake = lost_ns(run, rows, threshold)
     if run.matters(at_stake, threshold):
+        ns = run.longest(rows, "ns")
         yield Evidence(
             at_stake,
-            {"ns": at_stake, "ns_share": run.share(at_stake), "collectives": rows.height},
+            {"ns": ns, "ns_share": run.share(ns), "collectives": rows.height},
             ops=top(rows, "ns", "name"),
             ranks=ranks_of(rows),
             ranges=ranges_of(rows),
@@ -243,7 +245,8 @@ RULES = (
     Rule(
         id="gloo-on-devices",
         title="Collectives of a program with devices that go through the host",
-        looks_at="time in ranges of gloo, of processes that use a device",
+        looks_at="ranges of gloo, of processes that use a device; at stake is how much sooner the run would have ended "
+        "if these took no time",
         threshold=0.02,
         because="a fiftieth: below that it may be for counts and flags alone, which is as it should be",
         sentence="{collectives} collectives of gloo took {ns} ({ns_share}), and devices were at hand",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.spans import PROCESS, length, within
+from opspan.findings.lost import lost_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -24,12 +25,13 @@ def _again(run: Run, threshold: float) -> Iterator[Evidence]:
     first = run.steps.group_by(PROCESS).agg(until_ns=_col("end_ns").min())
     rows = rows.join(first, on=PROCESS, nulls_equal=True).filter(_col("start_ns") >= _col("until_ns"))
     rows = rows.with_columns(ns=length())
-    at_stake = run.longest(rows, "ns")
+    at_stake = lost_ns(run, rows, threshold, with_work=True)
     if not run.matters(at_stake, threshold):
         return
+    ns = run.longest(rows, "ns")
     yield Evidence(
         at_stake,
-        {"ns": at_stake, "ns_share": run.share(at_stake), "times": rows.height},
+        {"ns": ns, "ns_share": run.share(ns), "times": rows.height},
         confidence="certain",
         ops=top(rows, "ns", "name"),
         modules=top(rows, "ns", "module"),
@@ -39,17 +41,18 @@ def _again(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.begun_in_usual(run.called(_REGION))
-    lookups = run.begun_in_usual(run.called("^TorchDynamo Cache Lookup$"))
+    rows = run.begun_in_usual(run.called(_REGION), odd=True)
+    lookups = run.begun_in_usual(run.called("^TorchDynamo Cache Lookup$"), odd=True).with_columns(ns=length())
     frames = {found[1] for name in rows["name"].unique() if (found := re.match(_REGION, str(name)))}
     if len(frames) < threshold:
         return
-    at_stake = run.longest(lookups.with_columns(ns=length()), "ns")
+    at_stake = lost_ns(run, lookups, 0.0)
     if not at_stake:
         return
+    ns = run.longest(lookups, "ns")
     yield Evidence(
         at_stake,
-        {"frames": len(frames), "ns": at_stake, "ns_share": run.share(at_stake), "calls": rows.height},
+        {"frames": len(frames), "ns": ns, "ns_share": run.share(ns), "calls": rows.height},
         confidence="possible",  # parts of a program that are compiled each for itself look the same
         ops=tuple(rows["name"].cast(pl.String).unique().sort().head(3)),
         ranks=ranks_of(rows),
@@ -63,7 +66,8 @@ RULES = (
     Rule(
         id="recompilation",
         title="Compiling after the first step",
-        looks_at="time of ranges in which torch compiles, after the first step of their process",
+        looks_at="ranges in which torch compiles, after the first step of their process; at stake is how much sooner "
+        "the run would have ended without them",
         threshold=0.01,
         because="a hundredth of the time: programs whose sizes do not change compile in the first step",
         sentence="torch compiled {times} times after the first step, for {ns} ({ns_share})",
@@ -76,7 +80,8 @@ RULES = (
     Rule(
         id="graph-breaks",
         title="A program that is compiled in many pieces",
-        looks_at="how many different frames have compiled regions; at stake is the time of looking for their code",
+        looks_at="how many different frames have compiled regions; at stake is how much sooner the run would have "
+        "ended if looking for their code took no time",
         threshold=3,
         because="pieces, not a share: one or two are a forward and a loss; with more, something breaks graphs",
         sentence="{frames} frames are compiled each for itself, and were looked up for {ns} ({ns_share})",

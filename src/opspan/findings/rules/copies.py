@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, numbered, time_in
+from opspan.findings.lost import lost_ns
 from opspan.findings.marks import fallbacks
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
@@ -57,14 +58,14 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _fallbacks(run: Run, threshold: float) -> Iterator[Evidence]:
     ranges = run.trace.ranges
-    ops = ranges.select(*PROCESS, "name", "start_ns", "end_ns", "module").filter(fallbacks(ranges))
-    ops = run.begun_in_usual(ops).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
-    at_stake = run.longest(ops, "ns")
+    ops = ranges.select(*PROCESS, "tid", "name", "start_ns", "end_ns", "module").filter(fallbacks(ranges))
+    ops = run.begun_in_usual(ops, odd=True).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
+    at_stake = lost_ns(run, ops, threshold, with_work=True)
     if run.matters(at_stake, threshold):
-        names = top(ops, "ns", "name")
+        names, ns = top(ops, "ns", "name"), run.longest(ops, "ns")
         yield Evidence(
             at_stake,
-            {"ns": at_stake, "ns_share": run.share(at_stake), "calls": ops.height},
+            {"ns": ns, "ns_share": run.share(ns), "calls": ops.height},
             {"op": next(iter(names), "one without a name")},
             confidence="certain",
             ops=names,
@@ -93,7 +94,8 @@ RULES = (
     Rule(
         id="cpu-fallback",
         title="Ops that the device has no kernel for",
-        looks_at="ops that moved their inputs to the host (aten::_to_cpu) and ran there",
+        looks_at="ops that moved their inputs to the host (aten::_to_cpu) and ran there; at stake is how much sooner "
+        "the run would have ended without them, their copies and their waits",
         threshold=0.01,
         because="a hundredth: each of them waits for the device and copies twice",
         sentence="{calls} ops ran on the host for lack of kernels of the device: {ns} ({ns_share}), most in {op}",

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import PROCESS, looked_up
+from opspan.analysis.spans import DEVICE, PROCESS, looked_up, numbered
 from opspan.findings.host_place import mostly_in
-from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
@@ -16,6 +16,9 @@ _col = pl.col
 
 # A gap of so many usual times between two launches is no longer the pace of launching: the host did something else.
 _PACES = 10
+_SEVERAL = 3  # kernels of an op: two are a product and what sums it up
+# Ops of libraries: in ranges of compiled code there are many kernels because there are many ops.
+_OF_LIBRARY = r"^[A-Za-z_]\w*::"
 
 
 def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -58,6 +61,32 @@ def _queued(run: Run, threshold: float) -> Iterator[Evidence]:
     at_stake = run.per_process(rows, "ns")
     if run.matters(at_stake, threshold):
         yield _evidence(rows, at_stake, {"idle_ns": at_stake, "idle_share": run.share(at_stake)})
+
+
+def _small(run: Run, threshold: float) -> Iterator[Evidence]:
+    rows = run.computing.filter(_col("kind") == "kernel", _col("call").is_not_null(), _col("op").is_not_null())
+    is_op = (run.trace.ranges["kind"] == "op").gather(rows["range"])
+    rows = rows.filter(is_op & _col("op").cast(pl.String).str.contains(_OF_LIBRARY))
+    (rows,) = numbered((*DEVICE, "range"), rows)
+    rows = rows.filter((pl.len() >= _SEVERAL).over("of"))
+    # What a merger may save at most: what lies between the launches, and between the kernels.
+    spans = rows.group_by(*DEVICE, "of").agg(ns=_col("end_ns").max() - _col("launched_ns").min() - _col("ns").sum())
+    if not run.matters(run.per_process(spans, "ns"), threshold):
+        return
+    at_stake = run.longest(run.held.merged(rows), "ns")
+    if not run.matters(at_stake, threshold):
+        return
+    ops = rows["of"].n_unique()
+    yield Evidence(
+        at_stake,
+        {"kernels": rows.height, "ops": ops, "each": round(rows.height / ops), "work_ns": _median_ns(rows)},
+        {"op": next(iter(top(rows, "ns", "op")))},
+        **where(rows, "ns"),
+    )
+
+
+def _median_ns(rows: pl.DataFrame) -> int:
+    return int(rows["ns"].median() or 0)  # type: ignore[arg-type]  # a number
 
 
 def _evidence(
@@ -109,6 +138,21 @@ RULES = (
         command="opspan idle FILE --by op",
         read=_READ,
         look=_late,
+    ),
+    Rule(
+        id="small-kernels",
+        title="Ops that launch many small kernels",
+        looks_at="how much sooner the run would have ended if each op that launched three kernels or more itself had "
+        "launched one that took as long as they did together: time between launches and between kernels",
+        threshold=0.03,
+        because="three hundredths of the time: few ops can be had as one kernel",
+        sentence="{ops} ops launched {kernels} kernels, about {each} each, of {work_ns} (median), most in {op}; "
+        "one for each op would let the run end sooner",
+        remedy="A fused op (torch.nn.functional.scaled_dot_product_attention, fused optimizers), torch.compile, or a "
+        "CUDA graph around them",
+        command="opspan table FILE --by kernel",
+        read="https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+        look=_small,
     ),
     Rule(
         id="queued",

@@ -26,11 +26,9 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     if run.has_devices:
         rows = run.computing.with_columns(root=root.gather(run.computing["range"])).drop_nulls("root")
         ns = run.per_process(rows, "ns")
-        if not run.matters(ns, threshold):
-            return
-        others = run.kernels.join(rows.select("work"), on="work", how="anti")
-        rows = rows.with_columns(held_ns=run.held.ns(rows, others))
-        at_stake = run.per_process(rows, "held_ns")
+        roots = root.drop_nulls().unique()
+        node = nearest(run.trace.ranges, (run.trace.ranges["kind"] == "backward").fill_null(value=False))
+        at_stake = run.without_ns(rows, pl.DataFrame({"range": roots, "of": node.gather(roots)}), threshold)
     else:
         rows = run.begun_in_usual(run.ranges)
         rows = rows.with_columns(root=root.gather(rows["row"]), ns="self_ns", op="name", range="row")
@@ -60,16 +58,19 @@ def _again(run: Run) -> pl.Series | None:
     node = nearest(ranges, is_backward | (ranges["kind"] == "engine").fill_null(value=False))
     has_seq = ranges["seq"].is_not_null() & (ranges["kind"] == "op").fill_null(value=False)
     has_seq &= (ranges["seq"] != 0) | ranges["op_id"].is_not_null()  # old torch wrote 0 where no node is made
-    will_have = ranges.select("parent", "start_ns", "name", "sizes").with_row_index("row")
-    will_have = will_have.with_columns(node=node).filter(has_seq & node.is_not_null())
+    # Those that a node calls, in whatever module or function, and not another op.
+    is_op = (ranges["kind"] == "op").fill_null(value=False)
+    is_own = is_op & node.is_not_null() & ~is_op.gather(ranges["parent"]).fill_null(value=False)
+    will_have = ranges.select("start_ns", "name", "sizes", node=node, is_own=is_own).with_row_index("row")
+    own = will_have.with_columns(has_seq=has_seq).filter("is_own")
+    will_have = will_have.filter(has_seq & node.is_not_null())
     if not will_have.height:
         return None
-    nodes = pl.concat([_reentrant(ranges, node), _unpacking(ranges, is_backward, will_have, has_seq)])
+    nodes = pl.concat([_reentrant(ranges, node), _unpacking(ranges, is_backward, will_have, own)])
     # Until the last of these ops that the node itself calls: what follows in it computes gradients.
-    own = will_have.filter(_col("parent") == _col("node")).group_by("node").agg(until_ns=_col("start_ns").max())
-    nodes = nodes.unique("node").join(own, on="node")
-    rows = ranges.select(node="parent", start_ns="start_ns", kind="kind").with_row_index("row")
-    rows = rows.filter(_col("kind") == "op").join(nodes, on="node").filter(_col("start_ns") <= _col("until_ns"))
+    until = own.filter("has_seq").group_by("node").agg(until_ns=_col("start_ns").max())
+    nodes = nodes.unique("node").join(until, on="node")
+    rows = own.join(nodes, on="node").filter(_col("start_ns") <= _col("until_ns"))
     if not rows.height:
         return None
     is_again = pl.Series([False]).new_from_index(0, ranges.height).scatter(rows["row"], True)
@@ -87,16 +88,16 @@ def _reentrant(ranges: pl.DataFrame, node: pl.Series) -> pl.DataFrame:
 
 
 def _unpacking(
-    ranges: pl.DataFrame, is_backward: pl.Series, will_have: pl.DataFrame, has_seq: pl.Series
+    ranges: pl.DataFrame, is_backward: pl.Series, will_have: pl.DataFrame, own: pl.DataFrame
 ) -> pl.DataFrame:
-    """The nodes that run their own forward op again, with the same sizes, and then compute gradients without a seq."""
+    """The nodes that run their own forward op again, with the same sizes, and then compute gradients without a seq.
+    `own`: the ops that nodes call themselves."""
     forward = ranges["forward"].gather(will_have["node"])
     same = ranges.select("name", "sizes")[forward.fill_null(0)]
     is_same = forward.is_not_null()
     for name in ("name", "sizes"):
         is_same &= same[name].cast(pl.String).eq_missing(will_have[name].cast(pl.String))
     nodes = will_have.filter(is_same & is_backward.gather(will_have["node"])).select("node").unique()
-    own = ranges.select("start_ns", "kind", node="parent", has_seq=has_seq).filter(_col("kind") == "op")
     last = own.join(nodes, on="node").sort("start_ns").group_by("node").agg(_col("has_seq").last())
     return last.filter(~_col("has_seq")).select("node")
 
@@ -105,9 +106,9 @@ RULES = (
     Rule(
         id="recompute",
         title="Checkpointing: forward ops that run again in the backward",
-        looks_at="ops that the backward runs again before it computes gradients; at stake is the time of their kernels "
-        "in which nothing else ran, and something waited that the run did not make up for later; without devices the "
-        "time of the ops themselves",
+        looks_at="ops that the backward runs again before it computes gradients; at stake is how much sooner the run "
+        "would have ended without them and what the host does between them; without devices the time of the ops "
+        "themselves",
         threshold=0.05,
         because="a twentieth of the time: checkpoints of a few cheap ops are worth the memory that they save",
         sentence="checkpoints ran {ops} forward ops again in the backward, which took {ns} ({ns_share}), most in {op}",

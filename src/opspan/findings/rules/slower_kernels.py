@@ -17,7 +17,7 @@ _PARTS = 8  # of its runs, in order of time, as many in each
 _LONGER = 1.1  # times: what differs by less does so for many reasons
 _MIRRORED = 3  # times as much is lost after the quickest part as before it: noise loses as much on both sides
 _CHANCE = 2.33  # usual deviations: what is in no order looks this much in order once in a hundred times
-_MOST = 0.5  # of the time of the kernels that can be compared: from here on it is the device that got slower
+_MOST = 0.8  # of the time of the kernels that can be compared: from here on it is the device that got slower
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -30,25 +30,24 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     if not _is_in_order(rows.join(later.select("of").unique(), on="of", how="semi", maintain_order="left")):
         return
-    if not run.matters(run.per_process(later, "more_ns"), threshold):
-        return
-    others = run.all_kernels.join(later.select("work"), on="work", how="anti")
-    saved_ns = pl.min_horizontal("more_ns", run.held.ns(later, others)).cast(pl.Int64)
-    later = later.with_columns(saved_ns=saved_ns)
-    at_stake = run.per_process(later, "saved_ns")
-    if not run.matters(at_stake, threshold):
-        return
     compared_ns = int(rows["ns"].sum())
     slower_ns = int(rows.join(later.select("of"), on="of", how="semi")["ns"].sum())
-    kernel = top(later, "saved_ns", "name")[0]
+    is_whole = slower_ns >= _MOST * compared_ns
+    if is_whole:
+        later = _all_slower(run, _levels(rows))
+    at_stake = run.sooner_ns(later, "more_ns", threshold)
+    if not run.matters(at_stake, threshold):
+        return
+    kernel = top(later, "more_ns", "name")[0]
     first = later.filter(_col("name").cast(pl.String) == kernel).sort("start_ns").row(0, named=True)
     whole = rows.select(_col("start_ns").min(), _col("end_ns").max()).row(0)
     since = (first["start_ns"] - whole[0]) / (whole[1] - whole[0])
+    ns = int(later["ns"].sum())
     yield Evidence(
         at_stake,
         {
             "more_ns": run.per_process(later, "more_ns"),
-            "times": round(int(later["ns"].sum()) / int(later["quick_ns"].sum()), 2),
+            "times": round(ns / max(ns - int(later["more_ns"].sum()), 1), 2),
             "kernels": later.height,
             "slower_share": slower_ns / compared_ns,
             "since_share": since,
@@ -56,10 +55,10 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         {
             "kernel": kernel,
             "since": str(first["step"]) if first["step"] is not None else f"{since:.0%} of the run",
-            "which": "the device as a whole" if slower_ns >= _MOST * compared_ns else "some kernels alone",
+            "which": "the device as a whole" if is_whole else "some kernels alone",
         },
         confidence="possible",  # clocks, heat, neighbours, data: the trace has none of them
-        **where(later, "saved_ns"),
+        **where(later, "more_ns"),
     )
 
 
@@ -105,20 +104,45 @@ def _compared(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(more_ns=more_ns.cast(pl.Int64), is_later=_col("part") > _col("quick"))
 
 
-def _is_in_order(rows: pl.DataFrame) -> bool:
-    """Whether a step (where there are few: an eighth of the runs) takes about as long as the one before it, on some
-    device. Where batches differ, all kernels of a step are slow together, and the next step is no more like it than any
-    other. The test of von Neumann: squares of what differs from one to the next, and of what differs from the mean."""
-    rows = rows.with_columns(factor=_col("ns") / _col("ns").median().over("of"))
+def _levels(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of each step (where there are few: of each eighth of the runs) and device how long kernels took, as a part of
+    what they take usually: *DEVICE, start_ns, level, in order of time."""
+    rows = rows.with_columns(level=_col("ns") / _col("ns").median().over("of"))
     is_few = rows["step"].n_unique() < _PARTS or rows["step"].has_nulls()
     key = "part" if is_few else "step"
-    levels = rows.group_by(*DEVICE, key).agg(_col("factor").median(), _col("start_ns").min()).sort(*DEVICE, "start_ns")
-    count, level = _col("factor").len(), _col("factor")
-    ratios = levels.group_by(DEVICE).agg(
-        ratio=(level.diff() ** 2).sum() / ((level - level.mean()) ** 2).sum(),
-        most=2 * (1 - _CHANCE * ((count - 2) / (count**2 - 1)).sqrt()),
+    levels = rows.group_by(*DEVICE, key).agg(_col("level").median(), _col("start_ns").min())
+    return levels.sort("start_ns", *DEVICE)
+
+
+def _is_in_order(rows: pl.DataFrame) -> bool:
+    """Whether a step takes about as long as the one before it, on some device. Where batches differ, all kernels of a
+    step are slow together, and the next step is no more like it than any other. The test of von Neumann: squares of
+    what differs from one to the next, and of what differs from the mean."""
+    count, level = _col("level").len(), _col("level")
+    ratios = (
+        _levels(rows)
+        .group_by(DEVICE, maintain_order=True)
+        .agg(
+            ratio=(level.diff() ** 2).sum() / ((level - level.mean()) ** 2).sum(),
+            most=2 * (1 - _CHANCE * ((count - 2) / (count**2 - 1)).sqrt()),
+        )
     )
     return bool(ratios.select((_col("ratio") <= _col("most")).any()).item())
+
+
+def _all_slower(run: Run, levels: pl.DataFrame) -> pl.DataFrame:
+    """The kernels that ran after the quickest step of their device, with `more_ns`: by how much their step is slower,
+    also of those that cannot be compared themselves."""
+    quickest = _col("level").arg_min()
+    quick = levels.group_by(DEVICE).agg(since_ns=_col("start_ns").get(quickest), least=_col("level").min())
+    rows = run.computing.filter(_col("kind") == "kernel").sort("start_ns")
+    numbers, of_levels, of_quick = numbered(DEVICE, rows, levels, quick)
+    rows = numbers.join_asof(
+        of_levels.select("of", "start_ns", "level"), on="start_ns", by="of", check_sortedness=False
+    )
+    rows = rows.join(of_quick.select("of", "since_ns", "least"), on="of", maintain_order="left")
+    rows = rows.filter(_col("start_ns") >= _col("since_ns"), _col("level") > _col("least"))
+    return rows.with_columns(more_ns=(_col("ns") * (1 - _col("least") / _col("level"))).round().cast(pl.Int64))
 
 
 RULES = (
@@ -127,9 +151,10 @@ RULES = (
         title="Kernels that get slower",
         looks_at="how much longer kernels took than the quickest eighth of the runs of the same kernel before, with "
         "the same grid and sizes (without sizes, at the same place of each step), where it ran alone 32 times or more, "
-        "if steps that follow each other are alike: else batches differ; at stake is what of this something waited for "
-        "that the run did not make up for later. Steps that are outliers are looked at, too: a change that stays makes "
-        "many of them",
+        "if steps that follow each other are alike: else batches differ. Where most kernels do so, it is the device, "
+        "and each kernel is taken to be as slow as its step is beside the quickest step before. At stake is how much "
+        "sooner the run would have ended. Steps that are outliers are looked at, too: a change that stays makes many "
+        "of them",
         threshold=0.03,
         because="three hundredths of the time: clocks of a device that is well differ by less",
         sentence="{kernels} kernels took {more_ns} longer ({times} times as long) than the same kernels before, from "

@@ -40,6 +40,7 @@ _AMD_KERNEL = r"(?i)^cijk_|miopen|_gtcx|ck_tile|\baiter::"
 _FROM_AMPERE_ON = r"(?i)ampere|hopper|blackwell|(sm|cutlass_)(8[0-9]|9[0-9]|1[0-9][0-9])_"
 _FROM_VOLTA_ON = rf"{_FROM_AMPERE_ON}|(?i)volta|turing|(sm|cutlass_)7[05]_"
 _TWICE = 0.5  # of the time: what is at stake if these products become twice as quick
+_SAME = ("whole", "grid_x", "grid_y", "grid_z")
 _LEAST_ROWS = 16  # products of fewer rows wait for memory on every device: 8 operations a byte in float32, and fewer
 
 
@@ -126,7 +127,7 @@ def _half(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _unused(run: Run, rows: pl.DataFrame, threshold: float) -> Iterator[Evidence]:
     rows = _of_sizes(rows, lambda numbers: min(numbers, default=_LEAST_ROWS) >= _LEAST_ROWS, unknown=True)
-    rows, at_stake = _saved(run, rows, threshold)
+    at_stake = _saved_ns(run, rows, threshold)
     if not run.matters(at_stake, threshold):
         return
     ns = run.per_process(rows, "ns")
@@ -138,13 +139,10 @@ def _unused(run: Run, rows: pl.DataFrame, threshold: float) -> Iterator[Evidence
     )
 
 
-def _saved(run: Run, rows: pl.DataFrame, threshold: float) -> tuple[pl.DataFrame, int]:
-    """With `saved_ns`: half of the time of each, as far as something waited for it; and its sum."""
-    if not run.matters(_TWICE * run.per_process(rows, "ns"), threshold):
-        return rows, 0
-    held_ns = run.held.ns(rows, run.kernels.join(rows.select("work"), on="work", how="anti"))
-    rows = rows.with_columns(saved_ns=pl.min_horizontal((_TWICE * _col("ns")).cast(pl.Int64), held_ns))
-    return rows, run.per_process(rows, "saved_ns")
+def _saved_ns(run: Run, rows: pl.DataFrame, threshold: float) -> int:
+    """How much sooner the run would have ended if each had taken half of its time."""
+    rows = rows.with_columns(saved_ns=(_TWICE * _col("ns")).cast(pl.Int64))
+    return run.sooner_ns(rows, "saved_ns", threshold)
 
 
 def _of_sizes(rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown: bool) -> pl.DataFrame:
@@ -156,11 +154,16 @@ def _of_sizes(rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown:
 
 
 def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
-    has_sizes = run.trace.ranges["sizes"].is_not_null().gather(run.computing["range"])
-    rows = _products(run, has_sizes, threshold).filter(_col("number") == "half")
+    if not run.trace.ranges["sizes"].count():
+        return
+    products = _products(run, pl.Series([True]).new_from_index(0, run.computing.height), threshold)
+    known = products.filter(_col("sizes").is_not_null(), _col("number") == "half")
     # 1 is a vector, which no size makes fit.
-    rows = _of_sizes(rows, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
-    rows, at_stake = _saved(run, rows, threshold)
+    rows = _of_sizes(known, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
+    # Replays of a graph have no ops: kernels and grids are those of ops that ran before it was captured.
+    same = rows.select(_SAME).unique().join(known.join(rows, on="work", how="anti"), on=_SAME, how="anti")
+    rows = pl.concat([rows, products.filter(_col("sizes").is_null()).join(same, on=_SAME, how="semi")])
+    at_stake = _saved_ns(run, rows, threshold)
     if not run.matters(at_stake, threshold):
         return
     ns = run.per_process(rows, "ns")
@@ -199,8 +202,8 @@ RULES = (
         id="tf32-off",
         title="float32 products without TF32",
         looks_at="time of float32 products and convolutions whose kernels do not use the tensor cores of a device that "
-        "has them for float32; at stake is half of it, as far as something waited for it that the run did not make up "
-        "for later. Products with a vector, or with fewer than 16 rows, are not counted: they wait for memory",
+        "has them for float32; at stake is how much sooner the run would have ended if they took half of it. "
+        "Products with a vector, or with fewer than 16 rows, are not counted: they wait for memory",
         threshold=0.02,
         because=_SMALL,
         sentence="float32 products took {ns} ({ns_share}) without tensor cores, most in {kernel}",
@@ -227,7 +230,8 @@ RULES = (
         id="odd-sizes",
         title="Sizes that 8 does not divide",
         looks_at="time of float16 and bfloat16 products and convolutions of which a size is no multiple of 8; at stake "
-        "is half of it, as far as something waited for it",
+        "is how much sooner the run would have ended if they took half of it. In replays of a graph these are the "
+        "kernels of such ops outside of it",
         threshold=0.02,
         because=_SMALL,
         sentence="products of sizes that 8 does not divide took {ns} ({ns_share}), such as {sizes}",

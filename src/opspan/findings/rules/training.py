@@ -43,7 +43,7 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     # What computed, on devices or on the host, and the range that it belongs to: a collective is nobody's gradient.
     if run.has_devices:
-        took = run.computing.select(*PROCESS, "range", "ns")
+        took = run.computing.select(*PROCESS, "range", "ns", "work")
     else:
         took = run.begun_in_usual(run.ranges).select(*PROCESS, range="row", ns="self_ns")
     target = ranges["forward"].set(~is_linked.fill_null(value=False), None)
@@ -63,11 +63,21 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     )
     if not sums.height:
         return
+    at_stake = run.longest(sums, "more_ns")
+    if run.has_devices:
+        more = sums.select(*PROCESS, backward="name", part=_col("more_ns") / _col("backward_ns"))
+        rows = took.with_columns(_col("backward").cast(pl.String)).join(
+            more, on=[*PROCESS, "backward"], nulls_equal=True
+        )
+        rows = rows.with_columns(more_ns=(_col("ns") * _col("part")).cast(pl.Int64))
+        at_stake = run.sooner_ns(rows, "more_ns", _LEAST)
+        if at_stake < least:
+            return
     sums = sums.sort("more_ns", "name", descending=[True, False])
     first = sums.row(0, named=True)
     rows = run.ranges.filter(_col("name").cast(pl.String) == first["name"])
     yield Evidence(
-        run.longest(sums, "more_ns"),
+        at_stake,
         {
             "forward_ns": first["forward_ns"],
             "backward_ns": first["backward_ns"],
@@ -102,7 +112,8 @@ RULES = (
     Rule(
         id="heavy-backward",
         title="A backward that takes far longer than its forward",
-        looks_at="ops whose backward takes more than five times their forward's time; at stake is what is above twice",
+        looks_at="ops whose backward takes more than five times their forward's time; at stake is how much "
+        "sooner the run would have ended if it took twice",
         threshold=5,
         because="twice is what two gradients cost, four times where few rows make the gradient of a large weight; "
         "at five times something else happens: atomics, recomputing, copies",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import PROCESS
+from opspan.findings.lost import lost_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
@@ -47,14 +47,11 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         if not run.steps.height:
             return  # a run without steps has its start in it, where all this belongs
         waits = run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))
-        waits = run.named(run.begun_in_usual(waits, is_late=True))
-        wait_ns = run.longest(waits, "wait_ns")
-        if not run.matters(wait_ns, threshold):
-            return
-        # What a device did meanwhile is not lost.
-        at_stake = min(wait_ns, _idle_in_steps_of(run, waits)) if run.has_devices else wait_ns
+        waits = run.named(run.begun_in_usual(waits, is_late=True, odd=True))
+        at_stake = lost_ns(run, waits, threshold)
         if not run.matters(at_stake, threshold):
             return
+        wait_ns = run.longest(waits, "wait_ns")
         names = run.trace.calls["name"].cast(pl.String).gather(waits["call"])
         yield Evidence(
             at_stake,
@@ -69,13 +66,6 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         )
 
     return look
-
-
-def _idle_in_steps_of(run: Run, waits: pl.DataFrame) -> int:
-    """What devices had queued hides the rest of what the host waited."""
-    steps = waits.select(*PROCESS, _col("step").cast(pl.String)).unique()
-    idle = run.idle.with_columns(_col("step").cast(pl.String))
-    return run.per_process(idle.join(steps, on=[*PROCESS, "step"], how="semi", nulls_equal=True), "ns")
 
 
 _SMALL = "a fiftieth: less is lost among the steps' own differences"
@@ -125,8 +115,8 @@ RULES = (
     Rule(
         id="allocation",
         title="Memory taken from the driver in the loop",
-        looks_at="time of calls that take memory from the driver or give it back, after the first step; no "
-        "more of it than devices were idle in these steps",
+        looks_at="calls that take memory from the driver or give it back, after the first step; at stake is how much "
+        "sooner the run would have ended if they took no time",
         threshold=0.02,
         because=_SMALL,
         sentence="{calls} calls ({names}) held up the host for {wait_ns} ({wait_share}) after the first step",
@@ -139,8 +129,8 @@ RULES = (
     Rule(
         id="module-loading",
         title="Kernels loaded in the loop",
-        looks_at="time of calls that load or compile kernels, after the first step; no more of it than devices were "
-        "idle in these steps",
+        looks_at="calls that load or compile kernels, after the first step; at stake is how much sooner the run would "
+        "have ended if they took no time",
         threshold=0.02,
         because=_SMALL,
         sentence="{calls} calls ({names}) loaded kernels for {wait_ns} ({wait_share}) after the first step",
