@@ -1,13 +1,15 @@
 """How much sooner processes would have been done without something: the graph of `path`, replayed without it.
 
     sooner(found, quick, took, unwaited) -> rank, pid, saved_ns: of each process
+    released(found, is_paced) -> the graph that it takes
 
     quick       rank, pid, tid, start_ns, end_ns, factor: stretches in which a thread takes so many times its time
     took        for each row of Graph.work by what factor its time changes
     unwaited    rank, pid, tid, end_ns: calls that no longer wait for work
 
 Files seldom say which events streams wait for. Work that had been launched, whose stream was free, and that begins as
-other work of the process ends, within CLOSE, is taken to have waited for that.
+other work of the process ends, within CLOSE, is taken to have waited for that. Work whose launch is not in the file,
+and that does not follow other work as closely, is taken to have been launched when it began, and begins no sooner.
 
 What waits for something else then waits for that: a device that has work in its queue loses nothing by a host that is
 late, and a host that need not wait for its device goes on ahead of it, as far as a full queue is known to let it.
@@ -41,7 +43,6 @@ def sooner(
     took: npt.NDArray[np.float64] | None = None,
     unwaited: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    found = _with_releases(found)
     same = np.ones(found.work.height)
     weights = Weights(same if took is None else took, same, 1.0)
     is_free = None if unwaited is None else _joins_of(unwaited, found)
@@ -71,12 +72,16 @@ def _joins_of(calls: pl.DataFrame, found: Graph) -> pl.Series:
     return rows.select(_col("of").fill_null(value=False) & (_col("what") == FOR_WORK)).to_series()
 
 
-def _with_releases(found: Graph) -> Graph:
-    """With what nothing else explains: work that waited for the one that ended just before it began."""
+def released(found: Graph, is_paced: pl.Series) -> Graph:
+    """`is_paced`: for each row of Graph.work whether the host may have set the pace of its device: then work of unknown
+    launch is never taken to have been launched before."""
     work = found.work
+    ends = pl.lit(work["end_ns"].gather(work["before"].set(work["before"] == NONE, None)))
+    is_late = pl.lit(is_paced) | (_col("start_ns") - ends > CLOSE).fill_null(value=True)
+    launch_ns = pl.when(_col("launch_ns").is_null() & is_late).then("start_ns").otherwise("launch_ns")
+    work = work.with_columns(launch_ns=launch_ns)
     ended = work.select("process", "end_ns", other=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns")
-    before = work["before"].set(work["before"] == NONE, None)
-    since = pl.max_horizontal("launch_ns", pl.lit(work["end_ns"].gather(before)))
+    since = pl.max_horizontal("launch_ns", ends)
     rows = work.select("process", "start_ns", since=since, work=pl.int_range(pl.len(), dtype=pl.Int64))
     rows = rows.filter(_col("start_ns") - _col("since") > CLOSE).sort("start_ns")
     rows = rows.join_asof(ended, left_on="start_ns", right_on="end_ns", by="process", check_sortedness=False)

@@ -70,16 +70,13 @@ def _factors(ranges: pl.DataFrame, rows: pl.Series, of_op: Mapping[str, float]) 
     return names.replace_strict(dict(of_op), default=1.0, return_dtype=pl.Float64).fill_null(1.0).to_numpy()
 
 
-def _host(
-    trace: Tables, waits: pl.DataFrame, found: Graph, of_kind: dict[str, float], of_op: dict[str, float]
-) -> Host:
+def _host(trace: Tables, waits: pl.DataFrame, found: Graph, of_kind: dict[str, float], of_op: dict[str, float]) -> Host:
     is_range = ~trace.ranges["is_mark"].fill_null(value=False)
     named = trace.ranges.filter(_named(trace.ranges, of_op) & is_range) if of_op else trace.ranges.clear()
     parts = [named.select(*_THREAD, "start_ns", "end_ns")]
     has_kinds = any(of_kind[kind] != 1 for kind in OF_HOST)
     calls, waiting = (
-        frame.select(*_THREAD, "start_ns", "end_ns", is_async=pl.lit(False))
-        for frame in (driving(trace.calls), waits)
+        frame.select(*_THREAD, "start_ns", "end_ns", is_async=pl.lit(False)) for frame in (driving(trace.calls), waits)
     )
     if has_kinds:
         whole = found.processes.join(found.threads.select("thread", "process", "tid"), on="process")

@@ -24,11 +24,11 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.kept import kept
+from opspan.analysis.sooner import CLOSE
 from opspan.analysis.spans import DEVICE, PROCESS, distinct, length, numbered, summed_by, time_in, union
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
-CLOSE = 20_000  # ns; work that waits for an event of another stream begins some 10 us after it
 _HARDLY = 0.1  # of the time in which a device ran something
 DRAIN = ("synchronise", "blocking copy", "item")  # reasons of waits after which a device may have nothing left to do
 
@@ -90,14 +90,14 @@ class Held:
     @kept
     def _queued(self) -> pl.DataFrame:
         """When work had been launched and had not begun."""
-        work, full = numbered(DEVICE, self._work, self._full)
+        work, full = numbered(DEVICE, self._work, self.full)
         is_close = (_col("start_ns") - _col("end_ns").shift(1) <= CLOSE) & _col("of").is_in(full["of"].implode())
         before_ns = pl.when(is_close & (_col("of") == _col("of").shift(1))).then(_col("start_ns").shift(1))
         queued = work.select(*DEVICE, start_ns=pl.coalesce("called_ns", before_ns), end_ns="start_ns")
         return queued.filter(length() > 0)
 
     @kept
-    def _full(self) -> pl.DataFrame:
+    def full(self) -> pl.DataFrame:
         """The devices that had something to do nearly all the time, but for gaps whose reason is known."""
         busy = summed_by(self._work, DEVICE, busy_ns=length().sum())
         gaps = self._found.gaps.drop_nulls("next")
@@ -108,7 +108,7 @@ class Held:
     def _dry(self) -> pl.DataFrame:
         """The gaps that end when the host launches, or may do so, and until when it had waited at most, before they
         began."""
-        gaps, full = numbered(DEVICE, self._found.gaps, self._full)
+        gaps, full = numbered(DEVICE, self._found.gaps, self.full)
         may_be = (_col("unknown_ns") > CLOSE) | ((_col("unknown_ns") > 0) & ~_col("of").is_in(full["of"].implode()))
         is_late = (_col("host_ns") + _col("launch_ns") > 0) | may_be
         gaps = gaps.filter(is_late).select(*DEVICE, dry_ns="start_ns").sort("dry_ns")

@@ -16,6 +16,8 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.busy import busy_with, whole_times, within_part
 from opspan.analysis.exposed import exposed
 from opspan.analysis.kept import kept
+from opspan.analysis.path_graph import Graph
+from opspan.analysis.sooner import released
 from opspan.analysis.spans import (
     DEVICE,
     PROCESS,
@@ -57,7 +59,7 @@ class Run:
     def ranges(self) -> pl.DataFrame:
         """Ranges, with their numbers as `row` and without marks, and of their columns those that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
-        rows = self.trace.ranges.select("rank", "pid", *columns, "is_mark").with_row_index("row")
+        rows = self.trace.ranges.select(*_THREAD, *columns, "is_mark").with_row_index("row")
         return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
 
     # -- steps
@@ -196,10 +198,11 @@ class Run:
 
     @kept
     def _busy(self) -> pl.DataFrame:
-        """What devices ran: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range that
-        it belongs to `range`, `op`, `module` and `phase`."""
+        """What devices ran: `row` of the trace's work, `ns`, `what` it is (analysis/busy.py), `blocks`,
+        `multiprocessors`, and of the range that it belongs to `range`, `op`, `module` and `phase`."""
         more = ("grid_x", "grid_y", "grid_z", "range", "bytes", "copy_from", "copy_to")
-        work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
+        rows = self.trace.work.with_row_index("row")
+        work = only(busy_with(rows, "row", *more).with_columns(ns=length()), _col("ns") > 0)
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
         work = looked_up(work, size, ("rank", "device_id"))
@@ -210,6 +213,15 @@ class Run:
     def held(self) -> Held:
         """Tells for how long work of devices held up the run."""
         return Held(self.found)
+
+    @kept
+    def released(self) -> Graph:
+        """What waited for what, for `sooner`."""
+        graph, work = self.found.path_graph, self.found.attributed.work
+        device = work.select(*DEVICE)[graph.work["row"]]
+        full = self.held.full.with_columns(is_paced=pl.lit(value=False))
+        paced = device.join(full, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")["is_paced"]
+        return released(graph, paced.fill_null(value=True))
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the names of the range whose number is in the column `range`."""
