@@ -186,6 +186,14 @@ class Run:
         return self.begun_in_usual(self._busy)
 
     @kept
+    def launched(self) -> pl.DataFrame:
+        """Returns what ran, of the step that launched it, outliers as well: devices may do it steps later."""
+        calls = self.found.attributed.calls
+        called_ns = calls["start_ns"].gather(self.found.attributed.work["call"].gather(self._busy["row"]))
+        rows = self._busy.with_columns(at_ns=pl.coalesce(called_ns, "start_ns"))
+        return self.begun_in_usual(rows, "at_ns" if self.steps.height else "start_ns", odd=True).drop("at_ns")
+
+    @kept
     def computing(self) -> pl.DataFrame:
         """Returns the kernels that are no collectives."""
         return only(self.kernels, _col("what") == "computing")
@@ -221,7 +229,7 @@ class Run:
         device = work.select(*DEVICE)[graph.work["row"]]
         full = self.held.full.with_columns(is_paced=pl.lit(value=False))
         paced = device.join(full, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")["is_paced"]
-        return released(graph, paced.fill_null(value=True))
+        return released(graph, self.found.attributed, paced.fill_null(value=True))
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the names of the range whose number is in the column `range`."""

@@ -20,11 +20,12 @@ _HOST = (*_KNOWN, "host", "unknown host")
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     sides = [_col(name).is_in(pl.Series(_HOST, dtype=pl.Categorical).implode()) for name in ("copy_from", "copy_to")]
     is_one = (_col("kind") == "memcpy") & (sides[0] != sides[1]).fill_null(value=False)
-    rows = only(run.kernels, is_one)
+    copies = only(run.launched, is_one)
+    rows = run.in_usual(copies)
     if not run.matters(run.per_process(rows, "ns") * _devices(run), threshold):
         return  # most runs: nothing more needs to be looked at
     # The same copies in outliers: what is odd about those is not that they copy.
-    alike = only(run.all_kernels, is_one).join(rows, on=_ALIKE, how="semi", nulls_equal=True)
+    alike = copies.join(rows, on=_ALIKE, how="semi", nulls_equal=True)
     at_stake = saved_ns(run, work=alike["row"])
     if not run.matters(at_stake, threshold):
         return
@@ -39,7 +40,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
             "copies": rows.height,
             "bytes": int(rows["bytes"].sum()),
             "ns": run.per_process(rows, "ns"),
-            "busy_share": ns / float(run.kernels["ns"].cast(pl.Float64).sum()),
+            "busy_share": ns / float(run.in_usual(run.launched)["ns"].cast(pl.Float64).sum()),
             **{f"{kind}_ns": kind_ns for kind, kind_ns in kinds.items() if kind_ns},
         },
         {"memory": _memory(kinds, ns), "direction": "to the device" if 2 * to_device_ns >= ns else "to the host"},
