@@ -183,14 +183,14 @@ class Run:
     @kept
     def kernels(self) -> pl.DataFrame:
         """What ran in usual steps."""
-        return self.begun_in_usual(self._busy)
+        return self.begun_in_usual(self.busy)
 
     @kept
     def launched(self) -> pl.DataFrame:
         """Returns what ran, of the step that launched it, outliers as well: devices may do it steps later."""
         calls = self.found.attributed.calls
-        called_ns = calls["start_ns"].gather(self.found.attributed.work["call"].gather(self._busy["row"]))
-        rows = self._busy.with_columns(at_ns=pl.coalesce(called_ns, "start_ns"))
+        called_ns = calls["start_ns"].gather(self.found.attributed.work["call"].gather(self.busy["row"]))
+        rows = self.busy.with_columns(at_ns=pl.coalesce(called_ns, "start_ns"))
         return self.begun_in_usual(rows, "at_ns" if self.steps.height else "start_ns", odd=True).drop("at_ns")
 
     @kept
@@ -202,10 +202,10 @@ class Run:
     def all_kernels(self) -> pl.DataFrame:
         """What ran in steps, those that are outliers as well."""
         is_same = self.usual.height == self.steps.height
-        return self.kernels if is_same else self.begun_in_usual(self._busy, odd=True)
+        return self.kernels if is_same else self.begun_in_usual(self.busy, odd=True)
 
     @kept
-    def _busy(self) -> pl.DataFrame:
+    def busy(self) -> pl.DataFrame:
         """What devices ran: `row` of the trace's work, `ns`, `what` it is (analysis/busy.py), `blocks`,
         `multiprocessors`, and of the range that it belongs to `range`, `op`, `module` and `phase`."""
         more = ("grid_x", "grid_y", "grid_z", "range", "bytes", "copy_from", "copy_to")

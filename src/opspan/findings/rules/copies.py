@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import DEVICE, PROCESS, numbered, time_in
+from opspan.analysis.spans import DEVICE, PROCESS, numbered, only, time_in
 from opspan.findings.marks import fallbacks
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.saved import saved_ns
 
 _col = pl.col
 _HOST = ["pageable", "pinned", "host", "unknown host"]
@@ -18,7 +19,7 @@ _LEAST = 4096  # bytes: smaller ones are values and sizes, of which many are ali
 
 
 def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.kernels.filter(_col("kind") == "memcpy", _col("bytes") >= _LEAST)
+    rows = run.launched.filter(_col("kind") == "memcpy", _col("bytes") >= _LEAST)
     is_fallback = run.is_falling_back.gather(rows["range"]).fill_null(value=False)
     rows = rows.filter(~is_fallback).with_columns(_col("copy_from", "copy_to").cast(pl.String))
     down = rows.filter(_col("copy_from") == "device", _col("copy_to").is_in(_HOST)).sort("end_ns")
@@ -26,7 +27,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     # A run without steps has none for either; join_asof takes no null for another.
     up, down = numbered((*DEVICE, "bytes", "step"), up, down)
     back = up.join_asof(
-        down.select("of", "end_ns", down_ns="start_ns"),
+        down.select("of", "end_ns", down_ns="start_ns", down="row"),
         left_on="start_ns",
         right_on="end_ns",
         by="of",
@@ -41,15 +42,23 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     trips = back.filter("is_back", _col("is_back").mean().over("of") >= _MOSTLY).with_columns(start_ns="down_ns")
     if not trips.height:
         return
-    computing = run.computing
+    computing = only(run.launched, _col("what") == "computing")
     whole = trips["end_ns"] - trips["start_ns"]
     trips = trips.with_columns(lost_ns=(whole - time_in(computing, trips, DEVICE)).clip(0))
-    at_stake = min(run.per_process(trips, "lost_ns"), run.total_ns)
+    lost_ns = min(run.per_process(trips, "lost_ns"), run.total_ns)
+    if not run.matters(lost_ns, threshold):
+        return
+    copies = pl.concat([trips["down"], trips["row"]])
+    calls = run.found.attributed.work["call"].gather(copies).drop_nulls()
+    waits = run.found.waits.filter(_col("call").is_in(calls.implode())).drop_nulls("end_ns")
+    at_stake = saved_ns(run, work=copies, waits=waits)
+    import os
+    if os.environ.get("DBG"): print("   trips", lost_ns, at_stake, run.per_process(run.in_usual(trips),"lost_ns"))
     if not run.matters(at_stake, threshold):
         return
     yield Evidence(
         at_stake,
-        {"trips": trips.height, "bytes": int(trips["bytes"].sum()), "lost_ns": at_stake},
+        {"trips": trips.height, "bytes": int(trips["bytes"].sum()), "lost_ns": lost_ns},
         confidence="possible",  # the same size, not surely the same tensor
         **where(trips, "lost_ns"),
     )

@@ -20,12 +20,11 @@ _HOST = (*_KNOWN, "host", "unknown host")
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     sides = [_col(name).is_in(pl.Series(_HOST, dtype=pl.Categorical).implode()) for name in ("copy_from", "copy_to")]
     is_one = (_col("kind") == "memcpy") & (sides[0] != sides[1]).fill_null(value=False)
-    copies = only(run.launched, is_one)
-    rows = run.in_usual(copies)
+    rows = only(run.in_usual(run.launched), is_one)
     if not run.matters(run.per_process(rows, "ns") * _devices(run), threshold):
         return  # most runs: nothing more needs to be looked at
-    # The same copies in outliers: what is odd about those is not that they copy.
-    alike = copies.join(rows, on=_ALIKE, how="semi", nulls_equal=True)
+    # The same copies elsewhere, too: in outliers, whose oddity they are not, and in a validation between steps.
+    alike = only(run.busy, is_one).join(rows, on=_ALIKE, how="semi", nulls_equal=True)
     at_stake = saved_ns(run, work=alike["row"])
     if not run.matters(at_stake, threshold):
         return

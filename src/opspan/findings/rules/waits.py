@@ -23,7 +23,7 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         if not run.matters(run.longest(waits, "wait_ns"), threshold):
             return
         waits = run.named(waits.drop_nulls("end_ns"))
-        at_stake = saved_ns(run, waits=waits)
+        at_stake = saved_ns(run, stretches=_fetching(run, waits), waits=waits)
         if not run.matters(at_stake, threshold):
             return
         idle = run.idle.filter(_col("cause") == "wait", _col("wait").is_in(reasons))
@@ -40,6 +40,14 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         )
 
     return look
+
+
+def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
+    """The ops that fetch a value, of those that waited: without the wait there is no op."""
+    ops = run.trace.ranges.select(*PROCESS, "tid", "start_ns", "end_ns", "name", "parent")
+    mine = ops[waits["range"].drop_nulls().unique()]
+    both = pl.concat([mine, ops[mine["parent"].drop_nulls().unique()]])
+    return both.filter(_col("name").cast(pl.String).is_in(_FETCH))
 
 
 def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
@@ -80,6 +88,7 @@ def _idle_in_steps_of(run: Run, waits: pl.DataFrame) -> int:
     return run.per_process(idle.join(steps, on=[*PROCESS, "step"], how="semi", nulls_equal=True), "ns")
 
 
+_FETCH = ("aten::item", "aten::_local_scalar_dense")
 _SOONER = "at stake is how much sooner the run would have been done, had they not waited"
 _SMALL = "a fiftieth: less is lost among the steps' own differences"
 _MEMORY = "https://docs.pytorch.org/docs/stable/notes/cuda.html"
