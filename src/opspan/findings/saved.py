@@ -32,3 +32,12 @@ def saved_ns(
     quick = union(pl.concat(parts), _THREAD).with_columns(factor=0.0) if parts else None
     took = None if work is None else np.where(graph.work["row"].is_in(work.implode()).to_numpy(), 0.0, 1.0)
     return max(int(sooner(graph, quick, took, waits)["saved_ns"].max() or 0), 0)  # type: ignore[arg-type]  # a number
+
+
+def scaled_ns(run: Run, stretches: pl.DataFrame, work: pl.DataFrame) -> int:
+    graph = run.released
+    factors = graph.work.select("row").join(
+        work.select(_col("row").cast(pl.UInt32), "factor"), on="row", how="left", maintain_order="left"
+    )
+    took = factors["factor"].fill_null(1.0).to_numpy()
+    return max(int(sooner(graph, stretches, took)["saved_ns"].max() or 0), 0)  # type: ignore[arg-type]  # a number

@@ -52,8 +52,6 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     calls = run.found.attributed.work["call"].gather(copies).drop_nulls()
     waits = run.found.waits.filter(_col("call").is_in(calls.implode())).drop_nulls("end_ns")
     at_stake = saved_ns(run, work=copies, waits=waits)
-    import os
-    if os.environ.get("DBG"): print("   trips", lost_ns, at_stake, run.per_process(run.in_usual(trips),"lost_ns"))
     if not run.matters(at_stake, threshold):
         return
     yield Evidence(
