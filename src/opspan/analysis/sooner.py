@@ -10,7 +10,7 @@
 Files seldom say which events streams wait for. The first work that a thread launches after it told a stream to wait is
 taken to wait for what was launched last on another stream. Work that had been launched, whose stream was free, and that
 begins as other work of the process ends, within CLOSE, is taken to have waited for that. Work whose launch is not in
-the file, and that does not follow other work as closely, is taken to have been launched when it began.
+the file, and that does not follow other work as closely, is taken to have been launched by the main thread as it began.
 
 What waits for something else then waits for that: a device that has work in its queue loses nothing by a host that is
 late, and a host that need not wait for its device goes on ahead of it, as far as a full queue is known to let it.
@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opspan.analysis.path_threads import FOR_WORK, NONE
+from opspan.analysis.path_threads import FOR_WORK, NONE, at_or_before
 from opspan.analysis.replay import Host, Weights, fitting, replay
 from opspan.analysis.spans import PROCESS
 
@@ -81,8 +81,14 @@ def released(found: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
     work = found.work
     ends = pl.lit(work["end_ns"].gather(work["before"].set(work["before"] == NONE, None)))
     is_late = pl.lit(is_paced) | (_col("start_ns") - ends > CLOSE).fill_null(value=True)
-    launch_ns = pl.when(_col("launch_ns").is_null() & is_late).then("start_ns").otherwise("launch_ns")
-    work = work.with_columns(launch_ns=launch_ns)
+    main = pl.lit(found.processes["main"].gather(work["process"]).cast(pl.Int32))
+    is_late = _col("launch_ns").is_null() & is_late
+    work = work.with_columns(
+        launch_ns=pl.when(is_late).then("start_ns").otherwise("launch_ns"),
+        thread=pl.when(is_late).then(main).otherwise("thread"),
+    )
+    entered = at_or_before(work.select(_col("thread").cast(pl.Int64), time_ns="launch_ns"), found.joins, "thread")
+    work = work.with_columns(join=entered.cast(pl.Int32))
     more = pl.concat([_unexplained(work, ends), _by_events(replace(found, work=work), trace)]).unique()
     more = more.with_columns(end_ns=work["end_ns"].gather(more["before"]))
     more = more.filter(_col("end_ns") <= work["start_ns"].gather(more["work"])).sort("work", "end_ns")

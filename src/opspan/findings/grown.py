@@ -53,7 +53,7 @@ def grown(run: Run, odd: pl.DataFrame) -> Grown:
     least_ns = int(_LONG * int(odd["more_ns"].min() or 0))  # type: ignore[call-overload]  # a number
     host, work = _pieces(run, steps, least_ns), _work(run, steps)
     excess = _excess(pl.concat([rows.select(*_WHAT, "step", "is_odd", "ns") for rows in (host, work)]), steps)
-    factors = excess.select(*_STEP, "what", "name", factor=_col("usual_ns") / _col("ns"))
+    factors = excess.select(*_STEP, "what", "name", factor=1 - _col("more_ns") / _col("ns"))
     stretches, scaled = (
         rows.filter("is_odd").join(factors, on=[*_STEP, "what", "name"], nulls_equal=True) for rows in (host, work)
     )
@@ -65,13 +65,26 @@ def grown(run: Run, odd: pl.DataFrame) -> Grown:
 
 
 def _excess(done: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """What is there in another form is not more: as kernels of a graph, say. So all names of threads, and all of
+    devices, grew by no more than these did altogether."""
     counts = steps.group_by(PROCESS).agg(usual=(~_col("is_odd")).sum())
     usual = done.filter(~_col("is_odd")).group_by(_WHAT).agg(usual_ns=_col("ns").sum())
-    each = done.filter("is_odd").group_by(*_WHAT, "step").agg(_col("ns").sum())
-    each = each.join(usual, on=_WHAT, how="left", nulls_equal=True).join(counts, on=PROCESS, nulls_equal=True)
-    each = each.with_columns(usual_ns=_col("usual_ns").fill_null(0) / _col("usual").clip(1))
-    each = each.with_columns(more_ns=_col("ns") - _col("usual_ns")).filter(_col("more_ns") > 0)
-    return each.drop("usual").sort("more_ns", "name", descending=[True, False])
+    usual = usual.join(counts, on=PROCESS, nulls_equal=True)
+    usual = usual.select(*_WHAT, usual_ns=_col("usual_ns") / _col("usual"))
+    each = steps.filter("is_odd").select(_STEP).join(usual.select(_WHAT), on=PROCESS, nulls_equal=True)
+    own = done.filter("is_odd").group_by(*_STEP, "what", "name").agg(_col("ns").sum())
+    key = [*_STEP, "what", "name"]
+    each = pl.concat([each.select(key), own.select(key)]).unique()
+    each = each.join(own, on=key, how="left", nulls_equal=True)
+    each = each.join(usual, on=_WHAT, how="left", nulls_equal=True)
+    each = each.with_columns(_col("ns", "usual_ns").fill_null(0), is_device=_col("what").is_in(DEVICES))
+    each = each.with_columns(more_ns=_col("ns") - _col("usual_ns"))
+    all_of = [*_STEP, "is_device"]
+    net, gross = _col("more_ns").sum().over(all_of).clip(0), _col("more_ns").clip(0).sum().over(all_of)
+    each = each.with_columns(more_ns=pl.when(gross > 0).then(_col("more_ns") * (net / gross)).otherwise(0.0)).filter(
+        _col("more_ns") > 0
+    )
+    return each.drop("is_device").sort("more_ns", "name", descending=[True, False])
 
 
 def _work(run: Run, steps: pl.DataFrame) -> pl.DataFrame:
