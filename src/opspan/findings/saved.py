@@ -1,6 +1,9 @@
-"""How much sooner a run would have been done without something, of the process that gains most: analysis/sooner.py.
+"""How much sooner each process would have been done without something: analysis/sooner.py.
 
-saved_ns(run, stretches, work, waits) -> ns
+saved(run, stretches, work, waits) -> rank, pid, saved_ns
+scaled(run, stretches, work) -> the same, where both have a factor: what they would take of their time
+most_ns(saved) -> of the process that gains most
+gaining(rows, saved, least_ns) -> the rows of processes that gain at least so much
 
 stretches   rank, pid, tid, start_ns, end_ns: what threads would not do
 work        numbers of rows of the trace's work: what devices would not do
@@ -10,6 +13,7 @@ waits       rank, pid, tid, start_ns, end_ns: calls that would not wait, and tak
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.sooner import sooner
@@ -20,24 +24,39 @@ _col = pl.col
 _THREAD = (*PROCESS, "tid")
 
 
-def saved_ns(
+def saved(
     run: Run,
     *,
     stretches: pl.DataFrame | None = None,
     work: pl.Series | None = None,
     waits: pl.DataFrame | None = None,
-) -> int:
-    graph = run.released
+) -> pl.DataFrame:
     parts = [rows.select(*_THREAD, "start_ns", "end_ns") for rows in (stretches, waits) if rows is not None]
     quick = union(pl.concat(parts), _THREAD).with_columns(factor=0.0) if parts else None
-    took = None if work is None else np.where(graph.work["row"].is_in(work.implode()).to_numpy(), 0.0, 1.0)
-    return max(int(sooner(graph, quick, took, waits)["saved_ns"].max() or 0), 0)  # type: ignore[arg-type]  # a number
+    gone = None if work is None else pl.DataFrame({"row": work, "factor": 0.0})
+    return _positive(sooner(run.released, quick, _took(run, gone), waits))
 
 
-def scaled_ns(run: Run, stretches: pl.DataFrame, work: pl.DataFrame) -> int:
-    graph = run.released
-    factors = graph.work.select("row").join(
-        work.select(_col("row").cast(pl.UInt32), "factor"), on="row", how="left", maintain_order="left"
-    )
-    took = factors["factor"].fill_null(1.0).to_numpy()
-    return max(int(sooner(graph, stretches, took)["saved_ns"].max() or 0), 0)  # type: ignore[arg-type]  # a number
+def scaled(run: Run, stretches: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    return _positive(sooner(run.released, stretches, _took(run, work)))
+
+
+def _took(run: Run, work: pl.DataFrame | None) -> npt.NDArray[np.float64] | None:
+    if work is None:
+        return None
+    rows = run.released.work.select("row")
+    factors = work.select(_col("row").cast(rows.schema["row"]), "factor")
+    return rows.join(factors, on="row", how="left", maintain_order="left")["factor"].fill_null(1.0).to_numpy()
+
+
+def _positive(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(_col("saved_ns").clip(0))
+
+
+def most_ns(rows: pl.DataFrame) -> int:
+    return int(rows["saved_ns"].max() or 0)  # type: ignore[arg-type]  # a number
+
+
+def gaining(rows: pl.DataFrame, gains: pl.DataFrame, least_ns: float) -> pl.DataFrame:
+    some = gains.filter(_col("saved_ns") > 0, _col("saved_ns") >= least_ns).select(PROCESS)
+    return rows.join(some, on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")

@@ -10,7 +10,7 @@ from opspan.analysis.spans import DEVICE, PROCESS, numbered, only, time_in
 from opspan.findings.marks import fallbacks
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import saved_ns
+from opspan.findings.saved import most_ns, saved
 
 _col = pl.col
 _HOST = ["pageable", "pinned", "host", "unknown host"]
@@ -51,7 +51,8 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     copies = pl.concat([trips["down"], trips["row"]])
     calls = run.found.attributed.work["call"].gather(copies).drop_nulls()
     waits = run.found.waits.filter(_col("call").is_in(calls.implode())).drop_nulls("end_ns")
-    at_stake = saved_ns(run, work=copies, waits=waits)
+    # Of copies whose calls are not in the file nobody knows what the host did in between.
+    at_stake = most_ns(saved(run, work=copies, waits=waits)) if calls.len() == copies.len() else lost_ns
     if not run.matters(at_stake, threshold):
         return
     yield Evidence(

@@ -8,7 +8,7 @@ import polars as pl
 
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import saved_ns
+from opspan.findings.saved import gaining, most_ns, saved
 
 _col = pl.col
 
@@ -20,9 +20,11 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     # Most runs: nothing more needs to be looked at.
     if not run.matters(run.longest(usual, "ns"), threshold):
         return
-    at_stake = saved_ns(run, stretches=loads)
+    gains = saved(run, stretches=loads)
+    at_stake = most_ns(gains)
     if not run.matters(at_stake, threshold):
         return
+    loads = gaining(loads, gains, threshold * run.total_ns)
     yield Evidence(
         at_stake,
         {"loading_ns": at_stake, "loading_share": run.share(at_stake), "loads": loads.height},
@@ -40,8 +42,8 @@ RULES = (
         title="Waiting for data",
         looks_at="ranges that load data; at stake is how much sooner the run would have been done, had they taken no "
         "time: what devices had still to do meanwhile hides the rest",
-        threshold=0.05,
-        because="the share at which the profiler's view in TensorBoard spoke of it",
+        threshold=0.03,
+        because="the share from which on a finding is of medium severity",
         sentence="data was loaded {loads} times; had it been there at once, the run would be {loading_ns} "
         "({loading_share}) shorter",
         remedy="Load in the background: DataLoader(num_workers=..., pin_memory=True, persistent_workers=True), a "

@@ -9,7 +9,7 @@ import polars as pl
 from opspan.analysis.spans import PROCESS, only
 from opspan.findings.rule import Evidence, Rule, where
 from opspan.findings.run import Run
-from opspan.findings.saved import saved_ns
+from opspan.findings.saved import gaining, most_ns, saved
 
 _col = pl.col
 _KNOWN = ("pageable", "pinned")  # kinds of memory of the host
@@ -25,9 +25,11 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         return  # most runs: nothing more needs to be looked at
     # The same copies elsewhere, too: in outliers, whose oddity they are not, and in a validation between steps.
     alike = only(run.busy, is_one).join(rows, on=_ALIKE, how="semi", nulls_equal=True)
-    at_stake = saved_ns(run, work=alike["row"])
+    gains = saved(run, work=alike["row"])
+    at_stake = most_ns(gains)
     if not run.matters(at_stake, threshold):
         return
+    rows = gaining(rows, gains, threshold * run.total_ns)
     rows = rows.with_columns(host=pl.when(sides[0]).then("copy_from").otherwise("copy_to"))
     kinds = {kind: int(rows.filter(_col("host") == kind)["ns"].sum()) for kind in _KNOWN}
     ns, to_device_ns = (float(some["ns"].cast(pl.Float64).sum()) for some in (rows, rows.filter(sides[0])))
@@ -39,7 +41,8 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
             "copies": rows.height,
             "bytes": int(rows["bytes"].sum()),
             "ns": run.per_process(rows, "ns"),
-            "busy_share": ns / float(run.in_usual(run.launched)["ns"].cast(pl.Float64).sum()),
+            "busy_share": ns
+            / float(gaining(run.in_usual(run.launched), gains, threshold * run.total_ns)["ns"].cast(pl.Float64).sum()),
             **{f"{kind}_ns": kind_ns for kind, kind_ns in kinds.items() if kind_ns},
         },
         {"memory": _memory(kinds, ns), "direction": "to the device" if 2 * to_device_ns >= ns else "to the host"},

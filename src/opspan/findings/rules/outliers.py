@@ -10,7 +10,7 @@ from opspan.analysis.spans import PROCESS
 from opspan.findings.grown import grown
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of
-from opspan.findings.saved import scaled_ns
+from opspan.findings.saved import gaining, most_ns, scaled
 
 _col = pl.col
 _STEP = (*PROCESS, "step")
@@ -52,9 +52,12 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         some = odd.join(alike, on=_STEP, how="semi", nulls_equal=True)
         if some.height > _MOST * steps.height:
             continue
-        at_stake = scaled_ns(run, *(_of(rows, alike) for rows in (found.stretches, found.work)))
+        gains = scaled(run, *(_of(rows, alike) for rows in (found.stretches, found.work)))
+        at_stake = most_ns(gains)
         if run.matters(at_stake, threshold):
-            yield _evidence(run, some, _of(found.excess, alike), at_stake)
+            # What others only waited for is not theirs.
+            some, excess = (gaining(rows, gains, at_stake / 2) for rows in (some, _of(found.excess, alike)))
+            yield _evidence(run, some, excess, at_stake)
 
 
 def _alike(excess: pl.DataFrame) -> pl.DataFrame:
@@ -98,6 +101,7 @@ def _evidence(run: Run, odd: pl.DataFrame, excess: pl.DataFrame, at_stake: int) 
         }
     # Less than a tenth of the most is what any two steps differ by.
     named = names.filter(_col("more_ns") >= _col("more_ns").max() / 10).drop_nulls("name")
+    named = named.unique("name", keep="first", maintain_order=True)
     return Evidence(
         at_stake,
         figures,

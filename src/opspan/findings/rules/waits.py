@@ -9,7 +9,7 @@ import polars as pl
 from opspan.analysis.spans import PROCESS
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import saved_ns
+from opspan.findings.saved import gaining, most_ns, saved
 
 _col = pl.col
 
@@ -18,14 +18,21 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
     """What the run would gain, had the host not waited for devices: it would be ahead of them by as much."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
-        # Those of outliers too: a wait explains what is late after it, in the next step as well.
-        waits = run.begun_in_usual(run.drains.filter(_col("wait").is_in(reasons), _col("wait_ns") > 0), odd=True)
+        waits = run.drains.filter(_col("wait").is_in(reasons), _col("wait_ns") > 0)
+        waits = run.named(run.begun_in_usual(waits, odd=True))
+        is_step = _col("op").cast(pl.String).is_in(run.steps["step"].implode())
+        waits = waits.with_columns(op=pl.when(~is_step).then("op"))
+        # Those of outliers too, where usual steps wait in the same op.
+        waits = waits.join(
+            run.in_usual(waits), on=[*PROCESS, "op"], how="semi", nulls_equal=True, maintain_order="left"
+        )
         if not run.matters(run.longest(waits, "wait_ns"), threshold):
             return
-        waits = run.named(waits.drop_nulls("end_ns"))
-        at_stake = saved_ns(run, stretches=_fetching(run, waits), waits=waits)
+        gains = saved(run, stretches=_fetching(run, waits), waits=waits)
+        at_stake = most_ns(gains)
         if not run.matters(at_stake, threshold):
             return
+        waits = gaining(waits, gains, threshold * run.total_ns)
         idle = run.idle.filter(_col("cause") == "wait", _col("wait").is_in(reasons))
         figures = {"saved_ns": at_stake, "saved_share": run.share(at_stake), "waits": waits.height}
         figures |= {"wait_ns": int(waits["wait_ns"].sum()), "idle_ns": run.per_process(idle, "ns")}
