@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from opspan.analysis.nest import innermost
 from opspan.analysis.path_threads import FOR_WORK, NONE, at_or_before
 from opspan.analysis.replay import Host, Weights, fitting, replay
 from opspan.analysis.spans import PROCESS
@@ -58,14 +59,11 @@ def _cuts(quick: pl.DataFrame | None, found: Graph) -> pl.DataFrame:
     """Where stretches overlap, the one that begins last counts."""
     if quick is None or not quick.height:
         return pl.DataFrame(schema={"thread": pl.Int64, "time_ns": pl.Int64, "factor": pl.Float64})
-    rows = quick.join(found.threads, on=_THREAD, nulls_equal=True).sort("thread", "start_ns")
-    rows = rows.with_columns(
-        end_ns=pl.min_horizontal("end_ns", _col("start_ns").shift(-1).over("thread").fill_null(_col("end_ns")))
-    )
-    begins = rows.select("thread", time_ns="start_ns", factor=_col("factor").cast(pl.Float64), order=1)
-    ends = rows.select("thread", time_ns="end_ns", factor=1.0, order=0)
-    both = pl.concat([begins, ends]).sort("thread", "time_ns", "order")
-    return both.unique(("thread", "time_ns"), keep="last", maintain_order=True).drop("order")
+    rows = quick.select(*_THREAD, "start_ns", "end_ns", "factor", is_async=pl.lit(value=False))
+    moments = pl.concat(rows.select(*_THREAD, time_ns=name) for name in ("start_ns", "end_ns")).unique()
+    moments = moments.join(found.threads, on=_THREAD, nulls_equal=True).sort("thread", "time_ns")
+    factor = rows["factor"].cast(pl.Float64).gather(innermost(rows, moments)).fill_null(1.0)
+    return moments.select("thread", "time_ns", factor=factor)
 
 
 def _joins_of(calls: pl.DataFrame, found: Graph) -> pl.Series:

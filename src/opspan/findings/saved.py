@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.sooner import sooner
-from opspan.analysis.spans import PROCESS, union
+from opspan.analysis.spans import PROCESS, length
 from opspan.findings.run import Run
 
 _col = pl.col
@@ -31,14 +31,27 @@ def saved(
     work: pl.Series | None = None,
     waits: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    parts = [rows.select(*_THREAD, "start_ns", "end_ns") for rows in (stretches, waits) if rows is not None]
-    quick = union(pl.concat(parts), _THREAD).with_columns(factor=0.0) if parts else None
+    parts = [] if stretches is None else [stretches.select(*_THREAD, "start_ns", "end_ns", factor=0.0)]
+    # What a call does while no device is at work is its own, and stays.
+    own = 1 - _col("busy_ns") / length()
+    parts += [] if waits is None else [waits.select(*_THREAD, "start_ns", "end_ns", factor=own)]
+    calls = None if work is None else _calls_of(run, work)
+    parts += [] if calls is None else [calls.with_columns(factor=0.0)]
+    quick = pl.concat(parts) if parts else None
     gone = None if work is None else pl.DataFrame({"row": work, "factor": 0.0})
-    return _positive(sooner(run.released, quick, _took(run, gone), waits))
+    unwaited = [rows.select(*_THREAD, "end_ns") for rows in (waits, calls) if rows is not None]
+    return _positive(sooner(run.released, quick, _took(run, gone), pl.concat(unwaited) if unwaited else None))
 
 
 def scaled(run: Run, stretches: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     return _positive(sooner(run.released, stretches, _took(run, work)))
+
+
+def _calls_of(run: Run, work: pl.Series) -> pl.DataFrame:
+    """The calls that gave devices this work."""
+    found = run.found.attributed
+    calls = found.calls[found.work["call"].gather(work).drop_nulls().unique()]
+    return calls.select(*_THREAD, "start_ns", "end_ns").drop_nulls(("start_ns", "end_ns"))
 
 
 def _took(run: Run, work: pl.DataFrame | None) -> npt.NDArray[np.float64] | None:

@@ -49,10 +49,9 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.matters(lost_ns, threshold):
         return
     copies = pl.concat([trips["down"], trips["row"]])
-    calls = run.found.attributed.work["call"].gather(copies).drop_nulls()
-    waits = run.found.waits.filter(_col("call").is_in(calls.implode())).drop_nulls("end_ns")
+    has_calls = run.found.attributed.work["call"].gather(copies).is_not_null().all()
     # Of copies whose calls are not in the file nobody knows what the host did in between.
-    at_stake = most_ns(saved(run, work=copies, waits=waits)) if calls.len() == copies.len() else lost_ns
+    at_stake = most_ns(saved(run, work=copies)) if has_calls else lost_ns
     if not run.matters(at_stake, threshold):
         return
     yield Evidence(
