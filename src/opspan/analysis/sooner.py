@@ -80,10 +80,12 @@ def released(found: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
     ends = pl.lit(work["end_ns"].gather(work["before"].set(work["before"] == NONE, None)))
     is_late = pl.lit(is_paced) | (_col("start_ns") - ends > CLOSE).fill_null(value=True)
     main = pl.lit(found.processes["main"].gather(work["process"]).cast(pl.Int32))
-    is_late = _col("launch_ns").is_null() & is_late
+    early = _launched_early(work, trace)
+    known = pl.when(_col("launch_ns").is_not_null()).then("launch_ns").otherwise(pl.lit(early))
+    is_guessed = known.is_null() & is_late
     work = work.with_columns(
-        launch_ns=pl.when(is_late).then("start_ns").otherwise("launch_ns"),
-        thread=pl.when(is_late).then(main).otherwise("thread"),
+        launch_ns=pl.when(is_guessed).then("start_ns").otherwise(known),
+        thread=pl.when(_col("launch_ns").is_null() & (is_guessed | known.is_not_null())).then(main).otherwise("thread"),
     )
     entered = at_or_before(work.select(_col("thread").cast(pl.Int64), time_ns="launch_ns"), found.joins, "thread")
     work = work.with_columns(join=entered.cast(pl.Int32))
@@ -97,6 +99,24 @@ def released(found: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
     work = work.with_columns(before=work["before"].scatter(latest["work"], latest["before"].cast(pl.Int32)))
     edges = more.select("work", "before").cast(dict(found.edges.schema))
     return replace(found, work=work, edges=pl.concat([found.edges, edges]).unique().sort("work", "before"))
+
+
+def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
+    """Until when work without a call was launched at the latest: before the first launch of its stream that is in the
+    file, if it began before what that launched; null: nobody knows."""
+    rows = work.select("start_ns", "launch_ns", stream=_streams(trace).gather(work["row"]))
+    first = (
+        rows.drop_nulls("launch_ns")
+        .group_by("stream")
+        .agg(first_ns=_col("launch_ns").min(), begun_ns=_col("start_ns").min())
+    )
+    rows = rows.join(first, on="stream", how="left", maintain_order="left")
+    early = pl.when(_col("launch_ns").is_null() & (_col("start_ns") < _col("begun_ns")))
+    return rows.select(at_ns=early.then(pl.min_horizontal("start_ns", "first_ns")))["at_ns"]
+
+
+def _streams(trace: Tables) -> pl.Series:
+    return trace.work.select(stream=pl.struct(*PROCESS, "device_id", "stream_id").rank("dense"))["stream"]
 
 
 def _unexplained(work: pl.DataFrame, ends: pl.Expr) -> pl.DataFrame:
@@ -123,10 +143,9 @@ def _by_events(found: Graph, trace: Tables) -> pl.DataFrame:
     if not calls.height:
         return nothing
     calls = calls.drop_nulls("time_ns").join(found.threads, on=_THREAD, nulls_equal=True).sort("time_ns")
-    streams = trace.work.select(stream=pl.struct("device_id", "stream_id").rank("dense"))["stream"]
     launched = found.work.select(
         "process", _col("thread").cast(pl.Int64), "launch_ns", work=pl.int_range(pl.len(), dtype=pl.Int64)
-    ).with_columns(stream=streams.gather(found.work["row"]))
+    ).with_columns(stream=_streams(trace).gather(found.work["row"]))
     launched = launched.drop_nulls("launch_ns").sort("launch_ns", "work")
     is_other = _col("stream") != _col("stream").shift(1)
     other = pl.when(is_other).then(_col("work").shift(1)).forward_fill().over("process")
