@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.sooner import sooner
-from opspan.analysis.spans import PROCESS, length
+from opspan.analysis.spans import PROCESS, length, time_in, union
 from opspan.findings.run import Run
 
 _col = pl.col
@@ -32,9 +32,7 @@ def saved(
     waits: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     parts = [] if stretches is None else [stretches.select(*_THREAD, "start_ns", "end_ns", factor=0.0)]
-    # What a call does while no device is at work is its own, and stays.
-    own = 1 - _col("busy_ns") / length()
-    parts += [] if waits is None else [waits.select(*_THREAD, "start_ns", "end_ns", factor=own)]
+    parts += [] if waits is None else [_own(run, waits)]
     calls = None if work is None else _calls_of(run, work)
     parts += [] if calls is None else [calls.with_columns(factor=0.0)]
     quick = pl.concat(parts) if parts else None
@@ -43,15 +41,23 @@ def saved(
     return _positive(sooner(run.released, quick, _took(run, gone), pl.concat(unwaited) if unwaited else None))
 
 
+def _own(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
+    """What a call does while no device of its process is at work is its own, and stays."""
+    busy_ns = time_in(union(run.busy, PROCESS), waits, PROCESS)
+    return waits.select(*_THREAD, "start_ns", "end_ns", factor=1 - busy_ns / length())
+
+
 def scaled(run: Run, stretches: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     return _positive(sooner(run.released, stretches, _took(run, work)))
 
 
 def _calls_of(run: Run, work: pl.Series) -> pl.DataFrame:
-    """The calls that gave devices this work."""
+    """The calls that gave devices this work; of a process without steps what is not before its first work."""
     found = run.found.attributed
     calls = found.calls[found.work["call"].gather(work).drop_nulls().unique()]
-    return calls.select(*_THREAD, "start_ns", "end_ns").drop_nulls(("start_ns", "end_ns"))
+    calls = calls.select(*_THREAD, "start_ns", "end_ns").drop_nulls(("start_ns", "end_ns"))
+    calls = calls.join(run.begins.select(*PROCESS, "begin_ns"), on=PROCESS, how="left", nulls_equal=True)
+    return calls.select(*_THREAD, pl.max_horizontal("start_ns", "begin_ns").alias("start_ns"), "end_ns")
 
 
 def _took(run: Run, work: pl.DataFrame | None) -> npt.NDArray[np.float64] | None:

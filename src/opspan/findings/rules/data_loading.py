@@ -44,7 +44,7 @@ RULES = (
         "time: what devices had still to do meanwhile hides the rest",
         threshold=0.03,
         because="the share from which on a finding is of medium severity",
-        sentence="data was loaded {loads} times; had it been there at once, the run would be {loading_ns} "
+        sentence="data was loaded {loads} times; had it been there at once, the run would be up to {loading_ns} "
         "({loading_share}) shorter",
         remedy="Load in the background: DataLoader(num_workers=..., pin_memory=True, persistent_workers=True), a "
         "larger prefetch_factor, or less work per sample",

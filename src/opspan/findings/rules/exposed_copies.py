@@ -71,7 +71,8 @@ RULES = (
         threshold=0.05,
         because="a twentieth of the time: the batches of most programs take less",
         sentence="{copies} copies ({bytes}), most of them {direction}, ran for {ns} ({busy_share} of what devices "
-        "did); without them the run would be {exposed_ns} ({exposed_share}) shorter; memory of the host: {memory}",
+        "did); without them the run would be up to {exposed_ns} ({exposed_share}) shorter; memory of the host: "
+        "{memory}",
         remedy="Keep on the device what is copied again and again; copy what comes next while this is computed, from "
         "pinned memory with non_blocking=True, on a stream of its own",
         command="opspan table FILE --by kernel",

@@ -20,7 +20,7 @@ _KINDS = 3  # of outliers: more are not told apart
 _NAMES = 3
 _SENTENCE = (
     "{steps} of {all_steps} steps took {more_ns} longer than usual ones ({usual_ns}): {which}; without that the run "
-    "would be {saved_ns} ({saved_share}) shorter; most of it is {most}"
+    "would be up to {saved_ns} ({saved_share}) shorter; most of it is {most}"
 )
 _SAYS = {
     "computing": "kernels",

@@ -28,7 +28,7 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         )
         if not run.matters(run.longest(waits, "wait_ns"), threshold):
             return
-        gains = saved(run, stretches=_fetching(run, waits), waits=waits)
+        gains = saved(run, stretches=_fetching(run, waits), waits=_with_same_ops(run, waits))
         at_stake = most_ns(gains)
         if not run.matters(at_stake, threshold):
             return
@@ -47,6 +47,16 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         )
 
     return look
+
+
+def _with_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
+    """With the other waits of the ops that these are in: a copy that waits may be followed by a call that does, too."""
+    is_op = (run.trace.ranges["kind"] == "op").fill_null(value=False)
+    ops = waits["range"].drop_nulls().unique()
+    ops = ops.filter(is_op.gather(ops))
+    others = run.drains.filter(_col("range").is_in(ops.implode()))
+    columns = ("call", *PROCESS, "tid", "start_ns", "end_ns")
+    return pl.concat([waits.select(columns), others.select(columns)]).unique("call").drop_nulls("end_ns")
 
 
 def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
@@ -109,7 +119,7 @@ RULES = (
         threshold=0.02,
         because=_SMALL,
         sentence="the host waited {wait_ns} for {waits} values that it fetched, and devices were idle for {idle_ns} "
-        "after that; without it the run would be {saved_ns} ({saved_share}) shorter",
+        "after that; without it the run would be up to {saved_ns} ({saved_share}) shorter",
         remedy="Keep losses and counts on the device and fetch them every so many steps; no `if tensor:`, "
         "float(tensor) or print(tensor) in the loop",
         command="opspan waits FILE --by op",
@@ -123,7 +133,7 @@ RULES = (
         threshold=0.02,
         because=_SMALL,
         sentence="the host waited {wait_ns} for {waits} copies, and devices were idle for {idle_ns} after "
-        "that; without it the run would be {saved_ns} ({saved_share}) shorter",
+        "that; without it the run would be up to {saved_ns} ({saved_share}) shorter",
         remedy="Copy from pinned memory and do not wait: DataLoader(pin_memory=True), tensor.to(device, "
         "non_blocking=True)",
         command="opspan waits FILE --by op",
@@ -137,7 +147,7 @@ RULES = (
         threshold=0.02,
         because=_SMALL,
         sentence="the host waited {wait_ns} for devices, {waits} times, and these were idle for {idle_ns} after that; "
-        "without it the run would be {saved_ns} ({saved_share}) shorter",
+        "without it the run would be up to {saved_ns} ({saved_share}) shorter",
         remedy="Take torch.cuda.synchronize() out of the loop; time with events; look for ops whose result's size "
         "depends on values (nonzero, boolean masks), which wait as well",
         command="opspan waits FILE --by op",
