@@ -95,6 +95,6 @@ def test_the_sentence_says_what_grew_and_from_what() -> None:
     (row,) = rows_of(ahead(12, device=[9]).analysed()).filter(id="step-outliers").to_dicts()
     assert row["sentence"] == (
         "1 of 24 steps took 9.000us longer than usual ones (1.000us): ProfilerStep#9; without that the run would be up "
-        "to 9.000us (27.2% of the steps' time) shorter; most of it is kernels: aten::mm took 10.000us a step instead of "
-        "1.000us"
+        "to 9.000us (27.2% of the steps' time) shorter; most of it is kernels: aten::mm took 10.000us a step "
+        "instead of 1.000us"
     )

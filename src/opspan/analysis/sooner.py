@@ -97,7 +97,7 @@ def released(found: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
         (_col("end_ns") > work.select(ends=ends)["ends"].gather(latest["work"])).fill_null(value=True)
     )
     work = work.with_columns(before=work["before"].scatter(latest["work"], latest["before"].cast(pl.Int32)))
-    edges = more.select("work", "before").cast(dict(found.edges.schema))
+    edges = more.select("work", "before").cast(found.edges.schema)
     return replace(found, work=work, edges=pl.concat([found.edges, edges]).unique().sort("work", "before"))
 
 

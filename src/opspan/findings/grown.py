@@ -50,7 +50,7 @@ def grown(run: Run, odd: pl.DataFrame) -> Grown:
     # Outliers that are not asked for are not usual, either.
     outliers = run.lasted.filter("is_outlier").join(odd, on=_STEP, how="anti", nulls_equal=True)
     steps = steps.join(outliers, on=_STEP, how="anti", nulls_equal=True, maintain_order="left")
-    least_ns = int(_LONG * int(odd["more_ns"].min() or 0))  # type: ignore[call-overload]  # a number
+    least_ns = int(_LONG * int(odd["more_ns"].min() or 0))  # type: ignore[arg-type]  # a number
     host, work = _pieces(run, steps, least_ns), _work(run, steps)
     excess = _excess(pl.concat([rows.select(*_WHAT, "step", "is_odd", "ns") for rows in (host, work)]), steps)
     factors = excess.select(*_STEP, "what", "name", factor=1 - _col("more_ns") / _col("ns"))
