@@ -41,8 +41,8 @@ HEAD = """\
 - **Steps** are those of `opspan steps`. What happened outside of them is not looked at; a run without steps is looked
   at from its first work of a device on. What a step took that is an outlier is a finding of its own, one for each thing
   that grew most in some of them, and no other rule counts it, but that of compiling and that of kernels that get
-  slower; and loads, waits and copies in it count where usual steps have the same. Idle time that begins in one step and ends in
-  another, or after the last, is cut there: each part is its step's.
+  slower; and loads, waits and copies in it count where usual steps have the same. Idle time that begins in one step and
+  ends in another, or after the last, is cut there: each part is its step's.
 - **Work of devices** (copies, casts, products, kernels that get slower, checkpoints) holds up a run only while
   something waits for it: work that was launched and has not begun, or the host in a call that waits. What the device
   makes up for later does not count either: where it has nothing to do until the host, which waited for nothing

@@ -99,8 +99,8 @@ def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
     """Returns what threads did in the steps: *_THREAD, start_ns, end_ns, ns, step, is_odd, what and name."""
     ranges = run.trace.ranges.filter(~_col("is_mark").fill_null(value=False)).drop_nulls(("start_ns", "end_ns"))
     waits, calls, functions = _waits(run), _calls(run), _functions(run, least_ns)
-    main = run.released.processes.select(*PROCESS, thread="main")
-    main = main.join(run.released.threads.select("thread", "tid"), on="thread").select(_THREAD)
+    main = run.held.graph.processes.select(*PROCESS, thread="main")
+    main = main.join(run.held.graph.threads.select("thread", "tid"), on="thread").select(_THREAD)
     bounds = steps.join(main, on=PROCESS, nulls_equal=True)
     pieces = _between((ranges, waits, calls, functions, bounds), steps)
     in_range, in_call, in_function = (innermost(spans, pieces) for spans in (ranges, calls, functions))
@@ -150,8 +150,8 @@ def _between(frames: tuple[pl.DataFrame, ...], steps: pl.DataFrame) -> pl.DataFr
 
 def _waits(run: Run) -> pl.DataFrame:
     """When threads did nothing but wait."""
-    joins = run.released.joins.filter(_col("what").is_in([FOR_WORK, FOR_ROOM, FOR_THREAD]), _col("is_last"))
-    rows = joins.join(run.released.threads.drop("process"), on="thread")
+    joins = run.held.graph.joins.filter(_col("what").is_in([FOR_WORK, FOR_ROOM, FOR_THREAD]), _col("is_last"))
+    rows = joins.join(run.held.graph.threads.drop("process"), on="thread")
     return _open(rows.select(*_THREAD, start_ns="own_ns", end_ns="time_ns"))
 
 

@@ -4,6 +4,7 @@
     held.ns(rows, others, by) -> Int64, for each of `rows`: for how long something waited for it and for none of
         `others`; where the run made up for that later, for how long the host waited
     held.waited_ns(rows, others, by, by_host), held.is_made_up(rows) -> the two parts of it
+    held.graph -> what waited for what: analysis/sooner.py goes through it again
 
 Nothing is gained by work that ends earlier while nobody waits for it. Somebody waits while work that has been launched
 has not begun, and while the host is in a call that waits. Work whose call is not in the file counts as launched before
@@ -24,7 +25,8 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.kept import kept
-from opspan.analysis.sooner import CLOSE
+from opspan.analysis.path_graph import Graph
+from opspan.analysis.sooner import CLOSE, released
 from opspan.analysis.spans import DEVICE, PROCESS, distinct, length, numbered, summed_by, time_in, union
 
 _col = pl.col
@@ -64,6 +66,15 @@ class Held:
         has_waited = (_col("waited_until_ns") >= _col("end_ns")).fill_null(value=False)
         made_up = found.sort("row").select(_col("dry_ns").is_not_null() & ~has_waited)
         return made_up.to_series()
+
+    @kept
+    def graph(self) -> Graph:
+        """What waited for what, as `sooner` takes it."""
+        graph, trace = self._found.path_graph, self._found.attributed
+        full = self.full.with_columns(is_paced=pl.lit(value=False))
+        device = trace.work.select(*DEVICE)[graph.work["row"]]
+        paced = device.join(full, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")["is_paced"]
+        return released(graph, trace, paced.fill_null(value=True))
 
     @kept
     def _work(self) -> pl.DataFrame:

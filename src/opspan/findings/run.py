@@ -16,8 +16,6 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.busy import busy_with, whole_times, within_part
 from opspan.analysis.exposed import exposed
 from opspan.analysis.kept import kept
-from opspan.analysis.path_graph import Graph
-from opspan.analysis.sooner import released
 from opspan.analysis.spans import (
     DEVICE,
     PROCESS,
@@ -221,15 +219,6 @@ class Run:
     def held(self) -> Held:
         """Tells for how long work of devices held up the run."""
         return Held(self.found)
-
-    @kept
-    def released(self) -> Graph:
-        """What waited for what, for `sooner`."""
-        graph, work = self.found.path_graph, self.found.attributed.work
-        device = work.select(*DEVICE)[graph.work["row"]]
-        full = self.held.full.with_columns(is_paced=pl.lit(value=False))
-        paced = device.join(full, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")["is_paced"]
-        return released(graph, self.found.attributed, paced.fill_null(value=True))
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the names of the range whose number is in the column `range`."""

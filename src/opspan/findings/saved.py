@@ -38,7 +38,7 @@ def saved(
     quick = pl.concat(parts) if parts else None
     gone = None if work is None else pl.DataFrame({"row": work, "factor": 0.0})
     unwaited = [rows.select(*_THREAD, "end_ns") for rows in (waits, calls) if rows is not None]
-    return _positive(sooner(run.released, quick, _took(run, gone), pl.concat(unwaited) if unwaited else None))
+    return _positive(sooner(run.held.graph, quick, _took(run, gone), pl.concat(unwaited) if unwaited else None))
 
 
 def _own(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
@@ -48,7 +48,7 @@ def _own(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def scaled(run: Run, stretches: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    return _positive(sooner(run.released, stretches, _took(run, work)))
+    return _positive(sooner(run.held.graph, stretches, _took(run, work)))
 
 
 def _calls_of(run: Run, work: pl.Series) -> pl.DataFrame:
@@ -63,7 +63,7 @@ def _calls_of(run: Run, work: pl.Series) -> pl.DataFrame:
 def _took(run: Run, work: pl.DataFrame | None) -> npt.NDArray[np.float64] | None:
     if work is None:
         return None
-    rows = run.released.work.select("row")
+    rows = run.held.graph.work.select("row")
     factors = work.select(_col("row").cast(rows.schema["row"]), "factor")
     return rows.join(factors, on="row", how="left", maintain_order="left")["factor"].fill_null(1.0).to_numpy()
 
