@@ -12,9 +12,11 @@ import pytest
 
 import opspan
 from analysis.test_path import LAUNCH, kernel, trace_of
+from builders.job import Job
+from builders.job_program import rows_of
 from builders.training import FOREACH, KERNELS, run
-from builders.training_files import load
-from builders.training_plan import Plan
+from builders.training_files import kineto_files, load
+from builders.training_plan import Plan, Run
 from opspan.analysis.analysed import Analysed
 from opspan.analysis.busy import step_times
 from opspan.analysis.path_threads import FOR_ROOM
@@ -109,3 +111,21 @@ def test_steps_that_compute_nearly_all_the_time_become_shorter_with_it(name: str
     # From the third step on the queue, of 1,022, is full; 93.6 ms of each 95.6 are computing.
     for row in rows.to_dicts()[2:]:
         assert row["after_ns"] == pytest.approx(row["before_ns"] - 93.6e6 / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_a_queue_that_was_full_before_the_recording_began(share: float, tmp_path: Path) -> None:
+    # The loss is fetched every five steps: then the queue is empty, and launches take as long as they do.
+    job = Job(steps=24, layers=3, kernel=2.0, host=0.1, depth=100, item_every=5, has_functions=False)
+    (path,) = kineto_files(tmp_path, Run(job, *rows_of(job)[:4]))
+    whole = opspan.load(path).analysed
+    calls = whole.tables.calls
+    at_ns = calls["start_ns"].quantile(share)
+    # Devices still do what was launched before.
+    later = Analysed(replace(whole.tables, calls=calls.filter(pl.col("start_ns") >= at_ns)))
+    found, before = (
+        one.path_graph.joins.filter(pl.col("what") == FOR_ROOM, pl.col("is_last"), pl.col("time_ns") > at_ns)
+        for one in (later, whole)
+    )
+    assert before.height > 100
+    assert found.select("time_ns", "target_ns").equals(before.select("time_ns", "target_ns"))

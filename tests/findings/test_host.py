@@ -8,12 +8,14 @@ from findings.made import FIRST, STEP, Case, Made, check_fires, check_silent, ea
 
 
 def loading(length: int, busy: int = 900) -> Made:
-    return Made().work("gemm", 0, busy).range("enumerate(DataLoader)#_SingleProcess.__next__", 900, length, kind="user")
+    """From 900 on the next batch is loaded, and then a kernel is launched; the device is done with it at `busy`."""
+    made = Made().range("enumerate(DataLoader)#_SingleProcess.__next__", 900, length, kind="user")
+    return made.launch(0, "gemm", 10, busy - 20).launch(900 + length, "more", max(910 + length, busy), 10)
 
 
 def slow(longer: int, steps: int = 10) -> Made:
     """Step 4 is longer, and the host is in aten::slow meanwhile, but for the last 100."""
-    made = Made(steps, {4: longer}).work("gemm", 0, 1000)
+    made = Made(steps, {4: longer}).launch(0, "gemm", 10, 990)
     return made.range("aten::slow", 1000, longer - 100, [4]) if longer > 100 else made
 
 
@@ -78,22 +80,22 @@ CASES = [
     ),
     Case(
         "data-loading",
-        lambda: loading(50),
-        500,
-        0.05,
-        {"loading_ns": 500, "loading_share": 0.05, "steps": 10},
-        {"4.9%": lambda: loading(49), "a kernel ran meanwhile": lambda: loading(50, 1000)},
+        lambda: loading(30),
+        300,
+        0.03,
+        {"loading_ns": 300, "loading_share": 0.03, "loads": 10},
+        {"2.9%": lambda: loading(29), "a kernel ran meanwhile": lambda: loading(30, 1000)},
         ops=("enumerate(DataLoader)#_SingleProcess.__next__",),
         steps=FIRST,
-        ranges=each(900, 50),
+        ranges=each(900, 30),
     ),
     Case(
         "step-outliers",
         lambda: slow(1000),
         1000,
         1000 / 11_000,
-        {"more_ns": 1000, "steps": 1, "all_steps": 10, "usual_ns": 1000, "ops_ns": 900, "other_ns": 100}
-        | {"name_ns": 900, "name_usual_ns": 0},
+        {"more_ns": 1000, "saved_ns": 1000, "saved_share": 1000 / 11_000, "steps": 1, "all_steps": 10}
+        | {"usual_ns": 1000, "name_ns": 900, "name_usual_ns": 0},
         {
             "by a tenth": lambda: slow(100),
             "0.9% of the run": lambda: slow(900, 100),
@@ -167,7 +169,8 @@ def test_a_pause_is_an_outlier_and_counts_for_no_other_rule() -> None:
     made.work("ncclDevKernel_AllReduce", 3000, 1000, [4]).call("cudaDeviceSynchronize", 3000, 1000, [4])
     made.launch(9000, "late", 9100, 100, [4]).work("Buffer Flush", 5000, 1000, [4], kind="other", is_overhead=True)
     found = {name: one.evidence.at_stake_ns for name, one in made.findings().items() if one.share is not None}
-    assert found == {"step-outliers": 9 * STEP}
+    # But for the collective: nobody knows whether it waited for another rank.
+    assert found == {"step-outliers": pytest.approx(8 * STEP, abs=50)}
 
 
 def test_what_an_outlier_compiled_is_recompilation() -> None:

@@ -79,7 +79,10 @@ def test_steps_that_took_longer(traces_dir: Path) -> None:
     lengths = [end - begin for begin, end in steps_of(events_of(traces_dir / name))]
     assert len(lengths) == 5
     assert found.figures["usual_ns"] == median(lengths)
-    assert found.at_stake_ns == max(lengths) - median(lengths)
+    assert found.figures["more_ns"] == max(lengths) - median(lengths)
+    # The host does one thing after the other: all that took longer is gained. The mean is shorter than the median.
+    others = sorted(lengths)[:-1]
+    assert found.at_stake_ns == pytest.approx(max(lengths) - sum(others) / 4, rel=0.02)
     assert found.steps == ("ProfilerStep#553",)
 
 
@@ -127,7 +130,8 @@ def test_waiting_for_data(traces_dir: Path) -> None:
     at_work = spans(events, *DEVICE, "runtime")
     steps = steps_of(events)
     loading = time_in(at_work + [(one["begin"], one["end"]) for one in loads], steps) - time_in(at_work, steps)
-    assert found.at_stake_ns == loading
+    # What the device still had to do when a load began, it does later.
+    assert 0.99 * loading <= (found.at_stake_ns or 0) <= loading
     assert found.ops[0] == loads[0]["name"]
 
 

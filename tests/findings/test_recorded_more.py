@@ -34,9 +34,13 @@ def test_copies_of_a_file_that_does_not_say_of_what_memory(traces_dir: Path) -> 
     rows = rows_of(traces_dir / name)
     copies, others = between_host_and_device(rows)
     calls = {one.id: one for one in rows.calls}
-    # The host is in the call of each of them until it is done, but for its begin and end.
-    inside = [(one.pid, max(one.begin, calls[one.call].begin), min(one.end, calls[one.call].end)) for one in copies]
-    assert found.at_stake_ns == alone(inside, [(one.pid, one.begin, one.end) for one in others])
+    # The host is in the call of each of them until it is done, and does nothing else meanwhile.
+    # The first of them begins before any device does anything.
+    first = min(one.begin for one in rows.work)
+    in_calls = {(one.pid, max(one.begin, first), one.end) for one in (calls[one.call] for one in copies)}
+    # What it waited there for kernels, it would wait elsewhere.
+    for_copies = alone([*in_calls], [(one.pid, one.begin, one.end) for one in others])
+    assert for_copies <= (found.at_stake_ns or 0) <= sum(end - begin for _, begin, end in in_calls)
     assert (found.figures["copies"], found.figures["ns"]) == (len(copies), sum(one.end - one.begin for one in copies))
     assert sql(traces_dir / name, "SELECT DISTINCT pinned FROM rocpd_copyapi") == [(0,)]
     assert found.words["memory"] == "the file does not say of what kind it is"
@@ -48,12 +52,13 @@ def test_copies_that_a_stream_is_waited_for(traces_dir: Path) -> None:
     rows = rows_of(traces_dir / name)
     copies, others = between_host_and_device(rows)
     assert found.figures["ns"] == sum(one.end - one.begin for one in copies)
-    begins = {one.id: one.begin for one in rows.calls}
     waits = [(one.begin, one.end) for one in rows.calls if re.search(SYNCHRONISE, one.name)]
-    queued = [(begins[one.call], one.begin) for one in rows.work if begins[one.call] < one.begin]
     own = together([(one.begin, one.end) for one in copies])
     assert not time_in([(one.begin, one.end) for one in others], own)
-    assert time_in(waits, own) <= (found.at_stake_ns or 0) <= time_in(together([*waits, *queued]), own)
+    # What the host waited for them; and not more than they and their calls took.
+    calls = {one.id: one for one in rows.calls}
+    in_calls = sum(calls[one.call].end - calls[one.call].begin for one in copies)
+    assert time_in(waits, own) <= (found.at_stake_ns or 0) <= found.figures["ns"] + in_calls
 
 
 def test_inputs_and_results_of_one_size_do_not_go_there_and_back(traces_dir: Path) -> None:
@@ -86,7 +91,7 @@ def test_ranges_that_took_longer(traces_dir: Path, tmp_path: Path) -> None:
     longest = lengths[-int(found.figures["steps"]) :]
     assert found.figures["all_steps"] == len(lengths)
     assert found.figures["usual_ns"] == median(lengths)
-    assert found.at_stake_ns == sum(longest) - len(longest) * median(lengths)
+    assert found.figures["more_ns"] == sum(longest) - len(longest) * median(lengths)
 
 
 def test_a_step_whose_kernels_took_longer(traces_dir: Path) -> None:
@@ -102,7 +107,9 @@ def test_a_step_whose_kernels_took_longer(traces_dir: Path) -> None:
         took.append(done - (before or begin))
         before = done
     # Times of this file are whole microseconds, and steps end a few of them after another.
-    assert found.at_stake_ns == pytest.approx(took[0] - median(took), rel=0.005)
+    assert found.figures["more_ns"] == pytest.approx(took[0] - median(took), rel=0.005)
+    # Its kernels took longer, and the host waited for them.
+    assert found.at_stake_ns == pytest.approx(took[0] - median(took), rel=0.1)
     assert found.steps == ("ProfilerStep#5",)
 
 

@@ -19,27 +19,30 @@ HEAD = """\
   how long the run took, until all that its steps launched was done. Processes and ranks run side by side, so nothing is
   summed over them: a run takes as long as the process whose steps take longest, and at stake is the time of the process
   that loses most. Of what is summed over the devices of a process, the mean of its devices counts.
+- **What a run would gain** without loads, waits, copies, or what took longer in a step, is found by going through the
+  run again without them: all else takes as long as it did, and waits for what it waited for ([path](analysis.md#path)).
+  Each process is gone through by itself; its collectives take as long as they did. Which events streams wait for says
+  hardly any file: the first work that is launched after a call that lets a stream wait is taken to wait for what was
+  launched last on another stream, and work that begins as other work ends, for no other reason, for that.
 - **Over ranks**: where ranks wait for one that is late, at stake is what *all* the others wait, step by step, as the
   next to come would hold them up then. Of communication that nothing hides it is what the rank has that exposes least:
   the others have it, too, and what they expose more is waiting for that rank. A step that took longer on all ranks
   because one was late is an outlier of that rank alone. What the first step waits longer than any other is not counted:
   ranks begin at different times.
 - Findings are not to be added up: the
-  same nanosecond may be an idle device for one and a late collective for another. But the idle time of devices is
-  given to one cause only: compiling, an op that the host runs for a device, loading of data, an optimizer that goes
+  same nanosecond may be an idle device for one and a late collective for another, and where a run waits for its data
+  and then for its device it may gain by either. But the idle time of devices, as far as rules speak of it, is given to
+  one cause only: compiling, an op that the host runs for a device, loading of data, an optimizer that goes
   parameter by parameter, calls that take memory or load code, a wait, the pace of launching, a host that came late for
   another reason, or a queue.
 - **Waits** let the host lose its lead, and what it launches then comes late until it is ahead again. Had it not waited,
   it would be ahead by as long as it waited, and no more: so much of the idle time that follows a wait is the wait's.
+  What a call does while no device is at work is its own, and no wait.
 - **Steps** are those of `opspan steps`. What happened outside of them is not looked at; a run without steps is looked
-  at from its first work of a device on. What a step took that is an outlier is a finding of its own, and no other rule
-  counts it, but that of compiling and those of kernels. Idle time that begins in one step and ends in
-  another, or after the last, is cut there: each part is its step's.
-- **Work of devices**: at stake of kernels (few blocks, casts, products, kernels that get slower, checkpoints, a heavy
-  backward, many small ones) is how much sooner the run would have ended if they took less, or were not there: the
-  graph of `opspan path` is walked forward with that. Collectives go on when the last rank has come. Kernels are of the
-  step that launched them, and those of outliers count, too. Copies hold up a run only while something waits for them
-  that the device does not make up for later.
+  at from its first work of a device on. What a step took that is an outlier is a finding of its own, one for each thing
+  that grew most in some of them, and no other rule counts it, but that of compiling and that of kernels that get
+  slower; and loads, waits and copies in it count where usual steps have the same. Idle time that begins in one step and
+  ends in another, or after the last, is cut there: each part is its step's.
 - **A share** of the steps' time is one of the time of all steps, each until all that it launched was done; one of the
   run, where there are no steps, of the time from the first work of a device on. Other shares say of what they are.
 - **Severity** goes by that share of the time at stake: {severities}. A finding of severity *info*

@@ -6,7 +6,6 @@
         late_ns     the same without the fill of an even pipeline, and without what ranks begin at different times
     stragglers(late, least_ns) -> rank, pid, device_id, component of those that others wait for
     lost_to(late, some) -> component, step, ns: what others lose to them
-    unusual(late) -> rank, pid, waited_ns: what a process waited in some steps longer than in most
 
 `rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `kind` and `step`. A place is a device of a
 process, or a process; a component has the places that collectives connect.
@@ -23,7 +22,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.spans import DEVICE, PROCESS
+from opspan.analysis.spans import DEVICE
 
 _col = pl.col
 SIDES = ("send", "recv", "send_recv")
@@ -124,10 +123,3 @@ def lost_to(rows: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
     least = rows.group_by(_STEP).agg(least_ns=_col("late_ns").min())
     found = others.join(least, on=_STEP, nulls_equal=True)
     return found.select(*_STEP, ns=_col("late_ns") - _col("least_ns"))
-
-
-def unusual(rows: pl.DataFrame) -> pl.DataFrame:
-    """rank, pid, waited_ns: what a process waited in some of its steps beyond the median step."""
-    sums = rows.group_by(*PROCESS, "step").agg(_col("waited_ns").mean())  # of its devices
-    more = (_col("waited_ns") - _col("waited_ns").median().over(PROCESS)).clip(0)
-    return sums.group_by(PROCESS).agg(more.sum().cast(pl.Int64).alias("waited_ns"))

@@ -51,7 +51,7 @@ class Rule:
     read: str  # where to read on
     look: Callable[[Run, float], Iterable[Evidence]]
     is_over_ranks: bool = False  # it compares ranks; the others look at each process for itself
-    has_waiting: bool = False  # its time of a rank alone has in it what the rank waited for others
+    has_several: bool = False  # it may say several things of a run, each of other ops
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.busy import busy_with, whole_times, within_part
 from opspan.analysis.exposed import exposed
 from opspan.analysis.kept import kept
+from opspan.analysis.path_graph import Graph
 from opspan.analysis.spans import (
     DEVICE,
     PROCESS,
@@ -30,7 +31,7 @@ from opspan.analysis.spans import (
 )
 from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
-from opspan.findings.held import DRAIN, Held
+from opspan.findings.graph import graph_of, matches_of
 from opspan.findings.late import late
 from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
@@ -40,6 +41,7 @@ _col = pl.col
 CAUSES = ("compile", "fallback", "data", "optimizer", "held", "wait", "host", "launch", "queued", "unknown")
 _CAUSE = pl.Enum(CAUSES)
 _THREAD = (*PROCESS, "tid")
+DRAIN = ("synchronise", "blocking copy", "item")  # reasons of waits after which a device may have nothing left to do
 HOLD = ("allocation", "free", "module loading")  # reasons of waits that hold up the host itself
 _TOP = 3
 _MOSTLY = 0.5
@@ -57,7 +59,7 @@ class Run:
     def ranges(self) -> pl.DataFrame:
         """Ranges, with their numbers as `row` and without marks, and of their columns those that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
-        rows = self.trace.ranges.select("rank", "pid", "tid", *columns, "is_mark").with_row_index("row")
+        rows = self.trace.ranges.select(*_THREAD, *columns, "is_mark").with_row_index("row")
         return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
 
     # -- steps
@@ -181,7 +183,7 @@ class Run:
     @kept
     def kernels(self) -> pl.DataFrame:
         """What usual steps launched: where the host runs ahead, it runs in later ones."""
-        return self.begun_in_usual(self._busy, self._launched)
+        return self.begun_in_usual(self.busy, self._launched)
 
     @kept
     def computing(self) -> pl.DataFrame:
@@ -192,14 +194,14 @@ class Run:
     def all_kernels(self) -> pl.DataFrame:
         """What steps launched, those that are outliers as well."""
         is_same = self.usual.height == self.steps.height
-        return self.kernels if is_same else self.begun_in_usual(self._busy, self._launched, odd=True)
+        return self.kernels if is_same else self.begun_in_usual(self.busy, self._launched, odd=True)
 
     @property
     def _launched(self) -> str:
         return "launched_ns" if self.steps.height else "start_ns"
 
     @kept
-    def _busy(self) -> pl.DataFrame:
+    def busy(self) -> pl.DataFrame:
         """What devices ran: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range that
         it belongs to `range`, `op`, `module` and `phase`."""
         more = ("grid_x", "grid_y", "grid_z", "range", "call", "bytes", "copy_from", "copy_to")
@@ -217,22 +219,14 @@ class Run:
         return self.named(work.with_columns(blocks=blocks))
 
     @kept
-    def held(self) -> Held:
-        """Tells for how long work of devices held up the run."""
-        return Held(self.found)
+    def graph(self) -> Graph:
+        """What waited for what: saved.py replays it."""
+        return graph_of(self.found)
 
-    def sooner_ns(self, rows: pl.DataFrame, saved_ns: str, threshold: float) -> int:
-        """How much sooner the run would have ended if each of these kernels had taken so much less. 0 if they would
-        not take less by a share of `threshold` in all."""
-        matters = self.matters(self.per_process(rows, saved_ns), threshold)
-        return self.longest(self.held.sooner(rows, saved_ns), "ns") if matters else 0
-
-    def without_ns(self, rows: pl.DataFrame, ranges: pl.DataFrame, threshold: float) -> int:
-        """The same if these kernels, what launched them, and these ranges (Held.without) had not been there."""
-        ranges = ranges.drop_nulls().unique("range")
-        times = self.trace.ranges.select(*PROCESS, ns=length())[ranges["range"]]
-        ns = self.per_process(rows, "ns") + self.longest(times, "ns")
-        return self.longest(self.held.without(rows, ranges), "ns") if self.matters(ns, threshold) else 0
+    @kept
+    def matches(self) -> pl.Series:
+        """For each work of the graph the number of the collective of several ranks that it is a part of, or null."""
+        return matches_of(self.found, self.graph)
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the names of the range whose number is in the column `range`."""

@@ -16,7 +16,6 @@ from opspan.analysis.parts import Part, Parts
 from opspan.errors import UsageError
 from opspan.events.times import format_memory
 from opspan.findings import RULES, Finding, Rule, Run, findings, looked_for
-from opspan.findings.late import unusual
 from opspan.findings.of_ranks import RunOfRanks, parts_of
 from opspan.printable import plural, printable, shell_path
 from opspan.text_columns import Column, Layout, wrapped
@@ -88,8 +87,10 @@ def rows(parts: Parts, files: Sequence[File] = ()) -> Findings:
     run = RunOfRanks(parts)
     over = [_row(one, files) for one in looked_for(run, [rule for rule in RULES if rule.is_over_ranks])]
     number = parts["ranks"].rows.height
-    said = _without_waiting(parts["found"].rows, run).partition_by("id", maintain_order=True)
-    each = [_of_ranks(some, run, number) for some in said]
+    several = [rule.id for rule in RULES if rule.has_several]
+    about = pl.when(_col("id").is_in(several)).then(_col("ops").list.first())
+    said = parts["found"].rows.with_columns(about=about).partition_by("id", "about", maintain_order=True)
+    each = [_of_ranks(some.drop("about"), run, number) for some in said]
     for row in each:
         row["command"] = row["command"].replace("FILE", files_text(files))
     every = sorted([*each, *over], key=lambda row: -(row["at_stake_ns"] or 0))
@@ -111,20 +112,6 @@ def _of_ranks(some: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
         first = worst["ranks"][0] if worst["ranks"] else ranks[0]
         more |= {"sentence": f"{worst['sentence']} (rank {first}; {len(ranks):,} of {number:,} ranks)"}
     return worst | more
-
-
-def _without_waiting(rows: pl.DataFrame, run: Run) -> pl.DataFrame:
-    """Takes what ranks waited for others from what rules counted of each rank alone."""
-    rules = {rule.id: rule.threshold for rule in RULES if rule.has_waiting}
-    if not rows.height or rows.filter(_col("id").is_in(list(rules))).is_empty():
-        return rows
-    waited = unusual(run.late).group_by("rank").agg(_col("waited_ns").max())
-    least = _col("id").replace_strict(list(rules), list(rules.values()), default=0.0) * run.total_ns
-    rows = rows.with_columns(rank=_col("ranks").list.first()).join(waited, on="rank", how="left", maintain_order="left")
-    own = _col("at_stake_ns") - pl.when(_col("id").is_in(list(rules))).then("waited_ns").fill_null(0)
-    rows = rows.with_columns(at_stake_ns=own)
-    is_less = _col("id").is_in(list(rules)) & ((_col("at_stake_ns") <= 0) | (_col("at_stake_ns") < least))
-    return rows.filter(~is_less.fill_null(value=False)).drop("rank", "waited_ns")
 
 
 def files_text(files: Sequence[File]) -> str:

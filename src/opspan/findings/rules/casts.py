@@ -13,6 +13,7 @@ import polars as pl
 from opspan.analysis.nest import nearest
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.saved import around, saved_ns, without
 
 _col = pl.col
 _COPY = "aten::copy_"
@@ -31,7 +32,10 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = _of_devices(run) if run.has_devices else _of_host(run)
     ns = run.per_process(rows, "ns") if run.has_devices else run.longest(rows, "ns")
     whole = _whole(run, rows["range"])
-    at_stake = run.without_ns(rows, pl.DataFrame({"range": whole, "of": whole}), threshold) if run.has_devices else ns
+    at_stake = ns
+    if run.has_devices:
+        stretches = around(run, pl.DataFrame({"range": whole, "of": whole}))
+        at_stake = saved_ns(run, without(run, stretches=stretches, work=rows["work"]), threshold)
     if not run.matters(at_stake, threshold):
         return
     rows = rows.with_columns(cause=_causes(run, rows["range"]))

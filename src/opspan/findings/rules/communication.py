@@ -8,9 +8,9 @@ import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, length
 from opspan.findings.late import SIDES, lost_to, stragglers, waited_ns
-from opspan.findings.lost import lost_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.saved import saved_ns, without
 from opspan.printable import listed
 
 _col = pl.col
@@ -139,7 +139,7 @@ def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     rows = run.called("^gloo:")
     rows = run.begun_in_usual(rows.with_columns(ns=length()), odd=True).filter(_col("ns") > 0)
-    at_stake = lost_ns(run, rows, threshold)
+    at_stake = saved_ns(run, without(run, stretches=rows), threshold)
     if run.matters(at_stake, threshold):
         ns = run.longest(rows, "ns")
         yield Evidence(

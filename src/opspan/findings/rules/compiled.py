@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.spans import PROCESS, length, within
-from opspan.findings.lost import lost_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.saved import launched_in, saved_ns, without
 
 _col = pl.col
 _REGION = r"^Torch-Compiled Region: ([0-9]+)/([0-9]+)"
@@ -25,7 +25,8 @@ def _again(run: Run, threshold: float) -> Iterator[Evidence]:
     first = run.steps.group_by(PROCESS).agg(until_ns=_col("end_ns").min())
     rows = rows.join(first, on=PROCESS, nulls_equal=True).filter(_col("start_ns") >= _col("until_ns"))
     rows = rows.with_columns(ns=length())
-    at_stake = lost_ns(run, rows, threshold, with_work=True)
+    change = without(run, stretches=rows, work=launched_in(run, rows))
+    at_stake = saved_ns(run, change, threshold)
     if not run.matters(at_stake, threshold):
         return
     ns = run.longest(rows, "ns")
@@ -46,7 +47,7 @@ def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
     frames = {found[1] for name in rows["name"].unique() if (found := re.match(_REGION, str(name)))}
     if len(frames) < threshold:
         return
-    at_stake = lost_ns(run, lookups, 0.0)
+    at_stake = saved_ns(run, without(run, stretches=lookups))
     if not at_stake:
         return
     ns = run.longest(lookups, "ns")

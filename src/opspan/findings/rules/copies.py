@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import DEVICE, PROCESS, numbered, time_in
-from opspan.findings.lost import lost_ns
+from opspan.analysis.spans import DEVICE, PROCESS, numbered, only, time_in
 from opspan.findings.marks import fallbacks
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.saved import launched_in, saved_ns, without
 
 _col = pl.col
 _HOST = ["pageable", "pinned", "host", "unknown host"]
@@ -19,7 +19,7 @@ _LEAST = 4096  # bytes: smaller ones are values and sizes, of which many are ali
 
 
 def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.kernels.filter(_col("kind") == "memcpy", _col("bytes") >= _LEAST)
+    rows = run.all_kernels.filter(_col("kind") == "memcpy", _col("bytes") >= _LEAST)
     is_fallback = run.is_falling_back.gather(rows["range"]).fill_null(value=False)
     rows = rows.filter(~is_fallback).with_columns(_col("copy_from", "copy_to").cast(pl.String))
     down = rows.filter(_col("copy_from") == "device", _col("copy_to").is_in(_HOST)).sort("end_ns")
@@ -27,7 +27,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     # A run without steps has none for either; join_asof takes no null for another.
     up, down = numbered((*DEVICE, "bytes", "step"), up, down)
     back = up.join_asof(
-        down.select("of", "end_ns", down_ns="start_ns"),
+        down.select("of", "end_ns", down_ns="start_ns", down="work"),
         left_on="start_ns",
         right_on="end_ns",
         by="of",
@@ -42,15 +42,21 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     trips = back.filter("is_back", _col("is_back").mean().over("of") >= _MOSTLY).with_columns(start_ns="down_ns")
     if not trips.height:
         return
-    computing = run.computing
+    computing = only(run.all_kernels, _col("what") == "computing")
     whole = trips["end_ns"] - trips["start_ns"]
     trips = trips.with_columns(lost_ns=(whole - time_in(computing, trips, DEVICE)).clip(0))
-    at_stake = min(run.per_process(trips, "lost_ns"), run.total_ns)
+    lost_ns = min(run.per_process(trips, "lost_ns"), run.total_ns)
+    if not run.matters(lost_ns, threshold):
+        return
+    copies = pl.concat([trips["down"], trips["work"]])
+    has_calls = run.found.attributed.work["call"].gather(copies).is_not_null().all()
+    # Of copies whose calls are not in the file nobody knows what the host did in between.
+    at_stake = saved_ns(run, without(run, work=copies)) if has_calls else lost_ns
     if not run.matters(at_stake, threshold):
         return
     yield Evidence(
         at_stake,
-        {"trips": trips.height, "bytes": int(trips["bytes"].sum()), "lost_ns": at_stake},
+        {"trips": trips.height, "bytes": int(trips["bytes"].sum()), "lost_ns": lost_ns},
         confidence="possible",  # the same size, not surely the same tensor
         **where(trips, "lost_ns"),
     )
@@ -60,7 +66,8 @@ def _fallbacks(run: Run, threshold: float) -> Iterator[Evidence]:
     ranges = run.trace.ranges
     ops = ranges.select(*PROCESS, "tid", "name", "start_ns", "end_ns", "module").filter(fallbacks(ranges))
     ops = run.begun_in_usual(ops, odd=True).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
-    at_stake = lost_ns(run, ops, threshold, with_work=True)
+    change = without(run, stretches=ops, work=launched_in(run, ops))
+    at_stake = saved_ns(run, change, threshold)
     if run.matters(at_stake, threshold):
         names, ns = top(ops, "ns", "name"), run.longest(ops, "ns")
         yield Evidence(

@@ -10,6 +10,7 @@ from opspan.analysis.busy import busy_with
 from opspan.analysis.spans import length
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.saved import less, saved_ns
 
 _col = pl.col
 
@@ -17,7 +18,7 @@ _col = pl.col
 def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.computing.filter(_col("blocks") > 0, _col("blocks") < _col("multiprocessors"))
     rows = rows.with_columns(lost_ns=_col("ns") * (1 - _col("blocks") / _col("multiprocessors")))
-    at_stake = run.sooner_ns(rows, "lost_ns", threshold)
+    at_stake = saved_ns(run, less(run, rows, "lost_ns"), threshold)
     if not run.matters(at_stake, threshold):
         return
     yield Evidence(

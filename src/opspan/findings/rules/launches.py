@@ -10,6 +10,7 @@ from opspan.analysis.spans import DEVICE, PROCESS, looked_up, numbered
 from opspan.findings.host_place import mostly_in
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.saved import merged, saved_ns
 
 _col = pl.col
 
@@ -73,7 +74,7 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     spans = rows.group_by(*DEVICE, "of").agg(ns=_col("end_ns").max() - _col("launched_ns").min() - _col("ns").sum())
     if not run.matters(run.per_process(spans, "ns"), threshold):
         return
-    at_stake = run.longest(run.held.merged(rows), "ns")
+    at_stake = saved_ns(run, merged(run, rows))
     if not run.matters(at_stake, threshold):
         return
     ops = rows["of"].n_unique()

@@ -1,4 +1,4 @@
-"""Steps that took longer than the others."""
+"""Steps that took longer than the others, by what took longer in them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.busy import KINDS, WHAT, breakdown, busy_with
-from opspan.analysis.spans import PROCESS, length, time_in, within
-from opspan.findings.late import unusual
+from opspan.analysis.spans import PROCESS
+from opspan.findings.grown import grown
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of
+from opspan.findings.saved import gaining, saved_ns, scaled
 
 _col = pl.col
+_STEP = (*PROCESS, "step")
 _MOST = 0.25  # of the steps: if more are outliers, the steps are of several kinds
-_MOSTLY = 0.5  # of what a step took longer: a name that grew by more is said
+_NEARLY = 0.5  # of what grew most in a step: what grew by so much says as well why it is an outlier
+_KINDS = 3  # of outliers: more are not told apart
 _NAMES = 3
 _SENTENCE = (
-    "{steps} of {all_steps} steps took {more_ns} longer than usual ones ({usual_ns}): {which}; most of it is {most}"
+    "{steps} of {all_steps} steps took {more_ns} longer than usual ones ({usual_ns}): {which}; without that the run "
+    "would be up to {saved_ns} ({saved_share}) shorter; most of it is {most}"
 )
 _SAYS = {
     "computing": "kernels",
     "copying": "copies",
     "filling": "fills",
-    "communicating": "collectives",
     "calling": "calls of the driver",
     "loading": "loading of data",
     "ops": "ops on the host",
@@ -35,56 +37,77 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     steps = run.lasted
     if not steps["is_outlier"].any():
         return
-    columns = [f"{kind}_ns" for kind in KINDS]
-    rows = breakdown(run.trace, steps).join(
-        steps.select(*PROCESS, "step", "is_outlier", "start_ns", "end_ns"), on=[*PROCESS, "step"], nulls_equal=True
-    )
-    usual = rows.group_by(PROCESS).agg(_col("time_ns", *columns).median())
-    odd = rows.filter("is_outlier").join(usual, on=PROCESS, suffix="_usual", nulls_equal=True)
-    odd = odd.with_columns(
-        *[_col(name) - _col(f"{name}_usual").cast(pl.Int64) for name in columns],
-        more_ns=_col("time_ns") - _col("time_ns_usual").cast(pl.Int64),
-    )
-    # That a step compiled is another rule's finding.
-    known = time_in(run.compiling, odd.select(*PROCESS, "start_ns", "end_ns"), PROCESS)
-    odd = odd.with_columns(more_ns=(_col("more_ns") - known).clip(0)).filter(_col("more_ns") > 0)
-    if odd.height > _MOST * rows.height:
+    usual = steps.group_by(PROCESS).agg(usual_ns=_col("took_ns").median())
+    odd = steps.filter("is_outlier").join(usual, on=PROCESS, nulls_equal=True)
+    odd = odd.with_columns(more_ns=_col("took_ns") - _col("usual_ns").cast(pl.Int64)).filter(_col("more_ns") > 0)
+    if not run.matters(run.longest(odd, "more_ns"), threshold):
         return
-    # What a step waited longer for another rank than usual is that rank's.
-    sums = odd.group_by(PROCESS).agg(_col("more_ns").sum())
-    sums = sums.join(unusual(run.late), on=PROCESS, how="left", nulls_equal=True)
-    sums = sums.with_columns(ns=_col("more_ns") - _col("waited_ns").fill_null(0))
-    sums = sums.filter(_col("ns") > 0, _col("ns") >= threshold * run.total_ns)
-    if not sums.height:
-        return
-    more_ns = run.longest(sums, "ns")
-    odd = odd.join(sums.select(PROCESS), on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")
-    odd = odd.sort("more_ns", descending=True)
-    grown = {kind: int(odd[f"{kind}_ns"].sum()) for kind in KINDS}
-    most = max(grown, key=lambda kind: grown[kind])
+    found = grown(run, odd)
+    rest = found.excess
+    for _ in range(_KINDS):
+        if not rest.height:
+            return
+        alike = _alike(rest)
+        rest = rest.join(alike, on=_STEP, how="anti", nulls_equal=True)
+        some = odd.join(alike, on=_STEP, how="semi", nulls_equal=True)
+        if some.height > _MOST * steps.height:
+            continue
+        change = scaled(_of(found.stretches, alike), _of(found.work, alike))
+        at_stake = saved_ns(run, change)
+        if run.matters(at_stake, threshold):
+            # What others only waited for is not theirs.
+            some, excess = (gaining(run, rows, change, at_stake / 2) for rows in (some, _of(found.excess, alike)))
+            yield _evidence(run, some, excess, at_stake)
+
+
+def _alike(excess: pl.DataFrame) -> pl.DataFrame:
+    """The steps in which nearly the same grew most as in all of them. Calls of the driver are one thing."""
+    what = pl.when(_col("what") != "calling").then("name")
+    sums = excess.group_by(*_STEP, "what", name=what).agg(_col("more_ns").sum())
+    most = sums.group_by("what", "name").agg(_col("more_ns").sum())
+    most = most.sort("more_ns", "what", "name", descending=[True, False, False]).head(1)
+    sums = sums.with_columns(most_ns=_col("more_ns").max().over(_STEP))
+    sums = sums.join(most.select("what", "name"), on=["what", "name"], how="semi", nulls_equal=True)
+    return sums.filter(_col("more_ns") >= _NEARLY * _col("most_ns")).select(_STEP)
+
+
+def _of(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    return rows.join(steps, on=_STEP, how="semi", nulls_equal=True, maintain_order="left")
+
+
+def _evidence(run: Run, odd: pl.DataFrame, excess: pl.DataFrame, at_stake: int) -> Evidence:
+    odd = odd.sort("more_ns", descending=True, maintain_order=True)
+    kinds = excess.group_by("what").agg(_col("more_ns").sum()).sort("more_ns", "what", descending=[True, False])
+    names = excess.group_by("what", "name").agg(_col("ns", "usual_ns", "more_ns").sum())
+    names = names.sort("more_ns", "what", "name", descending=[True, False, False])
     figures = {
-        "more_ns": more_ns,
-        "steps": odd.height,
-        "all_steps": rows.height,
-        "usual_ns": int(odd["time_ns_usual"].cast(pl.Int64)[0]),
+        "more_ns": run.longest(odd, "more_ns"),
+        "saved_ns": at_stake,
+        "saved_share": run.share(at_stake),
+        "steps": odd["step"].n_unique(),
+        "all_steps": run.steps["step"].n_unique(),
+        "usual_ns": int(odd["usual_ns"][0]),
     }
-    figures |= {f"{kind}_ns": ns for kind, ns in grown.items() if ns}
-    words = {"which": ", ".join(map(str, odd["step"].unique(maintain_order=True).head(3))), "most": _SAYS[most]}
-    # The host does its part of a step in the step's own time, which may be long before the device does it.
-    lasted = steps if most in WHAT.categories else run.steps
-    names = _grown(
-        _done(run, most), lasted.join(odd, on=[*PROCESS, "step"], how="semi", nulls_equal=True), run.in_usual(lasted)
-    )
-    is_named = names.height > 0 and names["ns"][0] > _MOSTLY * more_ns / odd.height
+    words = {
+        "which": ", ".join(map(str, odd["step"].unique(maintain_order=True).head(3))),
+        "most": _SAYS[str(kinds["what"][0])],
+    }
+    first = names.row(0, named=True)
+    is_named = first["name"] is not None and first["what"] == kinds["what"][0]
     if is_named:
-        words["name"] = str(names["name"][0])
-        figures |= {"name_ns": int(names["odd_ns"][0]), "name_usual_ns": int(names["usual_ns"][0])}
-    yield Evidence(
-        more_ns,
+        words["name"] = str(first["name"])
+        figures |= {
+            f"name_{name}": round(first[of] / odd.height) for name, of in (("ns", "ns"), ("usual_ns", "usual_ns"))
+        }
+    # Less than a tenth of the most is what any two steps differ by.
+    named = names.filter(_col("more_ns") >= _col("more_ns").max() / 10).drop_nulls("name")
+    named = named.unique("name", keep="first", maintain_order=True)
+    return Evidence(
+        at_stake,
         figures,
         words,
         confidence="certain",
-        ops=tuple(map(str, names["name"].head(_NAMES))),
+        ops=tuple(named["name"].head(_NAMES)),
         steps=tuple(odd["step"].unique(maintain_order=True).head(10)),
         ranks=ranks_of(odd),
         ranges=ranges_of(odd),
@@ -92,44 +115,12 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
-def _done(run: Run, kind: str) -> pl.DataFrame:
-    """Returns who did what a step has of a kind of time: rank, pid, start_ns, name and ns. What devices did is of the
-    ops that launched it, and so are calls; work and calls of none have a name of their own. What the host did is of the
-    ranges that were innermost: a host that waits for a full queue is not late, and its time is none of these kinds."""
-    if kind in WHAT.categories:
-        work = busy_with(run.trace.work, "range").filter(_col("what") == kind).with_columns(ns=length())
-        return _named(run, work)
-    if kind == "calling":
-        return _named(run, run.trace.calls.select(*PROCESS, "start_ns", "name", "range", ns=length()))
-    ranges = run.ranges.filter(_col("kind") != "step")
-    rows = ranges.filter(_col("phase") == "data") if kind == "loading" else ranges
-    return rows.select(*PROCESS, "start_ns", _col("name").cast(pl.String), ns="self_ns")
-
-
-def _named(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
-    op = run.trace.ranges["name"].gather(rows["range"]).cast(pl.String).alias("op")
-    name = pl.coalesce(op, _col("name").cast(pl.String))
-    return rows.select(*PROCESS, "start_ns", name.alias("name"), "ns")
-
-
-def _grown(done: pl.DataFrame, odd: pl.DataFrame, usual: pl.DataFrame) -> pl.DataFrame:
-    """name, odd_ns, usual_ns (of a step) and ns, how much more the first is: the largest first."""
-    sums = []
-    for steps, column in ((odd, "odd_ns"), (usual, "usual_ns")):
-        pairs = within(done, "start_ns", steps, PROCESS)
-        rows = done[pairs["row"]].group_by("name").agg((_col("ns").sum() / max(steps.height, 1)).alias(column))
-        sums.append(rows)
-    both = sums[0].drop_nulls("name").join(sums[1], on="name", how="left").with_columns(_col("usual_ns").fill_null(0))
-    both = both.with_columns(ns=_col("odd_ns") - _col("usual_ns")).filter(_col("ns") > 0)
-    return both.sort("ns", "name", descending=[True, False])
-
-
 RULES = (
     Rule(
         id="step-outliers",
         title="Steps that took longer than the others",
-        looks_at="how much longer steps took, until all that they launched was done, than the median step of their "
-        "process, of those that `opspan steps` marks",
+        looks_at="steps that `opspan steps` marks, apart by what grew most in them; at stake is how much sooner the "
+        "run would have been done, had all that took longer there taken as long as in a usual step",
         threshold=0.01,
         because="a hundredth of the run; which steps are outliers says docs/analysis.md",
         sentence=_SENTENCE,
@@ -138,6 +129,6 @@ RULES = (
         command="opspan steps FILE",
         read="docs/analysis.md#iterations",
         look=_look,
-        has_waiting=True,
+        has_several=True,
     ),
 )

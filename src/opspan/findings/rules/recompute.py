@@ -15,6 +15,7 @@ import polars as pl
 from opspan.analysis.nest import nearest
 from opspan.findings.rule import Evidence, Rule, where
 from opspan.findings.run import Run, top
+from opspan.findings.saved import around, saved_ns, without
 
 _col = pl.col
 
@@ -28,7 +29,8 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         ns = run.per_process(rows, "ns")
         roots = root.drop_nulls().unique()
         node = nearest(run.trace.ranges, (run.trace.ranges["kind"] == "backward").fill_null(value=False))
-        at_stake = run.without_ns(rows, pl.DataFrame({"range": roots, "of": node.gather(roots)}), threshold)
+        stretches = around(run, pl.DataFrame({"range": roots, "of": node.gather(roots)}))
+        at_stake = saved_ns(run, without(run, stretches=stretches, work=rows["work"]), threshold)
     else:
         rows = run.begun_in_usual(run.ranges)
         rows = rows.with_columns(root=root.gather(rows["row"]), ns="self_ns", op="name", range="row")

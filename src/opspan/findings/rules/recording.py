@@ -8,9 +8,9 @@ import polars as pl
 
 from opspan.analysis.busy import within_whole
 from opspan.analysis.spans import PROCESS, length, numbered, union
-from opspan.findings.lost import lost_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.saved import saved_ns, without
 from opspan.sources import MODULES, SHAPES, source_of
 
 _col = pl.col
@@ -25,7 +25,7 @@ def _overhead(run: Run, threshold: float) -> Iterator[Evidence]:
     is_own = ~_col("name").cast(pl.String).str.contains(_NOT_ITS_OWN).fill_null(value=False)
     rows = within_whole(work.filter(_col("is_overhead").fill_null(value=False), is_own), run.trace)
     rows = run.begun_in_usual(rows, odd=True).with_columns(ns=length())
-    at_stake = lost_ns(run, _on_threads(run, rows), threshold)
+    at_stake = saved_ns(run, without(run, stretches=_on_threads(run, rows)), threshold)
     if not run.matters(at_stake, threshold):
         return
     ns = run.longest(union(rows, PROCESS).with_columns(ns=length()), "ns")

@@ -9,6 +9,7 @@ import polars as pl
 from opspan.analysis.spans import DEVICE, numbered
 from opspan.findings.rule import Evidence, Rule, where
 from opspan.findings.run import Run, top
+from opspan.findings.saved import less, saved_ns
 
 _col = pl.col
 _SAME = (*DEVICE, "name", "full_name", "grid_x", "grid_y", "grid_z", "sizes")
@@ -35,7 +36,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     is_whole = slower_ns >= _MOST * compared_ns
     if is_whole:
         later = _all_slower(run, _levels(rows))
-    at_stake = run.sooner_ns(later, "more_ns", threshold)
+    at_stake = saved_ns(run, less(run, later, "more_ns"), threshold)
     if not run.matters(at_stake, threshold):
         return
     kernel = top(later, "more_ns", "name")[0]

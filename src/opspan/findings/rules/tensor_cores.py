@@ -16,6 +16,7 @@ from opspan.analysis.spans import looked_up
 from opspan.analysis.tensor_cores import ELIGIBLE
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.saved import less, saved_ns
 from opspan.labels import parse_sizes
 
 _col = pl.col
@@ -142,7 +143,7 @@ def _unused(run: Run, rows: pl.DataFrame, threshold: float) -> Iterator[Evidence
 def _saved_ns(run: Run, rows: pl.DataFrame, threshold: float) -> int:
     """How much sooner the run would have ended if each had taken half of its time."""
     rows = rows.with_columns(saved_ns=(_TWICE * _col("ns")).cast(pl.Int64))
-    return run.sooner_ns(rows, "saved_ns", threshold)
+    return saved_ns(run, less(run, rows, "saved_ns"), threshold)
 
 
 def _of_sizes(rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown: bool) -> pl.DataFrame:

@@ -11,6 +11,7 @@ from opspan.analysis.nest import nearest
 from opspan.analysis.spans import PROCESS
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.saved import less, saved_ns
 
 _col = pl.col
 _TWICE = 2  # what a backward may take of its forward's time: a gradient for the input and one for the weight
@@ -70,7 +71,7 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
             more, on=[*PROCESS, "backward"], nulls_equal=True
         )
         rows = rows.with_columns(more_ns=(_col("ns") * _col("part")).cast(pl.Int64))
-        at_stake = run.sooner_ns(rows, "more_ns", _LEAST)
+        at_stake = saved_ns(run, less(run, rows, "more_ns"), _LEAST)
         if at_stake < least:
             return
     sums = sums.sort("more_ns", "name", descending=[True, False])

@@ -6,38 +6,65 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
-from opspan.findings.lost import lost_ns
+from opspan.analysis.spans import PROCESS
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.saved import gaining, saved_ns, without
 
 _col = pl.col
 
 
 def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
-    """What devices did not do because the host had waited for them, and had nothing launched after."""
+    """What the run would gain, had the host not waited for devices: it would be ahead of them by as much."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
-        idle = run.idle.filter(_col("cause") == "wait", _col("wait").is_in(reasons))
-        at_stake = run.per_process(idle, "ns")
+        waits = run.drains.filter(_col("wait").is_in(reasons), _col("wait_ns") > 0)
+        waits = run.named(run.begun_in_usual(waits, odd=True))
+        is_step = _col("op").cast(pl.String).is_in(run.steps["step"].implode())
+        waits = waits.with_columns(op=pl.when(~is_step).then("op"))
+        # Those of outliers too, where usual steps wait in the same op.
+        waits = waits.join(
+            run.in_usual(waits), on=[*PROCESS, "op"], how="semi", nulls_equal=True, maintain_order="left"
+        )
+        if not run.matters(run.longest(waits, "wait_ns"), threshold):
+            return
+        change = without(run, stretches=_fetching(run, waits), waits=_with_same_ops(run, waits))
+        at_stake = saved_ns(run, change)
         if not run.matters(at_stake, threshold):
             return
-        # Those of outliers too: a wait explains what is late after it, in the next step as well.
-        waits = run.named(
-            run.begun_in_usual(run.drains.filter(_col("wait").is_in(reasons), _col("wait_ns") > 0), odd=True)
-        )
-        figures = {"idle_ns": at_stake, "idle_share": run.share(at_stake), "waits": waits.height}
-        figures["wait_ns"] = int(waits["wait_ns"].sum())
+        waits = gaining(run, waits, change, threshold * run.total_ns)
+        idle = run.idle.filter(_col("cause") == "wait", _col("wait").is_in(reasons))
+        figures = {"saved_ns": at_stake, "saved_share": run.share(at_stake), "waits": waits.height}
+        figures |= {"wait_ns": int(waits["wait_ns"].sum()), "idle_ns": run.per_process(idle, "ns")}
         yield Evidence(
             at_stake,
             figures,
             ops=top(waits, "wait_ns", "op"),
             modules=top(waits, "wait_ns", "module"),
-            steps=top(idle, "ns", "step"),
+            steps=top(waits, "wait_ns", "step"),
             ranks=ranks_of(waits),
-            ranges=ranges_of(waits.drop_nulls("end_ns")),
+            ranges=ranges_of(waits),
         )
 
     return look
+
+
+def _with_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
+    """With the other waits of the ops that these are in: a copy that waits may be followed by a call that does, too."""
+    is_op = (run.trace.ranges["kind"] == "op").fill_null(value=False)
+    ops = waits["range"].drop_nulls().unique()
+    ops = ops.filter(is_op.gather(ops))
+    others = run.drains.filter(_col("range").is_in(ops.implode()))
+    columns = ("call", *PROCESS, "tid", "start_ns", "end_ns")
+    return pl.concat([waits.select(columns), others.select(columns)]).unique("call").drop_nulls("end_ns")
+
+
+def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
+    """The ops that fetch a value, of those that waited: without the wait there is no op."""
+    ops = run.trace.ranges.select(*PROCESS, "tid", "start_ns", "end_ns", "name", "parent")
+    mine = ops[waits["range"].drop_nulls().unique()]
+    both = pl.concat([mine, ops[mine["parent"].drop_nulls().unique()]])
+    return both.filter(_col("name").cast(pl.String).is_in(_FETCH))
 
 
 def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
@@ -48,7 +75,7 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
             return  # a run without steps has its start in it, where all this belongs
         waits = run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))
         waits = run.named(run.begun_in_usual(waits, is_late=True, odd=True))
-        at_stake = lost_ns(run, waits, threshold)
+        at_stake = saved_ns(run, without(run, stretches=waits), threshold)
         if not run.matters(at_stake, threshold):
             return
         wait_ns = run.longest(waits, "wait_ns")
@@ -68,6 +95,8 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
     return look
 
 
+_FETCH = ("aten::item", "aten::_local_scalar_dense")
+_SOONER = "at stake is how much sooner the run would have been done, had they not waited"
 _SMALL = "a fiftieth: less is lost among the steps' own differences"
 _MEMORY = "https://docs.pytorch.org/docs/stable/notes/cuda.html"
 _READ = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
@@ -76,10 +105,11 @@ RULES = (
     Rule(
         id="item",
         title="Values fetched inside a step",
-        looks_at="idle time of devices after `.item()` had waited for one, no more of it than the wait took",
+        looks_at=f"calls that `.item()` waited in; {_SOONER}",
         threshold=0.02,
         because=_SMALL,
-        sentence="devices were idle for {idle_ns} ({idle_share}) because the host fetched {waits} values and waited",
+        sentence="the host waited {wait_ns} for {waits} values that it fetched, and devices were idle for {idle_ns} "
+        "after that; without it the run would be up to {saved_ns} ({saved_share}) shorter",
         remedy="Keep losses and counts on the device and fetch them every so many steps; no `if tensor:`, "
         "float(tensor) or print(tensor) in the loop",
         command="opspan waits FILE --by op",
@@ -89,10 +119,11 @@ RULES = (
     Rule(
         id="blocking-copies",
         title="Copies that the host waits for",
-        looks_at="idle time of devices after the host had waited for a copy, no more of it than the wait took",
+        looks_at=f"copies that the host waited for; {_SOONER}",
         threshold=0.02,
         because=_SMALL,
-        sentence="devices were idle for {idle_ns} ({idle_share}) after {waits} copies that the host had to wait for",
+        sentence="the host waited {wait_ns} for {waits} copies, and devices were idle for {idle_ns} after "
+        "that; without it the run would be up to {saved_ns} ({saved_share}) shorter",
         remedy="Copy from pinned memory and do not wait: DataLoader(pin_memory=True), tensor.to(device, "
         "non_blocking=True)",
         command="opspan waits FILE --by op",
@@ -102,10 +133,11 @@ RULES = (
     Rule(
         id="synchronise",
         title="Synchronising inside a step",
-        looks_at="idle time of devices after a call had waited for one to finish, no more of it than the wait took",
+        looks_at=f"calls that waited for a device to finish; {_SOONER}",
         threshold=0.02,
         because=_SMALL,
-        sentence="devices were idle for {idle_ns} ({idle_share}) because the host waited for them {waits} times",
+        sentence="the host waited {wait_ns} for devices, {waits} times, and these were idle for {idle_ns} after that; "
+        "without it the run would be up to {saved_ns} ({saved_share}) shorter",
         remedy="Take torch.cuda.synchronize() out of the loop; time with events; look for ops whose result's size "
         "depends on values (nonzero, boolean masks), which wait as well",
         command="opspan waits FILE --by op",

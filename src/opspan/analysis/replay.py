@@ -1,0 +1,229 @@
+"""The graph of `path` walked forward with other times: when all work would begin and end, and each process be done.
+
+    replay(weights, host, found, is_free, meetings) -> Replayed
+    Weights     by which factors the times and delays of work change
+    Host        the clock of each thread, if nothing made it wait: it goes slower, or faster, where a factor says so
+    Meetings    collectives that go on once their last rank has come
+
+docs/analysis.md, "path", has the rules.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opspan.analysis.path import bound_by
+from opspan.analysis.path_threads import BEGUN, FOR_ROOM, FOR_WORK, NONE, at_or_before
+from opspan.analysis.spans import LEAST, MOST
+
+if TYPE_CHECKING:
+    from opspan.analysis.path_graph import Graph
+
+_col = pl.col
+Ints = npt.NDArray[np.int64]
+_SEVERAL = -2  # numbers of work, where there is room for one
+_AT_A_TIME = 2**16  # work: an object for each of its numbers takes ten times its room
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Holds, for each work, the factors by which its time and its delay would change."""
+
+    took: npt.NDArray[np.float64]  # factors
+    delayed: npt.NDArray[np.float64]
+    unknown: float
+
+
+@dataclass(frozen=True)
+class Replayed:
+    end: list[int]  # of each work
+    took: Ints
+    shift: list[int]  # of each join: how much later its thread is then than its clock says; the last: of none
+    ends: list[int]  # of each process
+    weights: Weights
+
+
+def fitting(times: list[int]) -> pl.Series:
+    try:
+        return pl.Series(np.array(times, dtype=np.int64))
+    except OverflowError:
+        pass
+    return pl.Series([min(max(time, LEAST), MOST) for time in times], dtype=pl.Int64)
+
+
+def scaled(ns: Ints, factor: npt.NDArray[np.float64] | float) -> Ints:
+    """Exactly the same where the factor is 1."""
+    scaled = np.rint(np.clip(ns * np.asarray(factor), -(2.0**62), 2.0**62)).astype(np.int64)
+    return np.where(np.equal(factor, 1.0), ns, scaled)
+
+
+class Host:
+    """`cuts`: thread, time_ns, factor, in order: from then on the thread takes so many times its time."""
+
+    def __init__(self, cuts: pl.DataFrame) -> None:
+        length = cuts.select((_col("time_ns").shift(-1) - _col("time_ns")).over("thread").fill_null(0)).to_series()
+        saved = length.to_numpy() - scaled(length.to_numpy(), cuts["factor"].to_numpy())
+        cuts = cuts.with_columns(saved=pl.lit(pl.Series("saved", saved, dtype=pl.Int64)))
+        # Until then.
+        self.cuts = cuts.with_columns(saved=(_col("saved").cum_sum() - _col("saved")).over("thread"))
+
+    def clock(self, thread: pl.Series, time_ns: pl.Series) -> Ints:
+        at = time_ns.fill_null(0).to_numpy()
+        if not self.cuts.height:
+            return at
+        place = at_or_before(pl.DataFrame({"thread": thread, "time_ns": time_ns}), self.cuts, "thread").to_numpy()
+        since = at - self.cuts["time_ns"].to_numpy()[place]
+        factor = self.cuts["factor"].to_numpy()[place]
+        saved = self.cuts["saved"].to_numpy()[place] + (since - scaled(since, factor))
+        return np.where(place == NONE, at, at - saved)
+
+
+class Meetings:
+    """The collectives of which all parts are known, and ended after all had begun."""
+
+    def __init__(self, work: pl.DataFrame, of: pl.Series) -> None:
+        """`of`: for each work the number of the collective that it is the part of a rank of, or null."""
+        rows = work.select("start_ns", "end_ns", of=of).with_row_index("node").drop_nulls("of")
+        rows = rows.with_columns(tail_ns=_col("end_ns") - _col("start_ns").max().over("of"))
+        rows = rows.filter((_col("tail_ns") >= 0).all().over("of") & (pl.len().over("of") > 1))
+        self.of = dict(rows.select("node", "of").iter_rows())
+        self._tails = dict(rows.select("node", "tail_ns").iter_rows())
+        self._missing = dict(rows.group_by("of").len().iter_rows())
+        self._there: dict[int, list[int]] = {}
+
+    def meet(self, node: int, begun_at: list[int], end: list[int]) -> None:
+        """A rank comes to a collective. What waits for the end of that comes later, in order of time."""
+        number = self.of[node]
+        there = self._there.setdefault(number, [])
+        there.append(node)
+        if len(there) == self._missing[number]:
+            last = max(begun_at[one] for one in there)
+            for one in there:
+                end[one] = last + self._tails[one]
+
+
+def replay(
+    weights: Weights, host: Host, found: Graph, is_free: pl.Series | None = None, meetings: Meetings | None = None
+) -> Replayed:
+    """`is_free`: for each join whether its thread does not wait there, as if what it waited for had been done."""
+    work, joins = found.work, found.joins
+    start_ns, bound = work["start_ns"].to_numpy(), bound_by(work)
+    took = scaled((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
+    begun = found.processes["start_ns"].gather(work["process"])
+    ends = work["end_ns"].gather(pl.Series(bound).set(pl.Series(bound) == NONE, None))
+    since = ends.zip_with(ends.is_not_null(), work["launch_ns"]).fill_null(strategy="zero")
+    no_cause = (work["launch_ns"].is_null() & pl.Series(bound == NONE)).to_numpy()
+    since_ns = np.where(no_cause, begun.to_numpy(), since.to_numpy())
+    delay = scaled(start_ns - since_ns, weights.delayed)
+    launch = host.clock(work["thread"], work["launch_ns"])
+    is_launched = work["launch_ns"].is_not_null().to_numpy()
+    launched = np.where(is_launched, launch, begun.to_numpy())
+    is_alone = ~is_launched & (bound != NONE)  # nothing is known of its launch
+    entered = np.where(is_launched, work["join"].to_numpy(), NONE)
+    other, others = _others(found, bound)
+    nodes = _rows(np.arange(work.height), bound, delay, entered, launched, is_alone, other, took)
+
+    joined = host.clock(joins["thread"], joins["time_ns"])
+    own_known = joins["own_ns"] != np.iinfo(np.int64).min
+    own = host.clock(joins["thread"], joins["own_ns"].set(~own_known, None)).tolist()
+    own_entry = at_or_before(joins.select("thread", time_ns="own_ns"), joins, "thread").to_list()
+    done = host.clock(joins["thread"], joins["target_ns"])
+    begins = joins["what"].to_numpy() == BEGUN
+    lag = np.where(begins, 0, joined - done).tolist()
+    target = host.clock(joins["other"], joins["target_ns"]).tolist()
+    clock, has_own, is_last = joined.tolist(), own_known.to_list(), joins["is_last"].to_list()
+    what, of_work, entry, thread = (joins[name].to_list() for name in ("what", "work", "entry", "thread"))
+    waits_not = [False] * joins.height if is_free is None else is_free.to_list()
+
+    end, begun_at = [0] * work.height, [0] * work.height
+    met = meetings.of if meetings else {}
+    at, shift = [0] * joins.height, [0] * (joins.height + 1)  # the last is that of NONE: nothing shifted yet
+
+    def run(count: int) -> None:
+        """The next so many of the work."""
+        for node, before, delayed, join, launched, is_alone, one, ns in itertools.islice(nodes, count):
+            time = shift[join] + launched
+            if before == NONE:
+                time += delayed
+            elif is_alone:
+                time = end[before] + delayed
+            else:
+                time = max(time, end[before] + delayed)
+            if one != NONE:
+                then = end[one] if one >= 0 else max(end[some] for some in others[node])
+                time = max(time, then)
+            begun_at[node], end[node] = time, time + ns
+            if meetings and node in met:
+                meetings.meet(node, begun_at, end)
+
+    # Each after all that it waited for: at one moment joins, by what they are for, then work.
+    in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))
+    in_order = in_order.sort("time_ns", "what", "node")
+    until = np.searchsorted(start_ns, in_order["time_ns"].to_numpy(), side="left")
+    # What made room may have begun at that very moment.
+    made_room = np.where((in_order["what"] == FOR_ROOM).to_numpy(), in_order["work"].to_numpy() + 1, 0)
+    until = np.maximum.accumulate(np.maximum(until, made_room))
+    for node, count in zip(in_order["node"].to_list(), np.diff(until, prepend=0).tolist(), strict=True):
+        run(count)
+        if waits_not[node]:
+            by = LEAST
+        elif what[node] == FOR_WORK:
+            by = end[of_work[node]]
+        elif what[node] == FOR_ROOM:
+            by = begun_at[of_work[node]]
+        else:
+            by = shift[entry[node]] + target[node]
+        # What did not bind might have taken less than it did: nothing.
+        if is_last[node] and not waits_not[node]:
+            time = by + lag[node]
+            if has_own[node]:
+                time = max(time, shift[own_entry[node]] + own[node])
+        else:
+            time = max(by, shift[own_entry[node]] + clock[node])
+        if node and thread[node - 1] == thread[node]:
+            time = max(time, at[node - 1])
+        at[node], shift[node] = time, time - clock[node]
+    run(work.height)
+    return Replayed(end, took, shift, _ends(found, host, end, shift, weights.unknown), weights)
+
+
+def _rows(*columns: npt.NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    parts = (slice(begin, begin + _AT_A_TIME) for begin in range(0, columns[0].size, _AT_A_TIME))
+    return itertools.chain.from_iterable(zip(*(each[part].tolist() for each in columns), strict=True) for part in parts)
+
+
+def _others(found: Graph, bound: Ints) -> tuple[Ints, dict[int, list[int]]]:
+    """What each work waited for besides that by which it is bound: NONE, that, or _SEVERAL, which are in the second."""
+    edges = found.edges.filter(_col("before") != pl.Series(bound).gather(found.edges["work"]))
+    other = np.full(bound.size, NONE, dtype=np.int64)
+    other[edges["work"].to_numpy()] = edges["before"].to_numpy()
+    several = edges.filter(_col("work").is_duplicated())
+    other[several["work"].to_numpy()] = _SEVERAL
+    of_work = several.group_by("work").agg("before")
+    return other, dict(of_work.iter_rows())
+
+
+def _ends(found: Graph, host: Host, end: list[int], shift: list[int], unknown: float) -> list[int]:
+    """When each process is done: its main thread, and all of its work."""
+    processes = found.processes
+    work = pl.DataFrame({"process": found.work["process"], "end": fitting(end)})
+    last = processes.join(work.group_by("process").max(), on="process", how="left", maintain_order="left")
+    join = at_or_before(processes.select(thread="main", time_ns="main_ns"), found.joins, "thread").to_list()
+    clock = host.clock(processes["main"], processes["main_ns"]).tolist()
+    found_ends = []
+    rows = processes.select("end_ns", "main_ns", "last_ns").iter_rows()
+    for place, (end_ns, main_ns, last_ns) in enumerate(rows):
+        measured = [ns for ns in (main_ns, last_ns) if ns is not None]
+        then = [] if main_ns is None else [shift[join[place]] + clock[place]]
+        then += [] if last_ns is None else [last["end"][place]]
+        after = end_ns - max(measured) if measured else 0
+        after = after if unknown == 1 else round(after * unknown)
+        found_ends.append(max(then) + after if measured else end_ns)
+    return found_ends

@@ -1,0 +1,200 @@
+"""How much sooner processes would have been done without something: the graph of `path`, replayed without it.
+
+    sooner(found, change, matches) -> rank, pid, ns: of each process
+    released(found, trace, is_paced) -> the graph that it takes
+
+Files seldom say which events streams wait for. The first work that a thread launches after it told a stream to wait is
+taken to wait for what was launched last on another stream. Work that had been launched, whose stream was free, and that
+begins as other work of the process ends, within CLOSE, is taken to have waited for that. Work whose launch is not in
+the file, and that does not follow other work as closely, is taken to have been launched by the main thread as it began.
+
+What waits for something else then waits for that: a device that has work in its queue loses nothing by a host that is
+late, and a host that need not wait for its device goes on ahead of it, as far as a full queue is known to let it.
+Where the parts of a collective are known, it goes on once its last rank has come; others take as long as they did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from opspan.analysis.nest import innermost
+from opspan.analysis.path_threads import BEGUN, NONE, at_or_before
+from opspan.analysis.replay import Host, Meetings, Weights, fitting, replay
+from opspan.analysis.spans import PROCESS, union, within
+
+if TYPE_CHECKING:
+    from opspan.analysis.path_graph import Graph
+    from opspan.tables import Tables
+
+_col = pl.col
+_THREAD = (*PROCESS, "tid")
+_WAIT_EVENT = r"^(cuda|cu|hip)StreamWaitEvent"
+CLOSE = 20_000  # ns; work that waits for an event of another stream begins some 10 us after it
+
+
+@dataclass(frozen=True)
+class Change:
+    """What would be other than it was."""
+
+    stretches: pl.DataFrame  # rank, pid, tid, start_ns, end_ns, and
+    #   factor: in which a thread takes so many times its time; is_free: whether what it waits for there has been done
+    work: (
+        pl.DataFrame
+    )  # row (of the trace's work), factor: of its time; is_at_once: it begins as what it waits for ends
+
+
+def sooner(found: Graph, change: Change, matches: pl.Series | None = None) -> pl.DataFrame:
+    """`matches`: for each work of the graph the number of the collective that it is the part of a rank of, or null;
+    None: each process is replayed by itself."""
+    work = change.work.with_columns(_col("row").cast(found.work.schema["row"]))
+    work = found.work.select("row").join(work, on="row", how="left", maintain_order="left")
+    took = work["factor"].fill_null(1.0).to_numpy()
+    delayed = np.where(work["is_at_once"].fill_null(value=False).to_numpy(), 0.0, 1.0)
+    stretches = _on_threads(change.stretches, found)
+    meetings = None if matches is None else Meetings(found.work, matches)
+    host = Host(_cuts(stretches))
+    replayed = replay(Weights(took, delayed, 1.0), host, found, _is_free(stretches, found), meetings)
+    ends = pl.DataFrame({"process": found.work["process"], "after_ns": fitting(replayed.end)})
+    ends = found.processes.with_columns(ended_ns=pl.lit(fitting(replayed.ends))).join(
+        ends.group_by("process").max(), on="process", how="left", maintain_order="left"
+    )
+    # Where no launch is known, no wait of the host is, either: its end says nothing of the devices.
+    of_work, of_process = _col("last_ns") - _col("after_ns"), _col("end_ns") - _col("ended_ns")
+    ns = pl.when("has_launches").then(of_process).otherwise(pl.coalesce(of_work, of_process))
+    return ends.select(*PROCESS, ns=ns)
+
+
+def _on_threads(stretches: pl.DataFrame, found: Graph) -> pl.DataFrame:
+    """The stretches with the number of their thread: of a thread of several cycles, that of the cycle."""
+    times = found.processes.select("process", from_ns="start_ns", to_ns="end_ns")
+    threads = found.threads.join(times, on="process")
+    rows = stretches.filter(_col("start_ns") < _col("end_ns")).join(threads, on=_THREAD, nulls_equal=True)
+    return rows.filter(_col("start_ns") <= _col("to_ns"), _col("end_ns") >= _col("from_ns"))
+
+
+def _cuts(stretches: pl.DataFrame) -> pl.DataFrame:
+    """Where stretches overlap, the one that begins last counts."""
+    rows = stretches.select(
+        "start_ns", "end_ns", "factor", rank="process", pid="process", tid="thread", is_async=pl.lit(value=False)
+    )
+    moments = pl.concat(rows.select(*_THREAD, time_ns=name) for name in ("start_ns", "end_ns")).unique()
+    moments = moments.sort("tid", "time_ns")
+    factor = rows["factor"].cast(pl.Float64).gather(innermost(rows, moments)).fill_null(1.0)
+    return moments.select(thread="tid", time_ns="time_ns", factor=factor)
+
+
+def _is_free(stretches: pl.DataFrame, found: Graph) -> pl.Series:
+    """For each join whether its thread does not wait: the middle of the wait is in a stretch that is free."""
+    rows = union(stretches.filter("is_free"), ("thread",))
+    middle = _col("own_ns") + (_col("time_ns") - _col("own_ns")) // 2
+    joins = found.joins.select("thread", at_ns=pl.when(_col("what") != BEGUN).then(middle))
+    free = within(joins, "at_ns", rows, ("thread",))["row"]
+    return pl.Series([False]).new_from_index(0, joins.height).scatter(free, True)
+
+
+def released(found: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
+    """`is_paced`: for each row of Graph.work whether the host may have set the pace of its device: then work of unknown
+    launch is never taken to have been launched before."""
+    work = found.work
+    ends = pl.lit(work["end_ns"].gather(work["before"].set(work["before"] == NONE, None)))
+    is_late = pl.lit(is_paced) | (_col("start_ns") - ends > CLOSE).fill_null(value=True)
+    main = pl.lit(found.processes["main"].gather(work["process"]).cast(pl.Int32))
+    early = _launched_early(work, trace)
+    known = pl.when(_col("launch_ns").is_not_null()).then("launch_ns").otherwise(pl.lit(early))
+    is_guessed = known.is_null() & is_late
+    work = work.with_columns(
+        launch_ns=pl.when(is_guessed).then("start_ns").otherwise(known),
+        thread=pl.when(_col("launch_ns").is_null() & (is_guessed | known.is_not_null())).then(main).otherwise("thread"),
+    )
+    entered = at_or_before(work.select(_col("thread").cast(pl.Int64), time_ns="launch_ns"), found.joins, "thread")
+    work = work.with_columns(join=entered.cast(pl.Int32))
+    more = pl.concat([_unexplained(work, ends), _by_events(replace(found, work=work), trace)]).unique()
+    more = more.with_columns(end_ns=work["end_ns"].gather(more["before"]))
+    more = more.filter(_col("end_ns") <= work["start_ns"].gather(more["work"])).sort("work", "end_ns")
+    latest = more.unique("work", keep="last", maintain_order=True)
+    latest = latest.filter(
+        (_col("end_ns") > work.select(ends=ends)["ends"].gather(latest["work"])).fill_null(value=True)
+    )
+    work = work.with_columns(before=work["before"].scatter(latest["work"], latest["before"].cast(pl.Int32)))
+    edges = more.select("work", "before").cast(found.edges.schema)
+    edges = pl.concat([found.edges, edges]).unique().sort("work", "before")
+    return replace(found, processes=_with_launches(found), work=work, edges=edges)
+
+
+def _with_launches(found: Graph) -> pl.DataFrame:
+    """The processes with has_launches: whether the file has calls that launched their work, or they had none."""
+    known = found.work.group_by("process").agg(has_launches=(_col("thread") != NONE).any())
+    known = found.processes.join(known, on="process", how="left", maintain_order="left")
+    return known.with_columns(_col("has_launches").fill_null(value=True))
+
+
+def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
+    """Until when work without a call was launched at the latest: before the first launch of its stream that is in the
+    file, if it began before what that launched; null: nobody knows."""
+    rows = work.select("start_ns", "launch_ns", stream=_streams(trace).gather(work["row"]))
+    first = (
+        rows.drop_nulls("launch_ns")
+        .group_by("stream")
+        .agg(first_ns=_col("launch_ns").min(), begun_ns=_col("start_ns").min())
+    )
+    rows = rows.join(first, on="stream", how="left", maintain_order="left")
+    early = pl.when(_col("launch_ns").is_null() & (_col("start_ns") < _col("begun_ns")))
+    return rows.select(at_ns=early.then(pl.min_horizontal("start_ns", "first_ns")))["at_ns"]
+
+
+def _streams(trace: Tables) -> pl.Series:
+    return trace.work.select(stream=pl.struct(*PROCESS, "device_id", "stream_id").rank("dense"))["stream"]
+
+
+def _unexplained(work: pl.DataFrame, ends: pl.Expr) -> pl.DataFrame:
+    """work, before: the one that ended just before it began, where neither its launch nor its stream explain that."""
+    ended = work.select("process", "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns")
+    rows = work.select(
+        "process", "start_ns", since=pl.max_horizontal("launch_ns", ends), work=pl.int_range(pl.len(), dtype=pl.Int64)
+    )
+    rows = rows.filter(_col("start_ns") - _col("since") > CLOSE).sort("start_ns")
+    rows = rows.join_asof(ended, left_on="start_ns", right_on="end_ns", by="process", check_sortedness=False)
+    rows = rows.filter(_col("end_ns") > _col("since"), _col("start_ns") - _col("end_ns") <= CLOSE)
+    return rows.select("work", "before")
+
+
+def _by_events(found: Graph, trace: Tables) -> pl.DataFrame:
+    """work, before: of the first work that a thread launches after it told a stream to wait for an event, the one that
+    was launched last before on another stream. Nothing, where the file says itself what streams wait for."""
+    nothing = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
+    if (trace.work["kind"] == "sync").any():
+        return nothing
+    names = trace.calls["name"].unique().drop_nulls()
+    names = names.filter(names.cast(pl.String).str.contains(_WAIT_EVENT))
+    calls = trace.calls.select(*_THREAD, "name", time_ns="start_ns").filter(_col("name").is_in(names.implode()))
+    if not calls.height:
+        return nothing
+    calls = calls.drop_nulls("time_ns").join(found.threads, on=_THREAD, nulls_equal=True).sort("time_ns")
+    launched = found.work.select(
+        "process", _col("thread").cast(pl.Int64), "launch_ns", work=pl.int_range(pl.len(), dtype=pl.Int64)
+    ).with_columns(stream=_streams(trace).gather(found.work["row"]))
+    launched = launched.drop_nulls("launch_ns").sort("launch_ns", "work")
+    is_other = _col("stream") != _col("stream").shift(1)
+    other = pl.when(is_other).then(_col("work").shift(1)).forward_fill().over("process")
+    launched = launched.with_columns(other=other)
+    first = calls.join_asof(
+        launched.select("thread", "launch_ns", "work", to="stream"),
+        left_on="time_ns",
+        right_on="launch_ns",
+        by="thread",
+        strategy="forward",
+        check_sortedness=False,
+    )
+    last = first.drop_nulls("work").join_asof(
+        launched.select("process", "launch_ns", "stream", "other", last="work"),
+        left_on="time_ns",
+        right_on="launch_ns",
+        by="process",
+        check_sortedness=False,
+    )
+    before = pl.when(_col("stream") == _col("to")).then("other").otherwise("last")
+    return last.select("work", before=before).drop_nulls()

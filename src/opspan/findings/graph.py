@@ -1,0 +1,52 @@
+"""What waited for what in a run, as analysis/sooner.py takes it.
+
+graph_of(found) -> Graph
+matches_of(found, graph) -> for each work of the graph the number of the collective of several ranks that it is a
+    part of, or null
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.averages import on_device
+from opspan.analysis.path_graph import Graph
+from opspan.analysis.sooner import released
+from opspan.analysis.spans import DEVICE, length, summed_by
+
+_col = pl.col
+_HARDLY = 0.1  # of the time in which a device ran something
+
+
+def graph_of(found: Analysed) -> Graph:
+    """Where a file has cycles, each is a process of its own, with the rank that it is a cycle of."""
+    graph, trace = found.path_graph, found.attributed
+    if found.lanes is not None:
+        back = found.lanes.back
+        graph = replace(graph, processes=back(graph.processes), threads=back(graph.threads))
+    return released(graph, trace, _is_paced(found, graph))
+
+
+def _is_paced(found: Analysed, graph: Graph) -> pl.Series:
+    """For each work whether its device had nothing to do now and then, for reasons that nobody knows: the host may have
+    set the pace."""
+    work = on_device(found.attributed.work.select(*DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
+    busy = summed_by(work.drop_nulls(("start_ns", "end_ns")), DEVICE, busy_ns=length().sum())
+    gaps = summed_by(found.gaps.drop_nulls("next"), DEVICE, ns=_col("unknown_ns").sum())
+    sums = busy.join(gaps, on=DEVICE, how="left", nulls_equal=True)
+    is_paced = _col("ns").fill_null(0) > _HARDLY * _col("busy_ns")
+    devices = found.attributed.work.select(DEVICE)[graph.work["row"]]
+    rows = devices.join(
+        sums.select(*DEVICE, is_paced=is_paced), on=DEVICE, how="left", nulls_equal=True, maintain_order="left"
+    )
+    return rows["is_paced"].fill_null(value=True)
+
+
+def matches_of(found: Analysed, graph: Graph) -> pl.Series:
+    parts = found.collectives.select(row="work", match="match", end_ns="end_ns").drop_nulls()
+    # Several kernels of a collective end one after the other: which of them waits is not known.
+    work = graph.work.select("row", "end_ns")
+    return work.join(parts, on=["row", "end_ns"], how="left", maintain_order="left")["match"]

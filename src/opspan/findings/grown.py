@@ -1,0 +1,171 @@
+"""What took longer in some steps than in usual ones: on threads of the host, and on devices.
+
+    grown(run, odd) -> Grown
+
+    excess      rank, pid, step, what, name, ns, usual_ns, more_ns: how much longer than in a usual step
+    stretches   rank, pid, tid, start_ns, end_ns, step, factor: of threads, by which factor they would be as usual
+    work        work (a row of the trace's), rank, pid, step, factor: the same
+
+What a thread does has the name of the innermost range, but for calls of a driver outside of ops, which have their own,
+and for the steps themselves: then it is the innermost function of Python that took long, or null. That a step compiles
+is not counted, nor is that a thread waits for a device, for room in a full queue of launches, or for another thread:
+then it does nothing. Work of devices is of the op and the step that launched it. Collectives are not counted: they may
+wait for other ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from opspan.analysis.functions import spans_of
+from opspan.analysis.nest import innermost
+from opspan.analysis.path_threads import FOR_ROOM, FOR_THREAD, FOR_WORK, is_driving
+from opspan.analysis.spans import PROCESS, length, only, union, within
+from opspan.findings.run import Run
+
+_col = pl.col
+_THREAD = (*PROCESS, "tid")
+_STEP = (*PROCESS, "step")
+_WHAT = (*PROCESS, "what", "name")
+_LONG = 0.1  # of what a step took longer: shorter functions are told by the one around them
+_NO_OPS = ("module", "user", "step")  # kinds of ranges that say where a call is, not what it is for
+DEVICES = ("computing", "copying", "filling")
+
+
+@dataclass(frozen=True)
+class Grown:
+    excess: pl.DataFrame
+    stretches: pl.DataFrame
+    work: pl.DataFrame
+
+
+def grown(run: Run, odd: pl.DataFrame) -> Grown:
+    """`odd`: rank, pid, step, more_ns of the steps."""
+    marked = odd.select(*_STEP, is_odd=pl.lit(value=True))
+    steps = run.steps.join(marked, on=_STEP, how="left", nulls_equal=True, maintain_order="left")
+    steps = steps.with_columns(_col("is_odd").fill_null(value=False))
+    steps = steps.join(odd.select(PROCESS).unique(), on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")
+    # Outliers that are not asked for are not usual, either.
+    outliers = run.lasted.filter("is_outlier").join(odd, on=_STEP, how="anti", nulls_equal=True)
+    steps = steps.join(outliers, on=_STEP, how="anti", nulls_equal=True, maintain_order="left")
+    least_ns = int(_LONG * int(odd["more_ns"].min() or 0))  # type: ignore[arg-type]  # a number
+    host, work = _pieces(run, steps, least_ns), _work(run, steps)
+    excess = _excess(pl.concat([rows.select(*_WHAT, "step", "is_odd", "ns") for rows in (host, work)]), steps)
+    factors = excess.select(*_STEP, "what", "name", factor=1 - _col("more_ns") / _col("ns"))
+    stretches, scaled = (
+        rows.filter("is_odd").join(factors, on=[*_STEP, "what", "name"], nulls_equal=True) for rows in (host, work)
+    )
+    return Grown(
+        excess,
+        stretches.select(*_THREAD, "start_ns", "end_ns", "step", "factor"),
+        scaled.select("work", *_STEP, "factor"),
+    )
+
+
+def _excess(done: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """What is there in another form is not more: as kernels of a graph, say. So all names of threads, and all of
+    devices, grew by no more than these did altogether."""
+    counts = steps.group_by(PROCESS).agg(usual=(~_col("is_odd")).sum())
+    usual = done.filter(~_col("is_odd")).group_by(_WHAT).agg(usual_ns=_col("ns").sum())
+    usual = usual.join(counts, on=PROCESS, nulls_equal=True)
+    usual = usual.select(*_WHAT, usual_ns=_col("usual_ns") / _col("usual"))
+    each = steps.filter("is_odd").select(_STEP).join(usual.select(_WHAT), on=PROCESS, nulls_equal=True)
+    own = done.filter("is_odd").group_by(*_STEP, "what", "name").agg(_col("ns").sum())
+    key = [*_STEP, "what", "name"]
+    each = pl.concat([each.select(key), own.select(key)]).unique()
+    each = each.join(own, on=key, how="left", nulls_equal=True)
+    each = each.join(usual, on=_WHAT, how="left", nulls_equal=True)
+    each = each.with_columns(_col("ns", "usual_ns").fill_null(0), is_device=_col("what").is_in(DEVICES))
+    each = each.with_columns(more_ns=_col("ns") - _col("usual_ns"))
+    all_of = [*_STEP, "is_device"]
+    net, gross = _col("more_ns").sum().over(all_of).clip(0), _col("more_ns").clip(0).sum().over(all_of)
+    each = each.with_columns(more_ns=pl.when(gross > 0).then(_col("more_ns") * (net / gross)).otherwise(0.0)).filter(
+        _col("more_ns") > 0
+    )
+    return each.drop("is_device").sort("more_ns", "name", descending=[True, False])
+
+
+def _work(run: Run, steps: pl.DataFrame) -> pl.DataFrame:
+    rows = only(run.all_kernels, _col("what").is_in(list(DEVICES)))
+    rows = rows.with_columns(own=run.trace.work["name"].gather(rows["work"]))
+    name = pl.coalesce(_col("op").cast(pl.String), _col("own").cast(pl.String))
+    rows = rows.select("work", *_STEP, _col("what").cast(pl.String), "ns", name=name)
+    return rows.join(steps.select(*_STEP, "is_odd"), on=_STEP, nulls_equal=True)
+
+
+def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
+    """Returns what threads did in the steps: *_THREAD, start_ns, end_ns, ns, step, is_odd, what and name."""
+    ranges = run.trace.ranges.filter(~_col("is_mark").fill_null(value=False)).drop_nulls(("start_ns", "end_ns"))
+    waits, calls, functions = _waits(run), _calls(run), _functions(run, least_ns)
+    main = run.graph.processes.select(*PROCESS, thread="main")
+    main = main.join(run.graph.threads.select("thread", "tid"), on="thread").select(_THREAD).unique()
+    bounds = steps.join(main, on=PROCESS, nulls_equal=True)
+    pieces = _between((ranges, waits, calls, functions, bounds), steps)
+    in_range, in_call, in_function = (innermost(spans, pieces) for spans in (ranges, calls, functions))
+    kind, phase = (ranges[name].cast(pl.String).gather(in_range) for name in ("kind", "phase"))
+    range_name = ranges["name"].cast(pl.String)
+    is_step = (range_name.is_in(run.steps["step"].implode()) | (ranges["kind"] == "step")).gather(in_range)
+    pieces = pieces.with_columns(
+        is_waiting=innermost(waits, pieces).is_not_null(),
+        is_step=is_step.fill_null(value=True),
+        kind=kind,
+        phase=phase,
+        call=calls["name"].gather(in_call),
+        function=functions["name"].gather(in_function),
+        range=range_name.gather(in_range),
+    )
+    is_call = _col("call").is_not_null() & (_col("is_step") | _col("kind").is_in(_NO_OPS).fill_null(value=False))
+    what = (
+        pl.when(is_call).then(pl.lit("calling"))
+        .when(_col("is_step")).then(pl.lit("other"))
+        .when((_col("phase") == "data").fill_null(value=False)).then(pl.lit("loading"))
+        .otherwise(pl.lit("ops"))
+    )  # fmt: skip
+    name = pl.when(is_call).then("call").when("is_step").then("function").otherwise("range")
+    pieces = pieces.with_columns(what=what, name=name, ns=length())
+    # A thread that has nothing to do does nothing; of the main thread nobody knows.
+    pieces = pieces.join(main.with_columns(is_main=pl.lit(value=True)), on=_THREAD, how="left", nulls_equal=True)
+    pieces = pieces.filter(
+        ~_col("is_waiting"), _col("ns") > 0, _col("is_main").is_not_null() | (_col("what") != "other")
+    )
+    compiled = within(pieces, "start_ns", union(run.compiling, PROCESS), PROCESS)["row"]
+    pieces = pieces.filter(~pl.int_range(pl.len(), dtype=pl.UInt32).is_in(compiled.implode()))
+    return pieces.select(*_THREAD, "start_ns", "end_ns", "ns", "step", "is_odd", "what", "name")
+
+
+def _between(frames: tuple[pl.DataFrame, ...], steps: pl.DataFrame) -> pl.DataFrame:
+    """The pieces of threads in steps, cut where anything begins or ends."""
+    times = [frame.select(*_THREAD, time_ns=name) for frame in frames for name in ("start_ns", "end_ns")]
+    moments = pl.concat(times).unique().sort(*_THREAD, "time_ns")
+    is_same = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in _THREAD)
+    moments = moments.with_columns(end_ns=pl.when(is_same).then(_col("time_ns").shift(-1))).drop_nulls("end_ns")
+    pairs = within(moments, "time_ns", steps, PROCESS)
+    of_step = steps.select("step", "is_odd", until_ns="end_ns")[pairs["stretch"]]
+    pieces = pl.concat([moments[pairs["row"]], of_step], how="horizontal")
+    end_ns = pl.min_horizontal("end_ns", "until_ns")
+    return pieces.with_columns(start_ns="time_ns", end_ns=end_ns).drop("until_ns")
+
+
+def _waits(run: Run) -> pl.DataFrame:
+    """When threads did nothing but wait."""
+    joins = run.graph.joins.filter(_col("what").is_in([FOR_WORK, FOR_ROOM, FOR_THREAD]), _col("is_last"))
+    rows = joins.join(run.graph.threads.drop("process"), on="thread")
+    return _open(rows.select(*_THREAD, start_ns="own_ns", end_ns="time_ns"))
+
+
+def _calls(run: Run) -> pl.DataFrame:
+    calls = run.trace.calls
+    rows = only(calls.select(*_THREAD, "start_ns", "end_ns", _col("name").cast(pl.String)), is_driving(calls["api"]))
+    return _open(rows.drop_nulls(("start_ns", "end_ns")))
+
+
+def _functions(run: Run, least_ns: int) -> pl.DataFrame:
+    functions = run.trace.functions
+    rows = spans_of(functions, run.trace.ranges).with_columns(name=functions["name"].cast(pl.String))
+    return rows.filter(length() >= max(least_ns, 1))
+
+
+def _open(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.filter(length() > 0).with_columns(is_async=pl.lit(value=False))

@@ -1,0 +1,126 @@
+"""How much sooner a run would have been done if something had not been, or had taken less: analysis/sooner.py.
+
+    saved_ns(run, change, threshold) -> ns; 0, too, if less than a share of `threshold` would change
+    gaining(run, rows, change, least_ns) -> the rows of processes that would gain at least so much by themselves
+
+    less(run, rows, column) -> Change: work would take so much less
+    scaled(stretches, work) -> Change: both would take so many times their time, by their column `factor`
+    without(run, stretches, work, waits) -> Change: threads would do nothing in these stretches (rank, pid, tid,
+        start_ns, end_ns); devices and calls would not do this work; these waits (with the same columns) would not be
+    merged(run, rows) -> Change: works of the same `of` would be one, with one launch: that of the first
+
+    around(run, ranges) -> stretches: each from the first to the last range of the same `of`
+    launched_in(run, stretches) -> the work that was launched in them
+
+Work is told by the column `work`: a row of the trace's work.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis.sooner import Change, sooner
+from opspan.analysis.spans import PROCESS, length, time_in, union, within
+from opspan.findings.run import Run
+
+_col = pl.col
+_THREAD = (*PROCESS, "tid")
+_TIMES = (*_THREAD, "start_ns", "end_ns")
+
+
+def saved_ns(run: Run, change: Change, threshold: float = 0.0) -> int:
+    if not run.matters(_most_ns(run, change), threshold):
+        return 0
+    is_alone = run.graph.processes.height == 1
+    each = _summed(sooner(run.graph, change, None if is_alone else run.matches))
+    times = run.times.group_by(PROCESS).agg(_col("time_ns").sum())
+    times = times.join(each, on=PROCESS, how="left", nulls_equal=True)
+    # Processes run side by side: what one saves is nothing if another takes longer.
+    before, after = (
+        int(times.select(ns.max()).item() or 0) for ns in (_col("time_ns"), _col("time_ns") - _col("ns").fill_null(0))
+    )
+    return max(before - after, 0)
+
+
+def gaining(run: Run, rows: pl.DataFrame, change: Change, least_ns: float) -> pl.DataFrame:
+    some = rows.select(PROCESS).unique()
+    if some.height > 1:
+        some = _summed(sooner(run.graph, change)).filter(_col("ns") > 0, _col("ns") >= least_ns)
+    return rows.join(some, on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")
+
+
+def _summed(each: pl.DataFrame) -> pl.DataFrame:
+    return each.group_by(PROCESS).agg(_col("ns").sum())
+
+
+def _most_ns(run: Run, change: Change) -> float:
+    """By how much less all would take, one after the other."""
+    ns = (length() * (1 - _col("factor").clip(0, 1))).round().cast(pl.Int64)
+    work = run.trace.work.select(*PROCESS, "start_ns", "end_ns")[change.work["row"]].hstack([change.work["factor"]])
+    rows = pl.concat([frame.select(*PROCESS, ns=ns) for frame in (change.stretches, work)])
+    return run.longest(rows, "ns")
+
+
+def less(run: Run, rows: pl.DataFrame, column: str) -> Change:
+    nothing = run.trace.calls.clear().select(_TIMES).with_columns(factor=1.0)
+    return scaled(nothing, rows.select("work", factor=(1 - _col(column) / length()).clip(0, 1)))
+
+
+def scaled(stretches: pl.DataFrame, work: pl.DataFrame) -> Change:
+    work = work.select(row="work", factor=_col("factor").cast(pl.Float64), is_at_once=pl.lit(value=False))
+    return Change(stretches.select(*_TIMES, _col("factor").cast(pl.Float64), is_free=pl.lit(value=False)), work)
+
+
+def without(
+    run: Run,
+    *,
+    stretches: pl.DataFrame | None = None,
+    work: pl.Series | None = None,
+    waits: pl.DataFrame | None = None,
+) -> Change:
+    work = pl.Series([], dtype=pl.UInt32) if work is None else work.unique()
+    parts = [_calls_of(run, work).with_columns(factor=0.0)]
+    parts += [] if stretches is None else [stretches.select(*_TIMES, factor=pl.lit(0.0))]
+    parts += [] if waits is None else [_own(run, waits)]
+    gone = pl.concat(parts, how="vertical_relaxed").drop_nulls(("start_ns", "end_ns"))
+    rows = pl.DataFrame({"row": work}).with_columns(factor=pl.lit(0.0), is_at_once=pl.lit(value=True))
+    return Change(gone.with_columns(is_free=pl.lit(value=True)), rows)
+
+
+def _calls_of(run: Run, work: pl.Series) -> pl.DataFrame:
+    """The calls that gave devices this work; of a process without steps what is not before its first work."""
+    found = run.found.attributed
+    calls = found.calls[found.work["call"].gather(work).drop_nulls().unique()]
+    calls = calls.select(_TIMES).drop_nulls(("start_ns", "end_ns"))
+    calls = calls.join(run.begins.select(*PROCESS, "begin_ns"), on=PROCESS, how="left", nulls_equal=True)
+    return calls.select(*_THREAD, pl.max_horizontal("start_ns", "begin_ns").alias("start_ns"), "end_ns")
+
+
+def _own(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
+    """What a call does while no device of its process is at work is its own, and stays."""
+    busy_ns = time_in(union(run.busy, PROCESS), waits, PROCESS)
+    return waits.select(_TIMES).with_columns(factor=1 - busy_ns / length())
+
+
+def merged(run: Run, rows: pl.DataFrame) -> Change:
+    found = run.found.attributed
+    calls = found.work["call"].gather(rows["work"])
+    rows = rows.select("of", "start_ns", "work").hstack(found.calls.select(*_THREAD, ended_ns="end_ns")[calls])
+    rows = rows.sort("of", "start_ns").with_columns(is_first=_col("of").is_first_distinct())
+    between = rows.group_by(*_THREAD, "of").agg(start_ns=_col("ended_ns").min(), end_ns=_col("ended_ns").max())
+    others = rows.filter(~_col("is_first")).select(row="work", factor=pl.lit(1.0), is_at_once=pl.lit(value=True))
+    return Change(without(run, stretches=between.select(_TIMES)).stretches, others)
+
+
+def around(run: Run, ranges: pl.DataFrame) -> pl.DataFrame:
+    """`ranges`: `range`, a row of the trace's ranges, and `of`."""
+    ranges = ranges.drop_nulls().unique("range")
+    rows = run.trace.ranges.select(_TIMES)[ranges["range"]].hstack([ranges["of"]])
+    return rows.group_by(*_THREAD, "of").agg(_col("start_ns").min(), _col("end_ns").max()).select(_TIMES)
+
+
+def launched_in(run: Run, stretches: pl.DataFrame) -> pl.Series:
+    found = run.found.attributed
+    calls = within(found.calls, "start_ns", union(stretches, _THREAD), _THREAD)["row"]
+    work = found.work.select("call").with_row_index("row")
+    return work.filter(_col("call").is_in(calls.implode()))["row"]
