@@ -62,9 +62,10 @@ def _no_launching(programs: list[Program]) -> None:
                 one.ns = 0
 
 
-def _no_launching_and_no_order(programs: list[Program]) -> None:
+def _no_idle_time(programs: list[Program]) -> None:
     _no_launching(programs)
     _dropped(lambda one: isinstance(one, Order))(programs)
+    _tagged("malloc", "module")(programs)
 
 
 def _no_blocking(programs: list[Program]) -> None:
@@ -122,7 +123,7 @@ _OF_PROGRAMS: dict[str, Change] = {
     "module-loading": _tagged("module"),
     "launch-bound": _no_launching,
     "late-host": _no_launching,
-    "idle": _no_launching_and_no_order,  # the host, or another stream: a finding is of one of the two
+    "idle": _no_idle_time,  # the host, another stream, or calls into the driver: a finding is of one of these
     "queued": _dropped(lambda one: isinstance(one, Order)),
     "few-blocks": _scaled(_few_blocks),
     "tf32-off": _TWICE_AS_QUICK,

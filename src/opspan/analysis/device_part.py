@@ -16,6 +16,8 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis.averages import on_device
+from opspan.analysis.clock_fit import nested_by
+from opspan.analysis.path_threads import driving
 from opspan.capture_files import SESSION
 from opspan.tables import Issues, Tables
 from opspan.tables.tables import moved
@@ -35,6 +37,7 @@ def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
     for part in parts:
         issues = Issues(part.metadata.paths[0])
         shift_ns, session = _clocks(part, host, issues)
+        shift_ns += _nested_by(part, host, shift_ns)
         # Which of the part's own ranges it names does not matter: they are not taken.
         work = causal(part.calls, part.work, session, issues)
         for name, rows in (("calls", part.calls), ("work", work)):
@@ -61,6 +64,14 @@ def _clocks(part: Tables, host: Tables, issues: Issues) -> tuple[int, tuple[int,
         issues.add("clock_stepped", detail=f"by {changed / 1e6:+,.3f} ms")
     shift_ns = begin - begin_utc + origin
     return shift_ns, (begin - shift_ns, end - shift_ns)
+
+
+def _nested_by(part: Tables, host: Tables, shift_ns: int) -> int:
+    """By how much the part's times are still wrong: the tool takes the two clocks one after the other, and converts."""
+    is_nested = ~(_col("is_mark").fill_null(value=False) | _col("is_async").fill_null(value=False))
+    ranges = host.ranges.filter(is_nested)
+    calls = driving(part.calls).with_columns(_col("start_ns", "end_ns") + shift_ns)
+    return nested_by(calls, ranges, TOLERANCE_NS)
 
 
 def _times(found: Any) -> dict[str, list[int]] | None:

@@ -1,0 +1,76 @@
+"""Calls are moved until no range of their thread begins or ends inside of them."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opspan.analysis.clock_fit import nested_by
+
+MOST = 5_000
+
+
+def frame(rows: list[tuple[int, int, int]]) -> pl.DataFrame:
+    schema = {"pid": pl.Int64, "tid": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
+    return pl.DataFrame([(1, *row) for row in rows], schema=schema, orient="row")
+
+
+def crossed(calls: list[tuple[int, int, int]], ranges: list[tuple[int, int, int]], move: int) -> int:
+    """The slow way: how many begins and ends of ranges lie inside of calls, with the other end outside."""
+    count = 0
+    for tid, called, returned in calls:
+        called, returned = called + move, returned + move
+        for other, start, end in ranges:
+            if other == tid:
+                count += called < start < returned < end
+                count += start < called < end < returned
+    return count
+
+
+# an op each 40 us, 20 us long, which launches 300 ns after its begin, for 8 us
+OPS = [(1, at, at + 20_000) for at in range(0, 400_000, 40_000)]
+
+
+@pytest.mark.parametrize("wrong", [-2_000, -700, 0, 250, 11_000])
+def test_calls_lie_in_their_ops_again(wrong: int) -> None:
+    calls = [(1, at + 300 + wrong, at + 8_300 + wrong) for _, at, _ in OPS]
+    move = nested_by(frame(calls), frame(OPS), MOST)
+
+    assert crossed(calls, OPS, move) == 0
+    assert move == (max(-wrong - 300, 0) if wrong < 11_000 else 0)
+
+
+def test_what_ends_too_late_is_moved_to_the_front() -> None:
+    calls = [(1, at + 13_000, at + 21_000) for _, at, _ in OPS]
+    assert nested_by(frame(calls), frame(OPS), MOST) == -1_000
+
+
+def test_another_threads_ranges_tell_nothing() -> None:
+    calls = [(2, at - 500, at + 7_500) for _, at, _ in OPS]
+    assert nested_by(frame(calls), frame(OPS), MOST) == 0
+
+
+numbers = st.integers(0, 60_000)
+stretches = st.lists(st.tuples(st.integers(1, 2), numbers, st.integers(1_000, 15_000)), max_size=6)
+
+
+@given(stretches, stretches)
+def test_against_every_move(some: list[tuple[int, int, int]], others: list[tuple[int, int, int]]) -> None:
+    ranges = [(tid, at, at + ns) for tid, at, ns in others]
+    calls: list[tuple[int, int, int]] = []
+    for tid, at, ns in sorted(some):
+        if all(tid != other or at >= end for other, _, end in calls):
+            calls.append((tid, at, at + ns))
+    move = nested_by(frame(calls), frame(ranges), MOST)
+
+    assert -MOST <= move <= MOST
+    ends = {time for rows in (calls, ranges) for _, start, end in rows for time in (start, end)}
+    moves = {0, *(one - other for one in ends for other in ends if abs(one - other) <= MOST)}
+    assert crossed(calls, ranges, move) == min(crossed(calls, ranges, one) for one in moves)
+
+
+def test_nothing_is_nothing() -> None:
+    assert nested_by(frame([]), frame(OPS), MOST) == 0
+    assert nested_by(frame([(1, 0, 8_000)]), frame([]), MOST) == 0
