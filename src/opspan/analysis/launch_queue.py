@@ -19,7 +19,8 @@ from opspan.analysis.path_threads import FOR_ROOM, JOINS, NONE
 _col = pl.col
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-# CUDA's queues have 1,022 places, and launches wait at 1,017 to 1,021: it makes room for several at once.
+# A launch of CUDA's waits where 1,017 to 1,021 of its stream have not begun: room is made for several at once. On an
+# H100 (CUDA 13.0) it is 1,021, also for copies, fills and launches of whole graphs; other streams do not wait.
 _NEAR = 50  # a depth of which less than a fiftieth is missing to the deepest counts as full
 _LEAST_DEPTH = 8
 _LONG = 4  # times the usual time of a launch of that name: longer than launches differ by
@@ -30,8 +31,11 @@ _MORE_OFTEN = 5  # times as often at a full queue as elsewhere: other things mak
 
 def rooms(calls: pl.DataFrame, names: pl.Series, work: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
     """`calls`, `work`: as path_graph has them; `names`: of all calls. Calls that wait for work have joins already."""
-    launched = work.select("call", "device_id", "stream", "start_ns", work=pl.int_range(pl.len(), dtype=pl.Int64))
-    launched = launched.drop_nulls("call").unique("call", keep="first", maintain_order=True)
+    every = work.select(
+        "process", "call", "device_id", "stream", "start_ns", work=pl.int_range(pl.len(), dtype=pl.Int64)
+    )
+    launched = every.drop("process").drop_nulls("call").unique("call", keep="first", maintain_order=True)
+    early = every.filter(_col("call").is_null())
     known = calls.select("call", "process", "thread", called_ns="start_ns", returned_ns="end_ns")
     rows = launched.join(known.filter(_col("thread") != NONE), on="call").filter(_col("called_ns") <= _col("start_ns"))
     rows = rows.join(waits.select("call"), on="call", how="anti")
@@ -40,21 +44,24 @@ def rooms(calls: pl.DataFrame, names: pl.Series, work: pl.DataFrame, waits: pl.D
     for device in rows.partition_by("process", "device_id"):
         # Each stream has a queue of its own where the trace shows that; else all streams of a device share one.
         busy = device.filter(pl.len().over("stream") >= _FEWEST)  # there may be thousands of streams
-        of_streams = [_of_queue(queue) for queue in busy.partition_by("stream")]
+        of_streams = [_of_queue(queue, early) for queue in busy.partition_by("stream")]
         full = [joins for joins in of_streams if joins is not None]
-        if not full and device["stream"].n_unique() > 1 and (shared := _of_queue(device)) is not None:
+        if not full and device["stream"].n_unique() > 1 and (shared := _of_queue(device, early)) is not None:
             full = [shared]
         found += full
     return pl.concat(found) if found else pl.DataFrame(schema=JOINS)
 
 
-def _of_queue(rows: pl.DataFrame) -> pl.DataFrame | None:
+def _of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | None:
+    """`early`: work without a call. What began before all other work of the queue was launched before the recording."""
     if rows.height < _FEWEST:
         return None
     rows = rows.sort("called_ns", "work")
-    begins = rows.select("start_ns", "work").sort("start_ns", "work")
+    early = early.join(rows.select("process", "device_id", "stream").unique(), on=["process", "device_id", "stream"])
+    early = early.filter(_col("start_ns") < rows["start_ns"].min())
+    begins = pl.concat([part.select("start_ns", "work") for part in (early, rows)]).sort("start_ns", "work")
     called, returned = rows["called_ns"].to_numpy(), rows["returned_ns"].to_numpy()
-    number = np.arange(rows.height)
+    number = np.arange(rows.height) + early.height
     begun = np.searchsorted(begins["start_ns"].to_numpy(), returned, side="right")
     depth = number + 1 - begun
     limit = int(depth.max())
