@@ -25,6 +25,8 @@ fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvCausalP16VarSeqQ128Kv128PersistentCon
 fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>::Params)
 bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_rM_TN_transOut_sm100f
 _matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x1_swiglu
+void cutlass::device_kernel<gemm::GemmUniversal<gemm::CollectiveMma<MMA_Atom<SM90::MMA_64x128x16_F32BF16BF16_SS>>>>()
+_ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversalINS5_39MainloopSm90ArrayTmaGmmaWarpSpecializedILi4EEEEEEvT_
 """
 MATRIX = """
 Cijk_Ailk_Bljk_SB_MT64x64x16_MI32x32x2x1_SN_1LDSB1
@@ -54,11 +56,25 @@ void vllm::reshape_and_cache_flash_kernel<__hip_bfloat16, __hip_bfloat16, (vllm:
 void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<long>, at::detail::Array<char*, 1>>()
 void moe::dev::routing::routingIndicesHistogramKernel<moe::dev::routing::routingRenormalize::KernelParams<float>>()
 void flash::flash_bwd_dot_do_o_kernel<true, Flash_bwd_kernel_traits<64, 64, 128>>(Flash_bwd_params)
+void cask_plugin__5x_cudnn::xmma__5x_cudnn::init_device_workspace_kernel<xmma__5x_cudnn::Params<int>>(int)
+void at::cuda::detail::prepare_grouped_gemm_data<cutlass::bfloat16_t, cute::tuple<int, int, int>>(int)
+void marlin::gptq_marlin_repack_kernel<256, 4, false>(unsigned int const*, unsigned int*, int, int)
+ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)
+ncclDevKernel_AllReduce_Sum_f32_RING_LL
+__amd_rocclr_fillBufferAligned
+batched_transpose_16x32_half
+Im2d2Col_v2
+MIOpenBatchNormFwdTrainSpatial
+_layer_norm_fwd_1pass_kernel
+_combined_routing_memset
+triton_poi_fused_0
 """
 UNKNOWN = """
 attn_fwd
 kernel_unified_attention_2d
 fused_moe_kernel
+product_kernel
+main_45_gpu
 triton_tem_fused_addmm_0
 _Z32paged_attention_ll4mi_QKV_kernelIDF16_hLN4vllm18Fp8KVCacheDataTypeE1ELi16ELi128EEvPT_
 <unnamed>::nvfuser_none_f0_c0_r0_g0(<unnamed>::Tensor<<unnamed>::__half, (int)3, (int)3>, <unnamed>::TensorMap)
@@ -79,10 +95,9 @@ def test_whether_a_kernel_is_on_tensor_cores(full: str, is_on_cores: bool | None
 
 
 def test_a_source_with_short_names_alone() -> None:
-    work = table(
-        "work", [{"kind": "kernel", "name": name} for name in ("ampere_s1688gemm_128x64_tn", "attn_fwd", None)]
-    )
-    assert with_facts(work)["on_tensor_cores"].to_list() == [True, None, False]
+    names = ("ampere_s1688gemm_128x64_tn", "attn_fwd", "vectorized_elementwise_kernel", None)
+    work = table("work", [{"kind": "kernel", "name": name} for name in names])
+    assert with_facts(work)["on_tensor_cores"].to_list() == [True, None, False, False]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +116,16 @@ def test_a_source_with_short_names_alone() -> None:
         (
             "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::A>>>(T1::Params)",
             "FlashAttnFwdSm90",
+        ),
+        (
+            "void cutlass::device_kernel<at::enable_3x_kernel_for_sm9x<cutlass::gemm::GemmUniversal<cute::tuple<"
+            "int>, cute::TiledMMA<cute::MMA_Atom<SM90::MMA_64x128x16_F32BF16BF16_SS<0>>>>>>(T1::Params)",
+            "GemmUniversal_64x128x16_F32BF16BF16",
+        ),
+        (
+            "_ZN7cutlass13device_kernelIN2at4cuda6detail25enable_3x_kernel_for_sm9xINS_4gemm13GemmUniversalINS5_"
+            "17GroupProblemShapeINS6_8MMA_AtomIJNS6_4SM9034MMA_64x128x16_F32BF16BF16_SSILNSN_5MajorEEEEE",
+            "GemmUniversal_64x128x16_F32BF16BF16",
         ),
         ("void ck_tile::kentry<1, ck_tile::BatchedGemmKernel<ck_tile::A>>(ck_tile::B)", "BatchedGemmKernel"),
         ("_ZN7ck_tile6kentryILi256ELi2ENS_13FmhaFwdKernelINS_1AEEE", "FmhaFwdKernel"),

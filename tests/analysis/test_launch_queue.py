@@ -23,6 +23,7 @@ from opspan.analysis.path_threads import FOR_ROOM
 from opspan.analysis.what_if import what_if
 
 OPS = (*KERNELS, *(f"aten::{name}" for name in FOREACH))
+DATA = Path(__file__).parents[1] / "data"
 SLOW_DEVICE = Plan(steps=12, slower=dict.fromkeys(OPS, 3.0))  # the host is ahead by as much as the queue has room for
 
 
@@ -129,3 +130,47 @@ def test_a_queue_that_was_full_before_the_recording_began(share: float, tmp_path
     )
     assert before.height > 100
     assert found.select("time_ns", "target_ns").equals(before.select("time_ns", "target_ns"))
+
+
+def test_a_stream_with_a_full_queue_does_not_hold_launches_on_another() -> None:
+    """On an H100 each stream has a queue of its own. Kernels of 100 on one, of 1 on the other, launched in turn."""
+    calls, work, now = [], [], 0
+    free = {1: 0, 2: 0}
+    busy: list[int] = []
+    for number in range(400):
+        stream = 1 + number % 2
+        begin, now = now, now + 5
+        if stream == 1 and len(busy) >= 10:
+            now = max(now, busy[-10])
+        start = max(free[stream], now + 1)
+        free[stream] = start + (100 if stream == 1 else 1)
+        if stream == 1:
+            busy.append(start)
+        calls.append({"name": LAUNCH, "start_ns": begin, "end_ns": now, "correlation_id": number})
+        work.append(kernel(start, free[stream], number, stream))
+        now += 5
+    found = Analysed(trace_of(calls, work, [("step", 0, max(free.values()))]))
+
+    joins = found.path_graph.joins.filter((pl.col("what") == FOR_ROOM) & pl.col("is_last"))
+
+    assert joins.height >= 180
+    waited = {call["end_ns"] for call in calls[::2]}  # those on the busy stream
+    assert set(joins["time_ns"]) <= waited
+
+
+def test_the_queue_of_an_h100_has_room_for_1021_launches() -> None:
+    """A kernel of 350 ms, and 1,500 short ones launched meanwhile: the launch that waits is the 1,022nd behind it."""
+    found = opspan.load(DATA / "h100/full_queue.json.gz").analysed
+    launches = found.complete.calls.filter(pl.col("name") == LAUNCH).sort("start_ns")
+    begins = found.complete.work.filter(pl.col("kind") == "kernel")["start_ns"].sort()
+    joins = found.path_graph.joins.filter((pl.col("what") == FOR_ROOM) & pl.col("is_last")).sort("time_ns")
+
+    first = joins.row(0, named=True)
+
+    (nth,) = launches.with_row_index().filter(pl.col("end_ns") == first["time_ns"])["index"]
+    called = launches["start_ns"][nth]
+    assert nth - (begins < called).sum() == 1021  # launched before, and not begun
+    assert first["time_ns"] - called > 300e6
+    assert 0 <= first["time_ns"] - first["target_ns"] < 50_000  # let go by a kernel that began
+    assert would_change(found, {"computing": 0.5}) == pytest.approx(-0.5, abs=0.02)
+    assert would_change(found, {"host": 0.5}) == pytest.approx(0, abs=0.02)

@@ -94,10 +94,10 @@ def verdicts(kernels: list[dict[str, Any]]) -> dict[str, Any]:
     import polars as pl
 
     from opspan.analysis.kernels import on_tensor_cores
-    from opspan.formats.demangle import short_name
+    from opspan.formats.kernel_names import kernel_name
 
     whole = [kernel["name"] for kernel in kernels]
-    names = pl.DataFrame({"whole": whole, "short": [short_name(name) for name in whole]})
+    names = pl.DataFrame({"whole": whole, "short": [kernel_name(name) for name in whole]})
     ruled = names.select(on_tensor_cores(pl.col("whole"), pl.col("short"))).to_series().to_list()
     pairs = [(kernel["on_tensor_cores"], rule) for kernel, rule in zip(kernels, ruled, strict=True)]
     wrong = [

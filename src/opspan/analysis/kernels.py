@@ -8,8 +8,10 @@
     product_type(name) -> the type that a product on tensor cores multiplies; null: the name does not say it
 
 Names are the only thing that every source has: the whole name, with the arguments of its template, where that is known.
-The name of a product that Triton compiles does not say what instructions it has. A kernel of a name that says nothing
-of products computes with the ordinary units.
+The name of a product that Triton compiles does not say what instructions it has. A name in C++ that says nothing of
+products is of a kernel that computes with the ordinary units. A name in C, which is all of its full name, was chosen by
+whoever wrote the kernel, in Triton as well: only a name of a known family, or with a word for what is no product, says
+so. tests/data/tensor_cores_h100.json has what a card's own counters say.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ MATRIX_CORES = (
 TENSOR_CORES = (
     r"(^|[^a-z0-9])[hiscdz](884|8816|1688|16816|16832|161616)[a-z_]",
     r"_tensor[0-9]+x[0-9]+x[0-9]+_",
-    r"hmma|imma|bmma|qmma|wgmma|qgmma|utc[a-z]?mma|wmma|xmma",
+    r"hmma|imma|bmma|qmma|gmma|umma|utc[a-z]?mma|wmma|xmma|sm[0-9]+::mma_[0-9]+x|mma_[0-9]+x[0-9]+x[0-9]+_[a-z]+[0-9]",
     r"(^|[^a-z])tensorop([^a-z]|$)|mmatensorop|opclass(wmma)?tensorop",
     r"nvjet",
     r"flash_(fwd|bwd)_\w*kernel|flashattn(fwd|bwd)sm[0-9]|fmha|sdpa_sm[0-9]+_flash",
@@ -64,7 +66,7 @@ TENSOR_CORES = (
 # (sm80_xmma_gemm_f32f32_..._ffma_...), what prepares or sums up a product, and inductor's kernels without products,
 # which are named after the ops that they belong to.
 NO_TENSOR_CORES = (
-    r"_ffma_|(^|[^a-z])simt([^a-z]|$)|mmasimt",
+    r"_ffma_|(^|[^a-z])simt([^a-z]|$)|mmasimt|universalfma",
     r"fmha_cutlass[fb]_(f32\w*_sm(50|70|75)|\w*_sm50)",
     r"dot_do_o|convert_d|combine|splitkreduce|reducesplitk",
     r"^triton_(poi|per|red|for)_",
@@ -81,7 +83,12 @@ PRODUCT = (
 )
 _AROUND = (
     r"reduce|cache|rout(e|ing)|finali[sz]e|align|topk|scatter|gather",
-    r"permute|offset|pointer|norm|softmax|copy|index",
+    r"permute|offset|pointer|norm|softmax|copy|index|prepare|workspace|repack",
+)
+# Names in C of kernels without products: MIOpen's, ROCm's, and words for what is no product.
+ORDINARY_IN_C = (
+    r"subtensorop|^im2d2col|^col2im|^__amd_rocclr_|^batched_transpose_",
+    r"(^|_)(fill|memset|memcpy|transpose|cast|dropout|embedding|rotary|adamw?|sort)(_|$)",
 )
 # Types in names of products on tensor cores, the first that fits: how cuBLAS, cutlass, Triton and flash attention write
 # them (ampere_bf16_s16816gemm_bf16_..., cutlass::half_t), then nvjet (tst: bf16 summed up in fp32), the instruction,
@@ -101,14 +108,19 @@ def is_communication(name: pl.Expr) -> pl.Expr:
     return _any(name, COMMUNICATION)
 
 
-def on_tensor_cores(name: pl.Expr, short: pl.Expr) -> pl.Expr:
-    may_be = _any(short, PRODUCT) & ~_any(short, _AROUND)
+def on_tensor_cores(full: pl.Expr, short: pl.Expr) -> pl.Expr:
+    """`full`: null where only the short name is known."""
+    name = pl.coalesce(full, short)
+    is_around = _any(short, _AROUND)
+    in_c = _any(full, (r"^\w+$",)) & ~_any(full, (r"^_Z",))
+    is_known = is_around | _any(name, (*COMMUNICATION, *ORDINARY_IN_C))
     return (
-        pl.when(_any(name, NO_TENSOR_CORES))
+        # What goes with a product has the product's types in its template: its own name counts.
+        pl.when(_any(name, NO_TENSOR_CORES) | (is_around & ~_any(short, TENSOR_CORES)))
         .then(pl.lit(value=False))
         .when(_any(name, TENSOR_CORES))
         .then(pl.lit(value=True))
-        .when(~may_be | _any(name, ORDINARY))
+        .when(_any(name, ORDINARY) | ~(_any(short, PRODUCT) | (in_c & ~is_known)))
         .then(pl.lit(value=False))
     )
 
@@ -120,7 +132,7 @@ def product_type(name: pl.Expr) -> pl.Expr:
 def with_facts(work: pl.DataFrame) -> pl.DataFrame:
     """Each distinct name is looked at once."""
     names = rows_once(work, "name", "full_name").with_columns(_WHOLE)
-    names = names.with_columns(on_tensor_cores=on_tensor_cores(_col("whole"), _col("name")))
+    names = names.with_columns(on_tensor_cores=on_tensor_cores(_col("full_name"), _col("name")))
     is_on_cores = _col("on_tensor_cores").fill_null(value=False)
 
     def among(which: pl.Expr) -> pl.Expr:

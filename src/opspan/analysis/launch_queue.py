@@ -19,7 +19,8 @@ from opspan.analysis.path_threads import FOR_ROOM, JOINS, NONE
 _col = pl.col
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-# CUDA's queues have 1,022 places, and launches wait at 1,017 to 1,021: it makes room for several at once.
+# A launch of CUDA's waits where 1,017 to 1,021 of its stream have not begun: room is made for several at once. On an
+# H100 (CUDA 13.0) it is 1,021, also for copies, fills and launches of whole graphs; other streams do not wait.
 _NEAR = 50  # a depth of which less than a fiftieth is missing to the deepest counts as full
 _LEAST_DEPTH = 8
 _LONG = 4  # times the usual time of a launch of that name: longer than launches differ by

@@ -17,10 +17,12 @@ from opspan.formats.demangle import demangled, is_mangled, short_name
 # Kernels that run what their templates' first type says: cutlass', composable kernels', thrust's, FlashAttention's.
 _STARTERS = frozenset(
     {"Kernel", "Kernel2", "device_kernel", "kentry", "_kernel_agent", "ParallelForAgent", "enable_sm90_or_later"}
+    | {"enable_3x_kernel_for_sm9x"}
 )
 # Names that say nothing without the namespace that they are in.
 _IN_NAMESPACE = frozenset({"kernel", "functor"})
 _SHAPE = re.compile(r"GemmShape<(?:\(int\))?(\d+), ?(?:\(int\))?(\d+), ?(?:\(int\))?(\d+)>")
+_INSTRUCTION = re.compile(r"MMA_(\d+x\d+x\d+_[A-Z0-9]+)")
 _DEEPEST = 4  # starters in starters: thrust's are two deep
 _NUMBER = re.compile(r"(?:\([^()]*\))?-?\d+[ul]*|true|false")
 _MOST_NAMES = 64  # a function's, with those of its namespaces
@@ -44,7 +46,9 @@ def kernel_name(full: str) -> str:
     if name in _IN_NAMESPACE:
         before = re.search(rf"(\w+)::{name}\b", text)
         return f"{before[1]}::{name}" if before else name
-    return f"{name}_{'x'.join(shape.groups())}" if shape and "gemm" in name.lower() else name
+    if shape and "gemm" in name.lower():
+        return f"{name}_{'x'.join(shape.groups())}"
+    return _with_instruction(name, text)
 
 
 def kernel_names(full_names: pl.Series) -> pl.Series:
@@ -85,9 +89,18 @@ def _of_mangled(text: str) -> str:
     """The name of a function that the compiler's library does not know how to demangle (its types are too new)."""
     is_nested = text.startswith("_ZN")  # else there is one name, and types behind it
     name, past = _sources(text, len("_ZN" if is_nested else "_Z"), most=_MOST_NAMES if is_nested else 1)
-    if name in _STARTERS and (found := _TYPE.search(text, past)):
-        name = _sources(text, found.end())[0] or name
-    return name or text
+    for _ in range(_DEEPEST):
+        if name not in _STARTERS or (found := _TYPE.search(text, past)) is None:
+            break
+        started, past = _sources(text, found.end())
+        name = started or name
+    return _with_instruction(name, text) if name else text
+
+
+def _with_instruction(name: str, text: str) -> str:
+    """The name of a product of cutlass 3 with its instruction, which tells it from those of other types and shapes."""
+    found = _INSTRUCTION.search(text) if name == "GemmUniversal" else None
+    return f"{name}_{found[1]}" if found else name
 
 
 def _sources(text: str, at: int, most: int = _MOST_NAMES) -> tuple[str | None, int]:
