@@ -155,6 +155,32 @@ def test_a_run_of_one_group_is_of_that_group() -> None:
     assert (row["group"], row["group_size"], row["members"], row["own_rank"]) == ("0", 2, "[0, 1]", 1)
 
 
+PIPELINE = {"rank": 5, "pg_config": [{"pg_name": "0", "pg_size": 3, "ranks": [3, 5, 7]}]}
+MEMBERS = {"Process Group Name": "0", "Process Group Ranks": "[3, 5, 7]", "Group size": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "expected"),
+    [
+        # What torch calls the rank is the other one, by its number in the group.
+        ("nccl:send 1->2", {"Collective name": "send", "Rank": 2, "Dst Rank": 7}, (5, 5, 7)),
+        ("nccl:recv 1<-0", {"Collective name": "recv", "Rank": 0, "Src Rank": 3}, (5, 3, 5)),
+        ("nccl:broadcast", {"Collective name": "broadcast", "Rank": 0}, (5, None, None)),
+    ],
+)
+@pytest.mark.parametrize("options", [None, {"distributedInfo": PIPELINE}])
+def test_whose_a_send_or_a_receive_is(name: str, said: dict, expected: tuple, options: dict | None) -> None:
+    rows = [named("record_param_comms", 0, 30, said | MEMBERS), named(name, 1, 29)]
+    row = only(trace_of(rows, [kernel("ncclDevKernel_SendRecv", 40, 60, call=5)], options))
+    own = expected[0] if options or "->" in name or "<-" in name else None
+    assert (row["own_rank"], row["source"], row["target"]) == (own, *expected[1:])
+
+
+def test_without_a_record_the_name_of_the_range_says_from_whom_to_whom() -> None:
+    row = only(trace_of([named("nccl:recv 1<-0", 1, 29)], [kernel("ncclDevKernel_SendRecv", 40, 60, call=5)]))
+    assert (row["kind"], row["source"], row["target"]) == ("recv", 0, 1)
+
+
 @pytest.mark.parametrize("said", ["[]", {"pg_config": [3], "rank": "x"}, {"pg_config": [{"pg_size": "4"}]}, None])
 def test_odd_metadata_says_nothing(said: object) -> None:
     row = only(trace_of([named("gloo:barrier", 1, 50)], options={"distributedInfo": said}))
