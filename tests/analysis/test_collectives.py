@@ -149,6 +149,23 @@ def test_bytes_are_those_of_nccl_tests(kind: str, given: int, got: int, expected
     assert only(trace_of([named("record_param_comms", 0, 9, said)]))["bytes"] == expected
 
 
+@pytest.mark.parametrize(
+    ("kernel_name", "sizes", "types", "expected"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "[[100], [3, 4]]", None, 224),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "[[100]]", None, 400),
+        ("ncclDevKernel_AllReduce_RING_LL", "[[100]]", None, None),  # nothing says the type
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "[[100], []]", None, None),  # what has no size may be no tensor
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "[[100]]", '["c10::BFloat16"]', 200),
+    ],
+)
+def test_the_name_of_a_kernel_says_the_type_where_sizes_stand_alone(
+    kernel_name: str, sizes: str, types: str | None, expected: int | None
+) -> None:
+    rows = [named("nccl:all_reduce", 2, 28, sizes=sizes, input_types=types)]
+    assert only(trace_of(rows, [kernel(kernel_name, 40, 60, call=5)]))["bytes"] == expected
+
+
 def test_a_run_of_one_group_is_of_that_group() -> None:
     options = {"distributedInfo": {"rank": 1, "pg_config": [{"pg_name": "0", "pg_size": 2, "ranks": [0, 1]}]}}
     row = only(trace_of([named("gloo:barrier", 1, 50)], options=options))

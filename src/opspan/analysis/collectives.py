@@ -24,7 +24,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.collective_names import element_bytes, input_bytes, kernels_named, kinds, ranges_named
+from opspan.analysis.collective_names import (
+    element_bytes,
+    input_bytes,
+    kernels_named,
+    kinds,
+    ranges_named,
+    untyped_elements,
+)
 from opspan.analysis.kernels import is_communication
 from opspan.analysis.nest import nearest
 from opspan.analysis.spans import PROCESS, length, numbered
@@ -100,7 +107,8 @@ def collectives(trace: Tables) -> pl.DataFrame:
     rows = pl.concat([kernels, _in_ranges(told, kernels)], how="diagonal")
     rows = _with_groups(rows, trace)
     rows = rows.with_columns(
-        bytes=_bytes(element_bytes(rows["told_element"])), time_ns=pl.when("is_timed", length() > 0).then(length())
+        bytes=_bytes(element_bytes(rows["told_element"]), element_bytes(rows["name_element"])),
+        time_ns=pl.when("is_timed", length() > 0).then(length()),
     )
     return rows.select(_col(name).cast(dtype) for name, dtype in SCHEMA.items())
 
@@ -143,7 +151,9 @@ def _told(said: pl.DataFrame) -> pl.DataFrame:
     text = _col("name").cast(pl.String)
     is_library = text.str.contains("^nccl[A-Z]")
     names = ("named_own", "named_peer")
-    rows = rows.with_columns(text.str.extract(_PEERS, nth).cast(pl.Int64).alias(name) for nth, name in enumerate(names, 1))
+    rows = rows.with_columns(
+        text.str.extract(_PEERS, nth).cast(pl.Int64).alias(name) for nth, name in enumerate(names, 1)
+    )
     rows = rows.with_columns(_inputs(rows).alias("inputs"), is_library=is_library)
     rows = rows.with_columns(
         torch_kind=kinds(rows["collective"]),
@@ -175,7 +185,7 @@ def _told(said: pl.DataFrame) -> pl.DataFrame:
 
 def _inputs(rows: pl.DataFrame) -> pl.Series:
     """Bytes of the inputs of ranges that have the tensors alone: those of backends; of other ops one tensor."""
-    dtype = pl.Struct({"bytes": pl.Int64, "element": pl.String})
+    dtype = pl.Struct({"bytes": pl.Int64, "element": pl.String, "untyped": pl.Int64})
     key = ("sizes", "input_types", "is_backend")
     is_backend = _col("name").cast(pl.String).str.contains("^(nccl|xccl|gloo|mpi|ucc):")
     is_op = _col("name").cast(pl.String).str.contains("^(symm_mem|vllm|sglang|_C_custom_ar)::")
@@ -186,7 +196,12 @@ def _inputs(rows: pl.DataFrame) -> pl.Series:
     for sizes, types, is_whole in found.iter_rows():
         known = input_bytes(sizes, types)
         fits = known is not None and (is_whole or known[0] == 1)
-        values.append({"bytes": known[1], "element": known[2]} if known and fits else None)
+        if known and fits:
+            values.append({"bytes": known[1], "element": known[2], "untyped": None})
+        else:
+            # nsys has the sizes alone; the name of the kernel may say the type.
+            untyped = untyped_elements(sizes) if is_whole and types is None else None
+            values.append({"bytes": None, "element": None, "untyped": untyped} if untyped else None)
     found = found.with_columns(pl.Series("inputs", values, dtype=dtype), is_asked=pl.lit(value=True))
     on = ["is_asked", *key]
     return asked.join(found, on=on, how="left", nulls_equal=True, maintain_order="left")["inputs"]
@@ -310,9 +325,11 @@ def _only_group(of: Metadata) -> tuple[int, str | None, int | None, str | None, 
     return of.rank, str(one.get("pg_name", "0")), size, str(members) if members else None, rank
 
 
-def _bytes(size: pl.Series) -> pl.Expr:
+def _bytes(size: pl.Series, size_of_name: pl.Series) -> pl.Expr:
     given, got = (pl.when(_col(name) > 0).then(_col(name) * size) for name in ("in_elements", "out_elements"))
-    inputs, message, sent = _col("inputs").struct.field("bytes"), _col("message"), _col("sent")
+    of_inputs = _col("inputs").struct.field
+    inputs = pl.coalesce(of_inputs("bytes"), of_inputs("untyped") * size_of_name)
+    message, sent = _col("message"), _col("sent")
     of_all = pl.when(_col("group_size").is_between(1, 2**12)).then("group_size")
     ways = {
         "all_gather": (got, given * of_all, message * of_all, inputs * of_all),

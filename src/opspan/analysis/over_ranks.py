@@ -12,10 +12,10 @@
                               other times`: of one group they cannot be; `unknown`: begin or kind
 
 `rows`: what `collectives` gives. A place is a device of a process, or a process. Rows of one group are matched by the
-number that torch counts by (each rank counts its sends and receives by itself: theirs say nothing to others); else, of the kinds that all places have, each place's n-th of a kind and size is that of
-every other place, if all have as many; else, as files may be cut at different times, the kinds and sizes of one place
-are laid along those of the place that has the most, where the longest stretch of both agrees. Where several stretches
-do, the clocks decide, or nobody.
+number that torch counts by (each rank counts its sends and receives by itself: theirs say nothing to others); else, of
+the kinds that all places have, each place's n-th of a kind and size is that of every other place, if all have as many;
+else, as files may be cut at different times, the kinds and sizes of one place are laid along those of the place that
+has the most, where the longest stretch of both agrees. Where several stretches do, the clocks decide, or nobody.
 """
 
 from __future__ import annotations
