@@ -135,11 +135,9 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     own = rows.with_columns(own_ns=_col("exposed_ns") - waited_ns()).sort("start_ns")
     own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # others are bare between two kernels
     steps = own.group_by(*DEVICE, "step").agg(_col("own_ns").sum(), last_ns=_col("own_ns").last())
-    components = run.late.select(*DEVICE, "component").unique()
-    steps = steps.join(components, on=DEVICE, how="left", nulls_equal=True)
-    own_ns = _least(run.of_processes(steps.rename({"own_ns": "ns"}), "ns"))
+    own_ns = run.per_process(steps, "own_ns")
     # Put together they are one, and that is not hidden, either.
-    at_stake = _least(run.of_processes(steps.with_columns(ns=_col("own_ns") - _col("last_ns")), "ns"))
+    at_stake = run.per_process(steps.with_columns(ns=_col("own_ns") - _col("last_ns")), "ns")
     per_step = rows.height / max(run.steps.height, 1)
     if not run.matters(at_stake, threshold) or per_step < _MANY:
         return
@@ -254,7 +252,7 @@ RULES = (
         title="Many small collectives",
         looks_at="time of collectives of less than a megabyte (of less than 30 us, where the size is not known) in "
         "which nothing else ran and no other rank was late, where a step has ten or more; at stake is all but the last "
-        "one of a step, of the rank that has least of it",
+        "one of a step",
         threshold=0.02,
         because="a fiftieth of the time: less is lost among the steps' own differences",
         sentence="{collectives} small collectives took {exposed_ns} ({exposed_share}) in which nothing else ran: "
