@@ -342,8 +342,8 @@ class _Writer(Pieces):
                 self.pass_on("send", rank, rank - 1)
 
     def pass_on(self, what: str, source: int, target: int) -> None:
-        group = (min(source, target), max(source, target))
-        self.collective(f"c10d::{what}", f"nccl:{what}", SEND_RECV, self.job.reduce_ns // 3, group, 1 << 20)
+        said = f"nccl:send {source}->{target}" if what == "send" else f"nccl:recv {target}<-{source}"
+        self.collective(f"c10d::{what}", said, SEND_RECV, self.job.reduce_ns // 3, (source, target), 1 << 20)
         if what == "recv":
             self.out.append(Order(COMPUTE, COMMUNICATION))
 

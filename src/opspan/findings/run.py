@@ -31,6 +31,7 @@ from opspan.analysis.spans import (
 from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
 from opspan.findings.held import DRAIN, Held
+from opspan.findings.hidden import backward_ns, saves
 from opspan.findings.late import late
 from opspan.findings.marks import compiling, falling_back
 from opspan.tables import Tables
@@ -198,8 +199,10 @@ class Run:
     def _busy(self) -> pl.DataFrame:
         """What devices ran: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range that
         it belongs to `range`, `op`, `module` and `phase`."""
-        more = ("grid_x", "grid_y", "grid_z", "range", "bytes", "copy_from", "copy_to")
+        more = ("grid_x", "grid_y", "grid_z", "range", "call", "bytes", "copy_from", "copy_to")
         work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
+        called_ns = self.trace.calls["start_ns"].gather(work["call"])
+        work = work.with_columns(launched_ns=pl.coalesce(called_ns, "start_ns"))
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
         work = looked_up(work, size, ("rank", "device_id"))
@@ -288,13 +291,21 @@ class Run:
         trace = self.found.attributed
         calls = trace.work["call"].gather(rows["work"])
         at_ns = pl.coalesce(trace.calls["start_ns"].gather(calls), "start_ns")
-        rows = self.named(rows.with_columns(exposed(rows, trace), at_ns=at_ns))
+        rows = rows.with_columns(exposed(rows, trace), at_ns=at_ns)
+        computed = only(self._busy, _col("what") == "computing")
+        rows = self.named(rows.with_columns(backward_ns(rows, computed).alias("backward_ns")))
         return self.begun_in_usual(rows, "at_ns" if self.steps.height else "start_ns", odd=True).drop("at_ns")
 
     @kept
     def late(self) -> pl.DataFrame:
         """Returns what each place lost to others in each step."""
         return late(self.collectives)
+
+    @kept
+    def devices_save(self) -> pl.DataFrame:
+        """Returns rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no time;
+        only of processes of which that is known."""
+        return saves(self)
 
     # -- idle time
 
