@@ -90,16 +90,17 @@ model = Net()
 
 @dataclass(frozen=True)
 class Program:
-    """`rules` and `place` are those of a Trial."""
+    """`rules`, `place` and `has_time` are those of a Trial."""
 
     name: str
     text: str
     rules: tuple[str, ...]
     place: Mapping[str, Any] = field(default_factory=dict)
     ranks: int = 1
+    has_time: bool = True
 
 
-PROGRAMS = (
+ALL = (
     Program("slow samples", "train(model, sgd(model), batches(slow=0.001 if PLANTED else 0))", ("data-loading",)),
     Program(
         "slow collate",
@@ -264,6 +265,7 @@ def after(number, found):
         kept.append(torch.ones(2_000_000))
 train(model, sgd(model), batches(), after=after)""",
         ("growing-memory",),
+        has_time=False,
     ),
     Program(
         "a late rank",
