@@ -62,7 +62,11 @@ def test_a_part_is_kept_beside_the_other(tmp_path: Path) -> None:
     assert list(found) == ["simulated", "programs"]
     assert found["simulated"]["missed"] == {"late-rank": [1, 0, 0, 1]}
     assert found["programs"]["missed"] == {"a late rank": [3, 1, 1, 2]}
-    assert found["programs"]["measures"] == {"recall": [2, 3, 0.95], "time at stake": [1, 2, 0.9], "place": [0, 2, 0.95]}
+    assert found["programs"]["measures"] == {
+        "recall": [2, 3, 0.95],
+        "time at stake": [1, 2, 0.9],
+        "place": [0, 2, 0.95],
+    }
     for part in found.values():
         assert part["seeds"] == "7-9"
         assert len(part["commit"]) >= 7
@@ -97,7 +101,9 @@ def test_what_was_not_measured_has_no_table(tmp_path: Path) -> None:
     assert "Real programs" not in judged(kept(tmp_path / "judge.json", results("simulated", "slow-rank", 20)))
 
 
-@pytest.mark.parametrize("options", [["--only", "late-rank"], ["--only", "programs", "--only", "clean"], ["--nth", "0"]])
+@pytest.mark.parametrize(
+    "options", [["--only", "late-rank"], ["--only", "programs", "--only", "clean"], ["--nth", "0"]]
+)
 def test_a_part_of_a_part_is_not_kept(options: list[str]) -> None:
     done = subprocess.run([sys.executable, TOOLS / "judge", "--keep", *options], capture_output=True, text=True)
 
