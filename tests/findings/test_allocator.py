@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -60,7 +61,7 @@ def test_blocks_never_overlap_and_lie_in_what_is_reserved() -> None:
         elif len(blocks) < 50:
             blocks[allocator.take(size)] = size
         ordered = sorted(blocks.items())
-        assert all(at + taken <= after for (at, taken), (after, _) in zip(ordered, ordered[1:], strict=False))
+        assert all(at + taken <= after for (at, taken), (after, _) in pairwise(ordered))
         assert allocator.allocated == sum(blocks.values()) <= allocator.reserved
 
 
