@@ -6,14 +6,17 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.busy import OPS
 from opspan.analysis.spans import MOST, PROCESS, length, numbered, union, within
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
 _LEAST_NS = 500_000  # a loop's own Python, such as that of an optimizer or a loader, takes up to some 300 us at a time
-_WHERE = ("module", "user", "step")
+_OPS = ("op", "script", "static_op", "static_model")
+# What computes without ops. A node of the backward that is none of these has ops inside, or Python of the program.
+_COMPILED = r"^CompiledFunction|^Torch-Compiled Region|CompiledFxGraph"
+_WHERE = ("module", "user", "backward")
+_MOSTLY = 0.5  # of a pause: a range that has as much is where it lies
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -48,8 +51,8 @@ def _pauses(run: Run) -> pl.DataFrame:
     """Returns the times of usual steps in which no thread of the process was in an op, loaded data, compiled or was in
     a collective for more than _LEAST_NS: rank, pid, step, start_ns, end_ns, ns."""
     span = (*PROCESS, "start_ns", "end_ns")
-    works = run.ranges.filter(_col("kind").is_in(OPS) | (_col("phase") == "data"))
-    others = pl.concat([run.compiling.select(span), run.found.collectives.select(span)])
+    works = run.ranges.filter(_col("kind").is_in(_OPS) | (_col("phase") == "data"))
+    others = pl.concat(rows.select(span) for rows in (run.compiling, run.found.collectives, run.called(_COMPILED)))
     busy = union(works.select(span), PROCESS, others).sort(*PROCESS, "start_ns")
     is_same = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in PROCESS)
     free = busy.select(*PROCESS, start_ns="end_ns", end_ns=pl.when(is_same).then(_col("start_ns").shift(-1)))
@@ -68,24 +71,25 @@ def _pauses(run: Run) -> pl.DataFrame:
 
 
 def _with_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
-    """With the innermost module or range of the program that each pause lies in, as `module`, `op` and `place`; of
-    those that lie in none, the op that ended last before them is the place."""
-    rows = run.ranges.filter(_col("kind").is_in(_WHERE)).select(
-        *PROCESS, "name", "kind", "module", "start_ns", "end_ns"
-    )
+    """With the innermost module, node of the backward or range of the program that most of each pause lies in, as
+    `module`, `op` and `place`; of those that lie in none, the op that ended last before them is the place."""
+    rows = run.ranges.filter(_col("kind").is_in(_WHERE)).drop_nulls("end_ns")
+    rows = rows.select(*PROCESS, "name", "kind", "module", "start_ns", "end_ns")
     pauses = pauses.with_row_index("pause")
-    pairs = within(pauses, "start_ns", rows, PROCESS)
-    around = pl.concat(
-        [pauses[pairs["row"]].select("pause", until_ns="end_ns"), rows[pairs["stretch"]]], how="horizontal"
-    )
-    around = around.filter(_col("end_ns") >= _col("until_ns"), _col("kind") != "step").sort("start_ns")
-    around = around.unique("pause", keep="last").select("pause", "module", inside="name", kind="kind")
+    around, inside = within(pauses, "start_ns", rows, PROCESS), within(rows, "start_ns", pauses, PROCESS)
+    pairs = pl.concat([around.select(pause="row", range="stretch"), inside.select(pause="stretch", range="row")])
+    both = pauses[pairs["pause"]].select("pause", "ns", from_ns="start_ns", until_ns="end_ns")
+    both = both.hstack(rows[pairs["range"]])
+    shared = pl.min_horizontal("end_ns", "until_ns") - pl.max_horizontal("start_ns", "from_ns")
+    both = both.filter(shared >= _MOSTLY * _col("ns")).sort(length(), "start_ns", descending=[False, True])
+    most = both.unique("pause", keep="first", maintain_order=True)
+    most = most.select("pause", "module", inside="name", kind="kind")
     ended = run.ranges.filter(_col("kind") != "step").select(*PROCESS, "end_ns", last="name").drop_nulls("end_ns")
     asked, ended = numbered(
         PROCESS, pauses.select("pause", *PROCESS, "start_ns").sort("start_ns"), ended.sort("end_ns")
     )
     before = asked.join_asof(ended, left_on="start_ns", right_on="end_ns", by="of", check_sortedness=False)
-    pauses = pauses.join(around, on="pause", how="left").join(before.select("pause", "last"), on="pause", how="left")
+    pauses = pauses.join(most, on="pause", how="left").join(before.select("pause", "last"), on="pause", how="left")
     inside, last = _col("inside").cast(pl.String), _col("last").cast(pl.String)
     is_module = _col("kind") == "module"
     return pauses.with_columns(
