@@ -16,6 +16,7 @@ _OPS = ("op", "script", "static_op", "static_model")
 # What computes without ops. A node of the backward that is none of these has ops inside, or Python of the program.
 _COMPILED = r"^CompiledFunction|^Torch-Compiled Region|CompiledFxGraph"
 _WHERE = ("module", "user", "backward")
+_MANY = 0.25  # of the steps: of fewer, what each does longer makes it an outlier
 _MOSTLY = 0.5  # of a pause: a range that has as much is where it lies
 
 
@@ -23,10 +24,12 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     if run.has_devices or not run.steps.height:
         return
     pauses = _pauses(run)
+    if not run.matters(run.longest(pauses, "ns"), threshold):
+        return
+    pauses = _often(run, _with_places(run, pauses))
     outside_ns = run.longest(pauses, "ns")
     if not run.matters(outside_ns, threshold):
         return
-    pauses = _with_places(run, pauses)
     places = top(pauses, "ns", "place")
     yield Evidence(
         outside_ns,
@@ -99,12 +102,19 @@ def _with_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _often(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
+    """The pauses at places where many steps of the process pause: elsewhere the machine did something else."""
+    steps = run.usual.group_by(PROCESS).agg(steps=pl.len())
+    pauses = pauses.join(steps, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
+    return pauses.filter(_col("step").n_unique().over(*PROCESS, "place") >= _MANY * _col("steps")).drop("steps")
+
+
 RULES = (
     Rule(
         id="host-outside-ops",
         title="Pauses of the host in which no op runs",
         looks_at="time of steps of programs without devices in which no thread was in an op, loaded data, compiled or "
-        "was in a collective, in pauses of more than 0.5 ms",
+        "was in a collective, in pauses of more than 0.5 ms, at places where at least a quarter of the steps have one",
         threshold=0.05,
         because="a twentieth: below that it is logging and the loop itself",
         sentence="for {outside_ns} ({outside_share} of the steps' time) no op ran, in {pauses} pauses of more than "
