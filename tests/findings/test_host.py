@@ -190,6 +190,33 @@ def test_what_an_outlier_compiled_is_recompilation() -> None:
     assert found == {"recompilation": 8000, "step-outliers": 1000}
 
 
+def marked(step: int) -> Made:
+    """What torch's Python tells a recording that is not its own profiler's: only where it begins to compile what."""
+    made = Made(longer={step: 9000}).work("gemm", 0, 1000)
+    for at, name in ((1000, "dynamo"), (1200, "entire_frame_compile"), (1900, "backend_compile"), (8990, "gc")):
+        made.range(f"{name}_data: fn_name=x, compile_id=0/1", at, 10, [step], kind="user")
+    made.range("entire_backward_compile_data: fn_name=x, compile_id=0/1", 9500, 10, [step], kind="user")
+    return made.range("build_guards_data: compile_id=0/1", 9600, 100, [step], kind="user")
+
+
+def test_marks_say_from_when_to_when_torch_compiled() -> None:
+    found = marked(4).findings()["recompilation"].evidence
+    assert (found.at_stake_ns, found.figures["times"]) == (8000 + 200, 2)
+    assert "recompilation" not in marked(0).findings()
+
+
+def test_what_the_first_step_compiled_makes_it_an_outlier() -> None:
+    made = Made(longer={0: 9000}).work("gemm", 0, 1000).range("entire_frame_compile", 1000, 8000, [0], kind="user")
+    found = {name: one.evidence for name, one in made.findings().items() if one.share is not None}
+    assert list(found) == ["step-outliers"]
+    assert found["step-outliers"].at_stake_ns == 9000
+
+
+def test_the_op_that_the_program_called_is_what_took_longer() -> None:
+    made = slow(1000).range("aten::inner", 1100, 600, [4])
+    assert made.findings()["step-outliers"].evidence.words["name"] == "aten::slow"
+
+
 def test_no_more_is_at_stake_than_all_time() -> None:
     # Four threads compile all the time after the first step, and one lookup ends before it begins.
     made = regions("0/0", "1/0", "2/0").range("TorchDynamo Cache Lookup", 500, -400, kind="user")

@@ -71,8 +71,8 @@ OF_PROGRAMS = """\
 ### Real programs
 
 Measured by `python tools/judge --only programs --seeds {seeds}` of commit {commit} ({day}) on {plants} runs with a
-fault that was planted: real programs on a CPU, of 1 to 4 ranks, that opspan itself recorded. Each ran three times with
-the fault and three times without it, and what it costs is how far the medians are apart; the run of the median is the
+fault that was planted: real programs on a CPU, of 1 to 4 ranks, that opspan itself recorded. Each ran five times with
+the fault and five times without it, and what it costs is how far the medians are apart; the run of the median is the
 one that is looked at.
 
 {measures}

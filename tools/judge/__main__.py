@@ -4,7 +4,7 @@
     python tools/judge --seeds 2-3          other seeds
     python tools/judge --only slow-rank     one plant; or clean, what-if. May be given several times
     python tools/judge --only clean --seeds 0 --nth 7    one run without a plant
-    python tools/judge --only programs --seeds 0         real programs of a CPU, six times each: that takes 15 minutes
+    python tools/judge --only programs --seeds 0         real programs of a CPU, ten times each: that takes half an hour
     python tools/judge --only 'a late rank' --seeds 0    one of them
     python tools/judge --keep               and writes the tables of docs/findings.md: of simulated runs, and
                                             with --only programs of these

@@ -226,15 +226,14 @@ train(model, sgd(model), [(torch.ones(64, 1024), torch.zeros(64, dtype=torch.lon
     Program(
         "casts to double",
         """
-model = Net(256)
+big = torch.ones(600, 1000)
 def before(number, x):
-    if PLANTED:
-        for _ in range(12):
-            big = torch.ones(600, 1000).double().float()
+    for _ in range(12 if PLANTED else 0):
+        big.double().float()
     return x
 train(model, sgd(model), batches(), before)""",
         ("casts",),
-        {"op": "_to_copy"},
+        {"op": ("aten::to", "aten::_to_copy")},
     ),
     Program(
         "compiled in the first step",

@@ -19,7 +19,7 @@ from trial import Trial
 import opspan
 from opspan.views import findings
 
-TIMES = 3  # of each, with and without the plant: what counts is the median
+TIMES = 5  # of each, with and without the plant: what counts is the median
 LONGEST_S = 300
 PROGRAMS = {program.name: program for program in ALL}
 

@@ -27,7 +27,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.matters(run.longest(pauses, "ns"), threshold):
         return
     pauses = _often(run, _with_places(run, pauses))
-    outside_ns = run.longest(pauses, "ns")
+    outside_ns = run.longest(pauses, "lost_ns")
     if not run.matters(outside_ns, threshold):
         return
     places = top(pauses, "ns", "place")
@@ -38,7 +38,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
             "outside_share": run.share(outside_ns),
             "pauses": pauses.height,
             "least_ns": _LEAST_NS,
-            "most_ns": run.longest(pauses.filter(_col("place") == places[0]), "ns"),
+            "most_ns": run.longest(pauses.filter(_col("place") == places[0]), "lost_ns"),
         },
         {"place": places[0]},
         confidence="certain",
@@ -79,8 +79,8 @@ def _with_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
     rows = run.ranges.filter(_col("kind").is_in(_WHERE)).drop_nulls("end_ns")
     rows = rows.select(*PROCESS, "name", "kind", "module", "start_ns", "end_ns")
     pauses = pauses.with_row_index("pause")
-    around, inside = within(pauses, "start_ns", rows, PROCESS), within(rows, "start_ns", pauses, PROCESS)
-    pairs = pl.concat([around.select(pause="row", range="stretch"), inside.select(pause="stretch", range="row")])
+    around, begun = within(pauses, "start_ns", rows, PROCESS), within(rows, "start_ns", pauses, PROCESS)
+    pairs = pl.concat([around.select(pause="row", range="stretch"), begun.select(pause="stretch", range="row")])
     both = pauses[pairs["pause"]].select("pause", "ns", from_ns="start_ns", until_ns="end_ns")
     both = both.hstack(rows[pairs["range"]])
     shared = pl.min_horizontal("end_ns", "until_ns") - pl.max_horizontal("start_ns", "from_ns")
@@ -103,9 +103,11 @@ def _with_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
 
 
 def _often(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
-    """The pauses at places where many steps of the process pause: elsewhere the machine did something else."""
-    steps = run.usual.group_by(PROCESS).agg(steps=pl.len())
+    """The pauses at places where many steps of the process pause: elsewhere the machine did something else. With
+    `lost_ns`, in which those that outliers have, too, are counted with these."""
+    steps = run.steps.group_by(PROCESS).agg(all=pl.len(), steps=(~_col("is_outlier").fill_null(value=False)).sum())
     pauses = pauses.join(steps, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
+    pauses = pauses.with_columns(lost_ns=_col("ns") * _col("all") / _col("steps")).drop("all")
     return pauses.filter(_col("step").n_unique().over(*PROCESS, "place") >= _MANY * _col("steps")).drop("steps")
 
 
