@@ -1,7 +1,8 @@
 """Real programs on a CPU, each with a plant: a change that makes it slower and whose cause is known.
 
 START + Program.text, run with the folder to record to and "planted" or "plain", prints the seconds that its loop took.
-`if PLANTED` is the plant. Each rank of a program of several runs the same text.
+`if PLANTED` is the plant. Programs of four ranks compute little: where ranks have to share processors, one that sleeps
+makes the others quicker. Each rank of a program of several runs the same text.
 """
 
 from __future__ import annotations
@@ -270,7 +271,7 @@ train(model, sgd(model), batches(), after=after)""",
         "a late rank",
         """
 torch.distributed.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(model)
+model = nn.parallel.DistributedDataParallel(Net(blocks=1))
 def before(number, x):
     if PLANTED and RANK == 2:
         time.sleep(0.02)
@@ -285,7 +286,7 @@ torch.distributed.destroy_process_group()""",
         "two late ranks",
         """
 torch.distributed.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(model)
+model = nn.parallel.DistributedDataParallel(Net(blocks=1))
 def before(number, x):
     if PLANTED and RANK in (1, 3):
         time.sleep(0.02)
@@ -300,7 +301,7 @@ torch.distributed.destroy_process_group()""",
         "ranks that are late in turn",
         """
 torch.distributed.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(model)
+model = nn.parallel.DistributedDataParallel(Net(blocks=1))
 def before(number, x):
     if PLANTED and RANK == number % RANKS:
         time.sleep(0.02)
