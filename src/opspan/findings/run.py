@@ -33,7 +33,7 @@ from opspan.findings.cuts import cut_at
 from opspan.findings.held import DRAIN, Held
 from opspan.findings.hidden import backward_ns, saves
 from opspan.findings.late import late
-from opspan.findings.marks import compiling, falling_back
+from opspan.findings.marks import compiled_times, compiling, falling_back
 from opspan.tables import Tables
 
 _col = pl.col
@@ -249,11 +249,8 @@ class Run:
 
     @kept
     def compiling(self) -> pl.DataFrame:
-        """The outermost ranges in which torch compiled."""
-        ranges, inside = self.trace.ranges, self._is_compiling
-        is_outermost = inside & ~inside.gather(ranges["parent"]).fill_null(value=False)
-        columns = ("rank", "pid", "name", "start_ns", "end_ns", "module")
-        return ranges.select(columns).filter(is_outermost).drop_nulls(("start_ns", "end_ns"))
+        """The outermost ranges in which torch compiled, and the times of which only marks say so."""
+        return compiled_times(self.trace.ranges, self._is_compiling)
 
     @kept
     def paces(self) -> pl.DataFrame:

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.busy import KINDS, WHAT, breakdown, busy_with
+from opspan.analysis.nest import nearest
 from opspan.analysis.spans import PROCESS, length, time_in, within
 from opspan.findings.late import unusual
+from opspan.findings.marks import after_first_step
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of
 
@@ -45,8 +47,8 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         *[_col(name) - _col(f"{name}_usual").cast(pl.Int64) for name in columns],
         more_ns=_col("time_ns") - _col("time_ns_usual").cast(pl.Int64),
     )
-    # That a step compiled is another rule's finding.
-    known = time_in(run.compiling, odd.select(*PROCESS, "start_ns", "end_ns"), PROCESS)
+    # That a step compiled is another rule's finding, but for the first one.
+    known = time_in(after_first_step(run.compiling, run.steps), odd.select(*PROCESS, "start_ns", "end_ns"), PROCESS)
     odd = odd.with_columns(more_ns=(_col("more_ns") - known).clip(0)).filter(_col("more_ns") > 0)
     if odd.height > _MOST * rows.height:
         return
@@ -95,7 +97,8 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
 def _done(run: Run, kind: str) -> pl.DataFrame:
     """Returns who did what a step has of a kind of time: rank, pid, start_ns, name and ns. What devices did is of the
     ops that launched it, and so are calls; work and calls of none have a name of their own. What the host did is of the
-    ranges that were innermost: a host that waits for a full queue is not late, and its time is none of these kinds."""
+    ranges that were innermost or, in an op, of the op that the program called. A host that waits for a full queue is
+    not late, and its time is none of these kinds."""
     if kind in WHAT.categories:
         work = busy_with(run.trace.work, "range").filter(_col("what") == kind).with_columns(ns=length())
         return _named(run, work)
@@ -103,7 +106,17 @@ def _done(run: Run, kind: str) -> pl.DataFrame:
         return _named(run, run.trace.calls.select(*PROCESS, "start_ns", "name", "range", ns=length()))
     ranges = run.ranges.filter(_col("kind") != "step")
     rows = ranges.filter(_col("phase") == "data") if kind == "loading" else ranges
-    return rows.select(*PROCESS, "start_ns", _col("name").cast(pl.String), ns="self_ns")
+    called = _called(run).gather(rows["row"]).alias("name")
+    return rows.select(*PROCESS, "start_ns", called, ns="self_ns")
+
+
+def _called(run: Run) -> pl.Series:
+    """For each range the name of the outermost op around it, or its own if it is in none."""
+    ranges = run.trace.ranges
+    is_op = (ranges["kind"] == "op").fill_null(value=False)
+    is_inner = nearest(ranges, is_op).gather(ranges["parent"]).is_not_null()
+    op = ranges["name"].gather(nearest(ranges, is_op & ~is_inner)).cast(pl.String)
+    return op.zip_with(op.is_not_null(), ranges["name"].cast(pl.String))
 
 
 def _named(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
