@@ -78,7 +78,8 @@ def outside_texts(parts: Parts) -> list[str]:
     for what, ns in shown.items():
         if whole and ns >= _LITTLE * whole:
             names = _names(parts, whole) if what == "between steps" else ""
-            said.append(f"{what} {time_text(ns)} ({ns / whole:.1%}{names})")
+            of_what = "" if said else " of the run"
+            said.append(f"{what} {time_text(ns)} ({ns / whole:.1%}{of_what}{names})")
     return said
 
 
