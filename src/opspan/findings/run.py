@@ -104,7 +104,7 @@ class Run:
         """Returns the whole time of each process that has no steps and used devices, with the first work of a device as
         `begin_ns`: nothing else tells the loop from the start of the program."""
         work = on_device(self.trace.work.select(*PROCESS, "start_ns", "kind", "is_overhead"))
-        first = work.group_by(PROCESS).agg(begin_ns=_col("start_ns").min())
+        first = summed_by(work, PROCESS, begin_ns=_col("start_ns").min())
         whole = within_part(whole_times(self.trace), self.trace)
         whole = whole.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
         return whole.join(first, on=PROCESS, nulls_equal=True).filter(_col("begin_ns") >= _col("start_ns"))
@@ -175,7 +175,7 @@ class Run:
     def of_processes(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
         """Returns that for each process, and each `component` where rows have it. The host counts as a device."""
         by = [*PROCESS, "component"] if "component" in rows.columns else list(PROCESS)
-        sums = rows.group_by(by).agg(_col(column).cast(pl.Int64).sum())
+        sums = summed_by(rows, by, **{column: _col(column).cast(pl.Int64).sum()})
         sums = sums.join(self.of_process, on=PROCESS, how="left", nulls_equal=True)
         return sums.with_columns(_col(column) / _col("devices").fill_null(1)).drop("devices")
 
@@ -267,7 +267,7 @@ class Run:
             + [(work["end_ns"] - work["start_ns"]).gather(rows["work"]).alias("ns")]
         )
         (called,) = numbered(_THREAD, rows.select(*_THREAD, "called_ns"))
-        called = in_order(called.sort("called_ns"), "of")
+        called = in_order(in_order(called, "called_ns"), "of")
         is_same = _col("of") == _col("of").shift(1)
         between = called.with_columns(apart_ns=pl.when(is_same).then(_col("called_ns").diff()))
         paces = summed_by(between, PROCESS, apart_ns=_col("apart_ns").median())
