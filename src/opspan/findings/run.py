@@ -20,6 +20,7 @@ from opspan.analysis.spans import (
     DEVICE,
     PROCESS,
     distinct,
+    in_order,
     length,
     looked_up,
     numbered,
@@ -104,7 +105,7 @@ class Run:
         """Returns the whole time of each process that has no steps and used devices, with the first work of a device as
         `begin_ns`: nothing else tells the loop from the start of the program."""
         work = on_device(self.trace.work.select(*PROCESS, "start_ns", "kind", "is_overhead"))
-        first = work.group_by(PROCESS).agg(begin_ns=_col("start_ns").min())
+        first = summed_by(work, PROCESS, begin_ns=_col("start_ns").min())
         whole = within_part(whole_times(self.trace), self.trace)
         whole = whole.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
         return whole.join(first, on=PROCESS, nulls_equal=True).filter(_col("begin_ns") >= _col("start_ns"))
@@ -137,12 +138,12 @@ class Run:
             first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
             stretches = stretches.join(first, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
         none = pl.lit(None, dtype=self.steps.schema["step"]).alias("step")
-        outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
+        outside = rows
+        if self.steps.height:
+            outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         if self.begins.height:
-            begins = self.begins.select(*PROCESS, "begin_ns")
-            outside = outside.join(begins, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
-            is_later = (_col(time) >= _col("begin_ns")).fill_null(value=True)
-            outside = outside.filter(is_later).drop("begin_ns")
+            outside = looked_up(outside, self.begins.select(*PROCESS, "begin_ns"), PROCESS)
+            outside = only(outside, (_col(time) >= _col("begin_ns")).fill_null(value=True)).drop("begin_ns")
         if not self.steps.height:
             return outside.with_columns(none)
         pairs = within(rows, time, stretches, PROCESS)
@@ -175,7 +176,7 @@ class Run:
     def of_processes(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
         """Returns that for each process, and each `component` where rows have it. The host counts as a device."""
         by = [*PROCESS, "component"] if "component" in rows.columns else list(PROCESS)
-        sums = rows.group_by(by).agg(_col(column).cast(pl.Int64).sum())
+        sums = summed_by(rows, by, **{column: _col(column).cast(pl.Int64).sum()})
         sums = sums.join(self.of_process, on=PROCESS, how="left", nulls_equal=True)
         return sums.with_columns(_col(column) / _col("devices").fill_null(1)).drop("devices")
 
@@ -266,7 +267,9 @@ class Run:
             + [(work["end_ns"] - work["start_ns"]).gather(rows["work"]).alias("ns")]
         )
         (called,) = numbered(_THREAD, rows.select(*_THREAD, "called_ns"))
-        between = called.sort("of", "called_ns").with_columns(apart_ns=_col("called_ns").diff().over("of"))
+        called = in_order(in_order(called, "called_ns"), "of")
+        is_same = _col("of") == _col("of").shift(1)
+        between = called.with_columns(apart_ns=pl.when(is_same).then(_col("called_ns").diff()))
         paces = summed_by(between, PROCESS, apart_ns=_col("apart_ns").median())
         facts = {"work_ns": _col("ns").median(), "launches": pl.len(), "short": _col("is_short").sum()}
         sums = summed_by(rows, PROCESS, **facts)

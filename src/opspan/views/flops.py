@@ -22,6 +22,7 @@ from opspan.views.step_words import number_text
 BY = ("op", "shape", "module", "phase", "step", "run")
 LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
 _col = pl.col
+_PEAK = "the peak of the device in that type"
 NAMED = 0.01  # share of the time from which an op without a cost is named
 # Shares of more than all are none.
 _BEYOND = {
@@ -227,8 +228,9 @@ def _shown(rows: pl.DataFrame, by: str) -> tuple[Shown, ...]:
     else:
         names = [of_ranges.shown("Cost of", "op" if by == "shape" else by)]
         names += [Shown("Sizes", "sizes", texts, 6, is_name=True)] if by == "shape" else []
-    use = [Shown("MFU", "mfu", _percent)] if by in ("step", "run") and rows["mfu"].count() else []
-    bound = [Shown("Compute", "compute_share", _percent, 1), Shown("Memory", "memory_share", _percent, 1)]
+    use = [Shown("MFU", "mfu", _percent, share_of=_PEAK)] if by in ("step", "run") and rows["mfu"].count() else []
+    bound = [Shown("Compute", "compute_share", _percent, 1, share_of=_PEAK)]
+    bound.append(Shown("Memory", "memory_share", _percent, 1, share_of="the peak of the memory"))
     bound.append(Shown("Bound", "bound", texts, 1))
     return (
         *names,
