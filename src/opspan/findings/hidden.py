@@ -3,7 +3,7 @@
     backward_ns(rows, work) -> for each collective how long its device computed for the backward that was launched
         before it, after the last work of a forward or an optimizer; null: not known
     left(rows) -> rank, pid, device_id, step, left_ns: what overlapping with the backward would not hide
-    saves(run) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no time
+    saves(found) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no time
 
 `rows`: collectives, as `Run.exposed` gives them.
 
@@ -16,17 +16,14 @@ A host that never waits for its devices sets the pace: the run gains no more tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
+from opspan.analysis import Analysed
+from opspan.analysis.averages import on_device
 from opspan.analysis.spans import DEVICE, PROCESS, length, numbered, union
 from opspan.analysis.waits import SYNCHRONISE
 from opspan.findings.held import DRAIN
 from opspan.findings.late import waited_ns
-
-if TYPE_CHECKING:
-    from opspan.findings.run import Run
 
 _col = pl.col
 _NEARLY = 0.9
@@ -59,14 +56,14 @@ def left(rows: pl.DataFrame) -> pl.DataFrame:
     return sums.select(*at, left_ns=pl.max_horizontal("last_ns", beyond))
 
 
-def saves(run: Run) -> pl.DataFrame:
+def saves(found: Analysed) -> pl.DataFrame:
     """At most: what the host waited for devices. Where its launches take far longer than usual ones of their name, it
     may have waited for room in a full queue. Files without any call that synchronises do not say when the host waited:
     nothing is known of their processes."""
     none = pl.DataFrame(schema={"rank": pl.Int32, "pid": pl.Int64, "saves_ns": pl.Int64})
-    if not run.has_devices:
+    if not on_device(found.complete.work.select("kind", "is_overhead")).height:
         return none
-    trace, waits = run.found.attributed, run.found.waits
+    trace, waits = found.attributed, found.waits
     drains = waits.filter(_col("why").cast(pl.String).is_in(DRAIN)).select(*PROCESS, "start_ns", "end_ns")
     launched = trace.work["call"].drop_nulls().unique()
     calls = trace.calls.select(*PROCESS, "name", "start_ns", "end_ns").with_row_index("call")[launched]

@@ -305,7 +305,7 @@ class Run:
     def devices_save(self) -> pl.DataFrame:
         """Returns rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no time;
         only of processes of which that is known."""
-        return saves(self)
+        return saves(self.found)
 
     # -- idle time
 
