@@ -23,10 +23,11 @@ page.
 - **A device that is described under another number.** torch.profiler on ROCm writes the work of device 2 beside a
   description of device 0, as programs see it (`HIP_VISIBLE_DEVICES`). Where no device that was used is described, and
   all descriptions name one model, the devices that were used are of that model.
-- **What was looked up again**, in November 2026, in makers' tables as they or sellers of devices publish them: B200,
-  B300, H100 SXM, A40, L40 and L40S agree with this page; Gaudi 2 (bf16, bandwidth), Gaudi 3, H20, MI350X and MI355X
-  agree with what others write of them, rounded. No document was found for H800, A800 and A10G: their figures are
-  **not confirmed**. The others were not looked up again.
+- **What was looked up again**, in November 2026: A40, L40 and L40S agree with their maker's table or copies of it at
+  sellers. B200, B300, H100 SXM, Gaudi 2 (bf16, bandwidth), Gaudi 3, H20, MI350X, MI355X and A800 (its operations; its
+  bandwidth was not found) agree, rounded, with what others than their makers write of them; no document of the maker
+  was seen. No document at all was found for H800 and A10G. So of all but A40, L40 and L40S the figures are **not
+  confirmed**. The others were not looked up again.
 - **Not here**: MI308X, for no source of AMD's has its figures, and others differ by a factor of ten; say `--peak`.
 """
 _TITLES = ("Device", "Units", *TYPES, "TB/s", "Source")
