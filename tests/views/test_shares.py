@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import opspan
+from cli.test_diff import training
 from opspan.errors import OpspanError
 from opspan.text_columns import Layout
 from opspan.trace import Trace
@@ -71,10 +72,9 @@ def assert_shares(answer: Answer) -> None:
         assert one.share_of, f"{answer.name}: {one.title} does not say of what it is a share"
         assert one.title in titles_said(answer, one.share_of)
         cells = numbers(answer, one)
-        if one.title == "Change %":
-            continue  # it may be anything
         if one.share_of in columns:
-            wholes = answer.rows.select(part=one.column, of=columns[one.share_of]).iter_rows()
+            part = "change_ns" if one.column == "change" else one.column
+            wholes = answer.rows.select(part=part, of=columns[one.share_of]).iter_rows()
             expected = [None if part is None or not of else 100 * part / of for part, of in wholes]
             assert cells == pytest.approx(expected, abs=0.051), one.title
             continue
@@ -122,6 +122,16 @@ def test_shares_of_real_files(name: str, traces_dir: Path) -> None:
         pytest.skip(f"{name} is not among the recorded traces")
     for answer in answers(opspan.load(traces_dir / name)):
         assert_shares(answer)
+
+
+def test_shares_of_two_runs(tmp_path: Path) -> None:
+    before, after = (
+        diff.figures_of(opspan.load(training(tmp_path / f"{op_us}.json", [op_us] * 3)).analysed) for op_us in (100, 120)
+    )
+    answer = diff.answer(before, after)
+    assert_shares(answer)
+    (change,) = (one for one in answer.shown if one.title == "Change %")
+    assert numbers(answer, change) == [20, 0, 0, 0]
 
 
 @pytest.mark.slow

@@ -142,7 +142,7 @@ def total(before: Figures, after: Figures, rows: pl.DataFrame) -> tuple[Whole, s
     else:
         what = "Time of a step"
     change = taken.after_ns - taken.before_ns
-    share = f", {100 * change / taken.before_ns:+.1f}%" if taken.before_ns else ""
+    share = f", {100 * change / taken.before_ns:+.1f}% of before" if taken.before_ns else ""
     said = {
         True: "more than the noise of the steps",
         False: "no more than the noise of the steps",
