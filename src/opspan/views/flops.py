@@ -277,6 +277,7 @@ def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
         "assumed": int(known.rows["is_assumed"].sum()),
         "costs": known.rows.height,
         "time_ns": int(rows["time_ns"].sum()),
+        "device_ns": int(rows["time_ns"].sum()) if spent.has_devices else 0,
         "flops": float(known.rows["flops"].cast(pl.Float64).sum()),
         "masked": float(known.rows["masked_flops"].cast(pl.Float64).sum()),
         "unknown_masks": known.rows["masked_flops"].null_count(),
@@ -350,12 +351,13 @@ def _not_known(parts: Parts) -> list[str]:
     total = facts["time_ns"]
     if not total:
         return notes
+    of = _time_of(facts["device_ns"], total)
     for name, said in _BEYOND.items():
         if facts[name]:
             share = _share(facts[f"{name}_ns"], total)
-            notes.append(f"{plural(facts[name], 'op')} ({share} of the time) {said}")
+            notes.append(f"{plural(facts[name], 'op')} ({share} of {of}) {said}")
     if facts["lost_ns"]:
-        notes.append(f"{_share(facts['lost_ns'], total)} of the device time belongs to no range")
+        notes.append(f"{_share(facts['lost_ns'], total)} of {of} belongs to no range")
     most = parts["missing"].rows.sort("time_ns", "op", descending=[True, False])
     if most.height:
         named = most.filter((_col("time_ns") >= NAMED * total) | (pl.int_range(pl.len()) == 0))
@@ -366,8 +368,15 @@ def _not_known(parts: Parts) -> list[str]:
         if others := most.height - named.height:
             parts_said.append(f"{plural(others, 'other')} {_share(int(most['time_ns'][named.height :].sum()), total)}")
         all_said = _share(int(most["time_ns"].sum()), total)
-        notes.append(f"Nothing is known of the cost of {all_said} of the time: {', '.join(parts_said)}")
+        notes.append(f"Nothing is known of the cost of {all_said} of {of}: {', '.join(parts_said)}")
     return notes
+
+
+def _time_of(device_ns: int, total_ns: int) -> str:
+    """What the times of all rows are of: ranks that used no device have those of their host."""
+    if not device_ns:
+        return "the ops' time on the host"
+    return "the device time" if device_ns == total_ns else "the time of devices and, where a rank used none, of ops"
 
 
 def _share(part: float, whole: float) -> str:
