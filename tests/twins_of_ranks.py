@@ -73,7 +73,8 @@ def _one_key(rows: list[Row]) -> list[list[Row]]:
     for row in sorted(rows, key=lambda row: (row["start_ns"], row["row"])):
         places.setdefault(_place(row), []).append(row)
     seqs = [(_place(row), row["seq"]) for row in rows]
-    if all(seq is not None for _, seq in seqs) and len(set(seqs)) == len(seqs):
+    is_side = any(_what(row) == "side" for row in rows)
+    if not is_side and all(seq is not None for _, seq in seqs) and len(set(seqs)) == len(seqs):
         return _alike(places, lambda row, _: (_what(row), row["seq"]))
 
     everywhere = set.intersection(*({_what(row) for row in some} for some in places.values()))

@@ -149,10 +149,53 @@ def test_bytes_are_those_of_nccl_tests(kind: str, given: int, got: int, expected
     assert only(trace_of([named("record_param_comms", 0, 9, said)]))["bytes"] == expected
 
 
+@pytest.mark.parametrize(
+    ("kernel_name", "sizes", "types", "expected"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "[[100], [3, 4]]", None, 224),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "[[100]]", None, 400),
+        ("ncclDevKernel_AllReduce_RING_LL", "[[100]]", None, None),  # nothing says the type
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "[[100], []]", None, None),  # what has no size may be no tensor
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "[[100]]", '["c10::BFloat16"]', 200),
+    ],
+)
+def test_the_name_of_a_kernel_says_the_type_where_sizes_stand_alone(
+    kernel_name: str, sizes: str, types: str | None, expected: int | None
+) -> None:
+    rows = [named("nccl:all_reduce", 2, 28, sizes=sizes, input_types=types)]
+    assert only(trace_of(rows, [kernel(kernel_name, 40, 60, call=5)]))["bytes"] == expected
+
+
 def test_a_run_of_one_group_is_of_that_group() -> None:
     options = {"distributedInfo": {"rank": 1, "pg_config": [{"pg_name": "0", "pg_size": 2, "ranks": [0, 1]}]}}
     row = only(trace_of([named("gloo:barrier", 1, 50)], options=options))
     assert (row["group"], row["group_size"], row["members"], row["own_rank"]) == ("0", 2, "[0, 1]", 1)
+
+
+PIPELINE = {"rank": 5, "pg_config": [{"pg_name": "0", "pg_size": 3, "ranks": [3, 5, 7]}]}
+MEMBERS = {"Process Group Name": "0", "Process Group Ranks": "[3, 5, 7]", "Group size": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "expected"),
+    [
+        # What torch calls the rank is the other one, by its number in the group.
+        ("nccl:send 1->2", {"Collective name": "send", "Rank": 2, "Dst Rank": 7}, (5, 5, 7)),
+        ("nccl:recv 1<-0", {"Collective name": "recv", "Rank": 0, "Src Rank": 3}, (5, 3, 5)),
+        ("nccl:broadcast", {"Collective name": "broadcast", "Rank": 0}, (5, None, None)),
+    ],
+)
+@pytest.mark.parametrize("options", [None, {"distributedInfo": PIPELINE}])
+def test_whose_a_send_or_a_receive_is(name: str, said: dict, expected: tuple, options: dict | None) -> None:
+    rows = [named("record_param_comms", 0, 30, said | MEMBERS), named(name, 1, 29)]
+    row = only(trace_of(rows, [kernel("ncclDevKernel_SendRecv", 40, 60, call=5)], options))
+    own = expected[0] if options or "->" in name or "<-" in name else None
+    assert (row["own_rank"], row["source"], row["target"]) == (own, *expected[1:])
+
+
+def test_without_a_record_the_name_of_the_range_says_from_whom_to_whom() -> None:
+    row = only(trace_of([named("nccl:recv 1<-0", 1, 29)], [kernel("ncclDevKernel_SendRecv", 40, 60, call=5)]))
+    assert (row["kind"], row["source"], row["target"]) == ("recv", 0, 1)
 
 
 @pytest.mark.parametrize("said", ["[]", {"pg_config": [3], "rank": "x"}, {"pg_config": [{"pg_size": "4"}]}, None])

@@ -71,6 +71,14 @@ def test_a_send_matches_its_receive_and_no_other() -> None:
     assert found["unmatched"][4] == "peers unknown"
 
 
+def test_ranks_count_their_sends_and_receives_each_by_itself() -> None:
+    sends = run(0, (0, 5), (6, 9), kind="send", own_rank=0, target=1)
+    receives = run(1, (1, 5), (7, 9), kind="recv", own_rank=1, source=0)
+    # The receiver sent on between them.
+    numbered = [row | {"seq": seq} for row, seq in zip([*sends, *receives], (1, 2, 2, 4), strict=True)]
+    assert pairs(numbered) == [{0, 2}, {1, 3}]
+
+
 def test_groups_that_are_not_told_match_only_where_they_can_be_one() -> None:
     two_devices = [*run(0, (0, 10), (20, 30), group=None), *run(0, (1, 10), (21, 30), group=None, device_id=1)]
     assert pairs(two_devices) == [{0, 2}, {1, 3}]

@@ -43,7 +43,8 @@ class Thread:
 
 @dataclass(slots=True)
 class Kernel:
-    """Work of a device. `group`: the ranks that meet in it; then `ns` is what it takes once all are there."""
+    """Work of a device. `group`: the ranks that meet in it; then `ns` is what it takes once all are there. Of a send
+    and its receive: from whom to whom."""
 
     ns: int
     name: str

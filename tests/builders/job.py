@@ -106,6 +106,7 @@ class Job:
     casts: float = 0.0  # of the time of each product, for a cast before it
     recompute: bool = False  # the forward of each layer again in the backward
     leak_bytes: int = 0  # a step
+    longer: float = 0.0  # by so much of the first step's activations those of a step are larger than of the one before
     side_ns: int = 0  # copies on another stream that each layer waits for
     overhead: Mapping[int, int] = field(default_factory=dict)  # step -> ns in which the profiler writes its buffer
 

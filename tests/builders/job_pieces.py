@@ -145,7 +145,8 @@ class Pieces:
 
     def collective(self, op: str, name: str, kernel: str, ns: int, group: tuple[int, ...], elements: int) -> None:
         self.out.append(Order(COMMUNICATION, COMPUTE))
-        with self.range(op), self.range(name, "user"):
+        type_ = '"float"' if self.job.fp32 else '"c10::BFloat16"'
+        with self.range(op), self.range(name, "user", sizes=f"[[{elements}]]", types=f"[{type_}]"):
             took = self.ns(ns, self.device)
             one = Kernel(took, kernel, COMMUNICATION, blocks=24, group=group, elements=elements, tag="transfer")
             self.out.append(Launch([one], self.ns(6_000), "cudaLaunchKernelExC"))

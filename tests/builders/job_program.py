@@ -182,11 +182,9 @@ class _Writer(Pieces):
                 if not is_validation and micro == 0:
                     self.extra("layer", layer)
                     self.warm(layer)
-                nodes += self.layer(layer)
+                nodes += self.layer(layer, keeps=job.is_training and not is_validation)
                 if not is_validation:
                     self.waits_after(layer)
-            if job.is_training and not is_validation:
-                self.out.append(Memory(32 << 20))
         if not is_validation and micro == 0:
             self.faults()
         return nodes
@@ -240,7 +238,12 @@ class _Writer(Pieces):
         each = job.warm_up_ns // (2 * job.layers) // (self.step + 1)
         self.out += [Driver("cuModuleLoadData", self.ns(each), "module"), Driver("cudaMalloc", self.ns(each), "malloc")]
 
-    def layer(self, layer: int) -> list[Node]:
+    @property
+    def kept_bytes(self) -> int:
+        """What the backward of a layer needs."""
+        return round((32 << 20) * (1 + self.job.longer * self.step))
+
+    def layer(self, layer: int, keeps: bool = False) -> list[Node]:
         nodes: list[Node] = []
         if self.job.side_ns:
             self.out.append(Order(SIDE, COMPUTE))
@@ -255,9 +258,9 @@ class _Writer(Pieces):
         ):
             with self.range(name, "module"):
                 nodes += self.leaf(outer, inner, node)
-        return nodes + self.leaf("", "aten::add", "AddBackward0")
+        return nodes + self.leaf("", "aten::add", "AddBackward0", keeps)
 
-    def leaf(self, outer: str, inner: str, node: str) -> list[Node]:
+    def leaf(self, outer: str, inner: str, node: str, keeps: bool = False) -> list[Node]:
         self.seq += 1
         seq = self.seq
         if outer:
@@ -267,6 +270,7 @@ class _Writer(Pieces):
                     self.compute(inner)
         else:
             with self.op(inner, seq):
+                self.out += [Memory(self.kept_bytes)] if keeps else []
                 self.compute(inner)
         return [Node(node, seq, BACKWARD_OPS[inner])]
 
@@ -299,7 +303,7 @@ class _Writer(Pieces):
                 if is_last and not job.exposed and (is_full or done == len(nodes)):
                     self.all_reduce()
             if done % 5 == 0:
-                self.out.append(Memory(-32 << 20))
+                self.out.append(Memory(-self.kept_bytes))
         if job.exposed and is_last:
             for _ in range(len(nodes) // each):
                 self.all_reduce()
@@ -342,8 +346,8 @@ class _Writer(Pieces):
                 self.pass_on("send", rank, rank - 1)
 
     def pass_on(self, what: str, source: int, target: int) -> None:
-        group = (min(source, target), max(source, target))
-        self.collective(f"c10d::{what}", f"nccl:{what}", SEND_RECV, self.job.reduce_ns // 3, group, 1 << 20)
+        said = f"nccl:send {source}->{target}" if what == "send" else f"nccl:recv {target}<-{source}"
+        self.collective(f"c10d::{what}", said, SEND_RECV, self.job.reduce_ns // 3, (source, target), 1 << 20)
         if what == "recv":
             self.out.append(Order(COMPUTE, COMMUNICATION))
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from builders.allocator import Allocator
 from builders.instructions import (
     Begin,
     Driver,
@@ -112,8 +113,8 @@ class _Rank:
         self.streams: dict[int, _Stream] = {}
         self.flags: dict[str, int] = {}
         self.met: dict[tuple[Group, str], int] = {}
-        self.number = self.correlation = self.allocated = self.reserved = 0
-        self.address, self.blocks = 1 << 40, dict[int, list[int]]()
+        self.number = self.correlation = 0
+        self.allocator = Allocator()
         self.rows: tuple[list[Range], list[Call], list[Work], list[Moment]] = ([], [], [], [])
 
     @property
@@ -230,14 +231,9 @@ class _Rank:
         return True
 
     def memory(self, thread: _Thread, size: int) -> None:
-        """What is given back is the block of this size that was taken last."""
-        if size > 0:
-            self.address += size
-            self.blocks.setdefault(size, []).append(self.address)
-        address = self.address if size > 0 else self.blocks[-size].pop()
-        self.allocated += size
-        self.reserved = max(self.reserved, self.allocated)
-        self.rows[3].append(Moment(self.rank, thread.tid, thread.now, size, address, self.allocated, self.reserved))
+        held = self.allocator
+        address = held.take(size) if size > 0 else held.give_back(-size)
+        self.rows[3].append(Moment(self.rank, thread.tid, thread.now, size, address, held.allocated, held.reserved))
 
     def called(self, thread: _Thread, name: str, start: int, end: int) -> int:
         self.correlation += 1

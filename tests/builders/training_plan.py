@@ -81,7 +81,7 @@ class Work(NamedTuple):
     bytes: int
     sides: tuple[str, str] | None  # of a copy: from, to
     collective: int  # elements of one; 0: it is none
-    group: tuple[int, ...] = ()  # the ranks that meet in it; none: all of them
+    group: tuple[int, ...] = ()  # the ranks that meet in it; none: all of them; of a send: from whom to whom
 
 
 class Moment(NamedTuple):
@@ -121,10 +121,17 @@ class OfRun(Protocol):
 
 
 def collective_args(plan: OfRun, work: Work) -> dict[str, Any]:
-    """What torch.profiler says of a collective beside its kernel."""
+    """What torch.profiler says of a collective beside its kernel. "Rank" is the peer of a send or a receive, of which
+    only the other end is told."""
     elements, group = work.collective, work.group or tuple(range(plan.ranks))
-    return {
-        "Collective name": "send" if "SendRecv" in work.name else "allreduce",
+    said: dict[str, Any] = {"Collective name": "allreduce", "Rank": group.index(work.rank)}
+    if "SendRecv" in work.name:
+        source, target = group
+        group = tuple(range(plan.ranks))
+        said = {"Collective name": "send", "Rank": target, "Dst Rank": target}
+        if work.rank == target:
+            said = {"Collective name": "recv", "Rank": source, "Src Rank": source}
+    return said | {
         "In msg nelems": elements,
         "Out msg nelems": elements,
         "Group size": len(group),

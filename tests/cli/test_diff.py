@@ -58,7 +58,7 @@ def test_the_op_that_is_slower_is_named_first_and_is_real(folder: Path) -> None:
     assert (first["step_before_ns"], first["change"]) == (100 * US, pytest.approx(0.2))
     assert not any(row["change_ns"] or row["is_real"] for row in others)
     assert found["notes"][0] == (
-        "Time of a step: 300.000us before, 320.000us after, +6.7%; more than the noise of the steps"
+        "Time of a step: 300.000us before, 320.000us after, +6.7% of before; more than the noise of the steps"
     )
     assert "Grew most: aten::mm by 20.000us" in found["notes"]
 
@@ -104,7 +104,7 @@ def test_without_steps_the_whole_is_compared(tmp_path: Path) -> None:
     )
     done = opspan("diff", before, after, "--fail-over", "5%")
     assert done.returncode == 1
-    assert "the whole self time of CPUs: 100.000us before, 120.000us after, +20.0%" in done.stdout
+    assert "the whole self time of CPUs: 100.000us before, 120.000us after, +20.0% of before" in done.stdout
     assert "it takes 3 steps in each run" in done.stdout
     assert opspan("diff", after, before, "--fail-over", "0%").returncode == 0
 
@@ -138,7 +138,7 @@ def test_as_csv_the_rows_are_the_same_and_some_are_enough(folder: Path) -> None:
 
 def test_steps_may_have_a_name_of_the_users(folder: Path, tmp_path: Path) -> None:
     found = document(folder / "before.json", folder / "slower.json", "--step", "aten::mm")
-    assert found["notes"][0].startswith("Time of a step: 100.000us before, 120.000us after, +20.0%")
+    assert found["notes"][0].startswith("Time of a step: 100.000us before, 120.000us after, +20.0% of before")
 
 
 @pytest.mark.parametrize(

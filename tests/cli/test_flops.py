@@ -16,8 +16,10 @@ import opspan as package
 from builders import kineto
 from cli.answers import rows
 from emit.running import opspan
+from opspan.analysis.parts import together
 from opspan.analysis.peaks import given
 from opspan.errors import UsageError
+from opspan.views import flops
 from opspan.views.flops import BY
 
 MM = {"Input Dims": [[1000, 2000], [2000, 3000]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
@@ -127,9 +129,8 @@ def test_a_device_that_is_not_known_has_no_share_until_it_is_named(tmp_path: Pat
 
 
 def test_what_has_no_formula_is_said_with_its_share(run: Path) -> None:
-    assert (
-        "Nothing is known of the cost of 14.3% of the time: mylib::op 14.3% (no formula)" in opspan("flops", run).stdout
-    )
+    said = "Nothing is known of the cost of 14.3% of the device time: mylib::op 14.3% (no formula)"
+    assert said in opspan("flops", run).stdout
 
 
 def test_products_of_float32_in_tensor_cores_are_of_tf32(tmp_path: Path) -> None:
@@ -302,3 +303,19 @@ def test_time_of_all_rows_is_the_time_of_the_devices(traces_dir: Path) -> None:
         took = sum(event["dur"] for event in read(path) if event["cat"] in ("kernel", "gpu_memcpy", "gpu_memset"))
         for by in BY[:4]:
             assert package.load(path).flops(by)["time_ns"].sum() == pytest.approx(1000 * took, rel=1e-3), (file, by)
+
+
+def test_without_a_device_shares_are_of_the_time_of_ops(tmp_path: Path) -> None:
+    events = [kineto.op("aten::mm", kineto.MAIN, 0, 30, **MM), kineto.op("mylib::op", kineto.MAIN, 40, 10)]
+    said = opspan("flops", kineto.write(tmp_path / "host.json", kineto.document(events))).stdout
+    assert "Nothing is known of the cost of 25.0% of the ops' time on the host: mylib::op 25.0% (no formula)" in said
+
+
+def test_of_ranks_with_and_without_a_device_both_times_are_named(run: Path, tmp_path: Path) -> None:
+    events = [kineto.op("mylib::op", kineto.MAIN, 1000, 70)]
+    host = kineto.write(tmp_path / "host.json", kineto.document(events))
+    each = [flops.parts(package.load(file).analysed, "op") for file in (run, host)]
+    notes = flops.answer_of({name: together([parts[name] for parts in each]) for name in each[0]}, "op").notes
+    # Of the device 10 of 70 us, and of the other rank's host 70 of 70.
+    whole = "of the time of devices and, where a rank used none, of ops"
+    assert f"Nothing is known of the cost of 57.1% {whole}: mylib::op 57.1% (no formula)" in notes

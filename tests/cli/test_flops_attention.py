@@ -76,9 +76,9 @@ def test_every_op_of_one_percent_that_has_no_cost_is_named_with_the_reason(tmp_p
         ]
     said = opspan("flops", write(tmp_path, "NVIDIA H100 80GB HBM3", events)).stdout
     assert (
-        "Nothing is known of the cost of 100.0% of the time: vllm::moe_forward 50.0% (weights and chosen experts are "
-        "not among its inputs), aten::mm 20.0% (its inputs do not tell), lib::a 10.0%, lib::b 9.0%, lib::c 8.0%, "
-        "lib::d 1.5%, lib::e 1.1% (no formula), 2 others 0.4%"
+        "Nothing is known of the cost of 100.0% of the device time: vllm::moe_forward 50.0% (weights and chosen "
+        "experts are not among its inputs), aten::mm 20.0% (its inputs do not tell), lib::a 10.0%, lib::b 9.0%, "
+        "lib::c 8.0%, lib::d 1.5%, lib::e 1.1% (no formula), 2 others 0.4%"
     ) in said
 
 

@@ -181,8 +181,10 @@ def test_what_is_in_no_step_is_told_with_its_share(tmp_path: Path) -> None:
         ]
     events.append(kineto.span("user_annotation", "evaluate", kineto.MAIN, 310, 180))
     path = kineto.write(tmp_path / "run.json", kineto.document(events))
-    said = "start-up before the first step 100.000us (16.7%), between steps 200.000us (33.3%; evaluate 180.000us)"
-    assert f"In no step: {said}" in opspan("steps", path).stdout
-    assert "No step      start-up before the first step 100.000us (16.7%), between" in opspan("summary", path).stdout
+    said = "start-up before the first step 100.000us (16.7% of the run), between steps 200.000us (33.3%"
+    assert f"In no step: {said}; evaluate 180.000us)" in opspan("steps", path).stdout
+    assert (
+        "No step      start-up before the first step 100.000us (16.7% of the run), b" in opspan("summary", path).stdout
+    )
     row = rows("summary", path)[0]
     assert (row["startup_ns"], row["between_ns"], row["after_ns"]) == (100 * US, 200 * US, 0)

@@ -47,9 +47,10 @@ def regions(*names: str, lookup: str = "TorchDynamo Cache Lookup") -> Made:
 MS = 1_000_000
 
 
-def pausing(ns: int, busy: str = "", longer: int = 0) -> Made:
+def pausing(ns: int, busy: str = "", longer: int = 0, steps: range = range(10)) -> Made:
     """Steps of 10 ms on a host alone: a module in which no op runs for a while, and `busy` at that time."""
     made = Made(longer=dict.fromkeys(range(10), 10 * MS - STEP) | {5: 10 * MS - STEP + longer})
+    made.range("aten::mul", 3 * MS, ns, [step for step in range(10) if step not in steps])
     made.range("Slow", 0, 3 * MS + ns, kind="module").range("aten::mm", 0, 3 * MS)
     made.range("aten::add", 3 * MS + ns, 7 * MS - ns).range("aten::add", 10 * MS, longer, [5])
     if busy == "kernel":
@@ -72,6 +73,8 @@ CASES = [
             "a device is there": lambda: pausing(2 * MS, "kernel"),
             "another thread is in an op": lambda: pausing(2 * MS, "aten::mm"),
             "data is loaded": lambda: pausing(2 * MS, "enumerate(DataLoader)#_SingleProcess.__next__"),
+            "compiled code runs": lambda: pausing(2 * MS, "CompiledFunctionBackward"),
+            "in two steps of ten": lambda: pausing(6 * MS, steps=range(2)),
         },
         modules=("Slow",),
         steps=FIRST,
@@ -173,6 +176,18 @@ def test_a_pause_is_an_outlier_and_counts_for_no_other_rule() -> None:
     assert found == {"step-outliers": pytest.approx(8 * STEP, abs=50)}
 
 
+@pytest.mark.parametrize(("kind", "name"), [("module", "Late"), ("backward", "LateBackward"), ("user", "log")])
+def test_a_pause_lies_in_the_range_that_has_most_of_it(kind: str, name: str) -> None:
+    # The pause begins with the end of an op of another module, and ends with an op after the range.
+    made = Made(longer=dict.fromkeys(range(10), 10 * MS - STEP))
+    made.range("Whole", 0, 10 * MS, kind="module").range("Before", 0, 3 * MS, kind="module")
+    made.range("aten::mm", 0, 2 * MS).range(name, 3 * MS, 4 * MS, kind=kind).range("aten::add", 8 * MS, 2 * MS)
+    found = made.findings()["host-outside-ops"].evidence
+    assert found.at_stake_ns == 10 * 6 * MS
+    assert found.words["place"] == f"in {name}"
+    assert name in (found.modules if kind == "module" else found.ops)
+
+
 def test_what_an_outlier_compiled_is_recompilation() -> None:
     made = Made(longer={4: 9000}).launch(900, "gemm", 910, 90)
     made.range("entire_frame_compile", 1000, 8000, [4], kind="user")
@@ -180,6 +195,33 @@ def test_what_an_outlier_compiled_is_recompilation() -> None:
     # In each step the device has nothing to do until the host launches, whatever compiles.
     assert found.pop("launch-bound") == 9 * 910
     assert found == {"recompilation": 8000, "step-outliers": 1000}
+
+
+def marked(step: int) -> Made:
+    """What torch's Python tells a recording that is not its own profiler's: only where it begins to compile what."""
+    made = Made(longer={step: 9000}).work("gemm", 0, 1000)
+    for at, name in ((1000, "dynamo"), (1200, "entire_frame_compile"), (1900, "backend_compile"), (8990, "gc")):
+        made.range(f"{name}_data: fn_name=x, compile_id=0/1", at, 10, [step], kind="user")
+    made.range("entire_backward_compile_data: fn_name=x, compile_id=0/1", 9500, 10, [step], kind="user")
+    return made.range("build_guards_data: compile_id=0/1", 9600, 100, [step], kind="user")
+
+
+def test_marks_say_from_when_to_when_torch_compiled() -> None:
+    found = marked(4).findings()["recompilation"].evidence
+    assert (found.at_stake_ns, found.figures["times"]) == (8000 + 200, 2)
+    assert "recompilation" not in marked(0).findings()
+
+
+def test_what_the_first_step_compiled_makes_it_an_outlier() -> None:
+    made = Made(longer={0: 9000}).work("gemm", 0, 1000).range("entire_frame_compile", 1000, 8000, [0], kind="user")
+    found = {name: one.evidence for name, one in made.findings().items() if one.share is not None}
+    assert list(found) == ["step-outliers"]
+    assert found["step-outliers"].at_stake_ns == 9000
+
+
+def test_the_op_that_the_program_called_is_what_took_longer() -> None:
+    made = slow(1000).range("aten::inner", 1100, 600, [4])
+    assert made.findings()["step-outliers"].evidence.words["name"] == "aten::slow"
 
 
 def test_no_more_is_at_stake_than_all_time() -> None:

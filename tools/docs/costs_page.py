@@ -12,7 +12,8 @@ HEAD = """\
 # What ops cost
 
 `opspan flops` counts these ops; [analysis.md](analysis.md#costs) has what it makes of them. An op that is not here has
-no formula: where it takes 1% of the time or more, the answer names it. `opspan.register_flops` adds one.
+no formula: where it takes 1% or more of the device time (without a device, of the ops' time), the answer names it.
+`opspan.register_flops` adds one.
 
 - A multiplication and an addition are two operations. M, N and K are the rows and columns of a product of matrices, and
   what is summed over; B is how many there are. What adds a bias, scales or activates a result is not counted with it.

@@ -55,45 +55,64 @@ HEAD = """\
 JUDGED = """\
 ## How good they are
 
-Measured by `python tools/judge{seeds}` of commit {commit} ({day}) on {plants} runs with a fault that was planted
-and {clean_runs} without one: training, inference and pipelines of 1 to 8 ranks. The runs are simulated, so what a fault
-costs is known: the same run is simulated without it. Seeds that were not looked at while rules were written tell most.
+Measured by `python tools/judge --seeds {seeds}` of commit {commit} ({day}) on {plants} runs with a fault that was
+planted and {clean_runs} without one: training, inference and pipelines of 1 to 8 ranks. The runs are simulated, so what
+a fault costs is known: the same run is simulated without it. Seeds that were not looked at while rules were written
+tell most.
 
-| measure | | goal |
-| --- | --- | --- |
 {measures}
 - **Named**: the cause is among the first three findings with time at stake, where it costs at least 3% of the run.
 - **Time at stake** is within 15% of what the run without the fault saves, or within 1% of the run.
-- **Place**: op, function, step or rank that was planted are named.
+- **Place**: op, module, function, step or rank that was planted are named.
 - **What-if**: `opspan path --what-if` says within 3 points how the time of the steps changes.
 - **False**: findings with time at stake on runs without a fault, whose cause would save less than half of what they
   state if it were taken out of the run.
 
-| planted | runs | not named | time is off | place is missing |
-| --- | --- | --- | --- | --- |
+{missed}
+
+"""
+OF_PROGRAMS = """\
+### Real programs
+
+Measured by `python tools/judge --only programs --seeds {seeds}` of commit {commit} ({day}) on {plants} runs with a
+fault that was planted: real programs on a CPU, of 1 to 4 ranks, that opspan itself recorded. Each ran five times with
+the fault and five times without it, and what it costs is how far the medians are apart; the run of the median is the
+one that is looked at.
+
+{measures}
 {missed}
 
 """
 DATA = Path(__file__).parents[2] / "docs" / "judge.json"
+_MISSED = "| planted | runs | not named | time is off | place is missing |\n| --- | --- | --- | --- | --- |"
 MEASURES = {"recall": "Named", "time at stake": "Time at stake", "place": "Place", "what-if": "What-if"}
 
 
 def text() -> str:
     said = ", ".join(f"*{name}* from {least:.0%} on" if least else f"*{name}* below" for least, name in SEVERITIES)
     head = HEAD.replace("{severities}", said)
-    return f"{head}{_judged(json.loads(DATA.read_text(encoding='utf-8')))}## The rules\n{''.join(map(_section, RULES))}"
+    return f"{head}{judged(json.loads(DATA.read_text(encoding='utf-8')))}## The rules\n{''.join(map(_section, RULES))}"
 
 
-def _judged(data: dict[str, Any]) -> str:
+def judged(parts: dict[str, dict[str, Any]]) -> str:
+    """The tables of what was measured: of simulated runs, and of real programs once they were."""
+    said = {"simulated": JUDGED, "programs": OF_PROGRAMS}
+    return "".join(_part(words, parts[name]) for name, words in said.items() if name in parts)
+
+
+def _part(words: str, data: dict[str, Any]) -> str:
     measures = [
         f"| {MEASURES[name]} | {right} of {of} ({right / of if of else 0:.0%}) | {goal:.0%} |\n"
         for name, (right, of, goal) in data["measures"].items()
     ]
-    measures.append(f"| False | {data['false_findings']} in {data['clean_runs']} runs | 0 |\n")
+    if "clean_runs" in data:
+        measures.append(f"| False | {data['false_findings']} in {data['clean_runs']} runs | 0 |\n")
     missed = [f"| {' | '.join(map(str, (kind, *counts)))} |" for kind, counts in data["missed"].items()]
-    words = {name: data[name] for name in ("commit", "day", "plants", "clean_runs")}
-    seeds = f" --seeds {data['seeds']}"
-    return JUDGED.format(seeds=seeds, measures="".join(measures), missed="\n".join(missed), **words)
+    tables = {
+        "measures": "| measure | | goal |\n| --- | --- | --- |\n" + "".join(measures),
+        "missed": "\n".join((_MISSED, *missed)),
+    }
+    return words.format_map(data | tables)
 
 
 def _section(rule: Rule) -> str:

@@ -25,6 +25,11 @@ page.
   all descriptions name one model, the devices that were used are of that model.
 - **Measured**: products on an H100 SXM reached 49% (int8) to 94% (fp64) of these figures, and none exceeded one
   ([figures.md](figures.md#on-an-h100)).
+- **What was looked up again**, in November 2026: A40, L40 and L40S agree with their maker's table or copies of it at
+  sellers. B200, B300, H100 SXM, Gaudi 2 (bf16, bandwidth), Gaudi 3, H20, MI350X, MI355X and A800 (its operations; its
+  bandwidth was not found) agree, rounded, with what others than their makers write of them; no document of the maker
+  was seen. No document at all was found for H800 and A10G. So of all but A40, L40 and L40S the figures are **not
+  confirmed**. The others were not looked up again.
 - **Not here**: MI308X, for no source of AMD's has its figures, and others differ by a factor of ten; say `--peak`.
 """
 _TITLES = ("Device", "Units", *TYPES, "TB/s", "Source")

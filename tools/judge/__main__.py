@@ -3,9 +3,11 @@
     python tools/judge                      seeds 0 and 1: every plant twice, 40 runs without one, 40 questions what-if
     python tools/judge --seeds 2-3          other seeds
     python tools/judge --only slow-rank     one plant; or clean, what-if. May be given several times
-    python tools/judge --only programs      twenty real programs of a CPU, six times each: that takes 15 minutes
     python tools/judge --only clean --seeds 0 --nth 7    one run without a plant
-    python tools/judge --keep               and writes the table of docs/findings.md
+    python tools/judge --only programs --seeds 0         real programs of a CPU, ten times each: that takes half an hour
+    python tools/judge --only 'a late rank' --seeds 0    one of them
+    python tools/judge --keep               and writes the tables of docs/findings.md: of simulated runs, and
+                                            with --only programs of these
 
 A run is drawn by its seed, written as a file of torch.profiler or nsys, and read by opspan. Its truth is the same run
 simulated without the plant. Each miss is a line: what was planted, what is true, and what was said.
@@ -19,7 +21,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,17 +34,16 @@ from plants import PLANTS
 import programs
 
 Some = TypeVar("Some")
-PARTS = ("clean", "what-if", "programs")
+PARTS = ("clean", "what-if", report.PROGRAMS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parsed(arguments)
     began = time.perf_counter()
-    wanted = options.only or [*PLANTS, "clean", "what-if"]
-    results = report.Results(options.seeds_text)
+    results = report.Results(options.seeds_text, part=options.part)
     numbers = [seed * simulated.OF_SEED + nth for seed in options.seeds for nth in options.nth]
     print(report.HEAD)
-    for kind in wanted:
+    for kind in options.wanted:
         if kind == "clean":
             for number in numbers:
                 results.clean_runs += 1
@@ -51,11 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif kind == "what-if":
             for number in numbers:
                 results.what_ifs += show([simulated.what_if(number)], report.of_what_ifs)
-        elif kind == "programs":
-            for name, some in groupby(programs.trials(options.seeds), lambda one: one.kind):
-                results.trials += show(list(some), partial(report.of_kind, name))
         else:
-            some = [simulated.planted(kind, seed) for seed in options.seeds]
+            of = programs.PROGRAMS.get(kind)
+            some = [programs.trial(of, seed) if of else simulated.planted(kind, seed) for seed in options.seeds]
             results.trials += show(some, partial(report.of_kind, kind))
     print("", *report.measures(results), f"{time.perf_counter() - began:.0f} s", sep="\n")
     if options.keep:
@@ -73,16 +71,20 @@ def show(some: list[Some], lines: Callable[[list[Some]], Iterator[str]]) -> list
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0-1", metavar="A-B", help="[default: 0-1]")
-    parser.add_argument("--only", action="append", metavar="PLANT", help=f"of {', '.join([*PLANTS, *PARTS])}")
+    names = [*PLANTS, *programs.PROGRAMS, *PARTS]
+    parser.add_argument("--only", action="append", metavar="PLANT", help=f"of {', '.join(names)}")
     parser.add_argument(
         "--nth", type=int, metavar="N", help="of the runs without a plant, or questions, of a seed: one"
     )
-    parser.add_argument("--keep", action="store_true", help="write the table of docs/findings.md")
+    parser.add_argument("--keep", action="store_true", help="write the table of docs/findings.md that this measures")
     options = parser.parse_args(arguments)
-    if unknown := set(options.only or ()) - {*PLANTS, *PARTS}:
-        parser.error(f"no plant is called {', '.join(sorted(unknown))}: there are {', '.join([*PLANTS, *PARTS])}")
-    if options.keep and (options.only or options.nth is not None):
-        parser.error("--keep writes what was measured of all: leave out --only and --nth")
+    if unknown := set(options.only or ()) - set(names):
+        parser.error(f"no plant is called {', '.join(sorted(unknown))}: there are {', '.join(names)}")
+    options.part = report.PROGRAMS if options.only == [report.PROGRAMS] else report.SIMULATED
+    if options.keep and ((options.only and options.part == report.SIMULATED) or options.nth is not None):
+        parser.error("--keep writes what was measured of all: leave out --nth, and --only but for --only programs")
+    whole = {None: [*PLANTS, *PARTS[:2]], report.PROGRAMS: [*programs.PROGRAMS]}
+    options.wanted = [name for one in options.only or [None] for name in whole.get(one, [one])]
     first, _, last = options.seeds.partition("-")
     if not (first.isdigit() and (last or first).isdigit() and int(first) <= int(last or first)):
         parser.error(f"--seeds {options.seeds!r}: expected a number, or two such as 0-1")

@@ -106,6 +106,14 @@ def growing_memory(random: Random) -> Planted:
     return replace(one, has_time=False)
 
 
+@plant
+def longer_batches(random: Random) -> Planted:
+    """Blocks that are larger in each step than in the one before: they do not fit into what that gave back."""
+    job = drawn(random, is_training=True, pipeline=False)
+    one = made(job, "fragmentation", {"op": "aten::add", "module": "Block_"}, longer=random.uniform(0.01, 0.1))
+    return replace(one, has_time=False)
+
+
 # --- training
 
 

@@ -9,6 +9,7 @@ from draws import drawn
 from planting import Planted, a_step, made, plant, pressed_ranks, several_ranks, step_ns
 
 from builders.job import Extra, Slower
+from builders.job_program import SMALL_NS
 
 # --- ranks
 
@@ -36,8 +37,9 @@ def slow_network_of_one_file(random: Random) -> Planted:
 
 @plant
 def small_collectives(random: Random) -> Planted:
+    """Gradients of some kilobytes: all of them are less than a bucket, which takes the latency of one."""
     job = several_ranks(random, kernel=random.uniform(0.1, 0.3), host=0.05)
-    return made(replace(job, reduce_ns=20_000), "small-collectives", small_collectives=True)
+    return made(replace(job, reduce_ns=SMALL_NS, buckets=1), "small-collectives", small_collectives=True)
 
 
 @plant

@@ -1,7 +1,8 @@
 """Real programs on a CPU, each with a plant: a change that makes it slower and whose cause is known.
 
 START + Program.text, run with the folder to record to and "planted" or "plain", prints the seconds that its loop took.
-`if PLANTED` is the plant. Each rank of a program of several runs the same text.
+`if PLANTED` is the plant. Programs of four ranks compute little: where ranks have to share processors, one that sleeps
+makes the others quicker. Each rank of a program of several runs the same text.
 """
 
 from __future__ import annotations
@@ -90,16 +91,17 @@ model = Net()
 
 @dataclass(frozen=True)
 class Program:
-    """`rules` and `place` are those of a Trial."""
+    """`rules`, `place` and `has_time` are those of a Trial."""
 
     name: str
     text: str
     rules: tuple[str, ...]
     place: Mapping[str, Any] = field(default_factory=dict)
     ranks: int = 1
+    has_time: bool = True
 
 
-PROGRAMS = (
+ALL = (
     Program("slow samples", "train(model, sgd(model), batches(slow=0.001 if PLANTED else 0))", ("data-loading",)),
     Program(
         "slow collate",
@@ -225,15 +227,14 @@ train(model, sgd(model), [(torch.ones(64, 1024), torch.zeros(64, dtype=torch.lon
     Program(
         "casts to double",
         """
-model = Net(256)
+big = torch.ones(600, 1000)
 def before(number, x):
-    if PLANTED:
-        for _ in range(12):
-            big = torch.ones(600, 1000).double().float()
+    for _ in range(12 if PLANTED else 0):
+        big.double().float()
     return x
 train(model, sgd(model), batches(), before)""",
         ("casts",),
-        {"op": "_to_copy"},
+        {"op": ("aten::to", "aten::_to_copy")},
     ),
     Program(
         "compiled in the first step",
@@ -264,12 +265,13 @@ def after(number, found):
         kept.append(torch.ones(2_000_000))
 train(model, sgd(model), batches(), after=after)""",
         ("growing-memory",),
+        has_time=False,
     ),
     Program(
         "a late rank",
         """
 torch.distributed.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(model)
+model = nn.parallel.DistributedDataParallel(Net(blocks=1))
 def before(number, x):
     if PLANTED and RANK == 2:
         time.sleep(0.02)
@@ -284,7 +286,7 @@ torch.distributed.destroy_process_group()""",
         "two late ranks",
         """
 torch.distributed.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(model)
+model = nn.parallel.DistributedDataParallel(Net(blocks=1))
 def before(number, x):
     if PLANTED and RANK in (1, 3):
         time.sleep(0.02)
@@ -299,7 +301,7 @@ torch.distributed.destroy_process_group()""",
         "ranks that are late in turn",
         """
 torch.distributed.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(model)
+model = nn.parallel.DistributedDataParallel(Net(blocks=1))
 def before(number, x):
     if PLANTED and RANK == number % RANKS:
         time.sleep(0.02)

@@ -1,6 +1,7 @@
 """Real programs on a CPU, with and without a plant, recorded by opspan itself.
 
-trials(seeds) -> a Trial for each program and seed; a seed is one more time
+trial(program, seed) -> a Trial; a seed is one more time
+PROGRAMS, by name
 """
 
 from __future__ import annotations
@@ -11,22 +12,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
 
-from program_texts import PROGRAMS, START, Program
+from program_texts import ALL, START, Program
 from trial import Trial
 
 import opspan
 from opspan.views import findings
 
-TIMES = 3  # of each, with and without the plant: what counts is the median
+TIMES = 5  # of each, with and without the plant: what counts is the median
 LONGEST_S = 300
-
-
-def trials(seeds: Iterable[int]) -> Iterator[Trial]:
-    for program in PROGRAMS:
-        for seed in seeds:
-            yield trial(program, seed)
+PROGRAMS = {program.name: program for program in ALL}
 
 
 def trial(program: Program, seed: int) -> Trial:
@@ -38,9 +33,18 @@ def trial(program: Program, seed: int) -> Trial:
         middle = sorted(planted, key=planted.__getitem__)[TIMES // 2]
         said = findings.rows_of(opspan.load(f"{folder}/planted{middle}").analysed)
     saved = planted[middle] - statistics.median(plain.values())
-    command = f"python tools/judge --only programs --seeds {seed}"
-    rules = frozenset(program.rules)
-    return Trial(program.name, seed, said, ns(planted[middle]), ns(saved), rules, program.place, command=command)
+    command = f"python tools/judge --only '{program.name}' --seeds {seed}"
+    return Trial(
+        program.name,
+        seed,
+        said,
+        ns(planted[middle]),
+        ns(saved),
+        frozenset(program.rules),
+        program.place,
+        program.has_time,
+        command,
+    )
 
 
 def ns(seconds: float) -> int:

@@ -1,4 +1,4 @@
-"""What the judge found, as text and as the data of docs/findings.md."""
+"""What the judge found, as text and as the data of docs/findings.md (docs/judge.json)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from trial import FalseFinding, Trial, WhatIf
 REPO = Path(__file__).parents[2]
 DATA = REPO / "docs" / "judge.json"
 GOALS = {"recall": 0.95, "time at stake": 0.9, "place": 0.95, "what-if": 0.95}
+SIMULATED, PROGRAMS = "simulated", "programs"  # each is kept beside the other
 
 
 @dataclass
@@ -24,6 +25,7 @@ class Results:
     clean_runs: int = 0
     false: list[FalseFinding] = field(default_factory=list)
     what_ifs: list[WhatIf] = field(default_factory=list)
+    part: str = SIMULATED
 
     @property
     def measures(self) -> dict[str, tuple[int, int]]:
@@ -115,24 +117,29 @@ def _said(one: Trial) -> str:
 # --- the table of docs/findings.md
 
 
-def keep(results: Results) -> None:
-    DATA.write_text(json.dumps(data(results), indent=1) + "\n", encoding="utf-8")
-    print(f"Wrote {DATA.relative_to(REPO)}; now python tools/docs")
+def keep(results: Results, path: Path = DATA) -> None:
+    """Writes what was measured of this part, and leaves that of the other as it is."""
+    kept = json.loads(path.read_text(encoding="utf-8")) | {results.part: data(results)}
+    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    print(f"Wrote {path.name}; now python tools/docs")
 
 
 def data(results: Results) -> dict[str, Any]:
     commit = ["git", "rev-parse", "--short=7", "HEAD"]
     done = subprocess.run(commit, cwd=REPO, capture_output=True, text=True, check=True).stdout.strip()
-    return {
+    found = {
         "seeds": results.seeds,
         "commit": done,
         "day": datetime.date.today().isoformat(),
         "plants": len(results.trials),
-        "clean_runs": results.clean_runs,
-        "false_findings": len(results.false),
-        "measures": {name: [*counts, GOALS[name]] for name, counts in results.measures.items()},
         "missed": _missed_by_kind(results.kinds),
     }
+    measures = {name: [*counts, GOALS[name]] for name, counts in results.measures.items()}
+    if results.part == PROGRAMS:
+        del measures["what-if"]  # nobody asks it of a program
+        return found | {"measures": measures}
+    more = {"clean_runs": results.clean_runs, "false_findings": len(results.false)}
+    return found | {"measures": measures} | more
 
 
 def _missed_by_kind(kinds: Iterable[tuple[str, list[Trial]]]) -> dict[str, list[int]]:

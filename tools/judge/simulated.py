@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import polars as pl
 from draws import drawn
 from plants import PLANTS
 from remedies import without
@@ -49,6 +50,9 @@ def planted(kind: str, seed: int) -> Trial:
     rows = rows_of(one.job)
     saved_ns = rows.ns - rows_of(one.without).ns
     said = said_of(one.job, rows, source, one.ranks)
+    if not one.has_time:  # what is said of the run without the plant as well is not the plant's
+        before = said_of(one.without, rows_of(one.without), source, one.ranks)
+        said = said.filter(~pl.col("id").is_in(before["id"].implode()))
     command = f"python tools/judge --only {kind} --seeds {seed}"
     return Trial(kind, seed, said, rows.ns, saved_ns, one.rules, one.place, one.has_time, command)
 

@@ -146,6 +146,16 @@ def input_bytes(sizes: str | None, types: str | None) -> tuple[int, int, str] | 
     return (len(tensors), total, one) if total < 2**63 else None
 
 
+def untyped_elements(sizes: str | None) -> int | None:
+    """Returns how many elements the inputs of a range have that has tensors alone, and whose types nobody told."""
+    try:
+        shapes = json.loads(sizes or "[]")
+    except (ValueError, RecursionError):
+        return None
+    is_known = isinstance(shapes, list) and shapes and all(shape and _is_tensor(shape, "a type") for shape in shapes)
+    return total if is_known and (total := sum(prod(shape) for shape in shapes)) < 2**50 else None
+
+
 def _is_tensor(shape: Any, name: Any) -> bool:
     is_shape = isinstance(shape, list) and all(isinstance(size, int) and size >= 0 for size in shape)
     is_scalar = isinstance(name, str) and (name in NO_TENSOR or name == TENSOR_LIST)

@@ -8,6 +8,7 @@
         element, algorithm, protocol    String, as far as they are told
         group, group_size, members, seq the group's name, how many and which ranks it has; the number that torch counts
         own_rank, source, target        ranks in the program: whose row it is; of a send and a receive from whom to whom
+                    (ranks in the group, where nothing says who is in it)
         work        UInt32  row of the kernel, of several the first; null: a range
         range       UInt32  the range that started it
 
@@ -23,7 +24,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.collective_names import element_bytes, input_bytes, kernels_named, kinds, ranges_named
+from opspan.analysis.collective_names import (
+    element_bytes,
+    input_bytes,
+    kernels_named,
+    kinds,
+    ranges_named,
+    untyped_elements,
+)
 from opspan.analysis.kernels import is_communication
 from opspan.analysis.nest import nearest
 from opspan.analysis.spans import PROCESS, length, numbered
@@ -83,6 +91,10 @@ FIELDS = {
     "source": _number("Src Rank"),
     "target": _number("Dst Rank"),
 }
+# Ranges of torch's backends say who: "nccl:send 0->1", "nccl:recv 1<-0". The own rank is first; both are of the group.
+_PEERS = r"^\w+:(?:send|recv) (\d+)(?:->|<-)(\d+)$"
+# What torch calls the rank is the root of these, and the peer of a send and a receive.
+_OF_ANOTHER = ("broadcast", "reduce", "gather", "scatter", "send", "recv", "send_recv")
 _COMMUNICATOR = _col("payload_json").str.extract('"NCCL communicator ID": ?"?([^",}]+)')
 _MESSAGE = _number("Message size [bytes]")
 _OF_KERNELS = ("start_ns", "end_ns", "name", "device_id", "stream_id", "range", "call", "graph_node_id", "payload_json")
@@ -95,7 +107,8 @@ def collectives(trace: Tables) -> pl.DataFrame:
     rows = pl.concat([kernels, _in_ranges(told, kernels)], how="diagonal")
     rows = _with_groups(rows, trace)
     rows = rows.with_columns(
-        bytes=_bytes(element_bytes(rows["told_element"])), time_ns=pl.when("is_timed", length() > 0).then(length())
+        bytes=_bytes(element_bytes(rows["told_element"]), element_bytes(rows["name_element"])),
+        time_ns=pl.when("is_timed", length() > 0).then(length()),
     )
     return rows.select(_col(name).cast(dtype) for name, dtype in SCHEMA.items())
 
@@ -135,7 +148,12 @@ def _with_overlapping(rows: pl.DataFrame) -> pl.DataFrame:
 def _told(said: pl.DataFrame) -> pl.DataFrame:
     """A row for each root: all that the ranges about it say."""
     rows = said.with_columns(**FIELDS, communicator=_COMMUNICATOR, message=_MESSAGE)
-    is_library = _col("name").cast(pl.String).str.contains("^nccl[A-Z]")
+    text = _col("name").cast(pl.String)
+    is_library = text.str.contains("^nccl[A-Z]")
+    names = ("named_own", "named_peer")
+    rows = rows.with_columns(
+        text.str.extract(_PEERS, nth).cast(pl.Int64).alias(name) for nth, name in enumerate(names, 1)
+    )
     rows = rows.with_columns(_inputs(rows).alias("inputs"), is_library=is_library)
     rows = rows.with_columns(
         torch_kind=kinds(rows["collective"]),
@@ -155,6 +173,8 @@ def _told(said: pl.DataFrame) -> pl.DataFrame:
         *(_col(name).sort_by(~_col("is_done"), "range").first() for name in done),
         kind=pl.coalesce(first("torch_kind"), first("said_kind")),
         communicator=first("communicator"),
+        named_own=first("named_own"),
+        named_peer=first("named_peer"),
         message=first("message"),
         sent=pl.when(_col("sent").is_not_null().any()).then(_col("sent").sum()),
         inputs=first("inputs"),
@@ -165,7 +185,7 @@ def _told(said: pl.DataFrame) -> pl.DataFrame:
 
 def _inputs(rows: pl.DataFrame) -> pl.Series:
     """Bytes of the inputs of ranges that have the tensors alone: those of backends; of other ops one tensor."""
-    dtype = pl.Struct({"bytes": pl.Int64, "element": pl.String})
+    dtype = pl.Struct({"bytes": pl.Int64, "element": pl.String, "untyped": pl.Int64})
     key = ("sizes", "input_types", "is_backend")
     is_backend = _col("name").cast(pl.String).str.contains("^(nccl|xccl|gloo|mpi|ucc):")
     is_op = _col("name").cast(pl.String).str.contains("^(symm_mem|vllm|sglang|_C_custom_ar)::")
@@ -176,7 +196,12 @@ def _inputs(rows: pl.DataFrame) -> pl.Series:
     for sizes, types, is_whole in found.iter_rows():
         known = input_bytes(sizes, types)
         fits = known is not None and (is_whole or known[0] == 1)
-        values.append({"bytes": known[1], "element": known[2]} if known and fits else None)
+        if known and fits:
+            values.append({"bytes": known[1], "element": known[2], "untyped": None})
+        else:
+            # nsys has the sizes alone; the name of the kernel may say the type.
+            untyped = untyped_elements(sizes) if is_whole and types is None else None
+            values.append({"bytes": None, "element": None, "untyped": untyped} if untyped else None)
     found = found.with_columns(pl.Series("inputs", values, dtype=dtype), is_asked=pl.lit(value=True))
     on = ["is_asked", *key]
     return asked.join(found, on=on, how="left", nulls_equal=True, maintain_order="left")["inputs"]
@@ -259,12 +284,25 @@ def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
     rows = rows.join(pl.DataFrame(only, schema=schema, orient="row"), on="rank", how="left", maintain_order="left")
     is_told = pl.any_horizontal(_col("group", "communicator").is_not_null())
     found = pl.when(is_told)
-    return rows.with_columns(
+    rows = rows.with_columns(
         group=pl.coalesce("group", "communicator", "only"),
         group_size=pl.coalesce("group_size", "communicator_size", found.then(None).otherwise(_col("only_size"))),
         members=pl.coalesce("members", found.then(None).otherwise(_col("only_members"))),
-        own_rank=pl.coalesce("own_rank", "told"),
     )
+    own, peer = _member("named_own"), _member("named_peer")
+    is_send, is_receive = (_col("kind") == kind for kind in ("send", "recv"))
+    return rows.with_columns(
+        own_rank=pl.coalesce("told", pl.when(~_col("kind").is_in(_OF_ANOTHER)).then(_member("own_rank")), own),
+        source=pl.coalesce("source", pl.when(is_send).then(own).when(is_receive).then(peer)),
+        target=pl.coalesce("target", pl.when(is_send).then(peer).when(is_receive).then(own)),
+    )
+
+
+def _member(column: str) -> pl.Expr:
+    """Returns the rank in the program of a rank in the group."""
+    members = _col("members").str.extract_all(r"\d+").list.get(_col(column), null_on_oob=True).cast(pl.Int64)
+    is_whole = ~_col("members").str.contains("...", literal=True)
+    return pl.when(_col("members").is_null()).then(column).when(is_whole).then(members)
 
 
 def _communicators(ranges: pl.DataFrame) -> pl.DataFrame:
@@ -287,9 +325,11 @@ def _only_group(of: Metadata) -> tuple[int, str | None, int | None, str | None, 
     return of.rank, str(one.get("pg_name", "0")), size, str(members) if members else None, rank
 
 
-def _bytes(size: pl.Series) -> pl.Expr:
+def _bytes(size: pl.Series, size_of_name: pl.Series) -> pl.Expr:
     given, got = (pl.when(_col(name) > 0).then(_col(name) * size) for name in ("in_elements", "out_elements"))
-    inputs, message, sent = _col("inputs").struct.field("bytes"), _col("message"), _col("sent")
+    of_inputs = _col("inputs").struct.field
+    inputs = pl.coalesce(of_inputs("bytes"), of_inputs("untyped") * size_of_name)
+    message, sent = _col("message"), _col("sent")
     of_all = pl.when(_col("group_size").is_between(1, 2**12)).then("group_size")
     ways = {
         "all_gather": (got, given * of_all, message * of_all, inputs * of_all),

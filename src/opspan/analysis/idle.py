@@ -33,8 +33,19 @@ from opspan.analysis.busy import whole_times, within_part
 from opspan.analysis.functions import spans_of
 from opspan.analysis.launched import STREAM
 from opspan.analysis.nest import THREAD_KEY, innermost, openings
-from opspan.analysis.spans import DEVICE, PROCESS, distinct, in_order, length, looked_up, numbered, time_in, union
-from opspan.tables.same import unlike
+from opspan.analysis.spans import (
+    DEVICE,
+    PROCESS,
+    distinct,
+    in_order,
+    length,
+    looked_up,
+    numbered,
+    only,
+    time_in,
+    union,
+    within,
+)
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -123,12 +134,15 @@ def _with_reasons(found: pl.DataFrame) -> pl.DataFrame:
 def _with_next(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """With the work that each gap of a device ends with: of several that begin then, the one that was launched first.
     `work`: all that ran; `of`: on which device."""
-    ends = found.select("of", start_ns="end_ns")
-    some = work.filter(length() > 0).join(ends, on=[*unlike(("of",), work, ends), "start_ns"], how="semi")
-    some = some.sort("of", "start_ns", "call_ns", "row", nulls_last=True)
-    first = some.unique(("of", "start_ns"), keep="first", maintain_order=True)
-    next_ = first.select("of", "tid", "call_ns", end_ns="start_ns", next="row")
-    return looked_up(found, next_, ("of", "end_ns"))
+    ran = only(work, length() > 0)
+    moments = found.select("of", start_ns="end_ns", end_ns=_col("end_ns") + 1)
+    pairs = within(ran, "start_ns", moments, ("of",))
+    if (pairs["stretch"] == pairs["stretch"].shift(1)).any():
+        pairs = pairs.hstack(ran.select("call_ns", number="row")[pairs["row"]])
+        pairs = pairs.sort("stretch", "call_ns", "number", nulls_last=True)
+        pairs = pairs.unique("stretch", keep="first", maintain_order=True)
+    place = pl.Series([None], dtype=pl.UInt32).new_from_index(0, found.height).scatter(pairs["stretch"], pairs["row"])
+    return found.hstack(ran.select("tid", "call_ns", next="row")[place])
 
 
 def meanwhile(ranges: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:

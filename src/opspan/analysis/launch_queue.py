@@ -1,6 +1,6 @@
 """Launch queues that were full: which launches had to wait for room, and what made it.
 
-    rooms(calls, names, work, waits) -> joins, as path_graph has them, of what FOR_ROOM
+    rooms(calls, place, names, work, waits) -> joins, as path_graph has them, of what FOR_ROOM
 
 A driver keeps a limited number of launches whose work has not begun. A launch that finds the queue full does not return
 before the work of an earlier one begins. The limit is not in a trace, but where it was reached it shows: however long
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.path_threads import FOR_ROOM, JOINS, NONE
+from opspan.analysis.spans import apart, in_order, only
 
 _col = pl.col
 Ints = npt.NDArray[np.int64]
@@ -29,22 +30,26 @@ _FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # launches
 _MORE_OFTEN = 5  # times as often at a full queue as elsewhere: other things make launches long as well
 
 
-def rooms(calls: pl.DataFrame, names: pl.Series, work: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
-    """`calls`, `work`: as path_graph has them; `names`: of all calls. Calls that wait for work have joins already."""
+def rooms(
+    calls: pl.DataFrame, place: pl.Series, names: pl.Series, work: pl.DataFrame, waits: pl.DataFrame
+) -> pl.DataFrame:
+    """`calls`, `place`, `work`: as path_graph has them; `names`: of all calls. Calls that wait for work have joins
+    already."""
     every = work.select(
         "process", "call", "device_id", "stream", "start_ns", work=pl.int_range(pl.len(), dtype=pl.Int64)
     )
-    launched = every.drop("process").drop_nulls("call").unique("call", keep="first", maintain_order=True)
     early = every.filter(_col("call").is_null())
-    known = calls.select("call", "process", "thread", called_ns="start_ns", returned_ns="end_ns")
-    rows = launched.join(known.filter(_col("thread") != NONE), on="call").filter(_col("called_ns") <= _col("start_ns"))
-    rows = rows.join(waits.select("call"), on="call", how="anti")
+    launched = only(every.drop("process"), _col("call").is_not_null() & ~_col("call").is_in(waits["call"].implode()))
+    launched = only(launched, launched["call"].is_first_distinct())
+    known = calls.select("process", "thread", called_ns="start_ns", returned_ns="end_ns")
+    rows = launched.hstack(known[place.gather(launched["call"])] if calls.height else known.clear(launched.height))
+    rows = only(rows, (_col("thread") != NONE) & (_col("called_ns") <= _col("start_ns")))
     rows = rows.with_columns(names.gather(rows["call"]).to_physical().alias("name"))
     found = []
-    for device in rows.partition_by("process", "device_id"):
+    for device in apart(rows, ("process", "device_id")).values():
         # Each stream has a queue of its own where the trace shows that; else all streams of a device share one.
-        busy = device.filter(pl.len().over("stream") >= _FEWEST)  # there may be thousands of streams
-        of_streams = [_of_queue(queue, early) for queue in busy.partition_by("stream")]
+        busy = only(device, pl.len().over("stream") >= _FEWEST)  # there may be thousands of streams
+        of_streams = [_of_queue(queue, early) for queue in apart(busy, ("stream",)).values()]
         full = [joins for joins in of_streams if joins is not None]
         if not full and device["stream"].n_unique() > 1 and (shared := _of_queue(device, early)) is not None:
             full = [shared]
@@ -56,10 +61,13 @@ def _of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | None:
     """`early`: work without a call. What began before all other work of the queue was launched before the recording."""
     if rows.height < _FEWEST:
         return None
-    rows = rows.sort("called_ns", "work")
-    early = early.join(rows.select("process", "device_id", "stream").unique(), on=["process", "device_id", "stream"])
-    early = early.filter(_col("start_ns") < rows["start_ns"].min())
-    begins = pl.concat([part.select("start_ns", "work") for part in (early, rows)]).sort("start_ns", "work")
+    if early.height:
+        early = early.join(
+            rows.select("process", "device_id", "stream").unique(), on=["process", "device_id", "stream"]
+        )
+        early = early.filter(_col("start_ns") < rows["start_ns"].min())
+    begins = pl.concat([part.select("start_ns", "work") for part in (early, rows)])  # in order, as work is
+    rows = in_order(rows, "called_ns")
     called, returned = rows["called_ns"].to_numpy(), rows["returned_ns"].to_numpy()
     number = np.arange(rows.height) + early.height
     begun = np.searchsorted(begins["start_ns"].to_numpy(), returned, side="right")

@@ -25,7 +25,6 @@ The rules are in docs/analysis.md, "Memory in use". Ranges must be nested (`nest
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
 from opspan import native
@@ -171,6 +170,8 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
     Goes up the tree from each row at once, and adds up what meets on the way, so that it soon becomes little. Other
     ways take as long as there are devices times ranges. Arrays serve, as a tree may be thousands of ranges deep.
     """
+    import numpy as np  # takes longer to import than findings of a small trace
+
     marked = outermost(ranges).alias("marked").to_frame()
     nearest = native.nearest(pl.concat([ranges.select("parent"), marked], how="horizontal")).cast(pl.Int64)
     above = nearest.gather(ranges["parent"]).fill_null(-1).to_numpy()

@@ -12,10 +12,10 @@
                               other times`: of one group they cannot be; `unknown`: begin or kind
 
 `rows`: what `collectives` gives. A place is a device of a process, or a process. Rows of one group are matched by the
-number that torch counts by; else, of the kinds that all places have, each place's n-th of a kind and size is that of
-every other place, if all have as many; else, as files may be cut at different times, the kinds and sizes of one place
-are laid along those of the place that has the most, where the longest stretch of both agrees. Where several stretches
-do, the clocks decide, or nobody.
+number that torch counts by (each rank counts its sends and receives by itself: theirs say nothing to others); else, of
+the kinds that all places have, each place's n-th of a kind and size is that of every other place, if all have as many;
+else, as files may be cut at different times, the kinds and sizes of one place are laid along those of the place that
+has the most, where the longest stretch of both agrees. Where several stretches do, the clocks decide, or nobody.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _by_seq(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _is_counted() -> pl.Expr:
     is_once = pl.struct("key", "place", "seq").is_unique()
-    return (_col("seq").is_not_null() & is_once).all().over("key")
+    return (_col("seq").is_not_null() & is_once & ~_col("is_side")).all().over("key")
 
 
 def _by_order(rows: pl.DataFrame, trusts_clocks: bool) -> list[pl.DataFrame]:

@@ -97,7 +97,7 @@ def _graph(
     has_work[work["call"].drop_nulls().to_numpy()] = True
     driving = only(calls.with_columns(has_work=has_work[calls["call"].to_numpy()]), is_driving(calls["api"]))
     given = handovers(processes, threads, ranges, driving)
-    room = rooms(calls, trace.calls["name"], work, waits)
+    room = rooms(calls, place, trace.calls["name"], work, waits)
     joins = _joins(_waited(trace, waits, calls, work), given, room)
     edges, before = waiting.result()
     work = work.select(

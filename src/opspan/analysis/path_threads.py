@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.busy import APIS
-from opspan.analysis.spans import LEAST, MOST, PROCESS, length, only
+from opspan.analysis.spans import LEAST, MOST, PROCESS, in_order, length, only
 from opspan.tables.same import unlike
 
 _col = pl.col
@@ -34,14 +34,17 @@ JOINS = dict.fromkeys("thread process time_ns what target_ns work other own_ns".
 def at_or_before(asked: pl.DataFrame, known: pl.DataFrame, by: str, *, strict: bool = False) -> pl.Series:
     """For each row of `asked` the last row of `known` of the same `by`, by time_ns; NONE: there is none. `known` is in
     order of `by` and time."""
-    times = np.sort(known["time_ns"].to_numpy())
     side: Literal["left", "right"] = "left" if strict else "right"
-    # A number each that is in order of `by`, and then of time: how many of the known times come before.
-    until = np.searchsorted(times, asked["time_ns"].fill_null(0).to_numpy(), side=side)
-    since = np.searchsorted(times, known["time_ns"].to_numpy(), side="left")
     asked_by, known_by = (rows[by].fill_null(NONE).to_numpy() for rows in (asked, known))
-    keys, wanted = (which * (times.size + 1) + count for which, count in ((known_by, since), (asked_by, until)))
-    place = np.searchsorted(keys, wanted, side="left") - 1
+    asked_ns, known_ns = asked["time_ns"].fill_null(0).to_numpy(), known["time_ns"].to_numpy()
+    if not known_by.size or known_by[0] == known_by[-1]:  # one group, so its times are in order
+        place = np.searchsorted(known_ns, asked_ns, side=side) - 1
+    else:
+        # A number each that is in order of `by`, and then of time: how many of the known times come before.
+        times = np.sort(known_ns)
+        until, since = np.searchsorted(times, asked_ns, side=side), np.searchsorted(times, known_ns, side="left")
+        keys, wanted = (which * (times.size + 1) + count for which, count in ((known_by, since), (asked_by, until)))
+        place = np.searchsorted(keys, wanted, side="left") - 1
     is_there = (place >= 0) & asked["time_ns"].is_not_null().to_numpy()
     is_there[is_there] = known_by[place[is_there]] == asked_by[is_there]
     return pl.Series("found", np.where(is_there, place, NONE))
@@ -122,13 +125,10 @@ def handovers(
         ]
     ).sort("thread", "start_ns", "end_ns")
     mains = processes.select("process", "main").filter(_col("main") != NONE)
-    did = [
-        frame.select("process", "thread", time_ns=name).join(mains, on="process").filter(_col("thread") == _col("main"))
-        for frame in (ranges, calls)
-        for name in ("start_ns", "end_ns")
-    ]
+    did = [only(frame, _col("thread").is_in(mains["main"].implode())) for frame in (ranges, calls)]
     begins = mains.select("process", time_ns=pl.lit(LEAST, dtype=pl.Int64))
-    times = pl.concat([begins, *(rows.select("process", "time_ns") for rows in did)]).sort("process", "time_ns")
+    known = [rows.select("process", time_ns=name) for rows in did for name in ("start_ns", "end_ns")]
+    times = in_order(pl.concat([begins, *known]).sort("time_ns"), "process")
     return _given(items.join(mains, on="process", maintain_order="left"), times)
 
 

@@ -61,7 +61,9 @@ def repeating(work: pl.DataFrame) -> pl.DataFrame:
     columns = (*DEVICE, *_STREAM, "start_ns", "end_ns", "kind", "is_overhead", "name", "full_name")
     ran = only(on_device(work.select(columns)), _col("end_ns") > _col("start_ns"))
     devices = _devices(ran)
-    of_device = apart(ran.join(devices, on=DEVICE, how="semi", nulls_equal=True, maintain_order="left"), DEVICE)
+    if not is_one(ran, *DEVICE):
+        ran = ran.join(devices, on=DEVICE, how="semi", nulls_equal=True, maintain_order="left")
+    of_device = apart(ran, DEVICE)
     parts = [pl.DataFrame(schema={**{name: work.schema[name] for name in PROCESS}, **_SCHEMA})]
     done = set()
     for rank, pid, device_id in devices.iter_rows():

@@ -8,7 +8,8 @@
         memory_ns    Float64  its bytes at the bandwidth of the memory; null: not known
         is_too_fast, is_cached  Boolean  compute_ns, memory_ns would be more than time_ns, so they are null
         and the columns of `costs`, null where the op has no cost that is known
-    `peaks`, what each device that was used can do; and `owner`, for each range the one of `costs` that it is part of
+    `peaks`, what each device that was used can do; `owner`, for each range the one of `costs` that it is part of; and
+    `has_devices`, whether times are those of devices
 
 The ranges of `costs` have the time of all that lies within them; the time of each other range is its own.
 """
@@ -38,6 +39,7 @@ class Parts:
     rows: pl.DataFrame
     peaks: Mapping[Device, Peaks | None]
     owner: pl.Series
+    has_devices: bool
 
 
 def parts(trace: Tables, costs: pl.DataFrame, said: Said) -> Parts:
@@ -59,7 +61,7 @@ def parts(trace: Tables, costs: pl.DataFrame, said: Said) -> Parts:
     found = [known, rest.select("range", time_ns=own)]
     if work.height:
         found.append(_of_no_range(work))
-    return Parts(pl.concat(found, how="diagonal"), peaks, owner)
+    return Parts(pl.concat(found, how="diagonal"), peaks, owner, bool(work.height))
 
 
 def _of_no_range(work: pl.DataFrame) -> pl.DataFrame:

@@ -23,6 +23,7 @@ from opspan.analysis.spans import PROCESS, length, time_in
 _col = pl.col
 
 SYNCHRONISE, COPY, ITEM = "synchronise", "blocking copy", "item"
+DRAIN = (SYNCHRONISE, COPY, ITEM)  # after which a device may have nothing left to do
 WHY = pl.Enum([SYNCHRONISE, COPY, ITEM, "allocation", "free", "module loading"])
 
 # Names of the calls that always wait: patterns of whole names.

@@ -6,11 +6,11 @@
     stretches   rank, pid, tid, start_ns, end_ns, step, factor: of threads, by which factor they would be as usual
     work        work (a row of the trace's), rank, pid, step, factor: the same
 
-What a thread does has the name of the innermost range, but for calls of a driver outside of ops, which have their own,
-and for the steps themselves: then it is the innermost function of Python that took long, or null. That a step compiles
-is not counted, nor is that a thread waits for a device, for room in a full queue of launches, or for another thread:
-then it does nothing. Work of devices is of the op and the step that launched it. Collectives are not counted: they may
-wait for other ranks.
+What a thread does has the name of the op that the program called, or else of the innermost range, but for calls of a
+driver outside of ops, which have their own, and for the steps themselves: then it is the innermost function of Python
+that took long, or null. That a step after the first one compiles is not counted, nor is that a thread waits for a
+device, for room in a full queue of launches, or for another thread: then it does nothing. Work of devices is of the op
+and the step that launched it. Collectives are not counted: they may wait for other ranks.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from opspan.analysis.functions import spans_of
-from opspan.analysis.nest import innermost
+from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.path_threads import FOR_ROOM, FOR_THREAD, FOR_WORK, is_driving
 from opspan.analysis.spans import PROCESS, length, only, union, within
+from opspan.findings.marks import after_first_step
 from opspan.findings.run import Run
 
 _col = pl.col
@@ -97,7 +98,8 @@ def _work(run: Run, steps: pl.DataFrame) -> pl.DataFrame:
 
 def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
     """Returns what threads did in the steps: *_THREAD, start_ns, end_ns, ns, step, is_odd, what and name."""
-    ranges = run.trace.ranges.filter(~_col("is_mark").fill_null(value=False)).drop_nulls(("start_ns", "end_ns"))
+    ranges = run.trace.ranges.with_columns(_called(run.trace.ranges))
+    ranges = ranges.filter(~_col("is_mark").fill_null(value=False)).drop_nulls(("start_ns", "end_ns"))
     waits, calls, functions = _waits(run), _calls(run), _functions(run, least_ns)
     main = run.graph.processes.select(*PROCESS, thread="main")
     main = main.join(run.graph.threads.select("thread", "tid"), on="thread").select(_THREAD).unique()
@@ -114,7 +116,7 @@ def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
         phase=phase,
         call=calls["name"].gather(in_call),
         function=functions["name"].gather(in_function),
-        range=range_name.gather(in_range),
+        range=ranges["called"].gather(in_range),
     )
     is_call = _col("call").is_not_null() & (_col("is_step") | _col("kind").is_in(_NO_OPS).fill_null(value=False))
     what = (
@@ -130,9 +132,18 @@ def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
     pieces = pieces.filter(
         ~_col("is_waiting"), _col("ns") > 0, _col("is_main").is_not_null() | (_col("what") != "other")
     )
-    compiled = within(pieces, "start_ns", union(run.compiling, PROCESS), PROCESS)["row"]
+    later = after_first_step(run.compiling, run.steps)
+    compiled = within(pieces, "start_ns", union(later, PROCESS), PROCESS)["row"]
     pieces = pieces.filter(~pl.int_range(pl.len(), dtype=pl.UInt32).is_in(compiled.implode()))
     return pieces.select(*_THREAD, "start_ns", "end_ns", "ns", "step", "is_odd", "what", "name")
+
+
+def _called(ranges: pl.DataFrame) -> pl.Series:
+    """For each range the name of the outermost op around it, or its own if it is in none."""
+    is_op = (ranges["kind"] == "op").fill_null(value=False)
+    is_inner = nearest(ranges, is_op).gather(ranges["parent"]).is_not_null()
+    op = ranges["name"].gather(nearest(ranges, is_op & ~is_inner)).cast(pl.String)
+    return op.zip_with(op.is_not_null(), ranges["name"].cast(pl.String)).alias("called")
 
 
 def _between(frames: tuple[pl.DataFrame, ...], steps: pl.DataFrame) -> pl.DataFrame:

@@ -15,7 +15,8 @@ that exposes least has most work of its own: it waits for nobody, and what anoth
 counts transfers that the other would have hidden, had it not waited before.
 
 In a pipeline each stage waits for the first to fill it and for the last to drain it: all for the same time if they have
-the same work. Only what a stage waits longer than the one that waits least is lost to another.
+the same work. Only what a stage exposes more than the one that exposes least is lost to another; of waiting alone those
+have less that are in the middle, and send and receive on both sides.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def late(rows: pl.DataFrame) -> pl.DataFrame:
     more = _col("exposed_ns") - _col("exposed_ns").min().over(_STEP)
     more = pl.when(is_same).then(pl.min_horizontal(more, "waiting_ns")).otherwise(0)
     sums = sums.with_columns(waited_ns=pl.max_horizontal("waited_ns", more))
-    uneven = _col("waited_ns") - _col("waited_ns").min().over(_STEP)
+    uneven = pl.min_horizontal("waited_ns", _col("exposed_ns") - _col("exposed_ns").min().over(_STEP))
     is_pipeline = _col("sides").sum().over("component") > 0
     sums = sums.with_columns(late_ns=pl.when(is_pipeline).then(uneven).otherwise("waited_ns"))
     # Ranks begin at different times, and fill a pipeline that none had to drain before: that is no step's lateness.

@@ -2,6 +2,9 @@
 
     compiling(ranges) -> Boolean: in a range in which torch compiles
     falling_back(ranges) -> Boolean: in an op that the host runs because a device has no kernel for it
+    compiled_times(ranges, compiling(ranges)) -> rank, pid, name, start_ns, end_ns, module: the outermost of these, and
+        the times of which only marks say that torch compiled
+    after_first_step(rows, steps) -> the rows that begin in steps, but not in the first one of their process
 
 Ranges must be nested.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.nest import nearest
+from opspan.analysis.spans import PROCESS, within
 
 _col = pl.col
 # Ranges in which torch compiles; names of several releases.
@@ -18,12 +22,48 @@ _COMPILING = (
     r"^torch\._dynamo\.convert_frame|^_?compile\.|convert_frame|compile_inner|^entire_frame_compile|^backend_compile|"
     r"^entire_backward_compile|inductor_compile|compile_fx|^create_aot_dispatcher_function"
 )
+# backend_compile_data: fn_name=OutputGraph.call_user_compiler, compile_id=0/2
+# Short ranges at the beginning of each of those. Only torch's own profiler gets the others from torch's Python.
+_MARK = r"^\w+_data: .*\bcompile_id=([^ ,]+)"
+_TIMES = (*PROCESS, "tid", "name", "start_ns", "end_ns", "module")
+_BACKWARD = "^entire_backward_compile"
 # What torch's fallback calls to move an op's inputs to the host; the op is the range around it.
 _MOVES = "aten::_to_cpu"
 
 
 def compiling(ranges: pl.DataFrame) -> pl.Series:
-    return _inside(ranges, _named(ranges, _COMPILING))
+    return _inside(ranges, _named(ranges, _COMPILING) & ~_named(ranges, _MARK))
+
+
+def compiled_times(ranges: pl.DataFrame, inside: pl.Series) -> pl.DataFrame:
+    is_outermost = inside & ~inside.gather(ranges["parent"]).fill_null(value=False)
+    found = ranges.select(_TIMES).filter(is_outermost).drop_nulls(("start_ns", "end_ns"))
+    marked = _marked(ranges)
+    known = within(marked, "start_ns", found, PROCESS)["row"].implode()
+    return pl.concat([found, marked.filter(~pl.int_range(pl.len()).is_in(known))])
+
+
+def after_first_step(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    inside = rows[within(rows, "start_ns", steps, PROCESS)["row"].unique().sort()]
+    first = steps.group_by(PROCESS).agg(until_ns=_col("end_ns").min())
+    inside = inside.join(first, on=PROCESS, nulls_equal=True, maintain_order="left")
+    return inside.filter(_col("start_ns") >= _col("until_ns")).drop("until_ns")
+
+
+def _marked(ranges: pl.DataFrame) -> pl.DataFrame:
+    """From the first to the last mark of each frame that was compiled; its backward may be compiled later."""
+    marks = ranges.select(_TIMES)
+    marks = marks.filter(_named(ranges, _MARK)).drop_nulls(("start_ns", "end_ns"))
+    name = _col("name").cast(pl.String)
+    of = ("rank", "pid", "tid", "frame", "is_backward")
+    marks = marks.sort("start_ns").with_columns(frame=name.str.extract(_MARK), is_backward=name.str.contains(_BACKWARD))
+    marks = marks.with_columns(_col("is_backward").cum_max().over(of[:-1]))
+    spans = marks.group_by(of, maintain_order=True).agg(
+        _col("start_ns", "module").first(),
+        _col("end_ns").max(),
+        pl.format("torch.compile {}", _col("frame").first()).cast(pl.Categorical).alias("name"),
+    )
+    return spans.select(_TIMES)
 
 
 def falling_back(ranges: pl.DataFrame) -> pl.Series:

@@ -22,10 +22,11 @@ _TIMES = ("start_ns", "end_ns")
 
 def parts_of(run: Run) -> Parts:
     own = run.found.own_collectives.with_row_index("at")
-    exposed = run.exposed(own).select("at", "exposed_ns", _col(_NAMES).cast(pl.String))
+    exposed = run.exposed(own).select("at", "exposed_ns", "backward_ns", _col(_NAMES).cast(pl.String))
     ranks = pl.DataFrame({"rank": [one.rank for one in run.trace.ranks]}, schema={"rank": pl.Int32})
     return {
         COLLECTIVES: Part(own.join(exposed, on="at", how="left", maintain_order="left").drop("at"), times=_TIMES),
+        "saves": Part(run.devices_save, PROCESS),
         "processes": Part(run.of_process, PROCESS, {"devices": "most"}),
         "ranks": Part(ranks, ("rank",)),
         "times": Part(summed_by(run.times, PROCESS, time_ns=_col("time_ns").sum()), PROCESS),
@@ -49,6 +50,10 @@ class RunOfRanks(Run):
     @cached_property
     def of_process(self) -> pl.DataFrame:
         return self._parts["processes"]
+
+    @cached_property
+    def devices_save(self) -> pl.DataFrame:
+        return self._parts["saves"]
 
     @cached_property
     def collectives(self) -> pl.DataFrame:

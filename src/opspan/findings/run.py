@@ -23,17 +23,19 @@ from opspan.analysis.spans import (
     distinct,
     length,
     looked_up,
-    numbered,
     only,
     summed_by,
     time_in,
     within,
 )
+from opspan.analysis.waits import DRAIN
 from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
 from opspan.findings.graph import graph_of, matches_of
+from opspan.findings.hidden import backward_ns, saves
 from opspan.findings.late import late
-from opspan.findings.marks import compiling, falling_back
+from opspan.findings.marks import compiled_times, compiling, falling_back
+from opspan.findings.paces import paces
 from opspan.tables import Tables
 
 _col = pl.col
@@ -41,7 +43,6 @@ _col = pl.col
 CAUSES = ("compile", "fallback", "data", "optimizer", "held", "wait", "host", "launch", "queued", "unknown")
 _CAUSE = pl.Enum(CAUSES)
 _THREAD = (*PROCESS, "tid")
-DRAIN = ("synchronise", "blocking copy", "item")  # reasons of waits after which a device may have nothing left to do
 HOLD = ("allocation", "free", "module loading")  # reasons of waits that hold up the host itself
 _TOP = 3
 _MOSTLY = 0.5
@@ -105,7 +106,7 @@ class Run:
         """Returns the whole time of each process that has no steps and used devices, with the first work of a device as
         `begin_ns`: nothing else tells the loop from the start of the program."""
         work = on_device(self.trace.work.select(*PROCESS, "start_ns", "kind", "is_overhead"))
-        first = work.group_by(PROCESS).agg(begin_ns=_col("start_ns").min())
+        first = summed_by(work, PROCESS, begin_ns=_col("start_ns").min())
         whole = within_part(whole_times(self.trace), self.trace)
         whole = whole.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
         return whole.join(first, on=PROCESS, nulls_equal=True).filter(_col("begin_ns") >= _col("start_ns"))
@@ -138,12 +139,12 @@ class Run:
             first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
             stretches = stretches.join(first, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
         none = pl.lit(None, dtype=self.steps.schema["step"]).alias("step")
-        outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
+        outside = rows
+        if self.steps.height:
+            outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         if self.begins.height:
-            begins = self.begins.select(*PROCESS, "begin_ns")
-            outside = outside.join(begins, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
-            is_later = (_col(time) >= _col("begin_ns")).fill_null(value=True)
-            outside = outside.filter(is_later).drop("begin_ns")
+            outside = looked_up(outside, self.begins.select(*PROCESS, "begin_ns"), PROCESS)
+            outside = only(outside, (_col(time) >= _col("begin_ns")).fill_null(value=True)).drop("begin_ns")
         if not self.steps.height:
             return outside.with_columns(none)
         pairs = within(rows, time, stretches, PROCESS)
@@ -176,7 +177,7 @@ class Run:
     def of_processes(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
         """Returns that for each process, and each `component` where rows have it. The host counts as a device."""
         by = [*PROCESS, "component"] if "component" in rows.columns else list(PROCESS)
-        sums = rows.group_by(by).agg(_col(column).cast(pl.Int64).sum())
+        sums = summed_by(rows, by, **{column: _col(column).cast(pl.Int64).sum()})
         sums = sums.join(self.of_process, on=PROCESS, how="left", nulls_equal=True)
         return sums.with_columns(_col(column) / _col("devices").fill_null(1)).drop("devices")
 
@@ -263,31 +264,12 @@ class Run:
 
     @kept
     def compiling(self) -> pl.DataFrame:
-        """The outermost ranges in which torch compiled."""
-        ranges, inside = self.trace.ranges, self._is_compiling
-        is_outermost = inside & ~inside.gather(ranges["parent"]).fill_null(value=False)
-        columns = ("rank", "pid", "tid", "name", "start_ns", "end_ns", "module")
-        return ranges.select(columns).filter(is_outermost).drop_nulls(("start_ns", "end_ns"))
+        """The outermost ranges in which torch compiled, and the times of which only marks say so."""
+        return compiled_times(self.trace.ranges, self._is_compiling)
 
     @kept
     def paces(self) -> pl.DataFrame:
-        """For each process: rank, pid, the median time from one launch to the next on its thread (apart_ns), that of
-        work (work_ns), how many launches there are and how many of them take longer than their work (short)."""
-        rows = self.found.delays.select("call", "work", "is_short")
-        calls, work = self.found.attributed.calls, self.found.attributed.work
-        if rows["call"].n_unique() != rows.height:
-            rows = rows.unique("call", keep="first", maintain_order=True)
-        rows = rows.with_columns(
-            [calls[name].gather(rows["call"]).alias(name) for name in _THREAD]
-            + [calls["start_ns"].gather(rows["call"]).alias("called_ns")]
-            + [(work["end_ns"] - work["start_ns"]).gather(rows["work"]).alias("ns")]
-        )
-        (called,) = numbered(_THREAD, rows.select(*_THREAD, "called_ns"))
-        between = called.sort("of", "called_ns").with_columns(apart_ns=_col("called_ns").diff().over("of"))
-        paces = summed_by(between, PROCESS, apart_ns=_col("apart_ns").median())
-        facts = {"work_ns": _col("ns").median(), "launches": pl.len(), "short": _col("is_short").sum()}
-        sums = summed_by(rows, PROCESS, **facts)
-        return sums.join(paces, on=PROCESS, nulls_equal=True)
+        return paces(self.found)
 
     # -- collectives
 
@@ -305,13 +287,21 @@ class Run:
         trace = self.found.attributed
         calls = trace.work["call"].gather(rows["work"])
         at_ns = pl.coalesce(trace.calls["start_ns"].gather(calls), "start_ns")
-        rows = self.named(rows.with_columns(exposed(rows, trace), at_ns=at_ns))
+        rows = rows.with_columns(exposed(rows, trace), at_ns=at_ns)
+        computed = only(self.busy, _col("what") == "computing")
+        rows = self.named(rows.with_columns(backward_ns(rows, computed).alias("backward_ns")))
         return self.begun_in_usual(rows, "at_ns" if self.steps.height else "start_ns", odd=True).drop("at_ns")
 
     @kept
     def late(self) -> pl.DataFrame:
         """Returns what each place lost to others in each step."""
         return late(self.collectives)
+
+    @kept
+    def devices_save(self) -> pl.DataFrame:
+        """Returns rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no time;
+        only of processes of which that is known."""
+        return saves(self.found)
 
     # -- idle time
 

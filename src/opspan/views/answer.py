@@ -32,6 +32,7 @@ class Shown:
     text: Callable[[pl.DataFrame, str], list[str]]
     rank: int = 0
     is_name: bool = False
+    share_of: str = ""  # if its cells are shares: of what, in words, or the title of the column that is the whole
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,21 @@ def shares_of(whole: str) -> Callable[[pl.DataFrame, str], list[str]]:
     return cells
 
 
+def share(title: str, column: str, whole: str, of: str, rank: int = 0) -> Shown:
+    """A column in percent of the column `whole`, which people know as `of`."""
+    return Shown(title, column, shares_of(whole), rank, share_of=of)
+
+
+def shares_said(shown: Sequence[Shown]) -> list[str]:
+    """A line that says of what each column of shares is one."""
+    titles: dict[str, list[str]] = {}
+    for one in shown:
+        if one.share_of:
+            titles.setdefault(one.share_of, []).append(one.title)
+    said = "; ".join(f"{', '.join(some)} of {whole}" for whole, some in titles.items())
+    return [f"Shares: {said}"] if said else []
+
+
 def as_text(answer: Answer, limit: int, layout: Layout) -> str:
     rows = limited(answer.rows, limit)
     notes = []
@@ -97,7 +113,7 @@ def as_text(answer: Answer, limit: int, layout: Layout) -> str:
             for shown in answer.shown
         ]
         lines, left_out = fitted(columns, layout.width or _ALL)
-        notes += left_out
+        notes += [*left_out, *shares_said(answer.shown)]
     lines += layout.lines(notes)
     lines += layout.lines(answer.notes) if answer.fitted_notes is None else answer.fitted_notes(layout)
     return "".join(f"{line}\n" for line in lines)

@@ -15,7 +15,7 @@ from opspan.analysis.parts import COLLECTIVES, Part, Parts
 from opspan.analysis.spans import DEVICE
 from opspan.printable import listed, printable, shortened
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, rates, shares_of, sizes, texts, times
+from opspan.views.answer import Answer, Shown, rates, share, sizes, texts, times
 
 BY = ("kind", "group", "rank", "size", *of_ranges.OF_RANGES, "call")
 _col = pl.col
@@ -174,10 +174,12 @@ def answer_of(parts: Parts, by: str) -> Answer:
     shown = [*first, *counted, size, Shown("Time", "time_ns", times)]
     if rows["transfer_ns"].count():
         shown.append(Shown("Transfer", "transfer_ns", times, 2))
-        shown.append(Shown("Waiting", "waiting_ns", shares_of("time_ns"), 1))
+        shown.append(share("Waiting", "waiting_ns", "time_ns", "Time", 1))
     if by == "rank":
-        shown += [Shown("Last", "last", texts, 1), Shown("Computing", "computing_ns", shares_of("span_ns"), 1)]
-        shown.append(Shown("Exposed", "exposed_ns", shares_of("span_ns"), 1))
+        whole = "the whole time of the device"
+        shown.append(Shown("Last", "last", texts, 1))
+        shown.append(share("Computing", "computing_ns", "span_ns", whole, 1))
+        shown.append(share("Exposed", "exposed_ns", "span_ns", whole, 1))
     for title, name in (("Algorithm", "algorithm_bytes_per_s"), ("Bus", "bus_bytes_per_s")):
         if rows[name].count():
             shown.append(Shown(title, name, rates, 4))

@@ -26,6 +26,7 @@ _NO_NAMES = ("kind", "place_before", "place_after")
 _TIMES = {"device": "self time of devices", "cpu": "self time of CPUs"}
 _MOST = 3  # names in a sentence
 _NAME = 40  # characters
+_ALL_ROWS = "the time of all rows"
 _col = pl.col
 
 
@@ -78,9 +79,9 @@ def answer(before: Figures, after: Figures, fail_over: float | None = None) -> A
         Shown("Before", was, times, 3),
         Shown("After", now, times, 2),
         Shown("Change", "change_ns", _signed),
-        Shown("Change %", "change", _percent),
-        Shown("Share before", "share_before", _share, 6),
-        Shown("Share after", "share_after", _share, 5),
+        Shown("Change %", "change", _percent, share_of="Before"),
+        Shown("Share before", "share_before", _share, 6, share_of=_ALL_ROWS),
+        Shown("Share after", "share_after", _share, 5, share_of=_ALL_ROWS),
         *(Shown("Real", "is_real", marks, 1) for _ in range(int(bool(rows["is_real"].any())))),
         *(Shown("State", "state", _state, 4) for _ in range(int((rows["state"] != "same").any()))),
     )
@@ -141,7 +142,7 @@ def total(before: Figures, after: Figures, rows: pl.DataFrame) -> tuple[Whole, s
     else:
         what = "Time of a step"
     change = taken.after_ns - taken.before_ns
-    share = f", {100 * change / taken.before_ns:+.1f}%" if taken.before_ns else ""
+    share = f", {100 * change / taken.before_ns:+.1f}% of before" if taken.before_ns else ""
     said = {
         True: "more than the noise of the steps",
         False: "no more than the noise of the steps",

@@ -22,6 +22,7 @@ from opspan.views.step_words import number_text
 BY = ("op", "shape", "module", "phase", "step", "run")
 LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
 _col = pl.col
+_PEAK = "the peak of the device in that type"
 NAMED = 0.01  # share of the time from which an op without a cost is named
 # Shares of more than all are none.
 _BEYOND = {
@@ -227,8 +228,9 @@ def _shown(rows: pl.DataFrame, by: str) -> tuple[Shown, ...]:
     else:
         names = [of_ranges.shown("Cost of", "op" if by == "shape" else by)]
         names += [Shown("Sizes", "sizes", texts, 6, is_name=True)] if by == "shape" else []
-    use = [Shown("MFU", "mfu", _percent)] if by in ("step", "run") and rows["mfu"].count() else []
-    bound = [Shown("Compute", "compute_share", _percent, 1), Shown("Memory", "memory_share", _percent, 1)]
+    use = [Shown("MFU", "mfu", _percent, share_of=_PEAK)] if by in ("step", "run") and rows["mfu"].count() else []
+    bound = [Shown("Compute", "compute_share", _percent, 1, share_of=_PEAK)]
+    bound.append(Shown("Memory", "memory_share", _percent, 1, share_of="the peak of the memory"))
     bound.append(Shown("Bound", "bound", texts, 1))
     return (
         *names,
@@ -275,6 +277,7 @@ def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
         "assumed": int(known.rows["is_assumed"].sum()),
         "costs": known.rows.height,
         "time_ns": int(rows["time_ns"].sum()),
+        "device_ns": int(rows["time_ns"].sum()) if spent.has_devices else 0,
         "flops": float(known.rows["flops"].cast(pl.Float64).sum()),
         "masked": float(known.rows["masked_flops"].cast(pl.Float64).sum()),
         "unknown_masks": known.rows["masked_flops"].null_count(),
@@ -348,12 +351,13 @@ def _not_known(parts: Parts) -> list[str]:
     total = facts["time_ns"]
     if not total:
         return notes
+    of = _time_of(facts["device_ns"], total)
     for name, said in _BEYOND.items():
         if facts[name]:
             share = _share(facts[f"{name}_ns"], total)
-            notes.append(f"{plural(facts[name], 'op')} ({share} of the time) {said}")
+            notes.append(f"{plural(facts[name], 'op')} ({share} of {of}) {said}")
     if facts["lost_ns"]:
-        notes.append(f"{_share(facts['lost_ns'], total)} of the device time belongs to no range")
+        notes.append(f"{_share(facts['lost_ns'], total)} of {of} belongs to no range")
     most = parts["missing"].rows.sort("time_ns", "op", descending=[True, False])
     if most.height:
         named = most.filter((_col("time_ns") >= NAMED * total) | (pl.int_range(pl.len()) == 0))
@@ -364,8 +368,15 @@ def _not_known(parts: Parts) -> list[str]:
         if others := most.height - named.height:
             parts_said.append(f"{plural(others, 'other')} {_share(int(most['time_ns'][named.height :].sum()), total)}")
         all_said = _share(int(most["time_ns"].sum()), total)
-        notes.append(f"Nothing is known of the cost of {all_said} of the time: {', '.join(parts_said)}")
+        notes.append(f"Nothing is known of the cost of {all_said} of {of}: {', '.join(parts_said)}")
     return notes
+
+
+def _time_of(device_ns: int, total_ns: int) -> str:
+    """What the times of all rows are of: ranks that used no device have those of their host."""
+    if not device_ns:
+        return "the ops' time on the host"
+    return "the device time" if device_ns == total_ns else "the time of devices and, where a rank used none, of ops"
 
 
 def _share(part: float, whole: float) -> str:

@@ -10,7 +10,7 @@ from opspan.analysis.lanes import in_lanes
 from opspan.analysis.launched import STREAM
 from opspan.analysis.parts import Part, Parts
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, shares_of, texts, times
+from opspan.views.answer import Answer, Shown, share, texts, times
 
 BY = (*of_ranges.OF_RANGES, "device", "stream", "gap")
 _TITLES = {"host": "Host", "launch": "Launch", "queued": "Queued", "unknown": "Unknown"}
@@ -89,8 +89,8 @@ def answer_of(parts: Parts, by: str) -> Answer:
     else:
         names = [of_ranges.shown("The host was in", by)]
     counted = [] if by == "gap" else [Shown("Gaps", "gaps", texts, 5)]
-    elsewhere = [Shown("Others busy", "elsewhere_ns", shares_of("time_ns"), 1)] if by == "stream" else []
-    shares = [Shown(_TITLES[why], f"{why}_ns", shares_of("time_ns"), rank) for rank, why in enumerate(whys, start=1)]
+    elsewhere = [share("Others busy", "elsewhere_ns", "time_ns", "Idle", 1)] if by == "stream" else []
+    shares = [share(_TITLES[why], f"{why}_ns", "time_ns", "Idle", rank) for rank, why in enumerate(whys, start=1)]
     return Answer(
         "idle",
         table,

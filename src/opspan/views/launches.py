@@ -11,7 +11,7 @@ from opspan.analysis.launched import STREAM
 from opspan.analysis.parts import Part, Parts, counted, medians
 from opspan.analysis.spans import difference, length
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, rates, shares_of, sizes, texts, times
+from opspan.views.answer import Answer, Shown, rates, share, sizes, texts, times
 
 BY = (*of_ranges.OF_RANGES, "kernel", "stream", "copy")
 FULL = 1000  # about so many launches fit a stream's queue: the next waits
@@ -117,7 +117,7 @@ def answer_of(parts: Parts, by: str) -> Answer:
     shown = (
         *names,
         Shown("Launches", "launches", texts),
-        Shown("Short", "short_launches", shares_of("launches"), 3),
+        share("Short", "short_launches", "launches", "Launches", 3),
         Shown("Calls", "call_ns", times, 5),
         Shown("Work", "work_ns", times),
         Shown("Delay", "delay_ns", _times, 1),

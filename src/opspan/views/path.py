@@ -18,7 +18,7 @@ from opspan.analysis.what_if import what_if
 from opspan.errors import UsageError
 from opspan.printable import printable
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, shares_of, texts, time_text, times
+from opspan.views.answer import Answer, Shown, share, texts, time_text, times
 
 BY = ("op", "kind", "module", "phase", "step")
 _STEP = ("rank", "pid", "step")
@@ -67,8 +67,8 @@ def rows(parts: Parts, by: str, factors: Mapping[str, float] | None = None) -> p
     if factors or by == "step":
         return each
     whole = each["time_ns"].sum()
-    share = pl.when(pl.lit(whole) > 0).then(_col("time_ns") / whole)
-    each = each.with_columns(share=share).select(by, "time_ns", "share", pl.exclude(by, "time_ns", "share"))
+    of_whole = pl.when(pl.lit(whole) > 0).then(_col("time_ns") / whole)
+    each = each.with_columns(share=of_whole).select(by, "time_ns", "share", pl.exclude(by, "time_ns", "share"))
     return each.sort("time_ns", descending=True, maintain_order=True)
 
 
@@ -133,14 +133,14 @@ def answer_of(parts: Parts, by: str, factors: Mapping[str, float] | None = None)
     step = Shown("Step", "step", texts, is_name=True)
     if factors:
         shown = (*names, step, Shown("Time", "time_ns", times), Shown("Would take", "after_ns", times))
-        return Answer("path", table, (*shown, Shown("Of it", "after_ns", shares_of("time_ns"))), tuple(_said(table)))
+        return Answer("path", table, (*shown, share("Of it", "after_ns", "time_ns", "Time")), tuple(_said(table)))
     kinds = [kind for kind in KINDS if by != "kind" and table[f"{kind}_ns"].sum()]
     first = [*names, step] if by == "step" else [of_ranges.shown("Path", by)]
-    share = [] if by == "step" else [Shown("Share", "share", _percent)]
-    shares = [Shown(_TITLES[kind], f"{kind}_ns", shares_of("time_ns"), rank) for rank, kind in enumerate(kinds, 1)]
+    of_path = [] if by == "step" else [Shown("Share", "share", _percent, share_of="the whole path")]
+    shares = [share(_TITLES[kind], f"{kind}_ns", "time_ns", "Time", rank) for rank, kind in enumerate(kinds, 1)]
     counted = Shown("Pieces", "pieces", texts, 5)
     notes = [] if table.height else ["There is nothing in this trace: no ranges, no calls, no work"]
-    return Answer("path", table, (*first, Shown("Time", "time_ns", times), *share, counted, *shares), tuple(notes))
+    return Answer("path", table, (*first, Shown("Time", "time_ns", times), *of_path, counted, *shares), tuple(notes))
 
 
 def _percent(rows: pl.DataFrame, column: str) -> list[str]:

@@ -74,11 +74,12 @@ def outside_texts(parts: Parts) -> list[str]:
         "between steps": times["between_ns"] or 0,
         "after the last step": times["after_ns"] or 0,
     }
-    said = []
+    said: list[str] = []
     for what, ns in shown.items():
         if whole and ns >= _LITTLE * whole:
             names = _names(parts, whole) if what == "between steps" else ""
-            said.append(f"{what} {time_text(ns)} ({ns / whole:.1%}{names})")
+            of_what = "" if said else " of the run"
+            said.append(f"{what} {time_text(ns)} ({ns / whole:.1%}{of_what}{names})")
     return said
 
 

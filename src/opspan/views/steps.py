@@ -15,7 +15,7 @@ from opspan.analysis.step_lengths import lengths_of
 from opspan.analysis.until_done import until_done, with_outliers
 from opspan.tables.window import Steps, numbers_of
 from opspan.views import step_words
-from opspan.views.answer import Answer, Shown, marks, shares_of, texts, times
+from opspan.views.answer import Answer, Shown, marks, share, texts, times
 
 _TITLES = {
     "computing": "Computing",
@@ -87,7 +87,7 @@ def answer_of(parts: Parts, step: Steps | None = None) -> Answer:
         Shown("Step", "step", texts, is_name=True),
         Shown("Time", "time_ns", times),
         *(Shown("Outlier", "is_outlier", marks) for _ in range(int(table["is_outlier"].any() or 0))),
-        *(Shown(_TITLES[kind], f"{kind}_ns", shares_of("time_ns"), rank) for rank, kind in enumerate(kinds, start=1)),
+        *(share(_TITLES[kind], f"{kind}_ns", "time_ns", "Time", rank) for rank, kind in enumerate(kinds, start=1)),
     )
     return Answer("steps", table, shown, (*_of_steps(parts), *_notes(table)))
 

@@ -9,7 +9,7 @@ from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.waits import WHY
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, shares_of, texts, times
+from opspan.views.answer import Answer, Shown, share, texts, times
 
 BY = (*of_ranges.OF_RANGES, "why", "call")
 REASONS = tuple(WHY.categories)
@@ -70,9 +70,9 @@ def answer_of(parts: Parts, by: str) -> Answer:
     counted = [] if by == "call" else [Shown("Waits", "count", texts, 5)]
     reasons = [why for why in REASONS if by not in ("why", "call") and table[_column(why)].sum()]
     shares = [
-        Shown(why.capitalize(), _column(why), shares_of("wait_ns"), rank) for rank, why in enumerate(reasons, start=1)
+        share(why.capitalize(), _column(why), "wait_ns", "Waited", rank) for rank, why in enumerate(reasons, start=1)
     ]
-    busy = Shown("Device busy", "busy_ns", shares_of("wait_ns"), 1)
+    busy = share("Device busy", "busy_ns", "wait_ns", "Waited", 1)
     shown = (*first, Shown("Waited", "wait_ns", times), busy, *counted, *shares)
     notes = [] if table.height else ["No call of this trace is one in which the host waits"]
     return Answer("waits", table, shown, tuple(notes))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, length
+from opspan.findings.hidden import left
 from opspan.findings.late import SIDES, lost_to, stragglers, waited_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
@@ -20,6 +21,7 @@ _STRAGGLER = 0.03
 # Below these a collective takes as long as its latency: some ten microseconds, in which a link carries a megabyte.
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
 _MANY = 10  # in a step
+_HARDLY = 0.1  # of the time of a collective
 
 
 def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
@@ -33,13 +35,15 @@ def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
         alone_ns, exposed_ns = int(rows.filter(is_alone)["exposed_ns"].sum()), int(rows["exposed_ns"].sum())
         if not exposed_ns or (alone_ns <= _UNTOLD * exposed_ns) != is_told:
             return
-        sums = run.of_processes(places.with_columns(ns=_col("exposed_ns") - _col("waited_ns")), "ns")
-        # No sooner would all be done than the one that has least of it; of several components the one with most.
-        at_stake = int(sums.group_by("component").agg(_col("ns").min())["ns"].max() or 0)  # type: ignore[arg-type]
+        places = places.with_columns(ns=_col("exposed_ns") - _col("waited_ns"))
+        own_ns = _least(run.of_processes(places, "ns"))
+        places = places.join(left(rows), on=[*DEVICE, "step"], how="left", nulls_equal=True, maintain_order="left")
+        places = places.with_columns(_col("ns") - _col("left_ns").fill_null(0).clip(0, _col("ns")))
+        at_stake = _least(_saved(run, run.of_processes(places, "ns")))
         if not run.matters(at_stake, threshold):
             return
         rows = rows.with_columns(ns=length())
-        figures = {"exposed_ns": at_stake, "exposed_share": run.share(at_stake), "collectives": rows.height}
+        figures = {"exposed_ns": own_ns, "exposed_share": run.share(own_ns), "collectives": rows.height}
         waits = run.of_processes(places.with_columns(ns=_col("waited_ns")), "ns")
         figures |= {"waiting_ns": int(waits["ns"].mean() or 0)}  # type: ignore[arg-type]  # a number
         figures |= {"communicating_ns": run.per_process(rows, "ns")}
@@ -58,6 +62,17 @@ def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
         )
 
     return look
+
+
+def _least(sums: pl.DataFrame) -> int:
+    """No sooner would all be done than the one that has least of it; of several components the one with most."""
+    return int(sums.group_by("component").agg(_col("ns").min())["ns"].max() or 0)  # type: ignore[arg-type]
+
+
+def _saved(run: Run, sums: pl.DataFrame) -> pl.DataFrame:
+    """`sums`: rank, pid, ns; no more than the process would gain if its devices took no time at all."""
+    sums = sums.join(run.devices_save, on=PROCESS, how="left", nulls_equal=True)
+    return sums.with_columns(ns=pl.min_horizontal("ns", "saves_ns")).drop("saves_ns")
 
 
 def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -118,11 +133,16 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     # Where its size is not known, its time tells.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
-    at_stake = run.per_process(rows.with_columns(ns=_col("exposed_ns") - waited_ns()), "ns")
+    own = rows.with_columns(own_ns=_col("exposed_ns") - waited_ns()).sort("start_ns")
+    own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # others are bare between two kernels
+    steps = own.group_by(*DEVICE, "step").agg(_col("own_ns").sum(), last_ns=_col("own_ns").last())
+    own_ns = run.per_process(steps, "own_ns")
+    # Put together they are one, and that is not hidden, either.
+    at_stake = run.per_process(steps.with_columns(ns=_col("own_ns") - _col("last_ns")), "ns")
     per_step = rows.height / max(run.steps.height, 1)
     if not run.matters(at_stake, threshold) or per_step < _MANY:
         return
-    figures = {"collectives": rows.height, "exposed_ns": at_stake, "exposed_share": run.share(at_stake)}
+    figures = {"collectives": rows.height, "exposed_ns": own_ns, "exposed_share": run.share(own_ns)}
     figures |= {"each_ns": int(rows["ns"].median() or 0), "per_step": round(per_step)}  # type: ignore[arg-type]
     yield Evidence(
         at_stake,
@@ -167,7 +187,9 @@ RULES = (
         id="exposed-communication",
         title="Communication that no computing hides",
         looks_at="time in which a collective ran and nothing else did, less what was waiting for another rank, of the "
-        "rank that has least of it; without a device nothing else runs when no op does",
+        "rank that has least of it; without a device nothing else runs when no op does. At stake is no more of it than "
+        "the host waited for its device, and of collectives that all began after the backward what would be hidden if "
+        "each had begun when its part of the backward was done",
         threshold=0.1,
         because="the share at which the profiler's view in TensorBoard spoke of it",
         sentence="collectives ran for {communicating_ns}, {exposed_ns} of it ({exposed_share}) while nothing computed "
@@ -231,7 +253,8 @@ RULES = (
         id="small-collectives",
         title="Many small collectives",
         looks_at="time of collectives of less than a megabyte (of less than 30 us, where the size is not known) in "
-        "which nothing else ran and no other rank was late, where a step has ten or more",
+        "which nothing else ran and no other rank was late, where a step has ten or more; at stake is all but the last "
+        "one of a step",
         threshold=0.02,
         because="a fiftieth of the time: less is lost among the steps' own differences",
         sentence="{collectives} small collectives took {exposed_ns} ({exposed_share}) in which nothing else ran: "

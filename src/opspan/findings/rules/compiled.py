@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import PROCESS, length, within
+from opspan.analysis.spans import length
+from opspan.findings.marks import after_first_step
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import launched_in, saved_ns, without
@@ -17,14 +18,7 @@ _REGION = r"^Torch-Compiled Region: ([0-9]+)/([0-9]+)"
 
 
 def _again(run: Run, threshold: float) -> Iterator[Evidence]:
-    if not run.steps.height:
-        return  # all that was compiled may have been compiled for the first time
-    # Looks at all steps: one that compiled is an outlier.
-    in_step = within(run.compiling, "start_ns", run.steps, PROCESS)["row"].unique().sort()
-    rows = run.compiling[in_step]
-    first = run.steps.group_by(PROCESS).agg(until_ns=_col("end_ns").min())
-    rows = rows.join(first, on=PROCESS, nulls_equal=True).filter(_col("start_ns") >= _col("until_ns"))
-    rows = rows.with_columns(ns=length())
+    rows = after_first_step(run.compiling, run.steps).with_columns(ns=length())
     change = without(run, stretches=rows, work=launched_in(run, rows))
     at_stake = saved_ns(run, change, threshold)
     if not run.matters(at_stake, threshold):

@@ -6,24 +6,30 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.busy import OPS
 from opspan.analysis.spans import MOST, PROCESS, length, numbered, union, within
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
 _LEAST_NS = 500_000  # a loop's own Python, such as that of an optimizer or a loader, takes up to some 300 us at a time
-_WHERE = ("module", "user", "step")
+_OPS = ("op", "script", "static_op", "static_model")
+# What computes without ops. A node of the backward that is none of these has ops inside, or Python of the program.
+_COMPILED = r"^CompiledFunction|^Torch-Compiled Region|CompiledFxGraph"
+_WHERE = ("module", "user", "backward")
+_MANY = 0.25  # of the steps: of fewer, what each does longer makes it an outlier
+_MOSTLY = 0.5  # of a pause: a range that has as much is where it lies
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     if run.has_devices or not run.steps.height:
         return
     pauses = _pauses(run)
-    outside_ns = run.longest(pauses, "ns")
+    if not run.matters(run.longest(pauses, "ns"), threshold):
+        return
+    pauses = _often(run, _with_places(run, pauses))
+    outside_ns = run.longest(pauses, "lost_ns")
     if not run.matters(outside_ns, threshold):
         return
-    pauses = _with_places(run, pauses)
     places = top(pauses, "ns", "place")
     yield Evidence(
         outside_ns,
@@ -32,7 +38,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
             "outside_share": run.share(outside_ns),
             "pauses": pauses.height,
             "least_ns": _LEAST_NS,
-            "most_ns": run.longest(pauses.filter(_col("place") == places[0]), "ns"),
+            "most_ns": run.longest(pauses.filter(_col("place") == places[0]), "lost_ns"),
         },
         {"place": places[0]},
         confidence="certain",
@@ -48,8 +54,8 @@ def _pauses(run: Run) -> pl.DataFrame:
     """Returns the times of usual steps in which no thread of the process was in an op, loaded data, compiled or was in
     a collective for more than _LEAST_NS: rank, pid, step, start_ns, end_ns, ns."""
     span = (*PROCESS, "start_ns", "end_ns")
-    works = run.ranges.filter(_col("kind").is_in(OPS) | (_col("phase") == "data"))
-    others = pl.concat([run.compiling.select(span), run.found.collectives.select(span)])
+    works = run.ranges.filter(_col("kind").is_in(_OPS) | (_col("phase") == "data"))
+    others = pl.concat(rows.select(span) for rows in (run.compiling, run.found.collectives, run.called(_COMPILED)))
     busy = union(works.select(span), PROCESS, others).sort(*PROCESS, "start_ns")
     is_same = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in PROCESS)
     free = busy.select(*PROCESS, start_ns="end_ns", end_ns=pl.when(is_same).then(_col("start_ns").shift(-1)))
@@ -68,24 +74,25 @@ def _pauses(run: Run) -> pl.DataFrame:
 
 
 def _with_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
-    """With the innermost module or range of the program that each pause lies in, as `module`, `op` and `place`; of
-    those that lie in none, the op that ended last before them is the place."""
-    rows = run.ranges.filter(_col("kind").is_in(_WHERE)).select(
-        *PROCESS, "name", "kind", "module", "start_ns", "end_ns"
-    )
+    """With the innermost module, node of the backward or range of the program that most of each pause lies in, as
+    `module`, `op` and `place`; of those that lie in none, the op that ended last before them is the place."""
+    rows = run.ranges.filter(_col("kind").is_in(_WHERE)).drop_nulls("end_ns")
+    rows = rows.select(*PROCESS, "name", "kind", "module", "start_ns", "end_ns")
     pauses = pauses.with_row_index("pause")
-    pairs = within(pauses, "start_ns", rows, PROCESS)
-    around = pl.concat(
-        [pauses[pairs["row"]].select("pause", until_ns="end_ns"), rows[pairs["stretch"]]], how="horizontal"
-    )
-    around = around.filter(_col("end_ns") >= _col("until_ns"), _col("kind") != "step").sort("start_ns")
-    around = around.unique("pause", keep="last").select("pause", "module", inside="name", kind="kind")
+    around, begun = within(pauses, "start_ns", rows, PROCESS), within(rows, "start_ns", pauses, PROCESS)
+    pairs = pl.concat([around.select(pause="row", range="stretch"), begun.select(pause="stretch", range="row")])
+    both = pauses[pairs["pause"]].select("pause", "ns", from_ns="start_ns", until_ns="end_ns")
+    both = both.hstack(rows[pairs["range"]])
+    shared = pl.min_horizontal("end_ns", "until_ns") - pl.max_horizontal("start_ns", "from_ns")
+    both = both.filter(shared >= _MOSTLY * _col("ns")).sort(length(), "start_ns", descending=[False, True])
+    most = both.unique("pause", keep="first", maintain_order=True)
+    most = most.select("pause", "module", inside="name", kind="kind")
     ended = run.ranges.filter(_col("kind") != "step").select(*PROCESS, "end_ns", last="name").drop_nulls("end_ns")
     asked, ended = numbered(
         PROCESS, pauses.select("pause", *PROCESS, "start_ns").sort("start_ns"), ended.sort("end_ns")
     )
     before = asked.join_asof(ended, left_on="start_ns", right_on="end_ns", by="of", check_sortedness=False)
-    pauses = pauses.join(around, on="pause", how="left").join(before.select("pause", "last"), on="pause", how="left")
+    pauses = pauses.join(most, on="pause", how="left").join(before.select("pause", "last"), on="pause", how="left")
     inside, last = _col("inside").cast(pl.String), _col("last").cast(pl.String)
     is_module = _col("kind") == "module"
     return pauses.with_columns(
@@ -95,12 +102,21 @@ def _with_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _often(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
+    """The pauses at places where many steps of the process pause: elsewhere the machine did something else. With
+    `lost_ns`, in which those that outliers have, too, are counted with these."""
+    steps = run.steps.group_by(PROCESS).agg(all=pl.len(), steps=(~_col("is_outlier").fill_null(value=False)).sum())
+    pauses = pauses.join(steps, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
+    pauses = pauses.with_columns(lost_ns=_col("ns") * _col("all") / _col("steps")).drop("all")
+    return pauses.filter(_col("step").n_unique().over(*PROCESS, "place") >= _MANY * _col("steps")).drop("steps")
+
+
 RULES = (
     Rule(
         id="host-outside-ops",
         title="Pauses of the host in which no op runs",
         looks_at="time of steps of programs without devices in which no thread was in an op, loaded data, compiled or "
-        "was in a collective, in pauses of more than 0.5 ms",
+        "was in a collective, in pauses of more than 0.5 ms, at places where at least a quarter of the steps have one",
         threshold=0.05,
         because="a twentieth: below that it is logging and the loop itself",
         sentence="for {outside_ns} ({outside_share} of the steps' time) no op ran, in {pauses} pauses of more than "

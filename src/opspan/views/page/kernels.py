@@ -29,7 +29,12 @@ _TIMES = (
 )
 _USE = (
     Column("blocks_per_sm", "Blocks per SM", "number", "Blocks of a launch for each multiprocessor, weighted by time"),
-    Column("occupancy", "Est. occupancy", "share", "Estimated from the launch, weighted by time; it is not measured"),
+    Column(
+        "occupancy",
+        "Est. occupancy",
+        "share",
+        "Of the warps that a multiprocessor can hold: estimated from the launch, not measured",
+    ),
     Column("uses_tensor_cores", "Tensor cores", "text", "As far as the kernel's name says"),
 )
 _BY_NAME = (Column("name", "Kernel", "name"), *_TIMES, *_USE)

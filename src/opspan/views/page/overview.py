@@ -45,7 +45,12 @@ _DEVICES = (
     Column("idle_ns", "Idle", "ns"),
     Column("utilisation", "Utilisation", "share", "Share of the time in which a kernel ran"),
     Column("sm_efficiency", "Est. SM efficiency", "share", "Share of the multiprocessors that kernels had blocks for"),
-    Column("occupancy", "Est. occupancy", "share", "Mean of the kernels, weighted by their time; it is not measured"),
+    Column(
+        "occupancy",
+        "Est. occupancy",
+        "share",
+        "Of the warps that a multiprocessor can hold: mean of the kernels by their time; not measured",
+    ),
     Column("tensor_core_share", "Tensor cores", "share", "Share of the kernels' time; nothing: not known"),
 )
 _ISSUES = (
@@ -89,9 +94,9 @@ def _cards(subject: Subject) -> list[dict[str, Any]]:
         ("Steps", steps.steps or None, "count"),
         ("Median step", steps.median_ns, "ns"),
         ("Mean step", steps.mean_ns if steps.steps > 1 else None, "ns"),
-        ("Devices busy", whole["busy_ns"].sum() / time if time else None, "share"),
-        ("Kernels on tensor cores", on_cores / work if work and is_told(unknown, work) else None, "share"),
-        ("Kernels that may use tensor cores", unknown / work if not is_told(unknown, work) else None, "share"),
+        ("Time that devices were busy", whole["busy_ns"].sum() / time if time else None, "share"),
+        ("Kernel time on tensor cores", on_cores / work if work and is_told(unknown, work) else None, "share"),
+        ("Kernel time that may be on tensor cores", unknown / work if not is_told(unknown, work) else None, "share"),
         ("Most memory of a device", peaks["allocated_bytes"].max(), "bytes"),
     ]
     return [{"title": title, "value": value, "unit": unit} for title, value, unit in cards if value is not None]

@@ -1,0 +1,81 @@
+"""What a run would gain if computing hid its collectives, or if they took less time.
+
+    backward_ns(rows, work) -> for each collective how long its device computed for the backward that was launched
+        before it, after the last work of a forward or an optimizer; null: not known
+    left(rows) -> rank, pid, device_id, step, left_ns: what overlapping with the backward would not hide
+    saves(found) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no time
+
+`rows`: collectives, as `Run.exposed` gives them.
+
+A bucket of gradients can be sent when its part of the backward is done. So of collectives that all begin after the
+backward, the last one stays exposed: nothing is left that hides it. Of n collectives the first could begin when an nth
+of the backward is done, and what takes longer than the rest of it stays exposed, too.
+
+A host that never waits for its devices sets the pace: the run gains no more than what the host waited.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from opspan.analysis import Analysed
+from opspan.analysis.averages import on_device
+from opspan.analysis.spans import DEVICE, PROCESS, length, numbered, union
+from opspan.analysis.waits import DRAIN, SYNCHRONISE
+from opspan.findings.late import waited_ns
+
+_col = pl.col
+_NEARLY = 0.9
+_LONG = 4  # times the usual time of a launch of that name: longer than launches differ by
+
+
+def backward_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
+    """`rows`: with `at_ns`, when they were launched; `work`: what computed, with `launched_ns`, `ns` and `phase`."""
+    work = work.drop_nulls("launched_ns").sort("launched_ns")
+    is_backward = (_col("phase") == "backward").fill_null(value=False)
+    work = work.with_columns(sum_ns=pl.when(is_backward).then("ns").otherwise(0).cum_sum().over(DEVICE))
+    before = pl.when(~is_backward).then("sum_ns").forward_fill().over(DEVICE).fill_null(0)
+    work = work.select(*DEVICE, "launched_ns", backward_ns=_col("sum_ns") - before)
+    asked, work = numbered(DEVICE, rows.select(*DEVICE, "at_ns").with_row_index("row").sort("at_ns"), work)
+    found = asked.join_asof(work, left_on="at_ns", right_on="launched_ns", by="of", check_sortedness=False)
+    return found.sort("row")["backward_ns"]
+
+
+def left(rows: pl.DataFrame) -> pl.DataFrame:
+    """Has only steps in which nearly all that is exposed is of collectives that began after the whole backward: where
+    some began within it, it is the network that is slow."""
+    at = [*DEVICE, "step"]
+    rows = rows.with_columns(ns=_col("exposed_ns") - waited_ns()).filter(_col("backward_ns") > 0, _col("ns") > 0)
+    rows = rows.sort("start_ns").with_columns(all_ns=_col("ns").sum().over(at))
+    rows = rows.filter(_col("backward_ns") == _col("backward_ns").max().over(at))
+    facts = {"all_ns": _col("all_ns").first(), "count": pl.len(), "last_ns": _col("ns").last()}
+    sums = rows.group_by(at).agg(_col("ns").sum(), _col("backward_ns").first(), **facts)
+    sums = sums.filter(_col("count") > 1, _col("ns") >= _NEARLY * _col("all_ns"))
+    beyond = _col("ns") - (_col("backward_ns") * (1 - 1 / _col("count"))).cast(pl.Int64)
+    return sums.select(*at, left_ns=pl.max_horizontal("last_ns", beyond))
+
+
+def saves(found: Analysed) -> pl.DataFrame:
+    """At most: what the host waited for devices. Where its launches take far longer than usual ones of their name, it
+    may have waited for room in a full queue. Files without any call that synchronises do not say when the host waited:
+    nothing is known of their processes."""
+    none = pl.DataFrame(schema={"rank": pl.Int32, "pid": pl.Int64, "saves_ns": pl.Int64})
+    if not on_device(found.complete.work.select("kind", "is_overhead")).height:
+        return none
+    trace, waits = found.attributed, found.waits
+    drains = waits.filter(_col("why").cast(pl.String).is_in(DRAIN)).select(*PROCESS, "start_ns", "end_ns")
+    launched = trace.work["call"].drop_nulls().unique()
+    calls = trace.calls.select(*PROCESS, "name", "start_ns", "end_ns").with_row_index("call")[launched]
+    calls = calls.join(waits.select("call"), on="call", how="anti").drop_nulls(("start_ns", "end_ns"))
+    calls = calls.with_columns(usual_ns=length().median().over(*PROCESS, "name").cast(pl.Int64))
+    long = calls.filter(length() > _LONG * _col("usual_ns"))
+    long = long.with_columns(start_ns=_col("start_ns") + _col("usual_ns"))
+    ends = calls.group_by(PROCESS).agg(start_ns=_col("end_ns").max())  # after the last launch nothing is left to do
+    done = trace.work.group_by(PROCESS).agg(_col("end_ns").max())
+    tail = ends.join(done, on=PROCESS, nulls_equal=True).filter(length() > 0)
+    columns = [*PROCESS, "start_ns", "end_ns"]
+    both = ("start_ns", "end_ns")
+    held = union(pl.concat(rows.drop_nulls(both).select(columns) for rows in (drains, long, tail)), PROCESS)
+    sums = held.group_by(PROCESS).agg(saves_ns=length().sum())
+    known = waits.filter(_col("why") == SYNCHRONISE).select(PROCESS).unique()
+    return known.join(sums, on=PROCESS, how="left", nulls_equal=True).with_columns(_col("saves_ns").fill_null(0))
