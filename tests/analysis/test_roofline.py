@@ -89,7 +89,7 @@ def test_what_no_device_can_do_has_no_share(tmp_path: Path) -> None:
     assert run["mfu"] is None
     notes = answer(found.analysed, "op").notes
     too_fast, cached = (note for note in notes if "share is not known" in note)
-    assert too_fast.startswith("1 op (4.7% of the time) computed faster than the device can")
+    assert too_fast.startswith("1 op (4.7% of the device time) computed faster than the device can")
     assert cached.startswith("2 ops (5.7% of the time) moved bytes faster than the memory can")
 
 

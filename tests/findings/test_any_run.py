@@ -92,6 +92,18 @@ def test_idle_time_has_one_cause_each_and_is_no_more_than_all_time(found: Analys
     check_causes(found)
 
 
+def test_work_of_steps_that_overlap_is_counted_once() -> None:
+    row = {"rank": 0, "pid": 1}
+    steps = [row | {"tid": tid, "name": "ProfilerStep#1", "kind": "step", "start_ns": 0, "end_ns": 9} for tid in (1, 2)]
+    launch = row | {"tid": 1, "name": "cudaLaunchKernel", "correlation_id": 1, "start_ns": 1, "end_ns": 2}
+    kernel = row | {"name": "gemm", "kind": "kernel", "device_id": 0, "correlation_id": 1, "start_ns": 3, "end_ns": 43}
+    kernel |= {"grid_x": 1, "grid_y": 1, "grid_z": 1}  # of three multiprocessors it keeps one busy
+
+    (found,) = (one for one in findings(analysed(steps, [launch], [kernel])) if one.rule.id == "few-blocks")
+
+    assert found.evidence.at_stake_ns == round(40 * 2 / 3)
+
+
 def check_causes(found: Analysed) -> None:
     """They add up to the idle time of usual steps, moment by moment."""
     run = Run(found)

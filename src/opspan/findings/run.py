@@ -151,6 +151,13 @@ class Run:
         inside = rows[pairs["row"]].with_columns(stretches["step"].gather(pairs["stretch"]).alias("step"))
         return pl.concat([inside, outside.with_columns(none)])
 
+    def of_steps(self, rows: pl.DataFrame, is_late: bool = False) -> pl.DataFrame:
+        """The rows of all steps (`begun_in_usual`) if usual ones have some. Otherwise none: what only outliers have
+        makes them outliers, and is told by their own finding."""
+        found = self.begun_in_usual(rows, is_late=is_late, odd=True)
+        usual = self.in_usual(found)
+        return found if usual.height else usual
+
     # -- devices
 
     @kept

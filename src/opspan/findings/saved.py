@@ -25,6 +25,7 @@ from opspan.findings.run import Run
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
+_LONGEST = 2**53  # ns: 104 days
 _TIMES = (*_THREAD, "start_ns", "end_ns")
 
 
@@ -55,7 +56,7 @@ def _summed(each: pl.DataFrame) -> pl.DataFrame:
 
 def _most_ns(run: Run, change: Change) -> float:
     """By how much less all would take, one after the other."""
-    ns = (length() * (1 - _col("factor").clip(0, 1))).round().cast(pl.Int64)
+    ns = (length() * (1 - _col("factor").clip(0, 1))).clip(0, _LONGEST).round().cast(pl.Int64)
     work = run.trace.work.select(*PROCESS, "start_ns", "end_ns")[change.work["row"]].hstack([change.work["factor"]])
     rows = pl.concat([frame.select(*PROCESS, ns=ns) for frame in (change.stretches, work)])
     return run.longest(rows, "ns")
@@ -63,11 +64,14 @@ def _most_ns(run: Run, change: Change) -> float:
 
 def less(run: Run, rows: pl.DataFrame, column: str) -> Change:
     nothing = run.trace.calls.clear().select(_TIMES).with_columns(factor=1.0)
-    return scaled(nothing, rows.select("work", factor=(1 - _col(column) / length()).clip(0, 1)))
+    took = run.trace.work.select(length()).to_series().gather(rows["work"])
+    return scaled(nothing, rows.select("work", factor=(1 - _col(column) / pl.lit(took)).clip(0, 1)))
 
 
 def scaled(stretches: pl.DataFrame, work: pl.DataFrame) -> Change:
-    work = work.select(row="work", factor=_col("factor").cast(pl.Float64), is_at_once=pl.lit(value=False))
+    # Work of steps that overlap is in `work` once for each of them.
+    work = work.group_by(row="work", maintain_order=True).agg(_col("factor").cast(pl.Float64).min())
+    work = work.with_columns(is_at_once=pl.lit(value=False))
     return Change(stretches.select(*_TIMES, _col("factor").cast(pl.Float64), is_free=pl.lit(value=False)), work)
 
 

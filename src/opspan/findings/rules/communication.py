@@ -158,7 +158,7 @@ def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.has_devices:
         return
     rows = run.called("^gloo:")
-    rows = run.begun_in_usual(rows.with_columns(ns=length()), odd=True).filter(_col("ns") > 0)
+    rows = run.of_steps(rows.with_columns(ns=length())).filter(_col("ns") > 0)
     at_stake = saved_ns(run, without(run, stretches=rows), threshold)
     if run.matters(at_stake, threshold):
         ns = run.longest(rows, "ns")

@@ -36,8 +36,8 @@ def _again(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.begun_in_usual(run.called(_REGION), odd=True)
-    lookups = run.begun_in_usual(run.called("^TorchDynamo Cache Lookup$"), odd=True).with_columns(ns=length())
+    rows = run.of_steps(run.called(_REGION))
+    lookups = run.of_steps(run.called("^TorchDynamo Cache Lookup$")).with_columns(ns=length())
     frames = {found[1] for name in rows["name"].unique() if (found := re.match(_REGION, str(name)))}
     if len(frames) < threshold:
         return

@@ -65,7 +65,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
 def _fallbacks(run: Run, threshold: float) -> Iterator[Evidence]:
     ranges = run.trace.ranges
     ops = ranges.select(*PROCESS, "tid", "name", "start_ns", "end_ns", "module").filter(fallbacks(ranges))
-    ops = run.begun_in_usual(ops, odd=True).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
+    ops = run.of_steps(ops).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
     change = without(run, stretches=ops, work=launched_in(run, ops))
     at_stake = saved_ns(run, change, threshold)
     if run.matters(at_stake, threshold):

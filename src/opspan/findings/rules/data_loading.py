@@ -15,7 +15,7 @@ _col = pl.col
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     loads = run.ranges.filter(_col("phase") == "data").with_columns(ns=_col("end_ns") - _col("start_ns"))
-    loads = run.begun_in_usual(loads.drop_nulls("ns"), odd=True)
+    loads = run.of_steps(loads.drop_nulls("ns"))
     usual = run.in_usual(loads)
     # Most runs: nothing more needs to be looked at.
     if not run.matters(run.longest(usual, "ns"), threshold):

@@ -8,33 +8,31 @@ import polars as pl
 
 from opspan.analysis.autograd import LINKED
 from opspan.analysis.nest import nearest
-from opspan.analysis.spans import PROCESS
-from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.analysis.spans import DEVICE, PROCESS, numbered
+from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import less, saved_ns
+from opspan.findings.saved import less, merged, saved_ns
 
 _col = pl.col
+_STEP = r"^Optimizer\.step#"
 _TWICE = 2  # what a backward may take of its forward's time: a gradient for the input and one for the weight
 
 
 def _loop(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.has_devices or not run.has_loop_in_optimizer:
         return  # on the host torch itself goes one by one
-    idle = run.idle.filter(_col("cause") == "optimizer")
-    at_stake = run.per_process(idle, "ns")
+    ranges = run.trace.ranges
+    steps = run.called(_STEP)
+    is_step = pl.Series([False]).new_from_index(0, ranges.height).scatter(steps["row"], True)
+    kernels = run.all_kernels.filter(_col("call").is_not_null())
+    kernels = kernels.with_columns(within=nearest(ranges, is_step).gather(kernels["range"])).drop_nulls("within")
+    (kernels,) = numbered((*DEVICE, "within"), kernels)
+    at_stake = saved_ns(run, merged(run, kernels), threshold / 2)
     if not run.matters(at_stake, threshold):
         return
-    steps = run.called(r"^Optimizer\.step#")
-    kernels = run.kernels.filter(_col("phase") == "optimizer")
-    figures = {"idle_ns": at_stake, "idle_share": run.share(at_stake), "steps": steps.height, "kernels": kernels.height}
-    yield Evidence(
-        at_stake,
-        figures,
-        ops=top(idle, "ns", "op"),
-        steps=top(idle, "ns", "step"),
-        ranks=ranks_of(idle),
-        ranges=ranges_of(steps),
-    )
+    ns = run.per_process(run.idle.filter(_col("cause") == "optimizer"), "ns")
+    figures = {"idle_ns": ns, "idle_share": run.share(ns), "steps": steps.height, "kernels": kernels.height}
+    yield Evidence(at_stake, figures, **(where(kernels, "ns") | {"ranges": ranges_of(steps)}))
 
 
 def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -98,8 +96,8 @@ RULES = (
     Rule(
         id="optimizer-loop",
         title="The optimizer steps one parameter after the other",
-        looks_at="idle time of devices until and in launches of the optimizer, where none of its ops takes many "
-        "parameters at once",
+        looks_at="launches of optimizers of which no op takes many parameters at once; at stake is how much sooner the "
+        "run would have ended if each step of the optimizer launched all its work with the first call",
         threshold=0.02,
         because="a fiftieth of the time: less is lost among the steps' own differences",
         sentence="devices were idle for {idle_ns} ({idle_share}) in the optimizer, which launched {kernels} kernels, a "

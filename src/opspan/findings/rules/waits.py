@@ -19,7 +19,7 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         waits = run.drains.filter(_col("wait").is_in(reasons), _col("wait_ns") > 0)
-        waits = run.named(run.begun_in_usual(waits, odd=True))
+        waits = run.named(run.of_steps(waits))
         is_step = _col("op").cast(pl.String).is_in(run.steps["step"].implode())
         waits = waits.with_columns(op=pl.when(~is_step).then("op"))
         # Those of outliers too, where usual steps wait in the same op.
@@ -74,7 +74,7 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         if not run.steps.height:
             return  # a run without steps has its start in it, where all this belongs
         waits = run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))
-        waits = run.named(run.begun_in_usual(waits, is_late=True, odd=True))
+        waits = run.named(run.of_steps(waits, is_late=True))
         at_stake = saved_ns(run, without(run, stretches=waits), threshold)
         if not run.matters(at_stake, threshold):
             return
