@@ -66,7 +66,7 @@ class Pieces:
 
     def pass_exactly(self, ns: int, tag: str) -> None:
         """Not by the speed of the host: what the job says."""
-        self.out.append(Host(max(round(ns * (1 + self.host.gauss(0, self.job.noise))), 1), tag))
+        self.out.append(Host(self.ns(ns, self.host), tag))
 
     def extra(self, at: str, layer: int = 0) -> None:
         """Draws nothing: all else stays as it is."""

@@ -315,7 +315,7 @@ class Run:
     @kept
     def idle(self) -> pl.DataFrame:
         """The pieces of the gaps that lie in usual steps, each with its `cause`: gap, range, ns, rank, pid, device_id,
-        wait (the reason), start_ns and end_ns of the gap, op, module, phase, step."""
+        wait (the reason), start_ns, end_ns and launched_ns of the gap, op, module, phase, step."""
         gaps = self._gaps
         pieces = cut_at(self.steps, self.found.attributed, self.found.gaps, self.found.idle)
         pieces = only(pieces, ~gaps["is_start"].gather(pieces["gap"])).with_row_index("piece")
@@ -347,7 +347,7 @@ class Run:
         pieces = given(pieces, "held_ns", ("gap",), ("host", "launch"), "held")
         # After a wait even the loading of the next batch, say, is bare: the device has nothing left that would hide it.
         pieces = after_waits(pieces, self.drains, self.steps, ("host", "launch", "data", "optimizer"))
-        return pieces.drop("launched_ns", "held_ns", "at_ns")
+        return pieces.drop("held_ns", "at_ns")
 
     @kept
     def _gaps(self) -> pl.DataFrame:

@@ -8,6 +8,7 @@ import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, looked_up, numbered
 from opspan.findings.host_place import mostly_in
+from opspan.findings.pauses import faster, without_pauses
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import merged, saved_ns
@@ -36,12 +37,15 @@ def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def _bound(run: Run, threshold: float) -> Iterator[Evidence]:
     rows, paces = _pieces(run, is_bound=True)
-    at_stake = run.per_process(rows, "ns")
+    ns = run.per_process(rows, "ns")
+    if not run.matters(ns, threshold / 2):
+        return
+    at_stake = saved_ns(run, faster(run, paces.with_columns(most_ns=_PACES * _col("apart_ns"))))
     if not run.matters(at_stake, threshold):
         return
     figures = {
-        "idle_ns": at_stake,
-        "idle_share": run.share(at_stake),
+        "idle_ns": ns,
+        "idle_share": run.share(ns),
         "apart_ns": int(paces["apart_ns"].median() or 0),  # type: ignore[arg-type]  # a number
         "work_ns": int(paces["work_ns"].median() or 0),  # type: ignore[arg-type]
         "short_share": int(paces["short"].sum()) / int(paces["launches"].sum()),
@@ -51,9 +55,12 @@ def _bound(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _late(run: Run, threshold: float) -> Iterator[Evidence]:
     rows, _ = _pieces(run, is_bound=False)
-    at_stake = run.per_process(rows, "ns")
+    ns = run.per_process(rows, "ns")
+    if not run.matters(ns, threshold / 2):
+        return
+    at_stake = saved_ns(run, without_pauses(run, rows))
     if run.matters(at_stake, threshold):
-        figures = {"idle_ns": at_stake, "idle_share": run.share(at_stake)}
+        figures = {"idle_ns": ns, "idle_share": run.share(ns)}
         yield _evidence(rows, at_stake, figures, {"where": mostly_in(run, rows)})
 
 
