@@ -78,7 +78,9 @@ def _saved(run: Run, sums: pl.DataFrame) -> pl.DataFrame:
 def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
     some = stragglers(run.late, threshold * run.total_ns)
     lost = lost_to(run.late, some)
-    at_stake = int(lost.group_by("component").agg(_col("ns").sum())["ns"].max() or 0)  # type: ignore[arg-type]
+    sums = lost.group_by("component").agg(_col("ns").sum())
+    waiting_ns = int(sums["ns"].max() or 0)  # type: ignore[arg-type]  # a number
+    at_stake = _no_more_than_others_save(run, sums, some)
     if not run.matters(at_stake, threshold):
         return
     rows = run.collectives.filter(_col("match").is_not_null())
@@ -87,12 +89,12 @@ def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.with_columns(late_ns=waited_ns()).filter(_col("late_ns") > 0)
     rows = rows.join(of_them, on="match", how="semi", maintain_order="left")
     first = lost.sort("ns", descending=True).row(0, named=True)
-    is_one = first["step"] is not None and first["ns"] > _MOST_OF * at_stake
+    is_one = first["step"] is not None and first["ns"] > _MOST_OF * waiting_ns
     whose = some.select(PROCESS).unique(maintain_order=True)
     names = [f"rank {rank} (process {pid})" for rank, pid in whose.iter_rows()]
     yield Evidence(
         at_stake,
-        {"waiting_ns": at_stake, "waiting_share": run.share(at_stake), "collectives": matches}
+        {"waiting_ns": waiting_ns, "waiting_share": run.share(waiting_ns), "collectives": matches}
         | {"times": of_them["match"].n_unique()},
         {"who": listed(names), "when": f", most of it in {first['step']}" if is_one else ""},
         ops=top(rows, "late_ns", "op"),
@@ -100,6 +102,15 @@ def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
         ranks=tuple(some["rank"].unique().sort()),
         ranges=ranges_of(rows),
     )
+
+
+def _no_more_than_others_save(run: Run, lost: pl.DataFrame, some: pl.DataFrame) -> int:
+    """`lost`: component, ns. Devices that wait for a rank cost nothing where their hosts are busy for as long."""
+    others = run.late.select(*DEVICE, "component").unique().join(some, on=DEVICE, how="anti", nulls_equal=True)
+    others = others.join(run.devices_save, on=PROCESS, how="left", nulls_equal=True)
+    saves = others.group_by("component").agg(_col("saves_ns").max())
+    lost = lost.join(saves, on="component", how="left")
+    return int(lost.select(pl.min_horizontal("ns", "saves_ns").max()).item() or 0)
 
 
 def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
