@@ -90,7 +90,7 @@ def test_what_no_device_can_do_has_no_share(tmp_path: Path) -> None:
     notes = answer(found.analysed, "op").notes
     too_fast, cached = (note for note in notes if "share is not known" in note)
     assert too_fast.startswith("1 op (4.7% of the device time) computed faster than the device can")
-    assert cached.startswith("2 ops (5.7% of the time) moved bytes faster than the memory can")
+    assert cached.startswith("2 ops (5.7% of the device time) moved bytes faster than the memory can")
 
 
 def test_a_product_of_a_hundredth_of_the_time_does_not_hide_the_share_of_all(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_same_findings_in_each_form(slow: Path) -> None:
     found = rows("findings", slow)
-    # 500 us of each of two steps; that kernels have 16 blocks for 132 multiprocessors is less.
-    assert [row["id"] for row in found[:2]] == ["data-loading", "few-blocks"]
+    # 500 us of each of two steps. With more blocks than 16 for 132 multiprocessors the host would be done no sooner.
+    assert [row["id"] for row in found[:2]] == ["data-loading", "idle"]
     loading = found[0]
     assert (loading["at_stake_ns"], loading["share"], loading["severity"]) == (1_000_000, 0.5, "high")
     assert loading["command"] == f"opspan steps {slow}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,9 +15,11 @@ import pytest
 import opspan
 from analysis.test_over_ranks import ROW
 from builders import kineto
+from builders.job import Job, Slower
+from builders.job_program import rows_of
 from builders.training import run
 from builders.training_files import kineto_files, load
-from builders.training_plan import Plan
+from builders.training_plan import Plan, Run
 from findings.pipelines import pipeline
 from opspan.analysis.collectives import SCHEMA
 from opspan.analysis.over_ranks import matched
@@ -134,13 +137,16 @@ SLOW = {
 
 @pytest.mark.parametrize("name", SLOW)
 def test_ranks_that_are_late_are_named_and_cost_what_the_run_would_save(name: str, tmp_path: Path) -> None:
-    plan, even = (Plan(ranks=8, steps=12, slower_ranks=slower) for slower in (SLOW[name], {}))
+    slower = tuple(Slower(factor, ranks=frozenset([rank])) for rank, factor in SLOW[name].items())
+    even = Job(ranks=8, has_functions=False)
+    job = replace(even, slower=slower)
 
-    found = said(tmp_path, plan)["straggler"].evidence
+    found = findings(opspan.load(*kineto_files(tmp_path, Run(job, *rows_of(job)[:4]))).analysed)
+    (one,) = (one.evidence for one in found if one.rule.id == "straggler")
 
-    assert found.ranks == tuple(SLOW[name])
-    assert found.at_stake_ns == pytest.approx(took(plan) - took(even), rel=0.05)
-    assert found.words["who"] == ", ".join(f"rank {rank} (process {5000 + 100 * rank})" for rank in found.ranks)
+    assert one.ranks == tuple(SLOW[name])
+    assert one.at_stake_ns == pytest.approx(rows_of(job).ns - rows_of(even).ns, rel=0.1)
+    assert one.words["who"] == ", ".join(f"rank {rank} (process {5000 + 100 * rank})" for rank in one.ranks)
 
 
 @pytest.mark.parametrize("ranks", [(3,), (6, 3)])

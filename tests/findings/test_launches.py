@@ -30,10 +30,13 @@ def queued(until: int) -> Made:
     return Made().work("first", 0, 400).launch(100, "second", until, 1000 - until)
 
 
-def optimizer(op: str = "aten::add_", until: int = 620) -> Made:
-    """The device has nothing to do from 500 on, in the optimizer, whose op launches 10 before the work begins."""
-    made = Made().work("backward", 0, 500).range("Optimizer.step#SGD.step", 450, 500, kind="user")
-    return made.range(op, until - 20, 40).launch(until - 10, "add", until, 1000 - until)
+def optimizer(op: str = "aten::add_", parameters: int = 4, length: int = 20) -> Made:
+    """An op each 100 from 500 on, whose work begins 10 after its launch, which is 10 after the op."""
+    made = Made().launch(10, "backward", 20, 480).range("Optimizer.step#SGD.step", 450, 500, kind="user")
+    for number in range(parameters):
+        begin = 500 + 100 * number
+        made.range(op, begin, 40).launch(begin + 10, "add", begin + 20, length)
+    return made
 
 
 def data_parallel(length: int = 100, name: str = "DataParallel.forward") -> Made:
@@ -93,8 +96,9 @@ CASES = [
         "late-host",
         logging,
         # From 0 to 20, then from 720 to 1020 nine times; what follows the last kernel nobody launched.
-        20 + 9 * 300,
-        0.272,
+        # The host does nothing from the end of a launch to that of the next but what it does from one to the next: 10.
+        10 * 300 - 20,
+        0.298,
         {"idle_ns": 2720, "idle_share": 0.272},
         {
             "idle for 5.5%": lambda: logging(135),
@@ -125,17 +129,18 @@ CASES = [
     Case(
         "optimizer-loop",
         optimizer,
-        1200,
-        0.12,
-        {"idle_ns": 1200, "idle_share": 0.12, "steps": 10, "kernels": 10},
+        # From the end of the first launch to that of the last the host does nothing else.
+        10 * 300,
+        0.3,
+        # From 500 to 520, three times 80, and from 840 to the end of the range, but after the last.
+        {"idle_ns": 10 * (20 + 3 * 80) + 9 * 110, "idle_share": 0.359, "steps": 10, "kernels": 40},
         {
             "it takes many at once": lambda: optimizer("aten::_foreach_add_"),
             "it is fused": lambda: optimizer("aten::_fused_adamw_"),
-            "idle for 1.9%": lambda: optimizer(until=519),
+            "it has one": lambda: optimizer(parameters=1),
             "on the host": lambda: Made().range("Optimizer.step#SGD.step", 450, 500).range("aten::add_", 600, 40),
         },
-        # 500 to 600 in the range around it, 600 to 620 in the op
-        ops=("Optimizer.step#SGD.step", "aten::add_"),
+        ops=("aten::add_",),
         steps=FIRST,
         ranges=each(450, 500),
     ),

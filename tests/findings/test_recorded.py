@@ -119,7 +119,7 @@ def test_idle_time_of_steps_by_when_its_end_was_launched(name: str, traces_dir: 
             late += time_in([(begin, end)], steps) * (not is_queued)
     assert found["queued"].evidence.at_stake_ns == queued
     # All of it but what waits, and the optimizer, have.
-    assert late * 0.5 < (found["late-host"].evidence.at_stake_ns or 0) <= late
+    assert late * 0.5 < found["late-host"].evidence.figures["idle_ns"] <= late
 
 
 def test_waiting_for_data(traces_dir: Path) -> None:

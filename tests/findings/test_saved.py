@@ -28,6 +28,10 @@ FAULTS = {
     "exposed-copies": replace(PRESSED, kernel=1.0, side_ns=MS // 2),
     "there-and-back": replace(PRESSED, round_trips=2, round_trip_ns=MS // 4),
 }
+FAULTS |= {
+    "late-host": replace(PRESSED, extras=(Extra("backward", 5 * MS, "log", "user"),)),
+    "optimizer-loop": replace(PRESSED, loop_optimizer=True),
+}
 WITHOUT = {"blocking-copies": replace(FAULTS["blocking-copies"], pageable=False)}
 WITHOUT["exposed-copies"] = replace(FAULTS["exposed-copies"], side_ns=0)
 

@@ -171,7 +171,7 @@ def test_what_a_wait_did_not_cause_is_still_the_hosts() -> None:
     # device run dry once more, from 800 to 920: the rest of these 120 is the host's own, as the 400 are.
     made = Made().launch(390, "first", 400, 400).launch(390, "more", 800, 200, range(9))
     made.call("cudaDeviceSynchronize", 770, 40, [9]).launch(900, "second", 920, 80, [9])
-    assert made.findings()["launch-bound"].evidence.at_stake_ns == 10 * 400 + 80
+    assert made.findings()["launch-bound"].evidence.figures["idle_ns"] == 10 * 400 + 80
 
 
 def test_a_copy_is_no_cause_of_a_gap_whose_end_was_launched_before_it() -> None:

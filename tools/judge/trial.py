@@ -41,10 +41,12 @@ class Trial:
 
     @property
     def row(self) -> Row | None:
-        """The first finding that names the cause, if it is among the first three."""
+        """The first finding that names the cause, if it is among the first three. A rule may say several things of a
+        run, each of another place: then the one of the plant's."""
         rows = self.said.filter(pl.col("at_stake_ns").is_not_null()) if self.has_time else self.said
         first = rows.head(FIRST).rows(named=True) if self.has_time else rows.rows(named=True)
-        return next((row for row in first if row["id"] in self.rules), None)
+        rows = [row for row in first if row["id"] in self.rules]
+        return next((row for row in rows if not self._unplaced(row)), rows[0] if rows else None)
 
     @property
     def is_timed(self) -> bool | None:
@@ -57,8 +59,10 @@ class Trial:
     @property
     def unplaced(self) -> list[str]:
         """What of its place is not named."""
-        row = self.row
-        return [] if row is None else [what for what, name in self.place.items() if not _is_named(row, what, name)]
+        return [] if self.row is None else self._unplaced(self.row)
+
+    def _unplaced(self, row: Row) -> list[str]:
+        return [what for what, name in self.place.items() if not _is_named(row, what, name)]
 
 
 def _is_named(row: Row, what: str, name: Any) -> bool:

@@ -13,8 +13,8 @@ import polars as pl
 
 from opspan.analysis.nest import innermost
 from opspan.analysis.sooner import Change
-from opspan.analysis.spans import DEVICE, PROCESS, distinct, length, union
-from opspan.findings.run import Run
+from opspan.analysis.spans import PROCESS, distinct, length, time_in, union
+from opspan.findings.run import HOLD, Run
 from opspan.findings.saved import scaled
 
 _col = pl.col
@@ -25,48 +25,50 @@ _ALIKE = 0.5  # of the usual time
 
 def faster(run: Run, processes: pl.DataFrame) -> Change:
     calls = _calls(run).join(processes, on=PROCESS, nulls_equal=True)
-    pauses = _between(calls).filter(length() <= _col("most_ns"))
-    rows = union(pl.concat(rows.select(_TIMES) for rows in (calls, pauses)), PROCESS)
-    return _of_threads(calls, rows.with_columns(factor=0.0))
+    rows = _between(run, calls).filter(length() <= _col("most_ns"), _col("more_ns") > 0)
+    return _of_threads(calls, rows)
 
 
 def without_pauses(run: Run, pieces: pl.DataFrame) -> Change:
-    key = [*PROCESS, "end_ns"]
     calls = _calls(run).join(run.paces.select(*PROCESS, "apart_ns"), on=PROCESS, nulls_equal=True)
-    late = pieces.select(*PROCESS, end_ns="launched_ns", is_late=True).unique()
-    rows = _between(calls).join(late, on=key, how="left", nulls_equal=True, maintain_order="left")
-    rows = rows.join(_of_others(run, pieces), on=key, how="left", nulls_equal=True, maintain_order="left")
-    more = length() - pl.max_horizontal("apart_ns", _col("other_ns").fill_null(0))
-    rows = rows.with_columns(more_ns=more, name=_names(run, rows)).filter(_col("more_ns") > 0)
+    late = pieces.select(*PROCESS, "launched_ns", is_late=True).unique()
+    rows = _between(run, calls).with_columns(_col("more_ns") - _col("apart_ns")).filter(_col("more_ns") > 0)
+    rows = rows.join(late, on=[*PROCESS, "launched_ns"], how="left", nulls_equal=True, maintain_order="left")
+    rows = rows.with_columns(name=_names(run, rows))
     # Elsewhere hosts do the same, where devices are idle for another reason, or are not; what takes longer is not that.
     of_name = [*PROCESS, "name"]
     usual = rows.filter("is_late").group_by(of_name).agg(usual_ns=_col("more_ns").median())
-    alike = run.begun_in_usual(rows.filter(_col("is_late").is_null()), odd=True).join(usual, on=of_name, nulls_equal=True)
-    alike = alike.filter(_col("more_ns") >= _ALIKE * _col("usual_ns"))
+    alike = run.begun_in_usual(rows.filter(_col("is_late").is_null()), odd=True)
+    alike = alike.join(usual, on=of_name, nulls_equal=True).filter(_col("more_ns") >= _ALIKE * _col("usual_ns"))
     alike = alike.with_columns(more_ns=pl.min_horizontal("more_ns", "usual_ns"))
-    rows = pl.concat(frame.select(*_TIMES, "more_ns") for frame in (rows.filter("is_late"), alike))
-    return _of_threads(calls, rows.with_columns(factor=1 - _col("more_ns") / length()))
+    return _of_threads(calls, pl.concat(frame.select(*_TIMES, "more_ns") for frame in (rows.filter("is_late"), alike)))
 
 
 def _calls(run: Run) -> pl.DataFrame:
     """The calls that gave devices work."""
     found = run.found.attributed
-    return found.calls.select(*_THREAD, "start_ns", "end_ns")[found.work["call"].drop_nulls().unique()].drop_nulls()
+    return found.calls.select(*_THREAD, "start_ns", "end_ns")[found.work["call"].drop_nulls().unique()].drop_nulls(
+        ("start_ns", "end_ns")
+    )
 
 
-def _between(calls: pl.DataFrame) -> pl.DataFrame:
-    """From the end of a call to the begin of the next one, whichever thread of the process makes it."""
-    rows = calls.sort(*PROCESS, "start_ns").with_columns(ended_ns=_col("end_ns").cum_max().shift(1).over(PROCESS))
-    rows = rows.with_columns(end_ns="start_ns", start_ns="ended_ns")
-    return rows.filter(_col("start_ns") < _col("end_ns")).drop("ended_ns")
+def _between(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
+    """From the end of a call to that of the next one, whichever thread of the process makes it; in `more_ns` without
+    what has a rule of its own."""
+    rows = calls.sort(*PROCESS, "start_ns").with_columns(_col("end_ns").cum_max().over(PROCESS), launched_ns="start_ns")
+    rows = rows.with_columns(start_ns=_col("end_ns").shift(1).over(PROCESS)).filter(_col("start_ns") < _col("end_ns"))
+    return rows.with_columns(more_ns=(length() - time_in(_of_others(run), rows, PROCESS)).cast(pl.Float64))
 
 
-def _of_others(run: Run, pieces: pl.DataFrame) -> pl.DataFrame:
-    """rank, pid, end_ns, other_ns: how long devices were idle until then for another cause."""
-    causes = pl.concat([pieces["cause"].unique(), pl.Series(["wait"], dtype=pieces.schema["cause"])])
-    rows = run.idle.filter(~_col("cause").is_in(causes.implode())).drop_nulls("launched_ns")
-    sums = rows.group_by(*DEVICE, end_ns="launched_ns").agg(other_ns=_col("ns").sum())
-    return sums.group_by(*PROCESS, "end_ns").agg(_col("other_ns").max())
+def _of_others(run: Run) -> pl.DataFrame:
+    """When hosts compiled, ran what a device cannot, loaded data, went through parameters or loaded code."""
+    ranges = run.ranges
+    phases = ["data", "optimizer"] if run.has_loop_in_optimizer else ["data"]
+    is_other = _col("phase").cast(pl.String).is_in(phases).fill_null(value=False)
+    is_other |= pl.lit(run.is_falling_back.gather(ranges["row"]).fill_null(value=False))
+    held = run.found.waits.filter(_col("why").cast(pl.String).is_in(HOLD))
+    rows = pl.concat(rows.select(_TIMES) for rows in (ranges.filter(is_other), run.compiling, held))
+    return union(rows.drop_nulls(("start_ns", "end_ns")), PROCESS)
 
 
 def _names(run: Run, rows: pl.DataFrame) -> pl.Series:
@@ -80,5 +82,6 @@ def _names(run: Run, rows: pl.DataFrame) -> pl.Series:
 
 def _of_threads(calls: pl.DataFrame, rows: pl.DataFrame) -> Change:
     """On each thread that launches: one that waits for the others meanwhile waits for as much less."""
+    rows = rows.select(*_TIMES, factor=1 - _col("more_ns") / length())
     rows = rows.join(distinct(calls, _THREAD).select(_THREAD), on=PROCESS, nulls_equal=True)
-    return scaled(rows, rows.clear().select(work=pl.lit(0, dtype=pl.UInt32), factor=pl.lit(0.0)))
+    return scaled(rows, pl.DataFrame(schema={"work": pl.UInt32, "factor": pl.Float64}))

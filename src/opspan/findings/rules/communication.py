@@ -231,8 +231,9 @@ RULES = (
         id="straggler",
         title="Ranks are late, and the others wait",
         looks_at="time in which ranks waited in collectives and nothing else ran; a rank is late that waits by the "
-        "threshold less than most do, and at stake is what all others wait for it, step by step; what the fill of an "
-        "even pipeline makes all ranks wait is not counted",
+        "threshold less than most do, and at stake is what all others wait for it, step by step, "
+        "but no more than they would gain if devices took no time; what the fill of an even pipeline makes all ranks "
+        "wait is not counted",
         threshold=_STRAGGLER,
         because="what ranks differ by when all is well, in the steps of a usual run, is less",
         sentence="the other ranks waited {waiting_ns} ({waiting_share}) for {who}{when}; they came last to {times} of "

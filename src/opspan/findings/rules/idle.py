@@ -9,9 +9,11 @@ import polars as pl
 from opspan.analysis.busy import whole_times, within_part
 from opspan.analysis.spans import DEVICE, PROCESS
 from opspan.findings.host_place import mostly_in
+from opspan.findings.pauses import without_pauses
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.rules import compiled, copies, data_loading, launches, training, waits
 from opspan.findings.run import Run
+from opspan.findings.saved import saved_ns
 
 _col = pl.col
 _SPEAK: dict[str, tuple[Rule, ...]] = {
@@ -62,7 +64,13 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     words = {"cause": _SAID[cause], "where": mostly_in(run, rows)}
     places = where(rows, "ns")
     places["ranges"] = ranges_of(rows, once="gap")
-    yield Evidence(None if cause in _OUTSIDE else ns, figures, words, "possible", **places)
+    yield Evidence(_at_stake(run, cause, rows, ns), figures, words, "possible", **places)
+
+
+def _at_stake(run: Run, cause: str, rows: pl.DataFrame, ns: int) -> int | None:
+    if cause in _OUTSIDE:
+        return None
+    return (saved_ns(run, without_pauses(run, rows)) or None) if cause == "host" else ns
 
 
 def _outside(run: Run) -> pl.DataFrame:

@@ -38,7 +38,7 @@ def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _bound(run: Run, threshold: float) -> Iterator[Evidence]:
     rows, paces = _pieces(run, is_bound=True)
     ns = run.per_process(rows, "ns")
-    if not run.matters(ns, threshold / 2):
+    if not run.matters(ns, threshold):
         return
     at_stake = saved_ns(run, faster(run, paces.with_columns(most_ns=_PACES * _col("apart_ns"))))
     if not run.matters(at_stake, threshold):
@@ -56,7 +56,7 @@ def _bound(run: Run, threshold: float) -> Iterator[Evidence]:
 def _late(run: Run, threshold: float) -> Iterator[Evidence]:
     rows, _ = _pieces(run, is_bound=False)
     ns = run.per_process(rows, "ns")
-    if not run.matters(ns, threshold / 2):
+    if not run.matters(ns, threshold):
         return
     at_stake = saved_ns(run, without_pauses(run, rows))
     if run.matters(at_stake, threshold):
@@ -121,7 +121,8 @@ RULES = (
         id="launch-bound",
         title="The host launches more slowly than the device works",
         looks_at="idle time of devices until and in launches, in gaps of up to ten times the median time between two "
-        "launches, of processes of which that is longer than the median work",
+        "launches, of processes of which that is longer than the median work; at stake is how much sooner the run "
+        "would have ended if such launching took no time",
         threshold=0.1,
         because=_IDLE,
         sentence="devices were idle for {idle_ns} ({idle_share}): a launch came every {apart_ns}, and what it launched "
@@ -136,7 +137,8 @@ RULES = (
         id="late-host",
         title="The host launches late",
         looks_at="idle time of devices until and in launches that is not of the rule launch-bound: gaps that are "
-        "longer, or of processes that launch quickly enough",
+        "longer, or of processes that launch quickly enough; at stake is how much sooner the run would have ended if "
+        "these pauses, and others in the same op, were as long as is usual between two launches",
         threshold=0.1,
         because=_IDLE,
         sentence="devices were idle for {idle_ns} ({idle_share}) until the host launched what came next; it was mostly "
