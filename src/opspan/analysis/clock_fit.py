@@ -4,8 +4,8 @@
 
 A thread that is in a call begins and ends no range: a range's begin or end inside of a call says that the clocks of the
 two are apart. Tools convert the times of calls from a counter of the processor, and are wrong by a microsecond now and
-then, which is more than lies between an op's begin and that of its launch. Where nothing is known to be wrong nothing
-is moved.
+then, on a busy machine by 20, which is more than lies between an op's begin and that of its launch. Where nothing is
+known to be wrong nothing is moved, nor where no move brings most of the calls into order: their order is then not why.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from opspan.analysis.spans import length, within
 _col = pl.col
 _THREAD = ("pid", "tid")
 _SHORTEST = 1_000  # ns
+_LEFT = 0.1  # of what is crossed without a move
 
 
 def nested_by(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> int:
-    """Returns the move, up to `most_ns`, with which the fewest calls have a range's begin or end inside; of several the
-    one with which most calls lie in a range, and of these the least."""
+    """Returns the move, up to `most_ns`, with which the fewest calls have a range's begin or end inside, if those are
+    hardly any; of several the one with which most calls lie in a range, and of these the least."""
     calls, ranges = (rows.select(*_THREAD, "start_ns", "end_ns").drop_nulls() for rows in (calls, ranges))
     calls = _one_after_another(calls)
     near = calls.with_columns(start_ns=_col("start_ns") - most_ns, end_ns=_col("end_ns") + most_ns)
@@ -35,6 +36,8 @@ def nested_by(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> int:
     ended = crossings["until"].sort().search_sorted(moves, side="right").cast(pl.Int64)
     counts = pl.DataFrame({"move": moves, "crossed": begun - ended, "far": moves.abs()})
     fewest = counts.filter(_col("crossed") == _col("crossed").min()).sort("far")
+    if fewest["crossed"][0] > _LEFT * counts.filter(_col("move") == 0)["crossed"][0]:
+        return 0
     sides = [fewest.filter(side).head(1) for side in (_col("move") <= 0, _col("move") > 0)]
     found = [(-_inside(calls, ranges, move), far, move) for side in sides for move, _, far in side.iter_rows()]
     return int(min(found)[-1])

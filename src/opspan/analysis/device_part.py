@@ -24,6 +24,8 @@ from opspan.tables.tables import moved
 
 # By so much the clocks of a device and its host may be apart after the tool has aligned them.
 TOLERANCE_NS = 5_000
+# And the tool may have converted the times of the host's calls wrongly by so much: 23 us were seen on a busy machine.
+_MOST_WRONG_NS = 100_000
 # If the two clocks of the host are further apart at the end than at the begin, one of them was set meanwhile.
 MOST_APART_NS = 1_000_000
 
@@ -71,7 +73,7 @@ def _nested_by(part: Tables, host: Tables, shift_ns: int) -> int:
     is_nested = ~(_col("is_mark").fill_null(value=False) | _col("is_async").fill_null(value=False))
     ranges = host.ranges.filter(is_nested)
     calls = driving(part.calls).with_columns(_col("start_ns", "end_ns") + shift_ns)
-    return nested_by(calls, ranges, TOLERANCE_NS)
+    return nested_by(calls, ranges, _MOST_WRONG_NS)
 
 
 def _times(found: Any) -> dict[str, list[int]] | None:
