@@ -5,7 +5,8 @@
 A thread that is in a call begins and ends no range: a range's begin or end inside of a call says that the clocks of the
 two are apart. Tools convert the times of calls from a counter of the processor, and are wrong by a microsecond now and
 then, on a busy machine by 20, which is more than lies between an op's begin and that of its launch. Where nothing is
-known to be wrong nothing is moved, nor where no move brings most of the calls into order: their order is then not why.
+known to be wrong nothing is moved. Nor is it where more than a tenth of what is crossed would stay so: then something
+else than the clocks is wrong.
 """
 
 from __future__ import annotations
