@@ -28,7 +28,7 @@ def looked_for(run: Run, rules: Iterable[Rule]) -> list[Finding]:
         return []
     said = []
     for rule in rules:
-        for evidence in rule.look(run, rule.threshold):
+        for evidence in rule.evidence(run):
             ns = evidence.at_stake_ns
             if ns is not None:  # what several threads did at once may take longer than the run; it can save no more
                 ns = min(max(ns, 0), run.total_ns)

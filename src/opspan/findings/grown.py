@@ -23,7 +23,7 @@ from opspan.analysis.functions import spans_of
 from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.path_threads import FOR_ROOM, FOR_THREAD, FOR_WORK, is_driving
 from opspan.analysis.spans import PROCESS, length, only, union, within
-from opspan.findings.marks import after_first_step
+from opspan.findings.marks import after_first_step, are_steps
 from opspan.findings.run import Run
 
 _col = pl.col
@@ -107,8 +107,7 @@ def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
     pieces = _between((ranges, waits, calls, functions, bounds), steps)
     in_range, in_call, in_function = (innermost(spans, pieces) for spans in (ranges, calls, functions))
     kind, phase = (ranges[name].cast(pl.String).gather(in_range) for name in ("kind", "phase"))
-    range_name = ranges["name"].cast(pl.String)
-    is_step = (range_name.is_in(run.steps["step"].implode()) | (ranges["kind"] == "step")).gather(in_range)
+    is_step = are_steps(ranges, run.steps).gather(in_range)
     pieces = pieces.with_columns(
         is_waiting=innermost(waits, pieces).is_not_null(),
         is_step=is_step.fill_null(value=True),

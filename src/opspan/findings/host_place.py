@@ -12,6 +12,7 @@ import polars as pl
 
 from opspan.analysis.idle import in_functions
 from opspan.analysis.spans import PROCESS, within
+from opspan.findings.marks import are_steps
 from opspan.findings.run import Run
 
 _col = pl.col
@@ -21,8 +22,7 @@ UNKNOWN = "code that nothing in the trace names"
 def mostly_in(run: Run, pieces: pl.DataFrame) -> str:
     """`pieces`: rows of Run.idle, or like them."""
     ranges = run.trace.ranges
-    is_step = ranges["name"].is_in(run.steps["step"].cast(pl.Categorical).implode()) | (ranges["kind"] == "step")
-    is_named = ~is_step.fill_null(value=False).gather(pieces["range"])
+    is_named = ~are_steps(ranges, run.steps).fill_null(value=False).gather(pieces["range"])
     named = pieces.filter(is_named.fill_null(value=False)).select("op", "ns")
     total = int(pieces["ns"].sum())
     if 2 * int(named["ns"].sum()) >= total and (name := _most(named, "op")):

@@ -4,6 +4,7 @@
     falling_back(ranges) -> Boolean: in an op that the host runs because a device has no kernel for it
     compiled_times(ranges, compiling(ranges)) -> rank, pid, name, start_ns, end_ns, module: the outermost of these, and
         the times of which only marks say that torch compiled
+    are_steps(ranges, steps) -> Boolean: by their kind, or the name of one of the steps; null: it has neither
     after_first_step(rows, steps) -> the rows that begin in steps, but not in the first one of their process
 
 Ranges must be nested.
@@ -33,6 +34,11 @@ _MOVES = "aten::_to_cpu"
 
 def compiling(ranges: pl.DataFrame) -> pl.Series:
     return _inside(ranges, _named(ranges, _COMPILING) & ~_named(ranges, _MARK))
+
+
+def are_steps(ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
+    is_named = ranges["name"].is_in(steps["step"].cast(pl.Categorical).implode())
+    return is_named | (ranges["kind"] == "step")
 
 
 def compiled_times(ranges: pl.DataFrame, inside: pl.Series) -> pl.DataFrame:

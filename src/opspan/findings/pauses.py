@@ -1,4 +1,4 @@
-"""What hosts do from one launch to the next, and how much less of it there could be.
+"""Changes of a run whose hosts would do less from one launch to the next.
 
     faster(run, processes) -> Change: in these launching would take no time; what is no pace of launching stays
     without_pauses(run, pieces) -> Change: pauses in which these pieces of idle time lie would be as short as others
@@ -14,6 +14,7 @@ import polars as pl
 from opspan.analysis.nest import innermost
 from opspan.analysis.sooner import Change
 from opspan.analysis.spans import PROCESS, distinct, length, time_in, union
+from opspan.findings.marks import are_steps
 from opspan.findings.run import HOLD, Run
 from opspan.findings.saved import scaled
 
@@ -24,13 +25,13 @@ _ALIKE = 0.5  # of the usual time
 
 
 def faster(run: Run, processes: pl.DataFrame) -> Change:
-    calls = _calls(run).join(processes, on=PROCESS, nulls_equal=True)
+    calls = _calls(run, processes)
     rows = _between(run, calls).filter(length() <= _col("most_ns"), _col("more_ns") > 0)
     return _of_threads(calls, rows)
 
 
 def without_pauses(run: Run, pieces: pl.DataFrame) -> Change:
-    calls = _calls(run).join(run.paces.select(*PROCESS, "apart_ns"), on=PROCESS, nulls_equal=True)
+    calls = _calls(run, run.paces.select(*PROCESS, "apart_ns"))
     late = pieces.select(*PROCESS, "launched_ns", is_late=True).unique()
     rows = _between(run, calls).with_columns(_col("more_ns") - _col("apart_ns")).filter(_col("more_ns") > 0)
     rows = rows.join(late, on=[*PROCESS, "launched_ns"], how="left", nulls_equal=True, maintain_order="left")
@@ -44,12 +45,8 @@ def without_pauses(run: Run, pieces: pl.DataFrame) -> Change:
     return _of_threads(calls, pl.concat(frame.select(*_TIMES, "more_ns") for frame in (rows.filter("is_late"), alike)))
 
 
-def _calls(run: Run) -> pl.DataFrame:
-    """The calls that gave devices work."""
-    found = run.found.attributed
-    return found.calls.select(*_THREAD, "start_ns", "end_ns")[found.work["call"].drop_nulls().unique()].drop_nulls(
-        ("start_ns", "end_ns")
-    )
+def _calls(run: Run, processes: pl.DataFrame) -> pl.DataFrame:
+    return run.launches.drop_nulls(("start_ns", "end_ns")).join(processes, on=PROCESS, nulls_equal=True)
 
 
 def _between(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
@@ -75,9 +72,8 @@ def _names(run: Run, rows: pl.DataFrame) -> pl.Series:
     """The innermost range in the middle of each row; null: only a step, or none."""
     ranges = run.trace.ranges
     middle = rows.select(*_THREAD, time_ns=_col("start_ns") + length() // 2)
-    found = innermost(ranges, middle)
-    is_step = ranges["name"].is_in(run.steps["step"].cast(ranges["name"].dtype).implode()) | (ranges["kind"] == "step")
-    return ranges["name"].set(is_step.fill_null(value=False), None).gather(found)
+    is_step = are_steps(ranges, run.steps).fill_null(value=False)
+    return ranges["name"].set(is_step, None).gather(innermost(ranges, middle))
 
 
 def _of_threads(calls: pl.DataFrame, rows: pl.DataFrame) -> Change:

@@ -53,6 +53,12 @@ class Rule:
     is_over_ranks: bool = False  # it compares ranks; the others look at each process for itself
     has_several: bool = False  # it may say several things of a run, each of other ops
 
+    def evidence(self, run: Run) -> list[Evidence]:
+        """Returns what it finds in the run. That is looked for once: another rule may ask, too."""
+        if self.id not in run.said:
+            run.said[self.id] = list(self.look(run, self.threshold))
+        return run.said[self.id]
+
 
 @dataclass(frozen=True)
 class Finding:

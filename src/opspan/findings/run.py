@@ -9,6 +9,8 @@ of the one that lost most: `longest`. What is summed over the devices of a proce
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from opspan.analysis import Analysed
@@ -17,17 +19,7 @@ from opspan.analysis.busy import busy_with, whole_times, within_part
 from opspan.analysis.exposed import exposed
 from opspan.analysis.kept import kept
 from opspan.analysis.path_graph import Graph
-from opspan.analysis.spans import (
-    DEVICE,
-    PROCESS,
-    distinct,
-    length,
-    looked_up,
-    only,
-    summed_by,
-    time_in,
-    within,
-)
+from opspan.analysis.spans import DEVICE, PROCESS, distinct, length, looked_up, only, summed_by, time_in, within
 from opspan.analysis.waits import DRAIN
 from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
@@ -62,6 +54,17 @@ class Run:
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
         rows = self.trace.ranges.select(*_THREAD, *columns, "is_mark").with_row_index("row")
         return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
+
+    @kept
+    def launches(self) -> pl.DataFrame:
+        """Returns the calls that gave devices work."""
+        trace = self.found.attributed
+        return trace.calls.select(*_THREAD, "start_ns", "end_ns")[trace.work["call"].drop_nulls().unique()]
+
+    @kept
+    def said(self) -> dict[str, list[Any]]:
+        """Returns what rules have found so far, by their ids."""
+        return {}
 
     # -- steps
 
@@ -155,8 +158,7 @@ class Run:
         """The rows of all steps (`begun_in_usual`) if usual ones have some. Otherwise none: what only outliers have
         makes them outliers, and is told by their own finding."""
         found = self.begun_in_usual(rows, is_late=is_late, odd=True)
-        usual = self.in_usual(found)
-        return found if usual.height else usual
+        return found if self.in_usual(found).height else found.clear()
 
     # -- devices
 
@@ -379,9 +381,8 @@ class Run:
         waits = waits.with_columns(start_ns=pl.max_horizontal("start_ns", "begin_ns")).drop("begin_ns")
         waits = waits.filter(length() > 0)
         # Where other threads launch during most of the waits of one, they do not depend on it.
-        launches = self.found.attributed.calls[self.found.attributed.work["call"].drop_nulls().unique()]
-        pairs = within(launches, "start_ns", waits, PROCESS)
-        is_other = launches["tid"].gather(pairs["row"]).ne_missing(waits["tid"].gather(pairs["stretch"]))
+        pairs = within(self.launches, "start_ns", waits, PROCESS)
+        is_other = self.launches["tid"].gather(pairs["row"]).ne_missing(waits["tid"].gather(pairs["stretch"]))
         is_beside = pl.int_range(pl.len()).is_in(pairs["stretch"].filter(is_other).implode())
         holds_up = is_beside.mean().over(_THREAD) <= _MOSTLY
         return waits.with_columns(wait_ns=pl.when(holds_up).then(length()).otherwise(0))

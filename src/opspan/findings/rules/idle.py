@@ -56,7 +56,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     sums = pieces.group_by("cause").agg(_col("ns").sum()).sort("ns", "cause", descending=[True, False])
     cause = str(sums["cause"][0])
-    if any(True for rule in _SPEAK.get(cause, ()) for _ in rule.look(run, rule.threshold)):
+    if any(rule.evidence(run) for rule in _SPEAK.get(cause, ())):
         return
     rows = pieces.filter(_col("cause") == cause)
     ns = run.per_process(rows, "ns")
