@@ -29,7 +29,7 @@ SLOW_DEVICE = Plan(steps=12, slower=dict.fromkeys(OPS, 3.0))  # the host is ahea
 
 def would_change(found: Analysed, by: Mapping[str, float]) -> float:
     times = step_times(found.attributed, found.iterations)
-    rows = what_if(found.attributed, times, found.waits, found.path_graph, by)
+    rows = what_if(found.attributed, times, found.waits, found.path_graph, by, found.meetings).steps
     return float(rows["after_ns"].sum() / rows["before_ns"].sum()) - 1
 
 
@@ -108,7 +108,7 @@ def test_steps_that_compute_nearly_all_the_time_become_shorter_with_it(name: str
         pytest.skip(f"{name} is not among the recorded traces")
     found = opspan.load(traces_dir / name).analysed
     times = step_times(found.attributed, found.iterations)
-    rows = what_if(found.attributed, times, found.waits, found.path_graph, {"computing": 0.5})
+    rows = what_if(found.attributed, times, found.waits, found.path_graph, {"computing": 0.5}, found.meetings).steps
     # From the third step on the queue, of 1,022, is full; 93.6 ms of each 95.6 are computing.
     for row in rows.to_dicts()[2:]:
         assert row["after_ns"] == pytest.approx(row["before_ns"] - 93.6e6 / 2, rel=0.01)

@@ -16,6 +16,7 @@ from opspan.analysis import launches, nest
 from opspan.analysis.analysed import Analysed
 from opspan.analysis.busy import step_times
 from opspan.analysis.path_cuts import KINDS
+from opspan.analysis.path_events import CLOSE
 from opspan.analysis.what_if import what_if
 from opspan.errors import UsageError
 from opspan.tables import Metadata, Tables
@@ -153,7 +154,7 @@ def longest(calls: list[dict], work: list[dict], marked: list[dict], by: dict[st
 def would_take(trace: Tables, by: dict[str, float]) -> pl.DataFrame:
     found = Analysed(trace)
     steps = step_times(found.attributed, found.iterations)
-    return what_if(found.attributed, steps, found.waits, found.path_graph, by)
+    return what_if(found.attributed, steps, found.waits, found.path_graph, by, found.meetings).steps
 
 
 def usable(calls: list[dict], work: list[dict], marked: list[dict]) -> bool:
@@ -230,11 +231,21 @@ def test_a_stream_that_waits_for_an_event_of_another() -> None:
     # Tools say of a wait that it was on device 0: a program that used another one alone used that.
     on_device_1 = [{"device_id": 1, **one} for one in work]
     other = trace_of(calls, [*on_device_1, waits | {"correlation_id": 51, "payload_json": said}], [])
-    for trace in (told, untold, other):
+    calls_alone = trace_of(calls, work, [])
+    for trace in (told, untold, other, calls_alone):
         assert of_kinds(trace) == {"call": 2, "launch": 1, "computing": 27 + 29, "queued": 1, "wait": 2}
         assert would_take(trace, {"computing": 0.0})["after_ns"].to_list() == [62 - 27 - 29 + 2 - 1 + 1]
-    alone = trace_of(calls, work, [])
-    assert of_kinds(alone)["launch"] == 31 - 6
+    nothing = trace_of([one for one in calls if "Event" not in one["name"]], work, [])
+    assert of_kinds(nothing)["launch"] == 31 - 6
+
+
+@pytest.mark.parametrize(("waited_ns", "launch_ns"), [(CLOSE + 1, 1), (CLOSE, CLOSE)])
+def test_work_that_begins_as_that_of_another_stream_ends_waited_for_it(waited_ns: int, launch_ns: int) -> None:
+    """Unless it had been launched just before: then that is why it began."""
+    calls = [launch(0, 1), launch(1, 2)]
+    begun = 3 + waited_ns  # after the second launch returned
+    trace = trace_of(calls, [kernel(1, begun - 1, 1, 7), kernel(begun, begun + 100, 2, 9)], [])
+    assert of_kinds(trace).get("launch", 0) == launch_ns
 
 
 def test_the_thread_that_does_the_backward_is_on_the_path_while_the_main_one_waits_for_it() -> None:

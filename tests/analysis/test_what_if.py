@@ -70,6 +70,6 @@ def test_a_moment_in_the_last_wait_moves_with_the_work_that_is_waited_for() -> N
     calls += [launch(32, 2), {"name": SYNC, "start_ns": 36, "end_ns": 70}]
     found = Analysed(trace_of(calls, [kernel(5, 25, 1), kernel(35, 60, 2)], [("step", 0, 80)]))
     times = pl.DataFrame({**WHERE, "start_ns": [0, 65], "end_ns": [65, 80]}, schema_overrides={"rank": pl.Int32})
-    after = what_if(found.attributed, times, found.waits, found.path_graph, {"computing": 0.0})["after_ns"]
+    rows = what_if(found.attributed, times, found.waits, found.path_graph, {"computing": 0.0}, found.meetings).steps
     # The first kernel saves 20, the second 25; of the second wait 5 are left of the 10 after its kernel, then 10 more.
-    assert after.to_list() == [65 - 45, 15]
+    assert rows["after_ns"].to_list() == [65 - 45, 15]

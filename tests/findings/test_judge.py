@@ -130,6 +130,17 @@ def test_a_sample_is_judged() -> None:
     assert results.measures["time at stake"][1] == named, results.measures
 
 
+@pytest.mark.parametrize("number", [42, 49, 60, 75])
+def test_what_runs_would_take_whose_ranks_wait_for_each_other(number: int) -> None:
+    """In these no rank by itself tells: streams wait for each other, too, and one host is far ahead."""
+    import simulated
+
+    one = simulated.what_if(number)
+
+    assert one.said is not None
+    assert one.said == pytest.approx(one.truth, abs=0.005), one.asked
+
+
 @pytest.mark.slow
 def test_the_command_prints_a_table_and_a_line_for_each_miss() -> None:
     command = [sys.executable, JUDGE, "--seeds", "0", "--only", "slow-rank"]

@@ -18,6 +18,7 @@ import opspan
 from builders.training import run
 from builders.training_files import kineto_files, nsys_files
 from builders.training_plan import Plan
+from emit.running import opspan as command_line
 from opspan.errors import UsageError
 from opspan.findings import RULES
 from opspan.many.ranks import Ranks
@@ -79,10 +80,18 @@ def test_steps_are_those_of_one_trace(ranks: Ranks, whole: opspan.Trace) -> None
     assert ranks.steps()["rank"].n_unique() == PLAN.ranks
 
 
-def test_what_if_is_that_of_one_trace(ranks: Ranks, whole: opspan.Trace) -> None:
+def test_what_if_is_that_of_each_file_and_nothing_is_said_of_the_whole_run(
+    ranks: Ranks, whole: opspan.Trace, files: list[Path]
+) -> None:
+    """What ranks wait for each other is known where they are read together alone."""
     factors = {"aten::mm": 0.5, "launch": 0}
 
-    assert_frame_equal(ranks.path(what_if=factors), whole.path(what_if=factors))
+    each = pl.concat([opspan.load(file).path(what_if=factors) for file in files])
+    assert_frame_equal(ranks.path(what_if=factors), each, check_column_order=True)
+    assert not each["after_ns"].equals(whole.path(what_if=factors)["after_ns"])
+    command = ("path", *files, "--what-if", "aten::mm=0.5", "--what-if", "launch=0")
+    assert "The whole run would take" in command_line(*command).stdout
+    assert "would take is unknown: ranks wait for each other" in command_line(*command, "--processes", "1").stdout
 
 
 def test_peaks_that_were_given_are_those_of_all_ranks(ranks: Ranks, whole: opspan.Trace) -> None:

@@ -94,15 +94,12 @@ def what_if(seed: int) -> WhatIf:
     before = run(programs, job.depth)
     changed = programs_of(job)
     _scale(changed, name, factor)
-    # Of the whole run: steps begin and end where the path was, and a host that runs ahead has steps of its own length.
     truth = run(changed, job.depth).ns / before.ns - 1
     with tempfile.TemporaryDirectory() as folder:
         found = loaded(job, before, _source(random), Path(folder)).analysed
-        said = path.rows_of(found, "op", {name: factor})
-    time_ns, after_ns = (said[column].sum() for column in ("time_ns", "after_ns"))
-    knows = not said["after_ns"].null_count() and time_ns
+        said = path.run_times(path.parts(found, "op", {name: factor}))
     command = f"python tools/judge --only what-if --seeds {seed // OF_SEED} --nth {seed % OF_SEED}"
-    return WhatIf(seed, f"{name}={factor:g}", after_ns / time_ns - 1 if knows else None, truth, command)
+    return WhatIf(seed, f"{name}={factor:g}", said[1] / said[0] - 1 if said else None, truth, command)
 
 
 def _scale(programs: list[Program], name: str, factor: float) -> None:

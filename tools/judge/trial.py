@@ -93,8 +93,8 @@ class FalseFinding:
 class WhatIf:
     seed: int
     asked: str
-    said: float | None  # how the time of the steps would change, as a share; None: opspan says that it cannot know
-    truth: float  # how that of the run does
+    said: float | None  # how the time of the run would change, as a share; None: opspan says that it cannot know
+    truth: float
     command: str
 
     @property

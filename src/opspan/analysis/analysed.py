@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import polars as pl
     from typing_extensions import ParamSpec
 
+    from opspan.analysis.meetings import Meetings
     from opspan.analysis.path_graph import Graph
     from opspan.tables import Tables
 
@@ -282,6 +283,13 @@ class Analysed:
         if self.lanes is not None:
             return self.by_lane.path_graph
         return graph(self.attributed, self.iterations, self.waits)
+
+    @kept
+    def meetings(self) -> Meetings:
+        """The collectives in which ranks wait for each other, as work of `path_graph`."""
+        from opspan.analysis.meetings import meetings
+
+        return meetings(self.collectives, self.path_graph.work)
 
     @kept
     @by_cycle

@@ -20,6 +20,7 @@ import polars as pl
 from opspan.analysis.busy import busy_with, whole_times
 from opspan.analysis.launch_queue import rooms
 from opspan.analysis.launched import STREAM
+from opspan.analysis.path_events import by_events, unexplained
 from opspan.analysis.path_threads import (
     FOR_ROOM,
     FOR_THREAD,
@@ -99,11 +100,10 @@ def _graph(
     given = handovers(processes, threads, ranges, driving)
     room = rooms(calls, place, trace.calls["name"], work, waits)
     joins = _joins(_waited(trace, waits, calls, work), given, room)
-    edges, before = waiting.result()
+    work = work.with_columns(launched["launch_ns"], launched["thread"].cast(pl.Int32))
+    edges, before = _with_unsaid(*waiting.result(), trace, work, threads)
     work = work.select(
-        *("process", "row", "range", "start_ns", "end_ns", "what"),
-        launch_ns=launched["launch_ns"],
-        thread=launched["thread"].cast(pl.Int32),
+        *("process", "row", "range", "start_ns", "end_ns", "what", "launch_ns", "thread"),
         join=at_or_before(launched.select("thread", time_ns="launch_ns"), joins, "thread").cast(pl.Int32),
         before=before.cast(pl.Int32),
     )
@@ -231,10 +231,24 @@ def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.D
         rows = pl.Series(np.flatnonzero(counts > 1), dtype=pl.UInt32)
         several = asked.filter(_col("call").is_in(rows.implode()))
         found.append(several.select("work", last_ended(several, work, ("process", "call")).alias("before")))
-    more = pl.concat(found).drop_nulls("before")
+    return _with_more(edges, in_order, pl.concat(found).drop_nulls("before"), work)
+
+
+def _with_unsaid(
+    edges: pl.DataFrame, before: pl.Series, trace: Tables, work: pl.DataFrame, threads: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.Series]:
+    """With what the file does not say (path_events.py). `work`: with its launch_ns and thread."""
+    edges, before = _with_more(edges, before, by_events(trace, work, threads), work)
+    ends = work["end_ns"].gather(before.set(before == NONE, None))
+    return _with_more(edges, before, unexplained(work.with_columns(before_ns=ends)), work)
+
+
+def _with_more(
+    edges: pl.DataFrame, before: pl.Series, more: pl.DataFrame, work: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.Series]:
     more = more.filter(work["end_ns"].gather(more["before"]) <= work["start_ns"].gather(more["work"]))
     if not more.height:
-        return edges, in_order
+        return edges, before
     edges = pl.concat([edges, more]).unique().sort("work", "before")
     return edges, latest(work, edges)
 

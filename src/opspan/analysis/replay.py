@@ -3,7 +3,6 @@
     replay(weights, host, found, is_free, meetings) -> Replayed
     Weights     by which factors the times and delays of work change
     Host        the clock of each thread, if nothing made it wait: it goes slower, or faster, where a factor says so
-    Meetings    collectives that go on once their last rank has come
 
 docs/analysis.md, "path", has the rules.
 """
@@ -24,6 +23,7 @@ from opspan.analysis.path_threads import BEGUN, FOR_ROOM, FOR_WORK, NONE, at_or_
 from opspan.analysis.spans import LEAST, MOST
 
 if TYPE_CHECKING:
+    from opspan.analysis.meetings import Meetings
     from opspan.analysis.path_graph import Graph
 
 _col = pl.col
@@ -43,8 +43,8 @@ class Weights:
 
 @dataclass(frozen=True)
 class Replayed:
-    end: list[int]  # of each work
-    took: Ints
+    begun: list[int]  # of each work
+    end: list[int]
     shift: list[int]  # of each join: how much later its thread is then than its clock says; the last: of none
     ends: list[int]  # of each process
     weights: Weights
@@ -85,30 +85,6 @@ class Host:
         return np.where(place == NONE, at, at - saved)
 
 
-class Meetings:
-    """The collectives of which all parts are known, and ended after all had begun."""
-
-    def __init__(self, work: pl.DataFrame, of: pl.Series) -> None:
-        """`of`: for each work the number of the collective that it is the part of a rank of, or null."""
-        rows = work.select("start_ns", "end_ns", of=of).with_row_index("node").drop_nulls("of")
-        rows = rows.with_columns(tail_ns=_col("end_ns") - _col("start_ns").max().over("of"))
-        rows = rows.filter((_col("tail_ns") >= 0).all().over("of") & (pl.len().over("of") > 1))
-        self.of = dict(rows.select("node", "of").iter_rows())
-        self._tails = dict(rows.select("node", "tail_ns").iter_rows())
-        self._missing = dict(rows.group_by("of").len().iter_rows())
-        self._there: dict[int, list[int]] = {}
-
-    def meet(self, node: int, begun_at: list[int], end: list[int]) -> None:
-        """A rank comes to a collective. What waits for the end of that comes later, in order of time."""
-        number = self.of[node]
-        there = self._there.setdefault(number, [])
-        there.append(node)
-        if len(there) == self._missing[number]:
-            last = max(begun_at[one] for one in there)
-            for one in there:
-                end[one] = last + self._tails[one]
-
-
 def replay(
     weights: Weights, host: Host, found: Graph, is_free: pl.Series | None = None, meetings: Meetings | None = None
 ) -> Replayed:
@@ -143,7 +119,8 @@ def replay(
     waits_not = [False] * joins.height if is_free is None else is_free.to_list()
 
     end, begun_at = [0] * work.height, [0] * work.height
-    met = meetings.of if meetings else {}
+    meeting = None if meetings is None else meetings.walk(weights.took)
+    met = {} if meeting is None else meeting.of
     at, shift = [0] * joins.height, [0] * (joins.height + 1)  # the last is that of NONE: nothing shifted yet
 
     def run(count: int) -> None:
@@ -160,8 +137,8 @@ def replay(
                 then = end[one] if one >= 0 else max(end[some] for some in others[node])
                 time = max(time, then)
             begun_at[node], end[node] = time, time + ns
-            if meetings and node in met:
-                meetings.meet(node, begun_at, end)
+            if meeting and node in met:
+                meeting.come(node, begun_at, end)
 
     # Each after all that it waited for: at one moment joins, by what they are for, then work.
     in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))
@@ -191,7 +168,7 @@ def replay(
             time = max(time, at[node - 1])
         at[node], shift[node] = time, time - clock[node]
     run(work.height)
-    return Replayed(end, took, shift, _ends(found, host, end, shift, weights.unknown), weights)
+    return Replayed(begun_at, end, shift, _ends(found, host, end, shift, weights.unknown), weights)
 
 
 def _rows(*columns: npt.NDArray[Any]) -> Iterator[tuple[Any, ...]]:

@@ -1,12 +1,10 @@
 """How much sooner processes would have been done without something: the graph of `path`, replayed without it.
 
-    sooner(found, change, matches) -> rank, pid, ns: of each process
+    sooner(found, change, meetings) -> rank, pid, ns: of each process
     released(found, trace, is_paced) -> the graph that it takes
 
-Files seldom say which events streams wait for. The first work that a thread launches after it told a stream to wait is
-taken to wait for what was launched last on another stream. Work that had been launched, whose stream was free, and that
-begins as other work of the process ends, within CLOSE, is taken to have waited for that. Work whose launch is not in
-the file, and that does not follow other work as closely, is taken to have been launched by the main thread as it began.
+Work whose launch is not in the file, and that does not follow other work as closely as path_events.CLOSE, is taken to
+have been launched by the main thread as it began.
 
 What waits for something else then waits for that: a device that has work in its queue loses nothing by a host that is
 late, and a host that need not wait for its device goes on ahead of it, as far as a full queue is known to let it.
@@ -22,18 +20,18 @@ import numpy as np
 import polars as pl
 
 from opspan.analysis.nest import innermost
+from opspan.analysis.path_events import CLOSE
 from opspan.analysis.path_threads import BEGUN, NONE, at_or_before
-from opspan.analysis.replay import Host, Meetings, Weights, fitting, replay
+from opspan.analysis.replay import Host, Weights, fitting, replay
 from opspan.analysis.spans import PROCESS, union, within
 
 if TYPE_CHECKING:
+    from opspan.analysis.meetings import Meetings
     from opspan.analysis.path_graph import Graph
     from opspan.tables import Tables
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
-_WAIT_EVENT = r"^(cuda|cu|hip)StreamWaitEvent"
-CLOSE = 20_000  # ns; work that waits for an event of another stream begins some 10 us after it
 
 
 @dataclass(frozen=True)
@@ -47,15 +45,13 @@ class Change:
     )  # row (of the trace's work), factor: of its time; is_at_once: it begins as what it waits for ends
 
 
-def sooner(found: Graph, change: Change, matches: pl.Series | None = None) -> pl.DataFrame:
-    """`matches`: for each work of the graph the number of the collective that it is the part of a rank of, or null;
-    None: each process is replayed by itself."""
+def sooner(found: Graph, change: Change, meetings: Meetings | None = None) -> pl.DataFrame:
+    """`meetings`: where processes wait for each other; None: each is replayed by itself."""
     work = change.work.with_columns(_col("row").cast(found.work.schema["row"]))
     work = found.work.select("row").join(work, on="row", how="left", maintain_order="left")
     took = work["factor"].fill_null(1.0).to_numpy()
     delayed = np.where(work["is_at_once"].fill_null(value=False).to_numpy(), 0.0, 1.0)
     stretches = _on_threads(change.stretches, found)
-    meetings = None if matches is None else Meetings(found.work, matches)
     host = Host(_cuts(stretches))
     replayed = replay(Weights(took, delayed, 1.0), host, found, _is_free(stretches, found), meetings)
     ends = pl.DataFrame({"process": found.work["process"], "after_ns": fitting(replayed.end)})
@@ -112,17 +108,7 @@ def released(found: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
     )
     entered = at_or_before(work.select(_col("thread").cast(pl.Int64), time_ns="launch_ns"), found.joins, "thread")
     work = work.with_columns(join=entered.cast(pl.Int32))
-    more = pl.concat([_unexplained(work, ends), _by_events(replace(found, work=work), trace)]).unique()
-    more = more.with_columns(end_ns=work["end_ns"].gather(more["before"]))
-    more = more.filter(_col("end_ns") <= work["start_ns"].gather(more["work"])).sort("work", "end_ns")
-    latest = more.unique("work", keep="last", maintain_order=True)
-    latest = latest.filter(
-        (_col("end_ns") > work.select(ends=ends)["ends"].gather(latest["work"])).fill_null(value=True)
-    )
-    work = work.with_columns(before=work["before"].scatter(latest["work"], latest["before"].cast(pl.Int32)))
-    edges = more.select("work", "before").cast(found.edges.schema)
-    edges = pl.concat([found.edges, edges]).unique().sort("work", "before")
-    return replace(found, processes=_with_launches(found), work=work, edges=edges)
+    return replace(found, processes=_with_launches(found), work=work)
 
 
 def _with_launches(found: Graph) -> pl.DataFrame:
@@ -148,53 +134,3 @@ def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
 
 def _streams(trace: Tables) -> pl.Series:
     return trace.work.select(stream=pl.struct(*PROCESS, "device_id", "stream_id").rank("dense"))["stream"]
-
-
-def _unexplained(work: pl.DataFrame, ends: pl.Expr) -> pl.DataFrame:
-    """work, before: the one that ended just before it began, where neither its launch nor its stream explain that."""
-    ended = work.select("process", "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns")
-    rows = work.select(
-        "process", "start_ns", since=pl.max_horizontal("launch_ns", ends), work=pl.int_range(pl.len(), dtype=pl.Int64)
-    )
-    rows = rows.filter(_col("start_ns") - _col("since") > CLOSE).sort("start_ns")
-    rows = rows.join_asof(ended, left_on="start_ns", right_on="end_ns", by="process", check_sortedness=False)
-    rows = rows.filter(_col("end_ns") > _col("since"), _col("start_ns") - _col("end_ns") <= CLOSE)
-    return rows.select("work", "before")
-
-
-def _by_events(found: Graph, trace: Tables) -> pl.DataFrame:
-    """work, before: of the first work that a thread launches after it told a stream to wait for an event, the one that
-    was launched last before on another stream. Nothing, where the file says itself what streams wait for."""
-    nothing = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
-    if (trace.work["kind"] == "sync").any():
-        return nothing
-    names = trace.calls["name"].unique().drop_nulls()
-    names = names.filter(names.cast(pl.String).str.contains(_WAIT_EVENT))
-    calls = trace.calls.select(*_THREAD, "name", time_ns="start_ns").filter(_col("name").is_in(names.implode()))
-    if not calls.height:
-        return nothing
-    calls = calls.drop_nulls("time_ns").join(found.threads, on=_THREAD, nulls_equal=True).sort("time_ns")
-    launched = found.work.select(
-        "process", _col("thread").cast(pl.Int64), "launch_ns", work=pl.int_range(pl.len(), dtype=pl.Int64)
-    ).with_columns(stream=_streams(trace).gather(found.work["row"]))
-    launched = launched.drop_nulls("launch_ns").sort("launch_ns", "work")
-    is_other = _col("stream") != _col("stream").shift(1)
-    other = pl.when(is_other).then(_col("work").shift(1)).forward_fill().over("process")
-    launched = launched.with_columns(other=other)
-    first = calls.join_asof(
-        launched.select("thread", "launch_ns", "work", to="stream"),
-        left_on="time_ns",
-        right_on="launch_ns",
-        by="thread",
-        strategy="forward",
-        check_sortedness=False,
-    )
-    last = first.drop_nulls("work").join_asof(
-        launched.select("process", "launch_ns", "stream", "other", last="work"),
-        left_on="time_ns",
-        right_on="launch_ns",
-        by="process",
-        check_sortedness=False,
-    )
-    before = pl.when(_col("stream") == _col("to")).then("other").otherwise("last")
-    return last.select("work", before=before).drop_nulls()

@@ -1,6 +1,6 @@
-"""How long steps would take if ops, or kinds of time, took a part of their time: the graph of `path`, walked forward.
+"""How long a run would take if ops, or kinds of time, took a part of their time: the graph of `path`, walked forward.
 
-    what_if(trace, times, waits, found, factors) -> number, before_ns, after_ns: a row for each of `times`
+    what_if(trace, times, waits, found, factors, meetings) -> Times
 
 `factors`: by name of an op, or one of path_cuts.KINDS. docs/analysis.md, "path", has the rules.
 """
@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,29 +23,47 @@ from opspan.analysis.replay import Host, Replayed, Weights, fitting, replay, sca
 from opspan.analysis.spans import PROCESS, length
 
 if TYPE_CHECKING:
+    from opspan.analysis.meetings import Meetings
     from opspan.analysis.path_graph import Graph
     from opspan.tables import Tables
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
-_LONGEST = 2**53  # ns, of a step: 104 days. Of more it is not known exactly what part of it is
+_LONGEST = 2**53  # ns: 104 days. Of more it is not known exactly what part of it is
+_KNOWN = pl.when(_col("before_ns") <= _LONGEST).then("after_ns")
+
+
+@dataclass(frozen=True)
+class Times:
+    """before_ns and after_ns: what was, and what would be."""
+
+    steps: pl.DataFrame  # number: of each of the steps that were asked for
+    processes: pl.DataFrame  # rank, pid: of each process, from its begin to its end
 
 
 def what_if(
-    trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, found: Graph, factors: Mapping[str, float]
-) -> pl.DataFrame:
+    trace: Tables,
+    times: pl.DataFrame,
+    waits: pl.DataFrame,
+    found: Graph,
+    factors: Mapping[str, float],
+    meetings: Meetings,
+) -> Times:
     of_kind = {kind: factors.get(kind, 1.0) for kind in KINDS}
     of_op = {name: factor for name, factor in factors.items() if name not in KINDS}
     host = _host(trace, waits, found, of_kind, of_op)
-    replayed = replay(_weights(trace, found, of_kind, of_op), host, found)
+    replayed = replay(_weights(trace, found, of_kind, of_op), host, found, meetings=meetings)
     numbers = found.processes.select("process", *PROCESS)
     rows = times.with_row_index("number").join(numbers, on=PROCESS, nulls_equal=True, maintain_order="left")
     path = on_path(found, walk(found))
     ends = [
-        _moved(rows.select("process", time_ns=name), path, found, host, replayed) for name in ("start_ns", "end_ns")
+        _moved(rows.select("process", time_ns=name), path, found, host, replayed, meetings)
+        for name in ("start_ns", "end_ns")
     ]
-    rows = rows.select("number", before_ns=length(), after_ns=pl.lit(ends[1] - ends[0]))
-    return rows.with_columns(pl.when(_col("before_ns") <= _LONGEST).then("after_ns").alias("after_ns"))
+    steps = rows.select("number", before_ns=length(), after_ns=pl.lit(ends[1] - ends[0]))
+    ended = pl.lit(fitting(replayed.ends))
+    processes = found.processes.select(*PROCESS, before_ns=length(), after_ns=ended - _col("start_ns"))
+    return Times(*(frame.with_columns(after_ns=_KNOWN) for frame in (steps, processes)))
 
 
 def _weights(trace: Tables, found: Graph, of_kind: dict[str, float], of_op: dict[str, float]) -> Weights:
@@ -93,19 +112,29 @@ def _host(trace: Tables, waits: pl.DataFrame, found: Graph, of_kind: dict[str, f
     return Host(cuts.select("thread", "time_ns", factor=factor))
 
 
-def _moved(asked: pl.DataFrame, path: pl.DataFrame, found: Graph, host: Host, replayed: Replayed) -> pl.Series:
+def _moved(
+    asked: pl.DataFrame, path: pl.DataFrame, found: Graph, host: Host, replayed: Replayed, meetings: Meetings
+) -> pl.Series:
     """When each of these moments of the path would be."""
     at = asked["time_ns"].to_numpy()
     begins = path.select("process", time_ns="start_ns")
     place = at_or_before(asked.select("process", "time_ns"), begins, "process", strict=True)
     on = path[place.set(place == NONE, None).cast(pl.UInt32)].with_columns(time_ns=asked["time_ns"])
     node = on["node"].fill_null(NONE).to_numpy()
-    starts = [0 if one == NONE else replayed.end[one] - int(replayed.took[one]) for one in node.tolist()]
-    start = fitting(starts).to_numpy()
-    start_ns = np.append(found.work["start_ns"].to_numpy(), 0)[node]
+    start, end = (
+        fitting([0 if one == NONE else times[one] for one in node.tolist()]).to_numpy()
+        for times in (replayed.begun, replayed.end)
+    )
+    start_ns, end_ns = (np.append(found.work[name].to_numpy(), 0)[node] for name in ("start_ns", "end_ns"))
     took, delayed = (np.append(some, 1.0)[node] for some in (replayed.weights.took, replayed.weights.delayed))
     working = start + scaled(at - start_ns, took)
     waiting = start - scaled(start_ns - at, delayed)
+    # Where ranks wait for each other, a part goes on once the last one has come.
+    tail = np.array([meetings.tail_ns(one) for one in node.tolist()], dtype=np.float64)  # NaN: it is no such part
+    has_met = end_ns - at <= tail
+    met = end - scaled(end_ns - at, took)
+    came = np.minimum(start + (at - start_ns), end - scaled(np.nan_to_num(tail).astype(np.int64), took))
+    working = np.where(np.isnan(tail), working, np.where(has_met, met, came))
 
     joins = found.joins
     join = at_or_before(on.select(_col("thread").fill_null(NONE), "time_ns"), joins, "thread").to_numpy()

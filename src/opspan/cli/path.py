@@ -17,7 +17,7 @@ code, its calls, its waits.
 
 With --what-if the run is timed once more, with some ops, or kinds of time, taking a part of what they took (0: no time
 at all, 2: twice as long), and all else waiting for what it waited for. An op is taken with all that runs inside it. A
-row is then a step.
+row is then a step, and a sentence says what the whole run would take.
 
 \b
 Example:

@@ -1,9 +1,4 @@
-"""What waited for what in a run, as analysis/sooner.py takes it.
-
-graph_of(found) -> Graph
-matches_of(found, graph) -> for each work of the graph the number of the collective of several ranks that it is a
-    part of, or null
-"""
+"""graph_of(found) -> Graph: what waited for what in a run, as analysis/sooner.py takes it."""
 
 from __future__ import annotations
 
@@ -43,10 +38,3 @@ def _is_paced(found: Analysed, graph: Graph) -> pl.Series:
         sums.select(*DEVICE, is_paced=is_paced), on=DEVICE, how="left", nulls_equal=True, maintain_order="left"
     )
     return rows["is_paced"].fill_null(value=True)
-
-
-def matches_of(found: Analysed, graph: Graph) -> pl.Series:
-    parts = found.collectives.select(row="work", match="match", end_ns="end_ns").drop_nulls()
-    # Several kernels of a collective end one after the other: which of them waits is not known.
-    work = graph.work.select("row", "end_ns")
-    return work.join(parts, on=["row", "end_ns"], how="left", maintain_order="left")["match"]

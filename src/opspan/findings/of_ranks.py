@@ -35,6 +35,8 @@ def parts_of(run: Run) -> Parts:
 
 
 class RunOfRanks(Run):
+    is_walked = False
+
     def __init__(self, parts: Parts) -> None:
         self._parts = {name: part.rows for name, part in parts.items()}
 

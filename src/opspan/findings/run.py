@@ -23,7 +23,7 @@ from opspan.analysis.spans import DEVICE, PROCESS, distinct, length, looked_up, 
 from opspan.analysis.waits import DRAIN
 from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
-from opspan.findings.graph import graph_of, matches_of
+from opspan.findings.graph import graph_of
 from opspan.findings.hidden import backward_ns, saves
 from opspan.findings.late import late
 from opspan.findings.marks import compiled_times, compiling, falling_back
@@ -228,15 +228,12 @@ class Run:
         blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
         return self.named(work.with_columns(blocks=blocks))
 
+    is_walked = True  # whether the graph of all ranks is there
+
     @kept
     def graph(self) -> Graph:
         """What waited for what: saved.py replays it."""
         return graph_of(self.found)
-
-    @kept
-    def matches(self) -> pl.Series:
-        """For each work of the graph the number of the collective of several ranks that it is a part of, or null."""
-        return matches_of(self.found, self.graph)
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With the names of the range whose number is in the column `range`."""

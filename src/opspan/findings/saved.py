@@ -1,6 +1,7 @@
 """How much sooner a run would have been done if something had not been, or had taken less: analysis/sooner.py.
 
     saved_ns(run, change, threshold) -> ns; 0, too, if less than a share of `threshold` would change
+    in_time_ns(run, late) -> ns, if these processes were not later than the others that wait for them
     gaining(run, rows, change, least_ns) -> the rows of processes that would gain at least so much by themselves
 
     less(run, rows, column) -> Change: work would take so much less
@@ -33,13 +34,25 @@ def saved_ns(run: Run, change: Change, threshold: float = 0.0) -> int:
     if not run.matters(_most_ns(run, change), threshold):
         return 0
     is_alone = run.graph.processes.height == 1
-    each = _summed(sooner(run.graph, change, None if is_alone else run.matches))
+    return _saved_ns(run, sooner(run.graph, change, None if is_alone else run.found.meetings))
+
+
+def in_time_ns(run: Run, late: pl.DataFrame) -> int:
+    """`late`: rank, pid of processes. They are taken to be done as soon as the others, which do not wait for them."""
+    nothing = without(run)
+    rows = run.trace.work.select(PROCESS).with_row_index("row").join(late, on=PROCESS, how="semi", nulls_equal=True)
+    each = sooner(run.graph, nothing, run.found.meetings.without(rows["row"]))
+    return _saved_ns(run, each.join(late, on=PROCESS, how="anti", nulls_equal=True), late)
+
+
+def _saved_ns(run: Run, each: pl.DataFrame, late: pl.DataFrame | None = None) -> int:
     times = run.times.group_by(PROCESS).agg(_col("time_ns").sum())
-    times = times.join(each, on=PROCESS, how="left", nulls_equal=True)
+    before = int(times["time_ns"].max() or 0)  # type: ignore[arg-type]  # a number
+    if late is not None:
+        times = times.join(late, on=PROCESS, how="anti", nulls_equal=True)
+    times = times.join(_summed(each), on=PROCESS, how="left", nulls_equal=True)
     # Processes run side by side: what one saves is nothing if another takes longer.
-    before, after = (
-        int(times.select(ns.max()).item() or 0) for ns in (_col("time_ns"), _col("time_ns") - _col("ns").fill_null(0))
-    )
+    after = int(times.select((_col("time_ns") - _col("ns").fill_null(0)).max()).item() or 0)
     return max(before - after, 0)
 
 

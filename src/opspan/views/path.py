@@ -11,9 +11,10 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.busy import step_times
 from opspan.analysis.lanes import in_lanes
+from opspan.analysis.meetings import Meetings
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.path_cuts import KINDS
-from opspan.analysis.spans import MOST
+from opspan.analysis.spans import MOST, PROCESS
 from opspan.analysis.what_if import what_if
 from opspan.errors import UsageError
 from opspan.printable import printable
@@ -42,15 +43,32 @@ def rows_of(found: Analysed, by: str = "op", factors: Mapping[str, float] | None
     return rows(parts(found, by, factors), by, factors)
 
 
-@in_lanes
 def parts(found: Analysed, by: str, factors: Mapping[str, float] | None = None) -> Parts:
     of_ranges.check(by, BY)
+    if not factors:
+        return _parts(found, by)
+    _check(factors)
+    is_known = _col("work").is_in(found.meetings.parts["row"].implode()).fill_null(value=False)
+    alone = found.collectives.filter(~is_known, _col("group_size").ne_missing(1))
+    alone = alone.group_by(PROCESS, maintain_order=True).agg(collectives=pl.len().cast(pl.Int64))
+    return {**_timed_again(found, factors, found.meetings), "alone": Part(alone, PROCESS)}
+
+
+@in_lanes
+def _timed_again(found: Analysed, factors: Mapping[str, float], meetings: Meetings) -> Parts:
     steps = step_times(found.complete, found.iterations)
-    if factors:
-        _check(factors)
-        rows = what_if(found.attributed, steps, found.waits, found.path_graph, factors)
-        rows = steps.select(_STEP).hstack(rows.select(time_ns="before_ns", after_ns="after_ns"))
-        return {"rows": Part(rows.with_columns(change_ns=_col("after_ns") - _col("time_ns"))), "names": _names(found)}
+    times = what_if(found.attributed, steps, found.waits, found.path_graph, factors, meetings)
+    rows = steps.select(_STEP).hstack(times.steps.select(time_ns="before_ns", after_ns="after_ns"))
+    return {
+        "rows": Part(rows.with_columns(change_ns=_col("after_ns") - _col("time_ns"))),
+        "names": _names(found),
+        "processes": Part(times.processes, PROCESS),
+    }
+
+
+@in_lanes
+def _parts(found: Analysed, by: str) -> Parts:
+    steps = step_times(found.complete, found.iterations)
     pieces = found.path
     if by == "step":
         sums = _summed(pieces, pieces["number"], "number").sort("number")
@@ -133,7 +151,8 @@ def answer_of(parts: Parts, by: str, factors: Mapping[str, float] | None = None)
     step = Shown("Step", "step", texts, is_name=True)
     if factors:
         shown = (*names, step, Shown("Time", "time_ns", times), Shown("Would take", "after_ns", times))
-        return Answer("path", table, (*shown, share("Of it", "after_ns", "time_ns", "Time")), tuple(_said(table)))
+        shown = (*shown, share("Of it", "after_ns", "time_ns", "Time"))
+        return Answer("path", table, shown, tuple(_said(table, parts)))
     kinds = [kind for kind in KINDS if by != "kind" and table[f"{kind}_ns"].sum()]
     first = [*names, step] if by == "step" else [of_ranges.shown("Path", by)]
     of_path = [] if by == "step" else [Shown("Share", "share", _percent, share_of="the whole path")]
@@ -147,7 +166,36 @@ def _percent(rows: pl.DataFrame, column: str) -> list[str]:
     return ["" if value is None else f"{100 * value:.1f}%" for value in rows[column].to_list()]
 
 
-def _said(rows: pl.DataFrame) -> list[str]:
+def run_times(parts: Parts) -> tuple[int, int] | None:
+    """How long the run took, and would take: of the process that takes longest. None: not known, for it is not known
+    where its processes wait for each other."""
+    processes = parts["processes"].rows
+    before, after = processes["before_ns"].max(), processes["after_ns"].max()
+    if processes["after_ns"].null_count() or not before or (processes.height > 1 and parts["alone"].rows.height):
+        return None
+    return int(before), int(after)  # type: ignore[arg-type]
+
+
+def _said(rows: pl.DataFrame, parts: Parts) -> list[str]:
+    said = [*_said_of_steps(rows), *_said_of_run(rows, parts)]
+    alone = parts["alone"].rows["collectives"].sum()
+    if alone:
+        said.append(f"{alone:,} collectives take as long as they did: when other ranks would come to them is unknown")
+    return said
+
+
+def _said_of_run(rows: pl.DataFrame, parts: Parts) -> list[str]:
+    times = run_times(parts)
+    if times is None:
+        return ["How long the whole run would take is unknown: ranks wait for each other, and where is not known"]
+    before, after = times
+    if rows.height == 1 and rows["time_ns"][0] == before:
+        return []  # it is the one step
+    change = f"{100 * (after - before) / before:+.1f}%"
+    return [f"The whole run would take {time_text(after)} instead of {time_text(before)}: {change}"]
+
+
+def _said_of_steps(rows: pl.DataFrame) -> list[str]:
     before, after = int(rows["time_ns"].sum()), int(rows["after_ns"].sum())
     if not before or rows["after_ns"].null_count():
         return []

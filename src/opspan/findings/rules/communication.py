@@ -11,7 +11,7 @@ from opspan.findings.hidden import left
 from opspan.findings.late import SIDES, lost_to, stragglers, waited_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import saved_ns, without
+from opspan.findings.saved import in_time_ns, saved_ns, without
 from opspan.printable import listed
 
 _col = pl.col
@@ -81,6 +81,8 @@ def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
     sums = lost.group_by("component").agg(_col("ns").sum())
     waiting_ns = int(sums["ns"].max() or 0)  # type: ignore[arg-type]  # a number
     at_stake = _no_more_than_others_save(run, sums, some)
+    if run.is_walked and run.matters(at_stake, threshold) and some["device_id"].null_count() == 0:
+        at_stake = min(at_stake, in_time_ns(run, some.select(PROCESS).unique()))
     if not run.matters(at_stake, threshold):
         return
     rows = run.collectives.filter(_col("match").is_not_null())
@@ -150,6 +152,9 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     own_ns = run.per_process(steps, "own_ns")
     # Put together they are one, and that is not hidden, either.
     at_stake = run.per_process(steps.with_columns(ns=_col("own_ns") - _col("last_ns")), "ns")
+    if run.is_walked and run.matters(at_stake, threshold) and rows["work"].null_count() == 0:
+        more = own.filter(_col("start_ns") < _col("start_ns").max().over(*DEVICE, "step"))
+        at_stake = saved_ns(run, without(run, work=more["work"]))
     per_step = rows.height / max(run.steps.height, 1)
     if not run.matters(at_stake, threshold) or per_step < _MANY:
         return
@@ -232,8 +237,8 @@ RULES = (
         title="Ranks are late, and the others wait",
         looks_at="time in which ranks waited in collectives and nothing else ran; a rank is late that waits by the "
         "threshold less than most do, and at stake is what all others wait for it, step by step, "
-        "but no more than they would gain if devices took no time; what the fill of an even pipeline makes all ranks "
-        "wait is not counted",
+        "but no more than they would gain if devices took no time, or, where the files of all ranks are read together, "
+        "if no collective waited for it; what the fill of an even pipeline makes all ranks wait is not counted",
         threshold=_STRAGGLER,
         because="what ranks differ by when all is well, in the steps of a usual run, is less",
         sentence="the other ranks waited {waiting_ns} ({waiting_share}) for {who}{when}; they came last to {times} of "
@@ -265,8 +270,9 @@ RULES = (
         id="small-collectives",
         title="Many small collectives",
         looks_at="time of collectives of less than a megabyte (of less than 30 us, where the size is not known) in "
-        "which nothing else ran and no other rank was late, where a step has ten or more; at stake is all but the last "
-        "one of a step",
+        "which nothing else ran and no other rank was late, where a step has ten or more; at stake is how much sooner "
+        "the run would be done if each step had but the last one; where ranks are read one by one, what all others "
+        "took",
         threshold=0.02,
         because="a fiftieth of the time: less is lost among the steps' own differences",
         sentence="{collectives} small collectives took {exposed_ns} ({exposed_share}) in which nothing else ran: "
