@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -33,6 +34,7 @@ from opspan.analysis.path_threads import (
     main_threads,
     thread_numbers,
 )
+from opspan.analysis.replay_order import Order, order_of
 from opspan.analysis.spans import PROCESS, only, summed_by
 from opspan.analysis.waits import COPY, ITEM, SYNCHRONISE
 from opspan.tables.same import unlike
@@ -60,6 +62,11 @@ class Graph:
     #   target_ns: when that was done; work: or the work that did it, or that began; other, entry: or the thread, and
     #   its last join
     #   own_ns: from when on the thread itself had nothing else to do; is_last: the target was later than that
+
+    @cached_property
+    def order(self) -> Order:
+        """Is the same for each replay, and findings replay a graph several times."""
+        return order_of(self)
 
 
 def graph(trace: Tables, steps: pl.DataFrame, waits: pl.DataFrame) -> Graph:

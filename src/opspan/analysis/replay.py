@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opspan.analysis.path import bound_by
 from opspan.analysis.path_threads import BEGUN, FOR_ROOM, FOR_WORK, NONE, at_or_before
 from opspan.analysis.spans import LEAST, MOST
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 _col = pl.col
 Ints = npt.NDArray[np.int64]
-_SEVERAL = -2  # numbers of work, where there is room for one
 _AT_A_TIME = 2**16  # work: an object for each of its numbers takes ten times its room
 
 
@@ -89,34 +87,30 @@ def replay(
     weights: Weights, host: Host, found: Graph, is_free: pl.Series | None = None, meetings: Meetings | None = None
 ) -> Replayed:
     """`is_free`: for each join whether its thread does not wait there, as if what it waited for had been done."""
-    work, joins = found.work, found.joins
-    start_ns, bound = work["start_ns"].to_numpy(), bound_by(work)
+    work, joins, order = found.work, found.joins, found.order
     took = scaled((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
-    begun = found.processes["start_ns"].gather(work["process"])
-    ends = work["end_ns"].gather(pl.Series(bound).set(pl.Series(bound) == NONE, None))
-    since = ends.zip_with(ends.is_not_null(), work["launch_ns"]).fill_null(strategy="zero")
-    no_cause = (work["launch_ns"].is_null() & pl.Series(bound == NONE)).to_numpy()
-    since_ns = np.where(no_cause, begun.to_numpy(), since.to_numpy())
-    delay = scaled(start_ns - since_ns, weights.delayed)
-    launch = host.clock(work["thread"], work["launch_ns"])
-    is_launched = work["launch_ns"].is_not_null().to_numpy()
-    launched = np.where(is_launched, launch, begun.to_numpy())
-    is_alone = ~is_launched & (bound != NONE)  # nothing is known of its launch
-    entered = np.where(is_launched, work["join"].to_numpy(), NONE)
-    other, others = _others(found, bound)
-    nodes = _rows(np.arange(work.height), bound, delay, entered, launched, is_alone, other, took)
+    delay = scaled(order.delay_ns, weights.delayed)
+    launched = np.where(order.is_launched, host.clock(work["thread"], work["launch_ns"]), order.begun_ns)
+    others = order.others
+    nodes = _rows(
+        np.arange(work.height), order.bound, delay, order.entered, launched, order.is_alone, order.other, took
+    )
 
     joined = host.clock(joins["thread"], joins["time_ns"])
-    own_known = joins["own_ns"] != np.iinfo(np.int64).min
-    own = host.clock(joins["thread"], joins["own_ns"].set(~own_known, None)).tolist()
-    own_entry = at_or_before(joins.select("thread", time_ns="own_ns"), joins, "thread").to_list()
+    has_own = joins["own_ns"] != np.iinfo(np.int64).min
+    own = host.clock(joins["thread"], joins["own_ns"].set(~has_own, None))
     done = host.clock(joins["thread"], joins["target_ns"])
-    begins = joins["what"].to_numpy() == BEGUN
-    lag = np.where(begins, 0, joined - done).tolist()
-    target = host.clock(joins["other"], joins["target_ns"]).tolist()
-    clock, has_own, is_last = joined.tolist(), own_known.to_list(), joins["is_last"].to_list()
-    what, of_work, entry, thread = (joins[name].to_list() for name in ("what", "work", "entry", "thread"))
-    waits_not = [False] * joins.height if is_free is None else is_free.to_list()
+    what = joins["what"].to_numpy()
+    lag = np.where(what == BEGUN, 0, joined - done)
+    target = host.clock(joins["other"], joins["target_ns"])
+    waits_not = np.zeros(joins.height, dtype=np.bool_) if is_free is None else is_free.to_numpy()
+    binds = joins["is_last"].to_numpy() & ~waits_not
+    is_first = (joins["thread"] != joins["thread"].shift(1)).fill_null(value=True).to_numpy()
+    of_work, entry = joins["work"].to_numpy(), joins["entry"].to_numpy()
+    columns = (what, of_work, entry, target, lag, order.own_entry, own, has_own.to_numpy(), joined)
+    in_order = _rows(
+        order.joins, order.work_between, *(each[order.joins] for each in (*columns, waits_not, binds, is_first))
+    )
 
     end, begun_at = [0] * work.height, [0] * work.height
     meeting = None if meetings is None else meetings.walk(weights.took)
@@ -129,44 +123,52 @@ def replay(
             time = shift[join] + launched
             if before == NONE:
                 time += delayed
-            elif is_alone:
-                time = end[before] + delayed
             else:
-                time = max(time, end[before] + delayed)
+                then = end[before] + delayed
+                if is_alone or then > time:
+                    time = then
             if one != NONE:
                 then = end[one] if one >= 0 else max(end[some] for some in others[node])
-                time = max(time, then)
+                if then > time:
+                    time = then
             begun_at[node], end[node] = time, time + ns
             if meeting and node in met:
                 meeting.come(node, begun_at, end)
 
-    # Each after all that it waited for: at one moment joins, by what they are for, then work.
-    in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))
-    in_order = in_order.sort("time_ns", "what", "node")
-    until = np.searchsorted(start_ns, in_order["time_ns"].to_numpy(), side="left")
-    # What made room may have begun at that very moment.
-    made_room = np.where((in_order["what"] == FOR_ROOM).to_numpy(), in_order["work"].to_numpy() + 1, 0)
-    until = np.maximum.accumulate(np.maximum(until, made_room))
-    for node, count in zip(in_order["node"].to_list(), np.diff(until, prepend=0).tolist(), strict=True):
-        run(count)
-        if waits_not[node]:
+    for (
+        node,
+        count,
+        kind,
+        one,
+        join,
+        until,
+        late,
+        own_join,
+        own_ns,
+        is_own,
+        clock,
+        is_open,
+        is_last,
+        is_new,
+    ) in in_order:
+        if count:
+            run(count)
+        if is_open:
             by = LEAST
-        elif what[node] == FOR_WORK:
-            by = end[of_work[node]]
-        elif what[node] == FOR_ROOM:
-            by = begun_at[of_work[node]]
+        elif kind == FOR_WORK:
+            by = end[one]
+        elif kind == FOR_ROOM:
+            by = begun_at[one]
         else:
-            by = shift[entry[node]] + target[node]
+            by = shift[join] + until
         # What did not bind might have taken less than it did: nothing.
-        if is_last[node] and not waits_not[node]:
-            time = by + lag[node]
-            if has_own[node]:
-                time = max(time, shift[own_entry[node]] + own[node])
-        else:
-            time = max(by, shift[own_entry[node]] + clock[node])
-        if node and thread[node - 1] == thread[node]:
-            time = max(time, at[node - 1])
-        at[node], shift[node] = time, time - clock[node]
+        time = by + late if is_last else by
+        then = shift[own_join] + (own_ns if is_last else clock)
+        if then > time and (is_own or not is_last):
+            time = then
+        if not is_new and at[node - 1] > time:
+            time = at[node - 1]
+        at[node], shift[node] = time, time - clock
     run(work.height)
     return Replayed(begun_at, end, shift, _ends(found, host, end, shift, weights.unknown), weights)
 
@@ -174,17 +176,6 @@ def replay(
 def _rows(*columns: npt.NDArray[Any]) -> Iterator[tuple[Any, ...]]:
     parts = (slice(begin, begin + _AT_A_TIME) for begin in range(0, columns[0].size, _AT_A_TIME))
     return itertools.chain.from_iterable(zip(*(each[part].tolist() for each in columns), strict=True) for part in parts)
-
-
-def _others(found: Graph, bound: Ints) -> tuple[Ints, dict[int, list[int]]]:
-    """What each work waited for besides that by which it is bound: NONE, that, or _SEVERAL, which are in the second."""
-    edges = found.edges.filter(_col("before") != pl.Series(bound).gather(found.edges["work"]))
-    other = np.full(bound.size, NONE, dtype=np.int64)
-    other[edges["work"].to_numpy()] = edges["before"].to_numpy()
-    several = edges.filter(_col("work").is_duplicated())
-    other[several["work"].to_numpy()] = _SEVERAL
-    of_work = several.group_by("work").agg("before")
-    return other, dict(of_work.iter_rows())
 
 
 def _ends(found: Graph, host: Host, end: list[int], shift: list[int], unknown: float) -> list[int]:

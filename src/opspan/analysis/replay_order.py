@@ -1,0 +1,81 @@
+"""What each replay of one graph needs and no change touches: the order of its joins and work, and the measured delays.
+
+order_of(graph) -> Order
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from opspan.analysis.path import bound_by
+from opspan.analysis.path_threads import FOR_ROOM, NONE, at_or_before
+
+if TYPE_CHECKING:
+    from opspan.analysis.path_graph import Graph
+
+_col = pl.col
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+_SEVERAL = -2  # numbers of work, where there is room for one
+
+
+@dataclass(frozen=True)
+class Order:
+    bound: Ints  # of each work: path.bound_by
+    delay_ns: Ints  # of each work: from what it waited for to its begin
+    begun_ns: Ints  # of each work: when its process began
+    entered: Ints  # of each work: its thread's last join before its launch
+    is_launched: Flags  # of each work: whether its launch is known
+    is_alone: Flags  # of each work: whether nothing is known of its launch, but other work that it waited for
+    other: Ints  # of each work: what it waited for besides `bound`: NONE, that, or _SEVERAL, which are in `others`
+    others: dict[int, list[int]]
+    own_entry: Ints  # of each join: the last one of its thread when that had nothing else to do
+    joins: Ints  # each after all that it waited for
+    work_between: Ints  # for each of these: how much work begins after the one before it, and before it
+
+
+def order_of(found: Graph) -> Order:
+    work, joins = found.work, found.joins
+    start_ns, bound = work["start_ns"].to_numpy(), bound_by(work)
+    begun_ns = found.processes["start_ns"].gather(work["process"]).to_numpy()
+    ends = work["end_ns"].gather(pl.Series(bound).set(pl.Series(bound) == NONE, None))
+    since = ends.zip_with(ends.is_not_null(), work["launch_ns"]).fill_null(strategy="zero")
+    is_launched = work["launch_ns"].is_not_null().to_numpy()
+    since_ns = np.where(~is_launched & (bound == NONE), begun_ns, since.to_numpy())
+    other, others = _others(found, bound)
+    # At one moment joins come first, by what they are for, then work.
+    in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))
+    in_order = in_order.sort("time_ns", "what", "node")
+    until = np.searchsorted(start_ns, in_order["time_ns"].to_numpy(), side="left")
+    # What made room may have begun at that very moment.
+    made_room = np.where((in_order["what"] == FOR_ROOM).to_numpy(), in_order["work"].to_numpy() + 1, 0)
+    until = np.maximum.accumulate(np.maximum(until, made_room))
+    return Order(
+        bound=bound,
+        delay_ns=start_ns - since_ns,
+        begun_ns=begun_ns,
+        entered=np.where(is_launched, work["join"].to_numpy(), NONE),
+        is_launched=is_launched,
+        is_alone=~is_launched & (bound != NONE),
+        other=other,
+        others=others,
+        own_entry=at_or_before(joins.select("thread", time_ns="own_ns"), joins, "thread").to_numpy(),
+        joins=in_order["node"].to_numpy(),
+        work_between=np.diff(until, prepend=0),
+    )
+
+
+def _others(found: Graph, bound: Ints) -> tuple[Ints, dict[int, list[int]]]:
+    """What each work waited for besides that by which it is bound: NONE, that, or _SEVERAL, which are in the second."""
+    edges = found.edges.filter(_col("before") != pl.Series(bound).gather(found.edges["work"]))
+    other = np.full(bound.size, NONE, dtype=np.int64)
+    other[edges["work"].to_numpy()] = edges["before"].to_numpy()
+    several = edges.filter(_col("work").is_duplicated())
+    other[several["work"].to_numpy()] = _SEVERAL
+    of_work = several.group_by("work").agg("before")
+    return other, dict(of_work.iter_rows())
