@@ -8,7 +8,7 @@ import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, length
 from opspan.findings.hidden import left
-from opspan.findings.late import SIDES, lost_to, stragglers, waited_ns
+from opspan.findings.late import SIDES, late_by_far, lost_to, stragglers, waited_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import saved_ns, without
@@ -18,6 +18,7 @@ _col = pl.col
 _UNTOLD = 0.1  # of the time that nothing hides: of what the rest says little can be said of all
 _MOST_OF = 0.5  # of what is lost to a rank: in a step that has more than all others it is late once
 _STRAGGLER = 0.03
+_SEVERAL, _OFTEN = 2, 0.25  # ranks, and steps of each; of all steps, as many as chance has no rank late in
 # Below these a collective takes as long as its latency: some ten microseconds, in which a link carries a megabyte.
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
 _MANY = 10  # in a step
@@ -115,6 +116,7 @@ def _no_more_than_others_save(run: Run, lost: pl.DataFrame, some: pl.DataFrame) 
 
 def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
     """What ranks would not wait if all came when the mean of them does now, but for what they lose to stragglers."""
+    yield from _in_turn(run, threshold)
     places = run.late.filter(_col("device_id").is_not_null())  # on a host, others that use its processors do the same
     some = stragglers(places, _STRAGGLER * run.total_ns)
     others = places.join(some, on=DEVICE, how="anti", nulls_equal=True)
@@ -136,6 +138,34 @@ def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
         steps=top(rows, "late_ns", "step"),
         ranks=ranks_of(last),
         ranges=ranges_of(rows),
+    )
+
+
+def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
+    """On hosts, what ranks would not wait if none came late by far, where that is no chance: of several ranks, and in
+    many steps."""
+    places = run.late.filter(_col("device_id").is_null())
+    some = stragglers(places, _STRAGGLER * run.total_ns)
+    steps = late_by_far(places).join(some, on=DEVICE, how="anti", nulls_equal=True)
+    steps = steps.filter(pl.len().over(DEVICE) >= _SEVERAL)
+    lost = lost_to(places, steps).filter(_col("ns") > 0)
+    sums = lost.group_by("component").agg(_col("ns").sum())
+    at_stake = int(sums["ns"].max() or 0)  # type: ignore[arg-type]  # a number
+    whose = steps.group_by("rank", maintain_order=True).agg(steps=_col("step").n_unique())
+    is_often = steps["step"].n_unique() >= _OFTEN * places["step"].n_unique()
+    if whose.height < _SEVERAL or not is_often or not run.matters(at_stake, threshold):
+        return
+    rows = run.collectives.with_columns(late_ns=waited_ns()).filter(_col("late_ns") > 0)
+    yield Evidence(
+        at_stake,
+        {"waiting_ns": at_stake, "waiting_share": run.share(at_stake), "steps": steps["step"].n_unique()},
+        {"who": listed([f"rank {rank} in {count} steps" for rank, count in whose.iter_rows()])},
+        ops=top(rows, "late_ns", "op"),
+        steps=top(lost, "ns", "step"),
+        ranks=tuple(whose["rank"]),
+        ranges=ranges_of(rows),
+        sentence="in {steps} steps a rank came late by far, now one and now another ({who}), and the "
+        "others waited {waiting_ns} ({waiting_share}) for it",
     )
 
 
@@ -249,7 +279,10 @@ RULES = (
         id="uneven-ranks",
         title="Ranks wait for each other in turn",
         looks_at="the same time on devices, less what is lost to ranks that are late; at stake is the mean of the "
-        "ranks, which would be gone if all had the same work; on hosts it is mostly chance",
+        "ranks, which would be gone if all had the same work. On hosts it is mostly chance: there only steps count in "
+        "which a rank came later than most by far more than its steps otherwise differ, where at least a quarter of "
+        "the steps are such, of two ranks or more; at stake is what all others waited in these, as the next to come "
+        "would hold them up then",
         threshold=0.05,
         because="some waiting is in every run, as no two steps are alike",
         sentence="a rank waited {waiting_ns} ({waiting_share}) in {collectives} collectives, now for one other and now "
