@@ -317,6 +317,7 @@ torch.distributed.destroy_process_group()""",
         """
 torch.distributed.init_process_group("gloo")
 one = torch.ones(4)
+torch.distributed.all_reduce(one)  # the first one connects the ranks
 def after(number, found):
     for _ in range(60 if PLANTED else 0):
         torch.distributed.all_reduce(one)

@@ -22,6 +22,7 @@ _SEVERAL, _OFTEN = 2, 0.25  # ranks, and steps of each; of all steps, as many as
 # Below these a collective takes as long as its latency: some ten microseconds, in which a link carries a megabyte.
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
 _MANY = 10  # in a step
+_NEXT_NS = 500_000  # from one to the next on a host: a longer pause is one of the program's
 _HARDLY = 0.1  # of the time of a collective
 
 
@@ -174,7 +175,10 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     # Where its size is not known, its time tells.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
-    own = rows.with_columns(own_ns=_col("exposed_ns") - waited_ns()).sort("start_ns")
+    # Of those that the host does one after the other, ranks wait only for each other's calls.
+    is_next = (_col("before_ns") <= _NEXT_NS).fill_null(value=False)
+    own_ns = pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(_col("exposed_ns") - waited_ns())
+    own = rows.with_columns(own_ns=own_ns).sort("start_ns")
     own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # others are bare between two kernels
     steps = own.group_by(*DEVICE, "step").agg(_col("own_ns").sum(), last_ns=_col("own_ns").last())
     own_ns = run.per_process(steps, "own_ns")
@@ -298,8 +302,8 @@ RULES = (
         id="small-collectives",
         title="Many small collectives",
         looks_at="time of collectives of less than a megabyte (of less than 30 us, where the size is not known) in "
-        "which nothing else ran and no other rank was late, where a step has ten or more; at stake is all but the last "
-        "one of a step",
+        "which nothing else ran and no other rank was late, where a step has ten or more; of those that a host does "
+        "one after the other, with what it does between them; at stake is all but the last one of a step",
         threshold=0.02,
         because="a fiftieth of the time: less is lost among the steps' own differences",
         sentence="{collectives} small collectives took {exposed_ns} ({exposed_share}) in which nothing else ran: "
