@@ -67,6 +67,8 @@ def batches(steps=20, **options):
 def train(model, optimizer, rows, before=None, after=None, loss=nn.functional.cross_entropy):
     """Trains, and says how long it took."""
     with opspan.record(sys.argv[1], modules=True, record_shapes=True, memory=True, add=RANKS > 1) as rec:
+        if RANKS > 1:
+            torch.distributed.barrier()  # ranks begin at different times
         began = time.perf_counter()
         for number, (x, y) in enumerate(rows):
             if before is not None:
