@@ -177,8 +177,10 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.filter(is_small, _col("ns") > 0)
     # Of those that the host does one after the other, ranks wait only for each other's calls.
     is_next = (_col("before_ns") <= _NEXT_NS).fill_null(value=False)
-    own_ns = pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(_col("exposed_ns") - waited_ns())
-    own = rows.with_columns(own_ns=own_ns).sort("start_ns")
+    took_ns = (
+        pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(_col("exposed_ns") - waited_ns())
+    )
+    own = rows.with_columns(own_ns=took_ns).sort("start_ns")
     own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # others are bare between two kernels
     steps = own.group_by(*DEVICE, "step").agg(_col("own_ns").sum(), last_ns=_col("own_ns").last())
     own_ns = run.per_process(steps, "own_ns")
