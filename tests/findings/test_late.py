@@ -24,7 +24,7 @@ from findings.pipelines import pipeline
 from opspan.analysis.collectives import SCHEMA
 from opspan.analysis.over_ranks import matched
 from opspan.findings import Finding, findings
-from opspan.findings.late import late, lost_to, stragglers
+from opspan.findings.late import late, late_by_far, lost_to, stragglers
 from opspan.views import summary
 from read_once import ReadOnce
 
@@ -101,6 +101,17 @@ def reduces(late_by: dict[tuple[int, int], int], jitter: int, steps: int = 20) -
 )
 def test_late_ranks_are_told_from_chance(late_by: dict[tuple[int, int], int], jitter: int, ranks: list[int]) -> None:
     assert late_ranks(frame(reduces(late_by, jitter)), 20 * 1000)[0] == ranks
+
+
+def test_who_is_late_in_turn_is_no_straggler_and_others_lose_what_they_wait_in_these_steps() -> None:
+    turns = {(step % 4, step): 200 for step in range(20)}
+    places = late(frame(reduces(turns, 5)))
+
+    some = late_by_far(places)
+
+    assert not stragglers(places, LEAST * 20 * 1000).height
+    assert sorted(some.select("rank", "step").iter_rows()) == sorted((rank, f"step {at}") for rank, at in turns)
+    assert lost_to(places, some)["ns"].sum() == pytest.approx(20 * 200, rel=0.05)
 
 
 def test_components_have_late_ranks_of_their_own() -> None:

@@ -59,8 +59,8 @@ def test_it_is_silent(case: Case, why: str) -> None:
 
 
 def test_where_the_host_sets_the_pace_its_part_counts() -> None:
-    # The op takes the host 50.
-    assert checkpointed(100, waits=False).findings()["recompute"].evidence.at_stake_ns == 10 * 50
+    # The node begins at 100 and computes its gradient from 200 on.
+    assert checkpointed(100, waits=False).findings()["recompute"].evidence.at_stake_ns == 10 * 100
 
 
 def test_ops_in_a_module_are_found() -> None:

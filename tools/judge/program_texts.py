@@ -20,6 +20,7 @@ import opspan
 PLANTED = sys.argv[2] == "planted"
 torch.manual_seed(0)
 torch.set_num_threads(1)
+torch.empty(31 << 20, dtype=torch.uint8)  # the first large piece that is freed makes later ones quicker to get
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
@@ -66,6 +67,8 @@ def batches(steps=20, **options):
 def train(model, optimizer, rows, before=None, after=None, loss=nn.functional.cross_entropy):
     """Trains, and says how long it took."""
     with opspan.record(sys.argv[1], modules=True, record_shapes=True, memory=True, add=RANKS > 1) as rec:
+        if RANKS > 1:
+            torch.distributed.barrier()  # ranks begin at different times
         began = time.perf_counter()
         for number, (x, y) in enumerate(rows):
             if before is not None:
@@ -125,8 +128,8 @@ train(model, sgd(model), rows)""",
         """
 def before(number, x):
     if PLANTED and number == 7:
-        big = torch.ones(1200, 1200)
-        return x + 0 * torch.linalg.inv(big + torch.eye(1200) * 1200)[:16, :256]
+        big = torch.ones(1800, 1800)
+        return x + 0 * torch.linalg.inv(big + torch.eye(1800) * 1800)[:16, :256]
     return x
 train(model, sgd(model), batches(), before)""",
         ("step-outliers",),
@@ -198,7 +201,7 @@ class Twice(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         if PLANTED:
-            time.sleep(0.006)
+            time.sleep(0.02)
         return gradient * 2
 class Layer(nn.Module):
     def forward(self, x):
@@ -218,10 +221,10 @@ class Again(nn.Module):
         self.of = of
     def forward(self, x):
         return checkpoint(self.of, x, use_reentrant=False) if PLANTED else self.of(x)
-model = Net(1024, 4)
+model = Net(blocks=4)
 for number, block in enumerate(model.blocks):
     model.blocks[number] = Again(block)
-train(model, sgd(model), [(torch.ones(64, 1024), torch.zeros(64, dtype=torch.long))] * 15)""",
+train(model, sgd(model), [(torch.ones(2048, 256), torch.zeros(2048, dtype=torch.long))] * 10)""",
         ("recompute",),
     ),
     Program(
@@ -271,10 +274,10 @@ train(model, sgd(model), batches(), after=after)""",
         "a late rank",
         """
 torch.distributed.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(Net(blocks=1))
+model = nn.parallel.DistributedDataParallel(nn.Linear(256, 10))
 def before(number, x):
     if PLANTED and RANK == 2:
-        time.sleep(0.02)
+        time.sleep(0.04)
     return x
 train(model, sgd(model), batches(), before)
 torch.distributed.destroy_process_group()""",
@@ -286,10 +289,10 @@ torch.distributed.destroy_process_group()""",
         "two late ranks",
         """
 torch.distributed.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(Net(blocks=1))
+model = nn.parallel.DistributedDataParallel(nn.Linear(256, 10))
 def before(number, x):
     if PLANTED and RANK in (1, 3):
-        time.sleep(0.02)
+        time.sleep(0.04)
     return x
 train(model, sgd(model), batches(), before)
 torch.distributed.destroy_process_group()""",
@@ -301,10 +304,10 @@ torch.distributed.destroy_process_group()""",
         "ranks that are late in turn",
         """
 torch.distributed.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(Net(blocks=1))
+model = nn.parallel.DistributedDataParallel(nn.Linear(256, 10))
 def before(number, x):
     if PLANTED and RANK == number % RANKS:
-        time.sleep(0.02)
+        time.sleep(0.04)
     return x
 train(model, sgd(model), batches(), before)
 torch.distributed.destroy_process_group()""",
@@ -316,6 +319,7 @@ torch.distributed.destroy_process_group()""",
         """
 torch.distributed.init_process_group("gloo")
 one = torch.ones(4)
+torch.distributed.all_reduce(one)  # the first one connects the ranks
 def after(number, found):
     for _ in range(60 if PLANTED else 0):
         torch.distributed.all_reduce(one)

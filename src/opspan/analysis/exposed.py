@@ -1,6 +1,7 @@
 """Time in which a collective ran and nothing else did: what it costs the run, as far as one rank can tell.
 
     exposed(rows, trace) -> for each of `rows`, in order, ns; 0 where a time is not known
+    bare_before(rows, trace) -> for each of the host's, ns from the end of the one before, if nothing else ran then
 
 `rows`: of `collectives`; `trace`: attributed. On a device nothing else runs when no kernel computes. On the host, where
 gloo has threads of its own, nothing else runs when no thread of the process is in an op, but for those that start
@@ -41,6 +42,19 @@ def exposed(rows: pl.DataFrame, trace: Tables) -> pl.Series:
         found.append(on_host.select("row", ns=length() - hidden))
     at = pl.concat(found).sort("row")
     return at["ns"].fill_null(0).clip(0).alias("exposed_ns")
+
+
+def bare_before(rows: pl.DataFrame, trace: Tables) -> pl.Series:
+    """Null where something else ran, where there is none before, and for those of devices."""
+    spans = rows.select(*PROCESS, "start_ns", "end_ns", "work").with_row_index("row").filter(_col("work").is_null())
+    spans = spans.sort("start_ns", "row").with_columns(ended_ns=_col("end_ns").cum_max().shift(1).over(PROCESS))
+    gaps = spans.drop_nulls("ended_ns")
+    gaps = gaps.with_columns(start_ns=pl.min_horizontal("ended_ns", "start_ns"), end_ns="start_ns")
+    gaps = gaps.with_columns(ns=length(), is_bare=time_in(_working(trace.ranges), gaps, PROCESS) == 0)
+    found = gaps.filter("is_bare")
+    return (
+        pl.Series("before_ns", [None], dtype=pl.Int64).new_from_index(0, rows.height).scatter(found["row"], found["ns"])
+    )
 
 
 def _working(ranges: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,8 @@
         waited_ns   how much of it the rank waited for others
         late_ns     the same without the fill of an even pipeline, and without what ranks begin at different times
     stragglers(late, least_ns) -> rank, pid, device_id, component of those that others wait for
-    lost_to(late, some) -> component, step, ns: what others lose to them
+    late_by_far(late) -> the same, and step: of each step those that came later than most by far
+    lost_to(late, some) -> component, step, ns: what others lose to them; if `some` has steps, in these
 
 `rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `kind` and `step`. A place is a device of a
 process, or a process; a component has the places that collectives connect.
@@ -29,6 +30,7 @@ _col = pl.col
 SIDES = ("send", "recv", "send_recv")
 _FEW = 2  # steps
 _OF_NORMAL = 1.4826  # times the median distance from the median is the usual deviation of what is normally spread
+_MOSTLY = 0.5  # of what a place is late by far, as much it is late in all, or others are as often
 _STEADY, _FAR = 3, 6  # usual deviations: of the sum of all steps, which chance exceeds once in a thousand; of a step
 _PLACE = (*DEVICE, "component")
 _STEP = ("component", "step")
@@ -97,19 +99,34 @@ def _components(rows: pl.DataFrame) -> pl.Series:
 
 def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
     """*DEVICE, component, of who waits at least so much less than most places of its component do, and either in most
-    steps, beyond what chance gives, or in a few by far."""
-    rows = rows.with_columns(less_ns=_usual().over(_STEP) - _col("late_ns"))
-    apart = (_col("less_ns") - _col("less_ns").median().over(_PLACE)).abs()
-    rows = rows.with_columns(spread_ns=_OF_NORMAL * apart.median().over(_PLACE))
-    sums = rows.group_by(_PLACE).agg(
-        _col("late_ns").sum(),
-        chance_ns=_STEADY * _col("less_ns").std().fill_null(0) * pl.len().sqrt(),
-        far_ns=_col("less_ns").filter(_col("less_ns") > _FAR * _col("spread_ns")).sum(),
+    steps, beyond what chance gives, or in a few by far. Who is late as often as others waits as much as they do."""
+    sums = (
+        _less(rows)
+        .group_by(_PLACE)
+        .agg(
+            _col("late_ns").sum(),
+            chance_ns=_STEADY * _col("less_ns").std().fill_null(0) * pl.len().sqrt(),
+            far_ns=_col("less_ns").filter("is_far").sum(),
+        )
     )
     sums = sums.with_columns(less_ns=_usual().over("component") - _col("late_ns"))
     is_much = (_col("less_ns") > 0) & (_col("less_ns") >= least_ns)
-    is_no_chance = (_col("less_ns") >= _col("chance_ns")) | (_col("far_ns") >= least_ns)
+    is_far = (_col("far_ns") >= least_ns) & (_col("less_ns") >= _MOSTLY * _col("far_ns"))
+    is_no_chance = (_col("less_ns") >= _col("chance_ns")) | is_far
     return sums.filter(is_much & is_no_chance).sort(DEVICE).select(_PLACE)
+
+
+def late_by_far(rows: pl.DataFrame) -> pl.DataFrame:
+    return _less(rows).filter("is_far").sort(*DEVICE).select(*_PLACE, "step")
+
+
+def _less(rows: pl.DataFrame) -> pl.DataFrame:
+    """With less_ns, how much less than most a place waits in a step, and whether that is far beyond what the
+    place's steps differ by."""
+    rows = rows.with_columns(less_ns=_usual().over(_STEP) - _col("late_ns"))
+    apart = (_col("less_ns") - _col("less_ns").median().over(_PLACE)).abs()
+    spread = _OF_NORMAL * apart.median().over(_PLACE)
+    return rows.with_columns(is_far=_col("less_ns") > _FAR * spread)
 
 
 def _usual() -> pl.Expr:
@@ -119,8 +136,10 @@ def _usual() -> pl.Expr:
 
 def lost_to(rows: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
     """component, step, ns: what all the others waited for these places, beyond what these waited themselves."""
-    rows = rows.join(some.select("component").unique(), on="component", how="semi")
-    others = rows.join(some, on=DEVICE, how="anti", nulls_equal=True).group_by(_STEP).agg(_col("late_ns").min())
+    step = ["step"] if "step" in some.columns else []
+    rows = rows.join(some.select("component", *step).unique(), on=["component", *step], how="semi", nulls_equal=True)
+    others = rows.join(some, on=[*DEVICE, *step], how="anti", nulls_equal=True)
+    others = others.group_by(_STEP).agg(_col("late_ns").min())
     least = rows.group_by(_STEP).agg(least_ns=_col("late_ns").min())
     found = others.join(least, on=_STEP, nulls_equal=True)
     return found.select(*_STEP, ns=_col("late_ns") - _col("least_ns"))

@@ -16,7 +16,7 @@ import polars as pl
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import busy_with, whole_times, within_part
-from opspan.analysis.exposed import exposed
+from opspan.analysis.exposed import bare_before, exposed
 from opspan.analysis.kept import kept
 from opspan.analysis.path_graph import Graph
 from opspan.analysis.spans import DEVICE, PROCESS, distinct, length, looked_up, only, summed_by, time_in, within
@@ -293,7 +293,7 @@ class Run:
         trace = self.found.attributed
         calls = trace.work["call"].gather(rows["work"])
         at_ns = pl.coalesce(trace.calls["start_ns"].gather(calls), "start_ns")
-        rows = rows.with_columns(exposed(rows, trace), at_ns=at_ns)
+        rows = rows.with_columns(exposed(rows, trace), before_ns=bare_before(rows, trace), at_ns=at_ns)
         computed = only(self.busy, _col("what") == "computing")
         rows = self.named(rows.with_columns(backward_ns(rows, computed).alias("backward_ns")))
         return self.begun_in_usual(rows, "at_ns" if self.steps.height else "start_ns", odd=True).drop("at_ns")

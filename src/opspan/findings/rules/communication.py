@@ -8,7 +8,7 @@ import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, length
 from opspan.findings.hidden import left
-from opspan.findings.late import SIDES, lost_to, stragglers, waited_ns
+from opspan.findings.late import SIDES, late_by_far, lost_to, stragglers, waited_ns
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import in_time_ns, saved_ns, without
@@ -18,9 +18,11 @@ _col = pl.col
 _UNTOLD = 0.1  # of the time that nothing hides: of what the rest says little can be said of all
 _MOST_OF = 0.5  # of what is lost to a rank: in a step that has more than all others it is late once
 _STRAGGLER = 0.03
+_SEVERAL, _OFTEN = 2, 0.25  # ranks, and steps of each; of all steps, as many as chance has no rank late in
 # Below these a collective takes as long as its latency: some ten microseconds, in which a link carries a megabyte.
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
 _MANY = 10  # in a step
+_NEXT_NS = 500_000  # from one to the next on a host: a longer pause is one of the program's
 _HARDLY = 0.1  # of the time of a collective
 
 
@@ -117,6 +119,7 @@ def _no_more_than_others_save(run: Run, lost: pl.DataFrame, some: pl.DataFrame) 
 
 def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
     """What ranks would not wait if all came when the mean of them does now, but for what they lose to stragglers."""
+    yield from _in_turn(run, threshold)
     places = run.late.filter(_col("device_id").is_not_null())  # on a host, others that use its processors do the same
     some = stragglers(places, _STRAGGLER * run.total_ns)
     others = places.join(some, on=DEVICE, how="anti", nulls_equal=True)
@@ -141,15 +144,47 @@ def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
+def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
+    """On hosts, what ranks would not wait if none came late by far, where that is no chance: of several ranks, and in
+    many steps."""
+    places = run.late.filter(_col("device_id").is_null())
+    some = stragglers(places, _STRAGGLER * run.total_ns)
+    steps = late_by_far(places).join(some, on=DEVICE, how="anti", nulls_equal=True)
+    steps = steps.filter(pl.len().over(DEVICE) >= _SEVERAL)
+    lost = lost_to(places, steps).filter(_col("ns") > 0)
+    sums = lost.group_by("component").agg(_col("ns").sum())
+    at_stake = int(sums["ns"].max() or 0)  # type: ignore[arg-type]  # a number
+    whose = steps.group_by("rank", maintain_order=True).agg(steps=_col("step").n_unique())
+    is_often = steps["step"].n_unique() >= _OFTEN * places["step"].n_unique()
+    if whose.height < _SEVERAL or not is_often or not run.matters(at_stake, threshold):
+        return
+    rows = run.collectives.with_columns(late_ns=waited_ns()).filter(_col("late_ns") > 0)
+    yield Evidence(
+        at_stake,
+        {"waiting_ns": at_stake, "waiting_share": run.share(at_stake), "steps": steps["step"].n_unique()},
+        {"who": listed([f"rank {rank} in {count} steps" for rank, count in whose.iter_rows()])},
+        ops=top(rows, "late_ns", "op"),
+        steps=top(lost, "ns", "step"),
+        ranks=tuple(whose["rank"]),
+        ranges=ranges_of(rows),
+        sentence="in {steps} steps a rank came late by far, now one and now another ({who}), and the "
+        "others waited {waiting_ns} ({waiting_share}) for it",
+    )
+
+
 def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.collectives.with_columns(ns=pl.coalesce("transfer_ns", length()))
     # Where its size is not known, its time tells.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
-    own = rows.with_columns(own_ns=_col("exposed_ns") - waited_ns()).sort("start_ns")
+    # Of those that the host does one after the other, ranks wait only for each other's calls.
+    is_next = (_col("before_ns") <= _NEXT_NS).fill_null(value=False)
+    bare_ns = _col("exposed_ns") - waited_ns()
+    own_ns = pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(bare_ns)
+    own = rows.with_columns(own_ns=own_ns, bare_ns=bare_ns).sort("start_ns")
     own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # others are bare between two kernels
-    steps = own.group_by(*DEVICE, "step").agg(_col("own_ns").sum(), last_ns=_col("own_ns").last())
-    own_ns = run.per_process(steps, "own_ns")
+    steps = own.group_by(*DEVICE, "step").agg(_col("own_ns", "bare_ns").sum(), last_ns=_col("own_ns").last())
+    exposed_ns = run.per_process(steps, "bare_ns")
     # Put together they are one, and that is not hidden, either.
     at_stake = run.per_process(steps.with_columns(ns=_col("own_ns") - _col("last_ns")), "ns")
     if run.is_walked and run.matters(at_stake, threshold) and rows["work"].null_count() == 0:
@@ -158,7 +193,7 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     per_step = rows.height / max(run.steps.height, 1)
     if not run.matters(at_stake, threshold) or per_step < _MANY:
         return
-    figures = {"collectives": rows.height, "exposed_ns": own_ns, "exposed_share": run.share(own_ns)}
+    figures = {"collectives": rows.height, "exposed_ns": exposed_ns, "exposed_share": run.share(exposed_ns)}
     figures |= {"each_ns": int(rows["ns"].median() or 0), "per_step": round(per_step)}  # type: ignore[arg-type]
     yield Evidence(
         at_stake,
@@ -254,7 +289,10 @@ RULES = (
         id="uneven-ranks",
         title="Ranks wait for each other in turn",
         looks_at="the same time on devices, less what is lost to ranks that are late; at stake is the mean of the "
-        "ranks, which would be gone if all had the same work; on hosts it is mostly chance",
+        "ranks, which would be gone if all had the same work. On hosts it is mostly chance: there only steps count in "
+        "which a rank came later than most by far more than its steps otherwise differ, where at least a quarter of "
+        "the steps are such, of two ranks or more; at stake is what all others waited in these, as the next to come "
+        "would hold them up then",
         threshold=0.05,
         because="some waiting is in every run, as no two steps are alike",
         sentence="a rank waited {waiting_ns} ({waiting_share}) in {collectives} collectives, now for one other and now "
@@ -271,8 +309,8 @@ RULES = (
         title="Many small collectives",
         looks_at="time of collectives of less than a megabyte (of less than 30 us, where the size is not known) in "
         "which nothing else ran and no other rank was late, where a step has ten or more; at stake is how much sooner "
-        "the run would be done if each step had but the last one; where ranks are read one by one, what all others "
-        "took",
+        "the run would be done if each step had but the last one; on hosts, and where ranks are read one by one, what "
+        "all others took, on hosts with what lies between those that follow each other",
         threshold=0.02,
         because="a fiftieth of the time: less is lost among the steps' own differences",
         sentence="{collectives} small collectives took {exposed_ns} ({exposed_share}) in which nothing else ran: "

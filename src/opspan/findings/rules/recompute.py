@@ -15,27 +15,25 @@ import polars as pl
 from opspan.analysis.nest import nearest
 from opspan.findings.rule import Evidence, Rule, where
 from opspan.findings.run import Run, top
-from opspan.findings.saved import around, saved_ns, without
+from opspan.findings.saved import saved_ns, without
 
 _col = pl.col
+_TIMES = ("rank", "pid", "tid", "start_ns", "end_ns")
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
-    root = _again(run)
-    if root is None:
+    root, stretches = _again(run)
+    if not stretches.height:
         return
     if run.has_devices:
         rows = run.computing.with_columns(root=root.gather(run.computing["range"])).drop_nulls("root")
-        ns = run.per_process(rows, "ns")
-        roots = root.drop_nulls().unique()
-        node = nearest(run.trace.ranges, (run.trace.ranges["kind"] == "backward").fill_null(value=False))
-        stretches = around(run, pl.DataFrame({"range": roots, "of": node.gather(roots)}))
-        at_stake = saved_ns(run, without(run, stretches=stretches, work=rows["work"]), threshold)
+        ns, work = run.per_process(rows, "ns"), rows["work"]
     else:
         rows = run.begun_in_usual(run.ranges)
         rows = rows.with_columns(root=root.gather(rows["row"]), ns="self_ns", op="name", range="row")
         rows = rows.filter(_col("root").is_not_null(), _col("ns") > 0)
-        at_stake = ns = run.longest(rows, "ns")
+        ns, work = run.longest(rows, "ns"), None
+    at_stake = saved_ns(run, without(run, stretches=stretches, work=work), threshold)
     if not run.matters(at_stake, threshold):
         return
     names = run.trace.ranges["name"].gather(rows["root"])
@@ -50,12 +48,14 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
-def _again(run: Run) -> pl.Series | None:
-    """For each range the outermost op around it, or itself, that runs again; None if nothing does."""
+def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
+    """For each range the outermost op around it, or itself, that runs again; and when nodes of the backward did that
+    (rank, pid, tid, start_ns, end_ns): from their begin until they compute gradients."""
     ranges = run.trace.ranges
+    nothing = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height), ranges.clear().select(_TIMES)
     is_backward = (ranges["kind"] == "backward").fill_null(value=False)
     if not is_backward.any():
-        return None
+        return nothing
     # An op with a seq in a backward: few runs have any.
     node = nearest(ranges, is_backward | (ranges["kind"] == "engine").fill_null(value=False))
     has_seq = ranges["seq"].is_not_null() & (ranges["kind"] == "op").fill_null(value=False)
@@ -63,20 +63,26 @@ def _again(run: Run) -> pl.Series | None:
     # Those that a node calls, in whatever module or function, and not another op.
     is_op = (ranges["kind"] == "op").fill_null(value=False)
     is_own = is_op & node.is_not_null() & ~is_op.gather(ranges["parent"]).fill_null(value=False)
-    will_have = ranges.select("start_ns", "name", "sizes", node=node, is_own=is_own).with_row_index("row")
+    will_have = ranges.select("start_ns", "end_ns", "name", "sizes", node=node, is_own=is_own).with_row_index("row")
     own = will_have.with_columns(has_seq=has_seq).filter("is_own")
     will_have = will_have.filter(has_seq & node.is_not_null())
     if not will_have.height:
-        return None
+        return nothing
     nodes = pl.concat([_reentrant(ranges, node), _unpacking(ranges, is_backward, will_have, own)])
     # Until the last of these ops that the node itself calls: what follows in it computes gradients.
     until = own.filter("has_seq").group_by("node").agg(until_ns=_col("start_ns").max())
-    nodes = nodes.unique("node").join(until, on="node")
-    rows = own.join(nodes, on="node").filter(_col("start_ns") <= _col("until_ns"))
+    own = own.join(nodes.unique("node").join(until, on="node"), on="node")
+    is_again = _col("start_ns") <= _col("until_ns")
+    rows = own.filter(is_again)
     if not rows.height:
-        return None
-    is_again = pl.Series([False]).new_from_index(0, ranges.height).scatter(rows["row"], True)
-    return nearest(ranges, is_again)
+        return nothing
+    done = own.group_by("node", maintain_order=True).agg(
+        last_ns=_col("end_ns").filter(is_again).max(), next_ns=_col("start_ns").filter(~is_again).min()
+    )
+    stretches = ranges.select(_TIMES)[done["node"]]
+    stretches = stretches.with_columns(end_ns=done.select(pl.coalesce("next_ns", "last_ns")).to_series())
+    again = pl.Series([False]).new_from_index(0, ranges.height).scatter(rows["row"], True)
+    return nearest(ranges, again), stretches
 
 
 def _reentrant(ranges: pl.DataFrame, node: pl.Series) -> pl.DataFrame:
@@ -109,8 +115,8 @@ RULES = (
         id="recompute",
         title="Checkpointing: forward ops that run again in the backward",
         looks_at="ops that the backward runs again before it computes gradients; at stake is how much sooner the run "
-        "would have ended without them and what the host does between them; without devices the time of the ops "
-        "themselves",
+        "would have ended without them and what the host does for them, from where a node of the backward begins until "
+        "it computes gradients",
         threshold=0.05,
         because="a twentieth of the time: checkpoints of a few cheap ops are worth the memory that they save",
         sentence="checkpoints ran {ops} forward ops again in the backward, which took {ns} ({ns_share}), most in {op}",
