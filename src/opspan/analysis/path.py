@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.path_cuts import KIND, cut
-from opspan.analysis.path_threads import FOR_ROOM, FOR_WORK, NONE, at_or_before
+from opspan.analysis.path_threads import FOR_ROOM, FOR_WORK, NONE, at_or_before, bound_by
 from opspan.analysis.spans import PROCESS
 from opspan.tables.same import is_one
 
@@ -127,13 +127,6 @@ def walk(found: Graph) -> Walk:
                 thread, at, join = int(other[join]), int(target[join]), entry[join]
     schema = dict.fromkeys(("thread", "process", "start_ns", "end_ns"), pl.Int64)
     return Walk(np.array(on_path, dtype=np.int64), pl.DataFrame(stretches, schema=schema, orient="row"))
-
-
-def bound_by(work: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """For each work the one whose end it waited for last; NONE: it was the launch, or nothing is known."""
-    ends = work["end_ns"].gather(work["before"].set(work["before"] == NONE, None))
-    is_launched = (work["launch_ns"] > ends).fill_null(value=False)
-    return work["before"].set(is_launched, NONE).to_numpy()
 
 
 def _last_that_bound(joins: pl.DataFrame) -> npt.NDArray[np.int64]:

@@ -66,7 +66,7 @@ class Graph:
     @cached_property
     def order(self) -> Order:
         """Is the same for each replay, and findings replay a graph several times."""
-        return order_of(self)
+        return order_of(self.processes, self.work, self.edges, self.joins)
 
 
 def graph(trace: Tables, steps: pl.DataFrame, waits: pl.DataFrame) -> Graph:

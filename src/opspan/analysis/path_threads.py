@@ -2,6 +2,7 @@
 
     main_threads(processes, threads, ranges, calls, steps) -> process, main
     handovers(processes, threads, ranges, calls) -> joins, as path_graph has them
+    at_or_before(asked, known, by), bound_by(work)  what came last before, of threads and of work
 
 A thread that is not the main one and had nothing to do until then was given its work by the main one. The main thread
 waits for it while it does nothing itself, if what the other does is autograd's or launches work.
@@ -179,3 +180,10 @@ def _given(items: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
             ),
         ]
     ).select(*JOINS)
+
+
+def bound_by(work: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """For each work the one whose end it waited for last; NONE: it was the launch, or nothing is known."""
+    ends = work["end_ns"].gather(work["before"].set(work["before"] == NONE, None))
+    is_launched = (work["launch_ns"] > ends).fill_null(value=False)
+    return work["before"].set(is_launched, NONE).to_numpy()

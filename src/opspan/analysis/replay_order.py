@@ -1,22 +1,17 @@
 """What each replay of one graph needs and no change touches: the order of its joins and work, and the measured delays.
 
-order_of(graph) -> Order
+order_of(processes, work, edges, joins) -> Order    of a Graph of path_graph.py
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opspan.analysis.path import bound_by
-from opspan.analysis.path_threads import FOR_ROOM, NONE, at_or_before
-
-if TYPE_CHECKING:
-    from opspan.analysis.path_graph import Graph
+from opspan.analysis.path_threads import FOR_ROOM, NONE, at_or_before, bound_by
 
 _col = pl.col
 Ints = npt.NDArray[np.int64]
@@ -26,7 +21,7 @@ _SEVERAL = -2  # numbers of work, where there is room for one
 
 @dataclass(frozen=True)
 class Order:
-    bound: Ints  # of each work: path.bound_by
+    bound: Ints  # of each work: path_threads.bound_by
     delay_ns: Ints  # of each work: from what it waited for to its begin
     begun_ns: Ints  # of each work: when its process began
     entered: Ints  # of each work: its thread's last join before its launch
@@ -39,15 +34,14 @@ class Order:
     work_between: Ints  # for each of these: how much work begins after the one before it, and before it
 
 
-def order_of(found: Graph) -> Order:
-    work, joins = found.work, found.joins
+def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, joins: pl.DataFrame) -> Order:
     start_ns, bound = work["start_ns"].to_numpy(), bound_by(work)
-    begun_ns = found.processes["start_ns"].gather(work["process"]).to_numpy()
+    begun_ns = processes["start_ns"].gather(work["process"]).to_numpy()
     ends = work["end_ns"].gather(pl.Series(bound).set(pl.Series(bound) == NONE, None))
     since = ends.zip_with(ends.is_not_null(), work["launch_ns"]).fill_null(strategy="zero")
     is_launched = work["launch_ns"].is_not_null().to_numpy()
     since_ns = np.where(~is_launched & (bound == NONE), begun_ns, since.to_numpy())
-    other, others = _others(found, bound)
+    other, others = _others(edges, bound)
     # At one moment joins come first, by what they are for, then work.
     in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))
     in_order = in_order.sort("time_ns", "what", "node")
@@ -70,9 +64,9 @@ def order_of(found: Graph) -> Order:
     )
 
 
-def _others(found: Graph, bound: Ints) -> tuple[Ints, dict[int, list[int]]]:
+def _others(edges: pl.DataFrame, bound: Ints) -> tuple[Ints, dict[int, list[int]]]:
     """What each work waited for besides that by which it is bound: NONE, that, or _SEVERAL, which are in the second."""
-    edges = found.edges.filter(_col("before") != pl.Series(bound).gather(found.edges["work"]))
+    edges = edges.filter(_col("before") != pl.Series(bound).gather(edges["work"]))
     other = np.full(bound.size, NONE, dtype=np.int64)
     other[edges["work"].to_numpy()] = edges["before"].to_numpy()
     several = edges.filter(_col("work").is_duplicated())

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.nest import innermost, nearest
-from opspan.analysis.path import bound_by, on_path, walk
+from opspan.analysis.path import on_path, walk
 from opspan.analysis.path_cuts import KINDS, OF_HOST, OF_WORK
-from opspan.analysis.path_threads import NONE, at_or_before, driving
+from opspan.analysis.path_threads import NONE, at_or_before, bound_by, driving
 from opspan.analysis.replay import Host, Replayed, Weights, fitting, replay, scaled
 from opspan.analysis.spans import PROCESS, length
 

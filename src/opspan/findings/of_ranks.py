@@ -35,7 +35,9 @@ def parts_of(run: Run) -> Parts:
 
 
 class RunOfRanks(Run):
-    is_walked = False
+    @property
+    def is_walked(self) -> bool:
+        return False
 
     def __init__(self, parts: Parts) -> None:
         self._parts = {name: part.rows for name, part in parts.items()}

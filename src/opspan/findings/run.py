@@ -228,7 +228,10 @@ class Run:
         blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
         return self.named(work.with_columns(blocks=blocks))
 
-    is_walked = True  # whether the graph of all ranks is there
+    @property
+    def is_walked(self) -> bool:
+        """Whether it is known when all hosts waited: only then the graph tells which process would end sooner."""
+        return self.devices_save.height >= self.times.select(PROCESS).n_unique()
 
     @kept
     def graph(self) -> Graph:
