@@ -141,6 +141,17 @@ def test_what_runs_would_take_whose_ranks_wait_for_each_other(number: int) -> No
     assert one.said == pytest.approx(one.truth, abs=0.005), one.asked
 
 
+@pytest.mark.parametrize(("kind", "seed"), [("stall", 8), ("kernels-loaded-late", 4)])
+def test_what_is_in_few_steps_is_told_with_its_time(kind: str, seed: int) -> None:
+    """A pause of the main thread after the backward's thread was done; loading in more than a quarter of the steps."""
+    import simulated
+
+    one = simulated.planted(kind, seed)
+
+    assert one.row is not None
+    assert (one.is_timed, one.unplaced) == (True, [])
+
+
 @pytest.mark.slow
 def test_the_command_prints_a_table_and_a_line_for_each_miss() -> None:
     command = [sys.executable, JUDGE, "--seeds", "0", "--only", "slow-rank"]

@@ -162,7 +162,9 @@ def _waits(run: Run) -> pl.DataFrame:
     """When threads did nothing but wait."""
     joins = run.graph.joins.filter(_col("what").is_in([FOR_WORK, FOR_ROOM, FOR_THREAD]), _col("is_last"))
     rows = joins.join(run.graph.threads.drop("process"), on="thread")
-    return _open(rows.select(*_THREAD, start_ns="own_ns", end_ns="time_ns"))
+    # What it does between the end of another thread's work and what it calls next is its own.
+    until = pl.when(_col("what") == FOR_THREAD).then("target_ns").otherwise("time_ns")
+    return _open(rows.select(*_THREAD, start_ns="own_ns", end_ns=until))
 
 
 def _calls(run: Run) -> pl.DataFrame:

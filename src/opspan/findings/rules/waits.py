@@ -8,6 +8,7 @@ import polars as pl
 
 from opspan.analysis.spans import PROCESS
 from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.rules import outliers
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import gaining, saved_ns, without
 
@@ -74,7 +75,8 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         if not run.steps.height:
             return  # a run without steps has its start in it, where all this belongs
         waits = run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))
-        waits = run.named(run.of_steps(waits, is_late=True))
+        waits = _untold(run, run.begun_in_usual(waits, is_late=True, odd=True))
+        waits = run.named(waits)
         at_stake = saved_ns(run, without(run, stretches=waits), threshold)
         if not run.matters(at_stake, threshold):
             return
@@ -93,6 +95,15 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         )
 
     return look
+
+
+def _untold(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
+    """Of waits that only outliers have, those in steps of which their own finding says nothing: they are too many, and
+    the steps of several kinds."""
+    if run.in_usual(waits).height:
+        return waits
+    told = [step for one in outliers.RULES[0].evidence(run) for step in one.steps]
+    return waits.filter(~_col("step").is_in(told).fill_null(value=False))
 
 
 _FETCH = ("aten::item", "aten::_local_scalar_dense")
