@@ -4,6 +4,8 @@
         before it, after the last work of a forward or an optimizer; null: not known
     left(rows) -> rank, pid, device_id, step, left_ns: what overlapping with the backward would not hide
     saves(found) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no time
+    knows_waits(found, graph, times) -> whether it is known when all hosts waited for devices: calls of each
+        synchronise, and launches that took far longer than usual waited for room in a queue whose limit is known
 
 `rows`: collectives, as `Run.exposed` gives them.
 
@@ -20,12 +22,16 @@ import polars as pl
 
 from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
+from opspan.analysis.path_graph import Graph
+from opspan.analysis.path_threads import FOR_ROOM
 from opspan.analysis.spans import DEVICE, PROCESS, length, numbered, union
 from opspan.analysis.waits import DRAIN, SYNCHRONISE
 from opspan.findings.late import waited_ns
 
 _col = pl.col
+_THREAD = (*PROCESS, "tid")
 _NEARLY = 0.9
+_HARDLY = 0.01  # of a process's time: what so few launches waited changes no finding
 _LONG = 4  # times the usual time of a launch of that name: longer than launches differ by
 
 
@@ -64,12 +70,7 @@ def saves(found: Analysed) -> pl.DataFrame:
         return none
     trace, waits = found.attributed, found.waits
     drains = waits.filter(_col("why").cast(pl.String).is_in(DRAIN)).select(*PROCESS, "start_ns", "end_ns")
-    launched = trace.work["call"].drop_nulls().unique()
-    calls = trace.calls.select(*PROCESS, "name", "start_ns", "end_ns").with_row_index("call")[launched]
-    calls = calls.join(waits.select("call"), on="call", how="anti").drop_nulls(("start_ns", "end_ns"))
-    calls = calls.with_columns(usual_ns=length().median().over(*PROCESS, "name").cast(pl.Int64))
-    long = calls.filter(length() > _LONG * _col("usual_ns"))
-    long = long.with_columns(start_ns=_col("start_ns") + _col("usual_ns"))
+    calls, long = _launching(found)
     ends = calls.group_by(PROCESS).agg(start_ns=_col("end_ns").max())  # after the last launch nothing is left to do
     done = trace.work.group_by(PROCESS).agg(_col("end_ns").max())
     tail = ends.join(done, on=PROCESS, nulls_equal=True).filter(length() > 0)
@@ -79,3 +80,27 @@ def saves(found: Analysed) -> pl.DataFrame:
     sums = held.group_by(PROCESS).agg(saves_ns=length().sum())
     known = waits.filter(_col("why") == SYNCHRONISE).select(PROCESS).unique()
     return known.join(sums, on=PROCESS, how="left", nulls_equal=True).with_columns(_col("saves_ns").fill_null(0))
+
+
+def _launching(found: Analysed) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The calls that launched work and are no waits; and what those that take far longer than usual ones of their name
+    take beyond that."""
+    trace = found.attributed
+    launched = trace.work["call"].drop_nulls().unique()
+    calls = trace.calls.select(*PROCESS, "tid", "name", "start_ns", "end_ns").with_row_index("call")[launched]
+    calls = calls.join(found.waits.select("call"), on="call", how="anti").drop_nulls(("start_ns", "end_ns"))
+    calls = calls.with_columns(usual_ns=length().median().over(*PROCESS, "name").cast(pl.Int64))
+    long = calls.filter(length() > _LONG * _col("usual_ns"))
+    return calls, long.with_columns(start_ns=_col("start_ns") + _col("usual_ns"))
+
+
+def knows_waits(found: Analysed, graph: Graph, times: pl.DataFrame) -> bool:
+    """`times`: rank, pid, time_ns of the processes."""
+    if saves(found).height < times.select(PROCESS).n_unique():
+        return False
+    joins = graph.joins.filter(_col("what") == FOR_ROOM, "is_last").join(graph.threads.drop("process"), on="thread")
+    _, long = _launching(found)
+    long = long.join(joins, left_on=[*_THREAD, "end_ns"], right_on=[*_THREAD, "time_ns"], how="anti", nulls_equal=True)
+    sums = long.group_by(PROCESS).agg(ns=length().sum())
+    times = times.group_by(PROCESS).agg(_col("time_ns").sum()).join(sums, on=PROCESS, nulls_equal=True)
+    return not times.filter(_col("ns") > _HARDLY * _col("time_ns")).height

@@ -24,7 +24,7 @@ from opspan.analysis.waits import DRAIN
 from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
 from opspan.findings.graph import graph_of
-from opspan.findings.hidden import backward_ns, saves
+from opspan.findings.hidden import backward_ns, knows_waits, saves
 from opspan.findings.late import late
 from opspan.findings.marks import compiled_times, compiling, falling_back
 from opspan.findings.paces import paces
@@ -228,10 +228,10 @@ class Run:
         blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
         return self.named(work.with_columns(blocks=blocks))
 
-    @property
+    @kept
     def is_walked(self) -> bool:
         """Whether it is known when all hosts waited: only then the graph tells which process would end sooner."""
-        return self.devices_save.height >= self.times.select(PROCESS).n_unique()
+        return knows_waits(self.found, self.graph, self.times)
 
     @kept
     def graph(self) -> Graph:

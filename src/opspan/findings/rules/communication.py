@@ -188,7 +188,7 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     # Put together they are one, and that is not hidden, either.
     at_stake = run.per_process(steps.with_columns(ns=_col("own_ns") - _col("last_ns")), "ns")
     if run.is_walked and run.matters(at_stake, threshold) and rows["work"].null_count() == 0:
-        more = own.filter(_col("start_ns") < _col("start_ns").max().over(*DEVICE, "step"))
+        more = rows.filter(_col("start_ns") < _col("start_ns").max().over(*DEVICE, "step"))
         at_stake = saved_ns(run, without(run, work=more["work"]))
     per_step = rows.height / max(run.steps.height, 1)
     if not run.matters(at_stake, threshold) or per_step < _MANY:
