@@ -108,6 +108,10 @@ def test_frames_and_details_say_of_what_their_shares_are(browser: Browser, tmp_p
     load(tmp_path / "run", Plan(steps=3)).report(tmp_path / "page.html")
     with browser.open(tmp_path / "page.html") as opened:
         opened.goto("modules")
-        said = [title.text_content() or "" for title in opened.at.locator(".flame-frame title").all()]
-        assert said
-        assert all(re.search(r"\([0-9.]+% of all[,)]", one) for one in said)
+        frames = opened.at.locator(".flame-frame title")
+        frames.first.wait_for(state="attached")
+        assert all(re.search(r"\([0-9.]+% of all[,)]", frame.text_content() or "") for frame in frames.all())
+        opened.goto("timeline?name=aten::mm")
+        details = opened.at.locator("dl div").filter(has_text="Self time")
+        details.wait_for()
+        assert re.search(r"\([0-9.]+% of the duration\)", details.inner_text())
