@@ -154,7 +154,7 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
     const total = node.value ?? 0;
     const share = (of: number): string => formatted(of ? total / of : 0, "share");
     const within = node.parent ? `, ${share(node.parent.value ?? 0)} of what it is in` : "";
-    return `${node.data.name}: ${time(total)} (${share(whole.value ?? 0)}${within}), itself ${time(node.data.own)}`;
+    return `${node.data.name}: ${time(total)} (${share(whole.value ?? 0)} of all${within}), itself ${time(node.data.own)}`;
   }
 
   function onKey(event: KeyboardEvent, nodes: Node[]): void {

@@ -127,7 +127,7 @@ def _times(trace: Trace, said: Said) -> None:
     assert (row["busy_ns"], row["idle_ns"]) == (whole["busy_ns"].sum(), whole["idle_ns"].sum())
     assert row["busy_ns"] + row["idle_ns"] == row["device_time_ns"]
     if row["device_time_ns"]:
-        assert said.cards["Time that devices were busy"] == pytest.approx(row["busy_ns"] / row["device_time_ns"])
+        assert said.cards["Busy, of the whole time of devices"] == pytest.approx(row["busy_ns"] / row["device_time_ns"])
     if said.page["idle"] is not None:
         of_devices = idle.rows_of(trace.analysed, "device")
         assert of_devices["time_ns"].sum() == sum(cause["ns"] for cause in said.page["idle"]["causes"])

@@ -34,14 +34,15 @@ WORDS = {
     "the time of all rows": "adds up",
     "the peak of the device in that type": "at most all",
     "the peak of the memory": "at most all",
-    "the whole time of the device": "at most all",
+    "the whole time of the process": "at most all",
+    "the time of those that matched": "at most all",
 }
 
 
 def answers(trace: Trace) -> Iterator[Answer]:
     found = trace.analysed
     yield steps.answer(found)
-    for by in ("op", "device", "stream", "gap"):
+    for by in ("op", "module", "function", "device", "stream", "gap"):
         yield idle.answer(found, by)
     for by in path.BY:
         yield path.answer(found, by)
@@ -50,7 +51,7 @@ def answers(trace: Trace) -> Iterator[Answer]:
         yield waits.answer(found, by)
     for by in ("op", "stream"):
         yield launches.answer(found, by)
-    for by in ("kind", "rank"):
+    for by in ("kind", "group", "size", "rank", "op", "call"):
         yield comm.answer(found, by)
     for by in ("op", "step", "run"):
         yield flops.answer(found, by)

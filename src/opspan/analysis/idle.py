@@ -84,6 +84,13 @@ def gaps(trace: Tables) -> pl.DataFrame:
     return _with_reasons(found).select(*DEVICE, *_GAP)
 
 
+def before_work_ns(trace: Tables, gaps: pl.DataFrame) -> int:
+    """Returns how long the devices of a trace, together, were idle before the first work of each."""
+    begins = within_part(whole_times(trace), trace).select(*PROCESS, "start_ns")
+    first = gaps.drop_nulls("next").join(begins, on=[*PROCESS, "start_ns"], how="semi", nulls_equal=True)
+    return int(first.select(length().sum()).item())
+
+
 def gaps_of_streams(trace: Tables) -> pl.DataFrame:
     """All streams at once: there may be thousands."""
     columns = (*STREAM, "start_ns", "end_ns", "kind", "is_overhead", "call")

@@ -85,6 +85,7 @@ def _rows(rows: pl.DataFrame, load: pl.DataFrame, by: str, *, is_of_each_place: 
             time_ns=_sum("time_ns"),
             transfer_ns=_sum("transfer_ns"),
             waiting_ns=_sum("waiting_ns"),
+            matched_ns=_sum(pl.when(_col("waiting_ns").is_not_null()).then("time_ns")),
             mean_bytes=_col("bytes").mean(),
             mean_time_ns=_col("time_ns").mean(),
             mean_transfer_ns=_col("transfer_ns").mean(),
@@ -99,9 +100,10 @@ def _rows(rows: pl.DataFrame, load: pl.DataFrame, by: str, *, is_of_each_place: 
     return sums.drop("last", "waited_for_ns").sort("time_ns", descending=True, nulls_last=True, maintain_order=True)
 
 
-def _sum(name: str) -> pl.Expr:
+def _sum(of: str | pl.Expr) -> pl.Expr:
     """null where none is known: a time that nobody knows is no time of zero."""
-    return pl.when(_col(name).is_not_null().any()).then(_col(name).sum())
+    values = _col(of) if isinstance(of, str) else of
+    return pl.when(values.is_not_null().any()).then(values.sum())
 
 
 def _with_rates(rows: pl.DataFrame) -> pl.DataFrame:
@@ -174,9 +176,11 @@ def answer_of(parts: Parts, by: str) -> Answer:
     shown = [*first, *counted, size, Shown("Time", "time_ns", times)]
     if rows["transfer_ns"].count():
         shown.append(Shown("Transfer", "transfer_ns", times, 2))
-        shown.append(share("Waiting", "waiting_ns", "time_ns", "Time", 1))
+        # Of the others nobody knows whether they waited.
+        whole, of = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")
+        shown.append(share("Waiting", "waiting_ns", whole, of, 1))
     if by == "rank":
-        whole = "the whole time of the device"
+        whole = "the whole time of the process"
         shown.append(Shown("Last", "last", texts, 1))
         shown.append(share("Computing", "computing_ns", "span_ns", whole, 1))
         shown.append(share("Exposed", "exposed_ns", "span_ns", whole, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis import Analysed
-from opspan.analysis.idle import WHY, in_functions
+from opspan.analysis.idle import WHY, before_work_ns, in_functions
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.launched import STREAM
 from opspan.analysis.parts import Part, Parts
@@ -25,8 +25,8 @@ def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
 @in_lanes
 def parts(found: Analysed, by: str) -> Parts:
     of_ranges.check(by, BY)
-    work = Part(pl.DataFrame({"work": [found.tables.work.height]}), ())
-    return {"rows": _part(found, by), "work": work}
+    work = {"work": [found.tables.work.height], "before_work_ns": [before_work_ns(found.attributed, found.gaps)]}
+    return {"rows": _part(found, by), "work": Part(pl.DataFrame(work), ())}
 
 
 def rows(parts: Parts, by: str) -> pl.DataFrame:
@@ -113,8 +113,11 @@ def _notes(parts: Parts, rows: pl.DataFrame, by: str) -> list[str]:
         )
         if rows[f"{why}_ns"].sum()
     ]
-    return (
-        [f"{'Streams' if by == 'stream' else 'Devices'} were idle for {total:.3f} ms: {', '.join(parts_said)}"]
-        if parts_said
-        else []
-    )
+    if not parts_said:
+        return []
+    before = int(parts["work"].rows["before_work_ns"][0]) / 1e6
+    said = [f"Of that {before:.3f} ms were before the first work of each device"] if before and by != "stream" else []
+    return [
+        f"{'Streams' if by == 'stream' else 'Devices'} were idle for {total:.3f} ms: {', '.join(parts_said)}",
+        *said,
+    ]

@@ -39,6 +39,7 @@ _WIDTH = 80  # where nothing says how wide a line may be, and of the JSON's note
 _ALL = 10_000
 _TOP = {"Top ops": "name", "Top modules": "module"}
 _MUCH_OVERHEAD = 0.01  # of the time of the run: less is not worth a line
+_LITTLE = 0.01  # of the time of devices: less idle time before their first work is not worth a line
 _LABEL = 13  # characters in front of a line
 
 
@@ -145,7 +146,8 @@ def _parts(found: Analysed) -> Parts:
     is_mark = _col("is_mark").fill_null(value=False)
     sums["lasting"] = trace.ranges.select((~is_mark & _col("start_ns").is_not_null()).sum()).item()
     sums["held"] = len(contents.parts(trace))
-    idle = idle_parts(found, "op")["rows"] if whole["idle_ns"].sum() else Part(_NO_IDLE, ("op",))
+    idle = idle_parts(found, "op") if whole["idle_ns"].sum() else _NO_IDLE
+    sums |= {"before_work_ns": int(idle["work"].rows["before_work_ns"][0])}
     return {
         "sums": Part(pl.DataFrame([sums], schema=dict.fromkeys(sums, pl.Int64)), ()),
         "ranks": Part(ranks.with_columns(cycles=pl.lit(1, dtype=pl.Int64)), ("rank",)),
@@ -155,7 +157,7 @@ def _parts(found: Analysed) -> Parts:
         "tools": Part(pl.DataFrame({"tool": list(map(tool_of, trace.ranks))}).unique(maintain_order=True), ("tool",)),
         "again": Part(pl.DataFrame({"command": [labelling_command(trace)]}), ("command",)),
         "how": Part(steps.select("how").unique(maintain_order=True), ("how",)),
-        "idle": idle,
+        "idle": idle["rows"],
         **step_words.parts(found),
         **{title: Part(_sums(found, by), (by,)) for title, by in _TOP.items()},
     }
@@ -165,7 +167,10 @@ _FINDINGS = "findings: "  # in front of the names of their parts
 _ALONE = ("exposed_communicating", "exposed_copying")
 _OF_DEVICES = ("busy", "computing", "communicating", "copying", *_ALONE, "idle")
 _OF_HOST = ("calling", "loading", "ops", "other")
-_NO_IDLE = pl.DataFrame(schema={"op": pl.String})
+_NO_IDLE: Parts = {
+    "rows": Part(pl.DataFrame(schema={"op": pl.String}), ("op",)),
+    "work": Part(pl.DataFrame({"before_work_ns": [0]}), ()),
+}
 
 
 def _row(parts: Parts, costs: pl.DataFrame) -> dict[str, Any]:
@@ -177,7 +182,10 @@ def _row(parts: Parts, costs: pl.DataFrame) -> dict[str, Any]:
     row["pyroscope_run"] = ", ".join(parts["pyroscope"].rows["run"]) or None
     row |= {
         name: sums[name]
-        for name in ("device_time_ns", *(f"{name}_ns" for name in (*_OF_DEVICES, *_OF_HOST, "overhead_outside")))
+        for name in (
+            "device_time_ns",
+            *(f"{name}_ns" for name in (*_OF_DEVICES, "before_work", *_OF_HOST, "overhead_outside")),
+        )
     }
     attributed = Share(sums["attributed"], sums["work"], sums["attributed_ns"], sums["work_ns"]).fraction
     steps = lengths_of(parts)
@@ -267,6 +275,10 @@ def _device(facts: _Facts, room: _Room) -> list[str]:
         whole = row["device_time_ns"]
         time = f"{time_text(row['idle_ns'])} of {time_text(whole)} ({row['idle_ns'] / whole:.1%})"
         lines.append(f"Device idle  {time}, {most:.0%} of it {reason}{who}")
+        before = row["before_work_ns"]
+        if before >= _LITTLE * whole:
+            said = f"of that {time_text(before)} ({before / row['idle_ns']:.1%}) before the first work of each device"
+            lines.append(f"{'':{_LABEL}}{said}")
     return lines
 
 

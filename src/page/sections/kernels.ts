@@ -16,6 +16,8 @@ const USES = {
   unknown: { name: "waiting", title: "Names do not say it" },
 };
 
+const ALL = "the time of all kernels";
+
 interface Data {
   total_ns: number;
   tables: { title: string; rows: Columns; names: string[] }[];
@@ -83,18 +85,17 @@ function charts(data: Data, page: Page) {
     name,
     value: ns,
     text: time(ns),
-    share: formatted(ns / data.total_ns, "share"),
     address: linked(page, "kernels", { name }),
     kind: "kernel",
   }));
   const used = data.tensor_cores.map(({ uses, ns }) => ({ ...USES[uses], value: ns }));
   return html`<div>
       <h3>Most time</h3>
-      ${bars(top, "Kernels with most time")}
+      ${bars(top, "Kernels with most time", { of: ALL, ns: data.total_ns })}
     </div>
     <div>
       <h3>Tensor cores</h3>
-      ${parts(used, "ns", "Time of kernels by whether they use tensor cores")}
+      ${parts(used, ALL, "Time of kernels by whether they use tensor cores")}
     </div>`;
 }
 

@@ -196,7 +196,6 @@ const most = (one: Bars, page: Page): TemplateResult => {
     name: name.replace(ENGINE, "engine: "),
     value: ns,
     text: time(ns),
-    share: formatted(ns / one.total, "share"),
     address,
     kind,
   });
@@ -204,7 +203,7 @@ const most = (one: Bars, page: Page): TemplateResult => {
   if (one.others) rows.push(row(`${one.others.toLocaleString("en")} others`, one.others_ns, "other"));
   return html`<section>
     <h3>${one.title}: ${time(one.total)}</h3>
-    ${bars(rows, one.title)}
+    ${bars(rows, one.title, { of: "the time of all ops", ns: one.total })}
   </section>`;
 };
 

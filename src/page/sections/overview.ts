@@ -24,6 +24,7 @@ interface Data {
   steps: Steps;
   idle: {
     device_ns: number;
+    before_work_ns: number; // of the idle time
     causes: { name: string; title: string; ns: number }[];
     ops: { name: (string | null)[]; ns: number[] };
   } | null;
@@ -89,9 +90,9 @@ function idle({ idle }: Data, page: Page) {
   return html`<h3>Why devices were idle</h3>
     <p>
       ${formatted(idle.device_ns ? whole / idle.device_ns : 0, "share")} of the time of all devices, ${time(whole)}, is
-      idle.
+      idle.${idle.before_work_ns ? ` Of that ${time(idle.before_work_ns)} is before the first work of each device.` : ""}
     </p>
-    ${parts(causes, "ns", "Idle time of devices by cause")}
+    ${parts(causes, "the idle time", "Idle time of devices by cause")}
     ${
       idle.ops.name.length
         ? html`<h4>What the host was in meanwhile</h4>
@@ -111,26 +112,25 @@ function idle({ idle }: Data, page: Page) {
 
 function tops(data: Data, page: Page) {
   return html`<div class="two">
-    ${top("Ops with most time", "operators", data.ops, page)}
-    ${top("Modules with most time", "modules", data.modules, page)}
+    ${top("ops", "operators", data.ops, page)} ${top("modules", "modules", data.modules, page)}
   </div>`;
 }
 
-function top(title: string, section: string, data: Top, page: Page) {
+function top(what: "ops" | "modules", section: string, data: Top, page: Page) {
   const rows = data.name.map((name, at) => ({
     name,
     value: data.ns[at]!,
     text: time(data.ns[at]!),
-    share: formatted(data.ns[at]! / data.total_ns, "share"),
     address: linked(page, section, { name }) ?? linked(page, "timeline", { name }),
     kind: data.is_device ? "kernel" : "ops",
   }));
+  const title = `${what === "ops" ? "Ops" : "Modules"} with most time`;
   return html`<div>
     <h3>${title}</h3>
     ${
       rows.length
         ? html`<p class="quiet">Time of their own ${data.is_device ? "on devices" : "on the host"}</p>
-            ${bars(rows, title)}`
+            ${bars(rows, title, { of: `the time of all ${what}`, ns: data.total_ns })}`
         : html`<p class="quiet">None is known in this trace.</p>`
     }
   </div>`;

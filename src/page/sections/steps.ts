@@ -78,7 +78,8 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes: said }: 
     );
     const average = root.querySelector<HTMLElement>(".average")!;
     const shares = kinds.map((kind, at) => ({ ...kind, value: mean_ns[at]! }));
-    inColors(() => render(parts(shares, "ns", what), average));
+    const whole = steps > 1 ? "the average step" : steps ? "the step" : "the whole time of the process";
+    inColors(() => render(parts(shares, whole, what), average));
     if (steps > 1) showSteps(fresh(root.querySelector(".bars-of-steps")!), process);
     if (several) showEach(fresh(root.querySelector(".each")!));
   };

@@ -84,10 +84,11 @@ export function panel(trace: Trace, details: Details, shape: number, page: Page,
     ["Begins after", `${exact(start[shape]!)} of the trace`],
     [block ? "From the first to the last" : "Duration", form[shape] === 1 ? "none: a point in time" : exact(took)],
   ];
-  if (self !== undefined && form[shape] !== 1) rows.push(["Self time", `${time(self)}${share(self, took)}`]);
+  if (self !== undefined && form[shape] !== 1)
+    rows.push(["Self time", `${time(self)}${share(self, took, "the duration")}`]);
   if (block) {
     rows.push(["Ranges", block.count.toLocaleString("en")]);
-    rows.push(["Busy", `${time(block.busyNs)}${share(block.busyNs, took)}`]);
+    rows.push(["Busy", `${time(block.busyNs)}${share(block.busyNs, took, "the time from the first to the last")}`]);
     rows.push(["The longest is", name]);
   }
   rows.push(["On", `${lane.title}, ${lane.shows}, row ${rowOf(trace, shape).row + 1}`]);
@@ -116,7 +117,8 @@ function exact(ns: number): string {
   return `${(ns / size).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${unit}`;
 }
 
-const share = (ns: number, of: number): string => (of > 0 ? ` (${formatted(ns / of, "share")})` : "");
+const share = (ns: number, of: number, what: string): string =>
+  of > 0 ? ` (${formatted(ns / of, "share")} of ${what})` : "";
 
 const item = (title: string, value: unknown): TemplateResult =>
   html`<div>

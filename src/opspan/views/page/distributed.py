@@ -144,7 +144,7 @@ def _said(rows: pl.DataFrame) -> list[str]:
     timed = rows.drop_nulls("waited_for_ns").sort("waited_for_ns", descending=True, maintain_order=True)
     if not timed.height:
         return []
-    waited, took = int(timed["waiting_ns"].sum()), int(timed["time_ns"].sum())
+    waited, took = int(timed["waiting_ns"].sum()), int(timed["matched_ns"].sum())
     if not waited:
         return ["No rank waited for another one"]
     first = timed.row(0, named=True)
@@ -153,7 +153,7 @@ def _said(rows: pl.DataFrame) -> list[str]:
     came = f"{who} came last to {first['last']:,} of its {first['matched']:,} collectives, and {waited_for}"
     is_one = share > _MOST_OF
     return [
-        f"Of the time of collectives {waited / took:.1%} was waiting for others",
+        f"Of the time of the collectives that matched {waited / took:.1%} was waiting for others",
         f"{came[:1].upper()}{came[1:]}" if is_one else f"They waited for several in turn. Most for {came}",
     ]
 

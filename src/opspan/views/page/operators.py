@@ -54,7 +54,7 @@ _COLUMNS = (
     Column("cpu_ns", "Host, total", "ns", "Time on the host with all that runs inside it"),
     Column("backward_device_ns", "Backward, device", "ns", "Time on devices of the backward of these ops"),
     Column("backward_cpu_ns", "Backward, host", "ns", "Time on the host of the backward of these ops"),
-    Column("tensor_cores", "Tensor cores", "share", "Share of its time on devices; nothing: no products, or not known"),
+    Column("tensor_cores", "Tensor cores", "share", "Share of Device, total; nothing: no products, or not known"),
     Column("flops_per_s", "FLOP/s", "flop_rate", "Of ops whose cost is known, of all ranks"),
     Column("bytes_per_s", "Bytes/s", "rate", "Read and written, of ops whose cost is known, of all ranks"),
     Column("bound", "Bound", "text", "Which peak of the device it is nearer to: of computing or of memory"),

@@ -43,15 +43,20 @@ _DEVICES = (
     Column("time_ns", "Time", "ns", "Of the process"),
     Column("busy_ns", "Busy", "ns", "In which anything ran on the device"),
     Column("idle_ns", "Idle", "ns"),
-    Column("utilisation", "Utilisation", "share", "Share of the time in which a kernel ran"),
-    Column("sm_efficiency", "Est. SM efficiency", "share", "Share of the multiprocessors that kernels had blocks for"),
+    Column("utilisation", "Utilisation", "share", "How much of the time a kernel ran"),
+    Column(
+        "sm_efficiency",
+        "Est. SM efficiency",
+        "share",
+        "Share of the multiprocessors that kernels had blocks for: mean over the time",
+    ),
     Column(
         "occupancy",
         "Est. occupancy",
         "share",
         "Of the warps that a multiprocessor can hold: mean of the kernels by their time; not measured",
     ),
-    Column("tensor_core_share", "Tensor cores", "share", "Share of the kernels' time; nothing: not known"),
+    Column("tensor_core_share", "Tensor cores", "share", "Share of the time of kernels; nothing: not known"),
 )
 _ISSUES = (
     Column("severity", "Severity", "text"),
@@ -94,7 +99,7 @@ def _cards(subject: Subject) -> list[dict[str, Any]]:
         ("Steps", steps.steps or None, "count"),
         ("Median step", steps.median_ns, "ns"),
         ("Mean step", steps.mean_ns if steps.steps > 1 else None, "ns"),
-        ("Time that devices were busy", whole["busy_ns"].sum() / time if time else None, "share"),
+        ("Busy, of the whole time of devices", whole["busy_ns"].sum() / time if time else None, "share"),
         ("Kernel time on tensor cores", on_cores / work if work and is_told(unknown, work) else None, "share"),
         ("Kernel time that may be on tensor cores", unknown / work if not is_told(unknown, work) else None, "share"),
         ("Most memory of a device", peaks["allocated_bytes"].max(), "bytes"),
@@ -149,12 +154,14 @@ def _devices(subject: Subject) -> dict[str, Any]:
 
 def _idle(subject: Subject) -> dict[str, Any] | None:
     """For how long devices had nothing to do, why, and what the host was in for most of it."""
-    rows = idle.rows_of(subject.found, "device")
+    parts = idle.parts(subject.found, "device")
+    rows = idle.rows(parts, "device")
     if not rows.height:
         return None
     ops = idle.rows_of(subject.found, "op").head(_TOP)
     return {
         "device_ns": int(subject.found.whole_devices["time_ns"].sum()),
+        "before_work_ns": int(parts["work"].rows["before_work_ns"][0]),
         "causes": [
             {"name": why, "title": WHY_IDLE[why].capitalize(), "ns": int(rows[f"{why}_ns"].sum())} for why in WHY
         ],
