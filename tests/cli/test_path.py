@@ -72,3 +72,4 @@ def test_of_one_name_there_is_one_factor(run: Path) -> None:
 def test_where_there_is_nothing_it_says_so(tmp_path: Path) -> None:
     path = kineto.write(tmp_path / "run.json", kineto.document([]))
     assert "There is nothing in this trace" in opspan("path", path).stdout
+    assert "whole run" not in opspan("path", path, "--what-if", "computing=0.5").stdout

@@ -167,13 +167,17 @@ def _percent(rows: pl.DataFrame, column: str) -> list[str]:
 
 
 def run_times(parts: Parts) -> tuple[int, int] | None:
-    """How long the run took, and would take: of the process that takes longest. None: not known, for it is not known
-    where its processes wait for each other."""
+    """Returns how long the run took, and would take: the time of the process that takes longest. None: not known."""
     processes = parts["processes"].rows
     before, after = processes["before_ns"].max(), processes["after_ns"].max()
-    if processes["after_ns"].null_count() or not before or (processes.height > 1 and parts["alone"].rows.height):
+    if processes["after_ns"].null_count() or not before or _wait_unknown(parts):
         return None
     return int(before), int(after)  # type: ignore[arg-type]
+
+
+def _wait_unknown(parts: Parts) -> bool:
+    """Whether processes wait for each other, and it is not known where."""
+    return parts["processes"].rows.height > 1 and parts["alone"].rows.height > 0
 
 
 def _said(rows: pl.DataFrame, parts: Parts) -> list[str]:
@@ -185,9 +189,11 @@ def _said(rows: pl.DataFrame, parts: Parts) -> list[str]:
 
 
 def _said_of_run(rows: pl.DataFrame, parts: Parts) -> list[str]:
+    if _wait_unknown(parts):
+        return ["How long the whole run would take is unknown: ranks wait for each other, and where is not known"]
     times = run_times(parts)
     if times is None:
-        return ["How long the whole run would take is unknown: ranks wait for each other, and where is not known"]
+        return []  # nothing took any time, or longer than numbers tell
     before, after = times
     if rows.height == 1 and rows["time_ns"][0] == before:
         return []  # it is the one step
