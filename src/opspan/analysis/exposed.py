@@ -45,16 +45,17 @@ def exposed(rows: pl.DataFrame, trace: Tables) -> pl.Series:
 
 
 def bare_before(rows: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Null where something else ran, where there is none before, and for those of devices."""
+    """Returns null where something else ran, where there is none before, and for those of devices."""
     spans = rows.select(*PROCESS, "start_ns", "end_ns", "work").with_row_index("row").filter(_col("work").is_null())
     spans = spans.sort("start_ns", "row").with_columns(ended_ns=_col("end_ns").cum_max().shift(1).over(PROCESS))
     gaps = spans.drop_nulls("ended_ns")
     gaps = gaps.with_columns(start_ns=pl.min_horizontal("ended_ns", "start_ns"), end_ns="start_ns")
+    before_ns = pl.Series("before_ns", [None], dtype=pl.Int64).new_from_index(0, rows.height)
+    if not gaps.height:
+        return before_ns
     gaps = gaps.with_columns(ns=length(), is_bare=time_in(_working(trace.ranges), gaps, PROCESS) == 0)
     found = gaps.filter("is_bare")
-    return (
-        pl.Series("before_ns", [None], dtype=pl.Int64).new_from_index(0, rows.height).scatter(found["row"], found["ns"])
-    )
+    return before_ns.scatter(found["row"], found["ns"])
 
 
 def _working(ranges: pl.DataFrame) -> pl.DataFrame:

@@ -39,19 +39,19 @@ class Meetings:
         """The same, where nobody waits for these rows of the trace's work."""
         return Meetings(self.parts.filter(~_col("row").is_in(rows.implode())))
 
-    def walk(self, took: npt.NDArray[np.float64]) -> Walk:
-        """`took`: the factor by which the time of each work changes. What waits for others is no work."""
+    def arrivals(self, took: npt.NDArray[np.float64]) -> Arrivals:
+        """`took`: the factor by which the time of each work changes. Waiting for others is no work."""
         tails = {node: ns if took[node] == 1 else round(ns * float(took[node])) for node, ns in self._tails.items()}
         of, counts = self.parts.select("node", "of"), self.parts.group_by("of").len()
-        return Walk(dict(of.iter_rows()), tails, dict(counts.iter_rows()))
+        return Arrivals(dict(of.iter_rows()), tails, dict(counts.iter_rows()))
 
     def tail_ns(self, node: int) -> int | None:
         """How long a part took after the last one had come; None: it is no part of a meeting."""
         return self._tails.get(node)
 
 
-class Walk:
-    """Where ranks are in their collectives, as the graph is walked forward."""
+class Arrivals:
+    """Holds which parts of each collective have come, as the graph is walked forward."""
 
     def __init__(self, of: dict[int, int], tails: dict[int, int], parts: dict[int, int]) -> None:
         self.of = of
@@ -59,7 +59,7 @@ class Walk:
         self._there: dict[int, list[int]] = {}
 
     def come(self, node: int, begun_at: list[int], end: list[int]) -> None:
-        """A rank comes to a collective. What waits for the end of that comes later, in order of time."""
+        """Adds a part; with the last one it sets the ends of all. Work that waits for these comes later."""
         number = self.of[node]
         there = self._there.setdefault(number, [])
         there.append(node)

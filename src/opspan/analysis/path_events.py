@@ -1,7 +1,7 @@
-"""What work waited for, where the file does not say: most files have the calls of events, and not which work they mean.
+"""Finds what work waited for in files that have the calls of events and do not say which work these mean, as most.
 
-    by_events(trace, work, threads) -> work, before: numbers of Graph.work
-    unexplained(work)               -> the same
+    after_wait_calls(trace, work, threads) -> work, before: numbers of Graph.work
+    unexplained(work)                      -> the same
 
 The first work that a thread launches after it told a stream to wait is taken to wait for what was launched last on
 another stream. Work that had been launched, whose stream was free, and that begins as other work of the process ends,
@@ -24,7 +24,7 @@ _WAIT_EVENT = r"^(cuda|cu|hip)StreamWaitEvent"
 CLOSE = 20_000  # ns; work that waits for an event of another stream begins some 10 us after it
 
 
-def by_events(trace: Tables, work: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+def after_wait_calls(trace: Tables, work: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     """`work`: process, stream, launch_ns and thread. Nothing, where the file says itself what streams wait for."""
     nothing = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
     if (trace.work["kind"] == "sync").any():
@@ -63,7 +63,6 @@ def by_events(trace: Tables, work: pl.DataFrame, threads: pl.DataFrame) -> pl.Da
 
 def unexplained(work: pl.DataFrame) -> pl.DataFrame:
     """`work`: process, start_ns, end_ns, launch_ns and before_ns: the end of what it is known to have waited for."""
-    ended = work.select("process", "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns")
     rows = work.select(
         "process",
         "start_ns",
@@ -71,6 +70,8 @@ def unexplained(work: pl.DataFrame) -> pl.DataFrame:
         work=pl.int_range(pl.len(), dtype=pl.Int64),
     )
     rows = rows.filter(_col("start_ns") - _col("since") > CLOSE).sort("start_ns")
+    ended = work if rows.height else work.clear()  # to sort all work takes long
+    ended = ended.select("process", "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns")
     rows = rows.join_asof(ended, left_on="start_ns", right_on="end_ns", by="process", check_sortedness=False)
     rows = rows.filter(_col("end_ns") > _col("since"), _col("start_ns") - _col("end_ns") <= CLOSE)
     return rows.select("work", "before")

@@ -21,7 +21,7 @@ import polars as pl
 from opspan.analysis.busy import busy_with, whole_times
 from opspan.analysis.launch_queue import rooms
 from opspan.analysis.launched import STREAM
-from opspan.analysis.path_events import by_events, unexplained
+from opspan.analysis.path_events import after_wait_calls, unexplained
 from opspan.analysis.path_threads import (
     FOR_ROOM,
     FOR_THREAD,
@@ -245,7 +245,7 @@ def _with_unsaid(
     edges: pl.DataFrame, before: pl.Series, trace: Tables, work: pl.DataFrame, threads: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.Series]:
     """With what the file does not say (path_events.py). `work`: with its launch_ns and thread."""
-    edges, before = _with_more(edges, before, by_events(trace, work, threads), work)
+    edges, before = _with_more(edges, before, after_wait_calls(trace, work, threads), work)
     ends = work["end_ns"].gather(before.set(before == NONE, None))
     return _with_more(edges, before, unexplained(work.with_columns(before_ns=ends)), work)
 

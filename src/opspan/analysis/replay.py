@@ -113,8 +113,8 @@ def replay(
     )
 
     end, begun_at = [0] * work.height, [0] * work.height
-    meeting = None if meetings is None else meetings.walk(weights.took)
-    met = {} if meeting is None else meeting.of
+    arrivals = None if meetings is None else meetings.arrivals(weights.took)
+    met = {} if arrivals is None else arrivals.of
     at, shift = [0] * joins.height, [0] * (joins.height + 1)  # the last is that of NONE: nothing shifted yet
 
     def run(count: int) -> None:
@@ -132,8 +132,8 @@ def replay(
                 if then > time:
                     time = then
             begun_at[node], end[node] = time, time + ns
-            if meeting and node in met:
-                meeting.come(node, begun_at, end)
+            if arrivals and node in met:
+                arrivals.come(node, begun_at, end)
 
     for (
         node,

@@ -1,4 +1,4 @@
-"""What each replay of one graph needs and no change touches: the order of its joins and work, and the measured delays.
+"""Works out what no change of a graph touches: the order of its joins and work, and the measured delays.
 
 order_of(processes, work, edges, joins) -> Order    of a Graph of path_graph.py
 """
@@ -46,7 +46,7 @@ def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, j
     in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))
     in_order = in_order.sort("time_ns", "what", "node")
     until = np.searchsorted(start_ns, in_order["time_ns"].to_numpy(), side="left")
-    # What made room may have begun at that very moment.
+    # Work that made room may have begun at that very moment.
     made_room = np.where((in_order["what"] == FOR_ROOM).to_numpy(), in_order["work"].to_numpy() + 1, 0)
     until = np.maximum.accumulate(np.maximum(until, made_room))
     return Order(
@@ -65,7 +65,7 @@ def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, j
 
 
 def _others(edges: pl.DataFrame, bound: Ints) -> tuple[Ints, dict[int, list[int]]]:
-    """What each work waited for besides that by which it is bound: NONE, that, or _SEVERAL, which are in the second."""
+    """Returns `other` and `others` of Order."""
     edges = edges.filter(_col("before") != pl.Series(bound).gather(edges["work"]))
     other = np.full(bound.size, NONE, dtype=np.int64)
     other[edges["work"].to_numpy()] = edges["before"].to_numpy()

@@ -162,7 +162,7 @@ def _waits(run: Run) -> pl.DataFrame:
     """When threads did nothing but wait."""
     joins = run.graph.joins.filter(_col("what").is_in([FOR_WORK, FOR_ROOM, FOR_THREAD]), _col("is_last"))
     rows = joins.join(run.graph.threads.drop("process"), on="thread")
-    # What it does between the end of another thread's work and what it calls next is its own.
+    # A thread is busy by itself from the end of another's work until its own next call.
     until = pl.when(_col("what") == FOR_THREAD).then("target_ns").otherwise("time_ns")
     return _open(rows.select(*_THREAD, start_ns="own_ns", end_ns=until))
 

@@ -4,7 +4,7 @@
         before it, after the last work of a forward or an optimizer; null: not known
     left(rows) -> rank, pid, device_id, step, left_ns: what overlapping with the backward would not hide
     saves(found) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no time
-    knows_waits(found, graph, times) -> whether it is known when all hosts waited for devices: calls of each
+    knows_waits(found, graph, known, times) -> whether it is known when all hosts waited for devices: calls of each
         synchronise, and launches that took far longer than usual waited for room in a queue whose limit is known
 
 `rows`: collectives, as `Run.exposed` gives them.
@@ -83,8 +83,8 @@ def saves(found: Analysed) -> pl.DataFrame:
 
 
 def _launching(found: Analysed) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The calls that launched work and are no waits; and what those that take far longer than usual ones of their name
-    take beyond that."""
+    """Returns the calls that launched work and are no waits; and of those that took far longer than usual ones of their
+    name the time beyond that."""
     trace = found.attributed
     launched = trace.work["call"].drop_nulls().unique()
     calls = trace.calls.select(*PROCESS, "tid", "name", "start_ns", "end_ns").with_row_index("call")[launched]
@@ -94,9 +94,9 @@ def _launching(found: Analysed) -> tuple[pl.DataFrame, pl.DataFrame]:
     return calls, long.with_columns(start_ns=_col("start_ns") + _col("usual_ns"))
 
 
-def knows_waits(found: Analysed, graph: Graph, times: pl.DataFrame) -> bool:
-    """`times`: rank, pid, time_ns of the processes."""
-    if saves(found).height < times.select(PROCESS).n_unique():
+def knows_waits(found: Analysed, graph: Graph, known: pl.DataFrame, times: pl.DataFrame) -> bool:
+    """`known`: what `saves` gives; `times`: rank, pid, time_ns of the processes."""
+    if known.height < times.select(PROCESS).n_unique():
         return False
     joins = graph.joins.filter(_col("what") == FOR_ROOM, "is_last").join(graph.threads.drop("process"), on="thread")
     _, long = _launching(found)

@@ -35,12 +35,12 @@ def parts_of(run: Run) -> Parts:
 
 
 class RunOfRanks(Run):
+    def __init__(self, parts: Parts) -> None:
+        self._parts = {name: part.rows for name, part in parts.items()}
+
     @property
     def is_walked(self) -> bool:
         return False
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = {name: part.rows for name, part in parts.items()}
 
     @cached_property
     def times(self) -> pl.DataFrame:

@@ -154,10 +154,10 @@ class Run:
         inside = rows[pairs["row"]].with_columns(stretches["step"].gather(pairs["stretch"]).alias("step"))
         return pl.concat([inside, outside.with_columns(none)])
 
-    def of_steps(self, rows: pl.DataFrame, is_late: bool = False) -> pl.DataFrame:
+    def of_steps(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows of all steps (`begun_in_usual`) if usual ones have some. Otherwise none: what only outliers have
         makes them outliers, and is told by their own finding."""
-        found = self.begun_in_usual(rows, is_late=is_late, odd=True)
+        found = self.begun_in_usual(rows, odd=True)
         return found if self.in_usual(found).height else found.clear()
 
     # -- devices
@@ -231,7 +231,7 @@ class Run:
     @kept
     def is_walked(self) -> bool:
         """Whether it is known when all hosts waited: only then the graph tells which process would end sooner."""
-        return knows_waits(self.found, self.graph, self.times)
+        return knows_waits(self.found, self.graph, self.devices_save, self.times)
 
     @kept
     def graph(self) -> Graph:

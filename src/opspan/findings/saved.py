@@ -39,10 +39,8 @@ def saved_ns(run: Run, change: Change, threshold: float = 0.0) -> int:
 
 def in_time_ns(run: Run, late: pl.DataFrame) -> int:
     """`late`: rank, pid of processes. They are taken to be done as soon as the others, which do not wait for them."""
-    nothing = without(run)
     rows = run.trace.work.select(PROCESS).with_row_index("row").join(late, on=PROCESS, how="semi", nulls_equal=True)
-    each = sooner(run.graph, nothing, run.found.meetings.without(rows["row"]))
-    return _saved_ns(run, each.join(late, on=PROCESS, how="anti", nulls_equal=True), late)
+    return _saved_ns(run, sooner(run.graph, without(run), run.found.meetings.without(rows["row"])), late)
 
 
 def _saved_ns(run: Run, each: pl.DataFrame, late: pl.DataFrame | None = None) -> int:

@@ -176,7 +176,7 @@ def answer_of(parts: Parts, by: str) -> Answer:
     shown = [*first, *counted, size, Shown("Time", "time_ns", times)]
     if rows["transfer_ns"].count():
         shown.append(Shown("Transfer", "transfer_ns", times, 2))
-        # Of the others nobody knows whether they waited.
+        # Whether the others waited is not known.
         whole, of = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")
         shown.append(share("Waiting", "waiting_ns", whole, of, 1))
     if by == "rank":

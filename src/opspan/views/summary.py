@@ -147,7 +147,7 @@ def _parts(found: Analysed) -> Parts:
     sums["lasting"] = trace.ranges.select((~is_mark & _col("start_ns").is_not_null()).sum()).item()
     sums["held"] = len(contents.parts(trace))
     idle = idle_parts(found, "op") if whole["idle_ns"].sum() else _NO_IDLE
-    sums |= {"before_work_ns": int(idle["work"].rows["before_work_ns"][0])}
+    sums["before_work_ns"] = int(idle["work"].rows["before_work_ns"][0])
     return {
         "sums": Part(pl.DataFrame([sums], schema=dict.fromkeys(sums, pl.Int64)), ()),
         "ranks": Part(ranks.with_columns(cycles=pl.lit(1, dtype=pl.Int64)), ("rank",)),

@@ -145,8 +145,8 @@ def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
-    """On hosts, what ranks would not wait if none came late by far, where that is no chance: of several ranks, and in
-    many steps."""
+    """Finds what ranks of hosts would not wait if none came late by far, where several do, and in too many steps for
+    chance."""
     places = run.late.filter(_col("device_id").is_null())
     some = stragglers(places, _STRAGGLER * run.total_ns)
     steps = late_by_far(places).join(some, on=DEVICE, how="anti", nulls_equal=True)
@@ -177,7 +177,7 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     # Where its size is not known, its time tells.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
-    # Of those that the host does one after the other, ranks wait only for each other's calls.
+    # A host that does them one after the other waits only for other ranks' calls.
     is_next = (_col("before_ns") <= _NEXT_NS).fill_null(value=False)
     bare_ns = _col("exposed_ns") - waited_ns()
     own_ns = pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(bare_ns)

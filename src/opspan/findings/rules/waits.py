@@ -75,8 +75,7 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         if not run.steps.height:
             return  # a run without steps has its start in it, where all this belongs
         waits = run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))
-        waits = _untold(run, run.begun_in_usual(waits, is_late=True, odd=True))
-        waits = run.named(waits)
+        waits = run.named(_untold(run, run.begun_in_usual(waits, is_late=True, odd=True)))
         at_stake = saved_ns(run, without(run, stretches=waits), threshold)
         if not run.matters(at_stake, threshold):
             return
@@ -98,8 +97,8 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
 
 
 def _untold(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Of waits that only outliers have, those in steps of which their own finding says nothing: they are too many, and
-    the steps of several kinds."""
+    """Leaves out waits that only outliers have and that their own finding tells. It says nothing of outliers that are
+    too many: then the steps are of several kinds."""
     if run.in_usual(waits).height:
         return waits
     told = [step for one in outliers.RULES[0].evidence(run) for step in one.steps]
