@@ -15,7 +15,7 @@ extern "C" {
 
 #define OPSPAN_SHOWN __attribute__((visibility("default")))
 
-OPSPAN_SHOWN int opspan_columns_abi(void) { return 14; }
+OPSPAN_SHOWN int opspan_columns_abi(void) { return 15; }
 
 OPSPAN_SHOWN OPSPAN_CALL(nest, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(innermost, Input(first), Input(second)) OPSPAN_SHOWN
@@ -30,5 +30,6 @@ OPSPAN_SHOWN OPSPAN_CALL(nest, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(enclose, Input(first)) OPSPAN_SHOWN OPSPAN_CALL(protobuf, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(timeline, Input(first)) OPSPAN_SHOWN OPSPAN_CALL(metadata, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(json_objects, Input(first), number) OPSPAN_SHOWN OPSPAN_CALL(places, Input(first), number) OPSPAN_SHOWN
-    OPSPAN_CALL(blocks, Input(first), number) OPSPAN_SHOWN OPSPAN_CALL(sqlite, Input(first), Input(second), number)
+    OPSPAN_CALL(blocks, Input(first), number) OPSPAN_SHOWN OPSPAN_CALL(replay, Input(first), Input(second), number)
+    OPSPAN_SHOWN OPSPAN_CALL(sqlite, Input(first), Input(second), number)
 }

@@ -38,6 +38,7 @@ opspan_columns_call opspan_columns_protobuf;  // rows of columns that are called
 opspan_columns_call opspan_columns_timeline;  // slices of tracks
 opspan_columns_call opspan_columns_places;    // shapes of lanes; -; rows of a lane
 opspan_columns_call opspan_columns_blocks;    // shapes in the order in which they are drawn; -; how many at most
+opspan_columns_call opspan_columns_replay;    // work, and edges; joins; how many of the rows are work
 opspan_columns_call opspan_columns_sqlite;    // columns of a table; the table; the file's descriptor
 
 // The rows of a frame as items of a JSON list, some bytes of them at a time: they are there until the next are asked
@@ -72,6 +73,7 @@ Output protobuf(const Input& frame, int64_t number);
 Output timeline(const Input& slices);
 Output places(const Input& shapes, int64_t rows_of_lane);
 Output blocks(const Input& shapes, int64_t most);
+Output replay(const Input& work, const Input& joins, int64_t count);
 // Its home is native/sqlite.
 Output sqlite(const Input& wanted, const Input& table, int64_t descriptor);
 

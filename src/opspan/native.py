@@ -17,7 +17,7 @@ import polars as pl
 from opspan import forked, libraries
 from opspan.errors import OpspanError
 
-ABI: Final = 14
+ABI: Final = 15
 _ERROR_BYTES: Final = 512
 
 # Bounds a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may
@@ -47,6 +47,7 @@ _FRAMES: Final = (
     "timeline",
     "places",
     "blocks",
+    "replay",
     "sqlite",
 )
 
@@ -327,6 +328,13 @@ def blocks(shapes: pl.DataFrame, most: int) -> pl.DataFrame:
     """What of `places` is drawn as one, so that no more than `most` are: first and longest of them, how many, until
     when, how long together; and under_ns, which is the same for all: shorter ones are drawn with their neighbours."""
     return _call("blocks", shapes, number=most)
+
+
+def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
+    """When work would begin and end, and after it for each join when its thread goes on, and how much later that is
+    than the thread's clock: begun_ns, end_ns. The first `count` rows of `work` are work; the others are edges."""
+    return _call("replay", work, joins, count)
+
 
 
 def sqlite(wanted: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[pl.Series]:

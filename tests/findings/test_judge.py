@@ -58,6 +58,25 @@ def test_time_at_stake_may_be_off_by_a_part(stated: int, is_right: bool) -> None
     assert trial({"id": "item", "at_stake_ns": stated * MS}).is_timed is is_right
 
 
+def test_a_rule_with_a_condition_states_what_that_saves() -> None:
+    row = {"id": "item", "at_stake_ns": 40 * MS}
+    assert trial(row).is_timed is False
+    assert trial(row, condition_ns=38 * MS).is_timed is True
+
+
+def test_a_condition_is_measured_in_a_run_where_it_holds() -> None:
+    from remedies import ON_CONDITION
+    from simulated import planted
+
+    from opspan.findings import RULES
+
+    assert {rule.id for rule in RULES if "half of their time" in rule.condition} == ON_CONDITION
+    one = planted("no-tensor-cores", 8)
+    assert one.condition_ns is not None
+    assert one.condition_ns != one.saved_ns
+    assert one.is_timed
+
+
 def test_a_place_is_named_by_a_column_or_in_the_sentence() -> None:
     row = {"id": "item", "at_stake_ns": 20 * MS, "ops": ["aten::mm"], "ranks": [0, 1]}
     assert trial(row, place={"op": ("aten::item", "aten::mm")}).unplaced == []

@@ -19,6 +19,9 @@ HEAD = """\
   how long the run took, until all that its steps launched was done. Processes and ranks run side by side, so nothing is
   summed over them: a run takes as long as the process whose steps take longest, and at stake is the time of the process
   that loses most. Of what is summed over the devices of a process, the mean of its devices counts.
+- **A condition** goes with the time at stake where no trace can say what would be instead: how long products would take
+  on tensor cores, with other sizes or as many blocks as the device has room for, and how long a backward would take.
+  Then the finding names what it takes for granted: "12ms at stake if they took half of their time".
 - **What a run would gain** without loads, waits, copies, or what took longer in a step, is found by going through the
   run again without them: all else takes as long as it did, and waits for what it waited for ([path](analysis.md#path)).
   Each process is gone through by itself; its collectives take as long as they did. Which events streams wait for says
@@ -62,7 +65,9 @@ tell most.
 
 {measures}
 - **Named**: the cause is among the first three findings with time at stake, where it costs at least 3% of the run.
-- **Time at stake** is within 15% of what the run without the fault saves, or within 1% of the run.
+- **Time at stake** is within 15% of what the run without the fault saves, or within 1% of the run. Products that do not
+  use tensor cores, and those of odd sizes, are compared with the run in which they take half of their time, for that is
+  what these findings state.
 - **Place**: op, module, function, step or rank that was planted are named.
 - **What-if**: `opspan path --what-if` says within 3 points how the time of the steps changes.
 - **False**: findings with time at stake on runs without a fault, whose cause would save less than half of what they

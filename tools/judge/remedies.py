@@ -1,6 +1,8 @@
 """What a rule's cause costs in a job: it is run again with all of that cause taken out, more of it rather than less.
 
     ns = without(rule, row, job)     how long the run takes then; None: nobody has said here what this rule's cause is
+    ON_CONDITION                     rules whose time at stake is that of a condition (Rule.condition): what they state
+                                     is compared with the run in which it holds, as no trace says what would be instead
 
 A new rule needs a line here, or its findings on runs without a fault cannot be judged.
 """
@@ -109,6 +111,7 @@ def _alike(job: Job, row: Row) -> Job:
 
 _NO_TIME: Change = _scaled(lambda kernel: 0.0 if kernel.group else 1.0)
 _TWICE_AS_QUICK: Change = _scaled(lambda kernel: 0.5 if _is_product(kernel) else 1.0)
+ON_CONDITION = frozenset(("tf32-off", "no-tensor-cores", "odd-sizes"))
 _OF_JOBS: dict[str, Callable[[Job, Row], Job]] = {
     "step-outliers": _as_usual,
     "straggler": _alike,

@@ -72,7 +72,8 @@ def _missed(one: Trial) -> Iterator[str]:
         yield f"  NOT NAMED  {one.command}: {truth}, expected {expected}; said {_said(one)}"
         return
     if one.is_timed is False:
-        yield f"  TIME       {one.command}: {truth}; {row['id']} states {_ms(row['at_stake_ns'])}"
+        saves = "" if one.condition_ns is None else f", on its condition {_ms(one.condition_ns)}"
+        yield f"  TIME       {one.command}: {truth}{saves}; {row['id']} states {_ms(row['at_stake_ns'])}"
     for what in one.unplaced:
         names = {"ranks": row["ranks"], "step": row["steps"]}.get(what, row["ops"])
         yield f"  PLACE      {one.command}: {what} {one.place[what]}; {row['id']} names {names}: {row['sentence']}"

@@ -10,7 +10,7 @@ from random import Random
 import polars as pl
 from draws import drawn
 from plants import PLANTS
-from remedies import without
+from remedies import ON_CONDITION, without
 from trial import FalseFinding, Trial, WhatIf
 
 import opspan
@@ -53,8 +53,10 @@ def planted(kind: str, seed: int) -> Trial:
     if not one.has_time:  # what is said of the run without the plant as well is not the plant's
         before = said_of(one.without, rows_of(one.without), source, one.ranks)
         said = said.filter(~pl.col("id").is_in(before["id"].implode()))
+    after = next((without(rule, {}, one.job) for rule in one.rules & ON_CONDITION), None)
+    condition_ns = None if after is None else rows.ns - after
     command = f"python tools/judge --only {kind} --seeds {seed}"
-    return Trial(kind, seed, said, rows.ns, saved_ns, one.rules, one.place, one.has_time, command)
+    return Trial(kind, seed, said, rows.ns, saved_ns, one.rules, one.place, one.has_time, command, condition_ns)
 
 
 def clean(seed: int) -> Iterator[FalseFinding]:

@@ -9,16 +9,16 @@ docs/analysis.md, "path", has the rules.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from polars.selectors import integer
 
-from opspan.analysis.path_threads import BEGUN, FOR_ROOM, FOR_WORK, NONE, at_or_before
+from opspan import native
+from opspan.analysis.path_threads import BEGUN, NONE, at_or_before
 from opspan.analysis.spans import LEAST, MOST
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _col = pl.col
 Ints = npt.NDArray[np.int64]
-_AT_A_TIME = 2**16  # work: an object for each of its numbers takes ten times its room
 
 
 @dataclass(frozen=True)
@@ -41,19 +40,11 @@ class Weights:
 
 @dataclass(frozen=True)
 class Replayed:
-    begun: list[int]  # of each work
-    end: list[int]
-    shift: list[int]  # of each join: how much later its thread is then than its clock says; the last: of none
-    ends: list[int]  # of each process
+    begun: pl.Series  # of each work
+    end: pl.Series
+    shift: pl.Series  # of each join: how much later its thread is then than its clock says; the last: of none
+    ends: pl.Series  # of each process
     weights: Weights
-
-
-def fitting(times: list[int]) -> pl.Series:
-    try:
-        return pl.Series(np.array(times, dtype=np.int64))
-    except OverflowError:
-        pass
-    return pl.Series([min(max(time, LEAST), MOST) for time in times], dtype=pl.Int64)
 
 
 def scaled(ns: Ints, factor: npt.NDArray[np.float64] | float) -> Ints:
@@ -87,101 +78,70 @@ def replay(
     weights: Weights, host: Host, found: Graph, is_free: pl.Series | None = None, meetings: Meetings | None = None
 ) -> Replayed:
     """`is_free`: for each join whether its thread does not wait there, as if what it waited for had been done."""
-    work, joins, order = found.work, found.joins, found.order
-    took = scaled((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
-    delay = scaled(order.delay_ns, weights.delayed)
-    launched = np.where(order.is_launched, host.clock(work["thread"], work["launch_ns"]), order.begun_ns)
-    others = order.others
-    nodes = _rows(
-        np.arange(work.height), order.bound, delay, order.entered, launched, order.is_alone, order.other, took
-    )
+    count = found.work.height
+    joins = _joins(host, found, is_free)[found.order.joins]
+    joins = joins.with_columns(work_between=found.order.work_between)
+    frames = (rows.cast({integer(): pl.Int64}) for rows in (_work(weights, host, found, meetings), joins))
+    times = native.replay(*frames, count)
+    begun, end = times["begun_ns"], times["end_ns"]
+    shift = end[count:].append(pl.Series([0]))
+    ends = _ends(found, host, end[:count], shift, weights.unknown)
+    return Replayed(begun[:count], end[:count], shift, ends, weights)
 
-    joined = host.clock(joins["thread"], joins["time_ns"])
+
+def _work(weights: Weights, host: Host, found: Graph, meetings: Meetings | None) -> pl.DataFrame:
+    """The work as native.replay takes it, with the edges of work that waited for several."""
+    work, order = found.work, found.order
+    took = scaled((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
+    launched = np.where(order.is_launched, host.clock(work["thread"], work["launch_ns"]), order.begun_ns)
+    columns = {"bound": order.bound, "delay_ns": scaled(order.delay_ns, weights.delayed), "join": order.entered}
+    columns |= {"launch_ns": launched, "is_alone": order.is_alone, "other": order.other, "took_ns": took}
+    rows = pl.DataFrame(columns).with_columns(next=pl.lit(NONE, pl.Int64), **_met(weights, work.height, meetings))
+    if order.others.height:
+        edges = order.others.select(next="next", other="other")
+        rows = pl.concat([rows, edges], how="diagonal")
+        rows = rows.with_columns(_col(name).fill_null(0) for name in columns if name != "is_alone")
+    return rows
+
+
+def _met(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, pl.Series]:
+    """Of each work, the collective that it is a part of, and how long it takes once the last part has come."""
+    of, tail = pl.Series([None], dtype=pl.Int64).new_from_index(0, count), pl.Series([0]).new_from_index(0, count)
+    if meetings is not None:
+        parts = meetings.parts
+        ns = scaled(parts["tail_ns"].to_numpy(), weights.took[parts["node"].to_numpy()])
+        of, tail = of.scatter(parts["node"], parts["of"]), tail.scatter(parts["node"], pl.Series(ns))
+    return {"meeting": of, "tail_ns": tail}
+
+
+def _joins(host: Host, found: Graph, is_free: pl.Series | None) -> pl.DataFrame:
+    """The joins as native.replay takes them, in the order of the threads."""
+    joins, order = found.joins, found.order
+    clock = host.clock(joins["thread"], joins["time_ns"])
     has_own = joins["own_ns"] != np.iinfo(np.int64).min
     own = host.clock(joins["thread"], joins["own_ns"].set(~has_own, None))
     done = host.clock(joins["thread"], joins["target_ns"])
-    what = joins["what"].to_numpy()
-    lag = np.where(what == BEGUN, 0, joined - done)
-    target = host.clock(joins["other"], joins["target_ns"])
-    waits_not = np.zeros(joins.height, dtype=np.bool_) if is_free is None else is_free.to_numpy()
-    binds = joins["is_last"].to_numpy() & ~waits_not
-    is_first = (joins["thread"] != joins["thread"].shift(1)).fill_null(value=True).to_numpy()
-    of_work, entry = joins["work"].to_numpy(), joins["entry"].to_numpy()
-    columns = (what, of_work, entry, target, lag, order.own_entry, own, has_own.to_numpy(), joined)
-    in_order = _rows(
-        order.joins, order.work_between, *(each[order.joins] for each in (*columns, waits_not, binds, is_first))
+    return joins.select(
+        "what",
+        "work",
+        "entry",
+        is_first=(_col("thread") != _col("thread").shift(1)).fill_null(value=True),
+        join=pl.int_range(pl.len(), dtype=pl.Int64),
+        target_ns=pl.lit(pl.Series(host.clock(joins["other"], joins["target_ns"]))),
+        lag_ns=pl.lit(pl.Series(np.where(joins["what"].to_numpy() == BEGUN, 0, clock - done))),
+        own_entry=pl.lit(pl.Series(order.own_entry)),
+        own_ns=pl.lit(pl.Series(own)),
+        clock_ns=pl.lit(pl.Series(clock)),
+        has_own=pl.lit(has_own),
+        is_free=pl.lit(is_free) if is_free is not None else pl.lit(value=False),
+        binds=_col("is_last") & ~pl.lit(is_free) if is_free is not None else "is_last",
     )
 
-    end, begun_at = [0] * work.height, [0] * work.height
-    arrivals = None if meetings is None else meetings.arrivals(weights.took)
-    met = {} if arrivals is None else arrivals.of
-    at, shift = [0] * joins.height, [0] * (joins.height + 1)  # the last is that of NONE: nothing shifted yet
 
-    def run(count: int) -> None:
-        """The next so many of the work."""
-        for node, before, delayed, join, launched, is_alone, one, ns in itertools.islice(nodes, count):
-            time = shift[join] + launched
-            if before == NONE:
-                time += delayed
-            else:
-                then = end[before] + delayed
-                if is_alone or then > time:
-                    time = then
-            if one != NONE:
-                then = end[one] if one >= 0 else max(end[some] for some in others[node])
-                if then > time:
-                    time = then
-            begun_at[node], end[node] = time, time + ns
-            if arrivals and node in met:
-                arrivals.come(node, begun_at, end)
-
-    for (
-        node,
-        count,
-        kind,
-        one,
-        join,
-        until,
-        late,
-        own_join,
-        own_ns,
-        is_own,
-        clock,
-        is_open,
-        is_last,
-        is_new,
-    ) in in_order:
-        if count:
-            run(count)
-        if is_open:
-            by = LEAST
-        elif kind == FOR_WORK:
-            by = end[one]
-        elif kind == FOR_ROOM:
-            by = begun_at[one]
-        else:
-            by = shift[join] + until
-        # What did not bind might have taken less than it did: nothing.
-        time = by + late if is_last else by
-        then = shift[own_join] + (own_ns if is_last else clock)
-        if then > time and (is_own or not is_last):
-            time = then
-        if not is_new and at[node - 1] > time:
-            time = at[node - 1]
-        at[node], shift[node] = time, time - clock
-    run(work.height)
-    return Replayed(begun_at, end, shift, _ends(found, host, end, shift, weights.unknown), weights)
-
-
-def _rows(*columns: npt.NDArray[Any]) -> Iterator[tuple[Any, ...]]:
-    parts = (slice(begin, begin + _AT_A_TIME) for begin in range(0, columns[0].size, _AT_A_TIME))
-    return itertools.chain.from_iterable(zip(*(each[part].tolist() for each in columns), strict=True) for part in parts)
-
-
-def _ends(found: Graph, host: Host, end: list[int], shift: list[int], unknown: float) -> list[int]:
+def _ends(found: Graph, host: Host, end: pl.Series, shift: pl.Series, unknown: float) -> pl.Series:
     """When each process is done: its main thread, and all of its work."""
     processes = found.processes
-    work = pl.DataFrame({"process": found.work["process"], "end": fitting(end)})
+    work = pl.DataFrame({"process": found.work["process"], "end": end})
     last = processes.join(work.group_by("process").max(), on="process", how="left", maintain_order="left")
     join = at_or_before(processes.select(thread="main", time_ns="main_ns"), found.joins, "thread").to_list()
     clock = host.clock(processes["main"], processes["main_ns"]).tolist()
@@ -193,5 +153,5 @@ def _ends(found: Graph, host: Host, end: list[int], shift: list[int], unknown: f
         then += [] if last_ns is None else [last["end"][place]]
         after = end_ns - max(measured) if measured else 0
         after = after if unknown == 1 else round(after * unknown)
-        found_ends.append(max(then) + after if measured else end_ns)
-    return found_ends
+        found_ends.append(min(max(max(then) + after if measured else end_ns, LEAST), MOST))
+    return pl.Series(found_ends, dtype=pl.Int64)

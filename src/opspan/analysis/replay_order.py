@@ -16,7 +16,6 @@ from opspan.analysis.path_threads import FOR_ROOM, NONE, at_or_before, bound_by
 _col = pl.col
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-_SEVERAL = -2  # numbers of work, where there is room for one
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,8 @@ class Order:
     entered: Ints  # of each work: its thread's last join before its launch
     is_launched: Flags  # of each work: whether its launch is known
     is_alone: Flags  # of each work: whether nothing is known of its launch, but other work that it waited for
-    other: Ints  # of each work: what it waited for besides `bound`: NONE, that, or _SEVERAL, which are in `others`
-    others: dict[int, list[int]]
+    other: Ints  # of each work: what it waited for besides `bound`: NONE, that, or of several minus the first row
+    others: pl.DataFrame  # other, next: the rows of several, which come after those of all work; the last has no next
     own_entry: Ints  # of each join: the last one of its thread when that had nothing else to do
     joins: Ints  # each after all that it waited for
     work_between: Ints  # for each of these: how much work begins after the one before it, and before it
@@ -64,12 +63,14 @@ def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, j
     )
 
 
-def _others(edges: pl.DataFrame, bound: Ints) -> tuple[Ints, dict[int, list[int]]]:
+def _others(edges: pl.DataFrame, bound: Ints) -> tuple[Ints, pl.DataFrame]:
     """Returns `other` and `others` of Order."""
     edges = edges.filter(_col("before") != pl.Series(bound).gather(edges["work"]))
     other = np.full(bound.size, NONE, dtype=np.int64)
     other[edges["work"].to_numpy()] = edges["before"].to_numpy()
-    several = edges.filter(_col("work").is_duplicated())
-    other[several["work"].to_numpy()] = _SEVERAL
-    of_work = several.group_by("work").agg("before")
-    return other, dict(of_work.iter_rows())
+    several = edges.filter(_col("work").is_duplicated()).sort("work").with_row_index("row", bound.size)
+    several = several.with_columns(_col("row").cast(pl.Int64))
+    first = several.unique("work", keep="first", maintain_order=True)
+    other[first["work"].to_numpy()] = -first["row"].to_numpy()
+    following = pl.when(_col("work") == _col("work").shift(-1)).then(_col("row") + 1).otherwise(NONE)
+    return other, several.select(other=_col("before").cast(pl.Int64), next=following)

@@ -22,7 +22,7 @@ import polars as pl
 from opspan.analysis.nest import innermost
 from opspan.analysis.path_events import CLOSE
 from opspan.analysis.path_threads import BEGUN, NONE, at_or_before
-from opspan.analysis.replay import Host, Weights, fitting, replay
+from opspan.analysis.replay import Host, Weights, replay
 from opspan.analysis.spans import PROCESS, union, within
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def sooner(found: Graph, change: Change, meetings: Meetings | None = None) -> pl
     stretches = _on_threads(change.stretches, found)
     host = Host(_cuts(stretches))
     replayed = replay(Weights(took, delayed, 1.0), host, found, _is_free(stretches, found), meetings)
-    ends = pl.DataFrame({"process": found.work["process"], "after_ns": fitting(replayed.end)})
-    ends = found.processes.with_columns(ended_ns=pl.lit(fitting(replayed.ends))).join(
+    ends = pl.DataFrame({"process": found.work["process"], "after_ns": replayed.end})
+    ends = found.processes.with_columns(ended_ns=pl.lit(replayed.ends)).join(
         ends.group_by("process").max(), on="process", how="left", maintain_order="left"
     )
     # Where no launch is known, no wait of the host is, either: its end says nothing of the devices.

@@ -19,7 +19,7 @@ from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.path import on_path, walk
 from opspan.analysis.path_cuts import KINDS, OF_HOST, OF_WORK
 from opspan.analysis.path_threads import NONE, at_or_before, bound_by, driving
-from opspan.analysis.replay import Host, Replayed, Weights, fitting, replay, scaled
+from opspan.analysis.replay import Host, Replayed, Weights, replay, scaled
 from opspan.analysis.spans import PROCESS, length
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def what_if(
         for name in ("start_ns", "end_ns")
     ]
     steps = rows.select("number", before_ns=length(), after_ns=pl.lit(ends[1] - ends[0]))
-    ended = pl.lit(fitting(replayed.ends))
+    ended = pl.lit(replayed.ends)
     processes = found.processes.select(*PROCESS, before_ns=length(), after_ns=ended - _col("start_ns"))
     return Times(*(frame.with_columns(after_ns=_KNOWN) for frame in (steps, processes)))
 
@@ -121,16 +121,16 @@ def _moved(
     place = at_or_before(asked.select("process", "time_ns"), begins, "process", strict=True)
     on = path[place.set(place == NONE, None).cast(pl.UInt32)].with_columns(time_ns=asked["time_ns"])
     node = on["node"].fill_null(NONE).to_numpy()
-    start, end = (
-        fitting([0 if one == NONE else times[one] for one in node.tolist()]).to_numpy()
-        for times in (replayed.begun, replayed.end)
+    start, end, start_ns, end_ns = (  # no work has the last, which is none's
+        np.append(times.to_numpy(), 0)[node]
+        for times in (replayed.begun, replayed.end, found.work["start_ns"], found.work["end_ns"])
     )
-    start_ns, end_ns = (np.append(found.work[name].to_numpy(), 0)[node] for name in ("start_ns", "end_ns"))
     took, delayed = (np.append(some, 1.0)[node] for some in (replayed.weights.took, replayed.weights.delayed))
     working = start + scaled(at - start_ns, took)
     waiting = start - scaled(start_ns - at, delayed)
     # Where ranks wait for each other, a part goes on once the last one has come.
-    tail = np.array([meetings.tail_ns(one) for one in node.tolist()], dtype=np.float64)  # NaN: it is no such part
+    parts = dict(meetings.parts.select("node", "tail_ns").iter_rows())
+    tail = np.array([parts.get(one) for one in node.tolist()], dtype=np.float64)  # NaN: it is no such part
     has_met = end_ns - at <= tail
     met = end - scaled(end_ns - at, took)
     came = np.minimum(start + (at - start_ns), end - scaled(np.nan_to_num(tail).astype(np.int64), took))
@@ -139,7 +139,7 @@ def _moved(
     joins = found.joins
     join = at_or_before(on.select(_col("thread").fill_null(NONE), "time_ns"), joins, "thread").to_numpy()
     clock = host.clock(on["thread"].fill_null(NONE), on["time_ns"])
-    shift = fitting(replayed.shift).to_numpy()
+    shift = replayed.shift.to_numpy()
     hosting = shift[join] + clock
     if joins.height:
         next_ = np.minimum(join + 1, joins.height - 1)
@@ -150,7 +150,7 @@ def _moved(
         hosting = np.where(is_tail.fill_null(value=False).to_numpy(), tail, hosting)
 
     processes = asked.select("process").join(
-        found.processes.with_columns(end=fitting(replayed.ends)), on="process", maintain_order="left"
+        found.processes.with_columns(end=replayed.ends), on="process", maintain_order="left"
     )
     begun = processes["start_ns"].to_numpy()
     kind = on["kind"]

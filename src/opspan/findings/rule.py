@@ -52,6 +52,7 @@ class Rule:
     look: Callable[[Run, float], Iterable[Evidence]]
     is_over_ranks: bool = False  # it compares ranks; the others look at each process for itself
     has_several: bool = False  # it may say several things of a run, each of other ops
+    condition: str = ""  # under which the time at stake is what it is, where the trace cannot say what would be instead
 
     def evidence(self, run: Run) -> list[Evidence]:
         """Returns what it finds in the run. That is looked for once: another rule may ask, too."""

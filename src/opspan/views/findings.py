@@ -32,6 +32,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "at_stake_ns": pl.Int64,
     "share": pl.Float64,
     "share_of": pl.String,
+    "condition": pl.String,
     "sentence": pl.String,
     "remedy": pl.String,
     "command": pl.String,
@@ -179,6 +180,7 @@ def _row(finding: Finding, files: Sequence[File]) -> dict[str, object]:
         "at_stake_ns": evidence.at_stake_ns,
         "share": finding.share,
         "share_of": None if finding.share is None else finding.whole,
+        "condition": rule.condition or None,
         "sentence": finding.template.format(**said(evidence.figures, evidence.words), whole=finding.whole),
         "remedy": rule.remedy,
         "command": evidence.command or rule.command.replace("FILE", files_text(files)),
@@ -200,7 +202,7 @@ def _blocks(rows: pl.DataFrame, layout: Layout) -> list[str]:
         cost = (
             ""
             if row["at_stake_ns"] is None
-            else f"{time_text(row['at_stake_ns'])} at stake ({row['share']:.1%} of {row['share_of']})"
+            else f"{time_text(row['at_stake_ns'])} at stake{_condition(row)} ({row['share']:.1%} of {row['share_of']})"
         )
         head = ", ".join(part for part in (cost, row["severity"], row["confidence"]) if part)
         lines += ["", *wrapped(f"{number:>2}. ", f"{row['title']} [{row['id']}]: {head}", width)]
@@ -216,8 +218,8 @@ def _blocks(rows: pl.DataFrame, layout: Layout) -> list[str]:
 def _as_html(rows: pl.DataFrame) -> str:
     shown = rows.head(html_columns.ROWS)
     cost = [
-        ("", "") if ns is None else (time_text(ns), f"{share:.1%}")
-        for ns, share in shown.select("at_stake_ns", "share").iter_rows()
+        ("", "") if row["share"] is None else (f"{time_text(row['at_stake_ns'])}{_condition(row)}", f"{row['share']:.1%}")
+        for row in shown.iter_rows(named=True)
     ]
     columns = [
         Column("Finding", [f"{title} [{id_}]" for title, id_ in shown.select("title", "id").iter_rows()], least=0),
@@ -231,6 +233,10 @@ def _as_html(rows: pl.DataFrame) -> str:
     below = html_columns.more(rows.height, "the frame has all of them")
     below.append(f"A frame of {rows.width} columns, which .columns lists" if rows.height else _NONE)
     return html_columns.table(columns, plural(rows.height, "finding"), below, html_columns.LONGEST_SENTENCE)
+
+
+def _condition(row: Mapping[str, Any]) -> str:
+    return f" {row['condition']}" if row["condition"] else ""
 
 
 def as_sentence(text: str) -> str:

@@ -71,7 +71,7 @@ class _Facts:
     row: dict[str, Any]
     idle: tuple[str, float, str | None] | None  # why devices were idle most, in what share of it, and the op then
     times: dict[str, list[tuple[str, int]]]  # by the title of the line: names with their times, the longest first
-    costs: list[tuple[str, float, str]]  # findings with their share and of what it is, the largest first
+    costs: list[tuple[str, float, str, str | None]]  # findings: id, share, of what, on which condition; largest first
     steps: list[str]  # lines
     issues: int
     next: str
@@ -107,7 +107,7 @@ def _answer(parts: Parts, findings: pl.DataFrame, files: Sequence[File]) -> Answ
         row,
         _idle(parts) if row["idle_ns"] else None,
         {title: list(_most(parts[title].rows).head(_MOST).iter_rows()) for title in _TOP},
-        list(costs.select("id", "share", "share_of").iter_rows()),
+        list(costs.select("id", "share", "share_of", "condition").iter_rows()),
         _steps(parts, row),
         int(sums["issues"][0]),
         _next(parts, row, files),
@@ -363,12 +363,13 @@ def _names(title: str, times: list[tuple[str, int]], room: _Room) -> str:
     return line.rstrip()
 
 
-def _findings(costs: list[tuple[str, float, str]], room: _Room) -> list[str]:
+def _findings(costs: list[tuple[str, float, str, str | None]], room: _Room) -> list[str]:
     if not costs:
         return []
     line = f"Findings     {len(costs):,}:"
-    for number, (id_, share, whole) in enumerate(costs):
+    for number, (id_, share, whole, condition) in enumerate(costs):
         more = f", {id_} {share:.1%}" if number else f" {id_} {share:.1%} of {whole}"
+        more += f" {condition}" if condition else ""
         if number and len(line) + len(more) > room.width - 2:
             return [f"{line}, ..."]
         line += more

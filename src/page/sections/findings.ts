@@ -12,6 +12,7 @@ interface Finding {
   at_stake: string;
   share: number | null;
   share_of: string | null;
+  condition: string; // under which so much is at stake, or nothing
   sentence: string;
   remedy: string;
   command: string;
@@ -56,7 +57,7 @@ const finding = (one: Finding, page: Page) => html`
         one.share === null
           ? nothing
           : html`<span class="stake"
-              >${one.at_stake} at stake (${formatted(one.share, "share")} of ${one.share_of})</span
+              >${one.at_stake} at stake ${one.condition} (${formatted(one.share, "share")} of ${one.share_of})</span
             >`
       }
     </h4>

@@ -76,6 +76,7 @@ RULES = (
         command="opspan table FILE --by kernel",
         read="https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/",
         look=_few_blocks,
+        condition="if the whole device did their work",
     ),
     Rule(
         id="dominating-kernel",

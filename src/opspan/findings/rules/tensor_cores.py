@@ -40,7 +40,7 @@ _AMD_KERNEL = r"(?i)^cijk_|miopen|_gtcx|ck_tile|\baiter::"
 # Architectures without a capability that says it, by what kernels are called: code for one runs on no older one.
 _FROM_AMPERE_ON = r"(?i)ampere|hopper|blackwell|(sm|cutlass_)(8[0-9]|9[0-9]|1[0-9][0-9])_"
 _FROM_VOLTA_ON = rf"{_FROM_AMPERE_ON}|(?i)volta|turing|(sm|cutlass_)7[05]_"
-_TWICE = 0.5  # of the time: what is at stake if these products become twice as quick
+_HALF_OF_IT = 0.5  # of the time: how long products would take instead no trace says
 _SAME = ("whole", "grid_x", "grid_y", "grid_z")
 _LEAST_ROWS = 16  # products of fewer rows wait for memory on every device: 8 operations a byte in float32, and fewer
 
@@ -55,7 +55,7 @@ def _products(run: Run, which: pl.Series, threshold: float) -> pl.DataFrame:
     names = whole.unique().to_frame("name").select("name", text=_col("name").cast(pl.String))
     names = names.filter(_matches(_col("text"), _PRODUCT), ~_matches(_col("text"), _OTHERS))
     rows = rows.filter(which & whole.is_in(names["name"].implode()))
-    if not is_known or not run.matters(_TWICE * run.per_process(rows, "ns"), threshold):
+    if not is_known or not run.matters(_HALF_OF_IT * run.per_process(rows, "ns"), threshold):
         rows = rows.clear()
     types, sizes = (run.trace.ranges[name].gather(rows["range"]) for name in ("input_types", "sizes"))
     rows = rows.with_columns(types.alias("types"), sizes)
@@ -142,7 +142,7 @@ def _unused(run: Run, rows: pl.DataFrame, threshold: float) -> Iterator[Evidence
 
 def _saved_ns(run: Run, rows: pl.DataFrame, threshold: float) -> int:
     """How much sooner the run would have ended if each had taken half of its time."""
-    rows = rows.with_columns(saved_ns=(_TWICE * _col("ns")).cast(pl.Int64))
+    rows = rows.with_columns(saved_ns=(_HALF_OF_IT * _col("ns")).cast(pl.Int64))
     return saved_ns(run, less(run, rows, "saved_ns"), threshold)
 
 
@@ -196,6 +196,7 @@ def _numbers(op: str | None, sizes: str | None) -> list[int] | None:
 
 
 _SMALL = "a fiftieth of the time: less is lost among the steps' own differences"
+_CONDITION = "if they took half of their time"
 _READ = "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/"
 
 RULES = (
@@ -213,6 +214,7 @@ RULES = (
         command="opspan table FILE --by kernel",
         read="https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html",
         look=_single,
+        condition=_CONDITION,
     ),
     Rule(
         id="no-tensor-cores",
@@ -226,6 +228,7 @@ RULES = (
         command="opspan table FILE --by kernel",
         read=_READ,
         look=_half,
+        condition=_CONDITION,
     ),
     Rule(
         id="odd-sizes",
@@ -240,5 +243,6 @@ RULES = (
         command="opspan table FILE --by shape",
         read=_READ,
         look=_odd,
+        condition=_CONDITION,
     ),
 )

@@ -122,5 +122,6 @@ RULES = (
         command="opspan table FILE",
         read="docs/analysis.md#autograd",
         look=_backward,
+        condition="if it took twice its forward's time",
     ),
 )

@@ -30,6 +30,7 @@ def _finding(row: dict[str, Any], several: bool) -> dict[str, Any]:
         "at_stake": "" if stake is None else time_text(stake),
         "share": row["share"],
         "share_of": row["share_of"],
+        "condition": row["condition"] or "",
         "sentence": text(as_sentence(row["sentence"])),
         "remedy": text(row["remedy"]),
         "command": text(row["command"]),

@@ -1,0 +1,133 @@
+// A graph of what waited for what, walked forward with other times. docs/analysis.md ("path") says the rules;
+// opspan.analysis.replay makes the frames, and tests/analysis/replay_twin.py has the same in plain loops.
+
+#include <unordered_map>
+#include <vector>
+
+#include "columns/interface.h"
+
+namespace opspan::columns {
+namespace {
+
+using Wide = __int128;  // no sum of times is too large for it
+constexpr int64_t kNothing = -1;
+enum For : int64_t { kWork = 0, kRoom = 3 };  // what a join waited for: analysis/path_threads.py
+
+// A collective that goes on once its last part has come.
+struct Meeting {
+  size_t parts = 0;
+  std::vector<size_t> there;
+};
+
+struct Work {
+  Work(const Input& frame, size_t count)
+      : bound(frame.values<int64_t>("bound")),
+        delay(frame.values<int64_t>("delay_ns")),
+        join(frame.values<int64_t>("join")),
+        launch(frame.values<int64_t>("launch_ns")),
+        other(frame.values<int64_t>("other")),
+        next(frame.values<int64_t>("next")),
+        took(frame.values<int64_t>("took_ns")),
+        meeting(frame.values<int64_t>("meeting")),
+        tail(frame.values<int64_t>("tail_ns")),
+        is_alone(frame.flags("is_alone")),
+        begun(count),
+        end(count) {
+    for (size_t node = 0; node < count; ++node) {
+      if (!meeting.null(node)) ++meetings[meeting[node]].parts;
+    }
+  }
+
+  // `shift`: of each join, how much later its thread is then than its clock says.
+  void run(size_t node, const std::vector<Wide>& shift) {
+    Wide time = (join[node] == kNothing ? 0 : shift[join[node]]) + launch[node];
+    if (bound[node] == kNothing) {
+      time += delay[node];
+    } else {
+      const Wide then = end[bound[node]] + delay[node];
+      time = is_alone[node] ? then : std::max(time, then);
+    }
+    // One work is said in place; of several, the first of the rows that say them.
+    if (other[node] >= 0) time = std::max(time, end[other[node]]);
+    for (int64_t row = other[node] < kNothing ? -other[node] : kNothing; row != kNothing; row = next[row]) {
+      time = std::max(time, end[other[row]]);
+    }
+    begun[node] = time;
+    end[node] = time + took[node];
+    if (!meeting.null(node)) come(node);
+  }
+
+  // The last part that comes sets the ends of all.
+  void come(size_t node) {
+    Meeting& met = meetings[meeting[node]];
+    met.there.push_back(node);
+    if (met.there.size() < met.parts) return;
+    Wide last = begun[node];
+    for (size_t part : met.there) last = std::max(last, begun[part]);
+    for (size_t part : met.there) end[part] = last + tail[part];
+  }
+
+  Values<int64_t> bound, delay, join, launch, other, next, took, meeting, tail;
+  Flags is_alone;
+  std::vector<Wide> begun, end;
+  std::unordered_map<int64_t, Meeting> meetings;
+};
+
+int64_t fitting(Wide time) {
+  constexpr Wide least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
+  return static_cast<int64_t>(std::clamp(time, least, most));
+}
+
+}  // namespace
+
+Output replay(const Input& frame, const Input& joins, int64_t number) {
+  const size_t count = static_cast<size_t>(number);
+  Work work(frame, count);
+  const auto node = joins.values<int64_t>("join"), between = joins.values<int64_t>("work_between");
+  const auto what = joins.values<int64_t>("what"), of_work = joins.values<int64_t>("work");
+  const auto entry = joins.values<int64_t>("entry"), target = joins.values<int64_t>("target_ns");
+  const auto lag = joins.values<int64_t>("lag_ns"), own_entry = joins.values<int64_t>("own_entry");
+  const auto own = joins.values<int64_t>("own_ns"), clock = joins.values<int64_t>("clock_ns");
+  const auto has_own = joins.flags("has_own"), is_free = joins.flags("is_free");
+  const auto binds = joins.flags("binds"), is_first = joins.flags("is_first");
+
+  std::vector<Wide> at(joins.rows()), shift(joins.rows());
+  auto shifted = [&](int64_t join) { return join == kNothing ? Wide{0} : shift[join]; };
+  size_t next = 0;
+  for (size_t row = 0; row < joins.rows(); ++row) {
+    for (const size_t until = next + between[row]; next < until; ++next) work.run(next, shift);
+    Wide by = shifted(entry[row]) + target[row];
+    if (is_free[row]) {
+      by = std::numeric_limits<int64_t>::min();
+    } else if (what[row] == kWork) {
+      by = work.end[of_work[row]];
+    } else if (what[row] == kRoom) {
+      by = work.begun[of_work[row]];
+    }
+    // What did not bind might have taken less than it did: nothing.
+    Wide time = binds[row] ? by + lag[row] : by;
+    const Wide then = shifted(own_entry[row]) + (binds[row] ? own[row] : clock[row]);
+    if (has_own[row] || !binds[row]) time = std::max(time, then);
+    const int64_t join = node[row];
+    if (!is_first[row]) time = std::max(time, at[join - 1]);
+    at[join] = time;
+    shift[join] = time - clock[row];
+  }
+  for (; next < count; ++next) work.run(next, shift);
+
+  auto begun = uninitialized<int64_t>(count + joins.rows()), end = uninitialized<int64_t>(count + joins.rows());
+  for (size_t row = 0; row < count; ++row) {
+    begun[row] = fitting(work.begun[row]);
+    end[row] = fitting(work.end[row]);
+  }
+  for (size_t row = 0; row < joins.rows(); ++row) {
+    begun[count + row] = fitting(at[row]);
+    end[count + row] = fitting(shift[row]);
+  }
+  Output out(count + joins.rows());
+  out.add("begun_ns", std::move(begun));
+  out.add("end_ns", std::move(end));
+  return out;
+}
+
+}  // namespace opspan::columns
