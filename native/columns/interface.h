@@ -38,6 +38,7 @@ opspan_columns_call opspan_columns_protobuf;  // rows of columns that are called
 opspan_columns_call opspan_columns_timeline;  // slices of tracks
 opspan_columns_call opspan_columns_places;    // shapes of lanes; -; rows of a lane
 opspan_columns_call opspan_columns_blocks;    // shapes in the order in which they are drawn; -; how many at most
+opspan_columns_call opspan_columns_latest;    // points; what comes before them, in order; whether strictly
 opspan_columns_call opspan_columns_replay;    // work, and edges; joins; how many of the rows are work
 opspan_columns_call opspan_columns_sqlite;    // columns of a table; the table; the file's descriptor
 
@@ -73,6 +74,7 @@ Output protobuf(const Input& frame, int64_t number);
 Output timeline(const Input& slices);
 Output places(const Input& shapes, int64_t rows_of_lane);
 Output blocks(const Input& shapes, int64_t most);
+Output latest(const Input& asked, const Input& known, int64_t is_strict);
 Output replay(const Input& work, const Input& joins, int64_t count);
 // Its home is native/sqlite.
 Output sqlite(const Input& wanted, const Input& table, int64_t descriptor);

@@ -1,6 +1,7 @@
 // A graph of what waited for what, walked forward with other times. docs/analysis.md ("path") says the rules;
 // opspan.analysis.replay makes the frames, and tests/analysis/replay_twin.py has the same in plain loops.
 
+#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
@@ -104,12 +105,12 @@ Output replay(const Input& frame, const Input& joins, int64_t number) {
     } else if (what[row] == kRoom) {
       by = work.begun[of_work[row]];
     }
-    // What did not bind might have taken less than it did: nothing.
+    const int64_t join = node[row], before = is_first[row] ? kNothing : join - 1;
+    // What did not bind might have taken less than it did: nothing. Then the thread goes on as after its join before.
     Wide time = binds[row] ? by + lag[row] : by;
-    const Wide then = shifted(own_entry[row]) + (binds[row] ? own[row] : clock[row]);
+    const Wide then = binds[row] ? shifted(own_entry[row]) + own[row] : shifted(before) + clock[row];
     if (has_own[row] || !binds[row]) time = std::max(time, then);
-    const int64_t join = node[row];
-    if (!is_first[row]) time = std::max(time, at[join - 1]);
+    if (before != kNothing) time = std::max(time, at[before]);
     at[join] = time;
     shift[join] = time - clock[row];
   }

@@ -47,6 +47,7 @@ _FRAMES: Final = (
     "timeline",
     "places",
     "blocks",
+    "latest",
     "replay",
     "sqlite",
 )
@@ -328,6 +329,12 @@ def blocks(shapes: pl.DataFrame, most: int) -> pl.DataFrame:
     """What of `places` is drawn as one, so that no more than `most` are: first and longest of them, how many, until
     when, how long together; and under_ns, which is the same for all: shorter ones are drawn with their neighbours."""
     return _call("blocks", shapes, number=most)
+
+
+def latest(asked: pl.DataFrame, known: pl.DataFrame, *, strict: bool) -> pl.Series:
+    """For each point in time (by, time_ns) the last row of `known` of the same `by` that is not after it, or, if
+    `strict`, that is before it; -1: there is none. `known` is in order of time for each `by`, and has no nulls."""
+    return _call("latest", asked, known, int(strict))["found"]
 
 
 def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:

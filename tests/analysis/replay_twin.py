@@ -55,11 +55,14 @@ def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
             by = begun[row["work"]]
         else:
             by = shift[row["entry"]] + row["target_ns"]
+        before = NONE if row["is_first"] else row["join"] - 1
         times = [by + row["lag_ns"] if row["binds"] else by]
-        if row["has_own"] or not row["binds"]:
-            times.append(shift[row["own_entry"]] + (row["own_ns"] if row["binds"] else row["clock_ns"]))
-        if not row["is_first"]:
-            times.append(at[row["join"] - 1])
+        if not row["binds"]:
+            times.append(shift[before] + row["clock_ns"])
+        elif row["has_own"]:
+            times.append(shift[row["own_entry"]] + row["own_ns"])
+        if before != NONE:
+            times.append(at[before])
         at[row["join"]] = max(times)
         shift[row["join"]] = max(times) - row["clock_ns"]
     for node in following:

@@ -117,3 +117,17 @@ def graphs(draw: Any) -> tuple[pl.DataFrame, pl.DataFrame, int]:
 @given(graphs())
 def test_graphs_of_any_numbers(graph: tuple[pl.DataFrame, pl.DataFrame, int]) -> None:
     assert_frame_equal(native.replay(*graph), replay(*graph))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), TIMES)), st.lists(st.tuples(st.integers(0, 4), st.none() | TIMES)), FLAGS)
+def test_what_came_last_before(known: list[Any], asked: list[Any], strict: bool) -> None:
+    known.sort()
+
+    def last(by: int, time: int | None) -> int:
+        rows = [row for row, (of, at) in enumerate(known) if of == by and time is not None and at <= time - strict]
+        return max(rows, default=NONE)
+
+    schema = {"by": pl.Int64, "time_ns": pl.Int64}
+    frames = (pl.DataFrame(rows, schema=schema, orient="row") for rows in (asked, known))
+    assert native.latest(*frames, strict=strict).to_list() == [last(*one) for one in asked]

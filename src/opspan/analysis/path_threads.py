@@ -10,12 +10,13 @@ waits for it while it does nothing itself, if what the other does is autograd's 
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from opspan import native
 from opspan.analysis.busy import APIS
 from opspan.analysis.spans import LEAST, MOST, PROCESS, in_order, length, only
 from opspan.tables.same import unlike
@@ -35,20 +36,12 @@ JOINS = dict.fromkeys("thread process time_ns what target_ns work other own_ns".
 def at_or_before(asked: pl.DataFrame, known: pl.DataFrame, by: str, *, strict: bool = False) -> pl.Series:
     """For each row of `asked` the last row of `known` of the same `by`, by time_ns; NONE: there is none. `known` is in
     order of `by` and time."""
-    side: Literal["left", "right"] = "left" if strict else "right"
-    asked_by, known_by = (rows[by].fill_null(NONE).to_numpy() for rows in (asked, known))
-    asked_ns, known_ns = asked["time_ns"].fill_null(0).to_numpy(), known["time_ns"].to_numpy()
-    if not known_by.size or known_by[0] == known_by[-1]:  # one group, so its times are in order
-        place = np.searchsorted(known_ns, asked_ns, side=side) - 1
-    else:
-        # A number each that is in order of `by`, and then of time: how many of the known times come before.
-        times = np.sort(known_ns)
-        until, since = np.searchsorted(times, asked_ns, side=side), np.searchsorted(times, known_ns, side="left")
-        keys, wanted = (which * (times.size + 1) + count for which, count in ((known_by, since), (asked_by, until)))
-        place = np.searchsorted(keys, wanted, side="left") - 1
-    is_there = (place >= 0) & asked["time_ns"].is_not_null().to_numpy()
-    is_there[is_there] = known_by[place[is_there]] == asked_by[is_there]
-    return pl.Series("found", np.where(is_there, place, NONE))
+    column = _col(by).fill_null(NONE).cast(pl.Int64).alias("by")
+    return native.latest(
+        asked.select(column, _col("time_ns").cast(pl.Int64)),
+        known.select(column, _col("time_ns").cast(pl.Int64)),
+        strict=strict,
+    )
 
 
 def driving(calls: pl.DataFrame) -> pl.DataFrame:

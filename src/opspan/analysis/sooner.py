@@ -23,7 +23,7 @@ from opspan.analysis.nest import innermost
 from opspan.analysis.path_events import CLOSE
 from opspan.analysis.path_threads import BEGUN, NONE, at_or_before
 from opspan.analysis.replay import Host, Weights, replay
-from opspan.analysis.spans import PROCESS, union, within
+from opspan.analysis.spans import DEVICE, PROCESS, numbered, union, within
 
 if TYPE_CHECKING:
     from opspan.analysis.meetings import Meetings
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
+_STREAM = (*DEVICE, "stream_id")
 
 
 @dataclass(frozen=True)
@@ -133,4 +134,5 @@ def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
 
 
 def _streams(trace: Tables) -> pl.Series:
-    return trace.work.select(stream=pl.struct(*PROCESS, "device_id", "stream_id").rank("dense"))["stream"]
+    (rows,) = numbered(_STREAM, trace.work.select(_STREAM))
+    return rows["of"]

@@ -104,6 +104,12 @@ def summed_by(rows: pl.DataFrame, by: Sequence[str], **sums: pl.Expr) -> pl.Data
     return grouped.select(*by, *sums)
 
 
+def over(expr: pl.Expr, rows: pl.DataFrame, by: Sequence[str]) -> pl.Expr:
+    """The expression for each value of `by`: of what is not the same in all rows."""
+    told_by = unlike(by, rows)
+    return expr.over(told_by) if told_by else expr
+
+
 def distinct(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """What tells rows apart, once each, in any order."""
     told_by = unlike(by, rows)

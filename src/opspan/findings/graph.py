@@ -10,7 +10,7 @@ from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.path_graph import Graph
 from opspan.analysis.sooner import released
-from opspan.analysis.spans import DEVICE, length, summed_by
+from opspan.analysis.spans import DEVICE, length, looked_up, summed_by
 
 _col = pl.col
 _HARDLY = 0.1  # of the time in which a device ran something
@@ -34,7 +34,5 @@ def _is_paced(found: Analysed, graph: Graph) -> pl.Series:
     sums = busy.join(gaps, on=DEVICE, how="left", nulls_equal=True)
     is_paced = _col("ns").fill_null(0) > _HARDLY * _col("busy_ns")
     devices = found.attributed.work.select(DEVICE)[graph.work["row"]]
-    rows = devices.join(
-        sums.select(*DEVICE, is_paced=is_paced), on=DEVICE, how="left", nulls_equal=True, maintain_order="left"
-    )
+    rows = looked_up(devices, sums.select(*DEVICE, is_paced=is_paced), DEVICE)
     return rows["is_paced"].fill_null(value=True)

@@ -37,6 +37,8 @@ _LONG = 4  # times the usual time of a launch of that name: longer than launches
 
 def backward_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
     """`rows`: with `at_ns`, when they were launched; `work`: what computed, with `launched_ns`, `ns` and `phase`."""
+    if not rows.height:
+        return pl.Series("backward_ns", dtype=pl.Int64)
     work = work.drop_nulls("launched_ns").sort("launched_ns")
     is_backward = (_col("phase") == "backward").fill_null(value=False)
     work = work.with_columns(sum_ns=pl.when(is_backward).then("ns").otherwise(0).cum_sum().over(DEVICE))

@@ -13,7 +13,7 @@ import polars as pl
 
 from opspan.analysis.nest import innermost
 from opspan.analysis.sooner import Change
-from opspan.analysis.spans import PROCESS, distinct, length, time_in, union
+from opspan.analysis.spans import PROCESS, distinct, in_order, length, looked_up, only, over, time_in, union
 from opspan.findings.marks import are_steps
 from opspan.findings.run import HOLD, Run
 from opspan.findings.saved import scaled
@@ -32,10 +32,9 @@ def faster(run: Run, processes: pl.DataFrame) -> Change:
 
 def without_pauses(run: Run, pieces: pl.DataFrame) -> Change:
     calls = _calls(run, run.paces.select(*PROCESS, "apart_ns"))
-    late = pieces.select(*PROCESS, "launched_ns", is_late=True).unique()
+    late = distinct(pieces.select(*PROCESS, "launched_ns"), (*PROCESS, "launched_ns")).with_columns(is_late=True)
     rows = _between(run, calls).with_columns(_col("more_ns") - _col("apart_ns")).filter(_col("more_ns") > 0)
-    rows = rows.join(late, on=[*PROCESS, "launched_ns"], how="left", nulls_equal=True, maintain_order="left")
-    rows = rows.with_columns(name=_names(run, rows))
+    rows = looked_up(rows, late, (*PROCESS, "launched_ns")).with_columns(name=_names(run, rows))
     # Elsewhere hosts do the same, where devices are idle for another reason, or are not; what takes longer is not that.
     of_name = [*PROCESS, "name"]
     usual = rows.filter("is_late").group_by(of_name).agg(usual_ns=_col("more_ns").median())
@@ -46,14 +45,17 @@ def without_pauses(run: Run, pieces: pl.DataFrame) -> Change:
 
 
 def _calls(run: Run, processes: pl.DataFrame) -> pl.DataFrame:
-    return run.launches.drop_nulls(("start_ns", "end_ns")).join(processes, on=PROCESS, nulls_equal=True)
+    calls = run.launches.drop_nulls(("start_ns", "end_ns")).with_columns(launched_ns="start_ns")
+    return only(looked_up(calls, processes, PROCESS), _col("apart_ns").is_not_null())
 
 
 def _between(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
     """From the end of a call to that of the next one, whichever thread of the process makes it; in `more_ns` without
     what has a rule of its own."""
-    rows = calls.sort(*PROCESS, "start_ns").with_columns(_col("end_ns").cum_max().over(PROCESS), launched_ns="start_ns")
-    rows = rows.with_columns(start_ns=_col("end_ns").shift(1).over(PROCESS)).filter(_col("start_ns") < _col("end_ns"))
+    rows = in_order(calls, "start_ns")
+    rows = rows.with_columns(over(_col("end_ns").cum_max(), rows, PROCESS))
+    rows = rows.with_columns(start_ns=over(_col("end_ns").shift(1), rows, PROCESS))
+    rows = rows.filter(_col("start_ns") < _col("end_ns"))
     return rows.with_columns(more_ns=(length() - time_in(_of_others(run), rows, PROCESS)).cast(pl.Float64))
 
 
@@ -79,5 +81,6 @@ def _names(run: Run, rows: pl.DataFrame) -> pl.Series:
 def _of_threads(calls: pl.DataFrame, rows: pl.DataFrame) -> Change:
     """On each thread that launches: one that waits for the others meanwhile waits for as much less."""
     rows = rows.select(*_TIMES, factor=1 - _col("more_ns") / length())
-    rows = rows.join(distinct(calls, _THREAD).select(_THREAD), on=PROCESS, nulls_equal=True)
+    threads = distinct(calls, _THREAD).select(_THREAD)
+    rows = looked_up(rows, threads, PROCESS) if threads.height == 1 else rows.join(threads, on=PROCESS, nulls_equal=True)
     return scaled(rows, pl.DataFrame(schema={"work": pl.UInt32, "factor": pl.Float64}))

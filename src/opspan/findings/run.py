@@ -157,6 +157,8 @@ class Run:
     def of_steps(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows of all steps (`begun_in_usual`) if usual ones have some. Otherwise none: what only outliers have
         makes them outliers, and is told by their own finding."""
+        if not rows.height:
+            return rows.with_columns(step=pl.lit(None, dtype=self.steps.schema["step"]))
         found = self.begun_in_usual(rows, odd=True)
         return found if self.in_usual(found).height else found.clear()
 

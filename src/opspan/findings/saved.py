@@ -31,7 +31,7 @@ _TIMES = (*_THREAD, "start_ns", "end_ns")
 
 
 def saved_ns(run: Run, change: Change, threshold: float = 0.0) -> int:
-    if not run.matters(_most_ns(run, change), threshold):
+    if not (change.stretches.height or change.work.height) or not run.matters(_most_ns(run, change), threshold):
         return 0
     is_alone = run.graph.processes.height == 1
     return _saved_ns(run, sooner(run.graph, change, None if is_alone else run.found.meetings))

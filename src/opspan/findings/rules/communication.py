@@ -78,6 +78,8 @@ def _saved(run: Run, sums: pl.DataFrame) -> pl.DataFrame:
 
 
 def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
+    if not run.collectives.height:
+        return
     some = stragglers(run.late, threshold * run.total_ns)
     lost = lost_to(run.late, some)
     sums = lost.group_by("component").agg(_col("ns").sum())
@@ -119,6 +121,8 @@ def _no_more_than_others_save(run: Run, lost: pl.DataFrame, some: pl.DataFrame) 
 
 def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
     """What ranks would not wait if all came when the mean of them does now, but for what they lose to stragglers."""
+    if not run.collectives.height:
+        return
     yield from _in_turn(run, threshold)
     places = run.late.filter(_col("device_id").is_not_null())  # on a host, others that use its processors do the same
     some = stragglers(places, _STRAGGLER * run.total_ns)
@@ -173,6 +177,8 @@ def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _small(run: Run, threshold: float) -> Iterator[Evidence]:
+    if not run.collectives.height:
+        return
     rows = run.collectives.with_columns(ns=pl.coalesce("transfer_ns", length()))
     # Where its size is not known, its time tells.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
@@ -209,6 +215,8 @@ def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.has_devices:
         return
     rows = run.called("^gloo:")
+    if not rows.height:
+        return
     rows = run.of_steps(rows.with_columns(ns=length())).filter(_col("ns") > 0)
     at_stake = saved_ns(run, without(run, stretches=rows), threshold)
     if run.matters(at_stake, threshold):
@@ -224,9 +232,11 @@ def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _data_parallel(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.called(r"^DataParallel\.forward$")
+    if not rows.height:
+        return
     spread = run.idle.filter(_col("cause").is_in(["host", "launch", "queued"])) if run.has_devices else None
     at_stake = 0 if spread is None else run.per_process(spread, "ns")
-    if rows.height and run.matters(at_stake, threshold):
+    if run.matters(at_stake, threshold):
         figures = {"calls": rows.height, "idle_ns": at_stake, "idle_share": run.share(at_stake)}
         yield Evidence(at_stake, figures, ranks=ranks_of(rows), ranges=ranges_of(rows))
 

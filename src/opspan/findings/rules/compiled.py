@@ -18,6 +18,8 @@ _REGION = r"^Torch-Compiled Region: ([0-9]+)/([0-9]+)"
 
 
 def _again(run: Run, threshold: float) -> Iterator[Evidence]:
+    if not run.compiling.height:
+        return
     rows = after_first_step(run.compiling, run.steps).with_columns(ns=length())
     change = without(run, stretches=rows, work=launched_in(run, rows))
     at_stake = saved_ns(run, change, threshold)
@@ -37,6 +39,8 @@ def _again(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.of_steps(run.called(_REGION))
+    if not rows.height:
+        return
     lookups = run.of_steps(run.called("^TorchDynamo Cache Lookup$")).with_columns(ns=length())
     frames = {found[1] for name in rows["name"].unique() if (found := re.match(_REGION, str(name)))}
     if len(frames) < threshold:

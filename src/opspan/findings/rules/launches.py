@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, looked_up, numbered
@@ -74,7 +75,8 @@ def _queued(run: Run, threshold: float) -> Iterator[Evidence]:
 def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.computing.filter(_col("kind") == "kernel", _col("call").is_not_null(), _col("op").is_not_null())
     is_op = (run.trace.ranges["kind"] == "op").gather(rows["range"])
-    rows = rows.filter(is_op & _col("op").cast(pl.String).str.contains(_OF_LIBRARY))
+    rows = rows.filter(is_op & _many_in_range(rows["range"]))
+    rows = rows.filter(_col("op").cast(pl.String).str.contains(_OF_LIBRARY))
     (rows,) = numbered((*DEVICE, "range"), rows)
     rows = rows.filter((pl.len() >= _SEVERAL).over("of"))
     # What a merger may save at most: what lies between the launches, and between the kernels.
@@ -91,6 +93,12 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
         {"op": next(iter(top(rows, "ns", "op")))},
         **where(rows, "ns"),
     )
+
+
+def _many_in_range(range_: pl.Series) -> pl.Series:
+    """For each row whether so many are of its range, on whatever device: few rows are left to be grouped."""
+    numbers = range_.to_numpy()
+    return pl.Series(np.bincount(numbers)[numbers] >= _SEVERAL) if numbers.size else pl.Series(dtype=pl.Boolean)
 
 
 def _median_ns(rows: pl.DataFrame) -> int:

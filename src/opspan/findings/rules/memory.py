@@ -80,8 +80,9 @@ def _same(row: Mapping[str, Any], names: Sequence[str]) -> pl.Expr:
 
 
 def _fragments(run: Run, threshold: float) -> Iterator[Evidence]:
-    curve = run.found.memory_curve
-    rows = curve.drop_nulls(("total_bytes", "reserved_bytes"))
+    if not run.trace.memory.height:
+        return
+    rows = run.found.memory_curve.drop_nulls(("total_bytes", "reserved_bytes"))
     if not rows.height:
         return
     before = {name: _col(name).shift(1).over(DEVICE) for name in ("total_bytes", "reserved_bytes")}

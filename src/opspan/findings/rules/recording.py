@@ -25,6 +25,8 @@ def _overhead(run: Run, threshold: float) -> Iterator[Evidence]:
     is_own = ~_col("name").cast(pl.String).str.contains(_NOT_ITS_OWN).fill_null(value=False)
     rows = within_whole(work.filter(_col("is_overhead").fill_null(value=False), is_own), run.trace)
     rows = run.begun_in_usual(rows, odd=True).with_columns(ns=length())
+    if not rows.height:
+        return
     at_stake = saved_ns(run, without(run, stretches=_on_threads(run, rows)), threshold)
     if not run.matters(at_stake, threshold):
         return
@@ -84,7 +86,7 @@ def _without_modules(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _without_steps(run: Run, threshold: float) -> Iterator[Evidence]:
-    if run.breakdown.height and run.steps.height < threshold and run.total_ns:
+    if run.steps.height < threshold:
         yield Evidence(None, {"time_ns": run.total_ns}, confidence="certain")
 
 
