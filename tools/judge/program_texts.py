@@ -1,7 +1,8 @@
 """Real programs on a CPU, each with a plant: a change that makes it slower and whose cause is known.
 
 START + Program.text, run with the folder to record to and "planted" or "plain", prints the seconds that its loop took.
-`if PLANTED` is the plant. Programs of four ranks compute little: where ranks have to share processors, one that sleeps
+`if PLANTED` is the plant. What is `beside` the loop is done without the plant as well, but in no time: a pause or other
+work leaves the caches and clocks of a processor slower, which is no cause that a trace could show. Programs of four ranks compute little: where ranks have to share processors, one that sleeps
 makes the others quicker. Each rank of a program of several runs the same text.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 START = '''
-import os, sys, time
+import contextlib, os, sys, time
 import torch
 from torch import nn
 import opspan
@@ -22,6 +23,17 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 torch.empty(31 << 20, dtype=torch.uint8)  # the first large piece that is freed makes later ones quicker to get
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+BESIDE = []  # seconds
+
+
+@contextlib.contextmanager
+def beside():
+    began = time.perf_counter()
+    yield
+    if not PLANTED:
+        BESIDE.append(time.perf_counter() - began)
 
 
 class Block(nn.Module):
@@ -56,7 +68,8 @@ class Data(torch.utils.data.Dataset):
 
     def __getitem__(self, number):
         if self.slow and (self.at is None or number // self.batch == self.at):
-            time.sleep(self.slow)
+            with beside():
+                time.sleep(self.slow)
         return torch.full((256,), number / len(self)), number % 10
 
 
@@ -81,7 +94,7 @@ def train(model, optimizer, rows, before=None, after=None, loss=nn.functional.cr
                 after(number, found)
             rec.step()
         took = time.perf_counter() - began
-    print(took)
+    print(took - sum(BESIDE))
 
 
 def sgd(model):
@@ -105,12 +118,12 @@ class Program:
 
 
 ALL = (
-    Program("slow samples", "train(model, sgd(model), batches(slow=0.001 if PLANTED else 0))", ("data-loading",)),
+    Program("slow samples", "train(model, sgd(model), batches(slow=0.001))", ("data-loading",)),
     Program(
         "slow collate",
         """
 def collate(rows):
-    if PLANTED:
+    with beside():
         time.sleep(0.01)
     return torch.utils.data.default_collate(rows)
 rows = torch.utils.data.DataLoader(Data(20), batch_size=16, collate_fn=collate)
@@ -119,7 +132,7 @@ train(model, sgd(model), rows)""",
     ),
     Program(
         "one slow batch",
-        "train(model, sgd(model), batches(slow=0.005 if PLANTED else 0, at=12))",
+        "train(model, sgd(model), batches(slow=0.005, at=12))",
         ("step-outliers",),
         {"step": "ProfilerStep#12"},
     ),
@@ -127,9 +140,10 @@ train(model, sgd(model), rows)""",
         "one slow op",
         """
 def before(number, x):
-    if PLANTED and number == 7:
-        big = torch.ones(1800, 1800)
-        return x + 0 * torch.linalg.inv(big + torch.eye(1800) * 1800)[:16, :256]
+    if number == 7:
+        with beside():
+            big = torch.ones(1800, 1800)
+            return x + 0 * torch.linalg.inv(big + torch.eye(1800) * 1800)[:16, :256]
     return x
 train(model, sgd(model), batches(), before)""",
         ("step-outliers",),
@@ -139,8 +153,9 @@ train(model, sgd(model), batches(), before)""",
         "a pause in one step",
         """
 def after(number, found):
-    if PLANTED and number == 5:
-        time.sleep(0.15)
+    if number == 5:
+        with beside():
+            time.sleep(0.15)
 train(model, sgd(model), batches(), after=after)""",
         ("step-outliers",),
         {"step": "ProfilerStep#5"},
@@ -149,7 +164,7 @@ train(model, sgd(model), batches(), after=after)""",
         "a slow function between ops",
         """
 def log(number, found):
-    if PLANTED:
+    with beside():
         time.sleep(0.008)
 train(model, sgd(model), batches(), after=log)""",
         ("host-outside-ops",),
@@ -158,7 +173,7 @@ train(model, sgd(model), batches(), after=log)""",
         "Python in the loop",
         """
 def log(number, found):
-    if PLANTED:
+    with beside():
         sum(n * n for n in range(150_000))
 train(model, sgd(model), batches(), after=log)""",
         ("host-outside-ops",),
@@ -168,7 +183,7 @@ train(model, sgd(model), batches(), after=log)""",
         """
 class Slow(nn.Module):
     def forward(self, x):
-        if PLANTED:
+        with beside():
             time.sleep(0.006)
         return x
 model.blocks.append(Slow())
@@ -181,12 +196,12 @@ train(model, sgd(model), batches())""",
         """
 import tempfile
 def after(number, found):
-    if PLANTED and number in (9, 14):
-        with tempfile.TemporaryFile() as file:
+    if number in (9, 14):
+        with beside(), tempfile.TemporaryFile() as file:
             for _ in range(12):
                 torch.save(model.state_dict(), file)
                 os.fsync(file.fileno())
-        time.sleep(0.05)
+            time.sleep(0.05)
 train(model, sgd(model), batches(30), after=after)""",
         ("step-outliers",),
         {"step": "ProfilerStep#9"},
@@ -200,7 +215,7 @@ class Twice(torch.autograd.Function):
         return x * 2
     @staticmethod
     def backward(ctx, gradient):
-        if PLANTED:
+        with beside():
             time.sleep(0.02)
         return gradient * 2
 class Layer(nn.Module):
@@ -232,8 +247,9 @@ train(model, sgd(model), [(torch.ones(2048, 256), torch.zeros(2048, dtype=torch.
         """
 big = torch.ones(600, 1000)
 def before(number, x):
-    for _ in range(12 if PLANTED else 0):
-        big.double().float()
+    with beside():
+        for _ in range(12):
+            big.double().float()
     return x
 train(model, sgd(model), batches(), before)""",
         ("casts",),
@@ -334,7 +350,7 @@ torch.distributed.destroy_process_group()""",
 import gc
 junk = [[n] for n in range(300_000)]
 def after(number, found):
-    if PLANTED:
+    with beside():
         gc.collect()
 train(model, sgd(model), batches(), after=after)""",
         ("host-outside-ops",),

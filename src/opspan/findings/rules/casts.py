@@ -32,10 +32,9 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = _of_devices(run) if run.has_devices else _of_host(run)
     ns = run.per_process(rows, "ns") if run.has_devices else run.longest(rows, "ns")
     whole = _whole(run, rows["range"])
-    at_stake = ns
-    if run.has_devices:
-        stretches = around(run, pl.DataFrame({"range": whole, "of": whole}))
-        at_stake = saved_ns(run, without(run, stretches=stretches, work=rows["work"]), threshold)
+    stretches = around(run, pl.DataFrame({"range": whole, "of": whole}))
+    work = rows["work"] if run.has_devices else None
+    at_stake = saved_ns(run, without(run, stretches=stretches, work=work), threshold)
     if not run.matters(at_stake, threshold):
         return
     rows = rows.with_columns(cause=_causes(run, rows["range"]))
@@ -65,7 +64,7 @@ def _of_devices(run: Run) -> pl.DataFrame:
 
 
 def _of_host(run: Run) -> pl.DataFrame:
-    rows = run.begun_in_usual(run.ranges.filter(_col("name") == _COPY))
+    rows = run.of_steps(run.ranges.filter(_col("name") == _COPY))
     rows = _with_types(run, rows.with_columns(range="row", ns="self_ns"))
     return rows.filter(_col("cast").is_not_null(), _col("ns") > 0)
 

@@ -29,7 +29,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows = run.computing.with_columns(root=root.gather(run.computing["range"])).drop_nulls("root")
         ns, work = run.per_process(rows, "ns"), rows["work"]
     else:
-        rows = run.begun_in_usual(run.ranges)
+        rows = run.of_steps(run.ranges)
         rows = rows.with_columns(root=root.gather(rows["row"]), ns="self_ns", op="name", range="row")
         rows = rows.filter(_col("root").is_not_null(), _col("ns") > 0)
         ns, work = run.longest(rows, "ns"), None

@@ -44,7 +44,7 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     if run.has_devices:
         took = run.computing.select(*PROCESS, "range", "ns", "work")
     else:
-        took = run.begun_in_usual(run.ranges).select(*PROCESS, range="row", ns="self_ns")
+        took = run.of_steps(run.ranges).select(*PROCESS, range="row", ns="self_ns")
     target = ranges["forward"].set(~is_linked.fill_null(value=False), None)
     is_target = pl.Series([False]).new_from_index(0, ranges.height).scatter(target.drop_nulls().unique(), True)
     backward_of = target.gather(nearest(ranges, target.is_not_null())).gather(took["range"])
