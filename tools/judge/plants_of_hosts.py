@@ -17,9 +17,9 @@ from builders.training import LOADER
 
 @plant
 def slow_loader(random: Random) -> Planted:
-    job = drawn(random, workers=0)
+    job = drawn(random, workers=0, load_ns=0)  # what is said is what the run would take had its data been there at once
     longer = round(step_ns(job) * random.uniform(0.2, 1.0) / job.micro)
-    return made(job, "data-loading", {"op": LOADER}, load_ns=job.load_ns + longer)
+    return made(job, "data-loading", {"op": LOADER}, load_ns=longer)
 
 
 @plant
@@ -77,7 +77,8 @@ def emptied_cache(random: Random) -> Planted:
 
 @plant
 def kernels_loaded_late(random: Random) -> Planted:
-    job = drawn(random, is_training=True, has_steps=True)
+    # A warm-up of several steps loads kernels late, too.
+    job = drawn(random, is_training=True, has_steps=True, warm_up=random.choice((0, 1)))
     steps = frozenset(random.sample(range(2, job.steps), 3))
     return made(job, "module-loading step-outliers", {"op": "aten::topk"}, module_loads=steps)
 

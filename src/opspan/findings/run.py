@@ -63,7 +63,7 @@ class Run:
 
     @kept
     def said(self) -> dict[str, list[Any]]:
-        """Returns what rules have found so far, by their ids."""
+        """Returns what rules have found so far, by their ids, and what several of them ask for."""
         return {}
 
     # -- steps
@@ -153,14 +153,6 @@ class Run:
         pairs = within(rows, time, stretches, PROCESS)
         inside = rows[pairs["row"]].with_columns(stretches["step"].gather(pairs["stretch"]).alias("step"))
         return pl.concat([inside, outside.with_columns(none)])
-
-    def of_steps(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows of all steps (`begun_in_usual`) if usual ones have some. Otherwise none: what only outliers have
-        makes them outliers, and is told by their own finding."""
-        if not rows.height:
-            return rows.with_columns(step=pl.lit(None, dtype=self.steps.schema["step"]))
-        found = self.begun_in_usual(rows, odd=True)
-        return found if self.in_usual(found).height else found.clear()
 
     # -- devices
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.nest import nearest
+from opspan.findings.odd_steps import of_steps
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import around, saved_ns, without
@@ -64,7 +65,7 @@ def _of_devices(run: Run) -> pl.DataFrame:
 
 
 def _of_host(run: Run) -> pl.DataFrame:
-    rows = run.of_steps(run.ranges.filter(_col("name") == _COPY))
+    rows = of_steps(run, run.ranges.filter(_col("name") == _COPY))
     rows = _with_types(run, rows.with_columns(range="row", ns="self_ns"))
     return rows.filter(_col("cast").is_not_null(), _col("ns") > 0)
 

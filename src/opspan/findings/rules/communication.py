@@ -9,6 +9,7 @@ import polars as pl
 from opspan.analysis.spans import DEVICE, PROCESS, length
 from opspan.findings.hidden import left
 from opspan.findings.late import SIDES, late_by_far, lost_to, stragglers, waited_ns
+from opspan.findings.odd_steps import of_steps
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import in_time_ns, saved_ns, without
@@ -217,7 +218,7 @@ def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.called("^gloo:")
     if not rows.height:
         return
-    rows = run.of_steps(rows.with_columns(ns=length())).filter(_col("ns") > 0)
+    rows = of_steps(run, rows.with_columns(ns=length())).filter(_col("ns") > 0)
     at_stake = saved_ns(run, without(run, stretches=rows), threshold)
     if run.matters(at_stake, threshold):
         ns = run.longest(rows, "ns")

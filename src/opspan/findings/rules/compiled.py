@@ -9,6 +9,7 @@ import polars as pl
 
 from opspan.analysis.spans import length
 from opspan.findings.marks import after_first_step
+from opspan.findings.odd_steps import of_steps
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import launched_in, saved_ns, without
@@ -38,10 +39,10 @@ def _again(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.of_steps(run.called(_REGION))
+    rows = of_steps(run, run.called(_REGION))
     if not rows.height:
         return
-    lookups = run.of_steps(run.called("^TorchDynamo Cache Lookup$")).with_columns(ns=length())
+    lookups = of_steps(run, run.called("^TorchDynamo Cache Lookup$")).with_columns(ns=length())
     frames = {found[1] for name in rows["name"].unique() if (found := re.match(_REGION, str(name)))}
     if len(frames) < threshold:
         return

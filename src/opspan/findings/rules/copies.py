@@ -8,6 +8,7 @@ import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, numbered, only, time_in
 from opspan.findings.marks import fallbacks
+from opspan.findings.odd_steps import of_steps
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import launched_in, saved_ns, without
@@ -65,7 +66,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
 def _fallbacks(run: Run, threshold: float) -> Iterator[Evidence]:
     ranges = run.trace.ranges
     ops = ranges.select(*PROCESS, "tid", "name", "start_ns", "end_ns", "module").filter(fallbacks(ranges))
-    ops = run.of_steps(ops).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
+    ops = of_steps(run, ops).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
     change = without(run, stretches=ops, work=launched_in(run, ops))
     at_stake = saved_ns(run, change, threshold)
     if run.matters(at_stake, threshold):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from opspan.findings.odd_steps import of_steps
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import gaining, saved_ns, without
@@ -15,7 +16,7 @@ _col = pl.col
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     loads = run.ranges.filter(_col("phase") == "data").with_columns(ns=_col("end_ns") - _col("start_ns"))
-    loads = run.of_steps(loads.drop_nulls("ns"))
+    loads = of_steps(run, loads.drop_nulls("ns"))
     usual = run.in_usual(loads)
     # Most runs: nothing more needs to be looked at.
     if not run.matters(run.longest(usual, "ns"), threshold):

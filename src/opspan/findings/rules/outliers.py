@@ -6,17 +6,12 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import PROCESS
-from opspan.findings.grown import grown
+from opspan.findings.odd_steps import THRESHOLD, kinds
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of
-from opspan.findings.saved import gaining, saved_ns, scaled
+from opspan.findings.saved import gaining
 
 _col = pl.col
-_STEP = (*PROCESS, "step")
-_MOST = 0.25  # of the steps: if more are outliers, the steps are of several kinds
-_NEARLY = 0.5  # of what grew most in a step: what grew by so much says as well why it is an outlier
-_KINDS = 3  # of outliers: more are not told apart
 _NAMES = 3
 _SENTENCE = (
     "{steps} of {all_steps} steps took {more_ns} longer than usual ones ({usual_ns}): {which}; without that the run "
@@ -34,45 +29,12 @@ _SAYS = {
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
-    steps = run.lasted
-    if not steps["is_outlier"].any():
-        return
-    usual = steps.group_by(PROCESS).agg(usual_ns=_col("took_ns").median())
-    odd = steps.filter("is_outlier").join(usual, on=PROCESS, nulls_equal=True)
-    odd = odd.with_columns(more_ns=_col("took_ns") - _col("usual_ns").cast(pl.Int64)).filter(_col("more_ns") > 0)
-    if not run.matters(run.longest(odd, "more_ns"), threshold):
-        return
-    found = grown(run, odd)
-    rest = found.excess
-    for _ in range(_KINDS):
-        if not rest.height:
-            return
-        alike = _alike(rest)
-        rest = rest.join(alike, on=_STEP, how="anti", nulls_equal=True)
-        some = odd.join(alike, on=_STEP, how="semi", nulls_equal=True)
-        if some.height > _MOST * steps.height:
-            continue
-        change = scaled(_of(found.stretches, alike), _of(found.work, alike))
-        at_stake = saved_ns(run, change)
-        if run.matters(at_stake, threshold):
-            # What others only waited for is not theirs.
-            some, excess = (gaining(run, rows, change, at_stake / 2) for rows in (some, _of(found.excess, alike)))
-            yield _evidence(run, some, excess, at_stake)
-
-
-def _alike(excess: pl.DataFrame) -> pl.DataFrame:
-    """The steps in which nearly the same grew most as in all of them. Calls of the driver are one thing."""
-    what = pl.when(_col("what") != "calling").then("name")
-    sums = excess.group_by(*_STEP, "what", name=what).agg(_col("more_ns").sum())
-    most = sums.group_by("what", "name").agg(_col("more_ns").sum())
-    most = most.sort("more_ns", "what", "name", descending=[True, False, False]).head(1)
-    sums = sums.with_columns(most_ns=_col("more_ns").max().over(_STEP))
-    sums = sums.join(most.select("what", "name"), on=["what", "name"], how="semi", nulls_equal=True)
-    return sums.filter(_col("more_ns") >= _NEARLY * _col("most_ns")).select(_STEP)
-
-
-def _of(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    return rows.join(steps, on=_STEP, how="semi", nulls_equal=True, maintain_order="left")
+    for some in kinds(run, threshold):
+        # What others only waited for is not theirs.
+        steps, excess = (
+            gaining(run, rows, some.change, some.at_stake_ns / 2) for rows in (some.steps, some.excess)
+        )
+        yield _evidence(run, steps, excess, some.at_stake_ns)
 
 
 def _evidence(run: Run, odd: pl.DataFrame, excess: pl.DataFrame, at_stake: int) -> Evidence:
@@ -121,7 +83,7 @@ RULES = (
         title="Steps that took longer than the others",
         looks_at="steps that `opspan steps` marks, apart by what grew most in them; at stake is how much sooner the "
         "run would have been done, had all that took longer there taken as long as in a usual step",
-        threshold=0.01,
+        threshold=THRESHOLD,
         because="a hundredth of the run; which steps are outliers says docs/analysis.md",
         sentence=_SENTENCE,
         remedy="See what those steps do that others do not: checkpoints, logging, validation, new sizes that compile "

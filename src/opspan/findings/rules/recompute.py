@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.nest import nearest
+from opspan.findings.odd_steps import of_steps
 from opspan.findings.rule import Evidence, Rule, where
 from opspan.findings.run import Run, top
 from opspan.findings.saved import saved_ns, without
@@ -29,7 +30,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows = run.computing.with_columns(root=root.gather(run.computing["range"])).drop_nulls("root")
         ns, work = run.per_process(rows, "ns"), rows["work"]
     else:
-        rows = run.of_steps(run.ranges)
+        rows = of_steps(run, run.ranges)
         rows = rows.with_columns(root=root.gather(rows["row"]), ns="self_ns", op="name", range="row")
         rows = rows.filter(_col("root").is_not_null(), _col("ns") > 0)
         ns, work = run.longest(rows, "ns"), None

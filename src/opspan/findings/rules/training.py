@@ -9,6 +9,7 @@ import polars as pl
 from opspan.analysis.autograd import LINKED
 from opspan.analysis.nest import nearest
 from opspan.analysis.spans import DEVICE, PROCESS, numbered
+from opspan.findings.odd_steps import of_steps
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import less, merged, saved_ns
@@ -27,7 +28,7 @@ def _loop(run: Run, threshold: float) -> Iterator[Evidence]:
     kernels = run.all_kernels.filter(_col("call").is_not_null())
     kernels = kernels.with_columns(within=nearest(ranges, is_step).gather(kernels["range"])).drop_nulls("within")
     (kernels,) = numbered((*DEVICE, "within"), kernels)
-    at_stake = saved_ns(run, merged(run, kernels), threshold / 2)
+    at_stake = saved_ns(run, merged(run, kernels))
     if not run.matters(at_stake, threshold):
         return
     ns = run.per_process(run.idle.filter(_col("cause") == "optimizer"), "ns")
@@ -44,7 +45,7 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     if run.has_devices:
         took = run.computing.select(*PROCESS, "range", "ns", "work")
     else:
-        took = run.of_steps(run.ranges).select(*PROCESS, range="row", ns="self_ns")
+        took = of_steps(run, run.ranges).select(*PROCESS, range="row", ns="self_ns")
     target = ranges["forward"].set(~is_linked.fill_null(value=False), None)
     is_target = pl.Series([False]).new_from_index(0, ranges.height).scatter(target.drop_nulls().unique(), True)
     backward_of = target.gather(nearest(ranges, target.is_not_null())).gather(took["range"])

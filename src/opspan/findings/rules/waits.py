@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from opspan.analysis.spans import PROCESS
+from opspan.findings.odd_steps import of_steps
 from opspan.findings.rule import Evidence, Rule, ranges_of
-from opspan.findings.rules import outliers
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import gaining, saved_ns, without
 
@@ -20,7 +20,7 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         waits = run.drains.filter(_col("wait").is_in(reasons), _col("wait_ns") > 0)
-        waits = run.named(run.of_steps(waits))
+        waits = run.named(of_steps(run, waits))
         is_step = _col("op").cast(pl.String).is_in(run.steps["step"].implode())
         waits = waits.with_columns(op=pl.when(~is_step).then("op"))
         # Those of outliers too, where usual steps wait in the same op.
@@ -75,7 +75,7 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         if not run.steps.height:
             return  # a run without steps has its start in it, where all this belongs
         waits = run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))
-        waits = run.named(_untold(run, run.begun_in_usual(waits, is_late=True, odd=True)))
+        waits = run.named(of_steps(run, run.begun_in_usual(waits, is_late=True, odd=True).drop("step")))
         at_stake = saved_ns(run, without(run, stretches=waits), threshold)
         if not run.matters(at_stake, threshold):
             return
@@ -94,15 +94,6 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         )
 
     return look
-
-
-def _untold(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Leaves out waits that only outliers have and that their own finding tells. It says nothing of outliers that are
-    too many: then the steps are of several kinds."""
-    if run.in_usual(waits).height:
-        return waits
-    told = [step for one in outliers.RULES[0].evidence(run) for step in one.steps]
-    return waits.filter(~_col("step").is_in(told).fill_null(value=False))
 
 
 _FETCH = ("aten::item", "aten::_local_scalar_dense")
