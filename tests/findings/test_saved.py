@@ -12,8 +12,9 @@ import opspan
 from builders.job import Extra, Job
 from builders.job_program import rows_of
 from builders.training_files import kineto_files, nsys_files
-from builders.training_plan import Run
-from opspan.findings import Finding, findings
+from builders import training_plan
+from opspan.findings import Finding, Run, findings
+from opspan.findings.saved import merged, saved_ns
 
 FILES = {"kineto": kineto_files, "nsys": nsys_files}
 MS = 1_000_000
@@ -37,7 +38,7 @@ WITHOUT["exposed-copies"] = replace(FAULTS["exposed-copies"], side_ns=0)
 
 
 def said(folder: Path, job: Job, source: str) -> list[Finding]:
-    paths = FILES[source](folder, Run(job, *rows_of(job)[:4]))
+    paths = FILES[source](folder, training_plan.Run(job, *rows_of(job)[:4]))
     return findings(opspan.load(*paths).analysed)
 
 
@@ -97,3 +98,11 @@ def test_ranks_that_lose_nothing_are_not_named(tmp_path: Path) -> None:
     assert found.ranks == (1,)
     assert set(found.ranges["rank"]) == {1}
     assert pl.Series(found.ops).str.starts_with("enumerate(DataLoader)").all()
+
+
+def test_work_of_steps_that_overlap_is_merged_once(tmp_path: Path) -> None:
+    job = FAULTS["optimizer-loop"]
+    paths = kineto_files(tmp_path, training_plan.Run(job, *rows_of(job)[:4]))
+    run = Run(opspan.load(*paths).analysed)
+    rows = run.all_kernels.drop_nulls("call").with_columns(of=pl.lit(0))
+    assert saved_ns(run, merged(run, pl.concat([rows, rows]))) == saved_ns(run, merged(run, rows)) > 0

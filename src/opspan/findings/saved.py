@@ -49,8 +49,9 @@ def _saved_ns(run: Run, each: pl.DataFrame, late: pl.DataFrame | None = None) ->
     if late is not None:
         times = times.join(late, on=PROCESS, how="anti", nulls_equal=True)
     times = times.join(_summed(each), on=PROCESS, how="left", nulls_equal=True)
-    # Processes run side by side: what one saves is nothing if another takes longer.
-    after = int(times.select((_col("time_ns") - _col("ns").fill_null(0)).max()).item() or 0)
+    # Processes run side by side: what one saves is nothing if another takes longer. What steps wait for may have lasted
+    # longer than they did.
+    after = int(times.select((_col("time_ns") - _col("ns").fill_null(0)).clip(0).max()).item() or 0)
     return max(before - after, 0)
 
 
@@ -119,6 +120,7 @@ def _own(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
 
 def merged(run: Run, rows: pl.DataFrame) -> Change:
     found = run.found.attributed
+    rows = rows.unique("work", keep="first", maintain_order=True)  # steps may overlap
     calls = found.work["call"].gather(rows["work"])
     rows = rows.select("of", "start_ns", "work").hstack(found.calls.select(*_THREAD, ended_ns="end_ns")[calls])
     rows = rows.sort("of", "start_ns").with_columns(is_first=_col("of").is_first_distinct())
