@@ -82,7 +82,8 @@ OF_PROGRAMS = """\
 Measured by `python tools/judge --only programs --seeds {seeds}` of commit {commit} ({day}) on {plants} runs with a
 fault that was planted: real programs on a CPU, of 1 to 4 ranks, that opspan itself recorded. Each ran five times with
 the fault and five times without it, and what it costs is how far the medians are apart; the run of the median is the
-one that is looked at.
+one that is looked at. Where it can be, what was planted is done without the fault as well, and its time left out: a
+pause leaves the processor's caches and clocks slower, which no trace says. Memory that is freed stays with the program.
 
 {measures}
 {missed}
