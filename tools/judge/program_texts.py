@@ -2,7 +2,8 @@
 
 START + Program.text, run with the folder to record to and "planted" or "plain", prints the seconds that its loop took.
 `if PLANTED` is the plant. What is `beside` the loop is done without the plant as well, but in no time: a pause or other
-work leaves the caches and clocks of a processor slower, which is no cause that a trace could show. Programs of four ranks compute little: where ranks have to share processors, one that sleeps
+work leaves the caches and clocks of a processor slower, which is no cause that a trace could show. Plants take longer
+than runs of one program differ by. Programs of four ranks compute little: where ranks have to share processors, one that sleeps
 makes the others quicker. Each rank of a program of several runs the same text.
 """
 
@@ -123,7 +124,7 @@ ALL = (
         """
 def collate(rows):
     with beside():
-        time.sleep(0.01)
+        time.sleep(0.02)
     return torch.utils.data.default_collate(rows)
 rows = torch.utils.data.DataLoader(Data(20), batch_size=16, collate_fn=collate)
 train(model, sgd(model), rows)""",
@@ -164,7 +165,7 @@ train(model, sgd(model), batches(), after=after)""",
         """
 def log(number, found):
     with beside():
-        time.sleep(0.008)
+        time.sleep(0.02)
 train(model, sgd(model), batches(), after=log)""",
         ("host-outside-ops",),
     ),
@@ -173,7 +174,7 @@ train(model, sgd(model), batches(), after=log)""",
         """
 def log(number, found):
     with beside():
-        sum(n * n for n in range(150_000))
+        sum(n * n for n in range(400_000))
 train(model, sgd(model), batches(), after=log)""",
         ("host-outside-ops",),
     ),
@@ -183,7 +184,7 @@ train(model, sgd(model), batches(), after=log)""",
 class Slow(nn.Module):
     def forward(self, x):
         with beside():
-            time.sleep(0.006)
+            time.sleep(0.02)
         return x
 model.blocks.append(Slow())
 train(model, sgd(model), batches())""",
@@ -247,7 +248,7 @@ train(model, sgd(model), [(torch.ones(2048, 256), torch.zeros(2048, dtype=torch.
 big = torch.ones(600, 1000)
 def before(number, x):
     with beside():
-        for _ in range(12):
+        for _ in range(30):
             big.double().float()
     return x
 train(model, sgd(model), batches(), before)""",
