@@ -19,6 +19,7 @@ _col = pl.col
 
 # A gap of so many usual times between two launches is no longer the pace of launching: the host did something else.
 _PACES = 10
+_PART = 0.3  # of what is at stake: idle time that is less says nothing of pauses
 _SEVERAL = 3  # kernels of an op: two are a product and what sums it up
 # Ops of libraries: in ranges of compiled code there are many kernels because there are many ops.
 _OF_LIBRARY = r"^[A-Za-z_]\w*::"
@@ -57,9 +58,10 @@ def _bound(run: Run, threshold: float) -> Iterator[Evidence]:
 def _late(run: Run, threshold: float) -> Iterator[Evidence]:
     rows, _ = _pieces(run, is_bound=False)
     ns = run.per_process(rows, "ns")
-    if not run.matters(ns, threshold):
+    # The same pauses cost more than the idle time after them: elsewhere they use up what the host was ahead.
+    if not run.matters(ns, _PART * threshold):
         return
-    at_stake = saved_ns(run, without_pauses(run, rows))
+    at_stake = saved_ns(run, without_pauses(run, rows), threshold)
     if run.matters(at_stake, threshold):
         figures = {"idle_ns": ns, "idle_share": run.share(ns)}
         yield _evidence(rows, at_stake, figures, {"where": mostly_in(run, rows)})
