@@ -30,7 +30,8 @@ OPSPAN_SHOWN OPSPAN_CALL(nest, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(enclose, Input(first)) OPSPAN_SHOWN OPSPAN_CALL(protobuf, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(timeline, Input(first)) OPSPAN_SHOWN OPSPAN_CALL(metadata, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(json_objects, Input(first), number) OPSPAN_SHOWN OPSPAN_CALL(places, Input(first), number) OPSPAN_SHOWN
-    OPSPAN_CALL(blocks, Input(first), number) OPSPAN_SHOWN OPSPAN_CALL(replay, Input(first), Input(second), number)
-    OPSPAN_SHOWN OPSPAN_CALL(latest, Input(first), Input(second), number)
-    OPSPAN_SHOWN OPSPAN_CALL(sqlite, Input(first), Input(second), number)
+    OPSPAN_CALL(blocks, Input(first), number) OPSPAN_SHOWN
+    OPSPAN_CALL(replay, Input(first), Input(second), number) OPSPAN_SHOWN
+    OPSPAN_CALL(latest, Input(first), Input(second), number) OPSPAN_SHOWN
+    OPSPAN_CALL(sqlite, Input(first), Input(second), number)
 }

@@ -1,5 +1,5 @@
-// For points in time: the last row of their group that is not after them. Points mostly come in order of time, so each is
-// looked for from where the one before it was found.
+// For points in time: the last row of their group that is not after them. Points mostly come in order of time, so each
+// is looked for from where the one before it was found.
 
 #include <algorithm>
 #include <unordered_map>
@@ -18,8 +18,10 @@ template <class IsBefore>
 size_t first_after(size_t from, size_t to, IsBefore is_before) {
   while (from < to) {
     const size_t middle = from + (to - from) / 2;
-    if (is_before(middle)) from = middle + 1;
-    else to = middle;
+    if (is_before(middle))
+      from = middle + 1;
+    else
+      to = middle;
   }
   return from;
 }
@@ -62,7 +64,7 @@ Output latest(const Input& asked, const Input& known, int64_t is_strict) {
     Sequence* sequence = &last->second;
     const int64_t at = time[row];
     sequence->near = is_strict ? look_from(*sequence, [&](size_t one) { return known_ns[one] < at; })
-                            : look_from(*sequence, [&](size_t one) { return known_ns[one] <= at; });
+                               : look_from(*sequence, [&](size_t one) { return known_ns[one] <= at; });
     if (sequence->near > sequence->begin) found[row] = static_cast<int64_t>(sequence->near) - 1;
   }
   Output out(asked.rows());

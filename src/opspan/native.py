@@ -343,7 +343,6 @@ def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
     return _call("replay", work, joins, count)
 
 
-
 def sqlite(wanted: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[pl.Series]:
     """Columns of a table of an SQLite file, from its pages, as native/sqlite/table.h says; or why not. A column of one
     row stands for all of them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ Asked = list[tuple[pl.DataFrame, pl.DataFrame, int]]
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """What native.replay was asked; each answer is compared with the twin's."""
     frames: Asked = []
     real = native.replay
@@ -38,7 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
         return found
 
     monkeypatch.setattr(native, "replay", compared)
-    yield frames
+    return frames
 
 
 LATE = (Slower(1.6, ranks=frozenset([1])),)
@@ -62,7 +61,9 @@ def test_graphs_of_simulated_runs(name: str, asked: Asked, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["nsys/torch_lm_2025.sqlite", "nsys/graph_nodes.sqlite", "kineto/ns_resolution.pt.trace.json.gz"])
+@pytest.mark.parametrize(
+    "name", ["nsys/torch_lm_2025.sqlite", "nsys/graph_nodes.sqlite", "kineto/ns_resolution.pt.trace.json.gz"]
+)
 def test_graphs_of_real_files(name: str, asked: Asked, traces_dir: Path) -> None:
     found = opspan.load(traces_dir / name).analysed
     findings(found)

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 import opspan
+from builders import training_plan
 from builders.job import Extra, Job
 from builders.job_program import rows_of
 from builders.training_files import kineto_files, nsys_files
-from builders import training_plan
 from opspan.findings import Finding, Run, findings
 from opspan.findings.saved import merged, saved_ns
 

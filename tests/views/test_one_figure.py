@@ -19,8 +19,8 @@ from opspan.views.answer import time_text
 from opspan.views.findings import rows_of as findings_of
 from opspan.views.page import overview
 from opspan.views.page.section import Subject
-from tiers import PARTS, a_part, before_release
 from readers.samples import samples
+from tiers import PARTS, a_part, before_release
 
 SAMPLES = samples()
 PLANS = {

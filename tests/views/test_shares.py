@@ -14,8 +14,8 @@ from opspan.text_columns import Layout
 from opspan.trace import Trace
 from opspan.views import comm, diff, flops, idle, launches, path, steps, waits
 from opspan.views.answer import Answer, Shown, as_text, shares_said
-from tiers import PARTS, a_part, before_release
 from readers.samples import samples
+from tiers import PARTS, a_part, before_release
 
 SAMPLES = samples()
 SMALL = (

@@ -10,7 +10,7 @@ docs/analysis.md, "path", has the rules.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,8 +81,8 @@ def replay(
     count = found.work.height
     joins = _joins(host, found, is_free)[found.order.joins]
     joins = joins.with_columns(work_between=found.order.work_between)
-    frames = (rows.cast({integer(): pl.Int64}) for rows in (_work(weights, host, found, meetings), joins))
-    times = native.replay(*frames, count)
+    work, joins = (rows.cast({integer(): pl.Int64}) for rows in (_work(weights, host, found, meetings), joins))
+    times = native.replay(work, joins, count)
     begun, end = times["begun_ns"], times["end_ns"]
     shift = end[count:].append(pl.Series([0]))
     ends = _ends(found, host, end[:count], shift, weights.unknown)
@@ -94,7 +94,11 @@ def _work(weights: Weights, host: Host, found: Graph, meetings: Meetings | None)
     work, order = found.work, found.order
     took = scaled((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
     launched = np.where(order.is_launched, host.clock(work["thread"], work["launch_ns"]), order.begun_ns)
-    columns = {"bound": order.bound, "delay_ns": scaled(order.delay_ns, weights.delayed), "join": order.entered}
+    columns: dict[str, npt.NDArray[Any]] = {
+        "bound": order.bound,
+        "delay_ns": scaled(order.delay_ns, weights.delayed),
+        "join": order.entered,
+    }
     columns |= {"launch_ns": launched, "is_alone": order.is_alone, "other": order.other, "took_ns": took}
     rows = pl.DataFrame(columns).with_columns(next=pl.lit(NONE, pl.Int64), **_met(weights, work.height, meetings))
     if order.others.height:

@@ -1,7 +1,7 @@
 """Steps that took longer than the others (outliers), apart by what grew most in them.
 
-    kinds(run, threshold) -> [Kind], for each of which a finding tells what took longer
-    of_steps(run, rows) -> the rows that begin in steps, and those of processes without steps
+kinds(run, threshold) -> [Kind], for each of which a finding tells what took longer
+of_steps(run, rows) -> the rows that begin in steps, and those of processes without steps
 """
 
 from __future__ import annotations

@@ -82,5 +82,7 @@ def _of_threads(calls: pl.DataFrame, rows: pl.DataFrame) -> Change:
     """On each thread that launches: one that waits for the others meanwhile waits for as much less."""
     rows = rows.select(*_TIMES, factor=1 - _col("more_ns") / length())
     threads = distinct(calls, _THREAD).select(_THREAD)
-    rows = looked_up(rows, threads, PROCESS) if threads.height == 1 else rows.join(threads, on=PROCESS, nulls_equal=True)
+    rows = (
+        looked_up(rows, threads, PROCESS) if threads.height == 1 else rows.join(threads, on=PROCESS, nulls_equal=True)
+    )
     return scaled(rows, pl.DataFrame(schema={"work": pl.UInt32, "factor": pl.Float64}))

@@ -218,7 +218,9 @@ def _blocks(rows: pl.DataFrame, layout: Layout) -> list[str]:
 def _as_html(rows: pl.DataFrame) -> str:
     shown = rows.head(html_columns.ROWS)
     cost = [
-        ("", "") if row["share"] is None else (f"{time_text(row['at_stake_ns'])}{_condition(row)}", f"{row['share']:.1%}")
+        ("", "")
+        if row["share"] is None
+        else (f"{time_text(row['at_stake_ns'])}{_condition(row)}", f"{row['share']:.1%}")
         for row in shown.iter_rows(named=True)
     ]
     columns = [

@@ -31,9 +31,7 @@ _SAYS = {
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     for some in kinds(run, threshold):
         # What others only waited for is not theirs.
-        steps, excess = (
-            gaining(run, rows, some.change, some.at_stake_ns / 2) for rows in (some.steps, some.excess)
-        )
+        steps, excess = (gaining(run, rows, some.change, some.at_stake_ns / 2) for rows in (some.steps, some.excess))
         yield _evidence(run, steps, excess, some.at_stake_ns)
 
 
