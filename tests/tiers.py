@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 RELEASE = [pytest.mark.slow, pytest.mark.release]
-
-
-PARTS = 4
-
-
-def a_part(files: Iterable[Path], part: int) -> list[Path]:
-    """Every fourth file. For tests of all real files: parametrize("part", before_release(range(PARTS), kept=1))."""
-    return list(files)[part::PARTS]
 
 
 def before_release(values: Iterable[Any], kept: int = 0) -> list[Any]:

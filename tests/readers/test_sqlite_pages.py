@@ -21,7 +21,7 @@ from opspan.formats.sqlite import ROWID, SqliteFile, quoted
 from opspan.formats.sqlite_cells import Type
 from opspan.tables import Issues
 from readers.sqlite_twice import PAGES, PLAIN, BySqlite, reserve, told
-from tiers import PARTS, a_part, before_release
+from real_files import in_parts, part_of
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 TABLE = "CREATE TABLE t (a INTEGER, b INTEGER, c REAL, d TEXT, e BLOB)"
@@ -309,11 +309,11 @@ def test_a_damaged_file_is_read_as_sqlite_reads_it(tmp_path: Path, variants: int
 
 @pytest.mark.slow
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the traces of other people's profilers are not here")
-@pytest.mark.parametrize("part", before_release(range(PARTS), kept=1))
+@in_parts
 def test_real_files_are_read_as_sqlite_reads_them(part: int) -> None:
     files = [path for path in sorted(TRACES.rglob("*")) if path.is_file() and _begins_as_sqlite(path)]
     assert len(files) > 20
-    for path in a_part(files, part):
+    for path in part_of(files, part):
         with SqliteFile(path, Issues()) as ours, BySqlite(path, Issues()) as theirs:
             for table in ours.tables:
                 columns = _declared(path, table)
