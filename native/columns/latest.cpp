@@ -13,34 +13,21 @@ struct Sequence {
   size_t begin = 0, end = 0, near = 0;  // near: the first row after the point that was asked for last
 };
 
-// The first row from `from` to `to` of which this is not so; all before it are so.
 template <class IsBefore>
-size_t first_after(size_t from, size_t to, IsBefore is_before) {
-  while (from < to) {
-    const size_t middle = from + (to - from) / 2;
-    if (is_before(middle))
-      from = middle + 1;
-    else
-      to = middle;
-  }
-  return from;
-}
-
-template <class IsBefore>
-size_t look_from(const Sequence& sequence, IsBefore is_before) {
+size_t look_from(const int64_t* times, const Sequence& sequence, IsBefore is_before) {
   size_t from = sequence.near, to = sequence.near;
-  if (from < sequence.end && is_before(from)) {
-    for (size_t step = 1; to < sequence.end && is_before(to); step *= 2) {
+  if (from < sequence.end && is_before(times[from])) {
+    for (size_t step = 1; to < sequence.end && is_before(times[to]); step *= 2) {
       from = to + 1;
       to = std::min(to + step, sequence.end);
     }
   } else {
-    for (size_t step = 1; from > sequence.begin && !is_before(from - 1); step *= 2) {
+    for (size_t step = 1; from > sequence.begin && !is_before(times[from - 1]); step *= 2) {
       to = from - 1;
       from = sequence.begin + (from - sequence.begin > step ? from - sequence.begin - step : 0);
     }
   }
-  return first_after(from, to, is_before);
+  return static_cast<size_t>(std::partition_point(times + from, times + to, is_before) - times);
 }
 
 }  // namespace
@@ -61,11 +48,11 @@ Output latest(const Input& asked, const Input& known, int64_t is_strict) {
     if (time.null(row)) continue;
     if (last == sequences.end() || last->first != by[row]) last = sequences.find(by[row]);
     if (last == sequences.end()) continue;
-    Sequence* sequence = &last->second;
+    Sequence& sequence = last->second;
     const int64_t at = time[row];
-    sequence->near = is_strict ? look_from(*sequence, [&](size_t one) { return known_ns[one] < at; })
-                               : look_from(*sequence, [&](size_t one) { return known_ns[one] <= at; });
-    if (sequence->near > sequence->begin) found[row] = static_cast<int64_t>(sequence->near) - 1;
+    sequence.near = is_strict ? look_from(known_ns.data, sequence, [&](int64_t one) { return one < at; })
+                              : look_from(known_ns.data, sequence, [&](int64_t one) { return one <= at; });
+    if (sequence.near > sequence.begin) found[row] = static_cast<int64_t>(sequence.near) - 1;
   }
   Output out(asked.rows());
   out.add("found", std::move(found));

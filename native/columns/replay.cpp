@@ -106,7 +106,7 @@ Output replay(const Input& frame, const Input& joins, int64_t number) {
       by = work.begun[of_work[row]];
     }
     const int64_t join = node[row], before = is_first[row] ? kNothing : join - 1;
-    // What did not bind might have taken less than it did: nothing. Then the thread goes on as after its join before.
+    // A join that did not bind might have taken less than it did: nothing. Its thread goes on as after the one before.
     Wide time = binds[row] ? by + lag[row] : by;
     const Wide then = binds[row] ? shifted(own_entry[row]) + own[row] : shifted(before) + clock[row];
     if (has_own[row] || !binds[row]) time = std::max(time, then);

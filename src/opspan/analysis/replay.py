@@ -98,8 +98,11 @@ def _work(weights: Weights, host: Host, found: Graph, meetings: Meetings | None)
         "bound": order.bound,
         "delay_ns": scaled(order.delay_ns, weights.delayed),
         "join": order.entered,
+        "launch_ns": launched,
+        "is_alone": order.is_alone,
+        "other": order.other,
+        "took_ns": took,
     }
-    columns |= {"launch_ns": launched, "is_alone": order.is_alone, "other": order.other, "took_ns": took}
     rows = pl.DataFrame(columns).with_columns(next=pl.lit(NONE, pl.Int64), **_met(weights, work.height, meetings))
     if order.others.height:
         edges = order.others.select(next="next", other="other")
@@ -121,6 +124,7 @@ def _met(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, p
 def _joins(host: Host, found: Graph, is_free: pl.Series | None) -> pl.DataFrame:
     """The joins as native.replay takes them, in the order of the threads."""
     joins, order = found.joins, found.order
+    free = pl.lit(value=False) if is_free is None else pl.lit(is_free)
     clock = host.clock(joins["thread"], joins["time_ns"])
     has_own = joins["own_ns"] != np.iinfo(np.int64).min
     own = host.clock(joins["thread"], joins["own_ns"].set(~has_own, None))
@@ -137,8 +141,8 @@ def _joins(host: Host, found: Graph, is_free: pl.Series | None) -> pl.DataFrame:
         own_ns=pl.lit(pl.Series(own)),
         clock_ns=pl.lit(pl.Series(clock)),
         has_own=pl.lit(has_own),
-        is_free=pl.lit(is_free) if is_free is not None else pl.lit(value=False),
-        binds=_col("is_last") & ~pl.lit(is_free) if is_free is not None else "is_last",
+        is_free=free,
+        binds=_col("is_last") & ~free,
     )
 
 
