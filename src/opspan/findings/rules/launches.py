@@ -148,9 +148,10 @@ RULES = (
         title="The host launches late",
         looks_at="idle time of devices until and in launches that is not of the rule launch-bound: gaps that are "
         "longer, or of processes that launch quickly enough; at stake is how much sooner the run would have ended if "
-        "these pauses, and others in the same op, were as long as is usual between two launches",
+        "these pauses, and others in the same op, were as long as is usual between two launches. Idle time of less "
+        f"than {_PART:.0%} of the threshold says nothing of pauses",
         threshold=0.1,
-        because=_IDLE,
+        because="a tenth of the time: every eager program loses some of it between its steps",
         sentence="devices were idle for {idle_ns} ({idle_share}) until the host launched what came next; it was mostly "
         "in {where}",
         remedy="See what the host does there: Python between ops, logging, checkpoints, work of other threads that "
