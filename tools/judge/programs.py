@@ -21,7 +21,7 @@ from opspan.views import findings
 
 TIMES = 5  # of each, with and without the plant: what counts is the median
 LONGEST_S = 300
-# What a program frees it keeps: else a plant that frees more makes all ops slower, for the pages that they get anew.
+# Programs keep memory that they free: else a plant that frees more makes all ops slower, which get their pages anew.
 KEEPS_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_ARENA_MAX": "1"}
 PROGRAMS = {program.name: program for program in ALL}
 

@@ -1,7 +1,9 @@
 """Steps that took longer than the others (outliers), apart by what grew most in them.
 
-kinds(run, threshold) -> [Kind], for each of which a finding tells what took longer
-of_steps(run, rows) -> the rows that begin in steps, and those of processes without steps
+    kinds(run) -> [Kind], for each of which a finding tells what took longer
+    of_steps(run, rows) -> the rows that begin in steps, and those of processes without steps
+
+grown.py says what grew.
 """
 
 from __future__ import annotations
@@ -34,19 +36,19 @@ class Kind:
     at_stake_ns: int
 
 
-def kinds(run: Run, threshold: float = THRESHOLD) -> list[Kind]:
-    """Returns what is looked for once in a run: other rules ask, too."""
+def kinds(run: Run) -> list[Kind]:
+    """Returns the kinds of outliers. They are looked for once in a run: several rules ask."""
     if _KEY not in run.said:
-        run.said[_KEY] = list(_kinds(run, threshold))
+        run.said[_KEY] = list(_kinds(run))
     return run.said[_KEY]
 
 
-def of_steps(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
-    """Has those of outliers, too, where usual steps have some. What only outliers have makes them outliers: it is left
-    out where their own finding tells them."""
+def of_steps(run: Run, rows: pl.DataFrame, *, is_late: bool = False) -> pl.DataFrame:
+    """Returns rows as Run.begun_in_usual does, with those of outliers where usual steps have some, too. Rows that only
+    outliers have make them outliers: they are left out where the outliers' own finding tells them."""
     if not rows.height:
         return rows.with_columns(step=pl.lit(None, dtype=run.steps.schema["step"]))
-    found = run.begun_in_usual(rows, odd=True)
+    found = run.begun_in_usual(rows, is_late=is_late, odd=True)
     if run.in_usual(found).height:
         return found
     for kind in kinds(run):
@@ -54,14 +56,14 @@ def of_steps(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
     return found
 
 
-def _kinds(run: Run, threshold: float) -> Iterator[Kind]:
+def _kinds(run: Run) -> Iterator[Kind]:
     steps = run.lasted
     if not steps["is_outlier"].any():
         return
     usual = steps.group_by(PROCESS).agg(usual_ns=_col("took_ns").median())
     odd = steps.filter("is_outlier").join(usual, on=PROCESS, nulls_equal=True)
     odd = odd.with_columns(more_ns=_col("took_ns") - _col("usual_ns").cast(pl.Int64)).filter(_col("more_ns") > 0)
-    if not run.matters(run.longest(odd, "more_ns"), threshold):
+    if not run.matters(run.longest(odd, "more_ns"), THRESHOLD):
         return
     found = grown(run, odd)
     rest = found.excess
@@ -75,7 +77,7 @@ def _kinds(run: Run, threshold: float) -> Iterator[Kind]:
             continue
         change = scaled(_of(found.stretches, alike), _of(found.work, alike))
         at_stake = saved_ns(run, change)
-        if run.matters(at_stake, threshold):
+        if run.matters(at_stake, THRESHOLD):
             yield Kind(some, _of(found.excess, alike), change, at_stake)
 
 

@@ -32,7 +32,7 @@ def faster(run: Run, processes: pl.DataFrame) -> Change:
 
 def without_pauses(run: Run, pieces: pl.DataFrame) -> Change:
     calls = _calls(run, run.paces.select(*PROCESS, "apart_ns"))
-    late = distinct(pieces.select(*PROCESS, "launched_ns"), (*PROCESS, "launched_ns")).with_columns(is_late=True)
+    late = distinct(pieces, (*PROCESS, "launched_ns")).with_columns(is_late=True)
     rows = _between(run, calls).with_columns(_col("more_ns") - _col("apart_ns")).filter(_col("more_ns") > 0)
     rows = looked_up(rows, late, (*PROCESS, "launched_ns")).with_columns(name=_names(run, rows))
     # Elsewhere hosts do the same, where devices are idle for another reason, or are not; what takes longer is not that.
@@ -81,8 +81,5 @@ def _names(run: Run, rows: pl.DataFrame) -> pl.Series:
 def _of_threads(calls: pl.DataFrame, rows: pl.DataFrame) -> Change:
     """On each thread that launches: one that waits for the others meanwhile waits for as much less."""
     rows = rows.select(*_TIMES, factor=1 - _col("more_ns") / length())
-    threads = distinct(calls, _THREAD).select(_THREAD)
-    rows = (
-        looked_up(rows, threads, PROCESS) if threads.height == 1 else rows.join(threads, on=PROCESS, nulls_equal=True)
-    )
+    rows = rows.join(distinct(calls, _THREAD), on=PROCESS, nulls_equal=True)
     return scaled(rows, pl.DataFrame(schema={"work": pl.UInt32, "factor": pl.Float64}))

@@ -28,9 +28,9 @@ _SAYS = {
 }
 
 
-def _look(run: Run, threshold: float) -> Iterator[Evidence]:
-    for some in kinds(run, threshold):
-        # What others only waited for is not theirs.
+def _look(run: Run, _threshold: float) -> Iterator[Evidence]:
+    for some in kinds(run):
+        # Processes that only waited for others have no part in it.
         steps, excess = (gaining(run, rows, some.change, some.at_stake_ns / 2) for rows in (some.steps, some.excess))
         yield _evidence(run, steps, excess, some.at_stake_ns)
 
