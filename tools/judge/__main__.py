@@ -5,9 +5,11 @@
     python tools/judge --only slow-rank     one plant; or clean, what-if. May be given several times
     python tools/judge --only clean --seeds 0 --nth 7    one run without a plant
     python tools/judge --only programs --seeds 0         real programs of a CPU, ten times each: that takes half an hour
-    python tools/judge --only 'a late rank' --seeds 0    one of them
+    python tools/judge --only gpu --seeds 0              those of a GPU: that takes five minutes on 16 processors
+    python tools/judge --only 'a late rank' --seeds 0    one program
+    python tools/judge --only gpu --recordings FOLDER    and keeps the run with and the run without the plant there
     python tools/judge --keep               and writes the tables of docs/findings.md: of simulated runs, and
-                                            with --only programs of these
+                                            with --only programs, or gpu, of these
 
 A run is drawn by its seed, written as a file of torch.profiler or nsys, and read by opspan. Its truth is the same run
 simulated without the plant. Each miss is a line: what was planted, what is true, and what was said.
@@ -34,7 +36,7 @@ from plants import PLANTS
 import programs
 
 Some = TypeVar("Some")
-PARTS = ("clean", "what-if", report.PROGRAMS)
+PARTS = ("clean", "what-if", report.PROGRAMS, report.GPU)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,10 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif kind == "what-if":
             for number in numbers:
                 results.what_ifs += show([simulated.what_if(number)], report.of_what_ifs)
-        else:
-            of = programs.PROGRAMS.get(kind)
-            some = [programs.trial(of, seed) if of else simulated.planted(kind, seed) for seed in options.seeds]
+        elif kind in PLANTS:
+            some = [simulated.planted(kind, seed) for seed in options.seeds]
             results.trials += show(some, partial(report.of_kind, kind))
+    for of in (programs.PROGRAMS, programs.DEVICE_PROGRAMS):
+        if wanted := [of[kind] for kind in options.wanted if kind in of]:
+            for trial in (one for seed in options.seeds for one in programs.trials(wanted, seed, options.recordings)):
+                results.trials += show([trial], partial(report.of_kind, trial.kind))
     print("", *report.measures(results), f"{time.perf_counter() - began:.0f} s", sep="\n")
     if options.keep:
         report.keep(results)
@@ -71,19 +76,28 @@ def show(some: list[Some], lines: Callable[[list[Some]], Iterator[str]]) -> list
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0-1", metavar="A-B", help="[default: 0-1]")
-    names = [*PLANTS, *programs.PROGRAMS, *PARTS]
+    names = [*PLANTS, *programs.PROGRAMS, *programs.DEVICE_PROGRAMS, *PARTS]
     parser.add_argument("--only", action="append", metavar="PLANT", help=f"of {', '.join(names)}")
     parser.add_argument(
         "--nth", type=int, metavar="N", help="of the runs without a plant, or questions, of a seed: one"
+    )
+    parser.add_argument(
+        "--recordings", type=Path, metavar="FOLDER", help="keep what programs recorded, of each the medians"
     )
     parser.add_argument("--keep", action="store_true", help="write the table of docs/findings.md that this measures")
     options = parser.parse_args(arguments)
     if unknown := set(options.only or ()) - set(names):
         parser.error(f"no plant is called {', '.join(sorted(unknown))}: there are {', '.join(names)}")
-    options.part = report.PROGRAMS if options.only == [report.PROGRAMS] else report.SIMULATED
+    options.part = options.only[0] if options.only in ([report.PROGRAMS], [report.GPU]) else report.SIMULATED
     if options.keep and ((options.only and options.part == report.SIMULATED) or options.nth is not None):
-        parser.error("--keep writes what was measured of all: leave out --nth, and --only but for --only programs")
-    whole = {None: [*PLANTS, *PARTS[:2]], report.PROGRAMS: [*programs.PROGRAMS]}
+        parser.error(
+            "--keep writes what was measured of all: leave out --nth, and --only but for --only programs or gpu"
+        )
+    whole = {
+        None: [*PLANTS, *PARTS[:2]],
+        report.PROGRAMS: [*programs.PROGRAMS],
+        report.GPU: [*programs.DEVICE_PROGRAMS],
+    }
     options.wanted = [name for one in options.only or [None] for name in whole.get(one, [one])]
     first, _, last = options.seeds.partition("-")
     if not (first.isdigit() and (last or first).isdigit() and int(first) <= int(last or first)):

@@ -1,10 +1,10 @@
 """Real programs on a CPU, each with a plant: a change that makes it slower and whose cause is known.
 
-START + Program.text, run with the folder to record to and "planted" or "plain", prints the seconds that its loop took.
-`if PLANTED` is the plant. What is `beside` the loop is done without the plant as well, but in no time: a pause or other
-work leaves the caches and clocks of a processor slower, which is no cause that a trace could show. Plants take longer
-than runs of one program differ by. Programs of four ranks compute little: where ranks have to share processors, one
-that sleeps makes the others quicker. Each rank of a program of several runs the same text.
+Program.start + Program.text, run with the folder to record to and "planted" or "plain", prints the seconds that its
+loop took. `if PLANTED` is the plant. What is `beside` the loop is done without the plant as well, but in no time: a
+pause or other work leaves the caches and clocks of a processor slower, which is no cause that a trace could show.
+Plants take longer than runs of one program differ by. Programs of four ranks compute little: where ranks have to share
+processors, one that sleeps makes the others quicker. Each rank of a program of several runs the same text.
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ class Program:
     place: Mapping[str, Any] = field(default_factory=dict)
     ranks: int = 1
     has_time: bool = True
+    start: str = START  # what the text begins with
 
 
 ALL = (

@@ -1,19 +1,26 @@
-"""Real programs on a CPU, with and without a plant, recorded by opspan itself.
+"""Real programs on a CPU or a GPU, with and without a plant, recorded by opspan itself.
 
-trial(program, seed) -> a Trial; a seed is one more time
-PROGRAMS, by name
+trials(programs, seed) -> a Trial of each; a seed is one more time
+PROGRAMS, DEVICE_PROGRAMS, by name
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
-from program_texts import ALL, START, Program
+import device_texts
+import program_texts
+from program_texts import Program
 from trial import Trial
 
 import opspan
@@ -23,10 +30,19 @@ TIMES = 5  # of each, with and without the plant: what counts is the median
 LONGEST_S = 300
 # Programs keep memory that they free: else a plant that frees more makes all ops slower, which get their pages anew.
 KEEPS_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_ARENA_MAX": "1"}
-PROGRAMS = {program.name: program for program in ALL}
+PROGRAMS = {program.name: program for program in program_texts.ALL}
+DEVICE_PROGRAMS = {program.name: program for program in device_texts.ALL}
 
 
-def trial(program: Program, seed: int) -> Trial:
+def trials(programs: Sequence[Program], seed: int, recordings: Path | None = None) -> Iterator[Trial]:
+    """Of programs of a CPU one after the other. Those of a GPU take turns, and prepare themselves side by side."""
+    together = min(len(programs), (os.cpu_count() or 1) * 3 // 4) if programs[0].start == device_texts.ON_DEVICE else 1
+    with tempfile.NamedTemporaryFile() as turn, ThreadPoolExecutor(together) as pool:
+        os.environ["OPSPAN_JUDGE_TURN"] = turn.name
+        yield from pool.map(partial(_trial, seed=seed, recordings=recordings), programs)
+
+
+def _trial(program: Program, seed: int, recordings: Path | None) -> Trial:
     with tempfile.TemporaryDirectory() as folder:
         plain, planted = {}, {}
         for number in range(TIMES):  # in turns: what else the machine does meets both
@@ -34,6 +50,9 @@ def trial(program: Program, seed: int) -> Trial:
             planted[number] = seconds(program, f"{folder}/planted{number}", "planted")
         middle = sorted(planted, key=planted.__getitem__)[TIMES // 2]
         said = findings.rows_of(opspan.load(f"{folder}/planted{middle}").analysed)
+        if recordings is not None:
+            for how, number in (("planted", middle), ("plain", sorted(plain, key=plain.__getitem__)[TIMES // 2])):
+                shutil.copytree(f"{folder}/{how}{number}", recordings / f"{program.name}.{how}")
     saved = planted[middle] - statistics.median(plain.values())
     command = f"python tools/judge --only '{program.name}' --seeds {seed}"
     return Trial(
@@ -55,7 +74,7 @@ def ns(seconds: float) -> int:
 
 def seconds(program: Program, folder: str, how: str) -> float:
     """Runs the program, on each of its ranks, and returns how long its loop took on the slowest."""
-    command = [sys.executable, "-c", START + program.text, folder, how]
+    command = [sys.executable, "-c", program.start + program.text, folder, how]
     together = os.environ | KEEPS_MEMORY | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     together["WORLD_SIZE"] = str(program.ranks)
     running = [
