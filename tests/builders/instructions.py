@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from builders.training_plan import COMPUTE
+from builders.training_plan import COMPUTE, MAIN
 
 Group = tuple[int, ...]
 
@@ -27,6 +27,7 @@ class Begin:
     is_backward: bool = False
     sizes: str | None = None
     types: str | None = None
+    forward_tid: int = MAIN
 
 
 @dataclass(slots=True)
@@ -43,8 +44,8 @@ class Thread:
 
 @dataclass(slots=True)
 class Kernel:
-    """Work of a device. `group`: the ranks that meet in it; then `ns` is what it takes once all are there. Of a send
-    and its receive: from whom to whom."""
+    """Work of a device. `group`: the ranks that meet in it, or devices of one process; then `ns` is what it takes once
+    all are there. Of a send and its receive: from whom to whom."""
 
     ns: int
     name: str
@@ -136,7 +137,7 @@ Instruction = Host | Begin | End | Thread | Launch | Sync | Driver | Overhead | 
 
 @dataclass
 class Program:
-    """What a rank does. Threads of `workers` are not recorded."""
+    """What a rank does. `workers`: threads beside the main one; `Thread` gives them a number before they call."""
 
     main: list[Instruction]
     workers: list[list[Instruction]] = field(default_factory=list)

@@ -31,6 +31,8 @@ from builders.training import (
 from builders.training_plan import (
     COMMUNICATION,
     COMPUTE,
+    MAIN,
+    STREAMS,
 )
 
 TF32 = "ampere_tf32_s1688gemm_tf32_128x128_ldg8_f2f_stages_32x5_tn"
@@ -43,6 +45,8 @@ Ranges = Iterator[None]
 class Pieces:
     def __init__(self, job: Job, rank: int) -> None:
         self.job, self.rank, self.step = job, rank, 0
+        self.device_number = rank if job.devices > 1 else 0
+        self.stream, self.forward_tid = self.device_number * STREAMS + COMPUTE, MAIN
         self.out: list[Instruction] = []
         self.seq = 0
         self.batch = 1.0
@@ -88,7 +92,7 @@ class Pieces:
         sizes: str | None = None,
         types: str | None = None,
     ) -> Ranges:
-        self.out.append(Begin(name, kind, seq, is_backward, sizes, types))
+        self.out.append(Begin(name, kind, seq, is_backward, sizes, types, self.forward_tid))
         self.pass_(OP_NS // 4)
         yield
         self.pass_(OP_NS // 8)
@@ -127,14 +131,14 @@ class Pieces:
         split = job.split if tag in COMPUTES else 1
         blocks = (job.few_blocks if tag in COMPUTES else 0) or 1024
         for nth in range(split):
-            kernel = Kernel(max(round(took / split), 1), name, blocks=blocks, tag=tag)
+            kernel = Kernel(max(round(took / split), 1), name, self.stream, blocks=blocks, tag=tag)
             if self.graph is not None:
                 self.graph.append(kernel)
             else:
                 self.out.append(Launch([kernel], self.ns(6_000) if nth == 0 else round(6_000 * job.host)))
 
     def copy(self, sides: tuple[str, str], ns: int, size: int, tag: str, stream: int = COMPUTE) -> None:
-        way = "Memcpy " + "to".join("D" if side == "Device" else "H" for side in sides)
+        way = "Memcpy " + "to".join("D" if side == "Device" else "H" for side in sides).replace("DtoD", "PtoP")
         kernel = Kernel(self.ns(ns, self.device), way, stream, "memcpy", 0, size, sides, tag=tag)
         self.out.append(Launch([kernel], self.ns(6_000), "cudaMemcpyAsync", "Pageable" in sides, tag))
 

@@ -66,10 +66,14 @@ def rows_of(job: Job, changed: Callable[[list[Program]], None] | None = None) ->
 
 
 def programs_of(job: Job) -> list[Program]:
-    return [_Writer(job, rank).program() for rank in range(job.ranks)]
+    if job.devices > 1:
+        from builders.data_parallel import DataParallel  # which is a Writer, too
+
+        return [DataParallel(job).program()]
+    return [Writer(job, rank).program() for rank in range(job.ranks)]
 
 
-class _Writer(Pieces):
+class Writer(Pieces):
     def program(self) -> Program:
         job = self.job
         self.out.append(Host(int(self.host.random() * 20_000)))
@@ -289,7 +293,7 @@ class _Writer(Pieces):
     def backward(self, nodes: list[Node], micro: int, is_last: bool) -> None:
         job = self.job
         self.section("backward", micro)
-        self.out.append(Thread(BACKWARD))
+        self.out.append(Thread(BACKWARD + self.device_number))
         self.extra("backward")
         each = 1 if job.small_collectives else max(len(nodes) // job.buckets, 1)
         for done, (node, seq, ops) in enumerate(reversed(nodes), 1):

@@ -67,7 +67,7 @@ def run(programs: Sequence[Program], depth: int = 1022) -> Rows:
 
 class _Meeting:
     def __init__(self) -> None:
-        self.arrived: dict[int, int] = {}
+        self.arrived: dict[tuple[int, int], int] = {}  # by rank and stream: a process may have several devices
         self.ns = 0
 
     def end(self, group: Group) -> int | None:
@@ -97,8 +97,8 @@ class _Stream:
 
 
 class _Thread:
-    def __init__(self, instructions: list[Instruction], now: int, is_recorded: bool) -> None:
-        self.instructions, self.now, self.is_recorded = instructions, now, is_recorded
+    def __init__(self, instructions: list[Instruction], now: int) -> None:
+        self.instructions, self.now = instructions, now
         self.at, self.tid = 0, MAIN
         self.open: list[tuple[Begin, int, int, int, int | None]] = []  # begin, tid, start, number, parent
         self.call_start: int | None = None  # of a call that has begun and waits
@@ -108,11 +108,10 @@ class _Rank:
     def __init__(self, rank: int, program: Program, depth: int, meetings: _Meetings) -> None:
         self.rank, self.depth, self.meetings = rank, depth, meetings
         self.begin = BEGIN_NS
-        self.threads = [_Thread(program.main, self.begin, True)]
-        self.threads += [_Thread(worker, self.begin, False) for worker in program.workers]
+        self.threads = [_Thread(instructions, self.begin) for instructions in (program.main, *program.workers)]
         self.streams: dict[int, _Stream] = {}
         self.flags: dict[str, int] = {}
-        self.met: dict[tuple[Group, str], int] = {}
+        self.met: dict[tuple[Group, str, int], int] = {}
         self.number = self.correlation = 0
         self.allocator = Allocator()
         self.rows: tuple[list[Range], list[Call], list[Work], list[Moment]] = ([], [], [], [])
@@ -166,7 +165,7 @@ class _Rank:
                 begin = max(begin, other.end + BETWEEN_NS)
             given.begin = begin
             if given.meeting:
-                given.meeting.arrived[self.rank] = begin
+                given.meeting.arrived[self.rank, kernel.stream] = begin
                 given.meeting.ns = max(given.meeting.ns, kernel.ns)
         end = given.meeting.end(kernel.group) if given.meeting else given.begin + kernel.ns
         if end is None:
@@ -179,8 +178,8 @@ class _Rank:
     def stream(self, number: int) -> _Stream:
         return self.streams.setdefault(number, _Stream())
 
-    def meeting(self, group: Group, what: str) -> _Meeting:
-        nth = self.met[group, what] = self.met.get((group, what), -1) + 1
+    def meeting(self, group: Group, what: str, stream: int = 0) -> _Meeting:
+        nth = self.met[group, what, stream] = self.met.get((group, what, stream), -1) + 1
         return self.meetings.setdefault((group, what, nth), _Meeting())
 
     # --- hosts
@@ -199,7 +198,7 @@ class _Rank:
             case End():
                 begin, tid, start, number, parent = thread.open.pop()
                 said = (begin.kind, begin.name, begin.seq, begin.is_backward, begin.sizes, begin.types)
-                self.rows[0].append(Range(self.rank, tid, start, thread.now, *said, number, parent))
+                self.rows[0].append(Range(self.rank, tid, start, thread.now, *said, number, parent, begin.forward_tid))
             case Launch():
                 return self.launch(thread, one)
             case Sync():
@@ -257,7 +256,7 @@ class _Rank:
             start = thread.now
             correlation = self.called(thread, one.call, start, max(start + one.ns, gate))
             for kernel in one.work:
-                meeting = self.meeting(kernel.group, "device") if kernel.group else None
+                meeting = self.meeting(kernel.group, "device", kernel.stream) if kernel.group else None
                 given = _Given(kernel, thread.now + LATENCY_NS, correlation, stream.after, meeting)
                 stream.given.append(given)
                 if kernel is one.work[0]:
@@ -289,7 +288,7 @@ class _Rank:
     def meet(self, thread: _Thread, one: Meet) -> bool:
         if thread.call_start is None:
             self.waited = self.meeting(one.group, "host")
-            self.waited.arrived[self.rank] = thread.now
+            self.waited.arrived[self.rank, 0] = thread.now
             self.waited.ns = max(self.waited.ns, one.ns)
             thread.call_start = 0
         end = self.waited.end(one.group)

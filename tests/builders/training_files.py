@@ -13,13 +13,13 @@ from typing import Any
 import opspan
 from builders import kineto, nsys
 from builders.training import run
-from builders.training_plan import MAIN, MULTIPROCESSORS, Moment, Plan, Range, Run, collective_args, pid_of
+from builders.training_plan import MULTIPROCESSORS, STREAMS, Moment, Plan, Range, Run, collective_args, pid_of
 
 US = 1000
-_COPIES = {"Memcpy HtoD": 1, "Memcpy DtoH": 2}
+_COPIES = {"Memcpy HtoD": 1, "Memcpy DtoH": 2, "Memcpy PtoP": 10}
 _MEMORY = {"Pageable": 0, "Pinned": 1, "Device": 2}
 DEVICE_BYTES = 1 << 34
-_GPU = {"id": 0, "name": "Some GPU", "totalGlobalMem": DEVICE_BYTES, "computeMajor": 9, "computeMinor": 0}
+_GPU = {"name": "Some GPU", "totalGlobalMem": DEVICE_BYTES, "computeMajor": 9, "computeMinor": 0}
 
 
 def load(folder: Path, plan: Plan, source: str = "kineto") -> opspan.Trace:
@@ -56,7 +56,8 @@ def _kineto(path: Path, made: Run, rank: int) -> Path:
             times = (work.start / US, (work.end - work.start) / US)
             events.append(kineto.span("overhead", name, pid + work.stream, *times, pid))
             continue
-        args = {"device": 0, "context": 1, "stream": work.stream, "correlation": work.correlation}
+        device, stream = divmod(work.stream, STREAMS)
+        args = {"device": device, "context": 1, "stream": stream, "correlation": work.correlation}
         if work.sides:
             name, category = f"{name} ({' -> '.join(work.sides)})", "gpu_memcpy"
             args["bytes"] = work.bytes
@@ -64,12 +65,17 @@ def _kineto(path: Path, made: Run, rank: int) -> Path:
             args |= {"grid": [work.blocks, 1, 1], "block": [256, 1, 1], "registers per thread": 32}
         if work.collective:
             args |= collective_args(made.plan, work)
-        span = (name, work.stream, work.start / US, (work.end - work.start) / US, 0)
+        span = (name, stream, work.start / US, (work.end - work.start) / US, device)
         events.append(kineto.span(category, *span, **args))
     events += map(_memory, made.memory)
     group = {"backend": "nccl", "rank": rank, "world_size": made.plan.ranks}
-    head = {"deviceProperties": [{**_GPU, "numSms": MULTIPROCESSORS}], "distributedInfo": group}
+    devices = [{"id": device, **_GPU, "numSms": MULTIPROCESSORS} for device in _devices(made)]
+    head = {"deviceProperties": devices, "distributedInfo": group}
     return kineto.write(path, kineto.document(events, **head))
+
+
+def _devices(made: Run) -> range:
+    return range(1 + max((work.stream // STREAMS for work in made.work), default=0))
 
 
 def _python(row: Range) -> dict[str, Any]:
@@ -101,7 +107,7 @@ def _nsys(path: Path, made: Run, rank: int) -> Path:
         label = row.name
         label += "" if row.seq is None else f", seq = {row.seq}"
         label += f", op_id = {row.number}" if row.kind == "op" else ""
-        label += f", fwd_tid = {pid + MAIN}" if row.is_backward else ""
+        label += f", fwd_tid = {pid + row.forward_tid}" if row.is_backward else ""
         label += f", class = {row.name.split('_')[0]}" if row.kind == "module" else ""
         label += f", sizes = {row.sizes}" if row.sizes else ""
         times = {"start": row.start, "end": row.end, "eventType": nsys.PUSH_POP, "text": label, "domainId": 0}
@@ -124,7 +130,8 @@ def _nsys(path: Path, made: Run, rank: int) -> Path:
             thread = nsys.tid(pid, pid + work.stream)
             overhead.append({"start": work.start, "end": work.end, "globalTid": thread, "nameId": text(work.name)})
             continue
-        row_ = nsys.kernel(work.start, work.end, pid, work.correlation) | {"streamId": work.stream}
+        device, stream = divmod(work.stream, STREAMS)
+        row_ = nsys.kernel(work.start, work.end, pid, work.correlation, device) | {"streamId": stream}
         if work.sides is None:
             name = text(work.name)
             kernels.append(row_ | {"demangledName": name, "shortName": name, "gridX": work.blocks, "blockX": 256})
@@ -139,7 +146,10 @@ def _nsys(path: Path, made: Run, rank: int) -> Path:
         "CUPTI_ACTIVITY_KIND_MEMCPY": copies,
         "PROFILER_OVERHEAD": overhead,
         "StringIds": nsys.strings(*texts),
-        "TARGET_INFO_GPU": [{"id": 0, "name": "Some GPU", "smCount": MULTIPROCESSORS, "totalMemory": DEVICE_BYTES}],
+        "TARGET_INFO_GPU": [
+            {"id": device, "name": "Some GPU", "smCount": MULTIPROCESSORS, "totalMemory": DEVICE_BYTES}
+            for device in _devices(made)
+        ],
         "TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": nsys.UTC_NS}],
         "META_DATA_EXPORT": nsys.tables_of("2026")["META_DATA_EXPORT"],
     }

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 MAIN, BACKWARD = 0, 90  # threads, beyond the process' number
 COMPUTE, COMMUNICATION = 7, 20  # streams
+STREAMS = 100  # each device has so many: 207 is stream 7 of device 2
 MULTIPROCESSORS = 132
 
 
@@ -58,6 +59,7 @@ class Range(NamedTuple):
     types: str | None
     number: int
     parent: int | None = None  # of a module or a function: the number of the one that called it
+    forward_tid: int = MAIN  # of a backward range: the thread of its forward
 
 
 class Call(NamedTuple):

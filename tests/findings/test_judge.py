@@ -108,7 +108,7 @@ def test_every_rule_with_time_has_a_remedy() -> None:
 
     of_no_time = {"dominating-kernel", "memory-limit", "growing-memory", "fragmentation", "unlabelled", "whole-graphs"}
     of_no_time |= {rule.id for rule in RULES if rule.id.startswith("no-") and rule.id != "no-tensor-cores"}
-    elsewhere = {"data-parallel", "host-outside-ops"}  # no job has several devices in a process, or none
+    elsewhere = {"host-outside-ops"}  # each job has a device
     job = Job(steps=8, layers=2)
     unknown = {rule.id for rule in RULES if without(rule.id, {"steps": []}, job) is None}
     assert unknown <= of_no_time | elsewhere

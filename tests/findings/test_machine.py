@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from builders.job import Extra, Job, Slower
 from builders.job_program import rows_of
 from builders.machine import BETWEEN_NS, LATENCY_NS, RETURN_NS, run
 from builders.training_files import kineto_files, nsys_files
-from builders.training_plan import COMMUNICATION, COMPUTE, Run
+from builders.training_plan import COMMUNICATION, COMPUTE, STREAMS, Run
 
 JOBS = {
     "training": Job(),
@@ -22,6 +23,7 @@ JOBS = {
     "inference": Job(is_training=False, graphs=True),
     "with workers": Job(workers=1, load_ns=2_000_000, depth=60),
     "a loop over parameters": Job(loop_optimizer=True, host=1.0, steps=8),
+    "of several devices": Job(devices=3, steps=8, micro=2, validate_every=5),
 }
 
 
@@ -70,6 +72,17 @@ def test_a_collective_ends_for_all_when_the_last_has_come() -> None:
 
     (end,) = {work.end for work in rows.work}
     assert end == max(work.start for work in rows.work) + 5_000
+
+
+def test_threads_of_a_process_with_several_devices_take_turns_and_its_devices_meet() -> None:
+    rows = rows_of(JOBS["of several devices"])
+
+    products = sorted((one.start, one.end, one.tid) for one in rows.ranges if one.name == "aten::addmm")
+    assert all(one[1] <= after[0] for one, after in pairwise(products))
+    assert all(one[2] != after[2] for one, after in pairwise(products))
+    sums = [work for work in rows.work if "Reduce" in work.name]
+    assert {work.stream // STREAMS for work in sums} == {0, 1, 2}
+    assert len(sums) == 3 * len({work.end for work in sums})
 
 
 def test_hosts_meet_and_threads_wait_for_each_other() -> None:

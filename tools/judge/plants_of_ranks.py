@@ -15,6 +15,14 @@ from builders.job_program import SMALL_NS
 
 
 @plant
+def data_parallel(random: Random) -> Planted:
+    """One process instead of one for each device. The first device gets the batches of all; who loads them has the
+    workers of all processes, so that loading takes no longer."""
+    job = several_ranks(random, workers=1)
+    return made(job, "data-parallel", ranks=1, devices=job.ranks, batch_ns=job.batch_ns * job.ranks)
+
+
+@plant
 def collectives_after_the_backward(random: Random) -> Planted:
     job = several_ranks(random, kernel=random.uniform(0.6, 3.0), host=0.2, buckets=random.randrange(4, 8))
     ns = round(step_ns(job) * random.uniform(0.2, 0.4) / job.buckets)

@@ -109,6 +109,10 @@ def _alike(job: Job, row: Row) -> Job:
     return replace(job, is_same=True)
 
 
+def _a_process_for_each_device(job: Job, row: Row) -> Job:
+    return replace(job, ranks=job.devices, devices=1, batch_ns=job.batch_ns // job.devices)
+
+
 _NO_TIME: Change = _scaled(lambda kernel: 0.0 if kernel.group else 1.0)
 _TWICE_AS_QUICK: Change = _scaled(lambda kernel: 0.5 if _is_product(kernel) else 1.0)
 ON_CONDITION = frozenset(("tf32-off", "no-tensor-cores", "odd-sizes"))
@@ -116,6 +120,7 @@ _OF_JOBS: dict[str, Callable[[Job, Row], Job]] = {
     "step-outliers": _as_usual,
     "straggler": _alike,
     "uneven-ranks": _alike,
+    "data-parallel": _a_process_for_each_device,
 }
 _OF_PROGRAMS: dict[str, Change] = {
     "data-loading": _tagged("load"),
