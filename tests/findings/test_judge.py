@@ -125,6 +125,7 @@ SAMPLE = (
     "there-and-back",
     "compiled-again",
     "slow-rank",
+    "data-parallel",
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from findings.made import FIRST, STEP, Case, Made, check_fires, check_silent, each
+from findings.made import FIRST, MAIN, STEP, Case, Made, check_fires, check_silent, each
 from opspan.findings.host_place import UNKNOWN
 
 
@@ -39,8 +39,13 @@ def optimizer(op: str = "aten::add_", parameters: int = 4, length: int = 20) -> 
     return made
 
 
-def data_parallel(length: int = 100, name: str = "DataParallel.forward") -> Made:
-    return logging(length, "op").range(name, 100, 700, kind="user")
+def data_parallel(length: int = 100, name: str = "DataParallel.forward", devices: int = 2) -> Made:
+    """Each device as the one of `logging`."""
+    made = logging(length, "op").range(name, 100, 700, kind="user")
+    for device in range(1, devices):
+        for number in range(7):
+            made.launch(10 * number, "long", 20 + length * number, length, tid=MAIN + device, device_id=device)
+    return made
 
 
 def sorting(apart: int = 100, kernels: int = 4, op: str = "aten::sort") -> Made:
@@ -149,11 +154,12 @@ CASES = [
         data_parallel,
         2720,  # as late-host
         0.272,
-        {"calls": 10, "idle_ns": 2720, "idle_share": 0.272},
+        {"calls": 10, "idle_ns": 2720, "idle_share": 0.272, "exchange_ns": 0, "more_ns": 0},
         {
             "distributed": lambda: data_parallel(name="DistributedDataParallel.forward"),
             # 20, and from 993 to 1020 nine times: 2.6%
             "idle for 2.6%": lambda: data_parallel(139),
+            "on one device": lambda: data_parallel(devices=1),
             "on the host": lambda: Made().range("DataParallel.forward", 100, 700),
         },
         ranges=each(100, 700),

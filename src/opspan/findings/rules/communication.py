@@ -79,7 +79,7 @@ def _saved(run: Run, sums: pl.DataFrame) -> pl.DataFrame:
 
 
 def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
-    if not run.collectives.height:
+    if run.collectives.select(PROCESS).n_unique() < _SEVERAL:  # devices of one process are no ranks
         return
     some = stragglers(run.late, threshold * run.total_ns)
     lost = lost_to(run.late, some)
@@ -122,7 +122,7 @@ def _no_more_than_others_save(run: Run, lost: pl.DataFrame, some: pl.DataFrame) 
 
 def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
     """What ranks would not wait if all came when the mean of them does now, but for what they lose to stragglers."""
-    if not run.collectives.height:
+    if run.collectives.select(PROCESS).n_unique() < _SEVERAL:  # devices of one process are no ranks
         return
     yield from _in_turn(run, threshold)
     places = run.late.filter(_col("device_id").is_not_null())  # on a host, others that use its processors do the same
@@ -231,17 +231,6 @@ def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
         )
 
 
-def _data_parallel(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = run.called(r"^DataParallel\.forward$")
-    if not rows.height:
-        return
-    spread = run.idle.filter(_col("cause").is_in(["host", "launch", "queued"])) if run.has_devices else None
-    at_stake = 0 if spread is None else run.per_process(spread, "ns")
-    if run.matters(at_stake, threshold):
-        figures = {"calls": rows.height, "idle_ns": at_stake, "idle_share": run.share(at_stake)}
-        yield Evidence(at_stake, figures, ranks=ranks_of(rows), ranges=ranges_of(rows))
-
-
 _READ = "https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html"
 
 RULES = (
@@ -344,17 +333,5 @@ RULES = (
         command="opspan comm FILE",
         read="https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use",
         look=_gloo,
-    ),
-    Rule(
-        id="data-parallel",
-        title="DataParallel instead of DistributedDataParallel",
-        looks_at="ranges DataParallel.forward; at stake is what devices were idle for until and after launches",
-        threshold=0.05,
-        because="a twentieth: one thread launches for all devices, and shows as idle time",
-        sentence="DataParallel ran {calls} times, and its devices were idle for {idle_ns} ({idle_share})",
-        remedy="DistributedDataParallel, a process for each device: torchrun --nproc-per-node=...",
-        command="opspan idle FILE",
-        read=_READ,
-        look=_data_parallel,
     ),
 )

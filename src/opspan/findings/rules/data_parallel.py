@@ -1,0 +1,75 @@
+"""nn.DataParallel: one process drives several devices, where each could have a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from opspan.analysis.spans import DEVICE, PROCESS, length, only, summed_by, union
+from opspan.findings.hidden import left
+from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.run import Run, ranks_of
+
+_col = pl.col
+
+
+def _data_parallel(run: Run, threshold: float) -> Iterator[Evidence]:
+    several = run.of_process.filter(_col("devices") > 1)  # with one device DataParallel does nothing
+    calls = run.called(r"^DataParallel\.forward$").join(several, on=PROCESS, nulls_equal=True)
+    if not calls.height:
+        return
+    others_ns = (length() * (1 - 1 / _col("devices"))).sum()
+    rows = _busiest(run).join(calls.group_by(PROCESS).agg(others_ns=others_ns), on=PROCESS, nulls_equal=True)
+    rows = rows.join(run.devices_save, on=PROCESS, how="left", nulls_equal=True)
+    lost_ns = _col("idle_ns") + _col("exchange_ns") + _col("more_ns") - _col("left_ns")
+    rows = rows.with_columns(ns=pl.min_horizontal(lost_ns, _col("saves_ns") + _col("others_ns")).cast(pl.Int64))
+    first = rows.sort("ns", descending=True).row(0, named=True)
+    if run.matters(first["ns"], threshold):
+        figures = {"calls": calls.height, **{name: first[name] for name in ("idle_ns", "exchange_ns", "more_ns")}}
+        figures |= {"idle_share": run.share(first["idle_ns"])}
+        yield Evidence(first["ns"], figures, ranks=ranks_of(calls), ranges=ranges_of(calls))
+
+
+def _busiest(run: Run) -> pl.DataFrame:
+    """Returns a row for each process, of its device that has most work of its own, which mostly is the first:
+    idle_ns      until and after launches
+    exchange_ns  in which it did nothing but exchange data with the others
+    more_ns      what it has more to do than all have on average, but for the optimizer, which runs on one of them
+    left_ns      how much of adding up gradients would not be hidden by the backward of a process for each device"""
+    is_exchange = (_col("what") == "communicating") | _col("name").cast(pl.String).str.contains("PtoP")
+    own = only(run.all_kernels, ~is_exchange.fill_null(value=False))
+    parts = {"busy_ns": run.all_kernels, "own_ns": own, "optimizer_ns": own.filter(_col("phase") == "optimizer")}
+    sums = [summed_by(union(part, DEVICE), DEVICE, **{name: length().sum()}) for name, part in parts.items()]
+    idle = run.idle.filter(_col("cause").is_in(["host", "launch", "queued"]))
+    # Processes would add up all gradients on each device. That takes as long as on one and then copying them to all.
+    twice = left(run.collectives.with_columns(_col("exposed_ns") * 2))
+    sums += [summed_by(idle, DEVICE, idle_ns=_col("ns").sum()), summed_by(twice, DEVICE, left_ns=_col("left_ns").sum())]
+    rows = sums[0]
+    for part in sums[1:]:
+        rows = rows.join(part, on=DEVICE, how="left", nulls_equal=True)
+    rows = rows.with_columns(_col("^.*_ns$").fill_null(0))
+    divided = _col("own_ns") - _col("optimizer_ns")
+    more_ns = (divided - divided.mean().over(PROCESS)).clip(0).cast(pl.Int64)
+    rows = rows.with_columns(more_ns=more_ns, exchange_ns=_col("busy_ns") - _col("own_ns"))
+    return rows.sort("own_ns", descending=True).unique(PROCESS, keep="first")
+
+
+RULES = (
+    Rule(
+        id="data-parallel",
+        title="DataParallel instead of DistributedDataParallel",
+        looks_at="ranges DataParallel.forward of processes that use several devices, and of each process the device "
+        "that has most to do: what it was idle for until and after launches, exchanged data with others for while it "
+        "did nothing else, and had to do more than all on average, but for the optimizer; less what a backward would "
+        "not hide of adding up gradients, and no more than what the host waited for devices and launched for others",
+        threshold=0.05,
+        because="a twentieth: one thread at a time launches for all devices, and the first does what is for all",
+        sentence="DataParallel ran {calls} times; the device that has most to do was idle for {idle_ns} "
+        "({idle_share}), exchanged data with others for {exchange_ns}, and worked {more_ns} longer than all on average",
+        remedy="DistributedDataParallel, a process for each device: torchrun --nproc-per-node=...",
+        command="opspan idle FILE",
+        read="https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html",
+        look=_data_parallel,
+    ),
+)
