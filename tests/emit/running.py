@@ -148,12 +148,28 @@ def forked(
     warnings are errors."""
     if imported is None:
         imported = TRAINING if re.search(r"\boptim\b|torch\.compile|\b_dynamo\b", code) else LABELLING
-    request = {"code": code, "arguments": arguments, "env": environment(env), "cwd": cwd, "strict": strict}
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, Path(os.devnull).open() as nothing:
-        status = _with_imported(imported).run(request, [nothing.fileno(), out.fileno(), err.fileno()])
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        files = (out.fileno(), err.fileno())
+        status = forked_into(files, code, *arguments, env=env, cwd=cwd, strict=strict, imported=imported)
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess([], status, out.read().decode(), err.read().decode())
+
+
+def forked_into(
+    files: tuple[int, int],
+    code: str,
+    *arguments: str | Path,
+    env: Mapping[str, str | None] | None = None,
+    cwd: Path | None = None,
+    strict: bool = False,
+    imported: tuple[str, ...] = READING,
+) -> int:
+    """Runs such a program with these descriptors as its output and errors; returns its exit code, or less than 0 for a
+    signal."""
+    request = {"code": code, "arguments": arguments, "env": environment(env), "cwd": cwd, "strict": strict}
+    with Path(os.devnull).open() as nothing:
+        return _with_imported(imported).run(request, [nothing.fileno(), *files])
 
 
 def told(code: str, *arguments: str | Path, cwd: Path | None = None) -> Any:
