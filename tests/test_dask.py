@@ -40,7 +40,7 @@ def ranks_in(folder: Path, count: int, name: str = "rank{}.json.gz") -> list[Pat
 
 
 def test_answers_are_those_of_this_machine(two: Cluster, tmp_path: Path) -> None:
-    ranks_in(tmp_path / "run", 12)
+    ranks_in(tmp_path / "run", 6)
     (tmp_path / "run" / "rank99.json.gz").write_bytes(b"damaged")
     here = opspan.load_many(tmp_path / "run", executor=ReadOnce())
     there = opspan.load_many(tmp_path / "run", dask=two.address)
@@ -80,7 +80,7 @@ def test_a_verb_asks_the_cluster(two: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path) -> None:
-    files = ranks_in(tmp_path / "run", 10, "slow{}.json.gz")
+    files = ranks_in(tmp_path / "run", 6, "slow{}.json.gz")
     with cluster(tmp_path, 2, "--no-nanny") as found:
         victim = found.processes[1]
 
@@ -130,7 +130,7 @@ def test_without_any_worker_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_scheduler_that_ends_is_said_in_one_line(tmp_path: Path) -> None:
-    ranks_in(tmp_path / "run", 24, "slow{}.json.gz")
+    ranks_in(tmp_path / "run", 12, "slow{}.json.gz")
     with cluster(tmp_path, 1, "--no-nanny") as found:
         command = [sys.executable, "-m", "opspan", "idle", str(tmp_path / "run"), "--dask", found.address]
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
