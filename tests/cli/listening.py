@@ -26,6 +26,8 @@ losses = []
 parent = os.getppid()
 def goes_on():
     return len(losses) < most and os.getppid() == parent and not (folder / "stop").exists()
+def rest():  # leaves the processor to who asks; nobody does where it runs alone
+    if most == sys.maxsize: time.sleep(0.005)
 def ready():
     (folder / "new").write_text(str(os.getpid()))
     (folder / "new").rename(folder / "pid")
@@ -42,7 +44,7 @@ while goes_on():
     optimizer.step()
     optimizer.zero_grad()
     losses.append(loss.item().hex())
-    time.sleep(0.001)
+    rest()
 """
 TAIL = """
 (folder / "losses").write_text(json.dumps(losses))

@@ -31,7 +31,7 @@ with opspan.record(folder / "own", schedule=lambda step: ProfilerAction.NONE) as
             model(torch.randn(8, 16)).sum().backward()
             optimizer.step()
         own.step()
-        time.sleep(0.001)
+        rest()
 """
 TWO_OPTIMIZERS = """
 other = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -41,14 +41,14 @@ while goes_on():
     model(torch.randn(8, 16)).sum().backward()
     optimizer.step()
     other.step()
-    time.sleep(0.001)
+    rest()
 """
 NO_STEPS = """
 opspan.listen()
 ready()
 while goes_on():
     torch.ones(3).add(1)
-    time.sleep(0.001)
+    rest()
 """
 ENDS = """
 opspan.listen()
@@ -149,7 +149,7 @@ def test_where_no_step_comes_one_sentence_says_so_and_nothing_is_left(tmp_path: 
 
 
 def test_too_few_steps_are_kept_and_counted(tmp_path: Path) -> None:
-    with running(TRAIN.replace("0.001", "0.1"), tmp_path / "job") as job:
+    with running(TRAIN.replace("rest()", "time.sleep(0.1)"), tmp_path / "job") as job:
         done = opspan("attach", str(job.pid), "--steps", "100", "--seconds", "0.7", "-o", "out", cwd=tmp_path)
 
     assert done.returncode == 0

@@ -32,12 +32,12 @@ def step():
     .replace("most == sys.maxsize", "False")
     .replace("while goes_on():", "asked = most == sys.maxsize\nif asked: opspan.listen()\nwhile goes_on():")
     .replace(
-        "    time.sleep(0.001)",
+        "    rest()",
         """
     if asked and len(losses) == 5:
         ready()
         before = counters["frames"]["total"]
-    time.sleep(0.001)
+    rest()
 """,
     )
     + """
@@ -106,7 +106,7 @@ parent = os.getppid()
 while not os.path.exists("stop") and os.getppid() == parent:
     model(torch.randn(2, 4)).sum().backward()
     optimizer.step()
-    time.sleep(0.001)
+    time.sleep(0.005)
 """
 RANKS = f"""
 import subprocess, sys
