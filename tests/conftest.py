@@ -18,6 +18,10 @@ from page.browser import CHROMIUM, Browser, started
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+# Threads of torch that wait for each other would keep a processor busy, which other tests could use: that doubles what
+# a program of a few convolutions takes. Set before torch is loaded, here and in all that is started from here.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 REPO = Path(__file__).resolve().parent.parent
 
 
