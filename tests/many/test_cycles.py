@@ -6,10 +6,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
@@ -20,6 +18,7 @@ from builders.cycles import two_cycles, two_ranks
 from builders.training import run
 from builders.training_files import kineto_files
 from builders.training_plan import Plan
+from emit.running import forked, python
 from opspan.errors import UsageError
 from opspan.tables.schema import FOUND, IN_CYCLES
 from read_once import ReadOnce
@@ -73,6 +72,30 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return two_ranks(tmp_path_factory.mktemp("several"))
 
 
+class Answering(NamedTuple):
+    """Read once for all that is asked of them."""
+
+    alone: list[opspan.Trace]
+    together: opspan.Trace
+    of_many: opspan.Ranks
+
+
+def answering(alone: list[opspan.Trace], files: list[Path]) -> Answering:
+    return Answering(alone, opspan.load(*files), opspan.load_many(*files, executor=ReadOnce()))
+
+
+@pytest.fixture(scope="module")
+def of_one(one: list[Path]) -> Answering:
+    """Alone: each file."""
+    return answering([opspan.load(file) for file in one], one)
+
+
+@pytest.fixture(scope="module")
+def of_several(several: list[Path]) -> Answering:
+    """Alone: the first cycles of both ranks, then the second ones."""
+    return answering([opspan.load(*several[at::2]) for at in (0, 1)], several)
+
+
 def rows_of(trace: Any, verb: str, by: str) -> pl.DataFrame:
     found = getattr(trace, verb)(by)
     return found.rows if verb == "table" else found
@@ -91,26 +114,22 @@ def summed(frames: list[pl.DataFrame], figures: tuple[str, ...]) -> dict[tuple[o
 
 
 @pytest.mark.parametrize(("verb", "by"), SUMS)
-def test_an_answer_is_the_sum_of_what_each_file_says(one: list[Path], verb: str, by: str) -> None:
+def test_an_answer_is_the_sum_of_what_each_file_says(of_one: Answering, verb: str, by: str) -> None:
     figures = SUMS[verb, by]
-    expected = summed([rows_of(opspan.load(file), verb, by) for file in one], figures)
-
-    together = rows_of(opspan.load(*one), verb, by)
-    of_many = rows_of(opspan.load_many(*one, executor=ReadOnce()), verb, by)
+    expected = summed([rows_of(each, verb, by) for each in of_one.alone], figures)
 
     assert expected
-    for found in (together, of_many):
+    for found in (rows_of(each, verb, by) for each in (of_one.together, of_one.of_many)):
         assert summed([found], figures) == expected
         assert found.height == len(expected)  # one row each
 
 
 @pytest.mark.parametrize(("verb", "by"), SUMS)
-def test_of_several_ranks_too(several: list[Path], verb: str, by: str) -> None:
+def test_of_several_ranks_too(of_several: Answering, verb: str, by: str) -> None:
     figures = SUMS[verb, by]
-    of_ranks = [opspan.load(*several[at::2]) for at in (0, 1)]  # the first cycles of both ranks, then the second ones
-    expected = summed([rows_of(each, verb, by) for each in of_ranks], figures)
+    expected = summed([rows_of(each, verb, by) for each in of_several.alone], figures)
 
-    for found in (opspan.load(*several), opspan.load_many(*several, executor=ReadOnce())):
+    for found in (of_several.together, of_several.of_many):
         assert summed([rows_of(found, verb, by)], figures) == expected
 
 
@@ -179,8 +198,8 @@ def test_the_order_of_the_files_does_not_matter(several: list[Path]) -> None:
 
 
 @pytest.mark.parametrize("by", ["op", "shape", "module", "phase", "kernel", "place"])
-def test_a_run_of_cycles_does_not_differ_from_itself(several: list[Path], by: str) -> None:
-    trace, ranks = opspan.load(*several), opspan.load_many(*several, processes=1)
+def test_a_run_of_cycles_does_not_differ_from_itself(of_several: Answering, several: list[Path], by: str) -> None:
+    trace, ranks = of_several.together, of_several.of_many
 
     for rows in (trace.compare(trace, by), ranks.compare(trace, by), trace.compare(opspan.load(*several[::-1]), by)):
         assert rows.height
@@ -275,12 +294,18 @@ def _again(file: Path) -> Path:
     return again
 
 
+@pytest.fixture(scope="module")
+def of_trained(trained: list[Path]) -> Answering:
+    """Alone: the first cycles of both ranks."""
+    return answering([opspan.load(*trained[:2])], trained)
+
+
 @pytest.mark.parametrize("by", ["kind", "rank", "group", "size", "op"])
-def test_collectives_match_in_their_cycle_alone(trained: list[Path], by: str) -> None:
-    alone = opspan.load(*trained[:2]).comm(by)
+def test_collectives_match_in_their_cycle_alone(of_trained: Answering, by: str) -> None:
+    alone = of_trained.alone[0].comm(by)
     sums = [name for name in ("count", "matched", "time_ns", "transfer_ns", "waiting_ns", "last") if name in alone]
 
-    for found in (opspan.load(*trained).comm(by), opspan.load_many(*trained, executor=ReadOnce()).comm(by)):
+    for found in (of_trained.together.comm(by), of_trained.of_many.comm(by)):
         assert found.select(sums).equals(alone.select(pl.col(sums) * 2))
         assert found.height == alone.height
 
@@ -292,12 +317,12 @@ def test_each_collective_has_the_ranks_of_its_cycle(trained: list[Path]) -> None
     assert groups.drop("match").unique().rows() == [(1, 2, 2)]
 
 
-def test_findings_cost_what_they_cost_in_both_cycles(trained: list[Path]) -> None:
-    alone = opspan.load(*trained[:2]).findings().select("id", "at_stake_ns", "share", "ranks")
+def test_findings_cost_what_they_cost_in_both_cycles(of_trained: Answering) -> None:
+    alone = of_trained.alone[0].findings().select("id", "at_stake_ns", "share", "ranks")
     expected = alone.with_columns(pl.col("at_stake_ns") * 2)
 
     assert "straggler" in alone["id"].to_list()
-    for found in (opspan.load(*trained), opspan.load_many(*trained, executor=ReadOnce())):
+    for found in (of_trained.together, of_trained.of_many):
         assert found.findings().select(expected.columns).equals(expected)
 
 
@@ -325,7 +350,7 @@ for name in sys.argv[1:]:
         torch.mm(torch.ones(2, 2), torch.ones(2, 2))
 """
     both, apart = tmp_path / "both", [tmp_path / "first", tmp_path / "second"]
-    subprocess.run([sys.executable, "-c", session, *map(str, apart)], check=True)
+    python(session, *map(str, apart))
     both.mkdir()
     for folder in apart:
         for file in folder.iterdir():
@@ -351,7 +376,7 @@ with profile(activities=[ProfilerActivity.CPU], schedule=step, on_trace_ready=wr
         torch.mm(torch.ones(2, 2), torch.ones(2, 2))
         p.step()
 """
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, capture_output=True)
+    assert forked(program, tmp_path).returncode == 0
     files = sorted(tmp_path.iterdir())
     times = [
         event["dur"]
