@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import struct
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from polars.testing import assert_frame_equal
 import opspan as package
 from builders import kineto
 from cli.answers import rows
-from emit.running import opspan
+from emit.running import forked_file, opspan
 from opspan.views.comm import BY, answer
 
 US = 1000
@@ -260,11 +258,8 @@ def assert_same_on_other_clocks(trace: package.Trace, paths: list[Path]) -> None
 @pytest.mark.parametrize("how", ["record", "opspan", "torch"])
 def test_two_real_ranks_match_all_of_theirs(how: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    command = [sys.executable, str(PROGRAM), str(tmp_path), how]
-    started = [subprocess.Popen([*command, str(rank)], stderr=subprocess.PIPE) for rank in (0, 1)]
-    for process in started:
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors.decode()
+    done = forked_file(PROGRAM, tmp_path, how)
+    assert done.returncode == 0, done.stderr
     paths = [tmp_path / f"rank{rank}{'' if how == 'record' else '.json'}" for rank in (0, 1)]
     trace = package.load(*reversed(paths))
     assert [(rank.rank, rank.told.world_size) for rank in trace.ranks] == [(1, 2), (0, 2)]

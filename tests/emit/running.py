@@ -66,6 +66,13 @@ READING = (
 
 # The command line.
 MAIN = "from opspan.cli import main; main()"
+# What Python does with a file.
+FILE = """
+import os, runpy, sys
+del sys.argv[0]
+sys.path[0] = os.path.dirname(sys.argv[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 # Finds or builds the observer, and says where.
 LOAD = "import torch; from opspan.emit import observer; print(observer.load().path)"
 
@@ -170,6 +177,13 @@ def forked_into(
     request = {"code": code, "arguments": arguments, "env": environment(env), "cwd": cwd, "strict": strict}
     with Path(os.devnull).open() as nothing:
         return _with_imported(imported).run(request, [nothing.fileno(), *files])
+
+
+def forked_file(
+    program: Path, *arguments: str | Path, env: Mapping[str, str | None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A file that trains, in a process that has imported what training imports."""
+    return forked(FILE, program, *arguments, env=env, imported=TRAINING)
 
 
 def told(code: str, *arguments: str | Path, cwd: Path | None = None) -> Any:

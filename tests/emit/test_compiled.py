@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from emit.running import TRAINING, environment, forked, opspan, python, run, under_collectors
+from emit.running import environment, forked_file, opspan, python, run, under_collectors
 from tiers import RELEASE, before_release
 
 pytest.importorskip("torch")
@@ -54,7 +54,7 @@ def differences(printed: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("calls", [SOME, pytest.param([], id="all", marks=RELEASE)])
 def test_each_public_call_leaves_the_graphs_as_they_are_in_a_fresh_process(calls: list[str]) -> None:
-    done = forked(PROGRAM.read_text(), *calls, imported=TRAINING)  # each call in a fork of that
+    done = forked_file(PROGRAM, *calls)  # each call in a fork of that
 
     assert differences(done.stdout) == []
 
@@ -67,7 +67,7 @@ def test_it_does_not_matter_that_opspan_was_there_before_torch(order: list[str])
 
 @pytest.mark.slow
 def test_with_a_tool_it_is_the_same(tmp_path: Path) -> None:
-    done = forked(PROGRAM.read_text(), *SOME, env=under_collectors(tmp_path / "captured"), imported=TRAINING)
+    done = forked_file(PROGRAM, *SOME, env=under_collectors(tmp_path / "captured"))
 
     assert differences(done.stdout) == []
 

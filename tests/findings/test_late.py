@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -20,6 +18,7 @@ from builders.job_program import rows_of
 from builders.training import run
 from builders.training_files import kineto_files, load
 from builders.training_plan import Plan, Run
+from emit.running import forked_file
 from findings.pipelines import pipeline
 from opspan.analysis.collectives import SCHEMA
 from opspan.analysis.over_ranks import matched
@@ -194,11 +193,8 @@ def test_of_files_that_are_looked_at_one_by_one_those_that_waited_are_no_outlier
 def test_of_four_real_ranks_on_gloo_the_one_that_sleeps_is_late(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     # 20 steps, in each of which rank 2 sleeps for 100 ms.
-    commands = [[sys.executable, str(PROGRAM), str(tmp_path), str(rank), "4", "2", "0.1"] for rank in range(4)]
-    started = [subprocess.Popen(command, stderr=subprocess.PIPE) for command in commands]
-    for process in started:
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors.decode()
+    done = forked_file(PROGRAM, tmp_path, "4", "2", "0.1")
+    assert done.returncode == 0, done.stderr
 
     trace = opspan.load(*(tmp_path / f"rank{rank}" for rank in range(4)))
 

@@ -9,7 +9,8 @@ import pytest
 
 import opspan
 from builders import kineto
-from gpu.children import child
+from emit.running import forked_file
+from gpu.children import HERE, Ended
 from gpu.work_rows import of_chrome, of_trace
 from tiers import before_release
 
@@ -35,7 +36,8 @@ MORE = [
 @pytest.mark.parametrize("arguments", [*SOME, *before_release(MORE)], ids=" ".join)
 def test_a_program_ends_well(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     name, first, *others = arguments
-    told = child(name, first, tmp_path, *others, timeout=280, env={"CUDA_VISIBLE_DEVICES": ""}).told
+    done = forked_file(HERE / f"{name}.py", first, tmp_path, *others, env={"CUDA_VISIBLE_DEVICES": ""})
+    told = Ended(done.returncode, done.stdout, done.stderr).told
     assert told["has_gpu"] is False
     if "record" in others and name != "compiled":
         assert (tmp_path / "recorded").is_dir() or (tmp_path / "recorded0").is_dir()

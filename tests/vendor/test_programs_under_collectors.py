@@ -6,8 +6,6 @@ ids, metadata and relations: those are compared as well.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +16,7 @@ from recorded import recorded_ranges
 from test_programs_under_nsys import PROGRAMS, first_difference
 
 import opspan
+from emit.running import forked_file, under_collectors
 from tiers import RELEASE, before_release
 
 # What a label says beyond its name, that has to arrive whole whatever carried it.
@@ -28,10 +27,8 @@ def run(folder: Path, program: tuple[str, ...], *arguments: str) -> tuple[Path, 
     """The capture of the collectors, and the recording."""
     name, *own = program
     capture, record = folder / "capture", folder / "record"
-    command = [sys.executable, "-m", "opspan", "run", "-o", capture, "--", sys.executable, FOLDER / f"{name}.py", *own]
-    done = subprocess.run(
-        [*command, "--record", record, *arguments], capture_output=True, text=True, timeout=300, check=False
-    )
+    environment = under_collectors(capture)
+    done = forked_file(FOLDER / f"{name}.py", *own, "--record", record, *arguments, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return capture, record
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 from nsys import PROGRAMS
 
 import opspan
+from emit.running import forked_file
 from opspan.analysis import analyse
 from tiers import before_release
 
@@ -43,8 +42,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """What the profiler said of each run, and the folder of their traces. A process takes longer than its runs."""
     folder = tmp_path_factory.mktemp(request.param)
     runs = [f"{name}={options}" for name, options in OPTIONS.items()]
-    command = [sys.executable, PROGRAMS / "profiled.py", request.param, folder, *runs]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = forked_file(PROGRAMS / "profiled.py", request.param, folder, *runs)
     assert done.returncode == 0, done.stderr
     return folder, json.loads(next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{")))
 
