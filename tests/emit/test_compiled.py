@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from emit.running import environment, forked_file, opspan, python, run, under_collectors
+from emit.running import forked_file, opspan, python, run, under_collectors
 from tiers import RELEASE, before_release
 
 pytest.importorskip("torch")
@@ -206,7 +206,7 @@ print(traced(x), "annotate" in str(traced.graph), "profiler" in str(traced.graph
     program = tmp_path / "program.py"  # TorchScript reads its source
     program.write_text(body)
 
-    done = run([sys.executable, program, tmp_path / "saved.pt"], environment())
+    done = forked_file(program, tmp_path / "saved.pt")
 
     assert done.stdout.splitlines() == [
         "tensor([4.]) tensor([4.])",

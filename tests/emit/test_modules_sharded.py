@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import opspan
+from emit.running import TRAINING, forked
 
 fsdp = pytest.importorskip("torch.distributed.fsdp")
 
@@ -55,8 +54,7 @@ dist.destroy_process_group()
 def test_a_sharded_model(how: str, inner: str, tmp_path: Path) -> None:
     if not hasattr(fsdp, how):
         pytest.skip(f"this torch has no {how}")
-    command = [sys.executable, "-c", _PROGRAM, how, tmp_path / "run"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = forked(_PROGRAM, how, tmp_path / "run", imported=TRAINING)
     assert done.returncode == 0, done.stderr
     modules = opspan.load(tmp_path / "run").table(by="module")
 

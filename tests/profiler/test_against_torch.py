@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emit.running import forked_file
 from once import made_once
 from opspan.analysis.flops import FURTHER
 from opspan.emit import python_frames
@@ -29,7 +28,7 @@ Said = dict[str, list[Any]]
 def watched(shared_folder: Path) -> dict[str, tuple[Said, Said]]:
     def run(out: Path) -> None:
         asked = ("with_flops=true", "profile_memory=true")
-        subprocess.run([sys.executable, PROGRAMS, out, *asked], check=True, stderr=subprocess.DEVNULL)
+        assert forked_file(PROGRAMS, out, *asked).returncode == 0
 
     found: dict[str, tuple[Said, Said]] = json.loads(made_once(shared_folder / "programs.json", run).read_text())
     return found
@@ -38,7 +37,7 @@ def watched(shared_folder: Path) -> dict[str, tuple[Said, Said]]:
 @pytest.fixture(scope="session")
 def called_in(shared_folder: Path) -> dict[str, list[list[Any]]]:
     def run(out: Path) -> None:
-        subprocess.run([sys.executable, PROGRAMS, out, "functions"], check=True, stderr=subprocess.DEVNULL)
+        assert forked_file(PROGRAMS, out, "functions").returncode == 0
 
     found: dict[str, list[list[Any]]] = json.loads(made_once(shared_folder / "functions.json", run).read_text())
     return found

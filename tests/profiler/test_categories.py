@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from emit.running import forked_file
 from once import made_once
 
 pytest.importorskip("torch")
@@ -24,7 +23,7 @@ Found = dict[str, list[tuple[int, str, str]]]
 @pytest.fixture(scope="session")
 def found(shared_folder: Path) -> Found:
     def run(out: Path) -> None:
-        subprocess.run([sys.executable, PROGRAM, out], check=True, stderr=subprocess.DEVNULL)
+        assert forked_file(PROGRAM, out).returncode == 0
 
     rows: Found = json.loads(made_once(shared_folder / "categories.json", run).read_text())
     assert len(rows) == 14 + len(TRAINING)

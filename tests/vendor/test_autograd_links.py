@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from nsys import PROGRAMS
 
 import opspan
+from emit.running import forked_file
 from opspan.analysis import attribute
 from tiers import before_release
 
@@ -30,9 +29,7 @@ Place = tuple[int, int]  # the n-th range of the n-th thread, both in the order 
 )
 def test_each_backward_op_is_linked_to_the_op_that_torch_names(program: str, tmp_path: Path) -> None:
     folder = tmp_path / "record"
-    done = subprocess.run(
-        [sys.executable, PROGRAMS / "witness.py", program, folder], capture_output=True, text=True, timeout=300
-    )
+    done = forked_file(PROGRAMS / "witness.py", program, folder)
     assert done.returncode == 0, done.stderr
     names, expected = links_of(json.loads(done.stdout.splitlines()[-1]))
 
