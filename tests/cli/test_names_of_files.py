@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builders import kineto
-from emit.running import environment
+from emit.running import environment, opspan
 from test_printable import OBEYED
 
 NAMES = {
@@ -27,11 +27,8 @@ names = pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 
 
 def run(*arguments: str, cwd: Path) -> tuple[int, str]:
-    command = [sys.executable, "-m", "opspan", *arguments]
-    done = subprocess.run(
-        command, cwd=cwd, env=environment(), capture_output=True, stdin=subprocess.DEVNULL, timeout=300
-    )
-    return done.returncode, (done.stdout + done.stderr).decode()
+    done = opspan(*arguments, cwd=cwd)
+    return done.returncode, done.stdout + done.stderr
 
 
 def pasted(command: str, cwd: Path) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import opspan as package
-from emit.running import forked, opspan, run
+from emit.running import MAIN, copier_of, forked, opspan, run
 from tiers import RELEASE
 
 pytest.importorskip("torch")
@@ -72,10 +72,10 @@ def test_a_program_runs_whatever_is_wrong(
 
 
 @pytest.mark.slow
-def test_warnings_that_are_errors_stop_neither_the_program_nor_its_labels(tmp_path: Path) -> None:
+def test_warnings_that_are_errors_stop_neither_the_program_nor_its_labels(tmp_path: Path, observer: Path) -> None:
     (tmp_path / "file").write_text("")  # in the place of a folder: root may write to any folder
 
-    done = emit(tmp_path, OPSPAN_CACHE_DIR=str(tmp_path / "file" / "cache"))
+    done = emit(tmp_path, OPSPAN_CACHE_DIR=str(tmp_path / "file" / "cache"), CXX=str(copier_of(observer)))
 
     assert (done.stdout, done.returncode) == ("result 3\n", 0), done.stderr
     assert "opspan: the cache folder cannot be used" in done.stderr
@@ -128,7 +128,7 @@ def test_a_tool_that_does_not_listen_is_named(emitter: str, variable: str, libra
     code = f"import torch, opspan\nwith opspan.{emitter}(): torch.ones(2).add(1)\nprint('done')"
 
     done = forked(code, env={variable: library})
-    doctor = opspan("doctor", env={variable: library, "CXX": "false"})
+    doctor = forked(MAIN, "doctor", env={variable: library, "CXX": "false"})
 
     assert done.stdout == "done\n"
     for text in (done.stderr, doctor.stdout):

@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -88,6 +89,17 @@ def built_observer(shared_folder: Path) -> Path:
     folder = shared_folder / "observer"
     folder.mkdir(exist_ok=True)
     return made_once(folder / "good.so", make)
+
+
+def copier_of(observer: Path) -> Path:
+    """A compiler that copies it: that takes no twenty seconds."""
+
+    def make(compiler: Path) -> None:
+        last = 'for last; do :; done; [ "$last" = --version ] && echo copier 1.0 && exit 0'
+        compiler.write_text(f'#!/bin/sh\n{last}\nhead -c -32 {shlex.quote(str(observer))} > "$last"\n')
+        compiler.chmod(0o755)
+
+    return made_once(observer.with_name("c++"), make)
 
 
 # What the programs that annotate begin with.
