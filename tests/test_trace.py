@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 import weakref
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import polars as pl
 import pytest
 
 import opspan
+from emit.running import opspan as command_line
 from opspan.analysis import analysed
 from opspan.errors import UsageError
 from opspan.tables import Tables
@@ -26,9 +24,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def opspan_prints(*arguments: str | Path) -> str:
-    command = [sys.executable, "-m", "opspan", *map(str, arguments)]
-    as_wide_as_it_gets = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    return subprocess.run(command, capture_output=True, text=True, check=True, env=as_wide_as_it_gets).stdout
+    done = command_line(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ import click
 import pytest
 
 from builders import kineto, nsys, nvprof, vtune
-from emit.running import environment
+from emit.running import environment, forked
 from house.tree import REPO, files, modules
 from opspan.cli import main
 from vendor.nsys import AGENT_IS_LATE
@@ -122,6 +122,9 @@ def run_python(block: Block, folder: Path) -> str:
     if block.mark == "needs" and not all(map(is_there, re.split(r",\s*", block.reason))):
         compile(block.code, str(block.page), "exec")
         return ""
+    if re.search(r"^\s*(import|from) torch\b", block.code, re.MULTILINE):
+        code = f"import warnings; warnings.simplefilter('error', DeprecationWarning)\n{block.code}"
+        return checked(forked(code, cwd=folder, env=ENVIRONMENT), block.code)
     return run([sys.executable, "-W", "error::DeprecationWarning", "-c", block.code], folder)
 
 
@@ -140,22 +143,30 @@ def run_shell(block: Block, folder: Path) -> str:
     return shown
 
 
+# The opspan and python of these tests, whatever else is on the PATH.
+ENVIRONMENT = {
+    "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    "OPSPAN_CACHE_DIR": None,
+}
+
+
 def run(command: list[str], folder: Path) -> str:
-    # The opspan and python of these tests, whatever else is on the PATH.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    more = {"PATH": path, "OPSPAN_CACHE_DIR": None}
     done = subprocess.run(
         command,
         cwd=folder,
-        env=environment(more),
+        env=environment(ENVIRONMENT),
         capture_output=True,
         text=True,
         timeout=300,
         stdin=subprocess.DEVNULL,
     )
-    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}{done.stderr}"
-    assert "Captured nothing" not in done.stderr, f"{command[-1]}\n{done.stderr}"
-    assert "Nothing to show" not in done.stdout, f"{command[-1]}\n{done.stdout}"
+    return checked(done, command[-1])
+
+
+def checked(done: subprocess.CompletedProcess[str], code: str) -> str:
+    assert done.returncode == 0, f"{code}\n{done.stdout}{done.stderr}"
+    assert "Captured nothing" not in done.stderr, f"{code}\n{done.stderr}"
+    assert "Nothing to show" not in done.stdout, f"{code}\n{done.stdout}"
     return done.stdout
 
 
