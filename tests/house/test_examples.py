@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from emit.running import WARNINGS, run
+from emit.running import FILE, TRAINING, WARNINGS, forked, run
 from house.tree import REPO, files
 from vendor.nsys import AGENT_IS_LATE, available
 from views import sources
@@ -21,7 +21,10 @@ from views import sources
 def example(
     name: str, folder: Path, *arguments: str, env: dict[str, str | None] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return run([sys.executable, *WARNINGS, REPO / "docs" / "examples" / f"{name}.py", *arguments], env=env, cwd=folder)
+    program = REPO / "docs" / "examples" / f"{name}.py"
+    if "import torch" in program.read_text(encoding="utf-8"):
+        return forked(FILE, program, *arguments, env=env, cwd=folder, strict=True, imported=TRAINING)
+    return run([sys.executable, *WARNINGS, program, *arguments], env=env, cwd=folder)
 
 
 def output(done: subprocess.CompletedProcess[str]) -> str:
