@@ -5,15 +5,18 @@ from __future__ import annotations
 from page.browser import Opened
 
 _GRAVE = {"serious", "critical"}
+_RUN = "axe.run({ resultTypes: ['violations'] }).then((found) => found.violations)"
 
 
 def grave_faults(page: Opened) -> list[str]:
-    from axe_playwright_python.sync_playwright import Axe
+    """Of what is seen now. axe is half a megabyte of script, so each page gets it once, not once a section."""
+    from axe_playwright_python.base import AXE_SCRIPT
 
-    found = Axe().run(page.at).response["violations"]
+    if not page.at.evaluate("'axe' in window"):
+        page.at.evaluate(AXE_SCRIPT)
     return [
         f"{fault['id']}: {node['html'][:120]}"
-        for fault in found
+        for fault in page.at.evaluate(_RUN)
         if fault["impact"] in _GRAVE
         for node in fault["nodes"]
     ]
