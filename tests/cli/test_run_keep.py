@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import opspan
-from emit.running import run
+from emit.running import forked_file, run
 from opspan.cli import main
 
 TRAIN = """
@@ -53,7 +53,7 @@ def test_the_last_steps_are_kept_and_an_exception_leaves_a_copy(tmp_path: Path) 
     plain = tmp_path / "plain"
     plain.mkdir()
     (plain / "train.py").write_text(TRAIN)
-    run([sys.executable, "train.py", "losses", ""], cwd=plain)
+    assert forked_file(plain / "train.py", plain / "losses", "").returncode == 0
 
     code, said = kept(tmp_path, "--keep", "5 steps", "--dump-to", str(tmp_path / "dumps"), why="fail")
 
