@@ -86,9 +86,9 @@ def test_it_computes_the_same_however_often_it_is_asked(tmp_path: Path) -> None:
             (
                 ["--steps", "1"],
                 ["--steps", "2", "--shapes", "--stacks"],
-                ["--seconds", "0.1", "--memory"],
+                ["--seconds", "0.3", "--memory"],
                 ["--steps", "2", "--modules", "--memory"],
-                ["--seconds", "0.1", "--modules"],
+                ["--seconds", "0.3", "--modules"],
             )
         ):
             done = opspan("attach", str(job.pid), "-o", f"out{number}", *more, cwd=tmp_path)
@@ -105,7 +105,7 @@ def test_it_computes_the_same_however_often_it_is_asked(tmp_path: Path) -> None:
 
 def test_without_a_folder_it_takes_the_first_free_number_here(tmp_path: Path) -> None:
     with running(TRAIN, tmp_path / "job") as job:
-        opspan("attach", str(job.pid), "--seconds", "0.05", cwd=tmp_path)
+        opspan("attach", str(job.pid), "--seconds", "0.3", cwd=tmp_path)
 
     assert "aten::addmm" in names(tmp_path / "opspan-capture-1")
 
