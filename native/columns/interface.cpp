@@ -15,7 +15,7 @@ extern "C" {
 
 #define OPSPAN_SHOWN __attribute__((visibility("default")))
 
-OPSPAN_SHOWN int opspan_columns_abi(void) { return 15; }
+OPSPAN_SHOWN int opspan_columns_abi(void) { return 16; }
 
 OPSPAN_SHOWN OPSPAN_CALL(nest, Input(first), number) OPSPAN_SHOWN
     OPSPAN_CALL(innermost, Input(first), Input(second)) OPSPAN_SHOWN

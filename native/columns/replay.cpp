@@ -84,7 +84,7 @@ int64_t fitting(Wide time) {
 Output replay(const Input& frame, const Input& joins, int64_t number) {
   const size_t count = static_cast<size_t>(number);
   Work work(frame, count);
-  const auto node = joins.values<int64_t>("join"), between = joins.values<int64_t>("work_between");
+  const auto in_order = joins.values<int64_t>("in_order"), between = joins.values<int64_t>("work_between");
   const auto what = joins.values<int64_t>("what"), of_work = joins.values<int64_t>("work");
   const auto entry = joins.values<int64_t>("entry"), target = joins.values<int64_t>("target_ns");
   const auto lag = joins.values<int64_t>("lag_ns"), own_entry = joins.values<int64_t>("own_entry");
@@ -95,8 +95,9 @@ Output replay(const Input& frame, const Input& joins, int64_t number) {
   std::vector<Wide> at(joins.rows()), shift(joins.rows());
   auto shifted = [&](int64_t join) { return join == kNothing ? Wide{0} : shift[join]; };
   size_t next = 0;
-  for (size_t row = 0; row < joins.rows(); ++row) {
-    for (const size_t until = next + between[row]; next < until; ++next) work.run(next, shift);
+  for (size_t nth = 0; nth < joins.rows(); ++nth) {
+    for (const size_t until = next + between[nth]; next < until; ++next) work.run(next, shift);
+    const size_t row = static_cast<size_t>(in_order[nth]);
     Wide by = shifted(entry[row]) + target[row];
     if (is_free[row]) {
       by = std::numeric_limits<int64_t>::min();
@@ -105,14 +106,14 @@ Output replay(const Input& frame, const Input& joins, int64_t number) {
     } else if (what[row] == kRoom) {
       by = work.begun[of_work[row]];
     }
-    const int64_t join = node[row], before = is_first[row] ? kNothing : join - 1;
+    const int64_t before = is_first[row] ? kNothing : in_order[nth] - 1;
     // A join that did not bind might have taken less than it did: nothing. Its thread goes on as after the one before.
     Wide time = binds[row] ? by + lag[row] : by;
     const Wide then = binds[row] ? shifted(own_entry[row]) + own[row] : shifted(before) + clock[row];
     if (has_own[row] || !binds[row]) time = std::max(time, then);
     if (before != kNothing) time = std::max(time, at[before]);
-    at[join] = time;
-    shift[join] = time - clock[row];
+    at[row] = time;
+    shift[row] = time - clock[row];
   }
   for (; next < count; ++next) work.run(next, shift);
 

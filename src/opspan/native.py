@@ -17,7 +17,7 @@ import polars as pl
 from opspan import forked, libraries
 from opspan.errors import OpspanError
 
-ABI: Final = 15
+ABI: Final = 16
 _ERROR_BYTES: Final = 512
 
 # Bounds a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may
@@ -339,7 +339,8 @@ def latest(asked: pl.DataFrame, known: pl.DataFrame, *, strict: bool) -> pl.Seri
 
 def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
     """When work would begin and end, and after it for each join when its thread goes on, and how much later that is
-    than the thread's clock: begun_ns, end_ns. The first `count` rows of `work` are work; the others are edges."""
+    than the thread's clock: begun_ns, end_ns. The first `count` rows of `work` are work; the others are edges. Joins
+    are walked as their column `in_order` says, each after as much work as `work_between` has in the same place."""
     return _call("replay", work, joins, count)
 
 

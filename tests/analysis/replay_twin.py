@@ -44,9 +44,11 @@ def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
                     end[part] = last + rows[part]["tail_ns"]
 
     following = iter(range(count))
-    for row in joins.iter_rows(named=True):
-        for _ in range(row["work_between"]):
+    every = joins.rows(named=True)
+    for join, between in joins.select("in_order", "work_between").iter_rows():
+        for _ in range(between):
             run(next(following))
+        row = every[join]
         if row["is_free"]:
             by = LEAST
         elif row["what"] == FOR_WORK:
@@ -55,7 +57,7 @@ def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
             by = begun[row["work"]]
         else:
             by = shift[row["entry"]] + row["target_ns"]
-        before = NONE if row["is_first"] else row["join"] - 1
+        before = NONE if row["is_first"] else join - 1
         times = [by + row["lag_ns"] if row["binds"] else by]
         if not row["binds"]:
             times.append(shift[before] + row["clock_ns"])
@@ -63,8 +65,8 @@ def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
             times.append(shift[row["own_entry"]] + row["own_ns"])
         if before != NONE:
             times.append(at[before])
-        at[row["join"]] = max(times)
-        shift[row["join"]] = max(times) - row["clock_ns"]
+        at[join] = max(times)
+        shift[join] = max(times) - row["clock_ns"]
     for node in following:
         run(node)
     columns = {"begun_ns": begun + at, "end_ns": end + shift[:-1]}

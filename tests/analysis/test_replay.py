@@ -93,10 +93,11 @@ def graphs(draw: Any) -> tuple[pl.DataFrame, pl.DataFrame, int]:
         row |= {"meeting": draw(st.sampled_from([None, None, 3, 70])), "join": draw(st.integers(NONE, joined - 1))}
         work.append(row | {name: draw(TIMES) for name in ("delay_ns", "launch_ns", "took_ns", "tail_ns")})
     rows, left = [], count
-    for join in draw(st.permutations(range(joined))):
+    for join, walked in enumerate(draw(st.permutations(range(joined)))):
         between = draw(st.integers(0, left))
         left -= between
-        row = {"join": join, "work_between": between, "what": draw(st.integers(0, 3) if count else st.integers(1, 2))}
+        row = {"in_order": walked, "work_between": between}
+        row |= {"what": draw(st.integers(0, 3) if count else st.integers(1, 2))}
         row |= {"work": draw(st.integers(0, count - 1)) if count else NONE}
         row |= {name: draw(st.integers(NONE, joined - 1)) for name in ("entry", "own_entry")}
         row |= {name: draw(TIMES) for name in ("target_ns", "lag_ns", "own_ns", "clock_ns")}
@@ -105,7 +106,8 @@ def graphs(draw: Any) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     numbers = ("bound", "delay_ns", "join", "launch_ns", "other", "next", "took_ns", "meeting", "tail_ns")
     schema = dict.fromkeys(numbers, pl.Int64) | {"is_alone": pl.Boolean}
     blank = dict.fromkeys(numbers, 0) | {"meeting": None, "is_alone": False}
-    named = ("join", "work_between", "what", "work", "entry", "own_entry", "target_ns", "lag_ns", "own_ns", "clock_ns")
+    named = ("in_order", "work_between", "what", "work", "entry", "own_entry")
+    named += ("target_ns", "lag_ns", "own_ns", "clock_ns")
     flags = dict.fromkeys(("has_own", "is_free", "binds", "is_first"), pl.Boolean)
     return (
         pl.DataFrame([*work, *(blank | edge for edge in edges)], schema=schema, orient="row"),

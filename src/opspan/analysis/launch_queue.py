@@ -39,8 +39,12 @@ def rooms(
         "process", "call", "device_id", "stream", "start_ns", work=pl.int_range(pl.len(), dtype=pl.Int64)
     )
     early = every.filter(_col("call").is_null())
-    launched = only(every.drop("process"), _col("call").is_not_null() & ~_col("call").is_in(waits["call"].implode()))
-    launched = only(launched, launched["call"].is_first_distinct())
+    launched = only(every.drop("process"), _col("call").is_not_null())
+    count = np.bincount(launched["call"].to_numpy(), minlength=len(names))
+    has_several = (count > 1).any()  # a graph has one call for all that it runs
+    count[waits["call"].drop_nulls().to_numpy()] = 0
+    launched = only(launched, pl.Series(count[launched["call"].to_numpy()] > 0))
+    launched = only(launched, launched["call"].is_first_distinct()) if has_several else launched
     known = calls.select("process", "thread", called_ns="start_ns", returned_ns="end_ns")
     rows = launched.hstack(known[place.gather(launched["call"])] if calls.height else known.clear(launched.height))
     rows = only(rows, (_col("thread") != NONE) & (_col("called_ns") <= _col("start_ns")))
@@ -74,8 +78,10 @@ def _of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | None:
     depth = number + 1 - begun
     limit = int(depth.max())
     is_full = depth >= limit - max(limit // _NEAR, 1)
+    if limit < _LEAST_DEPTH:
+        return None
     usual = _usual(rows, is_full)
-    if limit < _LEAST_DEPTH or not _is_limit(returned - called, usual, is_full):
+    if not _is_limit(returned - called, usual, is_full):
         return None
     # A launch that waited was let go by the begin before its return; any other might have waited for this one.
     done = np.minimum(called + usual, returned)

@@ -33,8 +33,8 @@ Ints = npt.NDArray[np.int64]
 class Weights:
     """Holds, for each work, the factors by which its time and its delay would change."""
 
-    took: npt.NDArray[np.float64]  # factors
-    delayed: npt.NDArray[np.float64]
+    took: npt.NDArray[np.float64] | float  # factors; one number: that of all
+    delayed: npt.NDArray[np.float64] | float
     unknown: float
 
 
@@ -49,6 +49,8 @@ class Replayed:
 
 def scaled(ns: Ints, factor: npt.NDArray[np.float64] | float) -> Ints:
     """Exactly the same where the factor is 1."""
+    if isinstance(factor, float) and factor == 1:
+        return ns
     scaled = np.rint(np.clip(ns * np.asarray(factor), -(2.0**62), 2.0**62)).astype(np.int64)
     return np.where(np.equal(factor, 1.0), ns, scaled)
 
@@ -62,16 +64,22 @@ class Host:
         cuts = cuts.with_columns(saved=pl.lit(pl.Series("saved", saved, dtype=pl.Int64)))
         # Until then.
         self.cuts = cuts.with_columns(saved=(_col("saved").cum_sum() - _col("saved")).over("thread"))
+        # The last is that of NONE: before the first cut.
+        self._time, self._saved = (np.append(self.cuts[name].to_numpy(), 0) for name in ("time_ns", "saved"))
+        self._factor = np.append(self.cuts["factor"].to_numpy(), 1.0)
 
     def clock(self, thread: pl.Series, time_ns: pl.Series) -> Ints:
         at = time_ns.fill_null(0).to_numpy()
         if not self.cuts.height:
             return at
         place = at_or_before(pl.DataFrame({"thread": thread, "time_ns": time_ns}), self.cuts, "thread").to_numpy()
-        since = at - self.cuts["time_ns"].to_numpy()[place]
-        factor = self.cuts["factor"].to_numpy()[place]
-        saved = self.cuts["saved"].to_numpy()[place] + (since - scaled(since, factor))
-        return np.where(place == NONE, at, at - saved)
+        saved: Ints = self._saved[place]
+        changed = np.flatnonzero((self._factor != 1)[place])
+        within = place[changed]
+        since = at[changed] - self._time[within]
+        saved[changed] += since - scaled(since, self._factor[within])
+        clock: Ints = at - saved
+        return clock
 
 
 def replay(
@@ -79,8 +87,7 @@ def replay(
 ) -> Replayed:
     """`is_free`: for each join whether its thread does not wait there, as if what it waited for had been done."""
     count = found.work.height
-    joins = _joins(host, found, is_free)[found.order.joins]
-    joins = joins.with_columns(work_between=found.order.work_between)
+    joins = _joins(host, found, is_free)
     work, joins = (rows.cast({integer(): pl.Int64}) for rows in (_work(weights, host, found, meetings), joins))
     times = native.replay(work, joins, count)
     begun, end = times["begun_ns"], times["end_ns"]
@@ -116,13 +123,14 @@ def _met(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, p
     of, tail = pl.Series([None], dtype=pl.Int64).new_from_index(0, count), pl.Series([0]).new_from_index(0, count)
     if meetings is not None:
         parts = meetings.parts
-        ns = scaled(parts["tail_ns"].to_numpy(), weights.took[parts["node"].to_numpy()])
+        took = weights.took if isinstance(weights.took, float) else weights.took[parts["node"].to_numpy()]
+        ns = scaled(parts["tail_ns"].to_numpy(), took)
         of, tail = of.scatter(parts["node"], parts["of"]), tail.scatter(parts["node"], pl.Series(ns))
     return {"meeting": of, "tail_ns": tail}
 
 
 def _joins(host: Host, found: Graph, is_free: pl.Series | None) -> pl.DataFrame:
-    """The joins as native.replay takes them, in the order of the threads."""
+    """The joins as native.replay takes them: in the order of the threads, with the order in which they are walked."""
     joins, order = found.joins, found.order
     free = pl.lit(value=False) if is_free is None else pl.lit(is_free)
     clock = host.clock(joins["thread"], joins["time_ns"])
@@ -134,7 +142,8 @@ def _joins(host: Host, found: Graph, is_free: pl.Series | None) -> pl.DataFrame:
         "work",
         "entry",
         is_first=(_col("thread") != _col("thread").shift(1)).fill_null(value=True),
-        join=pl.int_range(pl.len(), dtype=pl.Int64),
+        in_order=pl.lit(pl.Series(order.joins)),
+        work_between=pl.lit(pl.Series(order.work_between)),
         target_ns=pl.lit(pl.Series(host.clock(joins["other"], joins["target_ns"]))),
         lag_ns=pl.lit(pl.Series(np.where(joins["what"].to_numpy() == BEGUN, 0, clock - done))),
         own_entry=pl.lit(pl.Series(order.own_entry)),

@@ -48,13 +48,9 @@ class Change:
 
 def sooner(found: Graph, change: Change, meetings: Meetings | None = None) -> pl.DataFrame:
     """`meetings`: where processes wait for each other; None: each is replayed by itself."""
-    work = change.work.with_columns(_col("row").cast(found.work.schema["row"]))
-    work = found.work.select("row").join(work, on="row", how="left", maintain_order="left")
-    took = work["factor"].fill_null(1.0).to_numpy()
-    delayed = np.where(work["is_at_once"].fill_null(value=False).to_numpy(), 0.0, 1.0)
     stretches = _on_threads(change.stretches, found)
     host = Host(_cuts(stretches))
-    replayed = replay(Weights(took, delayed, 1.0), host, found, _is_free(stretches, found), meetings)
+    replayed = replay(_weights(change.work, found), host, found, _is_free(stretches, found), meetings)
     ends = pl.DataFrame({"process": found.work["process"], "after_ns": replayed.end})
     ends = found.processes.with_columns(ended_ns=pl.lit(replayed.ends)).join(
         ends.group_by("process").max(), on="process", how="left", maintain_order="left"
@@ -63,6 +59,15 @@ def sooner(found: Graph, change: Change, meetings: Meetings | None = None) -> pl
     of_work, of_process = _col("last_ns") - _col("after_ns"), _col("end_ns") - _col("ended_ns")
     ns = pl.when("has_launches").then(of_process).otherwise(pl.coalesce(of_work, of_process))
     return ends.select(*PROCESS, ns=ns)
+
+
+def _weights(changed: pl.DataFrame, found: Graph) -> Weights:
+    if not changed.height:
+        return Weights(1.0, 1.0, 1.0)
+    changed = changed.with_columns(_col("row").cast(found.work.schema["row"]))
+    work = found.work.select("row").join(changed, on="row", how="left", maintain_order="left")
+    delayed = np.where(work["is_at_once"].fill_null(value=False).to_numpy(), 0.0, 1.0)
+    return Weights(work["factor"].fill_null(1.0).to_numpy(), delayed, 1.0)
 
 
 def _on_threads(stretches: pl.DataFrame, found: Graph) -> pl.DataFrame:
@@ -75,6 +80,12 @@ def _on_threads(stretches: pl.DataFrame, found: Graph) -> pl.DataFrame:
 
 def _cuts(stretches: pl.DataFrame) -> pl.DataFrame:
     """Where stretches overlap, the one that begins last counts."""
+    apart = stretches.select("thread", "start_ns", "end_ns", "factor").sort("thread", "start_ns")
+    follows = (_col("thread") != _col("thread").shift()) | (_col("start_ns") >= _col("end_ns").shift())
+    if apart.select(follows.all()).item():
+        ends = apart.select("thread", time_ns="end_ns", factor=pl.lit(1.0))
+        begins = apart.select("thread", time_ns="start_ns", factor=_col("factor").cast(pl.Float64))
+        return pl.concat([ends, begins]).sort("thread", "time_ns", maintain_order=True)
     rows = stretches.select(
         "start_ns", "end_ns", "factor", rank="process", pid="process", tid="thread", is_async=pl.lit(value=False)
     )

@@ -9,12 +9,15 @@ evidence: the figures that a finding rests on are part of it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from opspan.analysis import Analysed
 from opspan.findings.rule import Evidence, Finding, Rule
 from opspan.findings.rules import RULES
 from opspan.findings.run import Run
+
+_AT_ONCE = 2  # rules: much of each is work for one processor
 
 __all__ = ["RULES", "Evidence", "Finding", "Rule", "Run", "findings", "looked_for"]
 
@@ -26,9 +29,12 @@ def findings(found: Analysed) -> list[Finding]:
 def looked_for(run: Run, rules: Iterable[Rule]) -> list[Finding]:
     if run.total_ns <= 0:
         return []
+    rules = tuple(rules)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = list(pool.map(lambda rule: rule.evidence(run), rules))
     said = []
-    for rule in rules:
-        for evidence in rule.evidence(run):
+    for rule, evidences in zip(rules, found, strict=True):
+        for evidence in evidences:
             ns = evidence.at_stake_ns
             if ns is not None:  # what several threads did at once may take longer than the run; it can save no more
                 ns = min(max(ns, 0), run.total_ns)

@@ -71,7 +71,7 @@ def saves(found: Analysed) -> pl.DataFrame:
     if not on_device(found.complete.work.select("kind", "is_overhead")).height:
         return none
     trace, waits = found.attributed, found.waits
-    drains = waits.filter(_col("why").cast(pl.String).is_in(DRAIN)).select(*PROCESS, "start_ns", "end_ns")
+    drains = waits.filter(_col("why").is_in(DRAIN)).select(*PROCESS, "start_ns", "end_ns")
     calls, long = _launching(found)
     ends = calls.group_by(PROCESS).agg(start_ns=_col("end_ns").max())  # after the last launch nothing is left to do
     done = trace.work.group_by(PROCESS).agg(_col("end_ns").max())

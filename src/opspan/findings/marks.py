@@ -84,6 +84,8 @@ def fallbacks(ranges: pl.DataFrame) -> pl.Series:
 
 def _named(ranges: pl.DataFrame, pattern: str) -> pl.Series:
     names = ranges.select(_col("name").unique()).filter(_col("name").cast(pl.String).str.contains(pattern))["name"]
+    if not names.len():
+        return pl.Series([False]).new_from_index(0, ranges.height)
     return ranges["name"].is_in(names.implode()).fill_null(value=False)
 
 

@@ -38,9 +38,7 @@ class Kind:
 
 def kinds(run: Run) -> list[Kind]:
     """Returns the kinds of outliers. They are looked for once in a run: several rules ask."""
-    if _KEY not in run.said:
-        run.said[_KEY] = list(_kinds(run))
-    return run.said[_KEY]
+    return run.once(_KEY, lambda: _kinds(run))
 
 
 def of_steps(run: Run, rows: pl.DataFrame, *, is_late: bool = False) -> pl.DataFrame:

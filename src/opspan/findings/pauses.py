@@ -63,9 +63,9 @@ def _of_others(run: Run) -> pl.DataFrame:
     """When hosts compiled, ran what a device cannot, loaded data, went through parameters or loaded code."""
     ranges = run.ranges
     phases = ["data", "optimizer"] if run.has_loop_in_optimizer else ["data"]
-    is_other = _col("phase").cast(pl.String).is_in(phases).fill_null(value=False)
+    is_other = _col("phase").is_in(phases).fill_null(value=False)
     is_other |= pl.lit(run.is_falling_back.gather(ranges["row"]).fill_null(value=False))
-    held = run.found.waits.filter(_col("why").cast(pl.String).is_in(HOLD))
+    held = run.found.waits.filter(_col("why").is_in(HOLD))
     rows = pl.concat(rows.select(_TIMES) for rows in (ranges.filter(is_other), run.compiling, held))
     return union(rows.drop_nulls(("start_ns", "end_ns")), PROCESS)
 

@@ -56,9 +56,7 @@ class Rule:
 
     def evidence(self, run: Run) -> list[Evidence]:
         """Returns what it finds in the run. That is looked for once: another rule may ask, too."""
-        if self.id not in run.said:
-            run.said[self.id] = list(self.look(run, self.threshold))
-        return run.said[self.id]
+        return run.once(self.id, lambda: self.look(run, self.threshold))
 
 
 @dataclass(frozen=True)

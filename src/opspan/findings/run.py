@@ -9,7 +9,9 @@ of the one that lost most: `longest`. What is summed over the devices of a proce
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from threading import RLock
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -35,6 +37,7 @@ _col = pl.col
 CAUSES = ("compile", "fallback", "data", "optimizer", "held", "wait", "host", "launch", "queued", "unknown")
 _CAUSE = pl.Enum(CAUSES)
 _THREAD = (*PROCESS, "tid")
+Some = TypeVar("Some")
 HOLD = ("allocation", "free", "module loading")  # reasons of waits that hold up the host itself
 _TOP = 3
 _MOSTLY = 0.5
@@ -43,6 +46,8 @@ _MOSTLY = 0.5
 class Run:
     def __init__(self, found: Analysed) -> None:
         self.found = found
+        self._said: dict[str, list[Any]] = {}
+        self._locks: dict[str, Any] = {}
 
     @kept
     def trace(self) -> Tables:
@@ -61,10 +66,13 @@ class Run:
         trace = self.found.attributed
         return trace.calls.select(*_THREAD, "start_ns", "end_ns")[trace.work["call"].drop_nulls().unique()]
 
-    @kept
-    def said(self) -> dict[str, list[Any]]:
-        """Returns what rules have found so far, by their ids, and what several of them ask for."""
-        return {}
+    def once(self, key: str, find: Callable[[], Iterable[Some]]) -> list[Some]:
+        """Returns what `find` finds: what rules found, by their ids, and what several of them ask for. That is looked
+        for once, whichever thread asks."""
+        with self._locks.setdefault(key, RLock()):
+            if key not in self._said:
+                self._said[key] = list(find())
+            return self._said[key]
 
     # -- steps
 
@@ -319,7 +327,7 @@ class Run:
         usual = self.begun_in_usual(pieces.select("piece", "at_ns").with_columns(whose), "at_ns")
         pieces = pieces.drop("piece")[usual["piece"]].with_columns(usual["step"].cast(pl.Categorical))
         columns = (*DEVICE, "start_ns", "end_ns", "launched_ns", "held_ns")
-        pieces = pieces.with_columns(gaps[name].gather(pieces["gap"]) for name in columns)
+        pieces = pieces.hstack(gaps.select(columns)[pieces["gap"]])
         pieces = self.named(pieces.with_columns(wait=pl.lit(None, dtype=pl.String)))
         is_compiling, is_falling_back = (
             pl.lit(inside.gather(pieces["range"]).fill_null(value=False)) if inside.any() else pl.lit(value=False)
@@ -349,7 +357,7 @@ class Run:
     def _gaps(self) -> pl.DataFrame:
         """The gaps, with `is_start` (of a program without steps), with when what came next was launched, where it came
         late, and with `held_ns`: for how long, until then, the host was in calls that take memory or load code."""
-        held = self.found.waits.filter(_col("why").cast(pl.String).is_in(HOLD)).select(*_THREAD, "start_ns", "end_ns")
+        held = self.found.waits.filter(_col("why").is_in(HOLD)).select(*_THREAD, "start_ns", "end_ns")
         gaps = self.found.gaps.with_row_index("gap")
         launched = _col("start_ns") + _col("host_ns")
         asked = gaps.select(*_THREAD, "start_ns", end_ns=launched)
@@ -357,6 +365,8 @@ class Run:
         is_late = _col("host_ns") + _col("launch_ns") > 0
         gaps = gaps.with_columns(held_ns.alias("held_ns"), launched_ns=pl.when(is_late).then(launched))
         begins = self.begins.select(*PROCESS, "start_ns", is_start=True)
+        if not begins.height:
+            return gaps.with_columns(is_start=pl.lit(value=False))
         gaps = gaps.join(begins, on=[*PROCESS, "start_ns"], how="left", nulls_equal=True, maintain_order="left")
         return gaps.with_columns(_col("is_start").fill_null(value=False))
 

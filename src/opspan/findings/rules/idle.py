@@ -48,17 +48,21 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     if idle_ns <= 0:
         return
     outside = _outside(run)
-    inside = run.idle.with_columns(_col("cause", "step").cast(pl.String)).join(outside, on="gap", how="anti")
-    pieces = pl.concat([inside, outside], how="diagonal_relaxed")
-    pieces = pieces.with_columns(_col("cause").replace("launch", "host"))
+    inside = run.idle.join(outside, on="gap", how="anti")
     # Without that of outliers among the steps, which have a rule of their own.
-    if run.per_process(pieces, "ns") < threshold * time_ns:
+    sums = pl.concat(
+        rows.group_by(*PROCESS, "cause").agg(_col("ns").sum()).with_columns(_col("cause").cast(pl.String))
+        for rows in (inside, outside)
+    )
+    if run.per_process(sums, "ns") < threshold * time_ns:
         return
-    sums = pieces.group_by("cause").agg(_col("ns").sum()).sort("ns", "cause", descending=[True, False])
+    sums = sums.with_columns(_col("cause").replace("launch", "host"))
+    sums = sums.group_by("cause").agg(_col("ns").sum()).sort("ns", "cause", descending=[True, False])
     cause = str(sums["cause"][0])
     if any(rule.evidence(run) for rule in _SPEAK.get(cause, ())):
         return
-    rows = pieces.filter(_col("cause") == cause)
+    causes = ["host", "launch"] if cause == "host" else [cause]
+    rows = (outside if cause in ("start", "end") else inside).filter(_col("cause").is_in(causes))
     ns = run.per_process(rows, "ns")
     figures = {"idle_ns": idle_ns, "idle_share": idle_ns / time_ns, "cause_ns": ns, "cause_share": ns / idle_ns}
     words = {"cause": _SAID[cause], "where": mostly_in(run, rows)}
@@ -79,7 +83,8 @@ def _outside(run: Run) -> pl.DataFrame:
     gaps = run.found.gaps.with_row_index("gap").join(begins, on=[*PROCESS, "start_ns"], how="left", nulls_equal=True)
     cause = pl.when(_col("next").is_null()).then(pl.lit("end")).when("is_first").then(pl.lit("start"))
     gaps = gaps.with_columns(cause=cause).drop_nulls("cause").select("gap", *DEVICE, "start_ns", "end_ns", "cause")
-    return run.named(run.found.idle.join(gaps, on="gap"))
+    rows = run.found.idle.join(gaps, on="gap").with_columns(step=pl.lit(None, dtype=pl.Categorical))
+    return run.named(rows)
 
 
 RULES = (

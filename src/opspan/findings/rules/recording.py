@@ -23,7 +23,7 @@ _NOT_ITS_OWN = r"(?i)command buffer full|lazy (function|module) loading|module l
 def _overhead(run: Run, threshold: float) -> Iterator[Evidence]:
     work = run.trace.work.select("rank", "pid", "tid", "start_ns", "end_ns", "name", "is_overhead")
     is_own = ~_col("name").cast(pl.String).str.contains(_NOT_ITS_OWN).fill_null(value=False)
-    rows = within_whole(work.filter(_col("is_overhead").fill_null(value=False), is_own), run.trace)
+    rows = within_whole(work.filter(_col("is_overhead").fill_null(value=False)).filter(is_own), run.trace)
     rows = run.begun_in_usual(rows, odd=True).with_columns(ns=length())
     if not rows.height:
         return

@@ -8,7 +8,7 @@ import polars as pl
 
 from opspan.analysis.autograd import LINKED
 from opspan.analysis.nest import nearest
-from opspan.analysis.spans import DEVICE, PROCESS, numbered
+from opspan.analysis.spans import DEVICE, PROCESS, numbered, summed_by
 from opspan.findings.odd_steps import of_steps
 from opspan.findings.rule import Evidence, Rule, ranges_of, where
 from opspan.findings.run import Run, ranks_of, top
@@ -52,8 +52,9 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     forward_of = nearest(ranges, is_target).gather(took["range"])
     name = ranges["name"]
     took = took.with_columns(backward=name.gather(backward_of), forward=name.gather(forward_of))
-    sums = took.filter(_col("backward").is_null()).group_by(*PROCESS, name="forward").agg(forward_ns=_col("ns").sum())
-    backward = took.group_by(*PROCESS, name="backward").agg(backward_ns=_col("ns").sum())
+    sums = took.filter(_col("backward").is_null()).rename({"forward": "name"})
+    sums = summed_by(sums, (*PROCESS, "name"), forward_ns=_col("ns").sum())
+    backward = summed_by(took.rename({"backward": "name"}), (*PROCESS, "name"), backward_ns=_col("ns").sum())
     sums = sums.drop_nulls("name").join(backward, on=[*PROCESS, "name"], nulls_equal=True)
     sums = sums.with_columns(_col("name").cast(pl.String))
     sums = sums.with_columns(more_ns=_col("backward_ns") - _TWICE * _col("forward_ns"))

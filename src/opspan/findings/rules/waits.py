@@ -74,7 +74,7 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         if not run.steps.height:
             return  # a run without steps has its start in it, where all this belongs
-        waits = run.found.waits.filter(_col("why").cast(pl.String).is_in(reasons))
+        waits = run.found.waits.filter(_col("why").is_in(reasons))
         waits = run.named(of_steps(run, waits, is_late=True))
         at_stake = saved_ns(run, without(run, stretches=waits), threshold)
         if not run.matters(at_stake, threshold):

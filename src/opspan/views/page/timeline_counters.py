@@ -15,6 +15,7 @@ from opspan.analysis import Analysed
 from opspan.analysis.averages import on_device
 from opspan.analysis.launched import STREAM
 from opspan.analysis.spans import DEVICE, distinct, time_in
+from opspan.tables.same import unlike
 from opspan.views.page.columns import text, values
 from opspan.views.page.timeline_columns import deltas
 
@@ -53,6 +54,8 @@ def _by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataFrame], 
     rows = rows.select("time_ns", "value", *keys).drop_nulls(("time_ns", "value"))
     if rows.schema["value"].is_float():
         rows = rows.filter(_col("value").is_finite())
+    if not (keys := tuple(unlike(keys, rows))):
+        return [rows] if rows.height else [], 0
     counts = rows.group_by(keys, maintain_order=True).agg(count=pl.len())
     counts = counts.sort("count", descending=True, maintain_order=True)
     most = counts.head(_MOST_LANES).with_row_index("lane")
