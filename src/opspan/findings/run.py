@@ -9,10 +9,6 @@ of the one that lost most: `longest`. What is summed over the devices of a proce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from threading import RLock
-from typing import Any, TypeVar
-
 import polars as pl
 
 from opspan.analysis import Analysed
@@ -29,6 +25,7 @@ from opspan.findings.graph import graph_of
 from opspan.findings.hidden import backward_ns, knows_waits, saves
 from opspan.findings.late import late
 from opspan.findings.marks import compiled_times, compiling, falling_back
+from opspan.findings.once import Once
 from opspan.findings.paces import paces
 from opspan.tables import Tables
 
@@ -37,7 +34,6 @@ _col = pl.col
 CAUSES = ("compile", "fallback", "data", "optimizer", "held", "wait", "host", "launch", "queued", "unknown")
 _CAUSE = pl.Enum(CAUSES)
 _THREAD = (*PROCESS, "tid")
-Some = TypeVar("Some")
 HOLD = ("allocation", "free", "module loading")  # reasons of waits that hold up the host itself
 _TOP = 3
 _MOSTLY = 0.5
@@ -46,8 +42,6 @@ _MOSTLY = 0.5
 class Run:
     def __init__(self, found: Analysed) -> None:
         self.found = found
-        self._said: dict[str, list[Any]] = {}
-        self._locks: dict[str, Any] = {}
 
     @kept
     def trace(self) -> Tables:
@@ -66,13 +60,10 @@ class Run:
         trace = self.found.attributed
         return trace.calls.select(*_THREAD, "start_ns", "end_ns")[trace.work["call"].drop_nulls().unique()]
 
-    def once(self, key: str, find: Callable[[], Iterable[Some]]) -> list[Some]:
-        """Returns what `find` finds: what rules found, by their ids, and what several of them ask for. That is looked
-        for once, whichever thread asks."""
-        with self._locks.setdefault(key, RLock()):
-            if key not in self._said:
-                self._said[key] = list(find())
-            return self._said[key]
+    @kept
+    def once(self) -> Once:
+        """Looks for what rules find, by their ids, and for what several of them ask for."""
+        return Once()
 
     # -- steps
 
