@@ -13,7 +13,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -21,7 +21,7 @@ import polars as pl
 from opspan.analysis.busy import busy_with, whole_times
 from opspan.analysis.launch_queue import rooms
 from opspan.analysis.launched import STREAM
-from opspan.analysis.path_events import after_wait_calls, unexplained
+from opspan.analysis.path_events import ON_STREAM, after_wait_calls, by_events, last_ended, sync_rows, unexplained
 from opspan.analysis.path_threads import (
     FOR_ROOM,
     FOR_THREAD,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 _col = pl.col
 _WAITS_FOR_WORK = (SYNCHRONISE, COPY, ITEM)
-_ON_STREAM = ("process", "device_id", "stream_id")
 
 
 @dataclass(frozen=True)
@@ -187,51 +186,12 @@ def _launches(work: pl.DataFrame, calls: pl.DataFrame, place: pl.Series, process
     return found.with_columns(thread=pl.when(_col("launch_ns").is_not_null()).then("thread").fill_null(NONE))
 
 
-def last_ended(asked: pl.DataFrame, work: pl.DataFrame, by: tuple[str, ...]) -> pl.Series:
-    """For each row of `asked` the number of the work that ended last until `until_ns`, of those alike in `by`."""
-    ended = work.select(*by, "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns", "before")
-    return _last(asked, "until_ns", ended, "end_ns", "before", by)
-
-
-def _last(
-    asked: pl.DataFrame,
-    at: str,
-    known: pl.DataFrame,
-    time: str,
-    value: str,
-    by: tuple[str, ...],
-    strategy: Literal["backward", "forward"] = "backward",
-) -> pl.Series:
-    """For each row of `asked` a value of the nearest of `known`, which is in order of `time`. Null: there is none."""
-    if not asked.height or not known.height:
-        return pl.Series(value, [None] * asked.height, dtype=known.schema[value])
-    if len(by) == 1:
-        asked_by, known_by = asked.with_columns(key=by[0]), known.with_columns(key=by[0])
-    else:
-        keys = pl.concat([asked.select(by), known.select(by)]).unique().with_row_index("key")
-        asked_by, known_by = (
-            frame.join(keys, on=list(by), how="left", nulls_equal=True, maintain_order="left")
-            for frame in (asked, known)
-        )
-    some = asked_by.select("key", at).with_row_index("place").drop_nulls(at).sort(at)
-    found = some.join_asof(
-        known_by.select("key", time, value),
-        left_on=at,
-        right_on=time,
-        by="key",
-        strategy=strategy,
-        check_sortedness=False,
-    )
-    places = asked.select(place=pl.int_range(pl.len(), dtype=pl.UInt32))
-    return places.join(found.select("place", value), on="place", how="left", maintain_order="left")[value]
-
-
 def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     """All that work waited for; and of each the one that it waited for longest."""
     asked = work.with_row_index("work").with_columns(_col("work").cast(pl.Int64), until_ns="start_ns")
     in_order = _on_streams(asked)
     edges = asked.select("work", before=in_order.set(in_order == NONE, None)).drop_nulls("before")
-    found = [_by_events(trace, asked, work, calls)]
+    found = [by_events(trace, asked, work, calls)]
     called = work["call"].drop_nulls()
     if called.len() and int((counts := np.bincount(called.to_numpy())).max()) > 1:
         # The nodes of a graph, on whatever stream.
@@ -278,56 +238,6 @@ def _on_streams(work: pl.DataFrame) -> pl.Series:
     return pl.Series("before", before)
 
 
-def _by_events(trace: Tables, asked: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Between streams: what the first work after a wait for an event waits for. Where the source does not say which
-    event that is, it is the work of the process that ended last before."""
-    none = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
-    sync = _sync_rows(trace, work).filter(_col("name").str.contains(r"(?i)stream.wait"))
-    if not sync.height:
-        return none
-    sync = sync.join(calls.select("call", "process", called_ns="start_ns"), on="call")
-    launched = asked.join(calls.select("call", launched_ns="start_ns"), on="call", maintain_order="left")
-    launched = launched.sort("launched_ns", "work")
-    known = launched.select(*_ON_STREAM, "launched_ns", "work", before="work")
-    first = _last(sync, "called_ns", known, "launched_ns", "work", _ON_STREAM, strategy="forward")
-    sync = sync.with_columns(work=first)
-    sync = sync.drop_nulls("work")
-    recorded = calls.select(record="call", recorded_ns="start_ns", of_process="process").join(
-        trace.calls.select("correlation_id").with_row_index("record"), on="record"
-    )
-    said = sync.filter(_col("record_id") > 0, _col("wait_on") >= 0).join(
-        recorded, left_on=["process", "record_id"], right_on=["of_process", "correlation_id"], maintain_order="left"
-    )
-    on = said.select("process", "device_id", "recorded_ns", stream_id="wait_on")
-    said = said.select("work", before=_last(on, "recorded_ns", known, "launched_ns", "before", _ON_STREAM))
-    unsaid = sync.filter(_col("record_id").is_null())
-    until = unsaid.select("process", until_ns=work["start_ns"].gather(unsaid["work"]))
-    guessed = unsaid.select("work", last_ended(until, work, ("process",)).alias("before"))
-    return pl.concat([said, guessed])
-
-
-def _sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns the waits that the tool tells of: call, waiting stream, and the stream and record that it waits for."""
-    rows = trace.work.select(*PROCESS, "call", "kind", "device_id", "stream_id", "name", "payload_json")
-    rows = rows.filter((_col("kind") == "sync") & _col("call").is_not_null())
-    # Tools say of a wait that it was on device 0, whichever it was: a process that used one device used that.
-    used = trace.work.select(*PROCESS, "device_id", "kind") if rows.height else rows
-    used = (
-        used.filter(_col("kind") == "kernel")
-        .select(*PROCESS, "device_id")
-        .unique()
-        .group_by(PROCESS)
-        .agg(only=pl.when(pl.len() == 1).then(_col("device_id").first()))
-    )
-    rows = rows.join(used, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
-    rows = rows.with_columns(device_id=pl.coalesce("only", "device_id"))
-    said = {
-        name: _col("payload_json").str.extract(rf'"{key}"\s*:\s*(-?[0-9]{{1,18}})').cast(pl.Int64, strict=False)
-        for name, key in (("wait_on", "wait_on_stream"), ("record_id", "wait_on_cuda_event_record_corr_id"))
-    }
-    return rows.select("call", "device_id", "stream_id", name=_col("name").cast(pl.String).fill_null(""), **said)
-
-
 def latest(work: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
     """For each work the one that it waited for longest."""
     ends = edges.with_columns(work["end_ns"].gather(edges["before"]).alias("end_ns")).sort("work", "end_ns", "before")
@@ -344,7 +254,7 @@ def _waited(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: pl.Da
     if not rows.height:
         return pl.DataFrame(schema=JOINS)
     copies = last_ended(rows, work, ("process", "call"))
-    sync = _sync_rows(trace, work).unique("call", keep="first", maintain_order=True)
+    sync = sync_rows(trace, work).unique("call", keep="first", maintain_order=True)
     rows = rows.join(sync, on="call", how="left", maintain_order="left")
     is_of_stream = _col("name").str.contains(r"(?i)^stream.sync").fill_null(value=False)
     is_of_event = _col("name").str.contains(r"(?i)^event.sync").fill_null(value=False) & (_col("wait_on") >= 0)
@@ -352,7 +262,7 @@ def _waited(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: pl.Da
         stream_id=pl.when(is_of_event.fill_null(value=False)).then("wait_on").otherwise("stream_id"),
         has_stream=is_of_stream | is_of_event.fill_null(value=False),
     )
-    of_stream = last_ended(rows, work, _ON_STREAM)
+    of_stream = last_ended(rows, work, ON_STREAM)
     of_process = last_ended(rows, work, ("process",))
     target = rows.select(
         pl.coalesce(copies, pl.when(_col("has_stream")).then(of_stream).otherwise(of_process)).alias("work")
