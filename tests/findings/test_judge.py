@@ -150,6 +150,14 @@ def test_a_sample_is_judged() -> None:
     assert results.measures["time at stake"][1] == named, results.measures
 
 
+@pytest.mark.parametrize("number", [244, 255, 260])
+def test_an_even_pipeline_has_neither_stragglers_nor_small_collectives(number: int) -> None:
+    """Its stages load kernels while they wait, or what they send takes microseconds: once that was said of these."""
+    import simulated
+
+    assert not list(simulated.clean(number))
+
+
 @pytest.mark.parametrize("number", [42, 49, 60, 75])
 def test_what_runs_would_take_whose_ranks_wait_for_each_other(number: int) -> None:
     """In these no rank by itself tells: streams wait for each other, too, and one host is far ahead."""

@@ -33,8 +33,8 @@ LEAST = 0.03
 
 
 def frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    schema = SCHEMA | {"exposed_ns": pl.Int64, "step": pl.String}
-    made = pl.DataFrame([ROW | {"step": None} | row for row in rows], schema=schema)
+    schema = SCHEMA | {"exposed_ns": pl.Int64, "held_ns": pl.Int64, "step": pl.String}
+    made = pl.DataFrame([ROW | {"held_ns": 0, "step": None} | row for row in rows], schema=schema)
     return made.hstack(matched(made))
 
 
@@ -68,6 +68,15 @@ def test_a_slow_stage_is_named_with_what_it_costs(slow: int, factor: float) -> N
     assert ranks == [slow]
     # At most: a stage that is first hides more of the fill when it is slow.
     assert 0.95 * (total_ns - even_ns) <= lost_ns <= (1.2 if slow else 1.8) * (total_ns - even_ns)
+
+
+def test_a_stage_that_is_held_up_while_it_waits_lost_nothing_by_that() -> None:
+    rows, total_ns = pipeline([1500, 1000, 1000, 1000], 12, 12)
+    slow = frame(rows)
+    held = pl.when(pl.col("rank") != 0).then(pl.col("exposed_ns").sum().over("rank", "step")).otherwise(0)
+
+    assert late_ranks(slow, total_ns)[0] == [0]
+    assert late_ranks(slow.with_columns(held_ns=held), total_ns) == ([], 0)
 
 
 def reduces(late_by: dict[tuple[int, int], int], jitter: int, steps: int = 20) -> list[dict[str, Any]]:

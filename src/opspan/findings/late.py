@@ -1,5 +1,6 @@
 """Who waits for whom: the time that each rank lost to others in collectives, and the ranks that it was lost to.
 
+    with_held(rows, held) -> with held_ns: for how long the host of each was held up in its step
     late(rows) -> rank, pid, device_id, component, step, and in ns
         exposed_ns  in which a collective ran and nothing else did (analysis/exposed.py)
         waited_ns   how much of it the rank waited for others
@@ -8,7 +9,7 @@
     late_by_far(late) -> the same, and step: of each step those that came later than most by far
     lost_to(late, some) -> component, step, ns: what others lose to them; if `some` has steps, in these
 
-`rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `kind` and `step`. A place is a device of a
+`rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `held_ns`, `kind` and `step`. A place is a device of a
 process, or a process; a component has the places that collectives connect.
 
 Where the places of a component have the same collectives in a step, that step is as long for all of them, and the place
@@ -17,14 +18,15 @@ counts transfers that the other would have hidden, had it not waited before.
 
 In a pipeline each stage waits for the first to fill it and for the last to drain it: all for the same time if they have
 the same work. Only what a stage exposes more than the one that exposes least is lost to another; of waiting alone those
-have less that are in the middle, and send and receive on both sides.
+have less that are in the middle, and send and receive on both sides. While a stage waits, its host may be held up as
+others are, by taking memory or loading kernels in a warm-up, say: that much it would be late itself.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.spans import DEVICE
+from opspan.analysis.spans import DEVICE, PROCESS
 
 _col = pl.col
 SIDES = ("send", "recv", "send_recv")
@@ -40,6 +42,14 @@ def waited_ns() -> pl.Expr:
     """How much of what a collective exposes would be gone, had it not waited: the transfer would then begin sooner, and
     be hidden as long as something computes."""
     return pl.min_horizontal("exposed_ns", _col("waiting_ns").fill_null(0))
+
+
+def with_held(rows: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    """`held`: calls that hold up hosts, with wait_ns and step."""
+    at = [*PROCESS, "step"]
+    sums = held.group_by(at).agg(held_ns=_col("wait_ns").sum())
+    rows = rows.join(sums, on=at, how="left", nulls_equal=True, maintain_order="left")
+    return rows.with_columns(_col("held_ns").fill_null(0))
 
 
 def late(rows: pl.DataFrame) -> pl.DataFrame:
@@ -63,12 +73,14 @@ def late(rows: pl.DataFrame) -> pl.DataFrame:
         places=_col("places").first(),
         start_ns=_col("start_ns").min(),
         sides=_col("is_side").sum(),
+        held_ns=_col("held_ns").first(),
     )
     is_same = _col("has_all").all().over(_STEP) & (pl.len().over(_STEP) == _col("places"))
     more = _col("exposed_ns") - _col("exposed_ns").min().over(_STEP)
     more = pl.when(is_same).then(pl.min_horizontal(more, "waiting_ns")).otherwise(0)
     sums = sums.with_columns(waited_ns=pl.max_horizontal("waited_ns", more))
     uneven = pl.min_horizontal("waited_ns", _col("exposed_ns") - _col("exposed_ns").min().over(_STEP))
+    uneven = (uneven - _col("held_ns")).clip(0)
     is_pipeline = _col("sides").sum().over("component") > 0
     sums = sums.with_columns(late_ns=pl.when(is_pipeline).then(uneven).otherwise("waited_ns"))
     # Ranks begin at different times, and fill a pipeline that none had to drain before: that is no step's lateness.

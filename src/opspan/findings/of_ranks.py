@@ -16,13 +16,16 @@ from opspan.analysis.spans import PROCESS, summed_by
 from opspan.findings.run import Run
 
 _col = pl.col
+_FACTS = ("exposed_ns", "before_ns", "backward_ns", "held_ns")
 _NAMES = ("op", "module", "phase", "step")
 _TIMES = ("start_ns", "end_ns")
 
 
 def parts_of(run: Run) -> Parts:
     own = run.found.own_collectives.with_row_index("at")
-    exposed = run.exposed(own).select("at", "exposed_ns", "before_ns", "backward_ns", _col(_NAMES).cast(pl.String))
+    exposed = run.exposed(own).select(
+        "at", "exposed_ns", "before_ns", "backward_ns", "held_ns", _col(_NAMES).cast(pl.String)
+    )
     ranks = pl.DataFrame({"rank": [one.rank for one in run.trace.ranks]}, schema={"rank": pl.Int32})
     return {
         COLLECTIVES: Part(own.join(exposed, on="at", how="left", maintain_order="left").drop("at"), times=_TIMES),

@@ -15,7 +15,7 @@ from opspan.analysis.nest import innermost
 from opspan.analysis.sooner import Change
 from opspan.analysis.spans import PROCESS, distinct, in_order, length, looked_up, only, over, time_in, union
 from opspan.findings.marks import are_steps
-from opspan.findings.run import HOLD, Run
+from opspan.findings.run import Run
 from opspan.findings.saved import scaled
 
 _col = pl.col
@@ -65,8 +65,7 @@ def _of_others(run: Run) -> pl.DataFrame:
     phases = ["data", "optimizer"] if run.has_loop_in_optimizer else ["data"]
     is_other = _col("phase").is_in(phases).fill_null(value=False)
     is_other |= pl.lit(run.is_falling_back.gather(ranges["row"]).fill_null(value=False))
-    held = run.found.waits.filter(_col("why").is_in(HOLD))
-    rows = pl.concat(rows.select(_TIMES) for rows in (ranges.filter(is_other), run.compiling, held))
+    rows = pl.concat(rows.select(_TIMES) for rows in (ranges.filter(is_other), run.compiling, run.held))
     return union(rows.drop_nulls(("start_ns", "end_ns")), PROCESS)
 
 

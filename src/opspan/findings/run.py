@@ -23,7 +23,7 @@ from opspan.findings.after_waits import after_waits, given
 from opspan.findings.cuts import cut_at
 from opspan.findings.graph import graph_of
 from opspan.findings.hidden import backward_ns, knows_waits, saves
-from opspan.findings.late import late
+from opspan.findings.late import late, with_held
 from opspan.findings.marks import compiled_times, compiling, falling_back
 from opspan.findings.once import Once
 from opspan.findings.paces import paces
@@ -292,7 +292,8 @@ class Run:
         rows = rows.with_columns(exposed(rows, trace), before_ns=bare_before(rows, trace), at_ns=at_ns)
         computed = only(self.busy, _col("what") == "computing")
         rows = self.named(rows.with_columns(backward_ns(rows, computed).alias("backward_ns")))
-        return self.begun_in_usual(rows, "at_ns" if self.steps.height else "start_ns", odd=True).drop("at_ns")
+        rows = self.begun_in_usual(rows, "at_ns" if self.steps.height else "start_ns", odd=True).drop("at_ns")
+        return with_held(rows, self.begun_in_usual(self.held, odd=True))
 
     @kept
     def late(self) -> pl.DataFrame:
@@ -348,7 +349,7 @@ class Run:
     def _gaps(self) -> pl.DataFrame:
         """The gaps, with `is_start` (of a program without steps), with when what came next was launched, where it came
         late, and with `held_ns`: for how long, until then, the host was in calls that take memory or load code."""
-        held = self.found.waits.filter(_col("why").is_in(HOLD)).select(*_THREAD, "start_ns", "end_ns")
+        held = self.held.select(*_THREAD, "start_ns", "end_ns")
         gaps = self.found.gaps.with_row_index("gap")
         launched = _col("start_ns") + _col("host_ns")
         asked = gaps.select(*_THREAD, "start_ns", end_ns=launched)
@@ -360,6 +361,11 @@ class Run:
             return gaps.with_columns(is_start=pl.lit(value=False))
         gaps = gaps.join(begins, on=[*PROCESS, "start_ns"], how="left", nulls_equal=True, maintain_order="left")
         return gaps.with_columns(_col("is_start").fill_null(value=False))
+
+    @kept
+    def held(self) -> pl.DataFrame:
+        """Returns the calls in which hosts took memory from the driver, gave it back, or loaded code."""
+        return self.found.waits.filter(_col("why").is_in(HOLD))
 
     @kept
     def drains(self) -> pl.DataFrame:

@@ -180,7 +180,9 @@ def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
 def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.collectives.height:
         return
-    rows = run.collectives.with_columns(ns=pl.coalesce("transfer_ns", length()))
+    # What one rank sends another cannot be put together: each time the other goes on with it.
+    rows = run.collectives.filter(~_col("kind").is_in(SIDES).fill_null(value=False))
+    rows = rows.with_columns(ns=pl.coalesce("transfer_ns", length()))
     # Where its size is not known, its time tells.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
