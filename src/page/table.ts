@@ -14,13 +14,15 @@ import { type TemplateResult, html, nothing, render } from "lit-html";
 import { type Unit, formatted, isNumber } from "./format.ts";
 import { filterField, notes } from "./pieces.ts";
 
-/** A column as opspan writes it. `of`: the total of which a cell shows its share as a bar behind it. */
+/** A column as opspan writes it. `of`: the total of which a cell shows its share as a bar behind it, and `whole` what
+ * has that total; if nothing is said, all rows. */
 export interface Column {
   name: string;
   title: string;
   unit: Unit;
   help?: string;
   of?: number;
+  whole?: string;
 }
 
 /** Rows as columns: `values[column][row]`. `notes`: sentences, such as on what was left out. */
@@ -138,7 +140,7 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
             </tbody>
           </table>
         </div>
-        ${notes(data.notes)}
+        ${wholes(data.columns)} ${notes(data.notes)}
       `,
       root,
     );
@@ -208,8 +210,19 @@ export function numberCell(column: Column, value: unknown): TemplateResult {
   const text = formatted(value, column.unit);
   if (!column.of || typeof value !== "number") return html`<td class="number">${text}</td>`;
   const part = Math.min(100, (100 * value) / column.of).toFixed(1);
-  return html`<td class="number share" style="--part: ${part}%">${text}</td>`;
+  const said = `${formatted(value / column.of, "share")} of ${wholeOf(column)}`;
+  return html`<td class="number share" style="--part: ${part}%" title=${said}>${text}</td>`;
 }
+
+/** Of what the bars behind figures are shares. */
+export function wholes(columns: Column[]): TemplateResult | typeof nothing {
+  const shown = columns.filter((column) => column.of);
+  if (!shown.length) return nothing;
+  const totals = shown.map((column) => `${column.title} ${formatted(column.of, column.unit)}`);
+  return html`<p class="quiet">Bars are shares of ${wholeOf(shown[0]!)}: ${totals.join("; ")}</p>`;
+}
+
+const wholeOf = (column: Column): string => column.whole ?? "all rows";
 
 /** Nothing comes after everything, whichever way the others are sorted: sortUndefined sees to undefined alone. */
 function compare(a: unknown, b: unknown): number {

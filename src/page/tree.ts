@@ -2,7 +2,7 @@
 import { type TemplateResult, html, nothing, render } from "lit-html";
 import { formatted, isNumber } from "./format.ts";
 import { filterField, notes } from "./pieces.ts";
-import { type Column, type Columns, heading, numberCell } from "./table.ts";
+import { type Column, type Columns, heading, numberCell, wholes } from "./table.ts";
 import "./tree.css";
 
 /** A table as columns, the first of which names the row; `parent[row]` stands before the row. */
@@ -113,7 +113,7 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
             </tbody>
           </table>
         </div>
-        ${notes(data.notes)}
+        ${wholes(shown.map(([column]) => column))} ${notes(data.notes)}
       `,
       root,
     );

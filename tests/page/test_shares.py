@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ import pytest
 import opspan
 from builders.training_files import load
 from builders.training_plan import Plan
+from opspan.views.page.document import page_parts
 from page.browser import Browser
+from page.shares import assert_shares, seen_in, subject_of
+from real_files import in_parts, traces_of
 
 # A file, and the time of all its kernels.
 REAL = {
@@ -26,54 +30,13 @@ REAL = {
     "kineto/norm_layers.json.gz": "",
 }
 SECTIONS = ("overview", "operators", "kernels", "modules")
-UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}
-# Of each list with shares: what stands behind it, and its rows. Of each table: the heads of columns with a per cent.
-LOOK = """section => {
-    const lists = [...section.querySelectorAll("ol.bars, ul.legend")].map((list) => ({
-        after: list.nextElementSibling?.textContent ?? "",
-        isWhole: list.matches(".legend"),
-        rows: [...list.children].map((row) => row.innerText),
-    })).filter((list) => list.rows.some((row) => row.includes("%")));
-    const heads = [...section.querySelectorAll("table")].flatMap((table) => {
-        const heads = [...table.querySelectorAll("thead th")];
-        const cells = [...table.querySelectorAll("tbody tr:not(.detail)")].map((row) => [...row.children]);
-        return heads
-            .filter((_, at) => cells.some((row) => /^[-+]?[0-9.]+%$/.test(row[at]?.textContent.trim() ?? "")))
-            .map((head) => ({ title: head.innerText, help: head.title }));
-    });
-    return { lists, heads };
-}"""
-
-
-def ns_of(text: str) -> float:
-    number, unit = re.findall(r"([0-9.,]+)\s?(ns|µs|ms|s)\b", text)[-1]
-    return float(number.replace(",", "")) * UNITS[unit]
-
-
-def assert_shares(seen: dict[str, Any], where: str) -> dict[str, float]:
-    """Returns the wholes that the lists name, with their times."""
-    wholes: dict[str, float] = {}
-    for one in seen["lists"]:
-        said = re.fullmatch(r"Shares are of (.+): (.+)", one["after"])
-        assert said, f"{where}: nothing says of what {one['rows'][0]!r} is a share"
-        whole = wholes[said[1]] = ns_of(said[2])
-        shares = [float(re.findall(r"([0-9.]+)%", row)[-1]) for row in one["rows"]]
-        for row, share in zip(one["rows"], shares, strict=True):
-            assert 100 * ns_of(row) / whole == pytest.approx(share, abs=0.15), (where, row)
-        if one["isWhole"]:
-            assert sum(shares) == pytest.approx(100, abs=0.051 * len(shares)), where
-        assert sum(shares) <= 100 + 0.051 * len(shares), where
-    for head in seen["heads"]:
-        assert head["help"], f"{where}: the column {head['title']} does not say of what its cells are shares"
-    return wholes
 
 
 def wholes_of(browser: Browser, page: Path) -> dict[str, dict[str, float]]:
     found = {}
     with browser.open(page) as opened:
         for section in SECTIONS:
-            opened.goto(section)
-            found[section] = assert_shares(opened.at.locator(f"#section-{section}").evaluate(LOOK), section)
+            found[section] = assert_shares(seen_in(opened, section), section)
     return found
 
 
@@ -115,3 +78,42 @@ def test_frames_and_details_say_of_what_their_shares_are(browser: Browser, tmp_p
         details = opened.at.locator("dl div").filter(has_text="Self time")
         details.wait_for()
         assert re.search(r"\([0-9.]+% of the duration\)", details.inner_text())
+
+
+def tables_in(data: Any) -> Iterator[dict[str, Any]]:
+    """Every table among what a section says, however deep it lies."""
+    if isinstance(data, dict):
+        if "columns" in data and "values" in data:
+            yield data
+        data = list(data.values())
+    if isinstance(data, list):
+        for one in data:
+            if isinstance(one, dict | list):
+                yield from tables_in(one)
+
+
+def assert_adds_up(table: dict[str, Any], where: str) -> None:
+    """The bars of a column, and shares of all rows, are together the whole; of a tree those of its outermost rows."""
+    if any(" more " in note for note in table.get("notes", ())):
+        return  # not all rows are in the page
+    above = table.get("parent", [None] * len(table["values"][0]))
+    for head, values in zip(table["columns"], table["values"], strict=True):
+        rows = zip(values, above, strict=True)
+        known = [value for value, parent in rows if value is not None and parent is None]
+        if "of" in head:
+            assert sum(known) == head["of"], (where, head)
+        if head.get("help") in ("Of the time of all rows", "Of the time of all kernels") and any(known):
+            assert sum(known) == pytest.approx(1), (where, head)
+
+
+@pytest.mark.slow
+@in_parts
+def test_shares_of_every_section_of_real_files_add_up(part: int, traces_dir: Path) -> None:
+    seen = set()
+    for trace in traces_of(traces_dir, part):
+        _, sections = page_parts(subject_of(trace, trace))
+        for name, data in sections.items():
+            for table in tables_in(data):
+                assert_adds_up(table, f"{trace!r}: {name}")
+                seen.add(name)
+    assert seen >= {"overview", "operators", "kernels", "distributed", "compare"}

@@ -80,6 +80,7 @@ def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[st
     for head in shown_rows["columns"]:
         if "of" in head:  # not of the column, in which a module counts in all that it is in
             head["of"] = tree.filter(_col("parent").is_null())[head["name"]].sum()
+            head["whole"] = "the outermost rows"
     return {
         **shown_rows,
         "parent": kept["parent"].to_list(),
