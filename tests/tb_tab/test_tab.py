@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import urllib.error
 import urllib.request
@@ -17,6 +18,7 @@ from builders.training_files import kineto_files
 from builders.training_plan import Plan
 from opspan.tensorboard.runs import TOGETHER
 from page.browser import Browser
+from page.shares import assert_shares, look
 from tb_tab.server import serving
 from views.sources import nsys
 
@@ -74,6 +76,26 @@ def test_runs_workers_and_comparison_show_the_page(browser: Browser, server: str
         tab.get_by_role("combobox", name="Compare to").select_option("other")
         tab.get_by_role("heading", name="opspan: worker1").wait_for()
         opened.shot("tensorboard")
+
+
+def test_shares_in_the_tab_say_of_what(browser: Browser, server: str) -> None:
+    # What says the shares of each section, beside columns of tables.
+    kinds = {"overview": "lists", "operators": "lists", "kernels": "lists", "distributed": "lines", "compare": "lines"}
+    # The damaged trace is the first to be shown.
+    with browser.at(f"{server}/#opspan", complains=(*OF_TENSORBOARD, "422")) as opened:
+        tab = opened.at.frame_locator("iframe")
+        tab.get_by_role("combobox", name="Run").select_option("train")
+        tab.get_by_role("combobox", name="Compare to").select_option("other")
+        tab.locator("#section-compare .sides").wait_for(state="attached")
+        for section, kind in kinds.items():
+            tab.locator(f'nav a[href="#{section}"]').click()
+            tab.locator(f"#section-{section} .content > *:not(.unpacking)").first.wait_for()
+            seen = look(tab, section)
+            assert_shares(seen, section)
+            assert seen[kind], section
+            assert any(one["shares"] or one["bars"] for one in seen["tables"]), section
+            if kind == "lines":
+                assert all(re.search("% (of|was waiting)", line) for line in seen["lines"])
 
 
 def test_a_damaged_trace_says_so_and_the_others_are_still_there(browser: Browser, server: str) -> None:
