@@ -7,7 +7,7 @@ import gzip
 import json
 import re
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 import pytest
 
 import opspan
-from builders.training_files import load
-from builders.training_plan import Plan
+from builders.job import Job
+from builders.job_program import rows_of
+from builders.training_files import kineto_files, load
+from builders.training_plan import Plan, Run
 from opspan.views.page import document
 from opspan.views.page.distributed import section
 from page.browser import Browser
@@ -57,30 +59,53 @@ class Span(NamedTuple):
         return self.end - self.start
 
 
-def spans_in(file: Path, *categories: str, stream: int | None = None) -> list[Span]:
-    """In the order in which they began."""
+def events_in(file: Path, *categories: str) -> list[tuple[dict[str, Any], Span]]:
+    """What each says beside its time, in the order in which they began."""
     text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    events = [one for one in json.loads(text)["traceEvents"] if one["ph"] == "X" and one.get("cat") in categories]
-    events = [one for one in events if stream is None or one["args"]["stream"] == stream]
-    times = ((round(one["ts"] * US), round(one["dur"] * US), one["name"]) for one in events)
-    return sorted(Span(start, start + ns, name) for start, ns, name in times)
+    found = []
+    for one in json.loads(text)["traceEvents"]:
+        if one["ph"] == "X" and one.get("cat") in categories:
+            start = round(one["ts"] * US)
+            found.append((one["args"], Span(start, start + round(one["dur"] * US), one["name"])))
+    return sorted(found, key=lambda one: one[1])
+
+
+def spans_in(file: Path, *categories: str, stream: int | None = None) -> list[Span]:
+    events = events_in(file, *categories)
+    return [span for said, span in events if stream is None or said["stream"] == stream]
 
 
 def collectives_in(file: Path, stream: int | None = None) -> list[Span]:
     return [one for one in spans_in(file, "kernel", stream=stream) if one.name.startswith("nccl")]
 
 
-class Waiting:
-    """Each rank's n-th collective is every other rank's n-th."""
+def nth_with_nth(ranks: Iterable[list[Span]]) -> list[dict[int, Span]]:
+    return [dict(enumerate(together)) for together in zip(*ranks, strict=True)]
 
-    def __init__(self, ranks: Iterable[list[Span]]) -> None:
+
+def pairs_in(file: Path, rank: int) -> dict[tuple[int, int], list[Span]]:
+    """What the rank sent and received, by source and target."""
+    found: dict[tuple[int, int], list[Span]] = defaultdict(list)
+    for said, span in events_in(file, "kernel"):
+        if said.get("Collective name") == "send":
+            found[rank, said["Dst Rank"]].append(span)
+        if said.get("Collective name") == "recv":
+            found[said["Src Rank"], rank].append(span)
+    return found
+
+
+class Waiting:
+    """`matched`: of each collective what it was on each rank."""
+
+    def __init__(self, matched: Iterable[dict[int, Span]]) -> None:
         self.waited, self.waited_for, self.last, self.took = Counter[int](), Counter[int](), Counter[int](), 0
-        for together in zip(*ranks, strict=True):
-            shortest = min(one.ns for one in together)
-            late = max((one.start, rank) for rank, one in enumerate(together) if one.ns == shortest)[1]
+        self.matched = list(matched)
+        for together in self.matched:
+            shortest = min(one.ns for one in together.values())
+            late = max((one.start, rank) for rank, one in together.items() if one.ns == shortest)[1]
             self.last[late] += 1
-            self.took += sum(one.ns for one in together)
-            for rank, one in enumerate(together):
+            self.took += sum(one.ns for one in together.values())
+            for rank, one in together.items():
                 self.waited[rank] += one.ns - shortest
                 self.waited_for[late] += one.ns - shortest
 
@@ -90,10 +115,18 @@ class Waiting:
     def bars(self, of: Counter[int], places: Iterable[str]) -> dict[str, Any]:
         return {place: pytest.approx(100 * of[rank] / of.total(), abs=0.051) for rank, place in enumerate(places)}
 
+    def assert_rows(self, rows: dict[str, Any]) -> None:
+        ranks = range(len(rows["values"][0]))
+        assert column(rows, "waited_for_ns") == [self.waited_for[rank] for rank in ranks]
+        assert column(rows, "waiting_ns") == [self.waited[rank] for rank in ranks]
+        assert column(rows, "last") == [self.last[rank] for rank in ranks]
+        assert total_of(rows, "waited_for_ns") == total_of(rows, "waiting_ns") == self.waited.total()
+
     def assert_said(self, said: list[str]) -> None:
         (late, ns), *_ = self.waited_for.most_common()
+        of = sum(late in together for together in self.matched)
         assert said[0] == f"Of the time of the collectives that matched {self.share():.1f}% was waiting for others"
-        assert f"ank {late} came last to {self.last[late]:,} of its {self.last.total():,} collectives" in said[1]
+        assert f"ank {late} came last to {self.last[late]:,} of its {of:,} collectives" in said[1]
         assert said[1].endswith(f"for it: {100 * ns / self.waited_for.total():.1f}% of all waiting")
 
 
@@ -129,14 +162,28 @@ def length_of(spans: Iterable[Span], begin: int, end: int) -> int:
 
 def test_waiting_is_that_of_the_events(ranks: opspan.Trace) -> None:
     data = shown(ranks)
-    waiting = Waiting(map(collectives_in, paths(ranks)))
+    waiting = Waiting(nth_with_nth(map(collectives_in, paths(ranks))))
 
     waiting.assert_said(data["said"])
-    rows = data["ranks"]["rows"]
-    assert column(rows, "waited_for_ns") == [waiting.waited_for[rank] for rank in range(RANKS)]
-    assert column(rows, "waiting_ns") == [waiting.waited[rank] for rank in range(RANKS)]
-    assert column(rows, "last") == [waiting.last[rank] for rank in range(RANKS)]
-    assert total_of(rows, "waited_for_ns") == total_of(rows, "waiting_ns") == waiting.waited.total()
+    waiting.assert_rows(data["ranks"]["rows"])
+
+
+def test_waiting_in_a_pipeline_is_that_of_pairs(tmp_path: Path) -> None:
+    """The n-th that a rank sends to another is the n-th that this one receives from it."""
+    job = Job(ranks=4, pipeline=True, micro=4, steps=3, noise=0.1)
+    files = kineto_files(tmp_path, Run(job, *rows_of(job)[:4]))
+    sides: dict[tuple[int, int, int], dict[int, Span]] = defaultdict(dict)
+    for rank, file in enumerate(files):
+        for pair, spans in pairs_in(file, rank).items():
+            for nth, span in enumerate(spans):
+                sides[(*pair, nth)][rank] = span
+    assert all(len(one) == 2 for one in sides.values())
+    waiting = Waiting(sides.values())
+
+    data = shown(opspan.load(*files))
+
+    waiting.assert_said(data["said"])
+    waiting.assert_rows(data["ranks"]["rows"])
 
 
 def test_where_the_time_of_each_rank_went_is_the_time_of_its_events(ranks: opspan.Trace) -> None:
@@ -168,7 +215,7 @@ def test_each_share_of_distributed_says_of_what(
 ) -> None:
     monkeypatch.setattr(document, "NAMES", ("distributed",))
     ranks.report(tmp_path / "page.html")
-    waiting = Waiting(map(collectives_in, paths(ranks)))
+    waiting = Waiting(nth_with_nth(map(collectives_in, paths(ranks))))
     places = [f"rank {rank}" for rank in range(RANKS)]
     with browser.open(tmp_path / "page.html") as opened:
         seen = seen_in(opened, "distributed")
@@ -250,10 +297,9 @@ def test_waiting_of_real_ranks_is_that_of_what_matched(traces_dir: Path) -> None
     if not all((traces_dir / name).exists() for name in SAMPLED):
         pytest.skip("the sampled ranks are not among the recorded traces")
     files = [traces_dir / name for name in SAMPLED]
-    waiting = Waiting([collectives_in(file, MATCHED_STREAM) for file in files])
+    waiting = Waiting(nth_with_nth(collectives_in(file, MATCHED_STREAM) for file in files))
 
     data = shown(opspan.load(*files))
 
     waiting.assert_said(data["said"])
-    assert column(data["ranks"]["rows"], "waiting_ns") == [waiting.waited[rank] for rank in (0, 1)]
-    assert total_of(data["ranks"]["rows"], "waited_for_ns") == waiting.waited.total()
+    waiting.assert_rows(data["ranks"]["rows"])
