@@ -9,8 +9,8 @@
     late_by_far(late) -> the same, and step: of each step those that came later than most by far
     lost_to(late, some) -> component, step, ns: what others lose to them; if `some` has steps, in these
 
-`rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `held_ns`, `kind` and `step`. A place is a device of a
-process, or a process; a component has the places that collectives connect.
+`rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `held_ns`, `kind` and `step`. A place is a
+device of a process, or a process; a component has the places that collectives connect.
 
 Where the places of a component have the same collectives in a step, that step is as long for all of them, and the place
 that exposes least has most work of its own: it waits for nobody, and what another exposes more is waiting, too. That
