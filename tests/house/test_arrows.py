@@ -1,4 +1,4 @@
-"""The arrows between the rooms, as docs/architecture.md draws them."""
+"""The arrows between the rooms: rooms.py has them, and docs/architecture.md shows them."""
 
 from __future__ import annotations
 
@@ -6,71 +6,9 @@ import re
 import subprocess
 import sys
 
+from house.rooms import ROOMS
 from house.tree import Import, files, imports, module_name, modules, room
 from opspan.sources import SOURCES
-
-# Room -> the rooms of ours it may import, late imports and those for type checkers too. A new room is a new line here
-# and in docs/architecture.md.
-GROUND = {"errors", "files", "json_columns", "labels", "native", "printable", "private_files", "sources"}
-GROUND |= {"capture_files", "element_types", "forked", "inputs", "outputs", "text_columns", "html_columns", "addresses"}
-READING = GROUND | {"arrow_sqlite", "tables"}
-ROOMS: dict[str, set[str]] = {
-    "printable": set(),
-    "private_files": set(),
-    "errors": {"printable"},
-    "addresses": {"errors", "printable"},
-    "element_types": set(),
-    "inputs": set(),
-    "capture_files": set(),
-    "json_columns": set(),
-    "sources": set(),
-    "outputs": set(),
-    "text_columns": set(),
-    "html_columns": {"printable", "text_columns"},
-    "files": {"private_files"},
-    "arrow_sqlite": set(),
-    "libraries": {"private_files", "opspan"},  # the cache may have the page; __path__, where they lie
-    "workers": set(),
-    "forked": {"errors", "workers"},
-    "native": {"errors", "forked", "libraries"},
-    "labels": {"native"},  # late: a program that is being labelled has no polars
-    "tables": GROUND - {"native"},
-    "formats": READING,
-    "readers": READING | {"formats", "late_names"},
-    "remote": READING | {"formats"},
-    "analysis": READING,
-    "events": READING | {"analysis"},
-    "findings": READING | {"analysis"},
-    "views": READING | {"libraries", "analysis", "events", "findings", "late_names"},
-    "trace": {"forked", "tables", "analysis", "events", "views", "html_columns"},
-    "loading": GROUND | {"tables", "readers", "remote", "analysis", "events", "trace"},
-    "dask": {"addresses", "errors", "printable"},
-    "many": READING | {"dask", "workers", "readers", "remote", "analysis", "views", "trace", "loading"},
-    "emit": GROUND | {"libraries", "loading", "events", "trace"},  # the last three late, see below
-    "app": READING | {"libraries", "readers", "analysis", "events", "views", "trace", "loading", "emit"},
-    "itt": {"emit"},
-    "nvtx": {"emit"},
-    "late_names": set(),
-    "autograd_profiler": {"late_names", "loading", "events", "emit", "profiler", "errors", "opspan"},
-    "profiler": {
-        "forked",
-        "itt",
-        "late_names",
-        "private_files",
-        "tables",
-        "events",
-        "views",
-        "trace",
-        "emit",
-        "errors",
-        "opspan",
-    },
-    "cli": READING
-    | {"dask", "formats", "readers", "remote", "analysis", "events", "views", "trace", "loading", "many", "app"},
-    "tensorboard": READING | {"libraries", "readers", "analysis", "views", "loading"},
-    "opspan": {"forked", "late_names"},  # it names modules and imports none before they are asked for
-    "__main__": {"cli"},
-}
 
 
 def ours(room_name: str) -> list[tuple[str, Import]]:

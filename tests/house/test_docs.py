@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from importlib.util import find_spec
 
 import click
@@ -34,6 +35,15 @@ def test_every_verb_has_help_with_an_example(verb: str) -> None:
 @pytest.mark.parametrize("verb", verbs())
 def test_every_verb_is_documented(verb: str) -> None:
     assert re.search(rf"^#+ .*`?opspan {verb}\b", (REPO / "docs" / "cli.md").read_text(), re.MULTILINE)
+
+
+def test_every_page_is_on_one_shelf() -> None:
+    shelves = REPO / "docs" / "README.md"
+    linked = Counter(re.findall(r"^\| \[[^\]]*\]\(([^)]+\.md)\) \|", shelves.read_text(), re.MULTILINE))
+
+    pages = [path for path in files("docs/*.md", "docs/**/*.md") if path != shelves]
+    assert linked == Counter({str(path.relative_to(shelves.parent)): 1 for path in pages})
+    assert "(docs/README.md)" in README.read_text()
 
 
 def test_every_room_is_drawn() -> None:

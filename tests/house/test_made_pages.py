@@ -12,7 +12,7 @@ import pytest
 
 from house.tree import REPO, files
 
-MADE = re.compile(r"^<!-- Made by `python tools/docs` from (\S+);", re.MULTILINE)
+MADE = re.compile(r"^<!-- Made by `python tools/docs` from (\S+)(?:;| -->)", re.MULTILINE)
 
 
 def tools_docs(repo: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -26,7 +26,8 @@ def copied(tmp_path: Path) -> Path:
         copy = tmp_path / path.relative_to(REPO)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
-    (tmp_path / "src").symlink_to(REPO / "src")
+    for name in ("src", "tests"):
+        (tmp_path / name).symlink_to(REPO / name)
     return tmp_path
 
 

@@ -19,6 +19,7 @@ import costs_page
 import examples_page
 import findings_page
 import peaks_page
+import rooms_table
 import schema_page
 import sqlite_page
 
@@ -43,6 +44,10 @@ PAGES = (
 )
 
 
+PARTS = (Page("docs/architecture.md", "tests/house/rooms.py", rooms_table.text),)
+_END = "<!-- end of what is made -->"
+
+
 def whole(page: Page) -> str:
     """The page as it is written: below its title it says what it is made from."""
     if not (REPO / page.source).exists():
@@ -52,14 +57,26 @@ def whole(page: Page) -> str:
     return f"{title}\n\n<!-- {made} -->\n{rest}"
 
 
+def with_part(part: Page) -> str:
+    """A page that was written by hand, with the part of it that is made."""
+    before, made, rest = (
+        (REPO / part.path)
+        .read_text(encoding="utf-8")
+        .partition(f"<!-- Made by `python tools/docs` from {part.source} -->\n")
+    )
+    if not made or _END not in rest:
+        sys.exit(f"tools/docs: {part.path} has no place for what is made from {part.source}; expected {_END} behind it")
+    return f"{before}{made}{part.text()}{rest[rest.index(_END) :]}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing, exit with 1 if a page is stale")
     is_check = parser.parse_args().check
 
     stale = 0
-    for page in PAGES:
-        path, text = REPO / page.path, whole(page)
+    for page in (*PAGES, *PARTS):
+        path, text = REPO / page.path, with_part(page) if page in PARTS else whole(page)
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
         stale += 1
@@ -68,7 +85,7 @@ def main() -> int:
         else:
             path.write_text(text, encoding="utf-8")
             print(f"Wrote {page.path}")
-    print(f"{len(PAGES) - stale} of {len(PAGES)} pages were up to date")
+    print(f"{len(PAGES + PARTS) - stale} of {len(PAGES + PARTS)} pages were up to date")
     return 1 if is_check and stale else 0
 
 

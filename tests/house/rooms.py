@@ -1,0 +1,76 @@
+"""Which rooms a room of src/opspan may import, late imports and those for type checkers too.
+
+A new room is a new line here. `python tools/docs` makes the table of docs/architecture.md of it, and test_arrows.py
+fails where a room imports another one.
+"""
+
+from __future__ import annotations
+
+GROUND = {"errors", "files", "json_columns", "labels", "native", "printable", "private_files", "sources"}
+GROUND |= {"capture_files", "element_types", "forked", "inputs", "outputs", "text_columns", "html_columns", "addresses"}
+READING = GROUND | {"arrow_sqlite", "tables"}
+ROOMS: dict[str, set[str]] = {
+    "printable": set(),
+    "private_files": set(),
+    "errors": {"printable"},
+    "addresses": {"errors", "printable"},
+    "element_types": set(),
+    "inputs": set(),
+    "capture_files": set(),
+    "json_columns": set(),
+    "sources": set(),
+    "outputs": set(),
+    "text_columns": set(),
+    "html_columns": {"printable", "text_columns"},
+    "files": {"private_files"},
+    "arrow_sqlite": set(),
+    "libraries": {"private_files", "opspan"},  # the cache may have the page; __path__, where they lie
+    "workers": set(),
+    "forked": {"errors", "workers"},
+    "native": {"errors", "forked", "libraries"},
+    "labels": {"native"},  # late: a program that is being labelled has no polars
+    "tables": GROUND - {"native"},
+    "formats": READING,
+    "readers": READING | {"formats", "late_names"},
+    "remote": READING | {"formats"},
+    "analysis": READING,
+    "events": READING | {"analysis"},
+    "findings": READING | {"analysis"},
+    "views": READING | {"libraries", "analysis", "events", "findings", "late_names"},
+    "trace": {"forked", "tables", "analysis", "events", "views", "html_columns"},
+    "loading": GROUND | {"tables", "readers", "remote", "analysis", "events", "trace"},
+    "dask": {"addresses", "errors", "printable"},
+    "many": READING | {"dask", "workers", "readers", "remote", "analysis", "views", "trace", "loading"},
+    "emit": GROUND | {"libraries", "loading", "events", "trace"},  # the last three late, see below
+    "app": READING | {"libraries", "readers", "analysis", "events", "views", "trace", "loading", "emit"},
+    "itt": {"emit"},
+    "nvtx": {"emit"},
+    "late_names": set(),
+    "autograd_profiler": {"late_names", "loading", "events", "emit", "profiler", "errors", "opspan"},
+    "profiler": {
+        "forked",
+        "itt",
+        "late_names",
+        "private_files",
+        "tables",
+        "events",
+        "views",
+        "trace",
+        "emit",
+        "errors",
+        "opspan",
+    },
+    "cli": READING
+    | {"dask", "formats", "readers", "remote", "analysis", "events", "views", "trace", "loading", "many", "app"},
+    "tensorboard": READING | {"libraries", "readers", "analysis", "views", "loading"},
+    "opspan": {"forked", "late_names"},  # it names modules and imports none before they are asked for
+    "__main__": {"cli"},
+}
+# What the table of docs/architecture.md says beside a room.
+NOTES = {
+    "cli": "never `emit`: what a verb does with the live side is the work of `app`",
+    "emit": "`loading`, `events` and `trace` only when a recording is handed over, or as types",
+    "labels": "only when a column is read",
+    "readers": "never each other",
+    "tensorboard": "nothing imports it",
+}
