@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 MAIN, BACKWARD = 0, 90  # threads, beyond the process' number
 COMPUTE, COMMUNICATION = 7, 20  # streams
-STREAMS = 100  # each device has so many: 207 is stream 7 of device 2
+STREAMS = 100_000  # each device has so many: 200_007 is stream 7 of device 2
 MULTIPROCESSORS = 132
 
 
