@@ -102,7 +102,7 @@ def test_what_was_not_measured_has_no_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [["--only", "late-rank"], ["--only", "programs", "--only", "clean"], ["--nth", "0"]]
+    "options", [["--only", "late-rank"], ["--only", "programs", "--only", "clean"], ["--only", "gpu"], ["--nth", "0"]]
 )
 def test_a_part_of_a_part_is_not_kept(options: list[str]) -> None:
     done = subprocess.run([sys.executable, TOOLS / "judge", "--keep", *options], capture_output=True, text=True)

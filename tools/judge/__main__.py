@@ -9,7 +9,7 @@
     python tools/judge --only 'a late rank' --seeds 0    one program
     python tools/judge --only gpu --recordings FOLDER    and keeps the run with and the run without the plant there
     python tools/judge --keep               and writes the tables of docs/findings.md: of simulated runs, and
-                                            with --only programs, or gpu, of these
+                                            with --only programs of these
 
 A run is drawn by its seed, written as a file of torch.profiler or nsys, and read by opspan. Its truth is the same run
 simulated without the plant. Each miss is a line: what was planted, what is true, and what was said.
@@ -36,7 +36,8 @@ from plants import PLANTS
 import programs
 
 Some = TypeVar("Some")
-PARTS = ("clean", "what-if", report.PROGRAMS, report.GPU)
+GPU = "gpu"  # no table has what was measured of these
+PARTS = ("clean", "what-if", report.PROGRAMS, GPU)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,15 +89,13 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if unknown := set(options.only or ()) - set(names):
         parser.error(f"no plant is called {', '.join(sorted(unknown))}: there are {', '.join(names)}")
-    options.part = options.only[0] if options.only in ([report.PROGRAMS], [report.GPU]) else report.SIMULATED
+    options.part = report.PROGRAMS if options.only == [report.PROGRAMS] else report.SIMULATED
     if options.keep and ((options.only and options.part == report.SIMULATED) or options.nth is not None):
-        parser.error(
-            "--keep writes what was measured of all: leave out --nth, and --only but for --only programs or gpu"
-        )
+        parser.error("--keep writes what was measured of all: leave out --nth, and --only but for --only programs")
     whole = {
         None: [*PLANTS, *PARTS[:2]],
         report.PROGRAMS: [*programs.PROGRAMS],
-        report.GPU: [*programs.DEVICE_PROGRAMS],
+        GPU: [*programs.DEVICE_PROGRAMS],
     }
     options.wanted = [name for one in options.only or [None] for name in whole.get(one, [one])]
     first, _, last = options.seeds.partition("-")

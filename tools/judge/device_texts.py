@@ -9,7 +9,7 @@ H100 with 16 processors, the same 20 steps took 146 to 216 ms with batches of 4,
 
 from __future__ import annotations
 
-from program_texts import START, Program
+from program_texts import IN_BACKWARD, START, Program
 
 ON_DEVICE = f"""{START}
 import fcntl
@@ -78,12 +78,11 @@ def program(name: str, text: str, *rules: str, has_time: bool = True, **place: s
     return Program(f"gpu: {name}", text, rules, place, has_time=has_time, start=ON_DEVICE)
 
 
-SLEEPS = """
-def {when}(number, found):
-    if PLANTED{if_}:
-        time.sleep({s})
-    return found
-train(model, sgd(model), rows, {when}={when})"""
+def after_steps(do: str, *, first: str = "", which: str = "") -> str:
+    """The text of a program that does something after its steps: after each, or after those of `which`."""
+    plant = f"def after(number, found):\n    if PLANTED{which}:\n        {do}"
+    return f"{first}\n{plant}\ntrain(model, sgd(model), rows, after=after)"
+
 
 IN_BLOCKS = """
 class Changed(Around):
@@ -146,12 +145,7 @@ train(model, sgd(model), rows, before)""",
     ),
     program(
         "results that are copied to the host",
-        """
-kept = torch.randn(2 * BATCH, SIZE, device=DEVICE)
-def after(number, found):
-    if PLANTED:
-        kept.cpu()
-train(model, sgd(model), rows, after=after)""",
+        after_steps("kept.cpu()", first="kept = torch.randn(2 * BATCH, SIZE, device=DEVICE)"),
         "exposed-copies",
         "blocking-copies",
     ),
@@ -202,22 +196,16 @@ train(model, sgd(model), rows)""",
     ),
     program(
         "memory that is given back in each step",
-        """
-def after(number, found):
-    if PLANTED:
-        torch.cuda.empty_cache()
-train(model, sgd(model), rows, after=after)""",
+        after_steps("torch.cuda.empty_cache()"),
         "allocation",
     ),
     program(
         "a pause in one step",
-        SLEEPS.format(when="after", if_=" and number == 8", s=0.15),
+        after_steps("time.sleep(0.15)", which=" and number == 8"),
         "step-outliers",
         step="ProfilerStep#8",
     ),
-    program(
-        "a slow function between ops", SLEEPS.format(when="after", if_="", s=0.02), "late-host", "host-outside-ops"
-    ),
+    program("a slow function between ops", after_steps("time.sleep(0.02)"), "late-host", "host-outside-ops"),
     program(
         "a slow block",
         IN_BLOCKS.format(
@@ -229,13 +217,7 @@ train(model, sgd(model), rows, after=after)""",
     ),
     program(
         "the collector of garbage in each step",
-        """
-import gc
-junk = [[n] for n in range(100_000)]
-def after(number, found):
-    if PLANTED:
-        gc.collect()
-train(model, sgd(model), rows, after=after)""",
+        after_steps("gc.collect()", first="import gc\njunk = [[n] for n in range(100_000)]"),
         "late-host",
         "host-outside-ops",
     ),
@@ -283,21 +265,7 @@ train(compiled, sgd(model), rows)""",
     ),
     program(
         "a slow backward",
-        """
-class Twice(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-    @staticmethod
-    def backward(ctx, gradient):
-        for _ in range(200 if PLANTED else 0):
-            gradient.sin()
-        return gradient * 2
-class Layer(nn.Module):
-    def forward(self, x):
-        return Twice.apply(x)
-model.blocks.append(Layer())
-train(model, sgd(model), rows)""",
+        IN_BACKWARD.format(slow="for _ in range(200 if PLANTED else 0):\n            gradient.sin()", rows="rows"),
         "heavy-backward",
         has_time=False,
         op="Twice",

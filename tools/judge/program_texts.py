@@ -118,6 +118,21 @@ class Program:
     start: str = START  # what the text begins with
 
 
+IN_BACKWARD = """
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, gradient):
+        {slow}
+        return gradient * 2
+class Layer(nn.Module):
+    def forward(self, x):
+        return Twice.apply(x)
+model.blocks.append(Layer())
+train(model, sgd(model), {rows})"""
+
 ALL = (
     Program("slow samples", "train(model, sgd(model), batches(slow=0.001))", ("data-loading",)),
     Program(
@@ -209,21 +224,7 @@ train(model, sgd(model), batches(30), after=after)""",
     ),
     Program(
         "a slow backward",
-        """
-class Twice(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-    @staticmethod
-    def backward(ctx, gradient):
-        with beside():
-            time.sleep(0.02)
-        return gradient * 2
-class Layer(nn.Module):
-    def forward(self, x):
-        return Twice.apply(x)
-model.blocks.append(Layer())
-train(model, sgd(model), batches())""",
+        IN_BACKWARD.format(slow="with beside():\n            time.sleep(0.02)", rows="batches()"),
         ("heavy-backward", "host-outside-ops"),
         {"op": "Twice"},
     ),

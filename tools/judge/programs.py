@@ -35,8 +35,9 @@ DEVICE_PROGRAMS = {program.name: program for program in device_texts.ALL}
 
 
 def trials(programs: Sequence[Program], seed: int, recordings: Path | None = None) -> Iterator[Trial]:
-    """Of programs of a CPU one after the other. Those of a GPU take turns, and prepare themselves side by side."""
-    together = min(len(programs), (os.cpu_count() or 1) * 3 // 4) if programs[0].start == device_texts.ON_DEVICE else 1
+    """Runs programs of a CPU one after the other; programs of a GPU take turns, and prepare themselves side by side."""
+    is_on_device = programs[0].start == device_texts.ON_DEVICE
+    together = min(len(programs), max((os.cpu_count() or 1) * 3 // 4, 1)) if is_on_device else 1
     with tempfile.NamedTemporaryFile() as turn, ThreadPoolExecutor(together) as pool:
         os.environ["OPSPAN_JUDGE_TURN"] = turn.name
         yield from pool.map(partial(_trial, seed=seed, recordings=recordings), programs)

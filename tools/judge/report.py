@@ -15,7 +15,7 @@ from trial import FalseFinding, Trial, WhatIf
 REPO = Path(__file__).parents[2]
 DATA = REPO / "docs" / "judge.json"
 GOALS = {"recall": 0.95, "time at stake": 0.9, "place": 0.95, "what-if": 0.95}
-SIMULATED, PROGRAMS, GPU = "simulated", "programs", "gpu"  # each is kept beside the others
+SIMULATED, PROGRAMS = "simulated", "programs"  # each is kept beside the other
 
 
 @dataclass
@@ -136,7 +136,7 @@ def data(results: Results) -> dict[str, Any]:
         "missed": _missed_by_kind(results.kinds),
     }
     measures = {name: [*counts, GOALS[name]] for name, counts in results.measures.items()}
-    if results.part != SIMULATED:
+    if results.part == PROGRAMS:
         del measures["what-if"]  # nobody asks it of programs
         return found | {"measures": measures}
     more = {"clean_runs": results.clean_runs, "false_findings": len(results.false)}

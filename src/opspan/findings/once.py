@@ -1,4 +1,4 @@
-"""What is looked for once in a run, although several rules ask, and several threads look for rules."""
+"""Looks once in a run for what several rules ask, in whichever threads these are looked for."""
 
 from __future__ import annotations
 

@@ -78,8 +78,13 @@ def _saved(run: Run, sums: pl.DataFrame) -> pl.DataFrame:
     return sums.with_columns(ns=pl.min_horizontal("ns", "saves_ns")).drop("saves_ns")
 
 
+def _has_ranks(run: Run) -> bool:
+    """Whether several processes have collectives: the devices of one process are not ranks."""
+    return run.collectives.select(PROCESS).n_unique() >= _SEVERAL
+
+
 def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
-    if run.collectives.select(PROCESS).n_unique() < _SEVERAL:  # devices of one process are no ranks
+    if not _has_ranks(run):
         return
     some = stragglers(run.late, threshold * run.total_ns)
     lost = lost_to(run.late, some)
@@ -122,7 +127,7 @@ def _no_more_than_others_save(run: Run, lost: pl.DataFrame, some: pl.DataFrame) 
 
 def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
     """What ranks would not wait if all came when the mean of them does now, but for what they lose to stragglers."""
-    if run.collectives.select(PROCESS).n_unique() < _SEVERAL:  # devices of one process are no ranks
+    if not _has_ranks(run):
         return
     yield from _in_turn(run, threshold)
     places = run.late.filter(_col("device_id").is_not_null())  # on a host, others that use its processors do the same
@@ -180,7 +185,7 @@ def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
 def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.collectives.height:
         return
-    # What one rank sends another cannot be put together: each time the other goes on with it.
+    # Sends to another rank cannot be put together: each time the other goes on with what it was sent.
     rows = run.collectives.filter(~_col("kind").is_in(SIDES).fill_null(value=False))
     rows = rows.with_columns(ns=pl.coalesce("transfer_ns", length()))
     # Where its size is not known, its time tells.
