@@ -1,5 +1,5 @@
 // Links to places in the page.
-import type { Page } from "./page.ts";
+import type { Page } from "./section.ts";
 
 /** The address of a place in a section, if the page has that section and there is anything in it. */
 export function linked(page: Page, section: string, asked: Record<string, string> = {}): string | undefined {

@@ -2,36 +2,8 @@
 import { html, nothing, render } from "lit-html";
 import type { Parts } from "./parts.ts";
 import { forget, switchScheme } from "./scheme.ts";
+import type { Follower, Head, Page, SectionHead } from "./section.ts";
 import { sections } from "./sections/all.ts";
-
-/** What opspan writes of each section; `why` and `command` are said where there is nothing to show. */
-interface SectionHead {
-  name: string;
-  title: string;
-  why: string;
-  command: string;
-}
-
-export interface Head {
-  title: string; // of what is shown
-  about: string; // a line: tool, ranks, devices, time
-  editor: string; // how an address of a line of source is made; {file} and {line} stand in it
-  sections: SectionHead[];
-}
-
-/** A section draws itself once into its element; `follow` is called when the address that led to it says more. */
-export interface Section {
-  draw(root: HTMLElement, data: never, page: Page): Follower | void;
-}
-export type Follower = (asked: URLSearchParams) => void;
-
-export interface Page {
-  head: Head;
-  /** The address of a place in the page, such as `address("timeline", {name: "aten::mm"})`. */
-  address(section: string, asked?: Record<string, string>): string;
-  /** Puts the address of what is shown already where the browser shows it: unlike a link, nothing follows it. */
-  show(address: string): void;
-}
 
 interface Shown {
   element: HTMLElement;

@@ -1,6 +1,7 @@
 // The page as one file: all that it shows stands in it.
 import { EmbeddedParts } from "./parts.ts";
-import { type Head, showPage } from "./page.ts";
+import { showPage } from "./page.ts";
+import type { Head } from "./section.ts";
 import "./page.css";
 
 const head = JSON.parse(document.getElementById("head")!.textContent!) as Head;

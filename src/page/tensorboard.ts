@@ -1,8 +1,9 @@
 // The page in TensorBoard: which run, worker and span is chosen above it; its parts come from the plugin.
 import { type TemplateResult, html, nothing, render as draw } from "lit-html";
-import { type Head, showPage } from "./page.ts";
+import { showPage } from "./page.ts";
 import { FetchedParts } from "./parts.ts";
 import { chooser, fresh } from "./pieces.ts";
+import type { Head } from "./section.ts";
 import "./page.css";
 
 interface Span {

@@ -1,5 +1,5 @@
 // The sections there are, by the name that opspan writes.
-import type { Section } from "../page.ts";
+import type { Section } from "../section.ts";
 import * as compare from "./compare.ts";
 import * as distributed from "./distributed.ts";
 import * as kernels from "./kernels.ts";

@@ -3,7 +3,7 @@ import { html, nothing, render } from "lit-html";
 import { color } from "../colors.ts";
 import { signed, time, timeUnit } from "../format.ts";
 import { linked } from "../links.ts";
-import type { Page } from "../page.ts";
+import type { Page } from "../section.ts";
 import { chooser } from "../pieces.ts";
 import { legend, Plot, showPlot } from "../plots.ts";
 import { type Columns, showTable, valuesOf } from "../table.ts";

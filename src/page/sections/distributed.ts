@@ -3,7 +3,7 @@ import { type TemplateResult, html, nothing, render } from "lit-html";
 import { color } from "../colors.ts";
 import { time } from "../format.ts";
 import { linked } from "../links.ts";
-import type { Page } from "../page.ts";
+import type { Page } from "../section.ts";
 import { chooser, notes } from "../pieces.ts";
 import { legend, Plot, showPlot } from "../plots.ts";
 import { type Columns, showTable } from "../table.ts";

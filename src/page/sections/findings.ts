@@ -2,7 +2,7 @@
 import { type TemplateResult, html, nothing } from "lit-html";
 import { formatted } from "../format.ts";
 import { linked } from "../links.ts";
-import type { Page } from "../page.ts";
+import type { Page } from "../section.ts";
 
 interface Finding {
   id: string;

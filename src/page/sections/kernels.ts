@@ -3,7 +3,7 @@ import { html, nothing, render } from "lit-html";
 import { bars, parts } from "../bars.ts";
 import { formatted, time } from "../format.ts";
 import { linked } from "../links.ts";
-import type { Follower, Page } from "../page.ts";
+import type { Follower, Page } from "../section.ts";
 import { chooser, notes } from "../pieces.ts";
 import { inColors } from "../scheme.ts";
 import { type Columns, showTable } from "../table.ts";

@@ -4,7 +4,7 @@ import { html, nothing, render } from "lit-html";
 import { color } from "../colors.ts";
 import { bytes, time } from "../format.ts";
 import { inTimeline, sinceBegin } from "../links.ts";
-import type { Follower, Page } from "../page.ts";
+import type { Follower, Page } from "../section.ts";
 import { chooser, fresh, notes } from "../pieces.ts";
 import { type Drawn, Plot, legend, showPlot } from "../plots.ts";
 import { type Columns, showTable, valuesOf } from "../table.ts";

@@ -2,7 +2,7 @@
 import { html, nothing, render } from "lit-html";
 import { type FlameData, showFlame } from "../flame.ts";
 import { linked } from "../links.ts";
-import type { Follower, Page } from "../page.ts";
+import type { Follower, Page } from "../section.ts";
 import { chooser, fresh } from "../pieces.ts";
 import { type Tree, type TreeData, showTree } from "../tree.ts";
 

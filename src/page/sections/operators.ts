@@ -5,7 +5,7 @@ import { type Bar, bars } from "../bars.ts";
 import { addressOf, lineOf } from "../editor.ts";
 import { beginOf, formatted, time } from "../format.ts";
 import { linked } from "../links.ts";
-import type { Follower, Page } from "../page.ts";
+import type { Follower, Page } from "../section.ts";
 import { chooser, fresh } from "../pieces.ts";
 import { inColors } from "../scheme.ts";
 import { type Columns, showTable, valuesOf } from "../table.ts";

@@ -3,7 +3,7 @@ import { html, nothing, render } from "lit-html";
 import { bars, parts } from "../bars.ts";
 import { type Unit, formatted, time } from "../format.ts";
 import { linked } from "../links.ts";
-import type { Page } from "../page.ts";
+import type { Page } from "../section.ts";
 import { inColors } from "../scheme.ts";
 import { type Columns, showTable } from "../table.ts";
 import { type Findings, drawFindings } from "./findings.ts";

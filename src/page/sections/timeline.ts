@@ -3,7 +3,7 @@ import { type TemplateResult, html, nothing, render } from "lit-html";
 import { legend } from "../plots.ts";
 import { time } from "../format.ts";
 import { sinceBegin } from "../links.ts";
-import type { Follower, Page } from "../page.ts";
+import type { Follower, Page } from "../section.ts";
 import { chooser, notes } from "../pieces.ts";
 import { endsOf } from "../timeline/arrows.ts";
 import { scaleOf } from "../timeline/counters.ts";

@@ -2,7 +2,7 @@
 import { type TemplateResult, html, nothing } from "lit-html";
 import { formatted, time, timeUnit } from "../format.ts";
 import { linked } from "../links.ts";
-import type { Page } from "../page.ts";
+import type { Page } from "../section.ts";
 import { type End, SAID, endsOf } from "./arrows.ts";
 import { type Detail, type Table, type Trace, firstWhere, laneOf, nameOf, rowOf, summed } from "./trace.ts";
 
