@@ -75,6 +75,21 @@ class Trace(Tables):
 
         return table_of(self.analysed, Asked(by, sort_by, op, kernels, memory, step))
 
+    def kernels(self, *, copies: bool = False) -> pl.DataFrame:
+        """Every kernel, joined to the op, module, phase and step that it belongs to, in the order in which they began.
+
+        Returns a row for each kernel with its name, device, stream, times in nanoseconds, op, shape (sizes of the op's
+        inputs), module, phase, step, stack and launch call; null where the trace does not say it. Without kernels the
+        frame is empty and has the same columns. A kernel of a CUDA graph has the op in which it was captured, if the
+        trace has that, and the step in which the graph was launched.
+
+        Args:
+            copies: also return copies and fills.
+        """
+        from opspan.analysis.kernel_rows import kernel_rows
+
+        return kernel_rows(self.analysed.complete, copies)
+
     def steps(self, name: str | None = None) -> pl.DataFrame:
         """The steps of the run and where the time of each went, as `opspan steps` has them (docs/json.md). `name`: what
         the ranges of steps are called (* stands for any text), where they are not torch's."""

@@ -3,6 +3,7 @@
     call_stacks(ranges, calls_of_functions) -> CallStacks
         frames   name (train.py(12): forward), parent (a row): a stack is a frame and all those above it
         rows     name, frame (the innermost), count, cpu_ns, self_cpu_ns, device_ns, self_device_ns
+    stack_texts(ranges, calls_of_functions, rows) -> the stack of each of these rows of ranges, as text
 
 Ranges must have gone through `attribute`. What runs in a backward has the stack of its forward op. Of stacks that are
 deeper than DEEPEST, the outermost part is known.
@@ -19,6 +20,7 @@ from opspan.analysis.functions import parents
 from opspan.analysis.nest import nearest
 from opspan.analysis.stacks import DEEPEST, depths, merged
 from opspan.analysis.sums import RANGE_SUMS, summed
+from opspan.tables.schema import NAME
 
 _col = pl.col
 
@@ -29,6 +31,32 @@ class CallStacks(NamedTuple):
 
 
 def call_stacks(ranges: pl.DataFrame, calls: pl.DataFrame) -> CallStacks:
+    nodes, node = _merged(ranges, calls)
+    is_called = ~ranges["is_mark"].fill_null(value=False) & node.is_not_null()
+    called = ranges.with_columns(node).filter(is_called)
+    sums = called.group_by("name", frame="node").agg(summed(RANGE_SUMS, called.columns))
+    order = ("self_device_ns", "self_cpu_ns", "name", "frame")
+    return CallStacks(nodes.select("name", "parent"), sums.sort(order, descending=[True, True, False, False]))
+
+
+def stack_texts(ranges: pl.DataFrame, calls: pl.DataFrame, rows: pl.Series) -> pl.Series:
+    """The stack of each of these rows of ranges, as one text: a function a line, the outermost first."""
+    nodes, node = _merged(ranges, calls)
+    node = node.gather(rows)
+    names, parents_of = nodes["name"].cast(pl.String).to_list(), nodes["parent"].to_list()
+    known = node.drop_nulls().unique()
+    texts = []
+    for at in known.to_list():
+        lines = []
+        while at is not None:
+            lines.append(names[at] or "")
+            at = parents_of[at]
+        texts.append("\n".join(reversed(lines)))
+    return node.replace_strict(known, pl.Series(texts, dtype=NAME), default=None, return_dtype=NAME).alias("stack")
+
+
+def _merged(ranges: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """The tree in which equal stacks are one node, and for each range its node, `node`."""
     if ranges["stack"].count():
         function, tree = frames(ranges)
     else:
@@ -38,9 +66,5 @@ def call_stacks(ranges: pl.DataFrame, calls: pl.DataFrame) -> CallStacks:
     if not is_kept.all():
         function = nearest(tree.select("parent"), is_kept).gather(function)
     nodes, places = merged(tree.filter(is_kept), ["name"], [])
-    called = ranges.filter(~_col("is_mark").fill_null(value=False) & function.is_not_null())
-    rows = function.filter(~ranges["is_mark"].fill_null(value=False) & function.is_not_null())
-    called = called.with_columns(row=rows).join(places, on="row", how="left", maintain_order="left")
-    sums = called.group_by("name", frame="node").agg(summed(RANGE_SUMS, called.columns))
-    order = ("self_device_ns", "self_cpu_ns", "name", "frame")
-    return CallStacks(nodes.select("name", "parent"), sums.sort(order, descending=[True, True, False, False]))
+    of_range = function.alias("row").to_frame().join(places, on="row", how="left", maintain_order="left")
+    return nodes, of_range["node"]

@@ -325,6 +325,14 @@ def id_count(frame: pl.DataFrame) -> int:
     return highest + 1 if isinstance(highest, int) else 0
 
 
+def ids_of(frame: pl.DataFrame) -> pl.Series:
+    """The ids of the rows; row numbers instead, if ids are missing or not unique."""
+    ids = frame["id"]
+    if ids.null_count() or ids.n_unique() != ids.len():
+        return pl.int_range(frame.height, dtype=pl.Int64, eager=True).alias("id")
+    return ids
+
+
 def moved(
     table: str, frame: pl.DataFrame, ranks: Mapping[int, int], ids: Mapping[str, int], shift_ns: int
 ) -> pl.DataFrame:

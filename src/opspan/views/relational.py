@@ -16,6 +16,7 @@ from opspan.analysis import Analysed, Coverage
 from opspan.analysis.coverage import Share
 from opspan.analysis.sums import DURATION
 from opspan.tables import TABLES, Tables
+from opspan.tables.tables import ids_of
 
 _col = pl.col
 # Column with row numbers -> the table that they are rows of, and the column's name once it holds ids.
@@ -41,7 +42,7 @@ _RENAMED = {
 
 def relational(found: Analysed) -> dict[str, pl.DataFrame]:
     trace = found.complete
-    ids = {name: _ids(trace.frames[name]) for name in _ROWS}
+    ids = {name: ids_of(trace.frames[name]) for name in _ROWS}
     frames = {"ranks": _ranks(trace)}
     for name in TABLES:
         frame = trace.frames[name].rename(_RENAMED.get(name, {}))
@@ -51,14 +52,6 @@ def relational(found: Analysed) -> dict[str, pl.DataFrame]:
         frames[name] = frame
     frames["coverage"] = _coverage(found.coverage)
     return frames
-
-
-def _ids(frame: pl.DataFrame) -> pl.Series:
-    """The rows' own ids; row numbers instead, if ids are missing or not unique."""
-    ids = frame["id"]
-    if ids.null_count() or ids.n_unique() != ids.len():
-        return pl.int_range(frame.height, dtype=pl.Int64, eager=True).alias("id")
-    return ids
 
 
 def _ranks(trace: Tables) -> pl.DataFrame:
