@@ -1,7 +1,7 @@
-// Bars of HTML: a list of things by how much they are, and one bar of the parts of a whole.
+// Two kinds of bars, in HTML: a list of values with a bar each, and one bar that is divided into parts.
 import { type TemplateResult, html, nothing } from "lit-html";
 import { color } from "./colors.ts";
-import { formatted, time } from "./format.ts";
+import { formatValue, time } from "./format.ts";
 import "./bars.css";
 
 export interface Bar {
@@ -9,17 +9,17 @@ export interface Bar {
   value: number;
   text: string; // the value as people read it
   address?: string | undefined;
-  kind?: string; // whose colour it has
+  kind?: string; // gives the colour
 }
 
-/** What rows are shares of: the time `ns` of something. */
-export interface Whole {
+/** The time that rows are shares of: `ns`, and its name in `of`, such as "the time of all ops". */
+export interface Total {
   of: string;
   ns: number;
 }
 
-/** The longest bar is that of the largest value. `whole`: each row says what share of it the row is. */
-export function bars(rows: Bar[], caption: string, whole?: Whole): TemplateResult {
+/** Draws a list with a bar for each row; the largest value has the longest bar. With `total`, each row has its share of it. */
+export function bars(rows: Bar[], caption: string, total?: Total): TemplateResult {
   const most = Math.max(...rows.map((row) => row.value), 0);
   const part = (row: Bar): string => `${most ? ((100 * row.value) / most).toFixed(1) : 0}%`;
   return html`<ol class="bars" aria-label=${caption}>
@@ -31,39 +31,39 @@ export function bars(rows: Bar[], caption: string, whole?: Whole): TemplateResul
             >
             <span class="bar"></span>
             <span class="value">${row.text}</span>
-            <span class="value quiet">${whole ? share(row.value, whole) : ""}</span>
+            <span class="value quiet">${total ? share(row.value, total) : ""}</span>
           </li>`,
       )}
     </ol>
-    ${whole && rows.length ? said(whole) : nothing}`;
+    ${total && rows.length ? totalLine(total) : nothing}`;
 }
 
-const share = (ns: number, whole: Whole): string => formatted(whole.ns ? ns / whole.ns : 0, "share");
+const share = (ns: number, total: Total): string => formatValue(total.ns ? ns / total.ns : 0, "share");
 
-const said = ({ of, ns }: Whole): TemplateResult => html`<p class="quiet">Shares are of ${of}: ${time(ns)}</p>`;
+const totalLine = ({ of, ns }: Total): TemplateResult => html`<p class="quiet">Shares are of ${of}: ${time(ns)}</p>`;
 
 interface Part {
-  name: string; // whose colour it has
+  name: string; // gives the colour
   title: string;
   value: number;
 }
 
-/** Parts of a time, `of` in words, as one bar, and below it what they are with their shares: all can be read without
- * colours. */
+/** Draws the parts of the time `of` as one bar, and lists them below it with their shares. The list says everything, so
+ * nobody needs to see colours. */
 export function parts(rows: Part[], of: string, label: string): TemplateResult {
-  const whole = { of, ns: rows.reduce((sum, row) => sum + row.value, 0) };
+  const total = { of, ns: rows.reduce((sum, row) => sum + row.value, 0) };
   const shown = rows.filter((row) => row.value > 0);
-  const names = shown.map((row) => `${row.title} ${share(row.value, whole)}`).join(", ");
+  const names = shown.map((row) => `${row.title} ${share(row.value, total)}`).join(", ");
   return html`<div class="parts" role="img" aria-label="${label}: ${names}">
-      ${shown.map((row) => html`<span style="flex-grow: ${row.value / whole.ns}; --swatch: ${color(row.name)}"></span>`)}
+      ${shown.map((row) => html`<span style="flex-grow: ${row.value / total.ns}; --swatch: ${color(row.name)}"></span>`)}
     </div>
     <ul class="legend">
       ${shown.map(
         (row) =>
           html`<li style="--swatch: ${color(row.name)}">
-            ${row.title} <b>${share(row.value, whole)}</b> <span class="quiet">${time(row.value)}</span>
+            ${row.title} <b>${share(row.value, total)}</b> <span class="quiet">${time(row.value)}</span>
           </li>`,
       )}
     </ul>
-    ${shown.length ? said(whole) : html`<p class="quiet">Nothing</p>`}`;
+    ${shown.length ? totalLine(total) : html`<p class="quiet">Nothing</p>`}`;
 }

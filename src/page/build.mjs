@@ -1,5 +1,5 @@
 // Bundles the page: node build.mjs OUT writes page.js and .css, tensorboard.js and .css, and LICENSES.txt into OUT.
-// The libraries are those of package-lock.json, put there by `npm ci`.
+// `npm ci` must have installed the libraries of package-lock.json before.
 import { build } from "esbuild";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, sep } from "node:path";
@@ -10,16 +10,16 @@ const shared = {
   bundle: true,
   minify: true,
   charset: "utf8",
-  target: ["chrome110", "firefox113", "safari16.4"], // the first that have DecompressionStream
-  legalComments: "none", // LICENSES.txt has them
+  target: ["chrome110", "firefox113", "safari16.4"], // the oldest that have DecompressionStream
+  legalComments: "none", // they are in LICENSES.txt
   loader: { ".css": "css" },
   metafile: true,
   logLevel: "warning",
 };
 const result = await build({ ...shared, entryPoints: { page: "report.ts" }, format: "iife" });
-await build({ ...shared, entryPoints: ["tensorboard.ts"], format: "esm" }); // which imports it as a module
+await build({ ...shared, entryPoints: ["tensorboard.ts"], format: "esm" }); // a module, because TensorBoard imports it
 
-// The licence of each package of which anything is in the bundle.
+// Collects the licences of all packages that are in the bundle, in whole or in part.
 const packages = new Set(
   Object.keys(result.metafile.inputs)
     .filter((path) => path.includes("node_modules"))

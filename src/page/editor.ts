@@ -1,22 +1,22 @@
-// Functions of Python as a trace has them, "train.py(12): forward", and the addresses that open their lines in an editor.
+// Turns functions as a trace names them, "train.py(12): forward", into addresses that open the line in an editor.
 
 interface Line {
   file: string;
   line: number;
-  called: string; // the function
+  name: string; // of the function
 }
 
 const FUNCTION = /^(.+)\((\d+)\): (.*)$/s;
 const ABSOLUTE = /^(?:\/(?!\/)|[A-Za-z]:[\\/](?![\\/]))/; // a second slash would name another machine
 
-/** Where the function is; nothing for what is not written in a file, such as a built-in function. */
+/** Returns the place of the function, or undefined if it is in no file, such as a built-in function. */
 export function lineOf(frame: string): Line | undefined {
-  const found = FUNCTION.exec(frame);
-  return found ? { file: found[1]!, line: Number(found[2]), called: found[3]! } : undefined;
+  const match = FUNCTION.exec(frame);
+  return match ? { file: match[1]!, line: Number(match[2]), name: match[3]! } : undefined;
 }
 
-/** The address that opens a line, of a file whose whole path is known. `pattern` is the user's, the file is foreign:
- * each part of its path is escaped, so that it stays a path, whatever it is put into. */
+/** Returns the address that opens a line, or undefined if the path of its file is not absolute. The user chose `pattern`,
+ * but the path comes from the trace: each part of it is escaped, so that it cannot become anything else than a path. */
 export function addressOf(at: Line, pattern: string): string | undefined {
   if (!ABSOLUTE.test(at.file)) return undefined;
   const drive = /^[A-Za-z]:/.exec(at.file)?.[0] ?? "";

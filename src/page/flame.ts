@@ -1,23 +1,23 @@
-// A flame graph that hangs: each frame below the one that it is in, as wide as its time. A click or Enter goes into a
-// frame, Escape or the path above goes out.
+// A flame graph that grows downwards: a frame is as wide as its time and stands below the frame that called it. A click
+// or Enter opens a frame to the full width; Escape or the path above the picture goes back.
 import { type HierarchyRectangularNode, hierarchy, partition } from "d3";
 import { type TemplateResult, html, nothing, render, svg } from "lit-html";
 import { live } from "lit-html/directives/live.js";
 import { color, ink } from "./colors.ts";
 import { cutTo, fontOf } from "./font.ts";
-import { formatted, time } from "./format.ts";
+import { formatValue, time } from "./format.ts";
 import { notes } from "./pieces.ts";
 import { legend } from "./plots.ts";
 import { onScheme } from "./scheme.ts";
 import "./flame.css";
 import { onWidth } from "./width.ts";
 
-/** A tree as columns: `frames.name[i]` is a place in `names`; a parent stands before what is in it. */
+/** A tree as columns: `frames.name[i]` is an index into `names`, `frames.parent[i]` one into the frames. Parents come first. */
 export interface FlameData {
   names: string[];
   kinds: string[];
   frames: { name: number[]; kind: number[]; parent: (number | null)[] };
-  own: Record<string, number[]>; // by what is measured: nanoseconds of the frame itself
+  own: Record<string, number[]>; // for each measure: nanoseconds of each frame without its children
   notes: string[];
 }
 
@@ -30,7 +30,7 @@ interface Frame {
 type Node = HierarchyRectangularNode<Frame>;
 
 const ROW = 20; // pixels
-const LEAST = 0.5; // pixels: what is narrower is not drawn
+const LEAST = 0.5; // pixels; narrower frames are not drawn
 const TITLES: Record<string, string> = {
   module: "Module",
   function: "Python function",
@@ -47,17 +47,17 @@ const HELP =
   "A click or Enter opens a frame to the whole width, Escape closes it, arrows move; frames narrower than a pixel are " +
   "seen when the one around them is open";
 
-/** Draws it for the first of its measures; returns what shows another one. */
+/** Draws the graph for its first measure. Returns a function that draws it for another one. */
 export function showFlame(root: HTMLElement, data: FlameData, label: string): (measure: string) => void {
-  let whole = layout(data, Object.keys(data.own)[0]!);
-  let open = whole; // the frame that is as wide as the picture
-  let current = whole; // the frame that the keyboard is at
-  let width = 0; // it is hidden
+  let trunk = layout(data, Object.keys(data.own)[0]!);
+  let open = trunk; // the frame that is as wide as the picture
+  let current = trunk; // the frame that has the keyboard focus
+  let width = 0; // 0 while the graph is hidden
 
   function show(measure: string): void {
     const path = pathOf(open);
-    whole = layout(data, measure);
-    open = path.reduce<Node>((node, name) => node.children?.find((child) => keyOf(child) === name) ?? node, whole);
+    trunk = layout(data, measure);
+    open = path.reduce<Node>((node, name) => node.children?.find((child) => keyOf(child) === name) ?? node, trunk);
     current = open;
     draw();
   }
@@ -72,7 +72,7 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
 
   function draw(): void {
     if (!width) return;
-    const nodes = drawn();
+    const nodes = visibleNodes();
     const deepest = Math.max(...nodes.map((node) => node.depth));
     const kinds = data.kinds.map((name) => ({ name: colorOf(name), title: TITLES[name] ?? name }));
     render(
@@ -89,7 +89,7 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
                 </button>`,
             )}
         </div>
-        <p class="flame-said quiet" .textContent=${live(said(current))}></p>
+        <p class="flame-said quiet" .textContent=${live(describe(current))}></p>
         <div class="flame-picture">
           <svg
             role="tree"
@@ -111,50 +111,50 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
   const left = (node: Node): number => Math.max(0, ((node.x0 - open.x0) / (open.x1 - open.x0)) * width);
   const right = (node: Node): number => Math.min(width, ((node.x1 - open.x0) / (open.x1 - open.x0)) * width);
 
-  /** What is around the open frame, and what is in it and wide enough. */
-  function drawn(): Node[] {
-    const found: Node[] = open.ancestors().slice(1).reverse();
+  /** Returns the frames around the open one, and those inside it that are wide enough to be drawn. */
+  function visibleNodes(): Node[] {
+    const visible: Node[] = open.ancestors().slice(1).reverse();
     const add = (node: Node): void => {
       if (right(node) - left(node) < LEAST) return;
-      found.push(node);
+      visible.push(node);
       node.children?.forEach(add);
     };
     add(open);
-    return found;
+    return visible;
   }
 
   function frame(node: Node): TemplateResult {
     const [from, to] = [left(node), right(node)];
     const fill = color(colorOf(node.data.kind));
-    const text = fitting(node.data.name, to - from - 8);
+    const text = cutToRoom(node.data.name, to - from - 8);
     return svg`<g
       role="treeitem"
       class="flame-frame"
       transform="translate(${from},${node.depth * ROW})"
       tabindex=${node === current ? 0 : -1}
       aria-level=${node.depth + 1}
-      aria-label=${said(node)}
+      aria-label=${describe(node)}
       @click=${() => go(node)}
-      @focus=${() => at(node)}
-      @pointerenter=${() => at(node)}
+      @focus=${() => focus(node)}
+      @pointerenter=${() => focus(node)}
     >
-      <title>${said(node)}</title>
+      <title>${describe(node)}</title>
       <rect width=${Math.max(to - from - 1, LEAST)} height=${ROW - 1} rx="2" fill=${fill}></rect>
       ${text ? svg`<text x="4" y=${ROW - 6} fill=${ink(fill)}>${text}</text>` : nothing}
     </g>`;
   }
 
-  /** Says it without drawing all frames again. */
-  function at(node: Node): void {
+  /** Shows the description of a frame, without drawing all frames again. */
+  function focus(node: Node): void {
     current = node;
-    root.querySelector(".flame-said")!.textContent = said(node);
+    root.querySelector(".flame-said")!.textContent = describe(node);
   }
 
-  function said(node: Node): string {
+  function describe(node: Node): string {
     const total = node.value ?? 0;
-    const share = (of: number): string => formatted(of ? total / of : 0, "share");
+    const share = (of: number): string => formatValue(of ? total / of : 0, "share");
     const within = node.parent ? `, ${share(node.parent.value ?? 0)} of what it is in` : "";
-    return `${node.data.name}: ${time(total)} (${share(whole.value ?? 0)} of all${within}), itself ${time(node.data.own)}`;
+    return `${node.data.name}: ${time(total)} (${share(trunk.value ?? 0)} of all${within}), itself ${time(node.data.own)}`;
   }
 
   function onKey(event: KeyboardEvent, nodes: Node[]): void {
@@ -168,7 +168,7 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
         ArrowDown: current.children?.find((child) => nodes.includes(child)),
         ArrowLeft: row[beside - 1],
         ArrowRight: row[beside + 1],
-        Home: whole,
+        Home: trunk,
       }[event.key];
       if (!next) return;
       current = next;
@@ -197,10 +197,10 @@ function layout(data: FlameData, measure: string): Node {
     const parent = data.frames.parent[at];
     (parent === null || parent === undefined ? all : frames[parent]!).children.push(frame);
   });
-  const summed = hierarchy(all)
+  const tree = hierarchy(all)
     .sum((frame) => frame.own)
     .sort((a, b) => (b.value ?? 0) - (a.value ?? 0));
-  return partition<Frame>()(summed);
+  return partition<Frame>()(tree);
 }
 
 const keyOf = (node: Node): string => `${node.data.kind} ${node.data.name}`;
@@ -210,7 +210,7 @@ const colorOf = (kind: string): string => (kind === "rest" ? "idle" : kind);
 const pen = document.createElement("canvas").getContext("2d")!;
 const widths = new Map<string, number>();
 
-const fitting = (text: string, room: number): string => (room < 20 ? "" : cutTo(room, text, widthOf(text)));
+const cutToRoom = (text: string, room: number): string => (room < 20 ? "" : cutTo(room, text, widthOf(text)));
 
 function widthOf(text: string): number {
   let width = widths.get(text);

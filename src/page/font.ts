@@ -1,8 +1,8 @@
-// The page's font, for text that no style sheet reaches: on a canvas; and how much of a text has room.
+// The page's font for text on a canvas, which style sheets do not reach, and a function that shortens such text.
 export const fontOf = (pixels: number): string =>
   `${pixels}px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif`;
 
-/** As much of a text, which is so wide, as there is room for; nothing where that would say nothing. */
+/** Cuts a text that is `width` pixels wide to `room` pixels; returns "" if less than two letters would be left. */
 export function cutTo(room: number, text: string, width: number): string {
   if (width <= room) return text;
   const letters = Math.floor((room / width) * text.length) - 1;

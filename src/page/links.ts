@@ -1,19 +1,21 @@
-// Links to places in the page.
+// Addresses of places in the page.
 import type { Page } from "./section.ts";
 
-/** The address of a place in a section, if the page has that section and there is anything in it. */
-export function linked(page: Page, section: string, asked: Record<string, string> = {}): string | undefined {
+/** Returns the address of a place in a section, or undefined if the page lacks that section or its data. */
+export function linkTo(page: Page, section: string, query: Record<string, string> = {}): string | undefined {
   const isThere = page.head.sections.some((one) => one.name === section && !one.why);
-  return isThere ? page.address(section, asked) : undefined;
+  return isThere ? page.address(section, query) : undefined;
 }
 
-/** A time on the trace's clock, as an address has it, from the begin of the trace; nothing of what is none. */
-export function sinceBegin(time: string | null | undefined, begin: string): number | undefined {
+/** Converts a time of the trace's clock, as addresses have it, to nanoseconds since the begin of the trace. Returns undefined
+ * for a text that is not a time. */
+export function nsSinceBegin(time: string | null | undefined, begin: string): number | undefined {
   return time && /^-?\d{1,25}$/.test(time) ? Number(BigInt(time) - BigInt(begin)) : undefined;
 }
 
-/** A stretch of time in the timeline. `begin`: of the trace, on its clock, which counts further than numbers do. */
-export function inTimeline(page: Page, begin: string, from: number, to: number, rank: number): string | undefined {
+/** Returns the address of a stretch of time in the timeline. `begin` is the begin of the trace on its own clock: a text,
+ * because such times can be too large for a number. */
+export function timelineLink(page: Page, begin: string, from: number, to: number, rank: number): string | undefined {
   const at = (ns: number): string => String(BigInt(begin) + BigInt(Math.round(ns)));
-  return linked(page, "timeline", { from: at(from), to: at(to), rank: String(rank) });
+  return linkTo(page, "timeline", { from: at(from), to: at(to), rank: String(rank) });
 }

@@ -1,37 +1,37 @@
-// The frame around the sections: heading, navigation, the section that the address names, light or dark.
+// The frame around the sections: heading, navigation, the light / dark button. It shows the section that the address names.
 import { html, nothing, render } from "lit-html";
 import type { Parts } from "./parts.ts";
 import { forget, switchScheme } from "./scheme.ts";
 import type { Follower, Head, Page, SectionHead } from "./section.ts";
 import { sections } from "./sections/all.ts";
 
-interface Shown {
+interface Place {
   element: HTMLElement;
-  drawn?: Promise<Follower | void>;
+  drawing?: Promise<Follower | void>; // set when the section is drawn for the first time
 }
 
-/** Shows it in `root`; what is returned ends it, before another page is shown there. */
+/** Shows the page in `root`. Returns a function that removes it; call that before another page is shown there. */
 export function showPage(root: HTMLElement, head: Head, parts: Parts): () => void {
-  const ended = new AbortController();
-  const shown = new Map<string, Shown>();
+  const removal = new AbortController();
+  const places = new Map<string, Place>();
   const page: Page = {
     head,
-    address: (section, asked = {}) => {
-      const query = new URLSearchParams(asked).toString();
-      return `#${section}${query ? `?${query}` : ""}`;
+    address: (section, query = {}) => {
+      const text = new URLSearchParams(query).toString();
+      return `#${section}${text ? `?${text}` : ""}`;
     },
     show: (address) => history.pushState(null, "", location.href.replace(/#.*|$/, address)),
   };
 
   render(frame(head), root);
   for (const section of head.sections) {
-    shown.set(section.name, { element: root.querySelector<HTMLElement>(`#section-${section.name}`)! });
+    places.set(section.name, { element: root.querySelector<HTMLElement>(`#section-${section.name}`)! });
   }
 
-  function drawn(section: SectionHead): Promise<Follower | void> {
-    const here = shown.get(section.name)!;
-    here.drawn ??= draw(section, here.element.querySelector<HTMLElement>(".content")!);
-    return here.drawn;
+  function drawOnce(section: SectionHead): Promise<Follower | void> {
+    const place = places.get(section.name)!;
+    place.drawing ??= draw(section, place.element.querySelector<HTMLElement>(".content")!);
+    return place.drawing;
   }
 
   async function draw(section: SectionHead, content: HTMLElement): Promise<Follower | void> {
@@ -44,7 +44,7 @@ export function showPage(root: HTMLElement, head: Head, parts: Parts): () => voi
       const data = (await parts.read(section.name)) as never;
       content.replaceChildren();
       const follow = sections[section.name]!.draw(content, data, page);
-      performance.mark(`drawn ${section.name}`); // for those who measure how long a page takes to show something
+      performance.mark(`drawn ${section.name}`); // lets benchmarks measure how long a section takes
       return follow;
     } catch (error) {
       content.replaceChildren();
@@ -58,27 +58,27 @@ export function showPage(root: HTMLElement, head: Head, parts: Parts): () => voi
     const section = head.sections.find((one) => one.name === name) ?? head.sections[0]!;
     for (const one of head.sections) {
       const isOpen = one === section;
-      shown.get(one.name)!.element.hidden = !isOpen;
+      places.get(one.name)!.element.hidden = !isOpen;
       const link = root.querySelector(`nav a[href="#${one.name}"]`)!;
       if (isOpen) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    const follow = await drawn(section);
+    const follow = await drawOnce(section);
     if (follow && query) follow(new URLSearchParams(query));
   }
 
-  addEventListener("hashchange", () => void open(), { signal: ended.signal });
-  // A page in a frame may have another base for its addresses, as TensorBoard's have: then a link would leave the page.
-  root.addEventListener("click", stay, { signal: ended.signal });
-  // Printing shows all sections, so they are drawn before anybody can print.
+  addEventListener("hashchange", () => void open(), { signal: removal.signal });
+  // In a frame such as TensorBoard's, addresses can have another base, and then a link would leave the page.
+  root.addEventListener("click", stay, { signal: removal.signal });
+  // A printed page has all sections, so draw them soon, even those that nobody opened.
   void open().then(() =>
     whenIdle(() => {
-      if (ended.signal.aborted) return;
-      for (const section of head.sections) void drawn(section);
+      if (removal.signal.aborted) return;
+      for (const section of head.sections) void drawOnce(section);
     }),
   );
   return () => {
-    ended.abort();
+    removal.abort();
     forget();
     root.replaceChildren();
   };

@@ -1,10 +1,10 @@
-// Where a section's data comes from: out of the page itself, or from a server (parts of a page in TensorBoard).
+// Reads the data of sections: from the page itself, or from a server if the page is shown in TensorBoard.
 
 export interface Parts {
   read(name: string): Promise<unknown>;
 }
 
-/** Each part stands in the page as <script type="text/plain" id="part-NAME">: JSON, deflated, in base 64. */
+/** Reads parts that stand in the page as <script type="text/plain" id="part-NAME">: JSON, deflated, in base 64. */
 export class EmbeddedParts implements Parts {
   async read(name: string): Promise<unknown> {
     const text = document.getElementById(`part-${name}`)?.textContent;
@@ -15,7 +15,7 @@ export class EmbeddedParts implements Parts {
   }
 }
 
-/** Each part is a file of JSON below an address. */
+/** Fetches parts from a server, which answers with JSON. */
 export class FetchedParts implements Parts {
   constructor(private readonly address: (name: string) => string) {}
 

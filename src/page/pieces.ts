@@ -1,8 +1,8 @@
-// Small pieces that several sections have.
+// Small controls and texts that several sections use.
 import { type TemplateResult, html, nothing } from "lit-html";
 import { live } from "lit-html/directives/live.js";
 
-/** Sentences, such as on what was left out. */
+/** A list of sentences, for example about rows that were left out. */
 export const notes = (sentences: (string | TemplateResult)[] = []): TemplateResult | typeof nothing =>
   sentences.length
     ? html`<ul class="notes">
@@ -10,7 +10,7 @@ export const notes = (sentences: (string | TemplateResult)[] = []): TemplateResu
       </ul>`
     : nothing;
 
-/** One of several; `choose` is called with its place. */
+/** A drop-down list. When the reader picks an option, `choose` is called with its index. */
 export const chooser = (
   title: string,
   options: string[],
@@ -25,7 +25,7 @@ export const chooser = (
   >
 `;
 
-/** A field for a text that rows must have. */
+/** A field for text that rows must contain to be shown. */
 export const filterField = (text: string, filter: (text: string) => void): TemplateResult => html`
   <label
     >Filter
@@ -36,8 +36,9 @@ export const filterField = (text: string, filter: (text: string) => void): Templ
   /></label>
 `;
 
-/** A new element in place of what is there: what drew into the last one may know of it still. */
-export function fresh(root: Element): HTMLElement {
+/** Replaces the content of `root` by a new element and returns that. Whatever drew into the old element can still hold
+ * it, so the old element must not be used again. */
+export function newElement(root: Element): HTMLElement {
   const element = document.createElement("div");
   root.replaceChildren(element);
   return element;

@@ -1,4 +1,4 @@
-// Plots in the page's own look, all made by Observable Plot.
+// Plots by Observable Plot, in the colours and font of the page.
 import * as Plot from "@observablehq/plot";
 import { type TemplateResult, html } from "lit-html";
 import { color } from "./colors.ts";
@@ -7,30 +7,30 @@ import { onWidth } from "./width.ts";
 
 export { Plot };
 
-export type Drawn = ReturnType<typeof Plot.plot>;
+export type PlotElement = ReturnType<typeof Plot.plot>;
 
-/** A plot as wide as its place: drawn again when that or the colours change, and when what it returns is called. `drawn`
- * is called with it each time. */
+/** Draws a plot as wide as `root`, and again when that width or the colours change. Returns a function that draws it again.
+ * `afterDraw` is called with each plot that was drawn. */
 export function showPlot(
   root: HTMLElement,
   options: (width: number) => Plot.PlotOptions,
   label: string,
-  drawn?: (plot: Drawn) => void,
+  afterDraw?: (plot: PlotElement) => void,
 ): () => void {
   let width = 0;
   const draw = (): void => {
-    if (!width) return; // it is hidden
+    if (!width) return; // the plot is hidden
     const plot = Plot.plot({
       style: { background: "transparent", color: "var(--text)", fontSize: "12px", overflow: "visible" },
       width,
       ...options(width),
     });
-    // One picture with one name: inside it the names of marks would say nothing.
+    // A screen reader should meet one picture with one name, not a name for each kind of mark.
     for (const mark of plot.querySelectorAll("[aria-label]")) mark.removeAttribute("aria-label");
     plot.setAttribute("role", "img");
     plot.setAttribute("aria-label", label);
     root.replaceChildren(plot);
-    drawn?.(plot);
+    afterDraw?.(plot);
   };
   onWidth(root, (now) => {
     width = now;
@@ -40,7 +40,7 @@ export function showPlot(
   return draw;
 }
 
-/** What the colours of a plot mean. */
+/** The legend of a plot: a colour and a title for each kind. */
 export const legend = (kinds: { name: string; title: string }[]): TemplateResult => html`
   <ul class="legend">
     ${kinds.map((kind) => html`<li style="--swatch: ${color(kind.name)}">${kind.title}</li>`)}

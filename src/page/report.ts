@@ -1,4 +1,4 @@
-// The page as one file: all that it shows stands in it.
+// The start of a page that is one file and has all its data in it.
 import { EmbeddedParts } from "./parts.ts";
 import { showPage } from "./page.ts";
 import type { Head } from "./section.ts";

@@ -1,31 +1,31 @@
-// Light or dark: what the reader chose here, else what the machine prefers.
-let changed: (() => void)[] = [];
-const redraw = (): void => changed.forEach((call) => call());
+// The colour scheme, light or dark: chosen by the reader with the button, else by the settings of the system.
+let redraws: (() => void)[] = [];
+const redrawAll = (): void => redraws.forEach((call) => call());
 
 export function isDark(): boolean {
   const chosen = document.documentElement.dataset.scheme;
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** Called when light becomes dark or back: for what has colours that no style sheet changes. */
+/** Calls `call` each time the scheme changes, for drawings whose colours no style sheet sets. */
 export function onScheme(call: () => void): void {
-  changed.push(call);
+  redraws.push(call);
 }
 
-/** Draws what has colours now, and again when light becomes dark or back. */
-export function inColors(draw: () => void): void {
+/** Calls `draw` now, and each time the scheme changes. */
+export function drawInColors(draw: () => void): void {
   draw();
   onScheme(draw);
 }
 
 export function switchScheme(): void {
   document.documentElement.dataset.scheme = isDark() ? "light" : "dark";
-  redraw();
+  redrawAll();
 }
 
-/** What was drawn is gone, and is not drawn again. */
+/** Forgets all drawings, because they were removed from the page. */
 export function forget(): void {
-  changed = [];
+  redraws = [];
 }
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);

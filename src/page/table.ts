@@ -1,4 +1,4 @@
-// A table of columns: sorted, filtered and paged by the reader, with rows that open in place.
+// A table that the reader can sort, filter and page through, with rows that open to show details.
 import {
   type ColumnDef,
   type Row,
@@ -11,11 +11,11 @@ import {
   getSortedRowModel,
 } from "@tanstack/table-core";
 import { type TemplateResult, html, nothing, render } from "lit-html";
-import { type Unit, formatted, isNumber } from "./format.ts";
+import { type Unit, formatValue, isNumber } from "./format.ts";
 import { filterField, notes } from "./pieces.ts";
 
-/** A column as opspan writes it. `of`: the total of which a cell shows its share as a bar behind it, and `whole` what
- * has that total; if nothing is said, all rows. */
+/** A column as opspan writes it. `of` is the total of the column: cells have a bar for their share of it. `whole` names
+ * that total; by default it is "all rows". */
 export interface Column {
   name: string;
   title: string;
@@ -25,7 +25,7 @@ export interface Column {
   whole?: string;
 }
 
-/** Rows as columns: `values[column][row]`. `notes`: sentences, such as on what was left out. */
+/** A table as columns: `values[column][row]`. `notes` are sentences below it, for example about rows that were left out. */
 export interface Columns {
   columns: Column[];
   values: unknown[][];
@@ -34,13 +34,13 @@ export interface Columns {
 
 interface TableOptions {
   caption: string;
-  sort?: string; // the column by which it is sorted at first, the largest first
+  sort?: string; // the column that the table is sorted by at first, largest values first
   link?: { column: string; address: (row: number) => string | undefined; title: string };
-  detail?: (row: number) => TemplateResult | undefined; // what is below a row when it is opened
+  detail?: (row: number) => TemplateResult | undefined; // shown below a row that is open
   rowsOfPage?: number;
 }
 
-type Place = number; // of a row, in the columns
+type Place = number; // the index of a row in the columns
 
 declare module "@tanstack/table-core" {
   // eslint-disable-next-line @typescript-eslint/no-unused-vars
@@ -49,7 +49,8 @@ declare module "@tanstack/table-core" {
   }
 }
 
-/** Draws it into `root`, and again whenever the reader asks for another order, filter or page. */
+/** Draws the table into `root`, and again when the reader sorts, filters or turns a page. Returns a function that sets the
+ * text of the filter. */
 export function showTable(root: HTMLElement, data: Columns, options: TableOptions): (text: string) => void {
   const count = data.values[0]?.length ?? 0;
   const places: Place[] = Array.from({ length: count }, (_, place) => place);
@@ -98,9 +99,9 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
 
   function draw(): void {
     const pages = table.getPageCount();
-    const found = table.getFilteredRowModel().rows.length;
+    const matching = table.getFilteredRowModel().rows.length;
     const page = state.pagination.pageIndex;
-    const isFiltered = Boolean(state.globalFilter); // by an address, perhaps: somebody may want to see the others
+    const isFiltered = Boolean(state.globalFilter); // an address can set the filter, so show its field also above a short table
     const controls = html`
       <div class="controls">
         ${
@@ -109,7 +110,7 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
             : nothing
         }
         <span class="quiet" role="status"
-          >${found === count ? `${count.toLocaleString("en")} rows` : `${found.toLocaleString("en")} of ${count.toLocaleString("en")} rows`}</span
+          >${matching === count ? `${count.toLocaleString("en")} rows` : `${matching.toLocaleString("en")} of ${count.toLocaleString("en")} rows`}</span
         >
         ${
           pages > 1
@@ -140,7 +141,7 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
             </tbody>
           </table>
         </div>
-        ${wholes(data.columns)} ${notes(data.notes)}
+        ${totalsLine(data.columns)} ${notes(data.notes)}
       `,
       root,
     );
@@ -172,7 +173,7 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
 
   function cell(column: Column, value: unknown, place: Place): TemplateResult {
     if (isNumber(column.unit)) return numberCell(column, value);
-    const text = formatted(value, column.unit);
+    const text = formatValue(value, column.unit);
     const address = options.link?.column === column.name ? options.link.address(place) : undefined;
     const shown = address ? html`<a href=${address} title=${options.link!.title}>${text}</a>` : text;
     return html`<td class=${column.unit}>
@@ -189,11 +190,11 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
   return (text) => table.setGlobalFilter(text);
 }
 
-/** A column by its name. */
+/** Returns the values of a column, or undefined if the table has no column of that name. */
 export const valuesOf = (rows: Columns, name: string): unknown[] | undefined =>
   rows.values[rows.columns.findIndex((column) => column.name === name)];
 
-/** The head of a column, which sorts by it. */
+/** The heading of a column; a click on it sorts by the column. */
 export function heading(column: Column, order: "asc" | "desc" | false, sort: () => void): TemplateResult {
   return html`<th
     scope="col"
@@ -205,26 +206,26 @@ export function heading(column: Column, order: "asc" | "desc" | false, sort: () 
   </th>`;
 }
 
-/** A figure, with its share of the total as a bar behind it where the column has one. */
+/** A cell with a number, and a bar behind it for its share of the column's total, if the column has one. */
 export function numberCell(column: Column, value: unknown): TemplateResult {
-  const text = formatted(value, column.unit);
+  const text = formatValue(value, column.unit);
   if (!column.of || typeof value !== "number") return html`<td class="number">${text}</td>`;
   const part = Math.min(100, (100 * value) / column.of).toFixed(1);
-  const said = `${formatted(value / column.of, "share")} of ${wholeOf(column)}`;
-  return html`<td class="number share" style="--part: ${part}%" title=${said}>${text}</td>`;
+  const share = `${formatValue(value / column.of, "share")} of ${totalName(column)}`;
+  return html`<td class="number share" style="--part: ${part}%" title=${share}>${text}</td>`;
 }
 
-/** Of what the bars behind figures are shares. */
-export function wholes(columns: Column[]): TemplateResult | typeof nothing {
+/** A line below the table that names the totals that bars are shares of. */
+export function totalsLine(columns: Column[]): TemplateResult | typeof nothing {
   const shown = columns.filter((column) => column.of);
   if (!shown.length) return nothing;
-  const totals = shown.map((column) => `${column.title} ${formatted(column.of, column.unit)}`);
-  return html`<p class="quiet">Bars are shares of ${wholeOf(shown[0]!)}: ${totals.join("; ")}</p>`;
+  const totals = shown.map((column) => `${column.title} ${formatValue(column.of, column.unit)}`);
+  return html`<p class="quiet">Bars are shares of ${totalName(shown[0]!)}: ${totals.join("; ")}</p>`;
 }
 
-const wholeOf = (column: Column): string => column.whole ?? "all rows";
+const totalName = (column: Column): string => column.whole ?? "all rows";
 
-/** Nothing comes after everything, whichever way the others are sorted: sortUndefined sees to undefined alone. */
+/** Compares two cells; null is the smallest value. (`sortUndefined` handles undefined only.) */
 function compare(a: unknown, b: unknown): number {
   if (typeof a === "number" && typeof b === "number") return a - b;
   if (a === null || a === undefined) return b === null || b === undefined ? 0 : -1;

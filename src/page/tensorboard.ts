@@ -1,14 +1,14 @@
-// The page in TensorBoard: which run, worker and span is chosen above it; its parts come from the plugin.
+// The page in TensorBoard. The reader chooses run, span and worker above the page; its parts come from the plugin.
 import { type TemplateResult, html, nothing, render as draw } from "lit-html";
 import { showPage } from "./page.ts";
 import { FetchedParts } from "./parts.ts";
-import { chooser, fresh } from "./pieces.ts";
+import { chooser, newElement } from "./pieces.ts";
 import type { Head } from "./section.ts";
 import "./page.css";
 
 interface Span {
   name: string;
-  workers: { name: string }[]; // the first may be all of them together
+  workers: { name: string }[]; // the first can stand for all workers together
 }
 interface Run {
   name: string;
@@ -16,19 +16,19 @@ interface Run {
 }
 interface Runs {
   runs: Run[];
-  said: string; // why there are none, or that more may come
+  said: string; // the reason why there are no runs, or a hint that more can come
 }
 type Choice = { run: string; span: string; worker: string; against: string };
 
-const AGAIN_MS = 1000; // until a page that is being made is asked for again
-const LOOK_MS = 30_000; // until new runs are looked for
+const AGAIN_MS = 1000; // between two requests for a page that is not ready yet
+const LOOK_MS = 30_000; // between two requests for new runs
 
-const here = (path: string, asked: Record<string, string> = {}): string =>
-  new URL(`${path}?${new URLSearchParams(asked)}`, import.meta.url).href;
+const addressOf = (path: string, query: Record<string, string> = {}): string =>
+  new URL(`${path}?${new URLSearchParams(query)}`, import.meta.url).href;
 
-/** Called by TensorBoard, in a frame of the plugin's own. */
+/** The entry point: TensorBoard calls it, in an iframe of the plugin. */
 export async function render(): Promise<void> {
-  const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: here("page.css") });
+  const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: addressOf("page.css") });
   document.head.append(style);
   document.documentElement.lang = "en";
   document.title = "opspan";
@@ -39,10 +39,10 @@ export async function render(): Promise<void> {
   let known: Runs = { runs: [], said: "" };
   let choice: Choice = { run: "", span: "", worker: "", against: "" };
   let end: () => void = () => {};
-  let asked = 0; // the choice that is being shown: an answer to an earlier one is not
+  let latest = 0; // the number of the latest request: answers to earlier ones are dropped
 
   const choose = (change: Partial<Choice>): void => {
-    choice = settled(known.runs, { ...choice, ...change });
+    choice = complete(known.runs, { ...choice, ...change });
     drawBar();
     void show();
   };
@@ -71,7 +71,7 @@ export async function render(): Promise<void> {
   }
 
   async function show(): Promise<void> {
-    const mine = ++asked;
+    const number = ++latest;
     end();
     end = () => {};
     if (!choice.run) {
@@ -79,21 +79,21 @@ export async function render(): Promise<void> {
         html`<div class="page">
           <main><p class="empty">${known.said}</p></main>
         </div>`,
-        fresh(root),
+        newElement(root),
       );
       return;
     }
-    const what = { ...choice };
+    const query = { ...choice };
     for (;;) {
-      const answer = await fetch(here("head", what));
-      if (mine !== asked) return;
+      const answer = await fetch(addressOf("head", query));
+      if (number !== latest) return;
       const text = await answer.text();
-      if (mine !== asked) return;
+      if (number !== latest) return;
       if (answer.status === 200) {
         end = showPage(
-          fresh(root),
+          newElement(root),
           JSON.parse(text) as Head,
-          new FetchedParts((name) => here("part", { ...what, name })),
+          new FetchedParts((name) => addressOf("part", { ...query, name })),
         );
         return;
       }
@@ -102,21 +102,21 @@ export async function render(): Promise<void> {
         html`<div class="page">
           <main><p class="empty" role="status">${text}</p></main>
         </div>`,
-        fresh(root),
+        newElement(root),
       );
       if (!isComing) return;
       await new Promise((done) => setTimeout(done, AGAIN_MS));
-      if (mine !== asked) return;
+      if (number !== latest) return;
     }
   }
 
   async function look(): Promise<void> {
-    const answer = await fetch(here("runs"));
-    const found = (await answer.json()) as Runs;
-    if (JSON.stringify(found) === JSON.stringify(known)) return;
-    known = found;
+    const answer = await fetch(addressOf("runs"));
+    const fetched = (await answer.json()) as Runs;
+    if (JSON.stringify(fetched) === JSON.stringify(known)) return;
+    known = fetched;
     const before = JSON.stringify(choice);
-    choice = settled(known.runs, choice);
+    choice = complete(known.runs, choice);
     drawBar();
     if (JSON.stringify(choice) !== before || !choice.run) await show();
   }
@@ -125,15 +125,15 @@ export async function render(): Promise<void> {
   setInterval(() => void look(), LOOK_MS);
 }
 
-/** One of what has names; no name is that of nothing. */
+/** A drop-down list of names; the empty name is shown as "nothing". */
 function select(title: string, of: { name: string }[], chosen: string, choose: (name: string) => void): TemplateResult {
   const names = of.map((one) => one.name);
   const options = names.map((name) => name || "nothing");
   return chooser(title, options, names.indexOf(chosen), (at) => choose(names[at]!));
 }
 
-/** The choice, with the first of whatever is not chosen or is no more. */
-function settled(runs: Run[], choice: Choice): Choice {
+/** Completes a choice: the first run, span or worker stands in for one that is not chosen or does not exist any more. */
+function complete(runs: Run[], choice: Choice): Choice {
   const run = runs.find((one) => one.name === choice.run) ?? runs[0];
   const span = run?.spans.find((one) => one.name === choice.span) ?? run?.spans[0];
   const worker = span?.workers.find((one) => one.name === choice.worker) ?? span?.workers[0];

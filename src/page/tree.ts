@@ -1,21 +1,21 @@
-// A table whose rows lie in one another: opened and closed in place, sorted among those beside them, filtered.
+// A table with nested rows, which the reader can open, close, filter and sort: rows are sorted among those of the same parent.
 import { type TemplateResult, html, nothing, render } from "lit-html";
-import { formatted, isNumber } from "./format.ts";
+import { formatValue, isNumber } from "./format.ts";
 import { filterField, notes } from "./pieces.ts";
-import { type Column, type Columns, heading, numberCell, wholes } from "./table.ts";
+import { type Column, type Columns, heading, numberCell, totalsLine } from "./table.ts";
 import "./tree.css";
 
-/** A table as columns, the first of which names the row; `parent[row]` stands before the row. */
+/** A table as columns; the first column has the names of rows. `parent[row]` is the index of an earlier row. */
 export interface TreeData extends Columns {
   parent: (number | null)[];
 }
 
 interface TreeOptions {
   caption: string;
-  columns: string[]; // which are shown
-  sort: string; // the largest first
+  columns: string[]; // the names of those that are shown
+  sort: string; // the column that rows are sorted by, largest first
   address: (row: number) => string | undefined;
-  title: string; // of where it leads
+  title: string; // of the links to `address`
 }
 
 export interface Tree {
@@ -28,24 +28,24 @@ const OPEN_AT_FIRST = 60; // rows
 export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions): Tree {
   let { columns, sort } = options;
   let descending = true;
-  let wanted = "";
+  let filterText = "";
   let current = -1;
   const count = data.parent.length;
-  const within = new Map<number | null, number[]>();
-  data.parent.forEach((parent, row) => within.set(parent, [...(within.get(parent) ?? []), row]));
+  const childRows = new Map<number | null, number[]>();
+  data.parent.forEach((parent, row) => childRows.set(parent, [...(childRows.get(parent) ?? []), row]));
   const opened = new Set<number>();
   openFirst();
 
   const place = (name: string): number => data.columns.findIndex((column) => column.name === name);
-  const children = (row: number | null): number[] => within.get(row) ?? [];
+  const children = (row: number | null): number[] => childRows.get(row) ?? [];
   const textOf = (row: number): string => String(data.values[0]![row] ?? "");
 
-  /** From the outermost in, as long as there is room. */
+  /** Opens rows level by level from the outermost, while at most `OPEN_AT_FIRST` rows are shown. */
   function openFirst(): void {
-    let rows = within.get(null) ?? [];
+    let rows = childRows.get(null) ?? [];
     let shown = rows.length;
     while (rows.length) {
-      const next = rows.flatMap((row) => within.get(row) ?? []);
+      const next = rows.flatMap((row) => childRows.get(row) ?? []);
       if (shown + next.length > OPEN_AT_FIRST && shown > 1) return;
       shown += next.length;
       for (const row of rows) opened.add(row);
@@ -53,11 +53,11 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
     }
   }
 
-  /** Rows with a text in them, and those that they are in. */
-  function found(): Set<number> {
+  /** Returns the rows whose name contains the filter text, and all rows around them. */
+  function matches(): Set<number> {
     const rows = new Set<number>();
     for (let row = count - 1; row >= 0; row--) {
-      if (rows.has(row) || textOf(row).toLowerCase().includes(wanted.toLowerCase())) {
+      if (rows.has(row) || textOf(row).toLowerCase().includes(filterText.toLowerCase())) {
         rows.add(row);
         const parent = data.parent[row];
         if (parent !== null && parent !== undefined) rows.add(parent);
@@ -66,16 +66,16 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
     return rows;
   }
 
-  function visible(): { row: number; level: number; beside: number[] }[] {
-    const kept = wanted ? found() : undefined;
+  function visibleRows(): { row: number; level: number; beside: number[] }[] {
+    const matching = filterText ? matches() : undefined;
     const order = data.values[place(sort)]!;
     const rows: { row: number; level: number; beside: number[] }[] = [];
     const add = (parent: number | null, level: number): void => {
-      const beside = children(parent).filter((row) => kept?.has(row) ?? true);
+      const beside = children(parent).filter((row) => matching?.has(row) ?? true);
       beside.sort((a, b) => (descending ? -1 : 1) * compare(order[a], order[b]));
       for (const row of beside) {
         rows.push({ row, level, beside });
-        if (kept || opened.has(row)) add(row, level + 1);
+        if (matching || opened.has(row)) add(row, level + 1);
       }
     };
     add(null, 1);
@@ -83,14 +83,14 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
   }
 
   function draw(focus = false): void {
-    const rows = visible();
+    const rows = visibleRows();
     if (!rows.some(({ row }) => row === current)) current = rows[0]?.row ?? -1;
     const shown = columns.map((name) => [data.columns[place(name)]!, data.values[place(name)]!] as const);
     render(
       html`
         <div class="controls">
-          ${filterField(wanted, (text) => {
-            wanted = text;
+          ${filterField(filterText, (text) => {
+            filterText = text;
             draw();
           })}
           <button @click=${() => openAll(true)}>Open all</button>
@@ -113,7 +113,7 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
             </tbody>
           </table>
         </div>
-        ${wholes(shown.map(([column]) => column))} ${notes(data.notes)}
+        ${totalsLine(shown.map(([column]) => column))} ${notes(data.notes)}
       `,
       root,
     );
@@ -133,7 +133,7 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
     shown: (readonly [Column, unknown[]])[],
   ): TemplateResult {
     const isParent = children(row).length > 0;
-    const isOpen = wanted !== "" || opened.has(row);
+    const isOpen = filterText !== "" || opened.has(row);
     const address = options.address(row);
     return html`<tr
       aria-level=${level}
@@ -144,7 +144,7 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
       @focus=${() => (current = row)}
     >
       ${shown.map(([column, values], at) => {
-        const text = formatted(values[row], column.unit);
+        const text = formatValue(values[row], column.unit);
         if (at === 0)
           return html`<th scope="row" style="--level: ${level}">
             <span class="opener" @click=${() => toggle(row)}>${isParent ? (isOpen ? "▾" : "▸") : ""}</span>
@@ -163,7 +163,7 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
 
   function openAll(open: boolean): void {
     opened.clear();
-    if (open) for (const row of within.keys()) if (row !== null) opened.add(row);
+    if (open) for (const row of childRows.keys()) if (row !== null) opened.add(row);
     draw();
   }
 
@@ -201,7 +201,7 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
       draw();
     },
     reveal(row) {
-      wanted = "";
+      filterText = "";
       for (let above = data.parent[row]; above !== null && above !== undefined; above = data.parent[above])
         opened.add(above);
       current = row;

@@ -1,4 +1,4 @@
-// The sections there are, by the name that opspan writes.
+// All sections, by the name that opspan gives them.
 import type { Section } from "../section.ts";
 import * as compare from "./compare.ts";
 import * as distributed from "./distributed.ts";

@@ -1,8 +1,8 @@
-// What this run does differently from the one before it: the largest differences, all of them, and along the steps.
+// Compares this run with an earlier one: the difference along the steps, the largest differences, and all of them.
 import { html, nothing, render } from "lit-html";
 import { color } from "../colors.ts";
-import { signed, time, timeUnit } from "../format.ts";
-import { linked } from "../links.ts";
+import { formatSigned, time, timeUnit } from "../format.ts";
+import { linkTo } from "../links.ts";
 import type { Page } from "../section.ts";
 import { chooser } from "../pieces.ts";
 import { legend, Plot, showPlot } from "../plots.ts";
@@ -12,18 +12,18 @@ import "./compare.css";
 interface Table {
   by: string;
   title: string;
-  time: string; // which time is compared
+  time: string; // says which time is compared
   rows: Columns;
   largest: { label: string[]; change_ns: number[]; is_noise: boolean[] };
 }
 
 interface Data {
-  before: string; // names of files
-  after: string;
+  before: string; // the file of the earlier run
+  after: string; // the file of this run
   verdict: string;
   said: string;
   tables: Table[];
-  no_steps: string; // why there is no table by step, where there is none
+  no_steps: string; // the reason why there is no table by step, if there is none
 }
 
 interface Bar {
@@ -33,14 +33,14 @@ interface Bar {
   isNoise: boolean;
 }
 
-const LETTERS = 44; // of a name beside a bar
-const FIGURE = 90; // pixels, beside the ends of bars
+const LETTERS = 44; // of a name beside a bar, at most
+const FIGURE = 90; // pixels for the figure at the end of a bar
 const SIDES = [
   { name: "slower", title: "takes longer than before" },
   { name: "faster", title: "takes less than before" },
 ];
-// Where a name is explained further, by what the rows are by: the section, and which column names the row there.
-const PLACES: Record<string, [section: string, column: string]> = {
+// For each grouping of rows: the section that their names link to, and the column that has the name.
+const LINKS: Record<string, [section: string, column: string]> = {
   op: ["operators", "name"],
   shape: ["operators", "name"],
   module: ["modules", "module"],
@@ -48,7 +48,7 @@ const PLACES: Record<string, [section: string, column: string]> = {
   place: ["timeline", "name"],
 };
 
-const ALL_STEPS = "ProfilerStep*"; // is many names
+const ALL_STEPS = "ProfilerStep*"; // stands for the names of all steps, so it cannot be looked up
 
 export function draw(root: HTMLElement, data: Data, page: Page): void {
   let table = data.tables[0]!;
@@ -100,17 +100,17 @@ export function draw(root: HTMLElement, data: Data, page: Page): void {
   drawSteps(root.querySelector<HTMLElement>(".steps")!, steps?.rows, data.no_steps);
   redraw = showPlot(
     root.querySelector<HTMLElement>(".largest")!,
-    (width) => diverging(table.largest, width),
+    (width) => divergingBars(table.largest, width),
     "The largest differences: to the right what takes longer, to the left what takes less",
   );
 }
 
 function drawRows(root: HTMLElement, table: Table, page: Page): void {
-  const [section, column] = PLACES[table.by] ?? ["", ""];
+  const [section, column] = LINKS[table.by] ?? ["", ""];
   const [names, states] = [valuesOf(table.rows, column), valuesOf(table.rows, "state")];
   const address = (row: number): string | undefined => {
-    const isThis = names && states?.[row] !== "gone" && names[row] !== ALL_STEPS;
-    return isThis ? linked(page, section, { name: String(names[row]) }) : undefined;
+    const isInThisRun = names && states?.[row] !== "gone" && names[row] !== ALL_STEPS;
+    return isInThisRun ? linkTo(page, section, { name: String(names[row]) }) : undefined;
   };
   showTable(root, table.rows, {
     caption: `Differences by ${table.title}`,
@@ -118,7 +118,7 @@ function drawRows(root: HTMLElement, table: Table, page: Page): void {
   });
 }
 
-function diverging(largest: Table["largest"], width: number): Plot.PlotOptions {
+function divergingBars(largest: Table["largest"], width: number): Plot.PlotOptions {
   const bars: Bar[] = largest.label.map((label, at) => ({
     at,
     label,
@@ -138,16 +138,16 @@ function diverging(largest: Table["largest"], width: number): Plot.PlotOptions {
     stroke: side,
     insetTop: isNarrow ? 19 : 2,
     insetBottom: 2,
-    title: (one: Bar) => `${one.label}\n${signed(one.ns, time)}${one.isNoise ? ": no more than noise" : ""}`,
+    title: (one: Bar) => `${one.label}\n${formatSigned(one.ns, time)}${one.isNoise ? ": no more than noise" : ""}`,
     tip: true,
   });
   const x = { label: `change (${unit})`, transform: (value: number) => value / ns, grid: true, ticks: width / 160 };
   const zero = Plot.ruleX([0], { stroke: "var(--text)" });
   const size = { height: (isNarrow ? 40 : 26) * bars.length + 50, marginTop: 4, marginBottom: 40 };
   if (isNarrow) {
-    // The name and the figure stand above each bar.
+    // There is no room beside the bars: name and figure stand above each of them.
     const letters = Math.floor(width / 7.5) - 12;
-    const text = (one: Bar): string => `${shortened(one.label, letters)} ${signed(one.ns, time)}`;
+    const text = (one: Bar): string => `${shorten(one.label, letters)} ${formatSigned(one.ns, time)}`;
     const words = {
       y: "at",
       text,
@@ -160,12 +160,12 @@ function diverging(largest: Table["largest"], width: number): Plot.PlotOptions {
     return { ...size, marginLeft: 4, marginRight: 4, x, y: { axis: null }, marks: [bar, zero, Plot.text(bars, words)] };
   }
   const [slower, faster] = [bars.filter((one) => one.ns > 0), bars.filter((one) => one.ns < 0)];
-  const figures = { y: "at", x: "ns", text: (one: Bar) => signed(one.ns, time), fill: "var(--text)" };
+  const figures = { y: "at", x: "ns", text: (one: Bar) => formatSigned(one.ns, time), fill: "var(--text)" };
   return {
     ...size,
     marginLeft: 7 * Math.min(LETTERS, Math.max(...bars.map((one) => one.label.length))) + 16,
     x: { ...x, insetLeft: faster.length ? FIGURE : 0, insetRight: slower.length ? FIGURE : 0 },
-    y: { type: "band", label: null, tickFormat: (at: number) => shortened(bars[at]!.label, LETTERS), tickSize: 0 },
+    y: { type: "band", label: null, tickFormat: (at: number) => shorten(bars[at]!.label, LETTERS), tickSize: 0 },
     marks: [
       bar,
       Plot.text(slower, { ...figures, textAnchor: "start", dx: 4 }),
@@ -175,13 +175,13 @@ function diverging(largest: Table["largest"], width: number): Plot.PlotOptions {
   };
 }
 
-/** Of a long name begin and end: what tells kernels apart is often behind. */
-function shortened(name: string, letters: number): string {
+/** Cuts the middle out of a long name: names of kernels often differ only near their end. */
+function shorten(name: string, letters: number): string {
   const end = Math.floor(letters / 3);
   return name.length > letters ? `${name.slice(0, letters - end - 1)}…${name.slice(-end)}` : name;
 }
 
-/** How far this run falls behind the other one, or gets ahead of it. */
+/** Draws how far this run falls behind the earlier one, or gets ahead of it, step by step. */
 function drawSteps(root: HTMLElement, rows: Columns | undefined, why: string): void {
   if (!rows) {
     render(html`<p class="quiet">${why}.</p>`, root);
@@ -212,7 +212,7 @@ function drawSteps(root: HTMLElement, rows: Columns | undefined, why: string): v
           r: points.length > 100 ? 1 : 3,
           fill: (point: { change: number }) => color(point.change > 0 ? "slower" : "faster"),
           title: (point: (typeof points)[number]) =>
-            `Step ${point.at}: ${signed(point.change, time)}\nSo far: ${signed(point.ns, time)}`,
+            `Step ${point.at}: ${formatSigned(point.change, time)}\nSo far: ${formatSigned(point.ns, time)}`,
           tip: true,
         }),
       ],

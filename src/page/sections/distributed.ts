@@ -1,8 +1,8 @@
-// What ranks did together: how their time went, who waited for whom, and what they gave each other.
+// The work of several ranks: where the time of each went, which ranks waited for others, and their collectives.
 import { type TemplateResult, html, nothing, render } from "lit-html";
 import { color } from "../colors.ts";
 import { time } from "../format.ts";
-import { linked } from "../links.ts";
+import { linkTo } from "../links.ts";
 import type { Page } from "../section.ts";
 import { chooser, notes } from "../pieces.ts";
 import { legend, Plot, showPlot } from "../plots.ts";
@@ -13,8 +13,8 @@ interface Kind {
   title: string;
 }
 
-/** A row for each place, and for each place and step: `place[row]` is a number of `places`, `step[row]` one of
- * `steps`, counted from 1; 0 is the whole run. */
+/** Has a row for each place, and one for each place and step. `place[row]` is an index into `places`; `step[row]` is one
+ * into `steps`, counted from 1, or 0 for the whole run. */
 interface Load {
   places: string[];
   steps: string[];
@@ -25,8 +25,9 @@ interface Load {
   notes: string[];
 }
 
-/** Rows that lead to the timeline: to a stretch of time (texts, for numbers here have 53 bits) of a rank. */
-interface Linked {
+/** Rows that link to the timeline: to the time between `from` and `to` on a rank. Times are texts, because they can be
+ * larger than 2^53. */
+interface TimelineRows {
   rows: Columns;
   from: (string | null)[];
   to: (string | null)[];
@@ -42,8 +43,8 @@ interface Data {
     rows: Columns;
     bars: Record<"transfer_ns" | "waiting_ns" | "unmatched_ns", number[]> & { place: string[] };
   };
-  tables?: { by: string; title: string; parts: (Linked & { of: string })[]; notes: string[] }[];
-  calls?: Linked;
+  tables?: { by: string; title: string; parts: (TimelineRows & { of: string })[]; notes: string[] }[];
+  calls?: TimelineRows;
 }
 
 interface Bar {
@@ -78,13 +79,13 @@ export function draw(root: HTMLElement, data: Data, page: Page): void {
   drawLoad(at("load"), data.load);
   drawWaiting(at("waiting"), data);
   if (data.ranks) showTable(at("ranks"), data.ranks.rows, { caption: "Who came last", sort: "waited_for_ns" });
-  else render(none(), at("ranks"));
+  else render(emptyNotice(), at("ranks"));
   if (data.tables && data.calls) drawCollectives(at("collectives"), data.tables, data.calls, page);
-  else render(none(), at("collectives"));
+  else render(emptyNotice(), at("collectives"));
   showTable(at("hosts"), data.hosts, { caption: "Hosts, processes and devices" });
 }
 
-const none = (): TemplateResult => html`<p class="quiet">There are no collectives in this trace.</p>`;
+const emptyNotice = (): TemplateResult => html`<p class="quiet">There are no collectives in this trace.</p>`;
 
 function drawLoad(root: HTMLElement, load: Load): void {
   let step = 0;
@@ -109,7 +110,7 @@ function drawLoad(root: HTMLElement, load: Load): void {
     );
   const redraw = showPlot(
     root.querySelector("figure")!,
-    (width) => stacked(bars(), load.places, width),
+    (width) => stackedBars(bars(), load.places, width),
     "Time of each rank by kind",
   );
 }
@@ -117,7 +118,10 @@ function drawLoad(root: HTMLElement, load: Load): void {
 function drawWaiting(root: HTMLElement, data: Data): void {
   const bars = data.ranks?.bars;
   if (!bars?.place.length) {
-    render(bars ? html`<p class="quiet">How long these collectives took is not in this trace.</p>` : none(), root);
+    render(
+      bars ? html`<p class="quiet">How long these collectives took is not in this trace.</p>` : emptyNotice(),
+      root,
+    );
     return;
   }
   const parts = [
@@ -133,13 +137,13 @@ function drawWaiting(root: HTMLElement, data: Data): void {
   );
   showPlot(
     root.querySelector("figure")!,
-    (width) => stacked(rows, bars.place, width),
+    (width) => stackedBars(rows, bars.place, width),
     "Time of each rank's collectives: transfer and waiting",
   );
 }
 
-/** A bar for each place, its kinds one behind the other. */
-function stacked(bars: Bar[], places: string[], width: number): Plot.PlotOptions {
+/** Plots a bar for each place, in which its kinds of time are stacked. */
+function stackedBars(bars: Bar[], places: string[], width: number): Plot.PlotOptions {
   const row = Math.max(14, Math.min(30, 640 / places.length));
   const longest = Math.max(...places.map((place) => place.length));
   return {
@@ -163,7 +167,12 @@ function stacked(bars: Bar[], places: string[], width: number): Plot.PlotOptions
   };
 }
 
-function drawCollectives(root: HTMLElement, tables: NonNullable<Data["tables"]>, calls: Linked, page: Page): void {
+function drawCollectives(
+  root: HTMLElement,
+  tables: NonNullable<Data["tables"]>,
+  calls: TimelineRows,
+  page: Page,
+): void {
   const ways = [...tables.map((table) => table.title), "each one, the longest first"];
   let way = 0;
   let place = "everywhere";
@@ -202,7 +211,7 @@ function drawCollectives(root: HTMLElement, tables: NonNullable<Data["tables"]>,
         title: table ? "The longest of them in the timeline" : "It in the timeline",
         address: (row) => {
           const [from, to] = [part.from[row], part.to[row] ?? part.from[row]];
-          return from && to ? linked(page, "timeline", { from, to, rank: String(part.rank[row]) }) : undefined;
+          return from && to ? linkTo(page, "timeline", { from, to, rank: String(part.rank[row]) }) : undefined;
         },
       },
     });

@@ -1,7 +1,7 @@
-// What is wrong with the run, the costliest first, each with its places in the page.
+// The findings about the run, the costliest first, with links to their places in the page.
 import { type TemplateResult, html, nothing } from "lit-html";
-import { formatted } from "../format.ts";
-import { linked } from "../links.ts";
+import { formatValue } from "../format.ts";
+import { linkTo } from "../links.ts";
 import type { Page } from "../section.ts";
 
 interface Finding {
@@ -12,15 +12,15 @@ interface Finding {
   at_stake: string;
   share: number | null;
   share_of: string | null;
-  condition: string; // under which so much is at stake, or nothing
+  condition: string; // under which that much is at stake, or ""
   sentence: string;
   remedy: string;
   command: string;
   read: string;
-  section: string; // that shows what the command prints, or nothing
+  section: string; // the section that shows the same as the command, or ""
   ops: string[];
   modules: string[];
-  ranks: number[]; // of several
+  ranks: number[]; // empty if the run has one rank
   ranges: { rank: number; from: string; to: string; time: string }[];
 }
 
@@ -57,7 +57,7 @@ const finding = (one: Finding, page: Page) => html`
         one.share === null
           ? nothing
           : html`<span class="stake"
-              >${one.at_stake} at stake ${one.condition} (${formatted(one.share, "share")} of ${one.share_of})</span
+              >${one.at_stake} at stake ${one.condition} (${formatValue(one.share, "share")} of ${one.share_of})</span
             >`
       }
     </h4>
@@ -68,21 +68,21 @@ const finding = (one: Finding, page: Page) => html`
     <p>${one.sentence}</p>
     <p><b>Do:</b> ${one.remedy}.</p>
     ${places(one, page)}
-    <p><b>Next:</b> <code>${one.command}</code> ${readOn(one.read)}</p>
+    <p><b>Next:</b> <code>${one.command}</code> ${readingLink(one.read)}</p>
   </li>
 `;
 
 function places(one: Finding, page: Page): TemplateResult | typeof nothing {
   const links: [address: string | undefined, text: string][] = [
-    ...one.ops.map((name): [string | undefined, string] => [linked(page, "operators", { name }), name]),
-    ...one.modules.map((name): [string | undefined, string] => [linked(page, "modules", { name }), name]),
+    ...one.ops.map((name): [string | undefined, string] => [linkTo(page, "operators", { name }), name]),
+    ...one.modules.map((name): [string | undefined, string] => [linkTo(page, "modules", { name }), name]),
     ...one.ranges.map(({ rank, from, to, time }): [string | undefined, string] => [
-      linked(page, "timeline", { from, to, rank: String(rank) }),
+      linkTo(page, "timeline", { from, to, rank: String(rank) }),
       `${time} of the timeline`,
     ]),
   ];
   const title = page.head.sections.find((section) => section.name === one.section)?.title;
-  if (title) links.push([linked(page, one.section), title]);
+  if (title) links.push([linkTo(page, one.section), title]);
   const known = links.filter(([address]) => address);
   const ranks = one.ranks.length
     ? `rank ${one.ranks.slice(0, 8).join(", ")}${one.ranks.length > 8 ? ", ..." : ""}`
@@ -93,7 +93,7 @@ function places(one: Finding, page: Page): TemplateResult | typeof nothing {
   </p>`;
 }
 
-const readOn = (read: string) =>
+const readingLink = (read: string) =>
   read.startsWith("https:")
     ? html`<a href=${read} rel="noreferrer">Read on</a>`
     : html`<span class="quiet">${read}</span>`;

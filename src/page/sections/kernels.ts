@@ -1,15 +1,15 @@
-// What ran on devices: kernels by name or by launch; copies and fills apart.
+// The work of devices: kernels, grouped by name or by launch; copies and fills in tables of their own.
 import { html, nothing, render } from "lit-html";
 import { bars, parts } from "../bars.ts";
-import { formatted, time } from "../format.ts";
-import { linked } from "../links.ts";
+import { formatValue, time } from "../format.ts";
+import { linkTo } from "../links.ts";
 import type { Follower, Page } from "../section.ts";
 import { chooser, notes } from "../pieces.ts";
-import { inColors } from "../scheme.ts";
+import { drawInColors } from "../scheme.ts";
 import { type Columns, showTable } from "../table.ts";
 import "./kernels.css";
 
-// Colours of the answers, and their titles.
+// The colour and the title of each answer to "does the kernel use tensor cores?".
 const USES = {
   yes: { name: "tensor cores", title: "With tensor cores" },
   no: { name: "other", title: "Without" },
@@ -21,7 +21,7 @@ const ALL = "the time of all kernels";
 interface Data {
   total_ns: number;
   tables: { title: string; rows: Columns; names: string[] }[];
-  ops: { op: string[]; count: number[]; ns: number[]; more: number; full: string[] }[]; // of each row by name
+  ops: { op: string[]; count: number[]; ns: number[]; more: number; full: string[] }[]; // for each row of the table by name
   top: { name: string; ns: number }[];
   tensor_cores: { uses: keyof typeof USES; ns: number }[];
   copies: Columns | null;
@@ -56,7 +56,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     root,
   );
   const two = root.querySelector<HTMLElement>(".two");
-  if (two) inColors(() => render(charts(data, page), two));
+  if (two) drawInColors(() => render(charts(data, page), two));
   if (data.tables.length) show();
   if (data.copies) {
     showTable(root.querySelector(".copies")!, data.copies, { caption: "Copies by direction", sort: "ns" });
@@ -71,13 +71,13 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
       link: {
         column: chosen ? "kernel" : "name",
         title: "Its runs in the timeline",
-        address: (row) => linked(page, "timeline", { name: names[row]! }),
+        address: (row) => linkTo(page, "timeline", { name: names[row]! }),
       },
       ...(chosen ? {} : { detail: (row: number) => detail(data, row, page) }),
     });
   }
 
-  return (asked) => filter(asked.get("name") ?? "");
+  return (query) => filter(query.get("name") ?? "");
 }
 
 function charts(data: Data, page: Page) {
@@ -85,7 +85,7 @@ function charts(data: Data, page: Page) {
     name,
     value: ns,
     text: time(ns),
-    address: linked(page, "kernels", { name }),
+    address: linkTo(page, "kernels", { name }),
     kind: "kernel",
   }));
   const used = data.tensor_cores.map(({ uses, ns }) => ({ ...USES[uses], value: ns }));
@@ -99,7 +99,7 @@ function charts(data: Data, page: Page) {
     </div>`;
 }
 
-/** The ops that launched a kernel. */
+/** The details of a kernel: the ops that launched it. */
 function detail(data: Data, row: number, page: Page) {
   const { op, count, ns, more, full } = data.ops[row]!;
   return html`<table class="plain">
@@ -115,10 +115,10 @@ function detail(data: Data, row: number, page: Page) {
       </thead>
       <tbody>
         ${op.map((name, at) => {
-          const address = linked(page, "operators", { name });
+          const address = linkTo(page, "operators", { name });
           return html`<tr>
             <td>${address && name !== "(in none)" ? html`<a href=${address}>${name}</a>` : name}</td>
-            <td class="number">${formatted(count[at], "count")}</td>
+            <td class="number">${formatValue(count[at], "count")}</td>
             <td class="number">${time(ns[at]!)}</td>
           </tr>`;
         })}

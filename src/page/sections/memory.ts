@@ -1,18 +1,18 @@
-// Memory in use over time. Dragging over the curve selects a window, and the tables are of it.
+// Memory in use over time. Dragging over the curve selects a window of time for the tables below.
 import { type D3BrushEvent, brushX, select } from "d3";
 import { html, nothing, render } from "lit-html";
 import { color } from "../colors.ts";
 import { bytes, time } from "../format.ts";
-import { inTimeline, sinceBegin } from "../links.ts";
+import { timelineLink, nsSinceBegin } from "../links.ts";
 import type { Follower, Page } from "../section.ts";
-import { chooser, fresh, notes } from "../pieces.ts";
-import { type Drawn, Plot, legend, showPlot } from "../plots.ts";
+import { chooser, newElement, notes } from "../pieces.ts";
+import { type PlotElement, Plot, legend, showPlot } from "../plots.ts";
 import { type Columns, showTable, valuesOf } from "../table.ts";
 import "./memory.css";
 
 interface Ops {
   names: (string | null)[];
-  name: number[]; // which of the names each row is of
+  name: number[]; // for each row an index into `names`
   piece: number[];
   calls: number[];
   size_increase: number[];
@@ -33,17 +33,17 @@ interface Place {
   at_peak: { title: string; rows: Columns }[];
 }
 
-/** Times are ns since the begin of the trace. */
+/** Memory over time, which is cut into pieces of equal length. Times are nanoseconds since the begin of the trace. */
 interface Data {
   begin_ns: string;
-  first: number; // when the first piece begins
-  piece: number; // how long one is
+  first: number; // the begin of the first piece
+  piece: number; // the length of a piece
   pieces: number;
   places: Place[];
   notes: string[];
 }
 
-/** From one piece up to, and without, another. */
+/** A range of pieces, from `from` up to and without `to`. */
 interface Window {
   from: number;
   to: number;
@@ -68,11 +68,11 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   let by = 0;
   let chosen: Window | undefined;
   let brushTo: (() => void) | undefined;
-  const whole: Window = { from: 0, to: data.pieces };
+  const fullTime: Window = { from: 0, to: data.pieces };
   const at = (piece: number): number => data.first + piece * data.piece;
   const ms = (piece: number): string => (at(piece) / 1e6).toFixed(3);
 
-  /** Whole pieces only: what happened in them is known. */
+  /** Selects the pieces that overlap the given time: the data says only how much happened in a piece, not when. */
   const choose = (from_ns: number, to_ns: number): void => {
     const piece = (ns: number): number => (ns - data.first) / data.piece;
     const from = Math.max(0, Math.min(data.pieces - 1, Math.floor(piece(from_ns) + 1e-6)));
@@ -104,7 +104,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
           </div>
           <div>
             <dt>That was after</dt>
-            <dd>${link(inTimeline(page, data.begin_ns, peak.at - 1e6, peak.at + 1e6, place.rank), time(peak.at))}</dd>
+            <dd>${link(timelineLink(page, data.begin_ns, peak.at - 1e6, peak.at + 1e6, place.rank), time(peak.at))}</dd>
           </div>
           ${
             peak.reserved === null
@@ -148,7 +148,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   function showCurve(): void {
     const { curve } = place;
-    const figure = fresh(root.querySelector(".curve")!);
+    const figure = newElement(root.querySelector(".curve")!);
     const rows = curve.at.map((ns, row) => ({ ns, allocated: curve.allocated[row]!, reserved: curve.reserved[row] }));
     const step = { x: "ns", curve: "step-after" } as const;
     const most = Math.max(place.peak.allocated, ...curve.reserved.map((reserved) => reserved ?? 0));
@@ -163,7 +163,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
         labelOffset: 38,
         tickFormat: (ns: number) => (ns / 1e6).toLocaleString("en", { maximumFractionDigits: 3 }),
       },
-      marginTop: 40, // the unit stands above the word at the peak
+      marginTop: 40, // for the unit, above the label of the peak
       y: { label: unit, transform: (count: number) => count / size, grid: true, zero: true, ticks: 5 },
       marks: [
         Plot.areaY(rows, { ...step, y: "allocated", fill: color("allocated"), fillOpacity: 0.25 }),
@@ -186,36 +186,36 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     showPlot(figure, options, label, brush);
   }
 
-  function brush(plot: Drawn): void {
+  function brush(plot: PlotElement): void {
     const x = plot.scale("x")!;
     const [left, right] = x.range as [number, number];
     const [bottom, top] = plot.scale("y")!.range as [number, number];
-    const made = brushX<unknown>().extent([
+    const brushing = brushX<unknown>().extent([
       [left, top],
       [right, bottom],
     ]);
     const layer = select(plot as SVGSVGElement)
       .append("g")
       .attr("class", "brush");
-    made.on("end", (event: D3BrushEvent<unknown>) => {
-      if (!event.sourceEvent) return; // it was moved from here
+    brushing.on("end", (event: D3BrushEvent<unknown>) => {
+      if (!event.sourceEvent) return; // moved by `brushTo`, not by the reader
       if (!event.selection) return reset();
       const [from, to] = event.selection as [number, number];
       choose(Number(x.invert!(from)), Number(x.invert!(to)));
     });
-    layer.call(made);
+    layer.call(brushing);
     brushTo = () => {
       const ends = chosen && [chosen.from, chosen.to].map((piece) => Number(x.apply(at(piece))));
-      layer.call(made.move, ends ? (ends as [number, number]) : null);
+      layer.call(brushing.move, ends ? (ends as [number, number]) : null);
     };
     brushTo();
   }
 
   function showWindow(): void {
     brushTo?.();
-    const { from, to } = chosen ?? whole;
-    const timeline = inTimeline(page, data.begin_ns, at(from), at(to), place.rank);
-    const input = (title: string, piece: number, changed: (ns: number) => void) =>
+    const { from, to } = chosen ?? fullTime;
+    const timeline = timelineLink(page, data.begin_ns, at(from), at(to), place.rank);
+    const input = (title: string, piece: number, change: (ns: number) => void) =>
       html`<label
         >${title}
         <input
@@ -225,8 +225,8 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
           step="any"
           .value=${ms(piece)}
           @change=${(event: Event) => {
-            const given = (event.target as HTMLInputElement).valueAsNumber;
-            if (Number.isFinite(given)) changed(given * 1e6);
+            const value = (event.target as HTMLInputElement).valueAsNumber;
+            if (Number.isFinite(value)) change(value * 1e6);
             showWindow();
           }}
       /></label>`;
@@ -262,14 +262,14 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   function showPeak(): void {
     const shown = place.at_peak[by];
-    const root_ = root.querySelector<HTMLElement>(".peak")!;
-    if (shown) showTable(root_, shown.rows, { caption: `Memory at the peak by ${shown.title}`, sort: "bytes" });
-    else render(nothing, root_);
+    const element = root.querySelector<HTMLElement>(".peak")!;
+    if (shown) showTable(element, shown.rows, { caption: `Memory at the peak by ${shown.title}`, sort: "bytes" });
+    else render(nothing, element);
   }
 
   show();
-  return (asked) => {
-    const [from, to] = [asked.get("from"), asked.get("to")].map((time) => sinceBegin(time, data.begin_ns));
+  return (query) => {
+    const [from, to] = [query.get("from"), query.get("to")].map((time) => nsSinceBegin(time, data.begin_ns));
     if (from !== undefined && to !== undefined) choose(from, to);
   };
 }
@@ -284,7 +284,7 @@ const titlesOf = (of: { title: string }[]): string[] => of.map((one) => one.titl
 
 const link = (address: string | undefined, text: string) => (address ? html`<a href=${address}>${text}</a>` : text);
 
-/** Sums over the pieces of a window, a row for each op. */
+/** Sums the figures of each op over the pieces of a window. */
 function opsIn(ops: Ops, from: number, to: number): Columns {
   const sums = FIGURES.map(() => new Map<number, number>());
   for (let row = 0; row < ops.piece.length; row++) {
@@ -296,7 +296,7 @@ function opsIn(ops: Ops, from: number, to: number): Columns {
   }
   const taken = sums[4]!;
   const kept = sums[5]!;
-  // An op that was only called in the window took and gave back nothing there.
+  // Leave out ops that were called in the window but neither took nor gave back memory there.
   const names = [...taken.keys()].filter((name) => taken.get(name) || kept.get(name) || sums[6]!.get(name));
   return {
     columns: [
@@ -310,10 +310,10 @@ function opsIn(ops: Ops, from: number, to: number): Columns {
   };
 }
 
-/** The blocks that were taken or given back in a window. */
+/** Returns the blocks that were allocated or released in a window. */
 function blocksIn(blocks: Columns, from: number, to: number): Columns {
   const isIn = (time: unknown): boolean => typeof time === "number" && time >= from && time < to;
-  const [taken, given] = [valuesOf(blocks, "taken_ns")!, valuesOf(blocks, "given_ns")!];
-  const rows = taken.map((_, row) => row).filter((row) => isIn(taken[row]) || isIn(given[row]));
+  const [takenNs, givenNs] = [valuesOf(blocks, "taken_ns")!, valuesOf(blocks, "given_ns")!];
+  const rows = takenNs.map((_, row) => row).filter((row) => isIn(takenNs[row]) || isIn(givenNs[row]));
   return { ...blocks, values: blocks.values.map((values) => rows.map((row) => values[row])) };
 }

@@ -1,24 +1,24 @@
-// Modules as a tree with their times, and flame graphs of them and of calls.
+// Modules as a tree with their times, and flame graphs of modules and of calls.
 import { html, nothing, render } from "lit-html";
 import { type FlameData, showFlame } from "../flame.ts";
-import { linked } from "../links.ts";
+import { linkTo } from "../links.ts";
 import type { Follower, Page } from "../section.ts";
-import { chooser, fresh } from "../pieces.ts";
+import { chooser, newElement } from "../pieces.ts";
 import { type Tree, type TreeData, showTree } from "../tree.ts";
 
 interface Modules extends TreeData {
-  whole: (string | null)[]; // names as the trace has them; null: what is in no module
-  is_range: boolean[]; // its calls are ranges, and not only functions of Python
+  whole: (string | null)[]; // full names, as in the trace; null for the row of work outside of modules
+  is_range: boolean[]; // true if the calls of the module are ranges in the timeline; else they are Python functions only
 }
 interface Data {
   tree: Modules | null;
-  why: string; // there is no tree
+  why: string; // the reason why there is no tree
   measures: string[];
   flames: ({ of: string; title: string } & FlameData)[];
 }
 
 const SIDES: Record<string, string> = { device_ns: "devices", cpu_ns: "host" };
-const OF_BOTH = ["name", "class_name", "count"];
+const ALWAYS_SHOWN = ["name", "class_name", "count"];
 
 export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   let measure = data.measures[0]!;
@@ -62,7 +62,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   function drawFlame(): void {
     const flame = data.flames[chosen]!;
-    showMeasure = showFlame(fresh(place), flame, `Flame graph of ${flame.title}`);
+    showMeasure = showFlame(newElement(place), flame, `Flame graph of ${flame.title}`);
     if (flame.own[measure]) showMeasure(measure);
   }
 
@@ -75,19 +75,19 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     sort: measure,
     address: (row) => {
       const name = modules.whole[row];
-      return name && modules.is_range[row] ? linked(page, "timeline", { name }) : undefined;
+      return name && modules.is_range[row] ? linkTo(page, "timeline", { name }) : undefined;
     },
     title: "Its calls in the timeline",
   });
-  return (asked) => {
-    const row = modules.whole.indexOf(asked.get("name"));
-    if (asked.has("name") && row >= 0) tree.reveal(row);
+  return (query) => {
+    const row = modules.whole.indexOf(query.get("name"));
+    if (query.has("name") && row >= 0) tree.reveal(row);
   };
 }
 
-/** The columns of one side, and those of both. */
+/** Returns the names of the columns for the chosen measure, and of those that every measure has. */
 function columnsOf(modules: Modules, measure: string): string[] {
   return modules.columns
     .map((column) => column.name)
-    .filter((name) => OF_BOTH.includes(name) || name === measure || name.endsWith(`_${measure}`));
+    .filter((name) => ALWAYS_SHOWN.includes(name) || name === measure || name.endsWith(`_${measure}`));
 }

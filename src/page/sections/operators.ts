@@ -1,13 +1,13 @@
-// Ops: which took the most time, and a table for each way to group them, in which an op opens to show its backward and
-// where it was called.
+// Ops: bars of those with most time, and a table for each way to group them. The row of an op opens to show its backward
+// ops and the stacks that called it.
 import { type TemplateResult, html, nothing, render } from "lit-html";
 import { type Bar, bars } from "../bars.ts";
 import { addressOf, lineOf } from "../editor.ts";
-import { beginOf, formatted, time } from "../format.ts";
-import { linked } from "../links.ts";
+import { beginOf, formatValue, time } from "../format.ts";
+import { linkTo } from "../links.ts";
 import type { Follower, Page } from "../section.ts";
-import { chooser, fresh } from "../pieces.ts";
-import { inColors } from "../scheme.ts";
+import { chooser, newElement } from "../pieces.ts";
+import { drawInColors } from "../scheme.ts";
 import { type Columns, showTable, valuesOf } from "../table.ts";
 import "./operators.css";
 
@@ -17,10 +17,10 @@ interface Bars {
   total: number;
   names: string[];
   ns: number[];
-  others: number; // how many ops have the rest, and how much that is
+  others: number; // the number of ops without a bar; `others_ns` is their time
   others_ns: number;
 }
-type Grouped = { by: string; title: string } & ({ why: ""; sort: string; rows: Columns } | { why: string });
+type OpTable = { by: string; title: string } & ({ why: ""; sort: string; rows: Columns } | { why: string });
 interface Pairs {
   op: string[];
   backward: string[];
@@ -30,7 +30,7 @@ interface Pairs {
   backward_device_ns: number[];
 }
 interface Stacks {
-  why: string; // there are none
+  why: string; // the reason why there are no stacks
   names: string[];
   frames: { name: number[]; parent: (number | null)[] };
   rows: Record<"frame" | "count" | "self_cpu_ns" | "self_device_ns" | "cpu_ns" | "device_ns", number[]> & {
@@ -40,7 +40,7 @@ interface Stacks {
 }
 interface Data {
   bars: Bars[];
-  tables: Grouped[];
+  tables: OpTable[];
   pairs: Pairs;
   stacks: Stacks | { why: string };
 }
@@ -82,9 +82,9 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   );
 
   const above = root.querySelector<HTMLElement>(".operator-bars")!;
-  inColors(() =>
+  drawInColors(() =>
     render(
-      data.bars.map((one) => most(one, page)),
+      data.bars.map((one) => barsOf(one, page)),
       above,
     ),
   );
@@ -97,14 +97,14 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   function show(): void {
     const table = data.tables[chosen]!;
-    // A table keeps what the reader sorted and opened: another one begins anew, in an element of its own.
-    const place = fresh(root.querySelector(".operator-rows")!);
+    // A table keeps its order and its open rows in its element, so another table needs a new element.
+    const place = newElement(root.querySelector(".operator-rows")!);
     filter = undefined;
     if (!("rows" in table)) {
       render(html`<p class="empty">${table.why}</p>`, place);
       return;
     }
-    const rows = isPerCall ? perCall(table.rows) : table.rows;
+    const rows = isPerCall ? timesPerCall(table.rows) : table.rows;
     const names = valuesOf(rows, "name");
     const of = names ? "name" : table.by;
     filter = showTable(place, rows, {
@@ -128,15 +128,15 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     if (!("rows" in stacks)) return html`<p class="quiet">${stacks.why}</p>`;
     const { rows } = stacks;
     const begin = called === undefined ? undefined : (beginOf(String(called)) ?? String(called));
-    const found = rows.name
+    const calls = rows.name
       .map((_, at) => at)
       .filter((at) => rows.name[at] === name)
       .map((at) => ({ at, frames: framesOf(stacks, rows.frame[at]!) }))
       .filter(({ frames }) => begin === undefined || frames.join(" ← ").startsWith(begin));
-    if (!found.length) return html`<p class="quiet">No call of this op has a stack in this page</p>`;
-    const shown = found.slice(0, MOST_STACKS);
-    const left = found.length - shown.length + stacks.more;
-    return html`<h4>Called in ${found.length.toLocaleString("en")} ${found.length === 1 ? "stack" : "stacks"}</h4>
+    if (!calls.length) return html`<p class="quiet">No call of this op has a stack in this page</p>`;
+    const shown = calls.slice(0, MOST_STACKS);
+    const left = calls.length - shown.length + stacks.more;
+    return html`<h4>Called in ${calls.length.toLocaleString("en")} ${calls.length === 1 ? "stack" : "stacks"}</h4>
       ${stacksList(rows, shown.slice(0, SHOWN_STACKS))}
       ${
         shown.length > SHOWN_STACKS
@@ -154,7 +154,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
       ${shown.map(
         ({ at, frames }) =>
           html`<li>
-            <p>${said(rows, at)}</p>
+            <p>${callsLine(rows, at)}</p>
             ${framesList(frames.slice(0, SHOWN_FRAMES))}
             ${
               frames.length > SHOWN_FRAMES
@@ -176,8 +176,8 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   `;
 
   show();
-  return (asked) => {
-    const name = asked.get("name");
+  return (query) => {
+    const name = query.get("name");
     if (name === null) return;
     group(0);
     filter?.(name);
@@ -186,12 +186,12 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
 function addressIn(page: Page, of: string, name: string): string | undefined {
   if (name.startsWith("(in no ") || name === "ProfilerStep*" || of === "phase") return undefined;
-  return linked(page, of === "module" ? "modules" : "timeline", { name });
+  return linkTo(page, of === "module" ? "modules" : "timeline", { name });
 }
 
 const ENGINE = /^autograd::engine::evaluate_function: /;
 
-const most = (one: Bars, page: Page): TemplateResult => {
+const barsOf = (one: Bars, page: Page): TemplateResult => {
   const row = (name: string, ns: number, kind: string, address?: string): Bar => ({
     name: name.replace(ENGINE, "engine: "),
     value: ns,
@@ -207,8 +207,8 @@ const most = (one: Bars, page: Page): TemplateResult => {
   </section>`;
 };
 
-/** The same rows with times for one call: sums over rows say nothing then. */
-function perCall(rows: Columns): Columns {
+/** Divides times by the number of calls. Totals of columns are dropped: a sum of times per call has no meaning. */
+function timesPerCall(rows: Columns): Columns {
   const calls = valuesOf(rows, "count") ?? valuesOf(rows, "ranges")!;
   return {
     ...rows,
@@ -221,7 +221,7 @@ function perCall(rows: Columns): Columns {
   };
 }
 
-/** A forward op's backward, or a backward op's forward. */
+/** Lists the backward ops of a forward op, or the forward ops of a backward op. */
 function pairsOf(pairs: Pairs, name: string, page: Page): TemplateResult {
   const places = pairs.op.map((_, at) => at).filter((at) => pairs.op[at] === name || pairs.backward[at] === name);
   if (!places.length) return html``;
@@ -230,9 +230,9 @@ function pairsOf(pairs: Pairs, name: string, page: Page): TemplateResult {
     <ul>
       ${places.map((at) => {
         const other = isForward ? pairs.backward[at]! : pairs.op[at]!;
-        const address = linked(page, "timeline", { name: other });
+        const address = linkTo(page, "timeline", { name: other });
         return html`<li>
-          ${address ? html`<a href=${address}>${other}</a>` : other}: ${formatted(pairs.count[at], "count")} calls.
+          ${address ? html`<a href=${address}>${other}</a>` : other}: ${formatValue(pairs.count[at], "count")} calls.
           Forward ${time(pairs.forward_ns[at]!)} on the host, backward ${time(pairs.backward_ns[at]!)} on the host and
           ${time(pairs.backward_device_ns[at]!)} on devices
         </li>`;
@@ -240,7 +240,7 @@ function pairsOf(pairs: Pairs, name: string, page: Page): TemplateResult {
     </ul>`;
 }
 
-function said(rows: Stacks["rows"], at: number): string {
+function callsLine(rows: Stacks["rows"], at: number): string {
   const device = rows.device_ns[at]
     ? `; devices: ${time(rows.self_device_ns[at]!)} itself, ${time(rows.device_ns[at]!)} in total`
     : "";
@@ -249,12 +249,12 @@ function said(rows: Stacks["rows"], at: number): string {
   return `${calls.toLocaleString("en")} ${calls === 1 ? "call" : "calls"}; ${host}${device}`;
 }
 
-/** The innermost first. */
+/** Returns the names of the frames of a stack, the innermost first. */
 function framesOf(stacks: Stacks, frame: number): string[] {
-  const found: string[] = [];
+  const names: string[] = [];
   for (let at: number | null | undefined = frame; at !== null && at !== undefined; at = stacks.frames.parent[at])
-    found.push(stacks.names[stacks.frames.name[at]!]!);
-  return found;
+    names.push(stacks.names[stacks.frames.name[at]!]!);
+  return names;
 }
 
 function frameLink(frame: string, editor: string): TemplateResult | string {

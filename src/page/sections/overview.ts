@@ -1,10 +1,10 @@
-// What this is, where its time went, what is wrong with it.
+// The summary of the run: its figures, where its time went, and the findings.
 import { html, nothing, render } from "lit-html";
 import { bars, parts } from "../bars.ts";
-import { type Unit, formatted, time } from "../format.ts";
-import { linked } from "../links.ts";
+import { type Unit, formatValue, time } from "../format.ts";
+import { linkTo } from "../links.ts";
 import type { Page } from "../section.ts";
-import { inColors } from "../scheme.ts";
+import { drawInColors } from "../scheme.ts";
 import { type Columns, showTable } from "../table.ts";
 import { type Findings, drawFindings } from "./findings.ts";
 import { type Steps, drawSteps } from "./steps.ts";
@@ -24,7 +24,7 @@ interface Data {
   steps: Steps;
   idle: {
     device_ns: number;
-    before_work_ns: number; // of the idle time
+    before_work_ns: number; // the part of the idle time that is before the first work
     causes: { name: string; title: string; ns: number }[];
     ops: { name: (string | null)[]; ns: number[] };
   } | null;
@@ -35,8 +35,8 @@ interface Data {
   issues: Columns | null;
 }
 
-// The colours of why a device was idle: those of what the host did.
-const WHY: Record<string, string> = { host: "ops", launch: "calling", queued: "waiting", unknown: "other" };
+// For each cause of idle time the name whose colour it has: that of the activity of the host meanwhile.
+const CAUSE_COLORS: Record<string, string> = { host: "ops", launch: "calling", queued: "waiting", unknown: "other" };
 
 export function draw(root: HTMLElement, data: Data, page: Page): void {
   const { devices, issues } = data;
@@ -47,7 +47,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): void {
           (card) =>
             html`<div>
               <dt>${card.title}</dt>
-              <dd>${formatted(card.value, card.unit)}</dd>
+              <dd>${formatValue(card.value, card.unit)}</dd>
             </div>`,
         )}
       </dl>
@@ -77,7 +77,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): void {
   const at = (name: string): HTMLElement => root.querySelector<HTMLElement>(`.${name}`)!;
   drawSteps(at("steps"), data.steps);
   render(drawFindings(data.findings, page), at("findings"));
-  inColors(() => render([idle(data, page), tops(data, page)], at("colored")));
+  drawInColors(() => render([idle(data, page), tops(data, page)], at("colored")));
   if (devices.rows) showTable(at("devices"), devices.rows, { caption: "Devices" });
   showTable(at("ranks"), data.ranks, { caption: "Files that were read" });
   if (issues) showTable(at("issues"), issues, { caption: "Issues of the file", rowsOfPage: 10 });
@@ -85,11 +85,12 @@ export function draw(root: HTMLElement, data: Data, page: Page): void {
 
 function idle({ idle }: Data, page: Page) {
   if (!idle) return nothing;
-  const whole = idle.causes.reduce((sum, cause) => sum + cause.ns, 0);
-  const causes = idle.causes.map((cause) => ({ name: WHY[cause.name]!, title: cause.title, value: cause.ns }));
+  const total = idle.causes.reduce((sum, cause) => sum + cause.ns, 0);
+  const causes = idle.causes.map((cause) => ({ name: CAUSE_COLORS[cause.name]!, title: cause.title, value: cause.ns }));
   return html`<h3>Why devices were idle</h3>
     <p>
-      ${formatted(idle.device_ns ? whole / idle.device_ns : 0, "share")} of the time of all devices, ${time(whole)}, is
+      ${formatValue(idle.device_ns ? total / idle.device_ns : 0, "share")} of the time of all devices, ${time(total)},
+      is
       idle.${idle.before_work_ns ? ` Of that ${time(idle.before_work_ns)} is before the first work of each device.` : ""}
     </p>
     ${parts(causes, "the idle time", "Idle time of devices by cause")}
@@ -101,7 +102,7 @@ function idle({ idle }: Data, page: Page) {
                 name: name ?? "(in no op)",
                 value: idle.ops.ns[at]!,
                 text: time(idle.ops.ns[at]!),
-                address: name === null ? undefined : linked(page, "operators", { name }),
+                address: name === null ? undefined : linkTo(page, "operators", { name }),
                 kind: "ops",
               })),
               "Idle time of devices by what the host was in",
@@ -121,7 +122,7 @@ function top(what: "ops" | "modules", section: string, data: Top, page: Page) {
     name,
     value: data.ns[at]!,
     text: time(data.ns[at]!),
-    address: linked(page, section, { name }) ?? linked(page, "timeline", { name }),
+    address: linkTo(page, section, { name }) ?? linkTo(page, "timeline", { name }),
     kind: data.is_device ? "kernel" : "ops",
   }));
   const title = `${what === "ops" ? "Ops" : "Modules"} with most time`;

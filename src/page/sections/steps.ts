@@ -1,21 +1,21 @@
-// Where the time of steps went: the average one, and each.
+// Where the time of steps went: of the average step, and of each step.
 import { html, nothing, render } from "lit-html";
 import { parts } from "../bars.ts";
 import { color } from "../colors.ts";
 import { time, timeUnit } from "../format.ts";
-import { chooser, fresh, notes } from "../pieces.ts";
+import { chooser, newElement, notes } from "../pieces.ts";
 import { Plot, legend, showPlot } from "../plots.ts";
-import { inColors } from "../scheme.ts";
+import { drawInColors } from "../scheme.ts";
 
 interface Process {
   title: string;
-  steps: number; // 0: it has none, and what is shown is all of it
-  of_bar: number; // steps
-  time_ns: number; // the mean, as mean_ns are, which add up to it
+  steps: number; // 0: the process has no steps, and the figures are about its whole time
+  of_bar: number; // how many steps a bar stands for
+  time_ns: number; // the mean time of a step, which is the sum of mean_ns
   median_ns: number;
   mean_ns: number[]; // by kind
-  step: (string | null)[]; // the first of each bar
-  last: (string | null)[];
+  step: (string | null)[]; // the first step of each bar
+  last: (string | null)[]; // the last step of each bar
   is_outlier: boolean[];
   ns: number[][]; // by kind and bar
 }
@@ -34,10 +34,10 @@ interface Piece {
   title: string;
 }
 
-export function drawSteps(root: HTMLElement, { kinds, processes, notes: said }: Steps): void {
+export function drawSteps(root: HTMLElement, { kinds, processes, notes: sentences }: Steps): void {
   let chosen = 0;
   if (!processes.length) {
-    render(html`<p class="quiet">${said.join(" ")}</p>`, root);
+    render(html`<p class="quiet">${sentences.join(" ")}</p>`, root);
     return;
   }
   const show = (): void => {
@@ -73,15 +73,15 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes: said }: 
                 ${process.is_outlier.some(Boolean) ? html`<p class="quiet">▾ longer than the other steps</p>` : nothing}`
             : nothing
         }
-        ${notes(said)}`,
+        ${notes(sentences)}`,
       root,
     );
     const average = root.querySelector<HTMLElement>(".average")!;
     const shares = kinds.map((kind, at) => ({ ...kind, value: mean_ns[at]! }));
-    const whole = steps > 1 ? "the average step" : steps ? "the step" : "the whole time of the process";
-    inColors(() => render(parts(shares, whole, what), average));
-    if (steps > 1) showSteps(fresh(root.querySelector(".bars-of-steps")!), process);
-    if (several) showEach(fresh(root.querySelector(".each")!));
+    const total = steps > 1 ? "the average step" : steps ? "the step" : "the whole time of the process";
+    drawInColors(() => render(parts(shares, total, what), average));
+    if (steps > 1) showSteps(newElement(root.querySelector(".bars-of-steps")!), process);
+    if (several) showProcesses(newElement(root.querySelector(".each")!));
   };
 
   function showSteps(figure: HTMLElement, process: Process): void {
@@ -123,7 +123,7 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes: said }: 
     );
   }
 
-  function showEach(figure: HTMLElement): void {
+  function showProcesses(figure: HTMLElement): void {
     const pieces = processes.flatMap((one, process) =>
       kinds.map((kind, of): Piece => ({
         at: process,

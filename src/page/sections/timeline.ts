@@ -1,8 +1,8 @@
-// All that happened over time, on a canvas: lanes, search, details, and the addresses that lead to a place in it.
+// The timeline, on a canvas: lanes, search, details of the chosen shape, and addresses that lead to a place in it.
 import { type TemplateResult, html, nothing, render } from "lit-html";
 import { legend } from "../plots.ts";
 import { time } from "../format.ts";
-import { sinceBegin } from "../links.ts";
+import { nsSinceBegin } from "../links.ts";
 import type { Follower, Page } from "../section.ts";
 import { chooser, notes } from "../pieces.ts";
 import { endsOf } from "../timeline/arrows.ts";
@@ -14,7 +14,7 @@ import { Search } from "../timeline/search.ts";
 import { Stage } from "../timeline/stage.ts";
 import { type Data, rowOf, traceOf } from "../timeline/trace.ts";
 import { View } from "../timeline/view.ts";
-import { above, beside, firstSeen } from "../timeline/walk.ts";
+import { firstSeen, neighbour, shapeInNextRow } from "../timeline/walk.ts";
 import "./timeline.css";
 
 const KINDS: Record<string, string> = {
@@ -35,7 +35,7 @@ const KINDS: Record<string, string> = {
   filling: "Fills",
   idle: "Device idle (hatched)",
 };
-const TWO_LINES = 34; // pixels
+const TWO_LINES = 34; // pixels; a higher strip has room for two lines of text
 const KEYS: [keys: string, does: string][] = [
   ["w s, + -, Ctrl + wheel", "zoom in and out"],
   ["a d, ← →, Shift + wheel, drag", "earlier and later"],
@@ -97,7 +97,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
             )}
           </dl>
         </details>
-        ${notes([...(data.merged.ranges ? [together(data)] : []), ...data.notes])}
+        ${notes([...(data.merged.ranges ? [mergedNote(data)] : []), ...data.notes])}
         <p class="quiet">
           To look at the same in Perfetto, write a file that it opens: <code>${data.perfetto}</code>
           <button @click=${(event: Event) => void copy(event.target as HTMLElement, data.perfetto)}>Copy</button>
@@ -141,7 +141,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     );
   }
 
-  function placed(): void {
+  function redrawLayout(): void {
     drawNames();
     drawFinding();
     stage.resize();
@@ -149,11 +149,11 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   function fold(key: string): void {
     layout.fold(key);
-    placed();
+    redrawLayout();
   }
 
   function drawFinding(): void {
-    const stepTo = (by: 1 | -1) => () => found(search.step(by));
+    const stepTo = (by: 1 | -1) => () => goToMatch(search.step(by));
     render(
       html`
         <label
@@ -163,7 +163,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
             .value=${search.text}
             @input=${(event: InputEvent) => find((event.target as HTMLInputElement).value)}
             @keydown=${(event: KeyboardEvent) => {
-              if (event.key === "Enter") found(search.step(event.shiftKey ? -1 : 1));
+              if (event.key === "Enter") goToMatch(search.step(event.shiftKey ? -1 : 1));
               if (event.key === "Escape") canvas.focus();
             }}
         /></label>
@@ -182,7 +182,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
           <button ?disabled=${!search.count} @click=${stepTo(-1)}>Previous</button>
           <button ?disabled=${!search.count} @click=${stepTo(1)}>Next</button>
         </span>
-        <span class="quiet" role="status">${search.said}</span>
+        <span class="quiet" role="status">${search.status}</span>
         <span class="right">
           ${
             ranks.length > 1
@@ -194,7 +194,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
                 )
               : nothing
           }
-          <button @click=${whole}>Whole trace</button>
+          <button @click=${showAll}>Whole trace</button>
           <button @click=${() => foldAll(true)}>Fold all</button>
           <button @click=${() => foldAll(false)}>Unfold all</button>
           <button @click=${address}>Link to this view</button>
@@ -206,12 +206,12 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   function find(text: string): void {
     search.find(text, isExact, layout.rank);
-    stage.found = search.found;
+    stage.matches = search.matches;
     drawFinding();
-    stage.ask();
+    stage.requestDraw();
   }
 
-  function found(shape: number | undefined): void {
+  function goToMatch(shape: number | undefined): void {
     if (shape !== undefined) choose(shape);
     drawFinding();
   }
@@ -219,11 +219,11 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   function choose(shape: number): void {
     stage.chosen = shape;
     if (shape >= 0) {
-      if (layout.reveal(rowOf(trace, shape))) placed();
-      stage.bring(shape);
+      if (layout.reveal(rowOf(trace, shape))) redrawLayout();
+      stage.bringIntoView(shape);
     }
     drawPanel();
-    stage.ask();
+    stage.requestDraw();
   }
 
   function fit(): void {
@@ -231,10 +231,10 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   }
 
   function drawPanel(): void {
-    const doing = { choose, fit, find: findExactly };
+    const actions = { choose, fit, find: findExactly };
     render(
       stage.chosen >= 0
-        ? panel(trace, details, stage.chosen, page, doing)
+        ? panel(trace, details, stage.chosen, page, actions)
         : html`<p class="quiet">Choose a shape to see what is known of it.</p>`,
       at(".panel"),
     );
@@ -245,36 +245,36 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
     find(name);
   }
 
-  function whole(): void {
-    view.all();
-    stage.ask();
+  function showAll(): void {
+    view.showAll();
+    stage.requestDraw();
   }
 
   function foldAll(isFolded: boolean): void {
     layout.foldAll(isFolded);
-    placed();
+    redrawLayout();
   }
 
   function showRank(rank: number | undefined): void {
     layout.rank = rank;
     layout.place();
-    placed();
+    redrawLayout();
     if (search.text) find(search.text);
   }
 
   function address(): void {
     const [from, to] = [view.from, view.to].map((since) => String(BigInt(data.begin) + BigInt(Math.round(since))));
-    const asked: Record<string, string> = { from: from!, to: to! };
-    if (search.text && isExact) asked.name = search.text;
-    if (layout.rank !== undefined) asked.rank = String(layout.rank);
-    page.show(page.address("timeline", asked));
+    const query: Record<string, string> = { from: from!, to: to! };
+    if (search.text && isExact) query.name = search.text;
+    if (layout.rank !== undefined) query.rank = String(layout.rank);
+    page.show(page.address("timeline", query));
   }
 
   function showTip(x: number, y: number, client: { x: number; y: number } | undefined): void {
-    const said = client ? stage.said(x, y) : "";
-    tip.hidden = !said;
-    if (!said) return;
-    tip.textContent = said;
+    const text = client ? stage.describe(x, y) : "";
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
     const box = at(".stage").getBoundingClientRect();
     tip.style.left = `${Math.max(0, Math.min(client!.x - box.left + 12, box.width - tip.offsetWidth))}px`;
     tip.style.top = `${client!.y - box.top + 16}px`;
@@ -282,9 +282,9 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   function walk(key: string): boolean {
     const { chosen } = stage;
-    const near = (by: 1 | -1, isBeside: boolean): number => {
+    const near = (by: 1 | -1, isInRow: boolean): number => {
       if (chosen < 0) return firstSeen(trace, layout, scroller.scrollTop, view.from, view.to);
-      return isBeside ? beside(trace, chosen, by) : above(trace, layout, chosen, by);
+      return isInRow ? neighbour(trace, chosen, by) : shapeInNextRow(trace, layout, chosen, by);
     };
     const keys: Record<string, () => void> = {
       n: () => go(near(1, true)),
@@ -294,8 +294,8 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
       l: () => chosen >= 0 && go(endsOf(trace, chosen)[0]?.shape ?? -1),
       c: () => chosen >= 0 && fold(`lane ${rowOf(trace, chosen).lane}`),
       f: fit,
-      "0": whole,
-      Home: whole,
+      "0": showAll,
+      Home: showAll,
       Escape: () => choose(-1),
       "/": () => at<HTMLInputElement>("input[type=search]").focus(),
     };
@@ -308,35 +308,35 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   }
 
   listen(canvas, scroller, view, {
-    moved: () => stage.ask(),
-    pointed: showTip,
-    chosen: (x, y) => choose(stage.shapeAt(x, y)),
-    fitted: fit,
-    stretch: (from, to, isDone) => {
+    onMove: () => stage.requestDraw(),
+    onPoint: showTip,
+    onChoose: (x, y) => choose(stage.shapeAt(x, y)),
+    onFit: fit,
+    onStretch: (from, to, isDone) => {
       stage.stretch = isDone ? undefined : [from, to];
       if (isDone) view.show(view.time(Math.min(from, to)), view.time(Math.max(from, to)));
-      stage.ask();
+      stage.requestDraw();
     },
-    key: walk,
+    onKey: walk,
   });
   drawFinding();
   drawPanel();
 
-  return (asked) => {
+  return (query) => {
     stage.resize();
-    const rank = asked.get("rank");
+    const rank = query.get("rank");
     if (rank !== null && ranks.includes(Number(rank))) showRank(Number(rank));
-    const [from, to] = [asked.get("from"), asked.get("to")].map((at) => sinceBegin(at, data.begin));
+    const [from, to] = [query.get("from"), query.get("to")].map((at) => nsSinceBegin(at, data.begin));
     const isWindow = from !== undefined && to !== undefined;
     if (isWindow) view.show(from, to);
-    const name = asked.get("name");
+    const name = query.get("name");
     if (name !== null) findExactly(name);
-    if (name !== null && !isWindow) found(search.step(1));
-    stage.ask();
+    if (name !== null && !isWindow) goToMatch(search.step(1));
+    stage.requestDraw();
   };
 }
 
-function together({ merged, files }: Data): TemplateResult {
+function mergedNote({ merged, files }: Data): TemplateResult {
   const which = merged.under_ns ? `under ${time(merged.under_ns)}` : "that overlap many others";
   const [many, all] = [merged.ranges, merged.of].map((count) => count.toLocaleString("en"));
   return html`Shapes ${which} are drawn together with their neighbours: ${many} of ${all}.
@@ -348,7 +348,7 @@ async function copy(button: HTMLElement, text: string): Promise<void> {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    // The browser forbids it: the reader copies what is selected.
+    // The browser forbids it, so select the text for the reader to copy.
     getSelection()?.selectAllChildren(button.previousElementSibling!);
   }
 }

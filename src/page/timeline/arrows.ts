@@ -1,24 +1,25 @@
-// Arrows of the chosen shape: from a launch to its work, from a forward op to its backward.
+// Draws the arrows of the chosen shape: from a launch to its work, from a forward op to its backward op.
 import type { Layout } from "./layout.ts";
 import { ROW } from "./layout.ts";
 import type { Shades } from "./shades.ts";
 import { type Arrow, type Trace, rowOf } from "./trace.ts";
 import type { View } from "./view.ts";
 
+/** The other end of an arrow of a shape. */
 export interface End {
   shape: number;
   arrow: Arrow;
-  isAfter: boolean; // the arrow goes to it
+  isAfter: boolean; // true if the arrow points to `shape`, false if it comes from there
 }
 
-export const SAID: Record<Arrow, [to: string, from: string]> = {
+export const ARROW_TITLES: Record<Arrow, [to: string, from: string]> = {
   launch: ["Launched", "Launched by"],
   backward: ["Its backward", "Its forward"],
 };
 const MOST_DRAWN = 50;
 
 export function endsOf(trace: Trace, shape: number): End[] {
-  return (Object.keys(SAID) as Arrow[]).flatMap((arrow) => [
+  return (Object.keys(ARROW_TITLES) as Arrow[]).flatMap((arrow) => [
     ...trace.arrows[arrow].to(shape).map((other) => ({ shape: other, arrow, isAfter: true })),
     ...trace.arrows[arrow].from(shape).map((other) => ({ shape: other, arrow, isAfter: false })),
   ]);
@@ -51,7 +52,7 @@ export function drawArrows(
   }
 }
 
-/** What is far out of sight is drawn a bit out of sight. */
+/** Limits x to a window width beside the window: canvases draw badly at very large coordinates. */
 const near = (view: View, x: number): number => Math.min(2 * view.width, Math.max(-view.width, x));
 
 function curve(

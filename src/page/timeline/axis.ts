@@ -1,4 +1,4 @@
-// The time axis, and the steps above it.
+// Draws the time axis, and the steps above it.
 import { ticks } from "d3";
 import { fontOf } from "../font.ts";
 import { TIME_UNITS, time } from "../format.ts";
@@ -10,7 +10,7 @@ export const STEPS = 20;
 export const TICKS = 26;
 const APART = 110; // pixels between ticks
 
-/** Where lines are, and what stands at them. */
+/** Returns the times of the vertical lines, with their labels. */
 export function ticksOf(view: View): { at: number; label: string }[] {
   const places = ticks(view.from, view.to, Math.max(2, Math.floor(view.width / APART)));
   const step = places.length > 1 ? places[1]! - places[0]! : view.span;
@@ -21,7 +21,7 @@ export function ticksOf(view: View): { at: number; label: string }[] {
   return places.map((at) => ({ at, label: `${(at / least).toLocaleString("en", options)} ${unit}` }));
 }
 
-/** The steps that are drawn: those of one process, as all have about the same. */
+/** Returns the steps that are drawn: those of one process, because all processes have about the same. */
 export function stepsShown(steps: Steps, rank: number | undefined): number[] {
   const first = steps.rank.findIndex((one) => rank === undefined || one === rank);
   if (first < 0) return [];
@@ -66,15 +66,15 @@ export function drawAxis(
     context.fillStyle = shades.line;
     context.fillRect(x, top, 1, TICKS);
     context.fillStyle = shades.quiet;
-    const isWhole = x + 4 + context.measureText(label).width < view.width;
-    if (isWhole) context.fillText(label, x + 4, top + TICKS / 2);
+    const hasRoom = x + 4 + context.measureText(label).width < view.width;
+    if (hasRoom) context.fillText(label, x + 4, top + TICKS / 2);
   }
 }
 
 const lastNumber = (name: string): string => /\d+$/.exec(name)?.[0] ?? "";
 
-/** A bar that says where the window is in the whole trace. */
-export function drawWhere(
+/** Draws a bar that shows where in the trace the window is. */
+export function drawWindowBar(
   context: CanvasRenderingContext2D,
   view: View,
   length: number,

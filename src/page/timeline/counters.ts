@@ -1,6 +1,6 @@
-// Values over time: what held from each point to the next, as an area.
+// Draws values over time as an area; each value holds until the next point.
 import { color } from "../colors.ts";
-import { formatted, time } from "../format.ts";
+import { formatValue, time } from "../format.ts";
 import type { Shades } from "./shades.ts";
 import { type Trace, firstWhere } from "./trace.ts";
 import type { View } from "./view.ts";
@@ -25,7 +25,7 @@ export function drawCounter(
   let point = Math.max(0, firstWhere(0, at.length, (one) => at[one]! > view.from) - 1);
   while (point < at.length && at[point]! <= view.to) {
     const left = Math.max(0, Math.floor(view.x(at[point]!)));
-    // The highest of those in one column of pixels.
+    // Of several values in one column of pixels the highest is drawn.
     let value = of.values[point]!;
     const column = left + 1;
     let next = point + 1;
@@ -39,17 +39,17 @@ export function drawCounter(
   context.fillRect(0, bottom, view.width, 1);
 }
 
-/** What it was at a time. */
+/** Returns the value of a counter at a time, as text. */
 export function valueAt(trace: Trace, number: number, moment: number): string {
   const { of, at } = trace.counters[number]!;
   const point = firstWhere(0, at.length, (one) => at[one]! > moment) - 1;
   if (point < 0 || moment > trace.data.length) return "no value";
-  return formatted(of.values[point], of.unit);
+  return formatValue(of.values[point], of.unit);
 }
 
-/** The scale, for the lane's title. */
+/** Returns the scale of a counter, for the title of its lane. */
 export function scaleOf(trace: Trace, number: number): string {
   const { of, at, highest } = trace.counters[number]!;
   if (of.kind === "utilisation") return `0 to 100% of each ${time(trace.data.length / at.length)}`;
-  return `0 to ${formatted(highest, of.unit)}`;
+  return `0 to ${formatValue(highest, of.unit)}`;
 }

@@ -1,10 +1,10 @@
-// What is known of the chosen shape, and where to go from it.
+// The panel with the details of the chosen shape, its arrows, and links to other sections.
 import { type TemplateResult, html, nothing } from "lit-html";
-import { formatted, time, timeUnit } from "../format.ts";
-import { linked } from "../links.ts";
+import { formatValue, time, timeUnit } from "../format.ts";
+import { linkTo } from "../links.ts";
 import type { Page } from "../section.ts";
-import { type End, SAID, endsOf } from "./arrows.ts";
-import { type Detail, type Table, type Trace, firstWhere, laneOf, nameOf, rowOf, summed } from "./trace.ts";
+import { ARROW_TITLES, type End, endsOf } from "./arrows.ts";
+import { type Detail, type Table, type Trace, firstWhere, laneOf, nameOf, rowOf, runningSums } from "./trace.ts";
 
 const MOST_ENDS = 8;
 const FORMS: Record<string, string> = {
@@ -13,10 +13,10 @@ const FORMS: Record<string, string> = {
   backwards: "its end is recorded as earlier than its begin",
 };
 
-/** Columns are made of what was written when somebody first looks at a shape of the table. */
+/** Looks up the details of shapes. The columns of a table are unpacked when one of its shapes is first chosen. */
 export class Details {
   private readonly columns = new Map<Table, { of: Detail; at: Float64Array }[]>();
-  private readonly places = new Map<Table, Int32Array>(); // shapes of a table that stand for themselves
+  private readonly places = new Map<Table, Int32Array>(); // for each table the shapes that stand for one row, not for several
 
   constructor(private readonly trace: Trace) {}
 
@@ -26,7 +26,7 @@ export class Details {
     if (place < 0) return [];
     let columns = this.columns.get(table);
     if (!columns) {
-      columns = this.trace.data.details[table].map((of) => ({ of, at: Float64Array.from(summed(of.at)) }));
+      columns = this.trace.data.details[table].map((of) => ({ of, at: Float64Array.from(runningSums(of.at)) }));
       this.columns.set(table, columns);
     }
     return columns
@@ -34,7 +34,7 @@ export class Details {
       .filter((one) => one.value !== "");
   }
 
-  /** Time that is its own, if that is known. */
+  /** Returns the time of a range without the ranges inside it, or undefined if that is not known. */
   selfNs(shape: number): number | undefined {
     if (laneOf(this.trace, shape).table !== "ranges") return undefined;
     const place = this.place("ranges", shape);
@@ -62,24 +62,25 @@ export class Details {
 function valueOf(of: Detail, value: number): string {
   if (of.texts) return value < 0 ? "" : of.texts[value]!;
   if (value === of.missing) return "";
-  return of.unit === "number" ? String(value) : formatted(value, of.unit); // numbers that name something
+  return of.unit === "number" ? String(value) : formatValue(value, of.unit); // a number that is an identifier, such as a stream, has no separators
 }
 
-interface Doing {
+/** The actions that the buttons of the panel start. */
+interface Actions {
   choose(shape: number): void;
   fit(): void;
   find(name: string): void;
 }
 
-/** The panel below the lanes. */
-export function panel(trace: Trace, details: Details, shape: number, page: Page, doing: Doing): TemplateResult {
+/** Draws the panel below the lanes. */
+export function panel(trace: Trace, details: Details, shape: number, page: Page, actions: Actions): TemplateResult {
   const { data, start, end, members, form } = trace;
   const lane = laneOf(trace, shape);
   const name = nameOf(trace, shape);
   const block = members.get(shape);
   const self = details.selfNs(shape);
   const took = end[shape]! - start[shape]!;
-  const said = FORMS[data.forms[form[shape]!]!];
+  const note = FORMS[data.forms[form[shape]!]!];
   const rows: [string, unknown][] = [
     ["Begins after", `${exact(start[shape]!)} of the trace`],
     [block ? "From the first to the last" : "Duration", form[shape] === 1 ? "none: a point in time" : exact(took)],
@@ -92,25 +93,25 @@ export function panel(trace: Trace, details: Details, shape: number, page: Page,
     rows.push(["The longest is", name]);
   }
   rows.push(["On", `${lane.title}, ${lane.shows}, row ${rowOf(trace, shape).row + 1}`]);
-  if (said) rows.push(["Note", said]);
+  if (note) rows.push(["Note", note]);
   const ends = endsOf(trace, shape);
   return html`
     <h3>${block ? `${block.count.toLocaleString("en")} ranges that are drawn together` : name}</h3>
     <p class="controls">
-      <button @click=${doing.fit}>Fit</button>
-      ${block ? nothing : html`<button @click=${() => doing.find(name)}>All of this name</button>`}
+      <button @click=${actions.fit}>Fit</button>
+      ${block ? nothing : html`<button @click=${() => actions.find(name)}>All of this name</button>`}
       ${block ? nothing : links(lane.table, name, page)}
     </p>
     <dl>
       ${rows.map(([title, value]) => item(title, value))}
-      ${ends.slice(0, MOST_ENDS).map((one) => item(SAID[one.arrow][one.isAfter ? 0 : 1], arrow(trace, shape, one, doing)))}
+      ${ends.slice(0, MOST_ENDS).map((one) => item(ARROW_TITLES[one.arrow][one.isAfter ? 0 : 1], arrow(trace, shape, one, actions)))}
       ${ends.length > MOST_ENDS ? item("And", `${(ends.length - MOST_ENDS).toLocaleString("en")} more`) : nothing}
       ${details.of(shape).map((one) => item(one.title, valueIn(one, page)))}
     </dl>
   `;
 }
 
-/** To the nanosecond. */
+/** Writes a time with all its digits, down to the nanosecond. */
 function exact(ns: number): string {
   const [unit, size] = timeUnit(ns);
   const digits = Math.round(Math.log10(size));
@@ -118,7 +119,7 @@ function exact(ns: number): string {
 }
 
 const share = (ns: number, of: number, what: string): string =>
-  of > 0 ? ` (${formatted(ns / of, "share")} of ${what})` : "";
+  of > 0 ? ` (${formatValue(ns / of, "share")} of ${what})` : "";
 
 const item = (title: string, value: unknown): TemplateResult =>
   html`<div>
@@ -126,16 +127,16 @@ const item = (title: string, value: unknown): TemplateResult =>
     <dd>${value}</dd>
   </div>`;
 
-function arrow(trace: Trace, shape: number, end: End, doing: Doing): TemplateResult {
+function arrow(trace: Trace, shape: number, end: End, actions: Actions): TemplateResult {
   const [one, other] = end.isAfter ? [shape, end.shape] : [end.shape, shape];
   const later = trace.start[other]! - trace.start[one]!;
   const name = trace.isBlock[end.shape] ? "one of several that are drawn together" : nameOf(trace, end.shape);
-  return html`<button class="link" @click=${() => doing.choose(end.shape)}>${name}</button> ${time(Math.abs(later))}
+  return html`<button class="link" @click=${() => actions.choose(end.shape)}>${name}</button> ${time(Math.abs(later))}
     ${later < 0 === end.isAfter ? "earlier" : "later"}`;
 }
 
-/** Where else the page has it. */
-const SECTIONS: Record<Table, [section: string, said: string][]> = {
+/** For the shapes of each table: the sections that have a row for them, and the text of the link. */
+const SECTIONS: Record<Table, [section: string, text: string][]> = {
   ranges: [["operators", "In the table of operators"]],
   work: [["kernels", "In the table of kernels"]],
   calls: [],
@@ -144,15 +145,16 @@ const SECTIONS: Record<Table, [section: string, said: string][]> = {
 };
 
 const links = (table: Table, name: string, page: Page): TemplateResult[] =>
-  SECTIONS[table].flatMap(([section, said]) => {
-    const address = linked(page, section, { name });
-    return address ? [html`<a href=${address}>${said}</a>`] : [];
+  SECTIONS[table].flatMap(([section, text]) => {
+    const address = linkTo(page, section, { name });
+    return address ? [html`<a href=${address}>${text}</a>`] : [];
   });
 
-const LINKED: Record<string, string> = { op: "operators", module: "modules" };
+// The section that the value of a detail links to.
+const SECTION_OF: Record<string, string> = { op: "operators", module: "modules" };
 
 function valueIn({ name, value }: { name: string; value: string }, page: Page): TemplateResult | string {
-  const section = LINKED[name];
-  const address = section && linked(page, section, { name: value });
+  const section = SECTION_OF[name];
+  const address = section && linkTo(page, section, { name: value });
   return address ? html`<a href=${address}>${value}</a>` : value;
 }

@@ -1,20 +1,20 @@
-// Wheel, mouse, touch and keys, as what is asked for.
+// Translates wheel, mouse, touch and keys into changes of the view, and into calls of `Listener` for everything else.
 import type { View } from "./view.ts";
 
-interface Asked {
-  moved(): void; // the view was changed
-  pointed(x: number, y: number, client: { x: number; y: number } | undefined): void;
-  chosen(x: number, y: number): void;
-  fitted(): void;
-  stretch(from: number, to: number, isDone: boolean): void; // of time, between two x
-  key(key: string): boolean; // whether it is one
+interface Listener {
+  onMove(): void; // the view has changed
+  onPoint(x: number, y: number, client: { x: number; y: number } | undefined): void;
+  onChoose(x: number, y: number): void;
+  onFit(): void;
+  onStretch(from: number, to: number, isDone: boolean): void; // a stretch is measured, between two x of the canvas
+  onKey(key: string): boolean; // returns whether the key does anything
 }
 
-const STEP = 0.15; // of the window, for a key
+const STEP = 0.15; // the share of the window that a key moves
 const ZOOM = 1.25;
-const CLICK = 4; // pixels that a hand may shake
+const CLICK = 4; // pixels; a mouse that moves less between press and release clicks
 
-export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: View, asked: Asked): void {
+export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: View, listener: Listener): void {
   const place = (event: MouseEvent): [number, number] => {
     const box = canvas.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
@@ -28,9 +28,9 @@ export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: V
       const sideways = event.shiftKey && !event.deltaX ? event.deltaY : event.deltaX;
       if (event.ctrlKey || event.metaKey) view.zoom(Math.exp((event.deltaY * lines) / 300), x);
       else if (Math.abs(sideways) > (event.shiftKey ? 0 : Math.abs(event.deltaY))) view.pan(sideways * lines);
-      else return; // up and down scrolls the lanes
+      else return; // the browser scrolls the lanes
       event.preventDefault();
-      asked.moved();
+      listener.onMove();
     },
     { passive: false },
   );
@@ -51,7 +51,7 @@ export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: V
   canvas.addEventListener("pointermove", (event) => {
     const [x, y] = place(event);
     if (!begun) {
-      asked.pointed(x, y, { x: event.clientX, y: event.clientY });
+      listener.onPoint(x, y, { x: event.clientX, y: event.clientY });
       return;
     }
     if (touches.size === 2) {
@@ -60,15 +60,15 @@ export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: V
     }
     hasMoved ||= Math.hypot(x - begun.x, event.clientY - begun.y) > CLICK;
     if (!hasMoved) return;
-    asked.pointed(x, y, undefined);
+    listener.onPoint(x, y, undefined);
     if (begun.isStretch) {
-      asked.stretch(begun.x, x, false);
+      listener.onStretch(begun.x, x, false);
       return;
     }
     view.pan(last - x);
     last = x;
     if (event.pointerType === "mouse") scroller.scrollTop = begun.scrolled + begun.y - event.clientY;
-    asked.moved();
+    listener.onMove();
   });
   function pinch(moved: number, x: number): void {
     const [other] = [...touches].find(([id]) => id !== moved)!.slice(1) as [number];
@@ -76,7 +76,7 @@ export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: V
     touches.set(moved, x);
     hasMoved = true;
     view.zoom(before / Math.max(8, Math.abs(x - other)), (x + other) / 2);
-    asked.moved();
+    listener.onMove();
   }
   const end = (event: PointerEvent): void => {
     touches.delete(event.pointerId);
@@ -85,13 +85,13 @@ export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: V
     const { isStretch } = begun;
     const from = begun.x;
     begun = undefined;
-    if (hasMoved && isStretch) asked.stretch(from, x, true);
-    else if (!hasMoved && event.type === "pointerup") asked.chosen(x, y);
+    if (hasMoved && isStretch) listener.onStretch(from, x, true);
+    else if (!hasMoved && event.type === "pointerup") listener.onChoose(x, y);
   };
   canvas.addEventListener("pointerup", end);
   canvas.addEventListener("pointercancel", end);
-  canvas.addEventListener("pointerleave", () => asked.pointed(0, 0, undefined));
-  canvas.addEventListener("dblclick", () => asked.fitted());
+  canvas.addEventListener("pointerleave", () => listener.onPoint(0, 0, undefined));
+  canvas.addEventListener("dblclick", () => listener.onFit());
 
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -100,8 +100,8 @@ export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: V
     if (move) {
       if (move.zoom) view.zoom(move.zoom, middle);
       else view.pan((move.pan ?? 0) * view.width);
-      asked.moved();
-    } else if (!asked.key(event.key)) return;
+      listener.onMove();
+    } else if (!listener.onKey(event.key)) return;
     event.preventDefault();
   });
 }

@@ -1,4 +1,4 @@
-// Where the lanes are, from top to bottom: groups with their lanes below them, of which the reader folds some.
+// The places of lanes, from top to bottom: each group has its lanes below it. The reader can fold lanes and groups.
 import { type Counter, type Row, type Trace } from "./trace.ts";
 
 export const ROW = 16;
@@ -7,12 +7,12 @@ const PAD = 3; // above and below the rows of a lane
 const COUNTER = 40;
 const MANY_ROWS = 12;
 
-/** A strip of the timeline: a group's heading, a lane, or values over time. */
+/** A strip of the timeline: the heading of a group, a lane, or a counter (values over time). */
 interface Strip {
   key: string;
   title: string;
   shows: string;
-  isSame: boolean; // it has the title of the lane above it
+  isSame: boolean; // true if its title is that of the lane above it
   what: "group" | "lane" | "counter";
   at: number; // the number of that group, lane or counter
   top: number;
@@ -24,14 +24,14 @@ interface Strip {
 export class Layout {
   strips: Strip[] = [];
   height = 0;
-  rank: number | undefined; // all
+  rank: number | undefined; // the rank that is shown; undefined: all of them
   private readonly folded = new Set<string>();
-  private readonly groupOf: number[]; // of values over time
+  private readonly groupOf: number[]; // the group of each counter
   private readonly ofLane = new Map<number, Strip>();
 
   constructor(private readonly trace: Trace) {
     trace.data.lanes.forEach((lane, at) => {
-      // Deep stacks of functions would push all else out of sight.
+      // Deep stacks of functions would push everything else out of sight.
       const isDeep = lane.rows.length > MANY_ROWS && lane.table === "functions";
       if (isDeep || lane.shows === "the profiler") this.folded.add(`lane ${at}`);
     });
@@ -47,17 +47,17 @@ export class Layout {
     let top = 0;
     const put = (strip: Omit<Strip, "top" | "key" | "isSame">): Strip => {
       const isSame = strip.what === "lane" && this.strips.at(-1)?.title === strip.title;
-      const placed = { ...strip, isSame, top, key: `${strip.what} ${strip.at}` };
-      this.strips.push(placed);
+      const full = { ...strip, isSame, top, key: `${strip.what} ${strip.at}` };
+      this.strips.push(full);
       top += strip.height;
-      return placed;
+      return full;
     };
     groups.forEach((group, number) => {
       if (this.rank !== undefined && group.rank !== this.rank) return;
       const isOpen = !this.folded.has(`group ${number}`);
       put({ what: "group", at: number, title: group.title, shows: "", height: GROUP, isOpen, canFold: true });
       if (!isOpen) return;
-      // How busy a device is comes before what it did, all other values after it.
+      // The utilisation of a device stands above its lanes, other counters below them.
       const putCounters = (isFirst: boolean): void =>
         this.trace.counters.forEach(({ of }, at) => {
           if ((of.kind === "utilisation") !== isFirst || this.groupOf[at] !== number) return;
@@ -79,16 +79,16 @@ export class Layout {
     this.height = top;
   }
 
-  /** The group that values belong to: of their device, of their process, or the first of their rank. */
+  /** Returns the group of a counter: that of its device, that of its process, or the first group of its rank. */
   private groupOfCounter({ rank, device, pid }: Counter): number {
     const { groups, lanes } = this.trace.data;
     const isOf = (at: number): boolean => lanes.some((lane) => lane.group === at && lane.pid === pid);
     const ours = [...groups.keys()].filter((at) => groups[at]!.rank === rank && !groups[at]!.quiet);
-    const found =
+    const group =
       device === null
         ? ours.find((at) => groups[at]!.host && (pid === null || isOf(at)))
         : ours.find((at) => !groups[at]!.host && groups[at]!.device === device);
-    return found ?? ours[0] ?? 0;
+    return group ?? ours[0] ?? 0;
   }
 
   fold(key: string, isFolded = !this.folded.has(key)): void {
@@ -110,7 +110,7 @@ export class Layout {
     this.trace.data.groups.forEach((group, at) => group.quiet && this.folded.add(`group ${at}`));
   }
 
-  /** Unfolds what a row is in; whether anything is elsewhere now. */
+  /** Unfolds the lane and group of a row. Returns whether that moved any strip. */
   reveal(row: Row): boolean {
     const lane = this.trace.data.lanes[row.lane]!;
     const isOther = this.rank !== undefined && this.rank !== lane.rank;
@@ -132,13 +132,13 @@ export class Layout {
     return this.trace.rowsOf[strip.at]!.find((one) => one.row === row);
   }
 
-  /** The top of a row; of one that is folded away, its lane's. */
+  /** Returns the top of a row, or that of its lane if the row is folded away. */
   topOf(row: Row): number | undefined {
     const strip = this.ofLane.get(row.lane);
     return strip && strip.top + PAD + (strip.isOpen ? row.row * ROW : 0);
   }
 
-  /** What is between two heights. */
+  /** Yields the strips between two heights. */
   *between(top: number, bottom: number): Generator<Strip> {
     for (const strip of this.strips) {
       if (strip.top + strip.height > top && strip.top < bottom) yield strip;

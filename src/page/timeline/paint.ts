@@ -1,23 +1,24 @@
-// Draws the shapes of rows: at most one for each column of pixels where they are closer than that.
+// Draws the shapes of rows. Of shapes narrower than a pixel, only one is drawn for each column of pixels.
 import { cutTo, fontOf } from "../font.ts";
 import { ROW } from "./layout.ts";
 import { SHADES, type Shades, firstShade, shadeOf } from "./shades.ts";
 import { type Row, type Trace, firstEndingAfter, firstWhere, nameOf } from "./trace.ts";
 import type { View } from "./view.ts";
 
-const LEAST_TEXT = 30; // pixels
-const LEAST_PATTERN = 4;
-const INNER = ROW - 2;
-const LOW = 4;
+const LEAST_TEXT = 30; // pixels; narrower shapes have no text
+const LEAST_PATTERN = 4; // pixels; narrower shapes have no pattern
+const INNER = ROW - 2; // the height of a shape
+const LOW = 4; // the height of short idle times
 const WAITING_ALPHA = 0.45;
-const LETTER = 6; // about as wide, until it is measured
+const LETTER = 6; // about the width of a letter, in pixels
 
-export interface Found {
-  shapes: Int32Array; // in order of shapes
+/** The shapes that the search has found. */
+export interface Matches {
+  shapes: Int32Array; // sorted
 }
 
 export class Painter {
-  private readonly widths: Float32Array; // of names, once they were measured
+  private readonly widths: Float32Array; // of names; 0 if not measured yet
   private fill = "";
 
   constructor(
@@ -33,42 +34,49 @@ export class Painter {
     context.textBaseline = "middle";
   }
 
-  private use(context: CanvasRenderingContext2D, fill: string): void {
+  private setFill(context: CanvasRenderingContext2D, fill: string): void {
     if (fill === this.fill) return;
     context.fillStyle = fill;
     this.fill = fill;
   }
 
-  row(context: CanvasRenderingContext2D, row: Row, top: number, view: View, shades: Shades, found?: Found): void {
-    this.shapes(context, row.first, row.until, top, view, shades, found);
-    if (found) this.found(context, row, top, view, shades, found);
+  drawRow(
+    context: CanvasRenderingContext2D,
+    row: Row,
+    top: number,
+    view: View,
+    shades: Shades,
+    matches?: Matches,
+  ): void {
+    this.drawShapes(context, row.first, row.until, top, view, shades, matches);
+    if (matches) this.drawMatches(context, row, top, view, shades, matches);
   }
 
-  private shapes(
+  private drawShapes(
     context: CanvasRenderingContext2D,
     first: number,
     until: number,
     top: number,
     view: View,
     shades: Shades,
-    found?: Found,
+    matches?: Matches,
   ): void {
     const { start, end, form } = this.trace;
     const { from, to, scale, width } = view;
-    const fills = found ? shades.dim : shades.fill;
-    // Columns of one colour next to each other are one rectangle.
+    const fills = matches ? shades.dim : shades.fill;
+    // Neighbouring columns of one colour are drawn as one rectangle.
     let runFrom = 0;
     let runTo = -1;
     let runShade = -1;
     const [idle, waiting] = ["idle", "waiting"].map((kind) => SHADES * this.trace.data.kinds.indexOf(kind));
     const flush = (): void => {
       if (runTo <= runFrom) return;
-      this.use(context, fills[runShade]!);
-      // Moments of idleness must not look as if nothing had run all the time.
+      this.setFill(context, fills[runShade]!);
+      // Short idle times are low: at full height they would look like one long idle time.
       const height = runShade === idle ? LOW : INNER;
       context.fillRect(runFrom, top + 1 + INNER - height, runTo - runFrom, height);
-      if (runShade === waiting && !found && runTo - runFrom >= LEAST_PATTERN) {
-        this.hatch(context, shades.waiting, runFrom, top, runTo - runFrom, WAITING_ALPHA);
+      if (runShade === waiting && !matches && runTo - runFrom >= LEAST_PATTERN) {
+        this.drawHatching(context, shades.waiting, runFrom, top, runTo - runFrom, WAITING_ALPHA);
       }
       runTo = -1;
     };
@@ -85,11 +93,11 @@ export class Painter {
           runShade = shade;
         }
         runTo = column + 1;
-        if (form[shape] === 1) this.mark(context, left, top, fills[shade]!);
-        // To the first shape that is seen right of this column.
+        if (form[shape] === 1) this.drawMark(context, left, top, fills[shade]!);
+        // Skip to the first shape that ends right of this column.
         const past = from + (column + 1) / scale;
         shape++;
-        // It is mostly near.
+        // It is mostly near, so double the step until it is passed, then search inside the last step.
         let step = 1;
         while (shape + step < until && end[shape + step]! < past) {
           shape += step;
@@ -100,13 +108,13 @@ export class Painter {
       }
       flush();
       const shade = shadeOf(this.trace, this.shadeOfName, shape);
-      this.wide(context, shape, Math.max(left, -4), Math.min(right, width + 4), top, shades, shade, !!found);
+      this.drawWide(context, shape, Math.max(left, -4), Math.min(right, width + 4), top, shades, shade, !!matches);
       shape++;
     }
     flush();
   }
 
-  private wide(
+  private drawWide(
     context: CanvasRenderingContext2D,
     shape: number,
     left: number,
@@ -117,16 +125,16 @@ export class Painter {
     isDim: boolean,
   ): void {
     const { kind, isBlock, form, data } = this.trace;
-    const seen = right - left > 2.5 ? 0.5 : 0; // a gap between neighbours
+    const gap = right - left > 2.5 ? 0.5 : 0; // between neighbours
     const size = right - left;
     const name = data.kinds[kind[shape]!];
-    this.use(context, (isDim ? shades.dim : shades.fill)[shade]!);
+    this.setFill(context, (isDim ? shades.dim : shades.fill)[shade]!);
     if (isBlock[shape] && name === "idle") {
-      const height = Math.max(LOW, this.share(shape) * INNER);
-      context.fillRect(left, top + 1 + INNER - height, size - seen, height);
+      const height = Math.max(LOW, this.busyShare(shape) * INNER);
+      context.fillRect(left, top + 1 + INNER - height, size - gap, height);
       return;
     }
-    context.fillRect(left, top + 1, size - seen, INNER);
+    context.fillRect(left, top + 1, size - gap, INNER);
     let isPlain = true;
     if (size >= LEAST_PATTERN) {
       const pattern = isBlock[shape]
@@ -139,15 +147,25 @@ export class Painter {
       if (pattern && !isDim) {
         isPlain = false;
         const alpha = pattern === shades.waiting ? WAITING_ALPHA : 1;
-        this.hatch(context, pattern, left, top, size - seen, alpha);
+        this.drawHatching(context, pattern, left, top, size - gap, alpha);
       }
-      if (form[shape] === 2) this.torn(context, right, top, shades.ground);
+      if (form[shape] === 2) this.drawTornEnd(context, right, top, shades.ground);
     }
     if (size < LEAST_TEXT) return;
-    this.text(context, shape, Math.max(left, 0) + 3, size - Math.max(0, -left) - 6, top, shades, shade, isDim, isPlain);
+    this.drawText(
+      context,
+      shape,
+      Math.max(left, 0) + 3,
+      size - Math.max(0, -left) - 6,
+      top,
+      shades,
+      shade,
+      isDim,
+      isPlain,
+    );
   }
 
-  private hatch(
+  private drawHatching(
     context: CanvasRenderingContext2D,
     pattern: CanvasPattern,
     left: number,
@@ -162,13 +180,13 @@ export class Painter {
     this.fill = "";
   }
 
-  /** Of the time of a block, that in which any of its ranges was on. */
-  private share(shape: number): number {
+  /** Returns the share of the time of a block in which any of its ranges was open. */
+  private busyShare(shape: number): number {
     const took = this.trace.end[shape]! - this.trace.start[shape]!;
     return took > 0 ? Math.min(1, this.trace.members.get(shape)!.busyNs / took) : 1;
   }
 
-  private text(
+  private drawText(
     context: CanvasRenderingContext2D,
     shape: number,
     x: number,
@@ -180,24 +198,24 @@ export class Painter {
     isPlain: boolean,
   ): void {
     const members = this.trace.members.get(shape);
-    const label = members ? `${members.count.toLocaleString("en")} ranges` : this.fitting(context, shape, room);
+    const label = members ? `${members.count.toLocaleString("en")} ranges` : this.fittingName(context, shape, room);
     const width = members ? label.length * LETTER : 0;
     if (!label || width > room) return;
     if (!isPlain) {
-      this.use(context, shades.fill[shade]!);
+      this.setFill(context, shades.fill[shade]!);
       context.fillRect(x - 1, top + 2, Math.min(room, context.measureText(label).width) + 2, INNER - 2);
     }
-    this.use(context, isDim ? shades.quiet : shades.ink[shade]!);
+    this.setFill(context, isDim ? shades.quiet : shades.ink[shade]!);
     context.fillText(label, x, top + ROW / 2 + 0.5);
   }
 
-  /** The name, or as much of it as there is room for. */
-  private fitting(context: CanvasRenderingContext2D, shape: number, room: number): string {
+  /** Returns the name of a shape, cut to the room that there is. */
+  private fittingName(context: CanvasRenderingContext2D, shape: number, room: number): string {
     const at = this.trace.name[shape]!;
     const name = nameOf(this.trace, shape);
     let width = at < 0 ? context.measureText(name).width : this.widths[at]!;
     if (!width) {
-      // Of a very long name only its begin is ever seen.
+      // Only the begin of a very long name can be seen, so measure that and scale it up.
       const begin = name.slice(0, 400);
       width = (context.measureText(begin).width * name.length) / begin.length;
       this.widths[at] = width;
@@ -205,9 +223,9 @@ export class Painter {
     return cutTo(room, name, width);
   }
 
-  /** A point in time. */
-  private mark(context: CanvasRenderingContext2D, x: number, top: number, fill: string): void {
-    this.use(context, fill);
+  /** Draws a point in time. */
+  private drawMark(context: CanvasRenderingContext2D, x: number, top: number, fill: string): void {
+    this.setFill(context, fill);
     context.beginPath();
     context.moveTo(x - 4, top + 1);
     context.lineTo(x + 4, top + 1);
@@ -215,9 +233,9 @@ export class Painter {
     context.fill();
   }
 
-  /** It was open when the trace ended: its end is ragged. */
-  private torn(context: CanvasRenderingContext2D, right: number, top: number, ground: string): void {
-    this.use(context, ground);
+  /** Draws a ragged end, for a range that was still open when the trace ended. */
+  private drawTornEnd(context: CanvasRenderingContext2D, right: number, top: number, ground: string): void {
+    this.setFill(context, ground);
     context.beginPath();
     for (let y = 0; y < INNER; y += 4) {
       context.moveTo(right + 0.5, top + 1 + y);
@@ -227,17 +245,17 @@ export class Painter {
     context.fill();
   }
 
-  /** What is looked for, in full colour and marked below, however short. */
-  private found(
+  /** Draws the matches of a search in full colour, with a mark below, however short they are. */
+  private drawMatches(
     context: CanvasRenderingContext2D,
     row: Row,
     top: number,
     view: View,
     shades: Shades,
-    found: Found,
+    matches: Matches,
   ): void {
     const { start, end } = this.trace;
-    const { shapes } = found;
+    const { shapes } = matches;
     const first = firstWhere(0, shapes.length, (at) => shapes[at]! >= row.first);
     const until = firstWhere(first, shapes.length, (at) => shapes[at]! >= row.until);
     let at = firstWhere(first, until, (one) => end[shapes[one]!]! >= view.from);
@@ -246,8 +264,8 @@ export class Painter {
       const left = Math.max(view.x(start[shape]!), -4);
       const right = Math.min(view.x(end[shape]!), view.width + 4);
       const shade = shadeOf(this.trace, this.shadeOfName, shape);
-      if (right - left >= 1) this.wide(context, shape, left, right, top, shades, shade, false);
-      this.use(context, shades.mark);
+      if (right - left >= 1) this.drawWide(context, shape, left, right, top, shades, shade, false);
+      this.setFill(context, shades.mark);
       context.fillRect(left, top + ROW - 3, Math.max(2, right - left), 2);
       if (right - left < 2) context.fillRect(left, top + 1, 2, INNER);
       const past = view.time(left + 2);

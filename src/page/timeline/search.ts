@@ -1,13 +1,13 @@
 // Finds shapes by name.
 import { beginOf } from "../format.ts";
-import type { Found } from "./paint.ts";
+import type { Matches } from "./paint.ts";
 import type { Trace } from "./trace.ts";
 
 export class Search {
-  found: Found | undefined;
-  hidden = 0; // ranges of such names that are drawn together with others
+  matches: Matches | undefined;
+  hidden = 0; // the number of matching ranges that are drawn together with others
   text = "";
-  private order: Int32Array = new Int32Array(); // of the shapes found, by time
+  private order: Int32Array = new Int32Array(); // the matching shapes, by time
   private at = -1;
 
   constructor(private readonly trace: Trace) {}
@@ -15,7 +15,7 @@ export class Search {
   get count(): number {
     return this.order.length;
   }
-  /** Which of them is chosen, from 1; 0: none yet. */
+  /** The number of the match that is shown, counted from 1; 0 before the first one. */
   get place(): number {
     return this.at + 1;
   }
@@ -25,12 +25,12 @@ export class Search {
     this.at = -1;
     this.hidden = 0;
     this.order = new Int32Array();
-    this.found = undefined;
+    this.matches = undefined;
     if (!text) return;
     const { data, name, count, hidden, start, isBlock } = this.trace;
-    const wanted = text.toLowerCase();
+    const lower = text.toLowerCase();
     const isName = Uint8Array.from(data.names, (one) =>
-      (isExact ? one === text || isShortOf(one, text) : one.toLowerCase().includes(wanted)) ? 1 : 0,
+      (isExact ? one === text || isShortOf(one, text) : one.toLowerCase().includes(lower)) ? 1 : 0,
     );
     const shapes: number[] = [];
     const lookAt = (first: number, until: number): void => {
@@ -42,32 +42,32 @@ export class Search {
     else for (const row of this.trace.rows) if (data.lanes[row.lane]!.rank === rank) lookAt(row.first, row.until);
     for (const [one, many] of hidden) if (isName[one]) this.hidden += many;
     if (!shapes.length) return;
-    this.found = { shapes: Int32Array.from(shapes) };
+    this.matches = { shapes: Int32Array.from(shapes) };
     this.order = Int32Array.from(shapes).sort((a, b) => start[a]! - start[b]!);
   }
 
-  /** The next one, or the one before. */
+  /** Goes to the next match or the one before, and returns its shape. */
   step(by: 1 | -1): number | undefined {
     if (!this.count) return undefined;
     this.at = this.at < 0 && by < 0 ? this.count - 1 : (this.at + by + this.count) % this.count;
     return this.order[this.at];
   }
 
-  /** What is said beside the field. */
-  get said(): string {
+  /** The text beside the search field. */
+  get status(): string {
     if (!this.text) return "";
     const many = this.count.toLocaleString("en");
-    const shown = !this.count
+    const matches = !this.count
       ? "none found"
       : this.at < 0
         ? `${many} found`
         : `${this.place.toLocaleString("en")} of ${many}`;
-    if (!this.hidden) return shown;
-    return `${shown}; ${this.hidden.toLocaleString("en")} more are among ranges that are drawn together`;
+    if (!this.hidden) return matches;
+    return `${matches}; ${this.hidden.toLocaleString("en")} more are among ranges that are drawn together`;
   }
 }
 
-/** A very long name stands here without its end. */
+/** Returns whether `name` is `text` without its end: opspan cuts very long names. */
 function isShortOf(name: string, text: string): boolean {
   const begin = beginOf(name);
   return begin !== undefined && text.startsWith(begin);

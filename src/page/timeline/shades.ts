@@ -1,5 +1,5 @@
-// Colours of shapes: the hue says what it is, one of three shades of it tells neighbours of other names apart. What
-// must not be told by colour alone has a pattern, too.
+// Colours of shapes. The hue stands for the kind; three shades of it tell neighbours with different names apart. Kinds that
+// readers must recognise without seeing colours have a pattern, too.
 import { color, hashOf, luminance, partsOf } from "../colors.ts";
 import { isDark } from "../scheme.ts";
 import type { Trace } from "./trace.ts";
@@ -7,21 +7,21 @@ import type { Trace } from "./trace.ts";
 export const SHADES = 3;
 
 export interface Shades {
-  fill: string[]; // by kind, three each
-  ink: string[]; // what is read on it
-  dim: string[]; // what is not looked for
+  fill: string[]; // three for each kind
+  ink: string[]; // the colour of text on each fill
+  dim: string[]; // the fills of shapes that a search did not find
   text: string;
   quiet: string;
   line: string;
   raised: string;
   ground: string;
-  mark: string; // what was found
+  mark: string; // marks the shapes that a search found
   idle: CanvasPattern;
   waiting: CanvasPattern;
   block: CanvasPattern;
 }
 
-/** Which of the shades the shapes of each name have. */
+/** Returns for each name which of the three shades its shapes have. */
 export function shadeOfNames(names: string[]): Uint8Array {
   return Uint8Array.from(names, (name) => hashOf(name.slice(0, 200)) % SHADES);
 }
@@ -29,23 +29,23 @@ export function shadeOfNames(names: string[]): Uint8Array {
 export const shadeOf = (trace: Trace, shades: Uint8Array, shape: number): number =>
   trace.kind[shape]! * SHADES + (trace.name[shape]! < 0 ? 0 : shades[trace.name[shape]!]!);
 
-/** Of what is too short for its name to tell. */
+/** Returns the shade of a shape that is too short to tell names apart: the first one of its kind. */
 export const firstShade = (trace: Trace, shape: number): number => trace.kind[shape]! * SHADES;
 
 export function shadesOf(root: HTMLElement, kinds: string[], context: CanvasRenderingContext2D): Shades {
   const style = getComputedStyle(root);
   const dark = isDark();
-  const read = (name: string): string => resolved(style.getPropertyValue(name), dark);
+  const read = (name: string): string => resolve(style.getPropertyValue(name), dark);
   const ground = read("--ground");
   const text = read("--text");
   const fill = kinds.flatMap((kind) => {
     const base = color(kind);
-    return [base, mixed(base, "#ffffff", dark ? 0.14 : 0.22), mixed(base, "#000000", 0.14)];
+    return [base, mix(base, "#ffffff", dark ? 0.14 : 0.22), mix(base, "#000000", 0.14)];
   });
   return {
     fill,
     ink: fill.map((one) => (luminance(one) > 0.2 ? "#101216" : "#ffffff")),
-    dim: fill.map((one) => mixed(one, ground, 0.78)),
+    dim: fill.map((one) => mix(one, ground, 0.78)),
     text,
     quiet: read("--quiet"),
     line: read("--line"),
@@ -58,8 +58,8 @@ export function shadesOf(root: HTMLElement, kinds: string[], context: CanvasRend
   };
 }
 
-/** A custom property may be "light-dark(a, b)", which a canvas does not know. */
-function resolved(value: string, dark: boolean): string {
+/** Resolves "light-dark(a, b)" in the value of a custom property, because a canvas does not know it. */
+function resolve(value: string, dark: boolean): string {
   const both = /light-dark\(\s*([^,]+),\s*([^)]+)\)/.exec(value);
   return (both ? both[dark ? 2 : 1]! : value).trim();
 }
@@ -68,24 +68,24 @@ function stripes(context: CanvasRenderingContext2D, ink: string, how: "diagonal"
   const size = how === "diagonal" ? 6 : 4;
   const tile = document.createElement("canvas");
   tile.width = tile.height = size;
-  const drawn = tile.getContext("2d")!;
-  drawn.strokeStyle = ink;
-  drawn.lineWidth = 1;
-  drawn.beginPath();
+  const pen = tile.getContext("2d")!;
+  pen.strokeStyle = ink;
+  pen.lineWidth = 1;
+  pen.beginPath();
   if (how === "diagonal") {
     for (const by of [-size, 0, size]) {
-      drawn.moveTo(by, size);
-      drawn.lineTo(by + size, 0);
+      pen.moveTo(by, size);
+      pen.lineTo(by + size, 0);
     }
   } else {
-    drawn.moveTo(0.5, 0);
-    drawn.lineTo(0.5, size);
+    pen.moveTo(0.5, 0);
+    pen.lineTo(0.5, size);
   }
-  drawn.stroke();
+  pen.stroke();
   return context.createPattern(tile, "repeat")!;
 }
 
-function mixed(one: string, other: string, share: number): string {
+function mix(one: string, other: string, share: number): string {
   const [a, b] = [partsOf(one), partsOf(other)];
   return `#${a
     .map((value, at) =>

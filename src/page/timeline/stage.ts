@@ -1,31 +1,31 @@
-// The canvases: what is drawn when, how large, and where.
+// The two canvases, lanes and axis: their size, when they are drawn, and which parts are drawn where.
 import { fontOf } from "../font.ts";
-import { formatted, time } from "../format.ts";
+import { formatValue, time } from "../format.ts";
 import { onScheme } from "../scheme.ts";
 import { drawArrows } from "./arrows.ts";
-import { STEPS, TICKS, drawAxis, drawWhere, stepsShown, ticksOf } from "./axis.ts";
+import { STEPS, TICKS, drawAxis, drawWindowBar, stepsShown, ticksOf } from "./axis.ts";
 import { drawCounter, valueAt } from "./counters.ts";
 import { type Layout, ROW } from "./layout.ts";
-import { type Found, Painter } from "./paint.ts";
+import { type Matches, Painter } from "./paint.ts";
 import { type Shades, shadeOfNames, shadesOf } from "./shades.ts";
 import { type Trace, nameOf, rowOf, shapeAt } from "./trace.ts";
 import type { View } from "./view.ts";
 import { PAPER } from "../width.ts";
 
 const PRINTED = { width: PAPER, height: 900 };
-const NEAR = 3; // pixels from a shape that count as on it
+const NEAR = 3; // pixels; a pointer this close to a shape points at it
 
 export class Stage {
   chosen = -1;
-  found: Found | undefined;
-  stretch: [from: number, to: number] | undefined; // x, while it is drawn with the mouse
+  matches: Matches | undefined;
+  stretch: [from: number, to: number] | undefined; // x of its ends, while the reader measures it with the mouse
   private readonly painter: Painter;
   private readonly context: CanvasRenderingContext2D;
   private readonly axisContext: CanvasRenderingContext2D;
   private shades: Shades;
   private height = 1;
   private steps: number[] = [];
-  private isAsked = false;
+  private isRequested = false;
 
   constructor(
     private readonly trace: Trace,
@@ -41,15 +41,15 @@ export class Stage {
     this.shades = shadesOf(canvas, trace.data.kinds, this.context);
     onScheme(() => {
       this.shades = shadesOf(canvas, trace.data.kinds, this.context);
-      this.ask();
+      this.requestDraw();
     });
-    scroller.addEventListener("scroll", () => this.ask());
+    scroller.addEventListener("scroll", () => this.requestDraw());
     new ResizeObserver(() => this.resize()).observe(scroller);
     addEventListener("beforeprint", () => this.resize(PRINTED));
     this.resize();
   }
 
-  /** As large as its place is now; while that is hidden, as large as it is said. */
+  /** Gives the canvases the size of their place. If that is hidden they get the size `hidden`, or keep theirs. */
   resize(hidden?: { width: number; height: number }): void {
     const isHidden = !this.scroller.clientWidth;
     if (isHidden && !hidden) return;
@@ -57,8 +57,8 @@ export class Stage {
     this.height = isHidden ? Math.min(hidden!.height, this.layout.height) : Math.max(1, this.scroller.clientHeight);
     const { width } = this.view;
     this.steps = stepsShown(this.trace.data.steps, this.layout.rank);
-    sized(this.canvas, this.context, width, this.height);
-    sized(this.axis, this.axisContext, width, this.axisHeight);
+    resizeCanvas(this.canvas, this.context, width, this.height);
+    resizeCanvas(this.axis, this.axisContext, width, this.axisHeight);
     this.draw();
   }
 
@@ -66,12 +66,12 @@ export class Stage {
     return TICKS + (this.steps.length ? STEPS : 0);
   }
 
-  /** Draws with the next frame. */
-  ask(): void {
-    if (this.isAsked) return;
-    this.isAsked = true;
+  /** Draws with the browser's next frame. */
+  requestDraw(): void {
+    if (this.isRequested) return;
+    this.isRequested = true;
     requestAnimationFrame(() => {
-      this.isAsked = false;
+      this.isRequested = false;
       this.draw();
     });
   }
@@ -97,7 +97,7 @@ export class Stage {
         for (const row of trace.rowsOf[strip.at]!) {
           const at = layout.topOf(row)! - top;
           if ((!strip.isOpen && row.row > 0) || at + ROW < 0 || at > this.height) continue;
-          this.painter.row(context, row, at, view, shades, this.found);
+          this.painter.drawRow(context, row, at, view, shades, this.matches);
         }
       }
       context.fillStyle = shades.line;
@@ -107,10 +107,10 @@ export class Stage {
     if (this.chosen >= 0) this.drawChosen(top);
     if (this.stretch) this.drawStretch();
     drawAxis(this.axisContext, view, shades, trace.data.steps, this.steps);
-    drawWhere(this.axisContext, view, trace.data.length, this.axisHeight - 4, shades.quiet);
+    drawWindowBar(this.axisContext, view, trace.data.length, this.axisHeight - 4, shades.quiet);
   }
 
-  /** Before the begin and after the end of the trace there is nothing to know. */
+  /** Shades the time before the begin and after the end of the trace. */
   private drawOutside(top: number): void {
     const { context, view, shades } = this;
     context.fillStyle = shades.raised;
@@ -151,14 +151,14 @@ export class Stage {
     context.fillText(label, x + 4, 18);
   }
 
-  /** The shape at a place of the canvas; -1: none. */
+  /** Returns the shape at a place of the canvas, or -1. */
   shapeAt(x: number, y: number): number {
     const row = this.layout.rowAt(y + this.scroller.scrollTop);
     return row ? shapeAt(this.trace, row, this.view.time(x), NEAR / this.view.scale) : -1;
   }
 
-  /** What is said of a place of the canvas. */
-  said(x: number, y: number): string {
+  /** Returns the text of the tooltip for a place of the canvas, or "". */
+  describe(x: number, y: number): string {
     const strip = this.layout.stripAt(y + this.scroller.scrollTop);
     if (strip?.what === "counter") return `${strip.title}: ${valueAt(this.trace, strip.at, this.view.time(x))}`;
     const shape = this.shapeAt(x, y);
@@ -166,13 +166,13 @@ export class Stage {
     const { members, form, start, end } = this.trace;
     const took = time(end[shape]! - start[shape]!);
     const block = members.get(shape);
-    if (block) return `${formatted(block.count, "count")} ranges in ${took}, busy for ${time(block.busyNs)}`;
+    if (block) return `${formatValue(block.count, "count")} ranges in ${took}, busy for ${time(block.busyNs)}`;
     const name = nameOf(this.trace, shape).slice(0, 300);
     return form[shape] === 1 ? name : `${name}: ${took}`;
   }
 
-  /** Brings a shape in sight; closer, if it would hardly be seen. */
-  bring(shape: number): void {
+  /** Moves the view to a shape, and zooms in if the shape would hardly be visible. */
+  bringIntoView(shape: number): void {
     const { trace, view, layout, scroller } = this;
     const row = rowOf(trace, shape);
     const y = layout.topOf(row) ?? 0;
@@ -185,19 +185,24 @@ export class Stage {
     const isLarge = (end - start) * view.scale >= 4 || trace.form[shape] === 1;
     const span = isLarge ? view.span : Math.max(20, end - start) * 8;
     if (!isSeen || !isLarge) view.show(middle - span / 2, middle + span / 2);
-    this.ask();
+    this.requestDraw();
   }
 
-  /** As wide as the window. */
+  /** Zooms to a shape, so that it fills the window. */
   fit(shape: number): void {
     const [start, end] = [this.trace.start[shape]!, this.trace.end[shape]!];
     const room = Math.max(10, (end - start) * 0.05);
     this.view.show(start - room, end + room);
-    this.ask();
+    this.requestDraw();
   }
 }
 
-function sized(canvas: HTMLCanvasElement, context: CanvasRenderingContext2D, width: number, height: number): void {
+function resizeCanvas(
+  canvas: HTMLCanvasElement,
+  context: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+): void {
   const ratio = devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);

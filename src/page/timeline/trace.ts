@@ -1,14 +1,16 @@
-// What opspan wrote of the timeline, as arrays: no object stands for a shape. Shapes come row by row, in order of time.
+// The shapes of the timeline, as arrays of numbers: an object for each of them would take too much memory. Shapes are
+// sorted by row, then by time.
 //
-// All times are nanoseconds from the begin of the trace: those of its clock may be past what a number holds exactly.
+// All times are nanoseconds since the begin of the trace, because those of its clock can be too large for a number.
 
 import type { Unit } from "../format.ts";
 
-/** Each number less the one before; or how often each of these comes, one after the other. */
+/** Numbers, as differences to the number before; either all differences, or each `delta` with the `count` of its repeats. */
 type Deltas = number[] | { count: number[]; delta: number[] };
 
+/** The timeline as opspan writes it. */
 export interface Data {
-  begin: string; // on the trace's clock; a text, as it may be past 2^53
+  begin: string; // on the trace's clock; a text, because it can be larger than 2^53
   length: number;
   kinds: string[];
   forms: string[];
@@ -16,14 +18,14 @@ export interface Data {
   groups: { title: string; rank: number; device: number | null; host: boolean; quiet: boolean }[];
   lanes: Lane[];
   names: string[];
-  hidden: { name: Deltas; count: number[] }; // how many of a name are drawn together with others
-  gap: number[]; // from the end of the shape before; of the first of a row, from the begin of the trace
+  hidden: { name: Deltas; count: number[] }; // for each name, how many of its ranges are drawn together with others
+  gap: number[]; // since the end of the shape before; for the first of a row, since the begin of the trace
   length_ns: number[];
   name: number[]; // -1: none
   kind: Deltas;
   form: Deltas;
   blocks: { shape: Deltas; count: number[]; busy_ns: number[] };
-  inner: number[]; // of ranges, time that is of others in them; -1: not known
+  inner: number[]; // for each range, the time of the ranges inside it; -1: not known
   details: Record<Table, Detail[]>;
   arrows: Record<Arrow, { from: Deltas; to: Deltas }>;
   counters: Counter[];
@@ -44,19 +46,19 @@ interface Lane {
   table: Table;
   rank: number;
   pid: number | null;
-  rows: number[]; // those that hold anything
-  shapes: number[]; // in each of them
-  ranges: number; // that the shapes stand for
+  rows: number[]; // the numbers of rows that have shapes
+  shapes: number[]; // the number of shapes in each of these rows
+  ranges: number; // how many ranges the shapes stand for
 }
 
-/** A column of what else is known, for the shapes of a table that stand for themselves. */
+/** A column of details, with a value for each shape of a table that stands for one row, not for several. */
 export interface Detail {
   name: string;
   title: string;
   unit: Unit;
   at: Deltas;
-  texts?: string[]; // which `at` are places in; -1: none
-  missing?: number | null; // what stands for no number
+  texts?: string[]; // if there are texts, `at` has indices into them, or -1
+  missing?: number | null; // the number that stands for "no value"
 }
 
 export interface Counter {
@@ -79,7 +81,7 @@ export interface Steps {
   outlier: boolean[];
 }
 
-/** The shapes from `first` on and before `until`, of which no two overlap. */
+/** A row of a lane: the shapes from `first` up to and without `until`, which do not overlap. */
 export interface Row {
   lane: number;
   row: number;
@@ -87,6 +89,7 @@ export interface Row {
   until: number;
 }
 
+/** The timeline, unpacked. A shape is an index into `start`, `end`, `name`, `kind`, `form` and `isBlock`. */
 export interface Trace {
   data: Data;
   count: number;
@@ -95,16 +98,16 @@ export interface Trace {
   name: Int32Array;
   kind: Uint8Array;
   form: Uint8Array;
-  members: Map<number, { count: number; busyNs: number }>; // of blocks, by shape
+  members: Map<number, { count: number; busyNs: number }>; // for each block: how many ranges it stands for, and the time in which any of them was open
   isBlock: Uint8Array;
   rows: Row[];
   rowsOf: Row[][]; // by lane
-  hidden: Map<number, number>; // by name
+  hidden: Map<number, number>; // for each name, how many of its ranges are drawn together with others
   arrows: Record<Arrow, Links>;
   counters: { of: Counter; at: Float64Array; highest: number }[];
 }
 
-/** Both ways: from each shape to those that its arrows go to, and back. */
+/** The arrows of shapes. `to` returns the shapes that arrows of a shape point to, `from` those whose arrows point to it. */
 export interface Links {
   to(shape: number): number[];
   from(shape: number): number[];
@@ -130,7 +133,7 @@ export function traceOf(data: Data): Trace {
   });
   const isBlock = new Uint8Array(count);
   const members = new Map<number, { count: number; busyNs: number }>();
-  summed(data.blocks.shape).forEach((block, at) => {
+  runningSums(data.blocks.shape).forEach((block, at) => {
     isBlock[block] = 1;
     members.set(block, { count: data.blocks.count[at]!, busyNs: data.blocks.busy_ns[at]! });
   });
@@ -140,23 +143,23 @@ export function traceOf(data: Data): Trace {
     start,
     end,
     name: Int32Array.from(data.name),
-    kind: Uint8Array.from(summed(data.kind)),
-    form: Uint8Array.from(summed(data.form)),
+    kind: Uint8Array.from(runningSums(data.kind)),
+    form: Uint8Array.from(runningSums(data.form)),
     members,
     isBlock,
     rows,
     rowsOf,
-    hidden: new Map(summed(data.hidden.name).map((name, at) => [name, data.hidden.count[at]!])),
+    hidden: new Map(runningSums(data.hidden.name).map((name, at) => [name, data.hidden.count[at]!])),
     arrows: { launch: links(data.arrows.launch), backward: links(data.arrows.backward) },
     counters: data.counters.map((of) => ({
       of,
-      at: Float64Array.from(summed(of.at)),
+      at: Float64Array.from(runningSums(of.at)),
       highest: of.values.reduce((most, value) => Math.max(most, value), 0),
     })),
   };
 }
 
-export function summed(deltas: Deltas): number[] {
+export function runningSums(deltas: Deltas): number[] {
   let sum = 0;
   if (Array.isArray(deltas)) return deltas.map((delta) => (sum += delta));
   const numbers: number[] = [];
@@ -167,31 +170,31 @@ export function summed(deltas: Deltas): number[] {
 }
 
 function links(pairs: { from: Deltas; to: Deltas }): Links {
-  const from = summed(pairs.from);
-  const to = summed(pairs.to);
+  const from = runningSums(pairs.from);
+  const to = runningSums(pairs.to);
   const there = Array.from(from.keys()).sort((a, b) => from[a]! - from[b]!);
   const sources = there.map((at) => from[at]!);
   return {
-    to: (shape) => equal(sources, shape).map((at) => to[there[at]!]!),
-    from: (shape) => equal(to, shape).map((at) => from[at]!),
+    to: (shape) => placesOf(sources, shape).map((at) => to[there[at]!]!),
+    from: (shape) => placesOf(to, shape).map((at) => from[at]!),
   };
 }
 
-const MOST_LINKS = 200; // a graph may launch thousands
+const MOST_LINKS = 200; // of a shape; the launch of a graph can have thousands
 
-function equal(sorted: number[], wanted: number): number[] {
-  const found: number[] = [];
+function placesOf(sorted: number[], wanted: number): number[] {
+  const places: number[] = [];
   for (let at = firstWhere(0, sorted.length, (one) => sorted[one]! >= wanted); sorted[at] === wanted; at++) {
-    if (found.push(at) >= MOST_LINKS) break;
+    if (places.push(at) >= MOST_LINKS) break;
   }
-  return found;
+  return places;
 }
 
-/** The first number from `from` on for which it is so, and for all after it; `until` if for none. */
-export function firstWhere(from: number, until: number, isSo: (at: number) => boolean): number {
+/** Returns the first number from `from` on for which `test` is true, or `until`. `test` must stay true after the first. */
+export function firstWhere(from: number, until: number, test: (at: number) => boolean): number {
   while (from < until) {
     const middle = (from + until) >>> 1;
-    if (isSo(middle)) until = middle;
+    if (test(middle)) until = middle;
     else from = middle + 1;
   }
   return from;
@@ -203,7 +206,7 @@ export function rowOf(trace: Trace, shape: number): Row {
 
 export const laneOf = (trace: Trace, shape: number): Lane => trace.data.lanes[rowOf(trace, shape).lane]!;
 
-/** The first shape of a row that ends after a time, or is at it. */
+/** Returns the first shape between `from` and `until` that ends at a time or later. */
 export function firstEndingAfter(trace: Trace, from: number, until: number, time: number): number {
   const { end } = trace;
   while (from < until) {
@@ -214,7 +217,7 @@ export function firstEndingAfter(trace: Trace, from: number, until: number, time
   return from;
 }
 
-/** The shape of a row at a time, or one that is no further away than `near`; -1: none. */
+/** Returns the shape of a row at a time, or the nearest one at most `near` away, or -1. */
 export function shapeAt(trace: Trace, row: Row, time: number, near: number): number {
   const shape = firstEndingAfter(trace, row.first, row.until, time - near);
   let best = -1;

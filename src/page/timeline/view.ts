@@ -1,7 +1,7 @@
-// Which stretch of time is seen, on how many pixels.
+// The window: the stretch of time that is shown, and its width in pixels.
 
 const SHORTEST_NS = 10;
-const ROOM = 0.02; // beside the whole trace
+const ROOM = 0.02; // beside the trace, as a share of its length
 
 export class View {
   from: number;
@@ -11,13 +11,13 @@ export class View {
   constructor(private readonly length: number) {
     this.from = 0;
     this.to = 1;
-    this.all();
+    this.showAll();
   }
 
   get span(): number {
     return this.to - this.from;
   }
-  /** Pixels of a nanosecond. */
+  /** The width of a nanosecond, in pixels. */
   get scale(): number {
     return this.width / this.span;
   }
@@ -28,31 +28,32 @@ export class View {
     return this.from + x / this.scale;
   }
 
-  all(): void {
+  showAll(): void {
     const room = Math.max(this.length * ROOM, SHORTEST_NS);
     this.show(-room, this.length + room);
   }
 
-  /** Keeps the middle where it is asked for too short a stretch, and the trace in sight. */
+  /** Shows a stretch of time. One that is too short or too long is changed around its middle, which stays in the trace. */
   show(from: number, to: number): void {
-    const span = this.possible(to - from);
+    const span = this.clamp(to - from);
     const middle = Math.min(this.length, Math.max(0, (from + to) / 2));
     this.from = middle - span / 2;
     this.to = middle + span / 2;
   }
 
-  /** By a factor, around what is at x. */
+  /** Changes the span by a factor; the time at x stays at x. */
   zoom(factor: number, x: number): void {
     const time = this.time(x);
-    const span = this.possible(this.span * factor);
+    const span = this.clamp(this.span * factor);
     const from = time - (x / this.width) * span;
     this.show(from, from + span);
   }
 
-  private possible(span: number): number {
+  private clamp(span: number): number {
     return Math.min(Math.max(this.length * 1.5, 20 * SHORTEST_NS), Math.max(SHORTEST_NS, span));
   }
 
+  /** Moves the window by a number of pixels. */
   pan(pixels: number): void {
     const by = pixels / this.scale;
     this.show(this.from + by, this.to + by);
